@@ -1,0 +1,168 @@
+//! The control channel between the parent and a host: typed messages over one stream.
+//!
+//! A message is a length (4 bytes, big endian) and as many bytes of JSON, at most
+//! [`MESSAGE_MAX`]; the length is checked before anything is allocated. Longer things are sent as
+//! several messages. Nothing here knows what the stream runs over.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tcptoll_kernel::epoll::readable;
+
+/// Longest message in bytes.
+pub const MESSAGE_MAX: usize = 64 << 10;
+
+/// Most elements of a list in one message, so that it stays below [`MESSAGE_MAX`].
+pub const ROWS_MAX: usize = 250;
+
+/// The rest of a message must follow its beginning within this.
+const REST_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a message did not come or go.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// The other end is gone.
+    #[error("the other process has ended")]
+    Closed,
+    /// Nothing came in time.
+    #[error("no answer within {0:?}")]
+    Silent(Duration),
+    /// The message is longer than allowed.
+    #[error("a message of {0} bytes, at most {MESSAGE_MAX} are allowed")]
+    TooLong(usize),
+    /// The message is not what it should be.
+    #[error("an unreadable message: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    /// The stream failed.
+    #[error("the control channel failed: {0}")]
+    Io(io::Error),
+}
+
+impl From<io::Error> for ChannelError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// One end of the control channel.
+#[derive(Debug)]
+pub struct Channel(UnixStream);
+
+impl Channel {
+    /// Takes over a connected stream.
+    pub fn new(stream: UnixStream) -> Self {
+        Self(stream)
+    }
+
+    /// Sends one message.
+    pub fn send(&mut self, message: &impl Serialize) -> Result<(), ChannelError> {
+        let mut bytes = vec![0; 4];
+        serde_json::to_writer(&mut bytes, message)?;
+        let length = bytes.len() - 4;
+        if length > MESSAGE_MAX {
+            return Err(ChannelError::TooLong(length));
+        }
+        bytes[..4].copy_from_slice(&(length as u32).to_be_bytes());
+        Ok(self.0.write_all(&bytes)?)
+    }
+
+    /// Waits for one message; `None` waits for ever.
+    pub fn receive<T: DeserializeOwned>(
+        &mut self,
+        timeout: Option<Duration>,
+    ) -> Result<T, ChannelError> {
+        if let Some(limit) = timeout
+            && !readable(&self.0, limit).map_err(|error| ChannelError::from(error.source))?
+        {
+            return Err(ChannelError::Silent(limit));
+        }
+        // Once a message has begun, its rest is on its way.
+        self.0.set_read_timeout(timeout.map(|_| REST_LIMIT))?;
+        let mut length = [0; 4];
+        self.fill(&mut length)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > MESSAGE_MAX {
+            return Err(ChannelError::TooLong(length));
+        }
+        let mut bytes = vec![0; length];
+        self.0.set_read_timeout(Some(REST_LIMIT))?;
+        self.fill(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ChannelError> {
+        self.0.read_exact(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ChannelError::Silent(REST_LIMIT),
+            _ => error.into(),
+        })
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Channel, UnixStream) {
+        let (a, b) = UnixStream::pair().unwrap();
+        (Channel::new(a), b)
+    }
+
+    #[test]
+    fn a_message_comes_out_as_it_went_in() {
+        let (mut a, b) = pair();
+        let mut b = Channel::new(b);
+        a.send(&vec![1, 2, 3]).unwrap();
+        assert_eq!(b.receive::<Vec<u8>>(None).unwrap(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_length_above_the_limit_is_refused_before_anything_is_read() {
+        let (mut a, mut b) = pair();
+        b.write_all(&u32::MAX.to_be_bytes()).unwrap();
+        assert!(matches!(a.receive::<u8>(None), Err(ChannelError::TooLong(_))));
+    }
+
+    #[test]
+    fn half_a_message_and_an_end_is_a_closed_channel() {
+        let (mut a, mut b) = pair();
+        b.write_all(&[0, 0, 0, 9, b'1']).unwrap();
+        drop(b);
+        assert!(matches!(a.receive::<u8>(None), Err(ChannelError::Closed)));
+    }
+
+    #[test]
+    fn a_silent_peer_is_told_from_a_dead_one() {
+        let (mut a, _b) = pair();
+        let limit = Some(Duration::from_millis(5));
+        assert!(matches!(a.receive::<u8>(limit), Err(ChannelError::Silent(_))));
+    }
+
+    #[test]
+    fn a_message_of_another_type_is_unreadable_and_no_panic() {
+        let (mut a, mut b) = pair();
+        b.write_all(b"\0\0\0\x04\"no\"").unwrap();
+        assert!(matches!(a.receive::<u32>(None), Err(ChannelError::Unreadable(_))));
+    }
+
+    #[test]
+    fn a_message_too_long_to_send_is_an_error_at_the_sender() {
+        let (mut a, _b) = pair();
+        assert!(matches!(a.send(&"x".repeat(MESSAGE_MAX)), Err(ChannelError::TooLong(_))));
+    }
+}

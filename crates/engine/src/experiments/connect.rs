@@ -1,0 +1,688 @@
+//! What does it cost to open a TCP connection, and where does the time go?
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tcptoll_model::counters::difference;
+use tcptoll_model::expectation::expectation;
+use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow, timeline};
+use tcptoll_model::ladder::{SynSysctls, syn_ladder};
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::{
+    Arm, HostSummary, LinkKind, LinkMeasured, Metric, Softirq, Summary, Timeline, WarningEntry,
+};
+use tcptoll_model::stats::{Histogram, need};
+use tcptoll_model::study::{PlannedArm, Settings};
+use tcptoll_model::tcp_info::TcpInfo;
+use tcptoll_model::warning::Warning;
+
+use super::connect_report;
+use super::connect_settings::{ConnectSettings, OPTIONS};
+use super::{Context, Experiment, Outcome, TrialError};
+use crate::lab::certification::{Certificate, certify, echoes};
+use crate::lab::plan::Plan;
+use crate::lab::{Answered, Handle, LabError, Place};
+use crate::messages::{
+    Ask, ConnectLoad, ConnectReport, Counted, Greet, GreetReport, Launch, Rows, Snapshot, Tell,
+    Watch,
+};
+
+/// Handshakes remembered for the timeline, at most.
+const TRACE_MAX: usize = 20_000;
+
+/// Connections of the witness: enough for a p99 of each step.
+const WITNESS_COUNT: u64 = 1_000;
+
+/// Ports of the kernel's default range, 32768 to 60999.
+const DEFAULT_PORTS: u64 = 28_232;
+
+/// What the third seed's author widened the range to.
+const WIDE_RANGE: &str = "5000 65000";
+
+/// Lateness above this makes a warning, µs.
+const LATE_US: f64 = 500.0;
+
+/// A tick of `/proc/stat`, µs.
+const TICK_US: f64 = 10_000.0;
+
+/// The experiment.
+pub struct Connect;
+
+impl Experiment for Connect {
+    fn name(&self) -> &'static str {
+        "connect"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does it cost to open a TCP connection, and where does the time go?"
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        OPTIONS
+    }
+
+    fn check(&self, settings: &Settings) -> Result<(), TrialError> {
+        ConnectSettings::from(settings).map(drop)
+    }
+
+    fn expected_s(&self, settings: &Settings) -> f64 {
+        ConnectSettings::from(settings).map_or(1.0, |settings| settings.expected_s())
+    }
+
+    fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        let settings = ConnectSettings::from(&arm.settings)?;
+        let mut trial = Trial::new(&arm.name, &settings);
+        if settings.to.is_some() {
+            trial.at_target(context)?;
+        } else {
+            trial.in_lab(context)?;
+            let untapped = !settings.link.is_emulated() && !settings.tap && context.pcap.is_none();
+            if untapped && trial.arm.ok == trial.arm.attempts && !trial.arm.partial {
+                trial.with_witness(context)?;
+            }
+        }
+        trial.arm.factors = arm.factors.clone().into_iter().collect();
+        Ok(Outcome { arm: trial.arm, warnings: trial.warnings, valid: trial.valid })
+    }
+
+    fn conclude(&self, summary: &mut Summary) {
+        connect_report::conclude(summary);
+    }
+}
+
+/// One arm, being run.
+struct Trial<'a> {
+    settings: &'a ConnectSettings,
+    arm: Arm,
+    warnings: Vec<WarningEntry>,
+    valid: bool,
+}
+
+/// The rows of all three points of view.
+#[derive(Default)]
+struct Trace {
+    client: Vec<ClientRow>,
+    server: Vec<ServerRow>,
+    wire: Vec<WireRow>,
+}
+
+impl Trace {
+    fn add(&mut self, parts: Vec<Rows>) {
+        for part in parts {
+            match part {
+                Rows::Client(rows) => self.client.extend(rows),
+                Rows::Server(rows) => self.server.extend(rows),
+                Rows::Wire(rows) => self.wire.extend(rows),
+            }
+        }
+    }
+}
+
+/// Who answers in the lab.
+enum Server {
+    Ours,
+    Launched,
+}
+
+impl<'a> Trial<'a> {
+    fn new(name: &str, settings: &'a ConnectSettings) -> Self {
+        let arm = Arm { name: name.to_owned(), ..Arm::default() };
+        Self { settings, arm, warnings: Vec::new(), valid: true }
+    }
+
+    fn warn(&mut self, warning: &Warning) {
+        self.warnings.push(warning.entry(Some(&self.arm.name)));
+    }
+
+    /// A lab with its link certified and its sysctls set.
+    fn lab(&mut self, context: &mut Context<'_>) -> Result<Place, TrialError> {
+        let settings = self.settings;
+        let cpus = tcptoll_kernel::cpu::allowed();
+        let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
+        let plan = Plan {
+            link: settings.link.text.clone(),
+            ipv6: settings.ipv6,
+            seed: settings.link.seed.unwrap_or(context.seed),
+            force_packet: settings.packet_relay,
+            client_cpu: pair.0,
+            server_cpu: pair.1,
+            client_addresses: settings.bind.clone(),
+        };
+        let mut place = Place::lab(&plan, &settings.link)?;
+        let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
+        let certificate: Certificate = match context.certificates.get(&key) {
+            Some(known) => {
+                place.link()?.ask(&Ask::Calibrate { early_ns: known.early_ns })?;
+                known.clone()
+            }
+            None => certify(&mut place, &settings.link, context.tolerance, context.interrupt)?,
+        };
+        context.certificates.insert(key, certificate.clone());
+        if certificate.measured.kind == LinkKind::EmulatedPacket && !settings.packet_relay {
+            self.warn(&Warning::PacketFallback);
+        }
+        self.arm.link = Some(certificate.measured);
+        self.arm.client.pinned_cpu = place.client.ready.pinned_cpu;
+        let mut client_sysctls = settings.client_sysctls.clone();
+        self.widen_ports(&mut client_sysctls);
+        self.arm.client.sysctls = set_sysctls(&mut place.client, client_sysctls)?;
+        let server = place.server()?;
+        let server_sysctls = set_sysctls(server, settings.server_sysctls.clone())?;
+        self.arm.server = Some(HostSummary {
+            sysctls: server_sysctls,
+            pinned_cpu: server.ready.pinned_cpu,
+            ..HostSummary::default()
+        });
+        Ok(place)
+    }
+
+    /// More connections than the default range has ports: the lab's own client may widen it.
+    fn widen_ports(&mut self, sysctls: &mut Vec<(String, String)>) {
+        const RANGE: &str = "net.ipv4.ip_local_port_range";
+        let sources = self.settings.bind.len().max(1) as u64;
+        if self.settings.count / sources > DEFAULT_PORTS
+            && sysctls.iter().all(|(name, _)| name != RANGE)
+        {
+            sysctls.push((RANGE.to_owned(), WIDE_RANGE.to_owned()));
+            self.warn(&Warning::SettingMade {
+                name: RANGE.to_owned(),
+                value: WIDE_RANGE.to_owned(),
+                why: format!(
+                    "{} connections need as many local ports for a minute, {DEFAULT_PORTS} are there by default (--client-sysctl to set it yourself)",
+                    self.settings.count
+                ),
+            });
+        }
+    }
+
+    fn in_lab(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let mut place = self.lab(context)?;
+        let (server, at) = self.serve(&mut place)?;
+        let quiet = echoes(&mut place, 50, 2_000_000, context.interrupt)?;
+        let watch = Watch {
+            tap: self.settings.tap,
+            trace_limit: TRACE_MAX,
+            pcap: context.pcap.map(str::to_owned),
+        };
+        let tapped = watch.tap || watch.pcap.is_some() || self.settings.link.is_emulated();
+        place.link()?.ask(&Ask::Watch(watch))?;
+        let client_before = observe(&mut place.client)?;
+        // A greeting server answers nothing else, so its host is looked at from its own thread.
+        let server_before = self.look_at_server(&mut place, &server)?;
+        let ladder = ladder_of(&mut place.client)?;
+        let load = self.load(at, &ladder, matches!(server, Server::Ours));
+        let mut trace = Trace::default();
+        let report = self.drive(&mut place.client, &load, &mut trace, context)?;
+        // The last FINs are still on their way.
+        std::thread::sleep(self.settings.link.rtt * 2 + Duration::from_millis(30));
+        let client_after = observe(&mut place.client)?;
+        let counted = self.count(place.link()?, &mut trace)?;
+        let (server_after, greeted) = self.end_serving(&mut place, &server, &mut trace)?;
+        self.take_report(&report, &load, &ladder);
+        self.take_hosts(&report, greeted.as_ref(), &client_before, &client_after);
+        self.take_server(&server_before, &server_after);
+        self.take_link(counted, tapped, &client_before, &client_after);
+        self.take_machine(&client_before, &client_after);
+        let traced = timeline(&trace.client, &trace.wire, &trace.server);
+        self.arm.timeline = (traced.matched > 0).then_some(traced);
+        self.expect(&quiet);
+        Ok(())
+    }
+
+    /// On a link without an emulator: the same again, shorter and with a packet tap, for what only
+    /// the wire can tell. A tap costs CPU, so the figures come from the trial without it.
+    fn with_witness(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let settings = ConnectSettings {
+            count: self.settings.count.min(WITNESS_COUNT),
+            tap: true,
+            ..self.settings.clone()
+        };
+        let mut silent = |_, _| {};
+        let mut quiet = Context {
+            interrupt: context.interrupt,
+            progress: &mut silent,
+            seed: context.seed,
+            tolerance: context.tolerance,
+            pcap: None,
+            certificates: context.certificates,
+        };
+        let mut witness = Trial::new(&self.arm.name, &settings);
+        witness.in_lab(&mut quiet)?;
+        if let Some(timeline) = witness.arm.timeline.take() {
+            self.arm.timeline = Some(Timeline { source: "witness".to_owned(), ..timeline });
+        }
+        if let (Some(ours), Some(theirs)) = (&mut self.arm.expectation, witness.arm.expectation) {
+            // Same link, same steps: the CPU of the critical path is the witness's, tap included.
+            let rtt = ours.rtt_us;
+            let distance = ours.distance_km;
+            *ours = expectation(rtt, &ours.rtt_from.clone(), theirs.cpu_us, distance);
+        }
+        Ok(())
+    }
+
+    fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let Some((name, address)) = &self.settings.to else { return Ok(()) };
+        let mut place = Place::target()?;
+        place.addresses.server = address.ip();
+        let quiet = echoes(&mut place, 20, 20_000_000, context.interrupt);
+        let ladder = ladder_of(&mut place.client)?;
+        let load = self.load(*address, &ladder, !self.settings.send.is_empty());
+        let mut trace = Trace::default();
+        let client_before = observe(&mut place.client)?;
+        let report = self.drive(&mut place.client, &load, &mut trace, context)?;
+        let client_after = observe(&mut place.client)?;
+        if report.established == 0 && !report.partial {
+            return Err(TrialError::Target(nothing_reached(name, &report)));
+        }
+        self.take_report(&report, &load, &ladder);
+        self.take_hosts(&report, None, &client_before, &client_after);
+        self.take_machine(&client_before, &client_after);
+        let traced = timeline(&trace.client, &[], &[]);
+        self.arm.timeline = (traced.matched > 0).then_some(traced);
+        // A firewall may eat echoes, and this user may not be allowed to send them.
+        if let Ok(rtt) = quiet {
+            self.expect(&rtt);
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
+        let address = place.addresses.server;
+        let (client, server) = (place.addresses.client, place.server()?);
+        let (kind, ask) = match &self.settings.server {
+            None => {
+                let greet = Greet {
+                    at: SocketAddr::new(address, 0),
+                    backlog: self.settings.backlog,
+                    accept_delay_ns: self.settings.accept_delay.as_nanos() as u64,
+                    fast_open: self.settings.fast_open,
+                    trace_limit: TRACE_MAX,
+                };
+                (Server::Ours, Ask::Greet(greet))
+            }
+            Some(line) => {
+                let launch = Launch {
+                    words: vec![line.clone()],
+                    environment: lab_variables(client, address),
+                    ordinary_user: true,
+                };
+                (Server::Launched, Ask::Launch(launch))
+            }
+        };
+        match server.ask(&ask)? {
+            Tell::Listening { at } => {
+                let port = self.settings.port.unwrap_or(at.port());
+                Ok((kind, SocketAddr::new(address, port)))
+            }
+            other => Err(server.unexpected(&other).into()),
+        }
+    }
+
+    /// The server host's counters while the in-house server runs are read before it starts and
+    /// after it ends; a launched one runs beside the host.
+    fn look_at_server(&self, place: &mut Place, server: &Server) -> Result<Snapshot, TrialError> {
+        match server {
+            // Fresh namespaces: nothing has been counted but the link's certification, which sends
+            // no TCP.
+            Server::Ours => Ok(Snapshot::default()),
+            Server::Launched => Ok(observe(place.server()?)?),
+        }
+    }
+
+    fn end_serving(
+        &self,
+        place: &mut Place,
+        server: &Server,
+        trace: &mut Trace,
+    ) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
+        let host = place.server()?;
+        match server {
+            Server::Ours => {
+                host.begin(&Ask::Stop)?;
+                let Answered { tell, rows } =
+                    host.wait(&crate::lab::Interrupt::new(), &mut |_| {})?;
+                trace.add(rows);
+                match tell {
+                    Tell::Greeted(report) => Ok((observe(host)?, Some(*report))),
+                    other => Err(host.unexpected(&other).into()),
+                }
+            }
+            Server::Launched => Ok((observe(host)?, None)),
+        }
+    }
+
+    fn load(&self, target: SocketAddr, ladder: &[Duration], speaks: bool) -> ConnectLoad {
+        let settings = self.settings;
+        let at_once = settings.at_once();
+        ConnectLoad {
+            target,
+            count: settings.count,
+            concurrency: at_once,
+            rate_per_s: settings.rate,
+            pause_every: settings.pause_every,
+            pause_ns: settings.pause.as_nanos() as u64,
+            // Asked for so many at once: they go at once. Our own choice is spread over a round trip.
+            ramp_ns: if settings.concurrency.is_some_and(|_| settings.link.rtt.is_zero()) {
+                0
+            } else {
+                settings.link.rtt.as_nanos() as u64 * u64::from(settings.count > at_once)
+            },
+            timeout_ns: settings.timeout.as_nanos() as u64,
+            bind: settings.bind.clone(),
+            fast_open: settings.fast_open,
+            congestion: settings.congestion.clone(),
+            send: if settings.fast_open && settings.send.is_empty() {
+                b"?".to_vec()
+            } else {
+                settings.send.clone()
+            },
+            first_byte: speaks || !settings.send.is_empty(),
+            ladder_ns: ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
+            trace_limit: TRACE_MAX,
+        }
+    }
+
+    fn drive(
+        &mut self,
+        client: &mut Handle,
+        load: &ConnectLoad,
+        trace: &mut Trace,
+        context: &mut Context<'_>,
+    ) -> Result<ConnectReport, TrialError> {
+        client.begin(&Ask::Connect(Box::new(load.clone())))?;
+        let total = load.count;
+        let progress = &mut context.progress;
+        let answered = client.wait(context.interrupt, &mut |done| progress(done, total))?;
+        trace.add(answered.rows);
+        match answered.tell {
+            Tell::Connected(report) => Ok(*report),
+            other => Err(client.unexpected(&other).into()),
+        }
+    }
+
+    fn count(
+        &self,
+        link: &mut Handle,
+        trace: &mut Trace,
+    ) -> Result<Counted, TrialError> {
+        link.begin(&Ask::Counted)?;
+        let answered = link.wait(&crate::lab::Interrupt::new(), &mut |_| {})?;
+        trace.add(answered.rows);
+        match answered.tell {
+            Tell::Counted(counted) => Ok(*counted),
+            other => Err(link.unexpected(&other).into()),
+        }
+    }
+
+    fn take_report(&mut self, report: &ConnectReport, load: &ConnectLoad, ladder: &[Duration]) {
+        let arm = &mut self.arm;
+        arm.attempts = report.attempts;
+        arm.ok = report.ok;
+        arm.errors.clone_from(&report.errors);
+        arm.partial = report.partial;
+        arm.elapsed_s = report.elapsed_ns as f64 / 1e9;
+        let busy_s = report.elapsed_ns.saturating_sub(report.paused_ns) as f64 / 1e9;
+        let mut metric = |name: &str, value: Option<f64>, unit: &str, n: u64| {
+            if let Some(value) = value.filter(|value| value.is_finite()) {
+                let metric = Metric { value, unit: unit.to_owned(), ci95: None, n };
+                arm.metrics.insert(name.to_owned(), metric);
+            }
+        };
+        let mean = |histogram: &Histogram| histogram.mean_ns().map(|ns| ns / 1e3);
+        metric("connect_us_mean", mean(&report.connect), "us", report.connect.count());
+        metric("first_byte_us_mean", mean(&report.first_byte), "us", report.first_byte.count());
+        metric("connections_per_s", Some(report.ok as f64 / busy_s), "1/s", report.ok);
+        for (name, histogram) in [
+            ("connect_us", &report.connect),
+            ("first_byte_us", &report.first_byte),
+            ("lateness_us", &report.lateness),
+        ] {
+            if histogram.count() > 0 {
+                arm.histograms.insert(name.to_owned(), histogram.summary_us());
+            }
+        }
+        arm.series.insert("connect_us".to_owned(), report.series.clone());
+        arm.syn_retry_ladder_s = ladder.iter().map(Duration::as_secs_f64).collect();
+        arm.rungs.clone_from(&report.rungs);
+        if let Some(TcpInfo::Connection(mut sample)) = TcpInfo::decode(&report.tcp_info) {
+            sample.congestion = Some(report.congestion.clone()).filter(|name| !name.is_empty());
+            arm.client.tcp_info = Some(sample);
+        }
+        if load.rate_per_s.is_some()
+            && let Some(p99) = report.lateness.quantile_ns(99, 100)
+            && p99 as f64 / 1e3 > LATE_US
+        {
+            self.warn(&Warning::GeneratorLate { p99_us: p99 as f64 / 1e3 });
+        }
+        let have = report.connect.count();
+        if have > 0 && have < need(999, 1000) {
+            self.warn(&Warning::TooFewSamples { have, need: need(999, 1000), quantile: "p99.9" });
+        }
+    }
+
+    fn take_hosts(
+        &mut self,
+        report: &ConnectReport,
+        greeted: Option<&GreetReport>,
+        before: &Snapshot,
+        after: &Snapshot,
+    ) {
+        let client = &mut self.arm.client;
+        set_cpu(client, report.cpu_us, report.attempts);
+        client.counters = difference(&before.counters, &after.counters);
+        client.sockstat.clone_from(&after.sockstat);
+        client.rss_peak_bytes = Some(after.rss_peak_bytes);
+        let per_op = client.cpu_us_per_op;
+        if let (Some(server), Some(greeted)) = (&mut self.arm.server, greeted) {
+            set_cpu(server, greeted.cpu_us, greeted.accepted);
+        }
+        for (name, value) in [
+            ("client_cpu_us_per_op", per_op),
+            ("server_cpu_us_per_op", self.arm.server.as_ref().and_then(|s| s.cpu_us_per_op)),
+        ] {
+            if let Some(value) = value {
+                let metric = Metric { value, unit: "us".into(), ci95: None, n: report.attempts };
+                self.arm.metrics.insert(name.to_owned(), metric);
+            }
+        }
+    }
+
+    fn take_server(&mut self, before: &Snapshot, after: &Snapshot) {
+        let launched = self.settings.server.is_some();
+        let ok = self.arm.ok;
+        let Some(server) = &mut self.arm.server else { return };
+        server.counters = difference(&before.counters, &after.counters);
+        server.sockstat.clone_from(&after.sockstat);
+        server.listeners.clone_from(&after.listeners);
+        server.rss_peak_bytes = Some(after.rss_peak_bytes);
+        if launched {
+            let used = (
+                after.children_cpu_us.0.saturating_sub(before.children_cpu_us.0),
+                after.children_cpu_us.1.saturating_sub(before.children_cpu_us.1),
+            );
+            set_cpu(server, used, ok);
+            server.rss_peak_bytes = None;
+        }
+        if let Some(peak) = server.listeners.iter().map(|l| l.accept_queue_peak).max() {
+            let metric = Metric { value: f64::from(peak), unit: "connections".into(), ci95: None, n: 1 };
+            self.arm.metrics.insert("accept_queue_peak".to_owned(), metric);
+        }
+    }
+
+    fn take_link(
+        &mut self,
+        counted: Counted,
+        tapped: bool,
+        before: &Snapshot,
+        after: &Snapshot,
+    ) {
+        let softnet = after.softnet_drops.saturating_sub(before.softnet_drops);
+        let unwanted = counted.unwanted_drops + after.device_drops.saturating_sub(before.device_drops);
+        let late = counted.lateness.summary_us();
+        if let Some(LinkMeasured { lateness_us, unwanted_drops, .. }) = &mut self.arm.link {
+            *unwanted_drops = unwanted + softnet;
+            *lateness_us = (late.count > 0).then(|| late.clone());
+        }
+        if unwanted + softnet > 0 {
+            self.valid = false;
+            self.warn(&Warning::UnwantedDrops { packets: unwanted + softnet });
+        }
+        if let Some(p99) = late.p99.filter(|p99| *p99 > LATE_US) {
+            self.warn(&Warning::LinkLate { p99_us: p99 });
+        }
+        let Some(wire) = counted.wire.filter(|_| tapped) else { return };
+        if wire.tap_drops > 0 {
+            self.warn(&Warning::TapDrops { packets: wire.tap_drops });
+        } else if !self.arm.partial && !self.settings.fast_open {
+            self.compare_syns(&wire);
+        }
+        self.arm.wire = Some(wire);
+    }
+
+    /// Every SYN on the wire is an attempt that reached the wire, or a retransmission the kernel
+    /// counted.
+    fn compare_syns(&mut self, wire: &tcptoll_model::wire::Wire) {
+        let sent = |name| self.arm.client.counters.get(name).copied().unwrap_or(0).max(0) as u64;
+        let expected = sent("TcpActiveOpens") + sent("TcpExtTCPSynRetrans");
+        // Still being retried when the run ended: may go either way.
+        if wire.client_to_server.syn != expected {
+            self.warn(&Warning::WitnessDisagrees {
+                what: "SYN from the client".to_owned(),
+                ours: expected,
+                witness: wire.client_to_server.syn,
+            });
+        }
+    }
+
+    fn take_machine(&mut self, before: &Snapshot, after: &Snapshot) {
+        let per_cpu: Vec<f64> = after
+            .cpu
+            .iter()
+            .zip(&before.cpu)
+            .map(|(a, b)| a.softirq.saturating_sub(b.softirq) as f64 * TICK_US)
+            .collect();
+        let ops = self.arm.attempts.max(1) as f64;
+        self.arm.softirq = Some(Softirq {
+            us_per_op: per_cpu.iter().sum::<f64>() / ops,
+            resolution_us: TICK_US * per_cpu.len() as f64,
+            per_cpu_us_per_op: per_cpu.into_iter().map(|us| us / ops).collect(),
+        });
+        let ticks = |times: &tcptoll_model::counters::CpuTimes| {
+            times.user + times.nice + times.system + times.idle + times.iowait + times.irq
+                + times.softirq + times.steal
+        };
+        let total = |snapshot: &Snapshot| snapshot.cpu.iter().map(ticks).sum::<u64>();
+        let stolen = |snapshot: &Snapshot| snapshot.cpu.iter().map(|t| t.steal).sum::<u64>();
+        let all = total(after).saturating_sub(total(before));
+        let share = stolen(after).saturating_sub(stolen(before)) as f64 / all.max(1) as f64;
+        if share > 0.02 {
+            self.warn(&Warning::Steal { share });
+        }
+    }
+
+    /// What arithmetic expects: round trips from the setting where the link has one, from the echo
+    /// where it has none, and the CPU of the steps that one handshake waits for.
+    fn expect(&mut self, quiet: &Histogram) {
+        if quiet.count() > 0 {
+            self.arm.histograms.insert("rtt_us".to_owned(), quiet.summary_us());
+        }
+        let echo_us = quiet.quantile_ns(1, 2).map(|ns| ns as f64 / 1e3);
+        let asked = self.settings.link.rtt;
+        let (rtt_us, from) = match echo_us {
+            _ if self.settings.to.is_none() && !asked.is_zero() => {
+                (asked.as_nanos() as f64 / 1e3, "link setting")
+            }
+            Some(us) => (us, "ICMP echo"),
+            None => return,
+        };
+        let cpu_us = self.arm.timeline.as_ref().and_then(|timeline| {
+            let of = |name: &str| {
+                timeline.steps.iter().find(|step| step.name == name).map(|step| step.p50_us)
+            };
+            Some(
+                of("connect() → SYN out")?
+                    + of("SYN in → SYN-ACK out")?
+                    + of("SYN-ACK in → connect() back")?,
+            )
+        });
+        let cpu_us = if from == "link setting" { cpu_us } else { None };
+        self.arm.expectation = Some(expectation(rtt_us, from, cpu_us, self.settings.distance_km));
+    }
+}
+
+fn nothing_reached(name: &str, report: &ConnectReport) -> String {
+    let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
+        return format!("--to {name}: no connection was begun");
+    };
+    let words = report.first_errors.get(class).map_or("", String::as_str);
+    let advice = match class.as_str() {
+        "connect-refused" => "nothing listens there: check the port, or start the server",
+        "connect-timeout" => "nothing answers there: check address and firewall, or raise --timeout",
+        "unreachable" => "there is no route to it: check the address",
+        "local-fds" => "raise the limit of open files: ulimit -n",
+        "local-ports" => "no local port is free: add --bind addresses, or wait a minute",
+        "timeout" => "it accepts but does not speak: give it something with --send",
+        _ => "see the error",
+    };
+    format!("--to {name}: none of {} connections was made ({class}: {words}): {advice}", report.attempts)
+}
+
+fn set_cpu(host: &mut HostSummary, cpu_us: (u64, u64), operations: u64) {
+    if operations > 0 {
+        let per = |us: u64| us as f64 / operations as f64;
+        host.cpu_user_us_per_op = Some(per(cpu_us.0));
+        host.cpu_system_us_per_op = Some(per(cpu_us.1));
+        host.cpu_us_per_op = Some(per(cpu_us.0 + cpu_us.1));
+    }
+}
+
+fn set_sysctls(
+    host: &mut Handle,
+    wanted: Vec<(String, String)>,
+) -> Result<BTreeMap<String, String>, LabError> {
+    if wanted.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    match host.ask(&Ask::Sysctls(wanted))? {
+        Tell::Sysctls(got) => Ok(got.into_iter().collect()),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+fn observe(host: &mut Handle) -> Result<Snapshot, LabError> {
+    match host.ask(&Ask::Observe)? {
+        Tell::Snapshot(snapshot) => Ok(*snapshot),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+/// The retry ladder of this host, from its own sysctls.
+fn ladder_of(host: &mut Handle) -> Result<Vec<Duration>, LabError> {
+    const RETRIES: &str = "net.ipv4.tcp_syn_retries";
+    const LINEAR: &str = "net.ipv4.tcp_syn_linear_timeouts";
+    let names = vec![RETRIES.to_owned(), LINEAR.to_owned()];
+    let got: BTreeMap<String, String> = match host.ask(&Ask::ReadSysctls(names))? {
+        Tell::Sysctls(got) => got.into_iter().collect(),
+        other => return Err(host.unexpected(&other)),
+    };
+    let number = |name: &str| got.get(name).and_then(|text| text.parse().ok());
+    Ok(syn_ladder(&SynSysctls {
+        syn_retries: number(RETRIES).unwrap_or(6),
+        linear_timeouts: number(LINEAR).unwrap_or(0),
+    }))
+}
+
+/// What commands in the lab find in their environment.
+pub fn lab_variables(client: std::net::IpAddr, server: std::net::IpAddr) -> Vec<(String, String)> {
+    vec![
+        ("TCPTOLL_CLIENT".to_owned(), client.to_string()),
+        ("TCPTOLL_SERVER".to_owned(), server.to_string()),
+    ]
+}
+
+/// The link a study or command line asks for, for the place of the summary.
+pub fn link_of(settings: &Settings) -> Option<LinkSpec> {
+    let text = settings.get("link").and_then(|value| value.as_str()).unwrap_or("direct");
+    LinkSpec::parse(text).ok()
+}

@@ -1,0 +1,97 @@
+//! One question each, and the table of all. To add one: a file, a line in [`ALL`], a page in docs.
+
+pub mod connect;
+pub mod connect_report;
+pub mod connect_settings;
+
+use std::collections::BTreeMap;
+
+use tcptoll_model::record::{Arm, Summary, WarningEntry};
+use tcptoll_model::study::{PlannedArm, Settings};
+
+use crate::lab::certification::{Certificate, Tolerance};
+use crate::lab::{Interrupt, LabError};
+
+/// Why a trial gave no observation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrialError {
+    /// A setting is not what it should be; nothing was begun.
+    #[error("{0}")]
+    Setting(String),
+    /// The place.
+    #[error("{0}")]
+    Lab(#[from] LabError),
+    /// The target.
+    #[error("{0}")]
+    Target(String),
+}
+
+/// What a trial needs besides its settings, and what trials of one run share.
+pub struct Context<'a> {
+    /// Set when the user asked the run to stop.
+    pub interrupt: &'a Interrupt,
+    /// Called with operations finished and operations planned.
+    pub progress: &'a mut dyn FnMut(u64, u64),
+    /// Seed of the run.
+    pub seed: u64,
+    /// How far a link may be from what was asked.
+    pub tolerance: Tolerance,
+    /// Where to write packets.
+    pub pcap: Option<&'a str>,
+    /// Links measured in this run.
+    pub certificates: &'a mut BTreeMap<String, Certificate>,
+}
+
+/// What came of a trial.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The observation.
+    pub arm: Arm,
+    /// Doubts.
+    pub warnings: Vec<WarningEntry>,
+    /// Whether the trial may be used for its question.
+    pub valid: bool,
+}
+
+/// A question about TCP that this tool can answer by measuring.
+pub trait Experiment: Sync {
+    /// The sub-command, kebab case.
+    fn name(&self) -> &'static str;
+    /// The question, as the user would ask it.
+    fn question(&self) -> &'static str;
+    /// Options it takes; a study may set no others.
+    fn options(&self) -> &'static [&'static str];
+    /// Checks the settings of one arm without doing anything.
+    fn check(&self, settings: &Settings) -> Result<(), TrialError>;
+    /// Expected duration of one arm, seconds, for `--dry-run` and the time left.
+    fn expected_s(&self, settings: &Settings) -> f64;
+    /// Runs one arm once.
+    fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError>;
+    /// Fills in what follows from the arms: answer, causes, advice, next.
+    fn conclude(&self, summary: &mut Summary);
+}
+
+/// Every experiment, in alphabetical order.
+pub const ALL: &[&dyn Experiment] = &[&connect::Connect];
+
+/// The experiment of this name.
+pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+    ALL.iter().copied().find(|experiment| experiment.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_unique_and_typeable_and_questions_are_questions() {
+        assert!(ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
+        for experiment in ALL {
+            let name = experiment.name();
+            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
+            assert!(experiment.question().ends_with('?'), "{name}");
+            assert!(!experiment.options().is_empty(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A host: waits for the parent's orders on its control channel and carries them out one by one.
+
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tcptoll_kernel::process;
+use tcptoll_kernel::sock_diag::SockDiag;
+use tcptoll_kernel::{SysError, cpu};
+
+use crate::channel::{Channel, ChannelError, ROWS_MAX};
+use crate::load::{LoadError, certify, connect, greet};
+use crate::messages::{Ask, Launch, Ready, Rows, Tell};
+use crate::observe::{Observer, read_sysctl, set_sysctls};
+
+/// The uid that a real server sees itself run as; not 0, because servers that start as root want
+/// to change owners, which a namespace of one id cannot.
+const SERVER_UID: u32 = 1000;
+
+/// A real server must listen within this.
+const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
+
+/// Serves the parent until it is gone; gives the exit status of the process.
+pub fn run(mut channel: Channel, cpu_number: Option<u32>) -> i32 {
+    let pinned_cpu = cpu_number.filter(|&number| cpu::pin(number).is_ok());
+    let _ = cpu::exact_timers();
+    let file_limit = cpu::file_limit().unwrap_or(0);
+    let ready = Ready { pinned_cpu, file_limit, packet_fallback: false };
+    if channel.send(&Tell::Ready(Box::new(ready))).is_err() {
+        return 1;
+    }
+    let mut host = Host { observer: Observer::start(), children: Vec::new() };
+    loop {
+        let ask = match channel.receive(None) {
+            Ok(ask) => ask,
+            // The parent has ended: so does the host, and with the last host the lab.
+            Err(ChannelError::Closed) => return 0,
+            Err(_) => return 1,
+        };
+        let tell = host.answer(ask, &mut channel).unwrap_or_else(Tell::Failed);
+        if channel.send(&tell).is_err() {
+            return 1;
+        }
+    }
+}
+
+struct Host {
+    observer: Observer,
+    children: Vec<Child>,
+}
+
+impl Host {
+    fn answer(&mut self, ask: Ask, channel: &mut Channel) -> Result<Tell, String> {
+        let failed = |error: LoadError| error.to_string();
+        let send = |channel: &mut Channel, rows: Rows| {
+            channel.send(&Tell::Rows(rows)).map_err(|error| error.to_string())
+        };
+        Ok(match ask {
+            Ask::Sysctls(wanted) => Tell::Sysctls(set_sysctls(&wanted)?),
+            Ask::ReadSysctls(names) => Tell::Sysctls(
+                names
+                    .into_iter()
+                    .filter_map(|name| read_sysctl(&name).ok().map(|value| (name, value)))
+                    .collect(),
+            ),
+            Ask::Observe => Tell::Snapshot(Box::new(self.observer.snapshot())),
+            Ask::Ping(ping) => Tell::Echoes(Box::new(certify::ping(&ping).map_err(failed)?)),
+            Ask::Sink { at } => Tell::Arrivals(certify::sink(at, channel).map_err(failed)?),
+            Ask::Train(train) => {
+                Tell::Sent { packets: certify::train(&train).map_err(failed)? }
+            }
+            Ask::Greet(greet) => {
+                let (report, rows) = greet::run(&greet, channel).map_err(failed)?;
+                for part in rows.chunks(ROWS_MAX) {
+                    send(channel, Rows::Server(part.to_vec()))?;
+                }
+                Tell::Greeted(Box::new(report))
+            }
+            Ask::Connect(load) => {
+                let (report, rows) = connect::run(&load, channel).map_err(failed)?;
+                for part in rows.chunks(ROWS_MAX) {
+                    send(channel, Rows::Client(part.to_vec()))?;
+                }
+                Tell::Connected(Box::new(report))
+            }
+            Ask::Launch(launch) => self.launch(&launch)?,
+            Ask::Run(launch) => {
+                let status = command(&launch)
+                    .status()
+                    .map_err(|error| format!("{}: {error}", launch.words.join(" ")))?;
+                use std::os::unix::process::ExitStatusExt;
+                let signal = status.signal().map_or(1, |signal| 128 + signal);
+                Tell::Exited { status: status.code().unwrap_or(signal) }
+            }
+            Ask::Stop => {
+                self.children.clear();
+                Tell::Done
+            }
+            other => return Err(format!("a host cannot do {other:?}")),
+        })
+    }
+
+    /// Starts a real server and waits until it listens.
+    fn launch(&mut self, launch: &Launch) -> Result<Tell, String> {
+        let name = launch.words.join(" ");
+        let failed = |error: std::io::Error| format!("--server {name}: {error}");
+        // What a server says is for people; standard output is the run's own.
+        let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
+        let mut child = command(launch)
+            .stdin(Stdio::null())
+            .stdout(stderr)
+            .spawn()
+            .map_err(failed)?;
+        let begun = Instant::now();
+        let mut diag = SockDiag::open().map_err(|error: SysError| error.to_string())?;
+        loop {
+            let listeners = diag.listeners().map_err(|error| error.to_string())?;
+            if let Some(listener) = listeners.first() {
+                self.children.push(child);
+                return Ok(Tell::Listening { at: listener.address });
+            }
+            if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+                return Err(format!("--server {name}: it ended before it listened ({status})"));
+            }
+            if begun.elapsed() > LAUNCH_LIMIT {
+                let _ = child.kill();
+                return Err(format!("--server {name}: it listens on no TCP port after 30 s"));
+            }
+            // Not for luck: the question is asked again until it is answered or time is up.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// One word is a shell's command line, several are a program and its arguments.
+fn command(launch: &Launch) -> Command {
+    let mut command = match launch.words.as_slice() {
+        [line] => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", line]);
+            shell
+        }
+        words => {
+            let mut program = Command::new(words.first().map_or("", String::as_str));
+            program.args(words.get(1..).unwrap_or_default());
+            program
+        }
+    };
+    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
+    if launch.ordinary_user {
+        process::as_ordinary_user(&mut command, SERVER_UID);
+    } else {
+        process::restore_signals(&mut command);
+    }
+    command
+}

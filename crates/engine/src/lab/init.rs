@@ -1,0 +1,365 @@
+//! Inside the lab: from one re-executed process to two hosts and what joins them.
+//!
+//! ```text
+//! tcptoll ── lab process ── init (PID 1 of its own PID namespace)
+//!                            ├─ client host   (network namespace A)
+//!                            ├─ server host   (network namespace B; A too on loopback)
+//!                            └─ link          (pump of the emulated link, or packet taps)
+//! ```
+//!
+//! Every process asks the kernel to die with its parent, and the init's death takes the whole PID
+//! namespace along. The namespaces have no name and go with their last process.
+
+use std::os::fd::OwnedFd;
+
+use tcptoll_kernel::ethtool::offloads_off;
+use tcptoll_kernel::namespace::{self, enter_network, new_network};
+use tcptoll_kernel::netlink::Netlink;
+use tcptoll_kernel::packet_socket::PacketSocket;
+use tcptoll_kernel::process::{self, Fork};
+use tcptoll_kernel::tun::Tun;
+use tcptoll_kernel::{SysError, cpu};
+use tcptoll_model::link::{ETHERNET_OVERHEAD, LinkSpec};
+
+use super::plan::{Addresses, DEVICE, DEVICE_QUEUE, MTU, Plan};
+use super::pump::{self, Port};
+use super::tap;
+use crate::channel::Channel;
+use crate::host;
+use crate::messages::{Ready, Tell};
+
+/// The hosts' devices have these addresses, so that neighbours can be entered before either is up.
+const CLIENT_MAC: [u8; 6] = [2, 0x77, 0, 0, 0, 1];
+const SERVER_MAC: [u8; 6] = [2, 0x77, 0, 0, 0, 2];
+const RELAY_MACS: [[u8; 6]; 2] = [[2, 0x77, 0, 0, 1, 1], [2, 0x77, 0, 0, 1, 2]];
+
+/// tbf sees 14 bytes of Ethernet header on top of the IP packet; line rate counts all of them.
+const TBF_OVERHEAD: u16 = ETHERNET_OVERHEAD as u16 - 14;
+
+/// Control channels of the three children.
+pub struct Channels {
+    /// To the client host.
+    pub client: Channel,
+    /// To the server host.
+    pub server: Channel,
+    /// To the link.
+    pub link: Channel,
+}
+
+/// What joins the hosts, made but not yet running.
+enum Carrier {
+    Emulated { client: Port, server: Port, fallback: bool },
+    Tapped(tap::Ends),
+}
+
+/// Becomes the lab: never returns while the lab lives. Errors are told over the link's channel.
+pub fn run(plan: &Plan, mut channels: Channels) -> i32 {
+    match enter(plan, &mut channels.link) {
+        Ok(Some(network)) => settle(plan, network, channels),
+        // The process outside the PID namespace only waits for the init.
+        Ok(None) => {
+            drop(channels);
+            while process::reap().is_some() {}
+            0
+        }
+        Err(error) => {
+            let _ = channels.link.send(&Tell::Failed(error));
+            1
+        }
+    }
+}
+
+struct Network {
+    client: OwnedFd,
+    server: OwnedFd,
+    carrier: Carrier,
+}
+
+/// Leaves the machine and makes both networks; `None` in the process that stays outside.
+fn enter(plan: &Plan, link: &mut Channel) -> Result<Option<Network>, String> {
+    let spec = LinkSpec::parse(&plan.link).map_err(|error| error.to_string())?;
+    namespace::leave_machine().map_err(|error| explain(&error))?;
+    if let Fork::Parent(_) = process::fork().map_err(|error| error.to_string())? {
+        process::set_name("tcptoll-lab");
+        return Ok(None);
+    }
+    let made = (|| {
+        process::die_with_parent()?;
+        process::ignore_stop_signals()?;
+        process::set_name("tcptoll-init");
+        // Refused in some containers: ps then shows the machine's processes, nothing else changes.
+        let _ = namespace::mount_proc();
+        make_network(plan, &spec)
+    })();
+    match made {
+        Ok(network) => Ok(Some(network)),
+        Err(error) => {
+            let _ = link.send(&Tell::Failed(explain(&error)));
+            std::process::exit(1);
+        }
+    }
+}
+
+/// A refusal with its remedy, or the error as it is.
+fn explain(error: &SysError) -> String {
+    if error.op != "unshare" {
+        return format!("the lab cannot be made: {error}");
+    }
+    use namespace::Refusal;
+    let (why, now, good) = match Refusal::read() {
+        Refusal::AppArmor => (
+            "AppArmor restricts user namespaces",
+            "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+            "install the profile that `tcptoll lab --apparmor-profile` prints",
+        ),
+        Refusal::UsernsClone => (
+            "kernel.unprivileged_userns_clone is 0",
+            "sudo sysctl kernel.unprivileged_userns_clone=1",
+            "put that line into /etc/sysctl.d/",
+        ),
+        Refusal::MaxNamespaces => (
+            "user.max_user_namespaces or user.max_net_namespaces is 0",
+            "sudo sysctl user.max_user_namespaces=10000 user.max_net_namespaces=10000",
+            "put these into /etc/sysctl.d/",
+        ),
+        Refusal::Container => (
+            "a container's seccomp filter or policy forbids it",
+            "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …",
+            "allow unshare and clone of namespaces in the container's seccomp profile",
+        ),
+    };
+    format!(
+        "this kernel does not let ordinary users make network namespaces ({}; {why})\n  \
+         for now:      {now}\n  \
+         for good:     {good}\n  \
+         without lab:  tcptoll connect --to HOST:PORT",
+        error.source
+    )
+}
+
+fn make_network(plan: &Plan, spec: &LinkSpec) -> Result<Network, SysError> {
+    let addresses = Addresses::of(spec.loopback, plan.ipv6);
+    let client = new_network()?;
+    loopback_up()?;
+    quiet(plan.ipv6)?;
+    if spec.loopback {
+        let again = namespace::current_network()?;
+        let carrier = Carrier::Tapped(tap::Ends { namespaces: vec![namespace::current_network()?] });
+        return Ok(Network { client, server: again, carrier });
+    }
+    let server = new_network()?;
+    loopback_up()?;
+    quiet(plan.ipv6)?;
+    let carrier = if spec.is_emulated() {
+        emulated(plan, spec, &client, &server, addresses)?
+    } else {
+        direct(spec, &client, &server, addresses)?;
+        let namespaces = vec![dup(&client)?, dup(&server)?];
+        Carrier::Tapped(tap::Ends { namespaces })
+    };
+    enter_network(&client)?;
+    for &address in &plan.client_addresses {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(DEVICE)?;
+        netlink.add_address(index, address, addresses.prefix)?;
+        enter_network(&server)?;
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(DEVICE)?;
+        // Also an address of another network than the link's is reached over the link.
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        netlink.add_route(index, address, whole)?;
+        if !spec.is_emulated() || matches!(&carrier, Carrier::Emulated { fallback: true, .. }) {
+            netlink.add_neighbour(index, address, CLIENT_MAC)?;
+        }
+        enter_network(&client)?;
+    }
+    Ok(Network { client, server, carrier })
+}
+
+fn emulated(
+    plan: &Plan,
+    spec: &LinkSpec,
+    client: &OwnedFd,
+    server: &OwnedFd,
+    addresses: Addresses,
+) -> Result<Carrier, SysError> {
+    let gso = !spec.must_segment();
+    let tun_at = |namespace: &OwnedFd, address| -> Result<Tun, SysError> {
+        enter_network(namespace)?;
+        let tun = Tun::open(DEVICE, gso)?;
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(DEVICE)?;
+        netlink.set_mtu(index, MTU)?;
+        netlink.set_tx_queue_len(index, DEVICE_QUEUE)?;
+        netlink.set_up(index)?;
+        netlink.add_address(index, address, addresses.prefix)?;
+        Ok(tun)
+    };
+    if !plan.force_packet {
+        match tun_at(client, addresses.client) {
+            Ok(at_client) => {
+                let at_server = tun_at(server, addresses.server)?;
+                return Ok(Carrier::Emulated {
+                    client: Port::Tun(at_client),
+                    server: Port::Tun(at_server),
+                    fallback: false,
+                });
+            }
+            Err(error) if error.op == "open" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let relay = new_network()?;
+    let hosts = [(client, "relay0", CLIENT_MAC), (server, "relay1", SERVER_MAC)];
+    for (number, (namespace, outer, mac)) in hosts.into_iter().enumerate() {
+        enter_network(namespace)?;
+        Netlink::open()?.add_veth(DEVICE, outer, as_fd(&relay), MTU, (mac, RELAY_MACS[number]))?;
+        if !gso {
+            offloads_off(DEVICE)?;
+        }
+        bring_up(addresses, number)?;
+    }
+    enter_network(&relay)?;
+    quiet(false)?;
+    let socket = |name: &str| -> Result<Port, SysError> {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(name)?;
+        netlink.set_tx_queue_len(index, DEVICE_QUEUE)?;
+        netlink.set_up(index)?;
+        if !gso {
+            offloads_off(name)?;
+        }
+        Ok(Port::Packet(PacketSocket::open(index)?))
+    };
+    Ok(Carrier::Emulated { client: socket("relay0")?, server: socket("relay1")?, fallback: true })
+}
+
+fn direct(
+    spec: &LinkSpec,
+    client: &OwnedFd,
+    server: &OwnedFd,
+    addresses: Addresses,
+) -> Result<(), SysError> {
+    enter_network(client)?;
+    Netlink::open()?.add_veth(DEVICE, DEVICE, as_fd(server), MTU, (CLIENT_MAC, SERVER_MAC))?;
+    for (number, namespace) in [client, server].into_iter().enumerate() {
+        enter_network(namespace)?;
+        if let Some(rate) = spec.rate_bit_per_s {
+            let mut netlink = Netlink::open()?;
+            let index = netlink.index(DEVICE)?;
+            // 1 ms of the rate, at least one full packet: 5 kB is the most at 10 Mbit/s.
+            let burst = (rate / 8.0 / 1000.0).clamp(3_200.0, 200_000.0) as u32;
+            // The queue a host's device has when nobody set one: 1000 full packets.
+            netlink.add_tbf(index, rate, burst, 1_000 * (MTU + 38), TBF_OVERHEAD)?;
+        }
+        bring_up(addresses, number)?;
+    }
+    Ok(())
+}
+
+/// Brings the device of host `number` up, with its address and its neighbour's.
+fn bring_up(addresses: Addresses, number: usize) -> Result<(), SysError> {
+    let own = [addresses.client, addresses.server];
+    let macs = [CLIENT_MAC, SERVER_MAC];
+    let mut netlink = Netlink::open()?;
+    let index = netlink.index(DEVICE)?;
+    netlink.set_tx_queue_len(index, DEVICE_QUEUE)?;
+    netlink.set_up(index)?;
+    netlink.add_address(index, own[number], addresses.prefix)?;
+    // ARP or neighbour discovery would cost the first connection a round trip of its own.
+    netlink.add_neighbour(index, own[1 - number], macs[1 - number])
+}
+
+fn loopback_up() -> Result<(), SysError> {
+    let mut netlink = Netlink::open()?;
+    let index = netlink.index("lo")?;
+    netlink.set_up(index)
+}
+
+/// No packets but those of the run: no router solicitation, no duplicate address detection.
+fn quiet(ipv6: bool) -> Result<(), SysError> {
+    let value = if ipv6 { "0" } else { "1" };
+    for (name, value) in [
+        ("net.ipv6.conf.all.disable_ipv6", value),
+        ("net.ipv6.conf.default.disable_ipv6", value),
+        ("net.ipv6.conf.default.accept_ra", "0"),
+        ("net.ipv6.conf.default.accept_dad", "0"),
+        ("net.ipv6.conf.default.router_solicitations", "0"),
+        ("net.ipv6.conf.default.addr_gen_mode", "1"),
+    ] {
+        let path = crate::observe::sysctl_path(name);
+        // A kernel without IPv6 has no such file and sends no such packets.
+        if std::path::Path::new(&path).exists() {
+            std::fs::write(&path, value).map_err(|error| SysError::new("write", path, error))?;
+        }
+    }
+    // Real servers run as an ordinary user and still want port 80.
+    let path = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+    std::fs::write(path, "0").map_err(|error| SysError::new("write", path, error))
+}
+
+fn as_fd(fd: &OwnedFd) -> std::os::fd::BorrowedFd<'_> {
+    std::os::fd::AsFd::as_fd(fd)
+}
+
+fn dup(fd: &OwnedFd) -> Result<OwnedFd, SysError> {
+    fd.try_clone().map_err(|error| SysError::new("dup", "network namespace", error))
+}
+
+/// Forks the three children and waits until all have ended.
+fn settle(plan: &Plan, network: Network, channels: Channels) -> i32 {
+    let Network { client, server, carrier } = network;
+    let Channels { client: to_client, server: to_server, link: to_link } = channels;
+    let mut children = 0;
+    let mut begin = |name: &str, work: Box<dyn FnOnce() -> i32>| match process::fork() {
+        Ok(Fork::Parent(_)) => {
+            children += 1;
+            Some(work)
+        }
+        Ok(Fork::Child) => {
+            let ready = process::die_with_parent();
+            process::set_name(name);
+            std::process::exit(if ready.is_ok() { work() } else { 1 });
+        }
+        Err(_) => None,
+    };
+    let hosts = [
+        ("tcptoll-client", client, to_client, plan.client_cpu),
+        ("tcptoll-server", server, to_server, plan.server_cpu),
+    ];
+    for (name, namespace, channel, cpu) in hosts {
+        let work = move || match enter_network(&namespace) {
+            Ok(()) => host::run(channel, cpu),
+            Err(_) => 1,
+        };
+        drop(begin(name, Box::new(work)));
+    }
+    let (spec, seed) = (LinkSpec::parse(&plan.link), plan.seed);
+    let work = move || link(carrier, spec.ok(), seed, to_link);
+    drop(begin("tcptoll-link", Box::new(work)));
+    while process::reap().is_some() {}
+    0
+}
+
+fn link(carrier: Carrier, spec: Option<LinkSpec>, seed: u64, mut channel: Channel) -> i32 {
+    let _ = cpu::exact_timers();
+    let packet_fallback = matches!(&carrier, Carrier::Emulated { fallback: true, .. });
+    let ready = Ready { packet_fallback, ..Ready::default() };
+    if channel.send(&Tell::Ready(Box::new(ready))).is_err() {
+        return 1;
+    }
+    let ended = match (carrier, spec) {
+        (Carrier::Emulated { client, server, .. }, Some(spec)) => {
+            pump::run(client, server, &spec, seed, &mut channel)
+        }
+        (Carrier::Tapped(ends), _) => tap::run(&ends, &mut channel),
+        (Carrier::Emulated { .. }, None) => return 1,
+    };
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            let _ = channel.send(&Tell::Failed(format!("the link stopped: {error}")));
+            1
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The place where a run happens: two hosts of this machine and what joins them, or this machine
+//! and a server we do not control.
+//!
+//! This file is the parent's side. [`init`] is what the re-executed process does, [`pump`] the
+//! emulated link, [`tap`] the witness of a direct one, [`certification`] how a link is measured
+//! before it is trusted.
+
+pub mod certification;
+pub mod init;
+pub mod pcap;
+pub mod plan;
+pub mod pump;
+pub mod tap;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tcptoll_kernel::process::{inherited_socket, spawn_with};
+use tcptoll_model::link::LinkSpec;
+
+use crate::channel::{Channel, ChannelError};
+use crate::messages::{Ask, Ready, Tell};
+use plan::{Addresses, Plan};
+
+/// The hidden sub-command that makes a lab of the re-executed binary.
+pub const LAB_COMMAND: &str = "__lab";
+
+/// The hidden sub-command that makes one host, on the machine's own network, of it.
+pub const HOST_COMMAND: &str = "__host";
+
+/// A host that has been told to stop answers within this, or is given up.
+const STOP_LIMIT: Duration = Duration::from_millis(700);
+
+/// A new lab is ready within this.
+const READY_LIMIT: Duration = Duration::from_secs(15);
+
+/// Why a place cannot be had, or was lost.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The kernel, a setting or a command says no; the text is for the user.
+    #[error("{0}")]
+    Refused(String),
+    /// A process of the lab ended on its own.
+    #[error("the {host} ended unexpectedly")]
+    Lost {
+        /// Which.
+        host: &'static str,
+    },
+    /// A message was not understood.
+    #[error("the {host}: {error}")]
+    Channel {
+        /// Which.
+        host: &'static str,
+        /// What went wrong.
+        error: ChannelError,
+    },
+    /// A link is not what was asked for.
+    #[error("{0}")]
+    OutOfTolerance(String),
+    /// The user stopped the run.
+    #[error("stopped by a signal")]
+    Interrupted,
+}
+
+/// The signal that asked the run to stop, if one did; set by the binary's signal handler.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicUsize>);
+
+impl Interrupt {
+    /// No signal yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where a signal handler puts the signal's number.
+    pub fn flag(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.0)
+    }
+
+    /// The signal's number, if one came.
+    pub fn signal(&self) -> Option<usize> {
+        Some(self.0.load(Ordering::SeqCst)).filter(|&signal| signal != 0)
+    }
+}
+
+/// The parent's handle of one host or of the link.
+#[derive(Debug)]
+pub struct Handle {
+    channel: Channel,
+    /// `client host`, `server host` or `link`.
+    name: &'static str,
+    /// What it said of itself.
+    pub ready: Ready,
+}
+
+/// What came of an order that may be interrupted.
+#[derive(Debug)]
+pub struct Answered {
+    /// The last message.
+    pub tell: Tell,
+    /// Rows that came before it.
+    pub rows: Vec<crate::messages::Rows>,
+}
+
+impl Handle {
+    fn new(channel: Channel, name: &'static str) -> Result<Self, LabError> {
+        let mut handle = Self { channel, name, ready: Ready::default() };
+        match handle.receive(Some(READY_LIMIT))? {
+            Tell::Ready(ready) => handle.ready = *ready,
+            other => return Err(handle.unexpected(&other)),
+        }
+        Ok(handle)
+    }
+
+    fn receive(&mut self, timeout: Option<Duration>) -> Result<Tell, LabError> {
+        match self.channel.receive(timeout) {
+            Ok(Tell::Failed(sentence)) => Err(LabError::Refused(sentence)),
+            Ok(tell) => Ok(tell),
+            Err(ChannelError::Closed) => Err(LabError::Lost { host: self.name }),
+            Err(error) => Err(LabError::Channel { host: self.name, error }),
+        }
+    }
+
+    /// Gives an order without waiting for its end.
+    pub fn begin(&mut self, ask: &Ask) -> Result<(), LabError> {
+        self.channel.send(ask).map_err(|error| match error {
+            ChannelError::Closed => LabError::Lost { host: self.name },
+            error => LabError::Channel { host: self.name, error },
+        })
+    }
+
+    /// Gives an order and waits for the answer.
+    pub fn ask(&mut self, ask: &Ask) -> Result<Tell, LabError> {
+        self.begin(ask)?;
+        Ok(self.wait(&Interrupt::new(), &mut |_| {})?.tell)
+    }
+
+    /// Waits for the answer to an order; on a signal tells the host to stop with what it has.
+    ///
+    /// Errors: `Interrupted` if the host does not answer soon after a signal.
+    pub fn wait(
+        &mut self,
+        interrupt: &Interrupt,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Answered, LabError> {
+        let mut rows = Vec::new();
+        let mut stopped: Option<Instant> = None;
+        loop {
+            match self.receive(Some(Duration::from_millis(50))) {
+                Ok(Tell::Progress { done }) => progress(done),
+                Ok(Tell::Rows(part)) => rows.push(part),
+                Ok(tell) => return Ok(Answered { tell, rows }),
+                Err(LabError::Channel { error: ChannelError::Silent(_), .. }) => {}
+                Err(error) => return Err(error),
+            }
+            match stopped {
+                Some(at) if at.elapsed() > STOP_LIMIT => return Err(LabError::Interrupted),
+                None if interrupt.signal().is_some() => {
+                    stopped = Some(Instant::now());
+                    self.begin(&Ask::Stop)?;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// An answer that does not belong to the order.
+    pub fn unexpected(&self, tell: &Tell) -> LabError {
+        let text: String = format!("{tell:?}").chars().take(120).collect();
+        LabError::Refused(format!("the {} answered out of turn: {text}", self.name))
+    }
+}
+
+/// Where a trial happens.
+#[derive(Debug)]
+pub struct Place {
+    /// The client host.
+    pub client: Handle,
+    /// The server host; absent when the server is not ours.
+    pub server: Option<Handle>,
+    /// The link; absent when the network is as it is.
+    pub link: Option<Handle>,
+    /// The hosts' addresses.
+    pub addresses: Addresses,
+    process: Child,
+}
+
+impl Place {
+    /// Makes a lab.
+    ///
+    /// Must be called from the main thread, while that thread lives as long as the lab: the kernel
+    /// kills the lab when the thread that started it ends.
+    pub fn lab(plan: &Plan, spec: &LinkSpec) -> Result<Self, LabError> {
+        let [client, server, link] = [pair()?, pair()?, pair()?];
+        let mut command = own_binary()?;
+        command.arg(LAB_COMMAND).arg(serde_json::to_string(plan).unwrap_or_default());
+        let theirs = [&client.1, &server.1, &link.1];
+        command.args(theirs.map(|stream| stream.as_raw_fd().to_string()));
+        let process = spawn_with(&mut command, &theirs.map(AsFd::as_fd))
+            .map_err(|error| LabError::Refused(format!("the lab cannot be started: {error}")))?;
+        drop((client.1, server.1, link.1));
+        let mut guard = Guard(Some(process));
+        // The link speaks first: it is also where a failed start is told.
+        let link = Handle::new(Channel::new(link.0), "link")?;
+        Ok(Self {
+            client: Handle::new(Channel::new(client.0), "client host")?,
+            server: Some(Handle::new(Channel::new(server.0), "server host")?),
+            link: Some(link),
+            addresses: Addresses::of(spec.loopback, plan.ipv6),
+            process: guard.0.take().expect("put there above"),
+        })
+    }
+
+    /// One host on the machine's own network, for a server that is not ours.
+    pub fn target() -> Result<Self, LabError> {
+        let (ours, theirs) = pair()?;
+        let mut command = own_binary()?;
+        command.arg(HOST_COMMAND).arg(theirs.as_raw_fd().to_string());
+        let process = spawn_with(&mut command, &[theirs.as_fd()])
+            .map_err(|error| LabError::Refused(format!("the client cannot be started: {error}")))?;
+        drop(theirs);
+        let mut guard = Guard(Some(process));
+        Ok(Self {
+            client: Handle::new(Channel::new(ours), "client host")?,
+            server: None,
+            link: None,
+            addresses: Addresses::of(false, false),
+            process: guard.0.take().expect("put there above"),
+        })
+    }
+
+    /// The server host.
+    pub fn server(&mut self) -> Result<&mut Handle, LabError> {
+        self.server.as_mut().ok_or(LabError::Lost { host: "server host" })
+    }
+
+    /// The link.
+    pub fn link(&mut self) -> Result<&mut Handle, LabError> {
+        self.link.as_mut().ok_or(LabError::Lost { host: "link" })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        end(&mut self.process);
+    }
+}
+
+/// Ends a process that did not become a place.
+struct Guard(Option<Child>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.0 {
+            end(process);
+        }
+    }
+}
+
+fn end(process: &mut Child) {
+    // The process waits for the init of its PID namespace, which the kernel kills with it.
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
+fn pair() -> Result<(UnixStream, UnixStream), LabError> {
+    UnixStream::pair().map_err(|error| LabError::Refused(format!("socketpair: {error}")))
+}
+
+fn own_binary() -> Result<Command, LabError> {
+    // The link in /proc names the running file even after it was replaced on disk.
+    let path = std::env::current_exe()
+        .map_err(|error| LabError::Refused(format!("/proc/self/exe: {error}")))?;
+    Ok(Command::new(if path.exists() { path } else { "/proc/self/exe".into() }))
+}
+
+/// Becomes a part of the lab if the arguments say so, and gives its exit status when it ends.
+///
+/// Must be called first of all, while the process has one thread.
+pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
+    let words: Vec<String> =
+        arguments.skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let channel = |text: &String| {
+        let stream = inherited_socket(text.parse().ok()?).ok()?;
+        Some(Channel::new(stream))
+    };
+    match words.as_slice() {
+        [command, plan, client, server, link] if command == LAB_COMMAND => {
+            let plan = serde_json::from_str(plan).ok()?;
+            let channels = init::Channels {
+                client: channel(client)?,
+                server: channel(server)?,
+                link: channel(link)?,
+            };
+            Some(init::run(&plan, channels))
+        }
+        [command, stream] if command == HOST_COMMAND => {
+            let channel = channel(stream)?;
+            let _ = tcptoll_kernel::process::ignore_stop_signals();
+            Some(crate::host::run(channel, None))
+        }
+        _ => None,
+    }
+}

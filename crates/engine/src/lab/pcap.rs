@@ -1,0 +1,76 @@
+//! Writes what both ends of the link saw as pcapng: nanoseconds, one interface an end.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::time::Duration;
+
+use pcap_file::DataLink;
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+
+use crate::clock::FromRealtime;
+
+/// A capture file being written.
+pub struct Pcap {
+    path: String,
+    writer: PcapNgWriter<BufWriter<File>>,
+    clock: FromRealtime,
+    failed: Option<String>,
+}
+
+impl Pcap {
+    /// Creates the file; an error is a sentence for the user.
+    pub fn create(path: &str) -> Result<Self, String> {
+        let say = |error: &dyn std::fmt::Display| format!("--pcap {path}: {error}");
+        let file = File::create(path).map_err(|e| say(&e))?;
+        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(|e| say(&e))?;
+        for name in ["client", "server"] {
+            let block = InterfaceDescriptionBlock {
+                linktype: DataLink::RAW,
+                snaplen: 0,
+                options: vec![
+                    InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
+                    // Stamps are in units of 10^-9 s.
+                    InterfaceDescriptionOption::IfTsResol(9),
+                ],
+            };
+            writer.write_pcapng_block(block).map_err(|e| say(&e))?;
+        }
+        Ok(Self { path: path.to_owned(), writer, clock: FromRealtime::now(), failed: None })
+    }
+
+    /// Writes one packet, from its IP header on, as seen at `end` (0 client, 1 server).
+    pub fn write(&mut self, end: usize, at_ns: u64, ip: &[u8]) {
+        self.write_cut(end, at_ns, ip, ip.len() as u32);
+    }
+
+    /// The same of a packet whose end was not captured.
+    pub fn write_cut(&mut self, end: usize, at_ns: u64, ip: &[u8], whole_len: u32) {
+        if self.failed.is_some() {
+            return;
+        }
+        let block = EnhancedPacketBlock {
+            interface_id: end as u32,
+            timestamp: Duration::from_nanos(self.clock.realtime_ns(at_ns)),
+            original_len: whole_len,
+            data: Cow::Borrowed(ip),
+            options: Vec::new(),
+        };
+        if let Err(error) = self.writer.write_pcapng_block(block) {
+            self.failed = Some(error.to_string());
+        }
+    }
+
+    /// Flushes the file; says what went wrong meanwhile, if anything did.
+    pub fn finish(&mut self) -> Result<(), String> {
+        let flushed = self.writer.get_mut().flush().map_err(|error| error.to_string());
+        match self.failed.take().map_or(flushed, Err) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(format!("--pcap {}: {error}", self.path)),
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The emulated link: takes packets from one host's device and gives them to the other's when the
+//! link model says so, seeing every one of them.
+//!
+//! Time: a packet enters when it is read from its device. A thread that sleeps wakes 50 to 80 µs
+//! late (Linux 6.18), so the last stretch before a release is spun, as long as spinning takes less
+//! than a third of a CPU; how late packets really left is recorded.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use tcptoll_kernel::cpu::thread_time;
+use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_kernel::packet_socket::PacketSocket;
+use tcptoll_kernel::tun::{self, Tun, VnetHeader};
+use tcptoll_model::handshake::{End, HandshakeTrace};
+use tcptoll_model::link::{LinkSpec, line_bytes};
+use tcptoll_model::link_model::{Fate, Pipe, Settings, settings};
+use tcptoll_model::packet::Packet;
+use tcptoll_model::stats::Histogram;
+use tcptoll_model::wire::{Direction, WireTracker};
+
+use super::pcap::Pcap;
+use crate::channel::Channel;
+use crate::clock::monotonic_ns;
+use crate::load::LoadError;
+use crate::messages::{Ask, Counted, Rows, Tell, Watch};
+
+/// Room for the largest super-packet and the headers in front of it.
+const FRAME_MAX: usize = 65_536 + 128;
+
+/// Packets read from one device before the other gets its turn.
+const BATCH: usize = 32;
+
+/// Bytes of frames the link may hold, each direction; above, packets are dropped and the trial is
+/// invalid. 200 ms at 2.5 Gbit/s is 63 MB.
+const MEMORY_MAX: u64 = 512 << 20;
+
+/// Longest stretch that is spun.
+const SPIN_NS: u64 = 120_000;
+
+/// Of each such window, at most [`SPIN_SHARE_NS`] are spun.
+const WINDOW_NS: u64 = 10_000_000;
+const SPIN_SHARE_NS: u64 = 3_500_000;
+
+/// Frames kept for reuse.
+const POOL_MAX: usize = 4096;
+
+/// One end of the link.
+#[derive(Debug)]
+pub enum Port {
+    /// Layer 3, before each packet a vnet header.
+    Tun(Tun),
+    /// Layer 2, before each frame a vnet header.
+    Packet(PacketSocket),
+}
+
+impl Port {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tun(tun) => tun.read(buffer),
+            Self::Packet(socket) => socket.read(buffer),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tun(tun) => tun.write(bytes),
+            Self::Packet(socket) => socket.write(bytes),
+        }
+    }
+
+    /// Where the IP header begins.
+    fn ip_at(&self) -> usize {
+        const ETHERNET: usize = 14;
+        match self {
+            Self::Tun(_) => tun::VNET_HEADER,
+            Self::Packet(_) => PacketSocket::VNET_HEADER + ETHERNET,
+        }
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tun(tun) => tun.as_fd(),
+            Self::Packet(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Everything that is counted between `Watch` and `Counted`.
+struct Witness {
+    tracker: WireTracker,
+    trace: HandshakeTrace,
+    tracing: bool,
+    lateness: Histogram,
+    unwanted_drops: u64,
+    dropped_before: [(u64, u64); 2],
+    pcap: Option<Pcap>,
+    cpu_before: u64,
+}
+
+/// The link, running.
+struct Pump {
+    ports: [Port; 2],
+    pipes: [Pipe<Vec<u8>>; 2],
+    pool: Vec<Vec<u8>>,
+    witness: Witness,
+    epoch_ns: u64,
+    spun_ns: u64,
+    window_ns: u64,
+}
+
+const CHANNEL: u64 = 9;
+
+/// Carries packets until the parent is gone.
+pub fn run(
+    client: Port,
+    server: Port,
+    spec: &LinkSpec,
+    seed: u64,
+    channel: &mut Channel,
+) -> Result<(), LoadError> {
+    let mut poller = Poller::new(8)?;
+    poller.add(&*channel, CHANNEL, Interest::READ)?;
+    poller.add(&client, 0, Interest::READ)?;
+    poller.add(&server, 1, Interest::READ)?;
+    let ways = make_pipes(spec, seed, 0);
+    let mut pump = Pump {
+        ports: [client, server],
+        pipes: ways,
+        pool: Vec::new(),
+        witness: Witness::new(0, None),
+        epoch_ns: monotonic_ns(),
+        spun_ns: 0,
+        window_ns: 0,
+    };
+    loop {
+        let timeout = pump.wait();
+        for event in poller.wait(timeout)? {
+            match event.token {
+                CHANNEL => {
+                    let tell = match channel.receive(None)? {
+                        Ask::Watch(watch) => pump.watch(&watch),
+                        Ask::Counted => pump.counted(channel)?,
+                        Ask::Calibrate { early_ns } => {
+                            pump.pipes = make_pipes(spec, seed, early_ns);
+                            Tell::Done
+                        }
+                        other => Tell::Failed(format!("the link cannot do {other:?}")),
+                    };
+                    channel.send(&tell)?;
+                }
+                port => pump.take_in(port as usize),
+            }
+        }
+        pump.release();
+    }
+}
+
+/// The two directions. They draw from streams of their own.
+fn make_pipes(spec: &LinkSpec, seed: u64, early_ns: u64) -> [Pipe<Vec<u8>>; 2] {
+    [0, 1].map(|way| {
+        let base = settings(spec, seed.wrapping_mul(2).wrapping_add(way));
+        Pipe::new(Settings {
+            delay: base.delay.saturating_sub(Duration::from_nanos(early_ns)),
+            memory_limit_bytes: MEMORY_MAX,
+            ..base
+        })
+    })
+}
+
+impl Pump {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns() - self.epoch_ns)
+    }
+
+    /// How long to sleep; zero while the last stretch is spun.
+    fn wait(&mut self) -> Option<Duration> {
+        let due = self.pipes.iter().filter_map(Pipe::next_due).min()?;
+        let now = self.now();
+        let left = due.saturating_sub(now).as_nanos() as u64;
+        let now_ns = now.as_nanos() as u64;
+        if now_ns >= self.window_ns + WINDOW_NS {
+            self.window_ns = now_ns;
+            self.spun_ns = 0;
+        }
+        if self.spun_ns > SPIN_SHARE_NS {
+            return Some(Duration::from_nanos(left));
+        }
+        if left > SPIN_NS {
+            return Some(Duration::from_nanos(left - SPIN_NS));
+        }
+        // One turn of the loop: look at the devices without sleeping.
+        self.spun_ns += left.min(2_000);
+        Some(Duration::ZERO)
+    }
+
+    fn take_in(&mut self, from: usize) {
+        let direction = [Direction::ClientToServer, Direction::ServerToClient][from];
+        for _ in 0..BATCH {
+            let mut frame = self.pool.pop().unwrap_or_else(|| vec![0; FRAME_MAX]);
+            frame.resize(FRAME_MAX, 0);
+            let Ok(length) = self.ports[from].read(&mut frame) else {
+                self.pool.push(frame);
+                return;
+            };
+            frame.truncate(length);
+            let at = monotonic_ns();
+            let (packet, gso_size) = self.look(from, &frame);
+            let line = packet.as_ref().map_or(0, |packet| {
+                let segments = segments(packet, gso_size);
+                let bytes = u64::from(packet.ip_bytes)
+                    + (segments - 1) * u64::from(packet.header_bytes);
+                if segments == 1 {
+                    line_bytes(packet.ip_bytes)
+                } else {
+                    bytes + segments * u64::from(tcptoll_model::link::ETHERNET_OVERHEAD)
+                }
+            });
+            if let Some(packet) = &packet {
+                self.witness.tracker.observe(direction, packet, gso_size);
+                self.witness.trace.observe([End::Client, End::Server][from], direction, packet, at);
+            }
+            if let Some(pcap) = &mut self.witness.pcap {
+                pcap.write(from, at, &frame[self.ports[from].ip_at().min(length)..]);
+            }
+            let now = Duration::from_nanos(at - self.epoch_ns);
+            let memory = frame.len() as u64 + 64;
+            match self.pipes[from].push(now, line, memory, frame) {
+                Fate::Overflow => self.witness.unwanted_drops += 1,
+                Fate::Queued | Fate::Lost | Fate::QueueFull => {}
+            }
+        }
+    }
+
+    /// What the packet is, and the size of its segments if it is a super-packet.
+    fn look(&self, from: usize, frame: &[u8]) -> (Option<Packet>, u32) {
+        let gso = VnetHeader::parse(frame).map_or(0, |header| {
+            if header.gso_type == 0 { 0 } else { u32::from(header.gso_size) }
+        });
+        let ip = frame.get(self.ports[from].ip_at()..).unwrap_or_default();
+        (Packet::parse(ip, ip.len() as u32), gso)
+    }
+
+    fn release(&mut self) {
+        for from in [0, 1] {
+            let direction = [Direction::ClientToServer, Direction::ServerToClient][from];
+            let to = 1 - from;
+            while let Some((due, frame)) = self.pipes[from].pop(self.now()) {
+                let left = self.now();
+                self.witness.lateness.record_ns(left.saturating_sub(due).as_nanos() as u64);
+                let at = self.epoch_ns + left.as_nanos() as u64;
+                if self.ports[to].write(&frame).is_err() {
+                    self.witness.unwanted_drops += 1;
+                }
+                if self.witness.tracing
+                    && let (Some(packet), _) = self.look(to, &frame)
+                {
+                    let end = [End::Client, End::Server][to];
+                    self.witness.trace.observe(end, direction, &packet, at);
+                }
+                if let Some(pcap) = &mut self.witness.pcap {
+                    pcap.write(to, at, &frame[self.ports[to].ip_at().min(frame.len())..]);
+                }
+                if self.pool.len() < POOL_MAX && frame.capacity() >= FRAME_MAX {
+                    self.pool.push(frame);
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, watch: &Watch) -> Tell {
+        let pcap = match watch.pcap.as_deref().map(Pcap::create).transpose() {
+            Ok(pcap) => pcap,
+            Err(error) => return Tell::Failed(error),
+        };
+        self.witness = Witness::new(watch.trace_limit, pcap);
+        self.witness.dropped_before = self.dropped();
+        Tell::Done
+    }
+
+    /// Packets lost on purpose and at the queue limit, each direction, since the start.
+    fn dropped(&self) -> [(u64, u64); 2] {
+        [0, 1].map(|way: usize| {
+            let counts = self.pipes[way].counts();
+            (counts.lost, counts.queue_full)
+        })
+    }
+
+    fn counted(&mut self, channel: &mut Channel) -> Result<Tell, LoadError> {
+        if let Some(pcap) = &mut self.witness.pcap
+            && let Err(error) = pcap.finish()
+        {
+            return Ok(Tell::Failed(error));
+        }
+        for rows in self.witness.trace.rows().chunks(crate::channel::ROWS_MAX) {
+            channel.send(&Tell::Rows(Rows::Wire(rows.to_vec())))?;
+        }
+        let mut wire = self.witness.tracker.wire();
+        for (now, before) in self.dropped().iter().zip(self.witness.dropped_before) {
+            wire.lost_on_purpose += now.0 - before.0;
+            wire.queue_drops += now.1 - before.1;
+        }
+        let socket_drops: u64 = self
+            .ports
+            .iter()
+            .filter_map(|port| match port {
+                Port::Packet(socket) => socket.drops().ok(),
+                Port::Tun(_) => None,
+            })
+            .sum();
+        let cpu = thread_time();
+        Ok(Tell::Counted(Box::new(Counted {
+            wire: Some(wire),
+            lateness: self.witness.lateness.clone(),
+            unwanted_drops: self.witness.unwanted_drops + socket_drops,
+            cpu_us: cpu.user_us + cpu.system_us - self.witness.cpu_before,
+        })))
+    }
+}
+
+impl Witness {
+    fn new(trace_limit: usize, pcap: Option<Pcap>) -> Self {
+        let cpu = thread_time();
+        Self {
+            tracker: WireTracker::new(),
+            trace: HandshakeTrace::new(None, trace_limit),
+            tracing: trace_limit > 0,
+            lateness: Histogram::new(),
+            unwanted_drops: 0,
+            dropped_before: [(0, 0); 2],
+            pcap,
+            cpu_before: cpu.user_us + cpu.system_us,
+        }
+    }
+}
+
+/// Wire packets a super-packet stands for.
+fn segments(packet: &Packet, gso_size: u32) -> u64 {
+    match packet.segment.as_ref() {
+        Some(segment) if gso_size > 0 => {
+            u64::from(segment.payload).div_ceil(u64::from(gso_size)).max(1)
+        }
+        _ => 1,
+    }
+}

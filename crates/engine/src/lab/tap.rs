@@ -1,0 +1,197 @@
+//! The witness of a link without an emulator: packet taps on both hosts' devices.
+//!
+//! A tap costs the kernel a copy per packet, so it is opened only for runs that ask for it; figures
+//! that are compared come from runs without.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tcptoll_kernel::cpu::thread_time;
+use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_kernel::namespace::enter_network;
+use tcptoll_kernel::netlink::Netlink;
+use tcptoll_kernel::packet_socket::Tap;
+use tcptoll_kernel::SysError;
+use tcptoll_model::handshake::{End, HandshakeTrace};
+use tcptoll_model::packet::Packet;
+use tcptoll_model::stats::Histogram;
+use tcptoll_model::wire::{Direction, WireTracker};
+
+use super::pcap::Pcap;
+use super::plan::DEVICE;
+use crate::channel::{Channel, ROWS_MAX};
+use crate::clock::FromRealtime;
+use crate::load::LoadError;
+use crate::messages::{Ask, Counted, Rows, Tell, Watch};
+
+/// Headers of IP and TCP with all their options fit.
+const SNAPLEN: u32 = 192;
+
+/// Kept between two looks: about 200,000 packets of headers.
+const RING_BYTES: usize = 64 << 20;
+
+/// A block that is not full is handed over after this long, so the tail needs a moment.
+const TAIL: Duration = Duration::from_millis(60);
+
+/// Where the two ends are.
+pub struct Ends {
+    /// Network namespace of each host; one alone on the loopback place.
+    pub namespaces: Vec<OwnedFd>,
+}
+
+/// What is being watched.
+struct Watched {
+    taps: Vec<Tap>,
+    tracker: WireTracker,
+    trace: HandshakeTrace,
+    /// On loopback, where both ends have one address: who sent a SYN.
+    clients: HashSet<(IpAddr, u16)>,
+    clock: FromRealtime,
+    pcap: Option<Pcap>,
+    cpu_before: u64,
+}
+
+/// Watches when told to, until the parent is gone.
+pub fn run(ends: &Ends, channel: &mut Channel) -> Result<(), LoadError> {
+    let mut watched: Option<Watched> = None;
+    let mut poller = Poller::new(8)?;
+    poller.add(&*channel, 9, Interest::READ)?;
+    loop {
+        for event in poller.wait(None)? {
+            if event.token != 9 {
+                if let Some(watched) = &mut watched {
+                    watched.drain()?;
+                }
+                continue;
+            }
+            let tell = match channel.receive(None)? {
+                Ask::Watch(watch) => {
+                    watched = None;
+                    if watch.tap || watch.pcap.is_some() {
+                        match Watched::open(ends, &watch, &poller) {
+                            Ok(opened) => {
+                                watched = Some(opened);
+                                Tell::Done
+                            }
+                            Err(error) => Tell::Failed(error),
+                        }
+                    } else {
+                        Tell::Done
+                    }
+                }
+                Ask::Counted => match watched.take() {
+                    Some(watched) => watched.finish(channel)?,
+                    None => Tell::Counted(Box::default()),
+                },
+                Ask::Calibrate { .. } => Tell::Done,
+                other => Tell::Failed(format!("the tap cannot do {other:?}")),
+            };
+            channel.send(&tell)?;
+        }
+    }
+}
+
+impl Watched {
+    fn open(ends: &Ends, watch: &Watch, poller: &Poller) -> Result<Self, String> {
+        let pcap = watch.pcap.as_deref().map(Pcap::create).transpose()?;
+        let snaplen = if pcap.is_some() { 65_535 } else { SNAPLEN };
+        let taps = ends
+            .namespaces
+            .iter()
+            .map(|namespace| {
+                enter_network(namespace)?;
+                let device = if ends.namespaces.len() == 1 { "lo" } else { DEVICE };
+                Tap::open(Netlink::open()?.index(device)?, snaplen, RING_BYTES)
+            })
+            .collect::<Result<Vec<_>, SysError>>()
+            .map_err(|error| format!("the packet tap cannot be opened: {error}"))?;
+        for (number, tap) in taps.iter().enumerate() {
+            poller.add(tap, number as u64, Interest::READ).map_err(|error| error.to_string())?;
+        }
+        let cpu = thread_time();
+        Ok(Self {
+            taps,
+            tracker: WireTracker::new(),
+            trace: HandshakeTrace::new(None, watch.trace_limit),
+            clients: HashSet::new(),
+            clock: FromRealtime::now(),
+            pcap,
+            cpu_before: cpu.user_us + cpu.system_us,
+        })
+    }
+
+    fn drain(&mut self) -> Result<(), SysError> {
+        let Self { taps, tracker, trace, clients, clock, pcap, .. } = self;
+        let loopback = taps.len() == 1;
+        for (number, tap) in taps.iter_mut().enumerate() {
+            tap.for_each(|seen| {
+                let at = clock.monotonic_ns(seen.at_realtime_ns);
+                let Some(packet) = Packet::parse(seen.bytes, seen.ip_len) else { return };
+                if loopback {
+                    // One device: every packet is seen leaving and, at once, arriving.
+                    let direction = loopback_direction(clients, &packet);
+                    let (from, to) = match direction {
+                        Direction::ClientToServer => (End::Client, End::Server),
+                        Direction::ServerToClient => (End::Server, End::Client),
+                    };
+                    if seen.outgoing {
+                        tracker.observe(direction, &packet, seen.gso_size);
+                    }
+                    trace.observe(if seen.outgoing { from } else { to }, direction, &packet, at);
+                } else {
+                    let (end, leaving, arriving) = if number == 0 {
+                        (End::Client, Direction::ClientToServer, Direction::ServerToClient)
+                    } else {
+                        (End::Server, Direction::ServerToClient, Direction::ClientToServer)
+                    };
+                    let direction = if seen.outgoing { leaving } else { arriving };
+                    // Each packet is counted once, where it leaves.
+                    if seen.outgoing {
+                        tracker.observe(direction, &packet, seen.gso_size);
+                    }
+                    trace.observe(end, direction, &packet, at);
+                }
+                if let Some(pcap) = pcap {
+                    pcap.write_cut(number, at, seen.bytes, seen.ip_len);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, channel: &mut Channel) -> Result<Tell, LoadError> {
+        std::thread::sleep(TAIL);
+        self.drain()?;
+        if let Some(pcap) = &mut self.pcap
+            && let Err(error) = pcap.finish()
+        {
+            return Ok(Tell::Failed(error));
+        }
+        for rows in self.trace.rows().chunks(ROWS_MAX) {
+            channel.send(&Tell::Rows(Rows::Wire(rows.to_vec())))?;
+        }
+        let mut wire = self.tracker.wire();
+        for tap in &mut self.taps {
+            wire.tap_drops += tap.drops()?;
+        }
+        let cpu = thread_time();
+        Ok(Tell::Counted(Box::new(Counted {
+            wire: Some(wire),
+            lateness: Histogram::new(),
+            unwanted_drops: 0,
+            cpu_us: cpu.user_us + cpu.system_us - self.cpu_before,
+        })))
+    }
+}
+
+/// Who sent a SYN is the client; a port number serves one client or the server, never both.
+fn loopback_direction(clients: &mut HashSet<(IpAddr, u16)>, packet: &Packet) -> Direction {
+    let Some(segment) = &packet.segment else { return Direction::ServerToClient };
+    let source = (packet.src, segment.src_port);
+    if segment.flags.syn() && !segment.flags.ack() {
+        clients.insert(source);
+    }
+    if clients.contains(&source) { Direction::ClientToServer } else { Direction::ServerToClient }
+}

@@ -1,0 +1,17 @@
+//! Things over time: the lab, load, observation, experiments and the runner.
+//!
+//! Read in this order: [`runner`] (a study becomes trials), [`experiments`] (what one trial does),
+//! [`lab`] (where it happens), [`load`] and [`observe`] (what is done and what is seen), [`host`]
+//! and [`channel`] (how the parent speaks to its hosts).
+
+pub mod channel;
+pub mod clock;
+pub mod experiments;
+pub mod host;
+pub mod lab;
+pub mod load;
+pub mod messages;
+pub mod observe;
+pub mod passport;
+pub mod record;
+pub mod runner;

@@ -1,0 +1,150 @@
+//! Traffic that certifies a link: echo requests for its delay, trains of datagrams for its rate
+//! and its loss.
+
+use tcptoll_kernel::SysError;
+use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_kernel::icmp::Echo;
+use tcptoll_kernel::socket::{Address, Udp};
+use tcptoll_model::stats::Histogram;
+
+use super::{CHANNEL, LoadError, until};
+use crate::channel::Channel;
+use crate::clock::{monotonic_ns, wait_until};
+use crate::messages::{Arrivals, Ask, Ping, Tell, Train};
+
+/// An echo that takes longer than this is lost.
+const ECHO_LIMIT_NS: u64 = 3_000_000_000;
+
+/// Most datagrams a sink remembers the arrival of.
+const ARRIVALS_MAX: usize = 200_000;
+
+/// Sends echo requests and times the answers; those that do not come are left out.
+pub fn ping(ping: &Ping) -> Result<Histogram, LoadError> {
+    let echo = Echo::open(ping.target, std::process::id() as u16)?;
+    let mut poller = Poller::new(8)?;
+    poller.add(&echo, 0, Interest::READ)?;
+    let mut sent: Vec<u64> = Vec::with_capacity(usize::from(ping.count));
+    let mut rtts = Histogram::new();
+    let start = monotonic_ns();
+    let failed = |op| move |error| SysError::new(op, ping.target.to_string(), error);
+    let mut answered = 0;
+    while answered < ping.count {
+        let due = start + ping.interval_ns * sent.len() as u64;
+        if sent.len() < usize::from(ping.count) && monotonic_ns() >= due {
+            sent.push(monotonic_ns());
+            echo.send((sent.len() - 1) as u16).map_err(failed("sendto"))?;
+        }
+        let next = if sent.len() < usize::from(ping.count) {
+            start + ping.interval_ns * sent.len() as u64
+        } else {
+            sent.last().copied().unwrap_or(start) + ECHO_LIMIT_NS
+        };
+        let events = poller.wait(Some(until(next)))?;
+        let now = monotonic_ns();
+        if events.is_empty() {
+            if sent.len() == usize::from(ping.count) && now >= next {
+                break;
+            }
+            continue;
+        }
+        while let Some(sequence) = echo.receive().map_err(failed("recv"))? {
+            if let Some(&at) = sent.get(usize::from(sequence)) {
+                rtts.record_ns(now - at);
+                answered += 1;
+            }
+        }
+    }
+    Ok(rtts)
+}
+
+/// Receives datagrams until the parent says stop.
+pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, LoadError> {
+    let address = std::net::SocketAddr::new(at, 0);
+    let socket = Udp::bind(address)?;
+    let failed = |op| move |error| SysError::new(op, address.to_string(), error);
+    let port = socket.port().map_err(failed("getsockname"))?;
+    let mut poller = Poller::new(8)?;
+    poller.add(&*channel, CHANNEL, Interest::READ)?;
+    poller.add(&socket, 0, Interest::READ)?;
+    channel.send(&Tell::Listening { at: std::net::SocketAddr::new(at, port) })?;
+    let mut arrivals: Vec<u64> = Vec::new();
+    let mut packets = 0;
+    loop {
+        for event in poller.wait(None)? {
+            if event.token == CHANNEL {
+                return match channel.receive::<Ask>(None)? {
+                    Ask::Stop => Ok(steady(packets, &arrivals)),
+                    other => Err(LoadError::Busy(format!("{other:?}"))),
+                };
+            }
+            while socket.receive().map_err(failed("recv"))?.is_some() {
+                packets += 1;
+                if arrivals.len() < ARRIVALS_MAX {
+                    arrivals.push(monotonic_ns());
+                }
+            }
+        }
+    }
+}
+
+/// Leaves out the first fifth: a token bucket lets a burst through at the start.
+fn steady(packets: u64, arrivals: &[u64]) -> Arrivals {
+    let tail = &arrivals[arrivals.len() / 5..];
+    match tail {
+        [first, .., last] => Arrivals {
+            packets,
+            steady_packets: tail.len() as u64 - 1,
+            steady_ns: last - first,
+        },
+        _ => Arrivals { packets, ..Arrivals::default() },
+    }
+}
+
+/// Sends a train of datagrams.
+pub fn train(train: &Train) -> Result<u64, LoadError> {
+    let any: std::net::IpAddr = if train.target.is_ipv4() {
+        std::net::Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
+    let socket = Udp::bind(std::net::SocketAddr::new(any, 0))?;
+    let mut poller = Poller::new(8)?;
+    poller.add(&socket, 0, Interest::WRITE)?;
+    let target = Address::from(train.target);
+    let payload = vec![0; train.payload];
+    let start = monotonic_ns();
+    let mut sent = 0;
+    while sent < train.packets {
+        if train.interval_ns > 0 {
+            wait_until(start + sent * train.interval_ns);
+        }
+        match socket.send_to(&payload, &target) {
+            Ok(Some(_)) => sent += 1,
+            Ok(None) => {
+                poller.wait(Some(std::time::Duration::from_millis(100)))?;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => sent += 1,
+            Err(error) => {
+                return Err(SysError::new("sendto", train.target.to_string(), error).into());
+            }
+        }
+    }
+    Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steady_state_leaves_out_the_first_fifth() {
+        let arrivals: Vec<u64> = (0..10).map(|n| n * 100).collect();
+        let steady = steady(12, &arrivals);
+        assert_eq!((steady.packets, steady.steady_packets, steady.steady_ns), (12, 7, 700));
+    }
+
+    #[test]
+    fn one_packet_has_no_steady_state() {
+        assert_eq!(steady(1, &[5]).steady_packets, 0);
+    }
+}

@@ -1,0 +1,339 @@
+//! Opens connections and times each: called, established, first byte.
+//!
+//! Closed loop: as many at once as asked, the next begins when one ends; the first ones are begun
+//! evenly over a ramp, because a burst of SYNs would overflow a queue that the load itself never
+//! fills. Open loop: one begins every 1/rate s whether or not others have ended, and latency counts
+//! from when it was due.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tcptoll_kernel::cpu::{self, thread_time};
+use tcptoll_kernel::epoll::{Event, Interest, Poller};
+use tcptoll_kernel::socket::{Address, Begun, ClientOptions, Tcp, errno};
+use tcptoll_model::handshake::{ClientRow, Peer};
+use tcptoll_model::stats::SeriesBuilder;
+
+use super::{CHANNEL, LoadError, pair, until};
+use crate::channel::Channel;
+use crate::clock::monotonic_ns;
+use crate::messages::{Ask, ConnectLoad, ConnectReport, Tell};
+
+/// Progress is told this often.
+const PROGRESS_NS: u64 = 200_000_000;
+
+/// File descriptors that are not connections: streams, channel, epoll, ICMP, netlink, libraries.
+const OTHER_FILES: u64 = 64;
+
+struct Operation {
+    socket: Tcp,
+    due_ns: u64,
+    called_ns: u64,
+    established_ns: Option<u64>,
+    generation: u64,
+}
+
+/// Runs the load to its end, or until the parent says stop.
+pub fn run(
+    load: &ConnectLoad,
+    channel: &mut Channel,
+) -> Result<(ConnectReport, Vec<ClientRow>), LoadError> {
+    let room = cpu::file_limit().map_or(1024, |limit| limit.saturating_sub(OTHER_FILES)).max(1);
+    let poller = Poller::new(512)?;
+    poller.add(&*channel, CHANNEL, Interest::READ)?;
+    let mut client = Client {
+        load,
+        poller,
+        target: load.target.into(),
+        options: Vec::new(),
+        slots: Vec::new(),
+        free: Vec::new(),
+        room: room as usize,
+        deadlines: VecDeque::new(),
+        report: ConnectReport { rungs: vec![0; load.ladder_ns.len()], ..ConnectReport::default() },
+        rows: Vec::new(),
+        series: SeriesBuilder::new(400),
+        begun: 0,
+        start_ns: monotonic_ns(),
+        not_before_ns: 0,
+        told_ns: 0,
+    };
+    client.options = client.options_of_each_source();
+    client.go(channel)?;
+    Ok((client.report, client.rows))
+}
+
+struct Client<'a> {
+    load: &'a ConnectLoad,
+    poller: Poller,
+    /// The form that `connect(2)` takes, made once instead of once per connection.
+    target: Address,
+    options: Vec<ClientOptions>,
+    slots: Vec<Option<Operation>>,
+    free: Vec<usize>,
+    room: usize,
+    /// In order, because every operation has the same time limit.
+    deadlines: VecDeque<(u64, usize, u64)>,
+    report: ConnectReport,
+    rows: Vec<ClientRow>,
+    series: SeriesBuilder,
+    begun: u64,
+    start_ns: u64,
+    /// No operation begins before this, because of a pause.
+    not_before_ns: u64,
+    told_ns: u64,
+}
+
+impl Client<'_> {
+    fn options_of_each_source(&self) -> Vec<ClientOptions> {
+        let one = |bind: Option<IpAddr>| ClientOptions {
+            bind,
+            congestion: self.load.congestion.clone(),
+            fast_open: self.load.fast_open,
+        };
+        if self.load.bind.is_empty() {
+            vec![one(None)]
+        } else {
+            self.load.bind.iter().copied().map(Some).map(one).collect()
+        }
+    }
+
+    fn go(&mut self, channel: &mut Channel) -> Result<(), LoadError> {
+        let cpu_before = thread_time();
+        while self.report.attempts < self.load.count {
+            self.begin_those_due();
+            self.give_up_those_late();
+            let events = self.poller.wait(self.wait())?;
+            let now = monotonic_ns();
+            for event in events {
+                if event.token == CHANNEL {
+                    match channel.receive::<Ask>(None)? {
+                        Ask::Stop => {
+                            self.report.partial = true;
+                            return Ok(self.finish(cpu_before));
+                        }
+                        other => return Err(LoadError::Busy(format!("{other:?}"))),
+                    }
+                }
+                self.advance(event, now);
+            }
+            if now >= self.told_ns + PROGRESS_NS {
+                self.told_ns = now;
+                channel.send(&Tell::Progress { done: self.report.attempts })?;
+            }
+        }
+        self.finish(cpu_before);
+        Ok(())
+    }
+
+    fn finish(&mut self, cpu_before: cpu::CpuTime) {
+        self.report.cpu_us = pair(thread_time().since(cpu_before));
+        self.report.elapsed_ns = monotonic_ns() - self.start_ns;
+        self.report.series = std::mem::replace(&mut self.series, SeriesBuilder::new(2)).build();
+    }
+
+    /// When the next operation is due; `None` if none is to begin before another ends.
+    fn next_due(&self) -> Option<u64> {
+        if self.begun >= self.load.count {
+            return None;
+        }
+        let active = self.begun - self.report.attempts;
+        let due = if let Some(rate) = self.load.rate_per_s {
+            self.start_ns + (self.begun as f64 / rate * 1e9) as u64
+        } else if active >= self.load.concurrency {
+            return None;
+        } else if self.begun < self.load.concurrency {
+            self.start_ns + self.load.ramp_ns * self.begun / self.load.concurrency
+        } else {
+            0
+        };
+        Some(due.max(self.not_before_ns))
+    }
+
+    fn begin_those_due(&mut self) {
+        loop {
+            let now = monotonic_ns();
+            match self.next_due() {
+                // In closed loop an operation is due the moment there is room for it.
+                Some(due) if due <= now => self.begin(if due < self.start_ns { now } else { due }),
+                _ => return,
+            }
+        }
+    }
+
+    fn begin(&mut self, due_ns: u64) {
+        let number = self.begun;
+        self.begun += 1;
+        if let Some(every) = self.load.pause_every
+            && self.begun.is_multiple_of(every)
+            && self.begun < self.load.count
+        {
+            self.not_before_ns = monotonic_ns() + self.load.pause_ns;
+            self.report.paused_ns += self.load.pause_ns;
+        }
+        if self.slots.len() - self.free.len() >= self.room {
+            return self.fail("local-fds", &io::Error::from_raw_os_error(errno::EMFILE));
+        }
+        let options = &self.options[(number % self.options.len() as u64) as usize];
+        let socket = match Tcp::client(self.load.target, options) {
+            Ok(socket) => socket,
+            Err(error) => return self.fail(class_of(&error), &error),
+        };
+        let called_ns = monotonic_ns();
+        let mut begun = socket.connect(&self.target);
+        if self.load.fast_open && begun.is_ok() {
+            // The SYN leaves with the first write.
+            begun = socket.write(&self.load.send).map(|_| Begun::InProgress);
+        }
+        self.report.lateness.record_ns(called_ns.saturating_sub(due_ns));
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let operation =
+            Operation { socket, due_ns, called_ns, established_ns: None, generation: number };
+        let added = begun.and_then(|begun| {
+            self.poller
+                .add(&operation.socket, slot as u64, Interest::EDGES)
+                .map_err(|error| error.source)
+                .map(|()| begun)
+        });
+        self.deadlines.push_back((due_ns + self.load.timeout_ns, slot, number));
+        self.slots[slot] = Some(operation);
+        match added {
+            Ok(Begun::InProgress) => {}
+            Ok(Begun::Done) => self.established(slot, monotonic_ns()),
+            Err(error) => self.end(slot, Err((class_of(&error), error))),
+        }
+    }
+
+    fn give_up_those_late(&mut self) {
+        let now = monotonic_ns();
+        while let Some(&(deadline, slot, generation)) = self.deadlines.front() {
+            let current = self.slots[slot].as_ref().filter(|o| o.generation == generation);
+            if current.is_some() && deadline > now {
+                return;
+            }
+            self.deadlines.pop_front();
+            if let Some(operation) = current {
+                let class = if operation.established_ns.is_some() {
+                    "timeout"
+                } else {
+                    "connect-timeout"
+                };
+                self.end(slot, Err((class, io::ErrorKind::TimedOut.into())));
+            }
+        }
+    }
+
+    fn wait(&self) -> Option<Duration> {
+        let deadline = self.deadlines.front().map(|&(at, ..)| at);
+        self.next_due().into_iter().chain(deadline).min().map(until)
+    }
+
+    fn advance(&mut self, event: Event, now: u64) {
+        let slot = event.token as usize;
+        let Some(operation) = self.slots.get(slot).and_then(Option::as_ref) else { return };
+        if operation.established_ns.is_none() {
+            match operation.socket.take_error() {
+                Ok(None) if event.writable && !event.broken => self.established(slot, now),
+                Ok(None) if !event.broken => return,
+                Ok(None) => return self.end(slot, Err(("reset", io::ErrorKind::ConnectionReset.into()))),
+                Ok(Some(error)) | Err(error) => {
+                    return self.end(slot, Err((class_of(&error), error)));
+                }
+            }
+        }
+        let Some(operation) = self.slots[slot].as_ref() else { return };
+        if event.readable || event.broken {
+            let mut buffer = [0; 256];
+            match operation.socket.read(&mut buffer) {
+                Ok(None) => {}
+                Ok(Some(0)) => {
+                    self.end(slot, Err(("truncated", io::ErrorKind::UnexpectedEof.into())));
+                }
+                Ok(Some(_)) => {
+                    self.report.first_byte.record_ns(now - operation.due_ns);
+                    self.end(slot, Ok(()));
+                }
+                Err(error) => self.end(slot, Err((class_of(&error), error))),
+            }
+        }
+    }
+
+    fn established(&mut self, slot: usize, now: u64) {
+        let Some(operation) = self.slots[slot].as_mut() else { return };
+        operation.established_ns = Some(now);
+        let latency = now.saturating_sub(operation.due_ns);
+        self.report.established += 1;
+        if !self.load.fast_open {
+            self.report.connect.record_ns(latency);
+            let since = Duration::from_nanos(now - self.start_ns);
+            self.series.push(since, latency as f64 / 1e3);
+            let handshake = now - operation.called_ns;
+            // A handshake on a rung: not before it, and closer to it than to the next.
+            if let Some(rung) = self.load.ladder_ns.iter().rposition(|&r| handshake >= r) {
+                self.report.rungs[rung] += 1;
+            }
+        }
+        if self.rows.len() < self.load.trace_limit
+            && let Ok(local) = operation.socket.local()
+        {
+            let client = Peer { ip: local.ip(), port: local.port() };
+            self.rows.push(ClientRow { client, called: operation.called_ns, returned: now });
+        }
+        if !self.load.fast_open && !self.load.send.is_empty() {
+            let written = operation.socket.write(&self.load.send);
+            if let Err(error) = written {
+                return self.end(slot, Err((class_of(&error), error)));
+            }
+        }
+        if !self.load.first_byte {
+            self.end(slot, Ok(()));
+        }
+    }
+
+    fn end(&mut self, slot: usize, outcome: Result<(), (&'static str, io::Error)>) {
+        let Some(operation) = self.slots[slot].take() else { return };
+        self.free.push(slot);
+        match outcome {
+            Ok(()) => {
+                self.report.attempts += 1;
+                self.report.ok += 1;
+                // One of the last thousand, and the first: once per thousand costs nothing.
+                if self.report.ok % 1000 == 1
+                    && let Ok(info) = operation.socket.tcp_info()
+                {
+                    self.report.tcp_info = info;
+                    self.report.congestion = operation.socket.congestion().unwrap_or_default();
+                }
+            }
+            Err((class, error)) => self.fail(class, &error),
+        }
+    }
+
+    fn fail(&mut self, class: &'static str, error: &io::Error) {
+        self.report.attempts += 1;
+        *self.report.errors.entry(class.to_owned()).or_default() += 1;
+        self.report.first_errors.entry(class.to_owned()).or_insert_with(|| error.to_string());
+    }
+}
+
+/// The class of a failed socket call; the classes are listed in `docs/causes.md`.
+fn class_of(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(errno::EADDRNOTAVAIL) => "local-ports",
+        Some(errno::EMFILE | errno::ENFILE) => "local-fds",
+        Some(errno::ECONNREFUSED) => "connect-refused",
+        Some(errno::ETIMEDOUT) => "connect-timeout",
+        Some(errno::ECONNRESET | errno::EPIPE) => "reset",
+        Some(errno::ENETUNREACH | errno::EHOSTUNREACH) => "unreachable",
+        _ => match error.kind() {
+            io::ErrorKind::ConnectionRefused => "connect-refused",
+            io::ErrorKind::ConnectionReset => "reset",
+            _ => "other",
+        },
+    }
+}

@@ -1,0 +1,44 @@
+//! What is done to connections: the client's side ([`connect`]), the in-house server ([`greet`]),
+//! and the traffic that certifies a link ([`certify`]).
+//!
+//! Each runs inside a host, on one thread, and looks at the control channel between two events, so
+//! that [`Ask::Stop`](crate::messages::Ask::Stop) ends it at once with what it has.
+
+pub mod certify;
+pub mod connect;
+pub mod greet;
+
+use std::time::Duration;
+
+use tcptoll_kernel::SysError;
+
+use crate::channel::ChannelError;
+use crate::clock::monotonic_ns;
+
+/// Why a load could not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The kernel refused.
+    #[error("{0}")]
+    Kernel(#[from] SysError),
+    /// The parent is gone.
+    #[error("{0}")]
+    Channel(#[from] ChannelError),
+    /// The parent asked for something else meanwhile.
+    #[error("asked for {0} while another task was running")]
+    Busy(String),
+}
+
+/// The number under which a poller knows the control channel.
+const CHANNEL: u64 = u64::MAX;
+
+/// From now to an instant, zero if it has passed.
+fn until(instant_ns: u64) -> Duration {
+    Duration::from_nanos(instant_ns.saturating_sub(monotonic_ns()))
+}
+
+/// CPU time as two numbers, µs.
+fn pair(time: tcptoll_kernel::cpu::CpuTime) -> (u64, u64) {
+    (time.user_us, time.system_us)
+}

@@ -1,0 +1,312 @@
+//! What the parent asks of a host, and what a host answers.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use tcptoll_model::counters::{Counters, CpuTimes};
+use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
+use tcptoll_model::record::{Listener, Series};
+use tcptoll_model::stats::Histogram;
+use tcptoll_model::wire::Wire;
+
+/// What the parent asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Ask {
+    /// Set sysctls of this host and read them back.
+    Sysctls(Vec<(String, String)>),
+    /// Read sysctls.
+    ReadSysctls(Vec<String>),
+    /// Look at counters and sockets.
+    Observe,
+    /// Send ICMP echo requests.
+    Ping(Ping),
+    /// Receive datagrams until [`Ask::Stop`]; answers [`Tell::Listening`] first.
+    Sink {
+        /// Address to bind to.
+        at: IpAddr,
+    },
+    /// Send datagrams.
+    Train(Train),
+    /// Greet each connection with one byte until [`Ask::Stop`]; answers [`Tell::Listening`] first.
+    Greet(Greet),
+    /// Start a real server, and tell where it listens.
+    Launch(Launch),
+    /// Open connections.
+    Connect(Box<ConnectLoad>),
+    /// Run a command with this host's standard streams and tell its exit status.
+    Run(Launch),
+    /// Begin to count packets, or (on a direct link) open taps first.
+    Watch(Watch),
+    /// Tell what was counted since [`Ask::Watch`].
+    Counted,
+    /// Change the emulated delay of each direction by this many ns (calibration).
+    Calibrate {
+        /// Taken off each direction's delay.
+        early_ns: u64,
+    },
+    /// End what is running and tell what it has.
+    Stop,
+}
+
+/// What a host answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Tell {
+    /// The host is there.
+    Ready(Box<Ready>),
+    /// Done, nothing to say.
+    Done,
+    /// It cannot be done; a sentence for the user.
+    Failed(String),
+    /// Sysctls as read back.
+    Sysctls(Vec<(String, String)>),
+    /// Counters and sockets.
+    Snapshot(Box<Snapshot>),
+    /// Echo round trips.
+    Echoes(Box<Histogram>),
+    /// A port is open.
+    Listening {
+        /// Where.
+        at: SocketAddr,
+    },
+    /// Datagrams received.
+    Arrivals(Arrivals),
+    /// Datagrams sent.
+    Sent {
+        /// How many.
+        packets: u64,
+    },
+    /// How far a load has come; may come any number of times.
+    Progress {
+        /// Operations finished.
+        done: u64,
+    },
+    /// Rows of a trace; come before the report they belong to.
+    Rows(Rows),
+    /// A load's result.
+    Connected(Box<ConnectReport>),
+    /// The greeting server's result.
+    Greeted(Box<GreetReport>),
+    /// What the link counted.
+    Counted(Box<Counted>),
+    /// The command ended.
+    Exited {
+        /// Its exit status, 128 + signal if it was killed.
+        status: i32,
+    },
+}
+
+/// Part of a trace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Rows {
+    /// Seen by the client's program.
+    Client(Vec<ClientRow>),
+    /// Seen by the server's program.
+    Server(Vec<ServerRow>),
+    /// Seen on the wire.
+    Wire(Vec<WireRow>),
+}
+
+/// What a host says of itself at the start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ready {
+    /// CPU it was pinned to.
+    pub pinned_cpu: Option<u32>,
+    /// The link process: how packets are carried.
+    pub packet_fallback: bool,
+    /// Open files allowed.
+    pub file_limit: u64,
+}
+
+/// ICMP echo requests, evenly spread; several may be on their way at once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ping {
+    /// To whom.
+    pub target: IpAddr,
+    /// How many.
+    pub count: u16,
+    /// Time between two requests, ns.
+    pub interval_ns: u64,
+}
+
+/// A train of datagrams.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Train {
+    /// To whom.
+    pub target: SocketAddr,
+    /// How many.
+    pub packets: u64,
+    /// Bytes of payload.
+    pub payload: usize,
+    /// Time between two, ns; 0: as fast as they go.
+    pub interval_ns: u64,
+}
+
+/// Datagrams received.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Arrivals {
+    /// How many.
+    pub packets: u64,
+    /// Payload bytes of those counted in `steady_ns`.
+    pub steady_packets: u64,
+    /// From the end of the first fifth to the last, ns: the steady state.
+    pub steady_ns: u64,
+}
+
+/// The in-house server: greets with one byte, and closes when the client has closed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Greet {
+    /// Where to listen; port 0 lets the kernel choose.
+    pub at: SocketAddr,
+    /// The argument of `listen(2)`.
+    pub backlog: i32,
+    /// Time the server works before each `accept(2)`, ns.
+    pub accept_delay_ns: u64,
+    /// Accept data with the SYN.
+    pub fast_open: bool,
+    /// Most accepts to remember for the timeline.
+    pub trace_limit: usize,
+}
+
+/// A command to start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Launch {
+    /// The words of the command; one word alone goes to the shell.
+    pub words: Vec<String>,
+    /// Variables to set.
+    pub environment: Vec<(String, String)>,
+    /// Start it as an ordinary user of a nested user namespace.
+    pub ordinary_user: bool,
+}
+
+/// Connections to open.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConnectLoad {
+    /// To whom.
+    pub target: SocketAddr,
+    /// How many in all.
+    pub count: u64,
+    /// How many at once, at most.
+    pub concurrency: u64,
+    /// Connections begun per second; absent: closed loop.
+    pub rate_per_s: Option<f64>,
+    /// Pause after so many.
+    pub pause_every: Option<u64>,
+    /// Length of the pause, ns.
+    pub pause_ns: u64,
+    /// The first `concurrency` connections are begun evenly over this time, ns.
+    pub ramp_ns: u64,
+    /// From start to end of one operation, ns.
+    pub timeout_ns: u64,
+    /// Source addresses, taken in turn.
+    pub bind: Vec<IpAddr>,
+    /// Send the request with the SYN.
+    pub fast_open: bool,
+    /// Congestion control.
+    pub congestion: Option<String>,
+    /// Bytes to send once connected.
+    pub send: Vec<u8>,
+    /// Wait for the server's first byte before closing.
+    pub first_byte: bool,
+    /// Times at which the kernel sends a SYN again, ns after the first.
+    pub ladder_ns: Vec<u64>,
+    /// Most operations to remember for the timeline.
+    pub trace_limit: usize,
+}
+
+/// What came of a [`ConnectLoad`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ConnectReport {
+    /// Operations begun.
+    pub attempts: u64,
+    /// Operations that succeeded.
+    pub ok: u64,
+    /// Operations that failed, by class.
+    pub errors: BTreeMap<String, u64>,
+    /// The first error of each class, in the kernel's words.
+    pub first_errors: BTreeMap<String, String>,
+    /// Handshakes that were completed, as the client saw it.
+    pub established: u64,
+    /// From when it was due to established.
+    pub connect: Histogram,
+    /// From when it was due to the first byte.
+    pub first_byte: Histogram,
+    /// From when it was due to begun.
+    pub lateness: Histogram,
+    /// Completed handshakes by rung of the retry ladder they stand on.
+    pub rungs: Vec<u64>,
+    /// Connect latency over time, µs.
+    pub series: Series,
+    /// CPU time of the client's thread, µs: user, system.
+    pub cpu_us: (u64, u64),
+    /// From the first operation to the end of the last, ns.
+    pub elapsed_ns: u64,
+    /// Of that, pauses asked for, ns.
+    pub paused_ns: u64,
+    /// `TCP_INFO` of a connection near the end.
+    pub tcp_info: Vec<u8>,
+    /// Congestion control in use.
+    pub congestion: String,
+    /// Whether it was stopped before its end.
+    pub partial: bool,
+}
+
+/// What came of a [`Greet`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GreetReport {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// `accept(2)` failures, by errno name.
+    pub errors: BTreeMap<String, u64>,
+    /// CPU time of the server's thread, µs: user, system.
+    pub cpu_us: (u64, u64),
+}
+
+/// What to watch on the link.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Watch {
+    /// On a direct link or loopback: open packet taps. The emulated link sees everything anyway.
+    pub tap: bool,
+    /// Most handshakes to trace.
+    pub trace_limit: usize,
+    /// Write pcapng here.
+    pub pcap: Option<String>,
+}
+
+/// What the link saw.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Counted {
+    /// Packets by kind; absent if nothing watched.
+    pub wire: Option<Wire>,
+    /// How late packets were released, ns.
+    pub lateness: Histogram,
+    /// Packets lost in the lab's own queues.
+    pub unwanted_drops: u64,
+    /// CPU time of the link process, µs.
+    pub cpu_us: u64,
+}
+
+/// Counters and sockets of a host at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When, ns.
+    pub at_ns: u64,
+    /// `/proc/net/snmp`, `netstat` and `snmp6`.
+    pub counters: Counters,
+    /// `/proc/net/sockstat`.
+    pub sockstat: BTreeMap<String, u64>,
+    /// Listening sockets with the peak of their queues since the host began.
+    pub listeners: Vec<Listener>,
+    /// Drops of devices and of softnet (the latter of the whole machine).
+    pub device_drops: u64,
+    /// Softnet drops of the whole machine.
+    pub softnet_drops: u64,
+    /// CPU time of the machine, one element a CPU, ticks.
+    pub cpu: Vec<CpuTimes>,
+    /// CPU time of the processes the host started, µs: user, system.
+    pub children_cpu_us: (u64, u64),
+    /// Largest resident memory of this process, bytes.
+    pub rss_peak_bytes: u64,
+    /// `TCP_INFO` of up to 16 connections.
+    pub connections: Vec<Vec<u8>>,
+}

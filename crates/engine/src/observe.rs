@@ -1,0 +1,159 @@
+//! Looks at one host: counters of its namespace, its listening sockets, its CPU time and memory.
+//!
+//! `/proc/thread-self/net` is the namespace of the calling thread; `/proc/net` would be that of the
+//! main thread.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tcptoll_kernel::SysError;
+use tcptoll_kernel::sock_diag::SockDiag;
+use tcptoll_model::counters;
+use tcptoll_model::record::Listener;
+
+use crate::clock::monotonic_ns;
+use crate::messages::Snapshot;
+
+/// How often the queues of listening sockets are looked at while a load runs.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// `net.core.somaxconn` as a file.
+pub fn sysctl_path(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
+}
+
+/// Sets sysctls of this host and reads them back.
+///
+/// Errors: a sentence that names the sysctl, also where the kernel kept another value than asked.
+pub fn set_sysctls(wanted: &[(String, String)]) -> Result<Vec<(String, String)>, String> {
+    wanted
+        .iter()
+        .map(|(name, value)| {
+            if !name.starts_with("net.") || name.contains("..") || name.contains('/') {
+                return Err(format!("sysctl {name}: only net.… belongs to a host of the lab"));
+            }
+            let path = sysctl_path(name);
+            fs::write(&path, value).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    format!("sysctl {name}: this kernel does not have it, or not per namespace")
+                }
+                std::io::ErrorKind::PermissionDenied => format!(
+                    "sysctl {name}: the kernel does not let a namespace change it ({error})"
+                ),
+                _ => format!("sysctl {name}={value}: {error}"),
+            })?;
+            let got = read_sysctl(name)?;
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            if words(&got) != words(value) {
+                return Err(format!(
+                    "sysctl {name}={value} has no effect: the kernel keeps {got}"
+                ));
+            }
+            Ok((name.clone(), got))
+        })
+        .collect()
+}
+
+/// Reads one sysctl of this host, blanks folded.
+pub fn read_sysctl(name: &str) -> Result<String, String> {
+    let path = sysctl_path(name);
+    let text = fs::read_to_string(path).map_err(|error| format!("sysctl {name}: {error}"))?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Peaks of the queues of this host's listening sockets, looked at again and again by a thread.
+#[derive(Debug)]
+pub struct Observer {
+    peaks: Arc<Mutex<BTreeMap<(String, u16), Listener>>>,
+}
+
+impl Observer {
+    /// Starts to look. The thread ends with the process.
+    pub fn start() -> Self {
+        let peaks = Arc::new(Mutex::new(BTreeMap::new()));
+        let shared = Arc::clone(&peaks);
+        std::thread::spawn(move || {
+            let Ok(mut diag) = SockDiag::open() else { return };
+            loop {
+                if let Ok(seen) = look(&mut diag) {
+                    let mut peaks = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    merge(&mut peaks, seen);
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+        });
+        Self { peaks }
+    }
+
+    /// The host as it is now, with the peaks so far.
+    pub fn snapshot(&self) -> Snapshot {
+        let net = |file: &str| {
+            fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
+        };
+        let mut all = counters::parse_net(&net("snmp"));
+        all.extend(counters::parse_net(&net("netstat")));
+        all.extend(counters::parse_snmp6(&net("snmp6")));
+        let mut connections = Vec::new();
+        if let Ok(mut diag) = SockDiag::open() {
+            if let Ok(seen) = look(&mut diag) {
+                merge(&mut self.peaks.lock().unwrap_or_else(PoisonError::into_inner), seen);
+            }
+            if let Ok(infos) = diag.tcp_info(16) {
+                connections = infos.into_iter().map(|(_, _, info)| info).collect();
+            }
+        }
+        let children = tcptoll_kernel::cpu::children_time();
+        Snapshot {
+            at_ns: monotonic_ns(),
+            counters: all,
+            sockstat: counters::parse_sockstat(&net("sockstat")),
+            listeners: self
+                .peaks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .values()
+                .cloned()
+                .collect(),
+            device_drops: counters::parse_device_drops(&net("dev")).values().sum(),
+            softnet_drops: counters::parse_softnet_drops(&net("softnet_stat")),
+            cpu: counters::parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default()),
+            children_cpu_us: (children.user_us, children.system_us),
+            rss_peak_bytes: tcptoll_kernel::cpu::rss_peak_bytes(),
+            connections,
+        }
+    }
+}
+
+fn look(diag: &mut SockDiag) -> Result<Vec<Listener>, SysError> {
+    /// `TCP_SYN_RECV` of the kernel.
+    const SYN_RECEIVED: u8 = 3;
+    let sockets = diag.listeners()?;
+    sockets
+        .into_iter()
+        .map(|socket| {
+            let half_open = diag.count_in_state(SYN_RECEIVED, Some(socket.address.port()))?;
+            Ok(Listener {
+                address: socket.address.ip().to_string(),
+                port: socket.address.port(),
+                accept_queue_peak: socket.accept_queue_len,
+                accept_queue_limit: socket.accept_queue_limit,
+                syn_queue_peak: Some(u32::try_from(half_open).unwrap_or(u32::MAX)),
+            })
+        })
+        .collect()
+}
+
+fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: Vec<Listener>) {
+    for now in seen {
+        peaks
+            .entry((now.address.clone(), now.port))
+            .and_modify(|peak| {
+                peak.accept_queue_peak = peak.accept_queue_peak.max(now.accept_queue_peak);
+                peak.accept_queue_limit = now.accept_queue_limit;
+                peak.syn_queue_peak = peak.syn_queue_peak.max(now.syn_queue_peak);
+            })
+            .or_insert(now);
+    }
+}

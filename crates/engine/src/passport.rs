@@ -1,0 +1,50 @@
+//! The machine's passport: what a reader must know to judge a figure or to repeat it.
+
+use std::fs;
+
+use tcptoll_model::record::Passport;
+
+use crate::observe::read_sysctl;
+
+/// Reads the machine's passport now.
+pub fn read() -> Passport {
+    let line = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let after = |text: &str, key: &str| {
+        text.lines()
+            .find(|line| line.starts_with(key))
+            .and_then(|line| line.split(':').nth(1))
+            .map(|value| value.trim().to_owned())
+    };
+    let cpuinfo = line("/proc/cpuinfo").unwrap_or_default();
+    let memory_kib = line("/proc/meminfo")
+        .and_then(|text| after(&text, "MemTotal"))
+        .and_then(|text| text.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()));
+    Passport {
+        kernel: format!("Linux {}", line("/proc/sys/kernel/osrelease").unwrap_or_default()),
+        cpu: after(&cpuinfo, "model name").unwrap_or_default(),
+        cpus: tcptoll_kernel::cpu::allowed().len() as u32,
+        memory_bytes: memory_kib.unwrap_or(0) * 1024,
+        clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .unwrap_or_default(),
+        governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        steal: None,
+        congestion_control: read_sysctl("net.ipv4.tcp_congestion_control").ok(),
+        load_1min: line("/proc/loadavg")
+            .and_then(|text| text.split_whitespace().next().and_then(|n| n.parse().ok())),
+        uid: tcptoll_kernel::process::uid(),
+    }
+}
+
+/// Share of all CPU time that a hypervisor stole between two readings of `/proc/stat`.
+pub fn steal_share(before: &str, after: &str) -> Option<f64> {
+    let sum = |text: &str| {
+        tcptoll_model::counters::parse_stat(text).iter().fold((0, 0), |(stolen, all), cpu| {
+            let busy = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq;
+            (stolen + cpu.steal, all + busy + cpu.idle + cpu.iowait + cpu.steal)
+        })
+    };
+    let (stolen, all) = (sum(before), sum(after));
+    let total = all.1.checked_sub(stolen.1)?;
+    let taken = all.0.checked_sub(stolen.0)?;
+    (total > 0).then(|| taken as f64 / total as f64)
+}

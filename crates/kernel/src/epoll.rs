@@ -1,0 +1,149 @@
+//! Readiness by epoll, with timeouts in nanoseconds.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+
+use crate::SysError;
+
+/// What to be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest(EpollFlags);
+
+impl Interest {
+    /// Data or a connection can be read, or the peer closed.
+    pub const READ: Self = Self(EpollFlags::EPOLLIN);
+    /// Data can be written, or a connect is decided.
+    pub const WRITE: Self = Self(EpollFlags::EPOLLOUT);
+    /// Both, told once each time they become true, so that no change of mind costs a system call.
+    pub const EDGES: Self = Self(
+        EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT).union(EpollFlags::EPOLLET),
+    );
+    /// Reading, told once each time it becomes true.
+    pub const READ_EDGE: Self = Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLET));
+    /// Both.
+    pub const BOTH: Self = Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT));
+}
+
+/// What happened to one file descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// The number given with the file descriptor.
+    pub token: u64,
+    /// Reading will not block.
+    pub readable: bool,
+    /// Writing will not block.
+    pub writable: bool,
+    /// An error or hang-up is pending.
+    pub broken: bool,
+}
+
+/// A set of file descriptors that are waited on together.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: Epoll,
+    buffer: Vec<EpollEvent>,
+}
+
+impl Poller {
+    /// Makes an empty set that reports at most `events` at a time.
+    pub fn new(events: usize) -> Result<Self, SysError> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
+            .map_err(|e| SysError::new("epoll_create1", "a new set", e))?;
+        Ok(Self { epoll, buffer: vec![EpollEvent::empty(); events.max(1)] })
+    }
+
+    /// Adds a file descriptor under a number of the caller's.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<(), SysError> {
+        self.epoll
+            .add(fd, EpollEvent::new(interest.0, token))
+            .map_err(|e| SysError::new("EPOLL_CTL_ADD", format!("token {token}"), e))
+    }
+
+    /// Changes what to be told of.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<(), SysError> {
+        self.epoll
+            .modify(fd, &mut EpollEvent::new(interest.0, token))
+            .map_err(|e| SysError::new("EPOLL_CTL_MOD", format!("token {token}"), e))
+    }
+
+    /// Waits for events; empty when `timeout` has passed or a signal came. `None` waits for ever.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Vec<Event>, SysError> {
+        let count = self.wait_raw(timeout)?;
+        Ok(self.buffer[..count]
+            .iter()
+            .map(|event| {
+                let flags = event.events();
+                Event {
+                    token: event.data(),
+                    readable: flags.intersects(EpollFlags::EPOLLIN),
+                    writable: flags.intersects(EpollFlags::EPOLLOUT),
+                    broken: flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP),
+                }
+            })
+            .collect())
+    }
+
+    fn wait_raw(&mut self, timeout: Option<Duration>) -> Result<usize, SysError> {
+        let spec = timeout.map(|t| libc::timespec {
+            tv_sec: t.as_secs().min(86_400) as libc::time_t,
+            tv_nsec: libc::c_long::from(t.subsec_nanos()),
+        });
+        let spec_pointer = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let fd = self.epoll.0.as_raw_fd();
+        // SAFETY: EpollEvent is repr(transparent) over epoll_event; the buffer is as long as said
+        // and lives across the call; the time, if any, too.
+        let count = unsafe {
+            libc::epoll_pwait2(
+                fd,
+                self.buffer.as_mut_ptr().cast(),
+                self.buffer.len() as libc::c_int,
+                spec_pointer,
+                std::ptr::null(),
+            )
+        };
+        if count >= 0 {
+            return Ok(count as usize);
+        }
+        match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => Ok(0),
+            // epoll_pwait2 is there since Linux 5.11; older kernels wait in whole milliseconds.
+            e if e.raw_os_error() == Some(libc::ENOSYS) => self.wait_milliseconds(timeout),
+            e => Err(SysError::new("epoll_pwait2", "the set", e)),
+        }
+    }
+
+    fn wait_milliseconds(&mut self, timeout: Option<Duration>) -> Result<usize, SysError> {
+        use nix::sys::epoll::EpollTimeout;
+        let limit = timeout.map_or(EpollTimeout::NONE, |t| {
+            EpollTimeout::try_from(t.as_nanos().div_ceil(1_000_000).min(86_400_000) as i32)
+                .unwrap_or(EpollTimeout::NONE)
+        });
+        match self.epoll.wait(&mut self.buffer, limit) {
+            Ok(count) => Ok(count),
+            Err(nix::errno::Errno::EINTR) => Ok(0),
+            Err(e) => Err(SysError::new("epoll_wait", "the set", e)),
+        }
+    }
+}
+
+impl From<Poller> for OwnedFd {
+    fn from(poller: Poller) -> Self {
+        poller.epoll.0
+    }
+}
+
+/// Waits until `fd` can be read or its other end is gone; false when `timeout` has passed.
+pub fn readable(fd: impl AsFd, timeout: Duration) -> Result<bool, SysError> {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let milliseconds = timeout.as_nanos().div_ceil(1_000_000).min(86_400_000) as i32;
+    let limit = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::NONE);
+    let mut set = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut set, limit) {
+        Ok(count) => Ok(count > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(e) => Err(SysError::new("poll", "one descriptor", e)),
+    }
+}

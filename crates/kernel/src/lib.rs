@@ -1,0 +1,21 @@
+//! The kernel's edge: the only unsafe code of tcptoll.
+//!
+//! Each file wraps one part of the kernel and nothing more; what the answers mean is said in
+//! `tcptoll-model`, what to do with them in `tcptoll-engine`. Every failure is a [`SysError`].
+#![allow(unsafe_code)]
+
+pub mod clock;
+pub mod cpu;
+pub mod epoll;
+pub mod error;
+pub mod ethtool;
+pub mod icmp;
+pub mod namespace;
+pub mod netlink;
+pub mod packet_socket;
+pub mod process;
+pub mod sock_diag;
+pub mod socket;
+pub mod tun;
+
+pub use error::SysError;

@@ -1,0 +1,157 @@
+//! Processes: forking, dying with the parent, handing over sockets, ending what was started.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+use nix::sys::signal::Signal;
+use nix::unistd::{ForkResult, Pid};
+
+use crate::SysError;
+use crate::namespace;
+
+/// Which side of a fork this is.
+#[derive(Clone, Copy, Debug)]
+pub enum Fork {
+    /// The parent, with the child's PID.
+    Parent(i32),
+    /// The child.
+    Child,
+}
+
+/// Forks. The child goes on from here, with its own copy of everything.
+///
+/// Errors: also if the process has more than one thread, whose locks the child would inherit held.
+pub fn fork() -> Result<Fork, SysError> {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads != 1 {
+        let reason = io::Error::other(format!("{threads} threads"));
+        return Err(SysError::new("fork", "this process", reason));
+    }
+    // SAFETY: the process has one thread (checked above), so the child may do whatever this
+    // process may.
+    match unsafe { nix::unistd::fork() } {
+        Ok(ForkResult::Parent { child }) => Ok(Fork::Parent(child.as_raw())),
+        Ok(ForkResult::Child) => Ok(Fork::Child),
+        Err(e) => Err(SysError::new("fork", "this process", e)),
+    }
+}
+
+/// Asks the kernel to kill this process when the thread that forked it ends.
+pub fn die_with_parent() -> Result<(), SysError> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(|e| SysError::new("PR_SET_PDEATHSIG", "this process", e))
+}
+
+/// Gives the calling thread a name that `ps` shows, 15 bytes at most.
+pub fn set_name(name: &str) {
+    if let Ok(text) = std::ffi::CString::new(name) {
+        let _ = nix::sys::prctl::set_name(&text);
+    }
+}
+
+/// Ignores the signals of an interactive stop: the parent decides when its hosts stop.
+pub fn ignore_stop_signals() -> Result<(), SysError> {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        // SAFETY: ignoring a signal installs no handler.
+        unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigIgn) }
+            .map_err(|e| SysError::new("signal", signal.as_str(), e))?;
+    }
+    Ok(())
+}
+
+/// Waits for any child to end; `None` when there is none left.
+pub fn reap() -> Option<i32> {
+    loop {
+        match nix::sys::wait::wait() {
+            Ok(status) => return status.pid().map(Pid::as_raw),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Starts `command` with these sockets open at the same numbers, dying with the calling thread.
+pub fn spawn_with(command: &mut Command, keep: &[BorrowedFd<'_>]) -> io::Result<Child> {
+    let numbers: Vec<i32> = keep.iter().map(AsRawFd::as_raw_fd).collect();
+    let parent = std::process::id();
+    // SAFETY: the closure only makes async-signal-safe calls (prctl, getppid, fcntl).
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            if libc::getppid() != parent as i32 {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            for &number in &numbers {
+                if libc::fcntl(number, libc::F_SETFD, 0) == -1 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        });
+    }
+    command.spawn()
+}
+
+/// Makes `command` run as an ordinary user of a nested user namespace (see
+/// [`namespace::become_ordinary_user`]) with default signals, dying with the calling thread.
+pub fn as_ordinary_user(command: &mut Command, inner_uid: u32) {
+    restore_signals(command);
+    // SAFETY: between fork and exec the child has one thread; the calls allocate, which is safe
+    // because the parent holds no allocator lock: hosts start commands from their main thread
+    // while no other thread runs.
+    unsafe {
+        command.pre_exec(move || {
+            namespace::become_ordinary_user(inner_uid).map_err(|e| e.source)?;
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Gives `command` the default handling of stop signals, which hosts ignore.
+pub fn restore_signals(command: &mut Command) {
+    // SAFETY: signal(2) is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A socket handed over at start-up under a number of the command line.
+///
+/// Errors: if the number is no open socket.
+pub fn inherited_socket(number: i32) -> Result<UnixStream, SysError> {
+    use std::os::fd::FromRawFd;
+    SysError::check(
+        // SAFETY: fcntl on any number is harmless; it says whether it is open.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) },
+        "fcntl",
+        "inherited socket",
+    )?;
+    // SAFETY: the number is open (checked above) and the caller is the only one to own it.
+    Ok(UnixStream::from(unsafe { OwnedFd::from_raw_fd(number) }))
+}
+
+/// Sends a signal to one process that the caller started.
+pub fn signal(pid: u32, signal: Signal) -> Result<(), SysError> {
+    nix::sys::signal::kill(Pid::from_raw(pid as i32), signal)
+        .map_err(|e| SysError::new("kill", format!("process {pid}"), e))
+}
+
+pub use nix::sys::signal::Signal as SignalKind;
+
+/// Effective user id of this process.
+pub fn uid() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}

@@ -1,0 +1,225 @@
+//! TCP and UDP sockets with the options the experiments need; nonblocking, closed on exec.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::SysError;
+
+/// An address in the kernel's form.
+pub type Address = SockAddr;
+
+/// The error numbers that tell classes of failure apart.
+pub mod errno {
+    pub use libc::{
+        EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EMFILE, ENETUNREACH, ENFILE, EPIPE,
+        ETIMEDOUT,
+    };
+}
+
+/// Settings of a client socket, made before `connect(2)`.
+#[derive(Clone, Debug, Default)]
+pub struct ClientOptions {
+    /// Source address; its port is left to the kernel, and only taken at `connect(2)`.
+    pub bind: Option<IpAddr>,
+    /// Congestion control, by the kernel's name.
+    pub congestion: Option<String>,
+    /// Send the first bytes with the SYN (RFC 7413).
+    pub fast_open: bool,
+}
+
+/// A TCP socket.
+#[derive(Debug)]
+pub struct Tcp(Socket);
+
+/// What `connect(2)` said at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// The handshake is on its way.
+    InProgress,
+    /// Connected already (or, with fast open, put off until the first write).
+    Done,
+}
+
+impl Tcp {
+    /// Makes a client socket for `target`.
+    pub fn client(target: SocketAddr, options: &ClientOptions) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(target), Type::STREAM.nonblocking(), None)?;
+        if let Some(name) = &options.congestion {
+            socket.set_tcp_congestion(name.as_bytes())?;
+        }
+        if options.fast_open {
+            set_int(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)?;
+        }
+        if let Some(address) = options.bind {
+            // Without this the kernel takes a port at bind(2) that no other destination may share.
+            set_int(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+            socket.bind(&SocketAddr::new(address, 0).into())?;
+        }
+        Ok(Self(socket))
+    }
+
+    /// Makes a listening socket; port 0 lets the kernel choose.
+    pub fn listener(at: SocketAddr, backlog: i32, fast_open: bool) -> Result<Self, SysError> {
+        let name = |op| move |e| SysError::new(op, at.to_string(), e);
+        let socket = Socket::new(Domain::for_address(at), Type::STREAM.nonblocking(), None)
+            .map_err(name("socket"))?;
+        socket.set_reuse_address(true).map_err(name("SO_REUSEADDR"))?;
+        if fast_open {
+            set_int(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, backlog.max(1))
+                .map_err(name("TCP_FASTOPEN"))?;
+        }
+        socket.bind(&at.into()).map_err(name("bind"))?;
+        socket.listen(backlog).map_err(name("listen"))?;
+        Ok(Self(socket))
+    }
+
+    /// Begins the handshake.
+    pub fn connect(&self, target: &SockAddr) -> io::Result<Begun> {
+        match self.0.connect(target) {
+            Ok(()) => Ok(Begun::Done),
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(Begun::InProgress),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The error that ended a handshake, if one did.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.0.take_error()
+    }
+
+    /// Takes one connection from the accept queue; `None` when it is empty.
+    pub fn accept(&self) -> io::Result<Option<(Self, SocketAddr)>> {
+        match self.0.accept() {
+            Ok((socket, peer)) => {
+                socket.set_nonblocking(true)?;
+                let peer = peer.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+                Ok(Some((Self(socket), peer)))
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Reads what has arrived; `None` when nothing has, `Some(0)` when the peer closed.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        would_block(io::Read::read(&mut &self.0, buffer))
+    }
+
+    /// Writes what fits; `None` when nothing does.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        would_block(self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL))
+    }
+
+    /// The address of this end.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Congestion control in use.
+    pub fn congestion(&self) -> io::Result<String> {
+        let name = self.0.tcp_congestion()?;
+        let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+        Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+    }
+
+    /// The bytes of `TCP_INFO`, as many as this kernel has.
+    pub fn tcp_info(&self) -> io::Result<Vec<u8>> {
+        let mut buffer = vec![0_u8; 512];
+        let mut length = buffer.len() as libc::socklen_t;
+        // SAFETY: the buffer is `length` bytes long and outlives the call.
+        let returned = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                buffer.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if returned == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        buffer.truncate(length as usize);
+        Ok(buffer)
+    }
+}
+
+impl AsFd for Tcp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A UDP socket, for certifying a link.
+#[derive(Debug)]
+pub struct Udp(Socket);
+
+impl Udp {
+    /// Binds to `at`; port 0 lets the kernel choose.
+    pub fn bind(at: SocketAddr) -> Result<Self, SysError> {
+        let name = |op| move |e| SysError::new(op, at.to_string(), e);
+        let socket = Socket::new(
+            Domain::for_address(at),
+            Type::DGRAM.nonblocking(),
+            Some(Protocol::UDP),
+        )
+        .map_err(name("socket"))?;
+        socket.bind(&at.into()).map_err(name("bind"))?;
+        // Beyond net.core.rmem_max only the root of the machine may go; what is got must do.
+        let _ = set_int(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20);
+        let _ = socket.set_send_buffer_size(256 << 10);
+        Ok(Self(socket))
+    }
+
+    /// The port bound.
+    pub fn port(&self) -> io::Result<u16> {
+        self.0
+            .local_addr()?
+            .as_socket()
+            .map(|a| a.port())
+            .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// Sends one datagram; `None` when the send buffer is full.
+    pub fn send_to(&self, bytes: &[u8], target: &SockAddr) -> io::Result<Option<usize>> {
+        would_block(self.0.send_to(bytes, target))
+    }
+
+    /// Receives one datagram's length; `None` when none has arrived.
+    pub fn receive(&self) -> io::Result<Option<usize>> {
+        let mut buffer = [MaybeUninit::<u8>::uninit(); 2048];
+        would_block(self.0.recv(&mut buffer))
+    }
+}
+
+impl AsFd for Udp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn would_block(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(length) => Ok(Some(length)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn set_int(socket: &Socket, level: libc::c_int, option: libc::c_int, value: i32) -> io::Result<()> {
+    // SAFETY: the pointer is to an i32 that lives across the call, and its length is said.
+    let returned = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,108 @@
+//! What `sock_diag` says about sockets whose state is known.
+
+use std::{
+    net::{SocketAddr, TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
+
+use tcptoll_kernel::{netlink::Netlink, sock_diag::SockDiag};
+
+use crate::hosts::{Host, connect, ip};
+
+const ESTABLISHED: u8 = 1;
+const SYN_SENT: u8 = 2;
+const SYN_RECEIVED: u8 = 3;
+
+#[test]
+fn listeners_show_their_queue_and_its_limit() {
+    let Some(host) = Host::new() else { return };
+    host.run(|| {
+        let v4 = TcpListener::bind("127.0.0.1:0").unwrap();
+        let v6 = TcpListener::bind("[::1]:0").unwrap();
+        socket2::SockRef::from(&v4).listen(7).unwrap();
+        let waiting: Vec<_> =
+            (0..3).map(|_| TcpStream::connect(v4.local_addr().unwrap()).unwrap()).collect();
+        let mut diag = SockDiag::open().unwrap();
+        for _ in 0..2 {
+            let listeners = diag.listeners().unwrap();
+            let of = |address: SocketAddr| {
+                *listeners.iter().find(|listener| listener.address == address).unwrap()
+            };
+            assert_eq!(listeners.len(), 2);
+            assert_eq!(of(v4.local_addr().unwrap()).accept_queue_len, waiting.len() as u32);
+            assert_eq!(of(v4.local_addr().unwrap()).accept_queue_limit, 7);
+            assert_eq!(of(v6.local_addr().unwrap()).accept_queue_len, 0);
+        }
+    });
+}
+
+#[test]
+fn a_thousand_connections_are_counted_over_many_replies() {
+    let Some(host) = Host::new() else { return };
+    host.run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let pairs: Vec<_> = (0..1000)
+            .map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap()))
+            .collect();
+        let mut diag = SockDiag::open().unwrap();
+        assert_eq!(diag.count_in_state(ESTABLISHED, None).unwrap(), 2000);
+        assert_eq!(diag.count_in_state(ESTABLISHED, Some(address.port())).unwrap(), 1000);
+        assert_eq!(diag.count_in_state(SYN_SENT, None).unwrap(), 0);
+        assert_eq!(diag.count_in_state(77, None).unwrap(), 0);
+
+        let infos = diag.tcp_info(5).unwrap();
+        assert_eq!(infos.len(), 5);
+        assert_eq!(diag.tcp_info(usize::MAX).unwrap().len(), 2000, "the rest was read off");
+        for (local, remote, info) in infos {
+            assert!(local == address || remote == address);
+            assert_eq!(info[0], ESTABLISHED);
+            assert!(info.len() >= 104, "{} bytes", info.len());
+        }
+        drop(pairs);
+    });
+}
+
+/// The client's neighbour entry for the server is wrong on the way back: SYN-ACKs get lost.
+#[test]
+fn half_open_requests_count_as_syn_received_on_their_port() {
+    let Some((client, server)) = Host::pair(1500) else { return };
+    let address = server.run(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let index = netlink.index("eth0").unwrap();
+        netlink.add_neighbour(index, ip(0, 0), [2, 9, 9, 9, 9, 9]).unwrap();
+        let listener = TcpListener::bind((ip(1, 0), 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::mem::forget(listener);
+        address
+    });
+    let attempt = thread::spawn(move || {
+        client.run(move || {
+            let failed = TcpStream::connect_timeout(&address, Duration::from_millis(1500));
+            assert_eq!(failed.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+        });
+    });
+    thread::sleep(Duration::from_millis(300));
+    server.run(move || {
+        let mut diag = SockDiag::open().unwrap();
+        assert_eq!(diag.count_in_state(SYN_RECEIVED, Some(address.port())).unwrap(), 1);
+        assert_eq!(diag.count_in_state(SYN_RECEIVED, Some(1)).unwrap(), 0);
+    });
+    attempt.join().unwrap();
+}
+
+#[test]
+fn ipv4_on_an_ipv6_socket_is_given_as_ipv4() {
+    let Some((client, server)) = Host::pair(1500) else { return };
+    let listener = server.run(|| TcpListener::bind("[::]:0").unwrap());
+    let stream = connect(&client, (ip(1, 0), listener.local_addr().unwrap().port()).into());
+    let accepted = listener.accept().unwrap();
+    server.run(move || {
+        let infos = SockDiag::open().unwrap().tcp_info(10).unwrap();
+        assert_eq!(infos.len(), 1);
+        assert_eq!(infos[0].0.ip(), ip(1, 0));
+        drop(accepted);
+    });
+    drop(stream);
+}

@@ -1,0 +1,292 @@
+//! What do the kernel's text files in `/proc` count?
+//!
+//! Text in, numbers under the kernel's own names out; who reads the files, and in which namespace,
+//! is the kernel crate's business. Every parser skips what it cannot read instead of failing: a
+//! newer kernel adds lines, and a missing counter is absent from the map, never 0.
+
+use std::collections::BTreeMap;
+
+/// Counter by name, as `nstat` prints it: `TcpExtListenDrops`.
+pub type Counters = BTreeMap<String, i64>;
+
+/// Entries of `/proc/net/snmp` and `netstat` that are settings or levels: their difference says
+/// nothing about what happened in between.
+const GAUGES: [&str; 8] = [
+    "IpForwarding",        // a setting
+    "IpDefaultTTL",        // a setting
+    "TcpRtoAlgorithm",     // a constant of the MIB
+    "TcpRtoMin",           // a constant of the MIB
+    "TcpRtoMax",           // a constant of the MIB
+    "TcpMaxConn",          // always -1: no limit
+    "TcpCurrEstab",        // connections in ESTABLISHED or CLOSE-WAIT now
+    "MPTcpExtMPCurrEstab", // the same of Multipath TCP
+];
+
+/// Parses `/proc/net/snmp` or `/proc/net/netstat`, or both one after the other.
+///
+/// Shape:   pairs of lines with the same prefix, names then values; the key is prefix and name.
+///          A pair of unequal length is skipped, as it cannot be told which name lost its value.
+pub fn parse_net(text: &str) -> Counters {
+    let mut counters = Counters::new();
+    let mut names: Option<(&str, Vec<&str>)> = None;
+    for line in text.lines() {
+        let Some((prefix, rest)) = line.split_once(':') else { continue };
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        match names.take() {
+            Some((of, names)) if of == prefix => {
+                if names.len() == words.len() {
+                    counters.extend(names.iter().zip(&words).filter_map(|(name, value)| {
+                        Some((format!("{prefix}{name}"), value.parse().ok()?))
+                    }));
+                }
+            }
+            _ => names = Some((prefix, words)),
+        }
+    }
+    counters
+}
+
+/// Parses `/proc/net/snmp6`: a name and a value a line.
+pub fn parse_snmp6(text: &str) -> Counters {
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+        })
+        .collect()
+}
+
+/// Parses `/proc/net/sockstat` or `sockstat6`.
+///
+/// Shape:   the key is protocol and name: `TCP_inuse`, `TCP_tw`, `sockets_used`.
+/// Unit:    `mem` is in pages, all others are counts. `mem`, `alloc` and `orphan` are of the whole
+///          machine and not of the namespace (Linux 6.18).
+pub fn parse_sockstat(text: &str) -> BTreeMap<String, u64> {
+    let mut levels = BTreeMap::new();
+    for line in text.lines() {
+        let Some((protocol, rest)) = line.split_once(':') else { continue };
+        let mut words = rest.split_whitespace();
+        while let (Some(name), Some(value)) = (words.next(), words.next()) {
+            if let Ok(value) = value.parse() {
+                levels.insert(format!("{protocol}_{name}"), value);
+            }
+        }
+    }
+    levels
+}
+
+/// Packets that `/proc/net/softnet_stat` says were dropped because a CPU's backlog was full.
+///
+/// The second of the hexadecimal columns, summed over CPUs. It is of the whole machine, and the
+/// limit is `net.core.netdev_max_backlog`.
+pub fn parse_softnet_drops(text: &str) -> u64 {
+    text.lines()
+        .filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok())
+        .fold(0, u64::saturating_add)
+}
+
+/// Packets that each device of `/proc/net/dev` dropped, receiving and sending together.
+pub fn parse_device_drops(text: &str) -> BTreeMap<String, u64> {
+    const RECEIVE_DROP: usize = 3;
+    const TRANSMIT_DROP: usize = 11;
+    text.lines()
+        .filter_map(|line| {
+            let (device, rest) = line.rsplit_once(':')?;
+            let columns: Vec<&str> = rest.split_whitespace().collect();
+            let drops = |at: usize| columns.get(at)?.parse::<u64>().ok();
+            let both = drops(RECEIVE_DROP)?.saturating_add(drops(TRANSMIT_DROP)?);
+            Some((device.trim().to_owned(), both))
+        })
+        .collect()
+}
+
+/// What changed from `before` to `after`; gauges and unchanged counters are left out.
+///
+/// A counter that `before` lacks began at 0: the kernel shows `IcmpMsg` lines from the first on.
+/// A negative difference means the two samples are not of the same namespace.
+pub fn difference(before: &Counters, after: &Counters) -> Counters {
+    after
+        .iter()
+        .filter(|(name, _)| !GAUGES.contains(&name.as_str()))
+        .map(|(name, &value)| {
+            let earlier = before.get(name).copied().unwrap_or(0);
+            (name.clone(), value.saturating_sub(earlier))
+        })
+        .filter(|&(_, change)| change != 0)
+        .collect()
+}
+
+/// CPU time of one CPU since boot.
+///
+/// Unit:    ticks of `sysconf(_SC_CLK_TCK)`, in practice 10 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CpuTimes {
+    /// User mode.
+    pub user: u64,
+    /// User mode at low priority.
+    pub nice: u64,
+    /// Kernel on behalf of a process.
+    pub system: u64,
+    /// Nothing to do.
+    pub idle: u64,
+    /// Nothing to do, and a task waits for a disk.
+    pub iowait: u64,
+    /// Hardware interrupts.
+    pub irq: u64,
+    /// Soft interrupts: where received packets are processed.
+    pub softirq: u64,
+    /// Taken by the hypervisor.
+    pub steal: u64,
+}
+
+/// Parses the `cpuN` lines of `/proc/stat`.
+///
+/// Shape:   the index is N; a CPU that is offline, and so has no line, is all zeros.
+pub fn parse_stat(text: &str) -> Vec<CpuTimes> {
+    /// The largest `NR_CPUS` of Linux on x86-64: a larger number is damage, not a CPU.
+    const CPUS_MAX: usize = 8192;
+    let mut cpus = Vec::new();
+    for line in text.lines() {
+        let Some((number, times)) = line.strip_prefix("cpu").and_then(cpu_line) else { continue };
+        if number >= CPUS_MAX {
+            continue;
+        }
+        if cpus.len() <= number {
+            cpus.resize(number + 1, CpuTimes::default());
+        }
+        cpus[number] = times;
+    }
+    cpus
+}
+
+fn cpu_line(rest: &str) -> Option<(usize, CpuTimes)> {
+    let (number, columns) = rest.split_once(' ')?;
+    let ticks: Vec<u64> =
+        columns.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let &[user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks.as_slice() else {
+        return None;
+    };
+    let times = CpuTimes { user, nice, system, idle, iowait, irq, softirq, steal };
+    Some((number.parse().ok()?, times))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SNMP: &str = include_str!("../tests/captured/snmp-6.18.txt");
+    const NETSTAT: &str = include_str!("../tests/captured/netstat-6.18.txt");
+    const SNMP6: &str = include_str!("../tests/captured/snmp6-6.18.txt");
+
+    fn counters(entries: &[(&str, i64)]) -> Counters {
+        entries.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    #[test]
+    fn captured_snmp_and_netstat_have_the_values_seen_in_the_files() {
+        let snmp = parse_net(SNMP);
+        assert_eq!(snmp["IpInReceives"], 9190);
+        assert_eq!(snmp["TcpMaxConn"], -1);
+        assert_eq!(snmp["TcpActiveOpens"], 104);
+        assert_eq!(snmp["IcmpMsgInType3"], 1);
+        let netstat = parse_net(NETSTAT);
+        assert_eq!(netstat["TcpExtTW"], 13);
+        assert_eq!(netstat["TcpExtTCPDelivered"], 1432);
+        assert_eq!(netstat["IpExtInOctets"], 301_614_319);
+        assert_eq!(netstat["TcpExtListenDrops"], 0);
+        assert_eq!(parse_snmp6(SNMP6)["Ip6OutRequests"], 10);
+    }
+
+    #[test]
+    fn every_name_that_nstat_prints_is_a_name_of_ours() {
+        let mut ours = parse_net(SNMP);
+        ours.extend(parse_net(NETSTAT));
+        ours.extend(parse_snmp6(SNMP6));
+        for name in include_str!("../tests/captured/nstat-names-6.18.txt").lines() {
+            assert!(ours.contains_key(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pair_of_unequal_length_or_prefix_is_skipped() {
+        let text = "Tcp: A B\nTcp: 1\nUdp: C\nIp: D\nIp: 4\nnonsense\nX: E F\nX: 1 many";
+        assert_eq!(parse_net(text), counters(&[("IpD", 4), ("XE", 1)]));
+    }
+
+    #[test]
+    fn captured_sockstat_is_read() {
+        let levels = parse_sockstat(include_str!("../tests/captured/sockstat-6.18.txt"));
+        let some = ["sockets_used", "TCP_inuse", "TCP_orphan", "TCP_tw", "TCP_mem"];
+        assert_eq!(some.map(|name| levels[name]), [14, 1, 0, 1, 112]);
+    }
+
+    #[test]
+    fn softnet_drops_are_the_second_hexadecimal_column_of_all_cpus() {
+        let captured = include_str!("../tests/captured/softnet_stat-6.18.txt");
+        assert_eq!(parse_softnet_drops(captured), 0);
+        assert_eq!(parse_softnet_drops("00ff 0000000a 1\n0001 00000010 0\nbroken\n"), 26);
+    }
+
+    #[test]
+    fn device_drops_add_receiving_and_sending() {
+        let captured = parse_device_drops(include_str!("../tests/captured/dev-6.18.txt"));
+        assert_eq!(captured.keys().collect::<Vec<_>>(), ["eth0", "ifb0", "ifb1", "lo"]);
+        assert!(captured.values().all(|&drops| drops == 0));
+        let text = " t0: 1 2 3 40 5 6 7 8 9 10 11 200 13 14 15 16";
+        assert_eq!(parse_device_drops(text)["t0"], 240);
+    }
+
+    #[test]
+    fn a_difference_holds_what_changed_and_no_gauge() {
+        let before = counters(&[("TcpCurrEstab", 1), ("TcpInSegs", 5), ("TcpOutSegs", 5)]);
+        let after = counters(&[
+            ("IcmpMsgInType3", 2),
+            ("TcpCurrEstab", 9),
+            ("TcpInSegs", 8),
+            ("TcpOutSegs", 5),
+        ]);
+        let expected = counters(&[("IcmpMsgInType3", 2), ("TcpInSegs", 3)]);
+        assert_eq!(difference(&before, &after), expected);
+    }
+
+    #[test]
+    fn captured_stat_gives_each_cpu_its_times() {
+        let cpus = parse_stat(include_str!("../tests/captured/stat-6.18.txt"));
+        assert_eq!(cpus.len(), 2);
+        assert_eq!(
+            cpus[1],
+            CpuTimes {
+                user: 12_106,
+                nice: 0,
+                system: 5267,
+                idle: 103_479,
+                iowait: 1031,
+                irq: 0,
+                softirq: 103,
+                steal: 226,
+            }
+        );
+    }
+
+    #[test]
+    fn an_offline_cpu_leaves_a_gap_of_zeros() {
+        let cpus = parse_stat("cpu2 1 2 3 4 5 6 7 8\ncpu0 8 7 6 5 4 3 2 1 0 0\ncpu1 1 2\n");
+        assert_eq!(cpus.iter().map(|cpu| cpu.user).collect::<Vec<_>>(), [8, 0, 1]);
+        assert_eq!(parse_stat("cpu4294967295 1 2 3 4 5 6 7 8"), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_parses_without_panic(text in "([a-zA-Z0-9:\\- \u{e9}]{0,30}\n){0,8}|.*") {
+            let counters = parse_net(&text);
+            prop_assert!(difference(&counters, &counters).is_empty());
+            parse_snmp6(&text);
+            parse_sockstat(&text);
+            parse_softnet_drops(&text);
+            parse_device_drops(&text);
+            parse_stat(&text);
+        }
+    }
+}

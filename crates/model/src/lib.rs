@@ -1,0 +1,21 @@
+//! What is true without a machine: no clock, socket, file or environment is touched here.
+//!
+//! Captured bytes and text come in, values go out. Read [`link`] for what joins two hosts,
+//! [`packet`] for what the wire says, [`counters`] and [`tcp_info`] for what the kernel says,
+//! [`stats`] for what the numbers allow one to say, and [`record`] for what is kept.
+
+pub mod causes;
+pub mod counters;
+pub mod expectation;
+pub mod handshake;
+pub mod ladder;
+pub mod link;
+pub mod link_model;
+pub mod packet;
+pub mod record;
+pub mod stats;
+pub mod study;
+pub mod tcp_info;
+pub mod units;
+pub mod warning;
+pub mod wire;

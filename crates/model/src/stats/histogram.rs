@@ -1,0 +1,338 @@
+//! How are the measured times distributed, in bounded memory, mergeable and storable?
+//!
+//! Buckets are those of HdrHistogram (at most 0.1 % wide, or 1 ns); count, sum, least and greatest
+//! value are exact and kept beside. For the rule of quantiles see [`super::quantile`].
+
+use std::io::Read as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::read::ZlibDecoder;
+use hdrhistogram::Histogram as Hdr;
+use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+
+use super::quantile::enough;
+use crate::record::HistogramSummary;
+
+/// The longest time that has a bucket: an hour.
+pub const TOP_NS: u64 = 3600 * 1_000_000_000;
+
+/// Significant decimal digits of a bucket.
+const DIGITS: u8 = 3;
+
+/// The longest text that is read back; the longest we write is below 300 KiB.
+pub const HDR_TEXT_MAX: usize = 1 << 20;
+
+/// The longest it may be once inflated: a header and 9 bytes for each of 32,768 buckets fit.
+const HDR_PLAIN_MAX: usize = 512 << 10;
+
+/// Why a stored histogram cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistogramError {
+    /// Longer than anything tcptoll writes.
+    #[error("the histogram is {0} bytes long, at most {HDR_TEXT_MAX} are read")]
+    TooLong(usize),
+    /// The text is no base64.
+    #[error("the histogram is not base64")]
+    NotBase64,
+    /// The bytes are no HDR histogram.
+    #[error("the histogram is not in HDR V2 format: {0}")]
+    NotHdr(String),
+    /// Another range or precision than ours.
+    #[error("the histogram does not span 1 ns to 3600 s with 3 digits")]
+    OtherBounds,
+    /// Count, sum, least and greatest value contradict each other.
+    #[error("the histogram's sum, least and greatest value do not fit its counts")]
+    Contradiction,
+}
+
+/// A distribution of times.
+///
+/// Unit: ns, 1 ns to 3600 s. 0 counts as 1 ns; a longer time is counted in the top bucket and in
+/// [`Histogram::saturated`], and at its true length in mean and maximum.
+/// Cost: 270 KB each; recording is O(1) and allocates nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "WireForm", into = "WireForm")]
+pub struct Histogram {
+    hdr: Hdr<u64>,
+    sum_ns: u128,
+    min_ns: u64, // u64::MAX and 0 while empty, so that the first value sets both
+    max_ns: u64,
+    saturated: u64,
+}
+
+/// How a histogram travels in a JSON message. The sum is text: JSON numbers lose digits at 2^53.
+#[derive(Serialize, Deserialize)]
+struct WireForm {
+    hdr: String,
+    sum_ns: String,
+    min: Option<u64>,
+    max: Option<u64>,
+    saturated: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty histogram.
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "the bounds are constants")]
+    pub fn new() -> Self {
+        let hdr =
+            Hdr::new_with_bounds(1, TOP_NS, DIGITS).expect("the bounds are constants that fit");
+        Self::beside(hdr, 0, None, 0)
+    }
+
+    fn beside(hdr: Hdr<u64>, sum_ns: u128, bounds: Option<(u64, u64)>, saturated: u64) -> Self {
+        let (min_ns, max_ns) = bounds.unwrap_or((u64::MAX, 0));
+        Self { hdr, sum_ns, min_ns, max_ns, saturated }
+    }
+
+    /// Records one time.
+    pub fn record_ns(&mut self, ns: u64) {
+        let ns = ns.max(1);
+        self.hdr.saturating_record(ns.min(TOP_NS));
+        self.saturated += u64::from(ns > TOP_NS);
+        self.sum_ns += u128::from(ns);
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds every value of `other`. Exact: the same as if all had been recorded in one.
+    #[expect(clippy::missing_panics_doc, reason = "every histogram has the same bounds")]
+    pub fn merge(&mut self, other: &Self) {
+        self.hdr.add(&other.hdr).expect("every histogram here has the same bounds");
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.saturated = self.saturated.saturating_add(other.saturated);
+    }
+
+    /// Values recorded.
+    pub fn count(&self) -> u64 {
+        self.hdr.len()
+    }
+
+    /// Values that were longer than 3600 s.
+    pub fn saturated(&self) -> u64 {
+        self.saturated
+    }
+
+    /// The least value, exact.
+    pub fn min_ns(&self) -> Option<u64> {
+        (self.count() > 0).then_some(self.min_ns)
+    }
+
+    /// The greatest value, exact.
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.count() > 0).then_some(self.max_ns)
+    }
+
+    /// The arithmetic mean, exact (of the values, not of their buckets).
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.sum_ns as f64 / self.count() as f64)
+    }
+
+    /// The `num/den` quantile by nearest rank, in ns, whether or not there are enough values.
+    ///
+    /// The value is the middle of its bucket, at most 0.05 % off what was measured; the first and the
+    /// last rank are exact. None: empty, or `num/den` is not within 0 to 1.
+    #[must_use]
+    pub fn quantile_ns(&self, num: u64, den: u64) -> Option<u64> {
+        let count = self.count();
+        if count == 0 || den == 0 || num > den {
+            return None;
+        }
+        let rank = (u128::from(count) * u128::from(num)).div_ceil(u128::from(den)).max(1);
+        if rank == 1 {
+            return Some(self.min_ns);
+        }
+        if rank == u128::from(count) {
+            return Some(self.max_ns);
+        }
+        let mut below = 0_u128;
+        let bucket = self.hdr.iter_recorded().find(|bucket| {
+            below += u128::from(bucket.count_since_last_iteration());
+            below >= rank
+        })?;
+        let middle = self.hdr.median_equivalent(bucket.value_iterated_to());
+        Some(middle.clamp(self.min_ns, self.max_ns))
+    }
+
+    /// What the record keeps: µs; quantiles with fewer than ten values beyond are left out.
+    #[must_use]
+    pub fn summary_us(&self) -> HistogramSummary {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let quantile = |num, den| {
+            enough(self.count(), num, den).then(|| self.quantile_ns(num, den).map(us)).flatten()
+        };
+        HistogramSummary {
+            count: self.count(),
+            min: self.min_ns().map(us),
+            mean: self.mean_ns().map(|ns| ns / 1e3),
+            p50: quantile(1, 2),
+            p90: quantile(9, 10),
+            p99: quantile(99, 100),
+            p99_9: quantile(999, 1000),
+            max: self.max_ns().map(us),
+            hdr: (self.count() > 0).then(|| self.hdr_text()),
+        }
+    }
+
+    /// The whole histogram as HDR V2, deflated, in base64.
+    #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "writing to memory does not fail")]
+    pub fn hdr_text(&self) -> String {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.hdr, &mut bytes)
+            .expect("writing to memory cannot fail, and the buckets are below the format's limit");
+        BASE64.encode(bytes)
+    }
+
+    /// Reads back what [`Histogram::hdr_text`] wrote.
+    ///
+    /// The text holds buckets only: mean, least and greatest value are those of the buckets, up to
+    /// 0.1 % off. With the summary at hand, [`Histogram::from_summary`] has them exactly.
+    pub fn from_hdr_text(text: &str) -> Result<Self, HistogramError> {
+        let hdr = read_hdr(text)?;
+        if hdr.is_empty() {
+            return Ok(Self::beside(hdr, 0, None, 0));
+        }
+        let sum_of = |value: u64, count: u64| u128::from(value) * u128::from(count);
+        let sum = hdr
+            .iter_recorded()
+            .map(|b| sum_of(hdr.median_equivalent(b.value_iterated_to()), b.count_at_value()))
+            .sum();
+        let bounds = (hdr.min().max(1), hdr.max());
+        Ok(Self::beside(hdr, sum, Some(bounds), 0))
+    }
+
+    /// Reads back a summary with its histogram: count, least and greatest value are as recorded, the
+    /// mean to f64's precision. None: the summary has no histogram.
+    pub fn from_summary(summary: &HistogramSummary) -> Result<Option<Self>, HistogramError> {
+        let Some(text) = &summary.hdr else { return Ok(None) };
+        let mut histogram = Self::from_hdr_text(text)?;
+        if let (Some(min), Some(mean), Some(max)) = (summary.min, summary.mean, summary.max) {
+            histogram.min_ns = (min * 1e3).round() as u64;
+            histogram.max_ns = (max * 1e3).round() as u64;
+            histogram.sum_ns = (mean * 1e3 * histogram.count() as f64).round() as u128;
+        }
+        histogram.checked().map(Some)
+    }
+
+    /// The distribution as a line to draw: times in µs and the share of values up to there, both
+    /// ascending, the last share 1.
+    ///
+    /// At most `max_points` (at least 2): half of them even in share, to draw the bulk, half even in
+    /// buckets, to draw the tail.
+    #[must_use]
+    pub fn points_us(&self, max_points: usize) -> Vec<(f64, f64)> {
+        let buckets: Vec<(u64, u64)> = self
+            .hdr
+            .iter_recorded()
+            .map(|b| (b.value_iterated_to(), b.count_since_last_iteration()))
+            .collect();
+        let last = buckets.len().saturating_sub(1);
+        // A step of 1/half crosses at most half - 1 inner marks in each sense; two ends come on top.
+        let half = (max_points / 2).max(1);
+        let all = buckets.len() <= max_points;
+        let mut seen = 0;
+        let mut marks = (0, 0);
+        let mut points = Vec::with_capacity(max_points.min(buckets.len()));
+        for (at, (value, count)) in buckets.into_iter().enumerate() {
+            seen += count;
+            let share = seen as f64 / self.count() as f64;
+            let here = ((share * half as f64) as usize, at * half / (last + 1));
+            if all || at == 0 || at == last || here.0 != marks.0 || here.1 != marks.1 {
+                let value = value.clamp(self.min_ns, self.max_ns);
+                points.push((value as f64 / 1e3, share));
+                marks = here;
+            }
+        }
+        points
+    }
+
+    /// The histogram, if what is kept beside the buckets can be true of them.
+    fn checked(self) -> Result<Self, HistogramError> {
+        let count = u128::from(self.count());
+        let fits = if count == 0 {
+            self.sum_ns == 0 && self.saturated == 0
+        } else {
+            // A mean that came through f64 may pass a bound by its rounding.
+            let slack = self.sum_ns >> 40;
+            let near = |a: u64, b: u64| self.hdr.equivalent(a.clamp(1, TOP_NS), b);
+            near(self.min_ns, self.hdr.min())
+                && near(self.max_ns, self.hdr.max())
+                && self.sum_ns + slack >= count.saturating_mul(u128::from(self.min_ns))
+                && self.sum_ns <= count.saturating_mul(u128::from(self.max_ns)) + slack
+                && u128::from(self.saturated) <= count
+        };
+        fits.then_some(self).ok_or(HistogramError::Contradiction)
+    }
+}
+
+fn read_hdr(text: &str) -> Result<Hdr<u64>, HistogramError> {
+    if text.len() > HDR_TEXT_MAX {
+        return Err(HistogramError::TooLong(text.len()));
+    }
+    let bytes = BASE64.decode(text).map_err(|_| HistogramError::NotBase64)?;
+    let plain = inflated(&bytes).ok_or_else(|| HistogramError::NotHdr("damaged".to_owned()))?;
+    let hdr: Hdr<u64> = Deserializer::new()
+        .deserialize(&mut plain.as_slice())
+        .map_err(|error| HistogramError::NotHdr(error.to_string()))?;
+    if (hdr.low(), hdr.high(), hdr.sigfig()) == (1, TOP_NS, DIGITS) {
+        Ok(hdr)
+    } else {
+        Err(HistogramError::OtherBounds)
+    }
+}
+
+/// The V2 bytes inside the V2 deflate bytes, if they are no longer than ours can be.
+///
+/// hdrhistogram 7.6.0 reserves what the inflated header claims (4 GiB for 120 bytes of text, seen) and
+/// overflows on a run of 2^63 zeros; so length and runs are looked at before it sees them.
+fn inflated(bytes: &[u8]) -> Option<Vec<u8>> {
+    const OUTER: usize = 8; // cookie and length of the deflated part
+    const INNER: usize = 40; // cookie, length, offset, digits, least, greatest, ratio
+    let mut plain = Vec::new();
+    let inflating = ZlibDecoder::new(bytes.get(OUTER..)?);
+    inflating.take(HDR_PLAIN_MAX as u64 + 1).read_to_end(&mut plain).ok()?;
+    let claimed = u32::from_be_bytes(plain.get(4..8)?.try_into().ok()?) as usize;
+    // Nine bytes of ones are the number -2^63; the counts of a histogram never come near.
+    let overflows = plain.windows(9).any(|nine| nine.iter().all(|byte| *byte == 0xff));
+    let fits = plain.len() <= HDR_PLAIN_MAX && claimed + INNER == plain.len() && !overflows;
+    fits.then_some(plain)
+}
+
+impl From<Histogram> for WireForm {
+    fn from(histogram: Histogram) -> Self {
+        Self {
+            hdr: histogram.hdr_text(),
+            sum_ns: histogram.sum_ns.to_string(),
+            min: histogram.min_ns(),
+            max: histogram.max_ns(),
+            saturated: histogram.saturated,
+        }
+    }
+}
+
+impl TryFrom<WireForm> for Histogram {
+    type Error = HistogramError;
+
+    fn try_from(form: WireForm) -> Result<Self, HistogramError> {
+        let hdr = read_hdr(&form.hdr)?;
+        let sum_ns = form.sum_ns.parse().map_err(|_| HistogramError::Contradiction)?;
+        let bounds = form.min.zip(form.max);
+        Self::beside(hdr, sum_ns, bounds, form.saturated).checked()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! What does a report say of an arm, whatever it looks like? Picks and derives figures; both the
+//! terminal and the HTML report show these, so they cannot disagree.
+
+use tcptoll_model::record::{
+    Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Summary, Timeline,
+};
+
+use crate::number;
+
+/// The distribution that carries the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Primary {
+    /// Key in `histograms` and in `series`.
+    pub(crate) key: String,
+    /// What it is: `connect latency`.
+    pub(crate) name: String,
+}
+
+/// The distribution that carries the answer: connect latency where there is any.
+pub(crate) fn primary(summary: &Summary) -> Primary {
+    let has = |key: &str| summary.arms.iter().any(|arm| arm.histograms.contains_key(key));
+    let known = ["connect_us", "latency_us", "first_byte_us"].into_iter().find(|key| has(key));
+    let other = || {
+        let keys = summary.arms.iter().flat_map(|arm| arm.histograms.keys());
+        keys.map(String::as_str).find(|key| !matches!(*key, "rtt_us" | "lateness_us"))
+    };
+    let key = known.or_else(other).unwrap_or("connect_us").to_owned();
+    Primary { name: histogram_name(&key), key }
+}
+
+/// What a histogram holds, in words.
+pub(crate) fn histogram_name(key: &str) -> String {
+    match key {
+        "connect_us" => "connect latency".to_owned(),
+        "latency_us" => "latency".to_owned(),
+        "first_byte_us" => "time to first byte".to_owned(),
+        "rtt_us" => "ICMP echo".to_owned(),
+        "lateness_us" => "lateness of the client".to_owned(),
+        other => other.strip_suffix("_us").unwrap_or(other).replace('_', " "),
+    }
+}
+
+/// p50, p99, p99.9 and maximum of a histogram of an arm.
+pub(crate) fn quantiles(arm: &Arm, key: &str) -> [Option<f64>; 4] {
+    match arm.histograms.get(key) {
+        Some(h) => [h.p50, h.p99, h.p99_9, h.max],
+        None => [None; 4],
+    }
+}
+
+/// A middle of the distribution to compare arms by: the median, else the mean.
+pub(crate) fn middle(histogram: &HistogramSummary) -> Option<f64> {
+    histogram.p50.or(histogram.mean)
+}
+
+/// How many operations succeeded, of how many: `all 30,000`, `18 of 500`, `none of 500`.
+pub(crate) fn ok_of_attempts(arm: &Arm) -> String {
+    match (arm.ok, arm.attempts) {
+        (0, 0) => "none tried".to_owned(),
+        (0, tried) => format!("none of {}", number::count(tried)),
+        (ok, tried) if ok == tried => format!("all {}", number::count(ok)),
+        (ok, tried) => format!("{} of {}", number::count(ok), number::count(tried)),
+    }
+}
+
+/// Expected against measured, of one arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    /// What arithmetic expects of the client, µs.
+    pub(crate) theory_us: f64,
+    /// The measured median, µs.
+    pub(crate) measured_us: f64,
+    /// Where the round trip of the arithmetic is from.
+    pub(crate) rtt_from: &'a str,
+    /// Whether CPU time is part of it.
+    pub(crate) with_cpu: bool,
+}
+
+impl Expected<'_> {
+    /// The formula: `1 RTT + CPU`.
+    pub(crate) fn formula(&self) -> &'static str {
+        if self.with_cpu { "1 RTT + CPU" } else { "1 RTT" }
+    }
+
+    /// Distance of the measured from the expected: `+0.03 %`.
+    pub(crate) fn off(&self) -> String {
+        number::percent_off(self.measured_us / self.theory_us)
+    }
+}
+
+/// Expected against measured connect latency; `None` where either is missing.
+pub(crate) fn expected(arm: &Arm) -> Option<Expected<'_>> {
+    let expectation = arm.expectation.as_ref()?;
+    let measured_us = arm.histograms.get("connect_us")?.p50?;
+    (expectation.client_us > 0.0).then_some(Expected {
+        theory_us: expectation.client_us,
+        measured_us,
+        rtt_from: &expectation.rtt_from,
+        with_cpu: expectation.cpu_us.is_some(),
+    })
+}
+
+/// The round trip that views of an arm are held against, µs.
+pub(crate) fn reference_rtt(arm: &Arm) -> Option<f64> {
+    arm.expectation.as_ref().map(|e| e.rtt_us).filter(|rtt| *rtt > 0.0)
+}
+
+/// Median time at the client, on the wire and at the server, µs: sums of the steps.
+pub(crate) fn time_by_lane(timeline: &Timeline) -> Vec<(&str, f64)> {
+    let mut sums: Vec<(&str, f64)> = Vec::new();
+    for step in &timeline.steps {
+        match sums.iter_mut().find(|(lane, _)| *lane == step.at) {
+            Some((_, sum)) => *sum += step.p50_us,
+            None => sums.push((&step.at, step.p50_us)),
+        }
+    }
+    sums
+}
+
+/// When the last step of a timeline ends, µs.
+pub(crate) fn timeline_end(timeline: &Timeline) -> f64 {
+    timeline.steps.iter().map(|step| step.begins_us + step.p50_us).fold(0.0, f64::max)
+}
+
+/// Whether two timelines tell the same story: the same steps within a fifth or 5 µs.
+pub(crate) fn same_story(a: &Timeline, b: &Timeline) -> bool {
+    a.steps.len() == b.steps.len()
+        && a.steps.iter().zip(&b.steps).all(|(x, y)| {
+            let near = (x.p50_us - y.p50_us).abs() <= 5.0_f64.max(0.2 * x.p50_us.max(y.p50_us));
+            x.name == y.name && near
+        })
+}
+
+/// A published figure beside ours.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside<'a> {
+    /// The arm.
+    pub(crate) arm: &'a str,
+    /// The metric in words.
+    pub(crate) metric: String,
+    /// Ours with its unit.
+    pub(crate) ours: String,
+    /// Theirs with its unit.
+    pub(crate) published: String,
+    /// Ours / theirs.
+    pub(crate) ratio: Option<f64>,
+    /// Where it was published.
+    pub(crate) source: &'a str,
+    /// What the source says of it.
+    pub(crate) note: Option<&'a str>,
+}
+
+/// Published figures beside ours, in the order of the study.
+pub(crate) fn published(summary: &Summary) -> Vec<Beside<'_>> {
+    let row = |p| {
+        let p: &tcptoll_model::record::Published = p;
+        let ours = summary.arms.iter().find(|arm| arm.name == p.arm);
+        let ours = ours.and_then(|arm| value_of(arm, &p.metric));
+        let unit = ours.map_or_else(|| unit_of(&p.metric), |(_, unit)| unit);
+        Beside {
+            arm: &p.arm,
+            metric: metric_name(&p.metric),
+            ours: ours.map_or_else(
+                || number::ABSENT.to_owned(),
+                |(value, _)| number::metric(value, unit),
+            ),
+            published: number::metric(p.value, unit),
+            ratio: ours.filter(|_| p.value > 0.0).map(|(value, _)| value / p.value),
+            source: &p.source,
+            note: p.note.as_deref(),
+        }
+    };
+    summary.published.iter().map(row).collect()
+}
+
+/// A metric of an arm by name, or a quantile of a histogram as `connect_us_p99`, with its unit.
+fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)> {
+    if let Some(found) = arm.metrics.get(metric) {
+        return Some((found.value, &found.unit));
+    }
+    let (key, histogram) = arm.histograms.iter().find(|(key, _)| {
+        metric.strip_prefix(key.as_str()).is_some_and(|rest| rest.starts_with('_'))
+    })?;
+    let value = match &metric[key.len() + 1..] {
+        "min" => histogram.min,
+        "mean" => histogram.mean,
+        "p50" => histogram.p50,
+        "p90" => histogram.p90,
+        "p99" => histogram.p99,
+        "p99_9" => histogram.p99_9,
+        "max" => histogram.max,
+        _ => None,
+    };
+    value.map(|value| (value, "us"))
+}
+
+/// The unit in the name of a metric.
+fn unit_of(metric: &str) -> &'static str {
+    match metric {
+        m if m.ends_with("bytes_per_s") => "bytes/s",
+        m if m.ends_with("_per_s") => "1/s",
+        m if m.contains("_us") => "us",
+        m if m.ends_with("_bytes") => "bytes",
+        _ => "",
+    }
+}
+
+/// A metric in words: `mean connect latency`, `connections per second`.
+pub(crate) fn metric_name(metric: &str) -> String {
+    match metric {
+        "connect_us_mean" => "mean connect latency".to_owned(),
+        "first_byte_us_mean" => "mean time to first byte".to_owned(),
+        "client_cpu_us_per_op" => "client CPU per operation".to_owned(),
+        "server_cpu_us_per_op" => "server CPU per operation".to_owned(),
+        "rtt_us" => "round trip (ICMP echo)".to_owned(),
+        other => other
+            .trim_end_matches("_us")
+            .replace("_us_", " ")
+            .replace("_per_s", " per second")
+            .replace('_', " "),
+    }
+}
+
+/// The place in a few words each: kind, link asked and measured, lateness, congestion control, CPUs.
+pub(crate) fn place(summary: &Summary) -> Vec<String> {
+    let mut words = vec![match (summary.place.kind, &summary.place.target) {
+        (PlaceKind::Lab, _) => "lab".to_owned(),
+        (PlaceKind::Target, Some(target)) => format!("target {target}"),
+        (PlaceKind::Target, None) => "target".to_owned(),
+    }];
+    words.extend(links(summary));
+    let worst = |all: &mut dyn Iterator<Item = f64>| all.reduce(f64::max);
+    let link_late = worst(
+        &mut summary.arms.iter().filter_map(|arm| arm.link.as_ref()?.lateness_us.as_ref()?.p99),
+    );
+    let client_late =
+        worst(&mut summary.arms.iter().filter_map(|arm| arm.histograms.get("lateness_us")?.p99));
+    if let Some(us) = link_late {
+        words.push(format!("link late p99 {}", number::time(us)));
+    }
+    if let Some(us) = client_late {
+        words.push(format!("client late p99 {}", number::time(us)));
+    }
+    words.extend(summary.passport.congestion_control.clone());
+    words.push(plural(u64::from(summary.passport.cpus), "CPU"));
+    words
+}
+
+/// The links of all arms in one or two phrases.
+fn links(summary: &Summary) -> Vec<String> {
+    let links: Vec<&LinkMeasured> =
+        summary.arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
+    let Some(first) = links.first() else {
+        return summary
+            .place
+            .link
+            .iter()
+            .map(|l| format!("rtt {} asked", number::time(l.rtt_us)))
+            .collect();
+    };
+    if links.iter().all(|link| link.asked == first.asked && link.kind == first.kind) {
+        return vec![link_words(first, links.iter().filter_map(|l| measured_rtt(l)))];
+    }
+    let rtts: Vec<f64> = links.iter().filter_map(|link| measured_rtt(link)).collect();
+    let least = rtts.iter().copied().reduce(f64::min);
+    let most = rtts.iter().copied().reduce(f64::max);
+    let range = least.zip(most).map(|(least, most)| {
+        format!(", rtt {} to {} measured", number::time(least), number::time(most))
+    });
+    vec![format!("links differ by arm{}", range.unwrap_or_default())]
+}
+
+/// One link asked and measured: `rtt 37.0 ms asked, 37.02 ms measured`.
+fn link_words(link: &LinkMeasured, rtts: impl Iterator<Item = f64>) -> String {
+    let rtts: Vec<f64> = rtts.collect();
+    let measured = (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64);
+    let emulated = matches!(link.kind, LinkKind::EmulatedTun | LinkKind::EmulatedPacket);
+    match (emulated, measured) {
+        (true, Some(us)) => format!(
+            "rtt {} asked, {} measured",
+            number::time(link.asked.rtt_us),
+            number::exact_time(us)
+        ),
+        (true, None) => format!("rtt {} asked, not measured", number::time(link.asked.rtt_us)),
+        (false, Some(us)) => format!("{}, rtt {} measured", link_kind(link.kind), number::time(us)),
+        (false, None) => link_kind(link.kind).to_owned(),
+    }
+}
+
+/// What carried the packets, in words.
+pub(crate) fn link_kind(kind: LinkKind) -> &'static str {
+    match kind {
+        LinkKind::Direct => "direct link (veth)",
+        LinkKind::Loopback => "loopback",
+        LinkKind::EmulatedTun => "emulated link (TUN)",
+        LinkKind::EmulatedPacket => "emulated link (AF_PACKET)",
+        LinkKind::Network => "the network as it is",
+    }
+}
+
+/// Median round trip of a link before the run, µs.
+pub(crate) fn measured_rtt(link: &LinkMeasured) -> Option<f64> {
+    link.rtt_us.as_ref().and_then(middle)
+}
+
+/// `1 CPU`, `2 CPUs`.
+pub(crate) fn plural(n: u64, word: &str) -> String {
+    format!("{} {word}{}", number::count(n), if n == 1 { "" } else { "s" })
+}

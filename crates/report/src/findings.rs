@@ -1,0 +1,171 @@
+//! What went wrong or casts doubt, in lines both reports share: errors by class, kernel counters
+//! that speak of loss and full queues, comparisons, evidence.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tcptoll_model::record::{Arm, Comparison, HostSummary, Summary};
+
+use crate::{figures, number};
+
+/// Counters that mean trouble when they are not zero, with the names of the kernel.
+const TROUBLE: [&str; 10] = [
+    "TcpExtTCPSynRetrans",
+    "TcpRetransSegs",
+    "TcpExtListenOverflows",
+    "TcpExtListenDrops",
+    "TcpExtTCPReqQFullDrop",
+    "TcpExtTCPReqQFullDoCookies",
+    "TcpExtSyncookiesSent",
+    "TcpExtTCPAbortOnOverflow",
+    "TcpExtTCPTimeWaitOverflow",
+    "TcpAttemptFails",
+];
+
+/// Errors by class, the most frequent first: `timeout 482 · connect-refused 3`.
+pub(crate) fn errors(arm: &Arm) -> Option<String> {
+    let mut classes: Vec<(&String, &u64)> = arm.errors.iter().filter(|(_, n)| **n > 0).collect();
+    classes.sort_by(|a, b| b.1.cmp(a.1));
+    let words: Vec<String> =
+        classes.iter().map(|(class, n)| format!("{class} {}", number::count(**n))).collect();
+    (!words.is_empty()).then(|| words.join(" · "))
+}
+
+/// What the two kernels, the wire and the listeners counted that is not as it should be.
+pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
+    let mut lines = Vec::new();
+    let hosts = [("client", Some(&arm.client)), ("server", arm.server.as_ref())];
+    for (side, host) in hosts {
+        let Some(host) = host else { continue };
+        let counted: Vec<String> = TROUBLE
+            .iter()
+            .filter_map(|name| Some((name, host.counters.get(*name).filter(|n| **n != 0)?)))
+            .map(|(name, n)| format!("{name} {}", number::three(*n as f64)))
+            .collect();
+        if !counted.is_empty() {
+            lines.push(format!("{side}: {}", counted.join(" · ")));
+        }
+        lines.extend(full_queues(host).map(|queue| format!("{side}: {queue}")));
+    }
+    if let Some(wire) = &arm.wire {
+        let again = wire.client_to_server.retransmission + wire.server_to_client.retransmission;
+        if again > 0 {
+            let syns = wire.client_to_server.syn;
+            let rest =
+                format!("{} SYN for {} attempts", number::count(syns), number::count(arm.attempts));
+            lines.push(format!("wire: {} sent again · {rest}", figures::plural(again, "segment")));
+        }
+    }
+    lines
+}
+
+/// Listeners whose accept queue was full at least once; a queue of limit n holds n + 1.
+fn full_queues(host: &HostSummary) -> impl Iterator<Item = String> {
+    host.listeners.iter().filter(|l| l.accept_queue_peak > l.accept_queue_limit).map(|l| {
+        format!(
+            "accept queue full: {} of {} (backlog {} holds {})",
+            l.accept_queue_peak,
+            u64::from(l.accept_queue_limit) + 1,
+            l.accept_queue_limit,
+            u64::from(l.accept_queue_limit) + 1
+        )
+    })
+}
+
+/// Effect and verdict of a comparison: `×1.000 [0.999, 1.001] · no difference found`.
+pub(crate) fn comparison(c: &Comparison) -> String {
+    format!("×{} {} · {}", figure(c.ratio), interval(c.ci95), c.verdict)
+}
+
+/// An interval: `[0.98, 1.02]`.
+pub(crate) fn interval(ci95: [f64; 2]) -> String {
+    format!("[{}, {}]", figure(ci95[0]), figure(ci95[1]))
+}
+
+/// Three digits; the same number of decimals just below and just above 1.
+fn figure(ratio: f64) -> String {
+    if (0.9..1.1).contains(&ratio) { format!("{ratio:.3}") } else { number::three(ratio) }
+}
+
+/// Evidence in one line: `TcpExtListenOverflows 2,410 · backlog 16`.
+pub(crate) fn evidence(evidence: &BTreeMap<String, Value>) -> String {
+    let words: Vec<String> =
+        evidence.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+    words.join(" · ")
+}
+
+/// A JSON value as a reader would write it.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => number::ABSENT.to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Number(n) => match (n.as_u64(), n.as_f64()) {
+            (Some(whole), _) => number::count(whole),
+            (None, Some(value)) => number::three(value),
+            (None, None) => n.to_string(),
+        },
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(_) => value.to_string(),
+    }
+}
+
+/// How many attempts failed, over all arms, and of how many.
+pub(crate) fn failed(summary: &Summary) -> (u64, u64) {
+    let tried: u64 = summary.arms.iter().map(|arm| arm.attempts).sum();
+    let ok: u64 = summary.arms.iter().map(|arm| arm.ok).sum();
+    (tried.saturating_sub(ok), tried)
+}
+
+/// What the reader must know before believing a figure, most serious first.
+pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !summary.valid {
+        let why = if summary.warnings.is_empty() { "" } else { "; see the warnings" };
+        lines.push(format!("This run is not valid for its question{why}."));
+    }
+    if summary.partial {
+        lines.push("The run was stopped before its plan was done.".to_owned());
+    }
+    let (failed, tried) = failed(summary);
+    if failed > 0 {
+        lines.push(format!(
+            "{} of {} attempts failed; the latencies are those of the {} that succeeded.",
+            number::count(failed),
+            number::count(tried),
+            number::count(tried - failed)
+        ));
+    }
+    lines
+}
+
+/// A command line to paste into a shell: arguments that need it are quoted.
+pub(crate) fn command(arguments: &[String]) -> String {
+    let quote = |argument: &String| {
+        let safe = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+        if !argument.is_empty() && argument.chars().all(safe) {
+            argument.clone()
+        } else {
+            format!("'{}'", argument.replace('\'', r"'\''"))
+        }
+    };
+    arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_cannot_leave_its_quotes() {
+        let arguments = ["tcptoll", "--to", "a b;rm", "it's"].map(str::to_owned);
+        assert_eq!(command(&arguments), r"tcptoll --to 'a b;rm' 'it'\''s'");
+    }
+
+    #[test]
+    fn intervals_near_one_show_the_same_decimals() {
+        assert_eq!(interval([0.999, 1.001]), "[0.999, 1.001]");
+        assert_eq!(interval([0.51, 0.541]), "[0.510, 0.541]");
+    }
+}

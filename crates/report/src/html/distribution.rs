@@ -1,0 +1,222 @@
+//! The picture of the answer: how latency is distributed in each arm.
+//!
+//! Cumulative, with an axis that stretches the slow tail: from one gridline to the next, nine of
+//! ten operations that were slower are left behind. A plain axis would hide p99 and beyond.
+
+use tcptoll_model::record::{Arm, HistogramSummary, Summary};
+use tcptoll_model::stats::histogram::Histogram;
+
+use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
+use crate::figures::{self, Primary};
+use crate::number;
+
+/// Points of a curve at most; with nine arms twice this is still a small file.
+const POINTS: usize = 160;
+
+/// A curve: µs and the share of values up to there.
+struct Curve<'a> {
+    class: String,
+    /// Share of the attempts that succeeded: where the curve ends.
+    answered: f64,
+    name: &'a str,
+    histogram: &'a HistogramSummary,
+    points: Vec<(f64, f64)>,
+}
+
+/// The points of a distribution: the whole histogram, and its quantiles so that marks lie on the line.
+fn points(histogram: &HistogramSummary) -> Vec<(f64, f64)> {
+    let known = [
+        (histogram.min, 1.0 / histogram.count.max(1) as f64),
+        (histogram.p50, 0.5),
+        (histogram.p90, 0.9),
+        (histogram.p99, 0.99),
+        (histogram.p99_9, 0.999),
+        (histogram.max, 1.0),
+    ];
+    let mut points: Vec<(f64, f64)> =
+        known.into_iter().filter_map(|(us, share)| Some((us?, share))).collect();
+    if let Ok(Some(whole)) = Histogram::from_summary(histogram) {
+        points.extend(whole.points_us(POINTS));
+    }
+    points.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.total_cmp(&b.0)));
+    // A bucket's edge may lie a little beyond the exact value; time never goes back along the line.
+    let mut longest = 0.0_f64;
+    for point in &mut points {
+        longest = longest.max(point.0);
+        point.0 = longest;
+    }
+    points
+}
+
+fn curves<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Curve<'a>> {
+    let curve = |(at, arm): (usize, &'a Arm)| {
+        let histogram = arm.histograms.get(&primary.key)?;
+        let points = points(histogram);
+        let answered = arm.ok as f64 / arm.attempts.max(1) as f64;
+        let answered = if arm.attempts == 0 { 1.0 } else { answered.min(1.0) };
+        let class = arm_class(at);
+        (!points.is_empty()).then(|| Curve { class, answered, name: &arm.name, histogram, points })
+    };
+    let mut curves: Vec<Curve<'a>> = summary.arms.iter().enumerate().filter_map(curve).collect();
+    // With one arm there is room for what the network alone takes.
+    if let [arm] = summary.arms.as_slice()
+        && let Some(histogram) = arm.histograms.get("rtt_us").filter(|h| h.count > 0)
+    {
+        let points = points(histogram);
+        let class = "echo".to_owned();
+        curves.push(Curve { class, answered: 1.0, name: "ICMP echo", histogram, points });
+    }
+    curves
+}
+
+/// The picture, or `None` if no arm has the distribution.
+pub(super) fn picture(summary: &Summary, primary: &Primary) -> Option<String> {
+    let curves = curves(summary, primary);
+    if curves.is_empty() {
+        return None;
+    }
+    let label = format!("Cumulative distribution of {} per arm", primary.name);
+    Some(for_both(&label, |screen| draw(&curves, primary, screen)))
+}
+
+fn draw(curves: &[Curve<'_>], primary: &Primary, screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let (top, bottom, left) =
+        (26.0, if wide { 310.0 } else { 250.0 }, if wide { 64.0 } else { 56.0 });
+    let mut svg = Svg::new(bottom + 44.0);
+    let values = curves.iter().flat_map(|c| c.points.iter().map(|p| p.0));
+    let x = Scale::fit(values, left, screen.width() - 14.0);
+    let most = curves.iter().map(|c| c.histogram.count).max().unwrap_or(1).max(10) as f64;
+    let y = Scale::from_zero(most.log10() + 0.15, bottom, top);
+    let height = |share: f64, count: u64| {
+        // The slowest of n values is drawn where 1/n are left, not at infinity.
+        let left = (1.0 - share).max(1.0 / count.max(1) as f64);
+        y.at(-left.log10())
+    };
+    for (share, name) in [
+        (0.0, "0 %"),
+        (0.5, "50 %"),
+        (0.9, "90 %"),
+        (0.99, "99 %"),
+        (0.999, "99.9 %"),
+        (0.9999, "99.99 %"),
+    ] {
+        if 1.0 - share >= 0.999 / most {
+            let at = y.at(-(1.0_f64 - share).log10());
+            svg.line("grid", (left, at), (x.to, at));
+            svg.text("tick", (left - 6.0, at + 4.0), Anchor::End, name);
+        }
+    }
+    svg.time_axis(&x, top, bottom, if wide { 9 } else { 4 });
+    svg.text("label", (4.0, 12.0), Anchor::Start, "share of attempts that took at most …");
+    let log = if x.is_log() { " (log)" } else { "" };
+    svg.text("label", (x.to, bottom + 36.0), Anchor::End, &format!("{}{log}", primary.name));
+    for curve in curves.iter().rev() {
+        let place = |us, share| (x.at(us), height(share * curve.answered, curve.histogram.count));
+        draw_curve(&mut svg, curve, place);
+        if curve.answered < 1.0 {
+            unanswered(&mut svg, curve, height(curve.answered, u64::MAX), &x);
+        }
+    }
+    svg
+}
+
+/// Where the curve stays for good: attempts that failed never reach more.
+fn unanswered(svg: &mut Svg, curve: &Curve<'_>, y: f64, x: &Scale) {
+    let last = curve.points.last().map_or(x.from, |(us, _)| x.at(*us));
+    let text = format!("{} failed", number::percent(1.0 - curve.answered));
+    svg.open(&curve.class, &format!("{}: {text}", curve.name));
+    svg.line("never", (last, y), (x.to, y));
+    // Small shares of failures would only clutter the top.
+    if curve.answered < 0.9 {
+        svg.text("name", (x.to, y - 8.0), Anchor::End, &format!("ends here: {text}"));
+    }
+    svg.close();
+}
+
+fn draw_curve(svg: &mut Svg, curve: &Curve<'_>, place: impl Fn(f64, f64) -> (f64, f64)) {
+    let h = curve.histogram;
+    let marks = [
+        ("p50", h.p50, 0.5),
+        ("p90", h.p90, 0.9),
+        ("p99", h.p99, 0.99),
+        ("p99.9", h.p99_9, 0.999),
+        ("max", h.max, 1.0),
+    ];
+    let quantiles: Vec<String> = marks
+        .iter()
+        .filter_map(|(q, us, _)| Some(format!("{q} {}", number::exact_time((*us)?))))
+        .collect();
+    let name = curve.name;
+    svg.open(&curve.class, &format!("{name}: {}", quantiles.join(", ")));
+    let start = curve.points.first().map(|(us, _)| place(*us, 0.0));
+    let line: Vec<_> =
+        start.into_iter().chain(curve.points.iter().map(|(us, s)| place(*us, *s))).collect();
+    svg.path("curve", &line, false);
+    for (quantile, us, share) in marks {
+        if let Some(us) = us {
+            let tooltip = format!("{name}: {quantile} {}", number::exact_time(us));
+            svg.dot("mark", place(us, share), 3.5, &tooltip);
+        }
+    }
+    svg.close();
+}
+
+/// One sentence that says what to see.
+pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
+    let of = |arm: &Arm| arm.histograms.get(&primary.key).and_then(figures::middle);
+    let mut arms: Vec<(&str, f64)> =
+        summary.arms.iter().filter_map(|arm| Some((arm.name.as_str(), of(arm)?))).collect();
+    arms.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let medians = summary.arms.iter().filter_map(|arm| arm.histograms.get(&primary.key));
+    let at = if medians.into_iter().all(|h| h.p50.is_some()) {
+        "At the median,"
+    } else {
+        "At the median (the mean where values are few),"
+    };
+    match (arms.as_slice(), summary.arms.as_slice()) {
+        ([], _) => "There are too few values to draw.".to_owned(),
+        ([_], [arm]) => one(arm, primary),
+        ([(name, us)], _) => {
+            format!("Only {name} has values: {} in the middle.", number::time(*us))
+        }
+        ([(fast, least), .., (slow, most)], _) => format!(
+            "{at} {fast} is fastest with {}, {slow} slowest with {} ({}).",
+            number::time(*least),
+            number::time(*most),
+            number::ratio(most / least)
+        ),
+    }
+}
+
+fn one(arm: &Arm, primary: &Primary) -> String {
+    let Some(h) = arm.histograms.get(&primary.key) else { return String::new() };
+    let mut parts = Vec::new();
+    let (who, them) = if arm.ok < arm.attempts {
+        parts.push(format!(
+            "{} of {} attempts succeeded",
+            number::count(arm.ok),
+            number::count(arm.attempts)
+        ));
+        ("half of these", "99 % of these")
+    } else {
+        ("half of the operations", "99 % of them")
+    };
+    let quantiles = [(h.p50, who), (h.p99, them)];
+    for (us, who) in quantiles {
+        parts.extend(us.map(|us| format!("{who} took at most {}", number::time(us))));
+    }
+    parts.extend(
+        h.max.map(|us| {
+            format!("the slowest of {} took {}", number::count(h.count), number::time(us))
+        }),
+    );
+    let sentence = parts.join(", ");
+    let mut letters = sentence.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let echo = arm.histograms.get("rtt_us").filter(|h| h.count > 0).and_then(figures::middle);
+    let echo = echo.map_or(String::new(), |us| {
+        format!(" An ICMP echo, the network alone, took {} in the middle (grey).", number::time(us))
+    });
+    format!("{first}{}.{echo}", letters.as_str())
+}

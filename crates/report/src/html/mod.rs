@@ -1,0 +1,63 @@
+//! What does the HTML report look like? One file with its style, script, pictures and numbers in it.
+//!
+//! The template decides the order, `view` prepares words and tables, the other files draw.
+
+mod counted;
+mod distribution;
+mod forest;
+mod range;
+mod series;
+mod svg;
+mod timeline;
+mod view;
+
+use minijinja::Environment;
+use minijinja::value::{Serde, Value};
+use tcptoll_model::record::Summary;
+
+use crate::clean;
+
+const TEMPLATE: &str = include_str!("report.html");
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// The page of a cleaned summary; `original` is embedded as data.
+pub(crate) fn render(summary: &Summary, original: &Summary) -> String {
+    match serde_json::to_string(original) {
+        Ok(json) => page(summary, &json).unwrap_or_else(|error| error_page(&error.to_string())),
+        Err(error) => cannot_show(&error),
+    }
+}
+
+fn page(summary: &Summary, json: &str) -> Result<String, minijinja::Error> {
+    let mut environment = Environment::new();
+    // The suffix .html turns on escaping of everything not marked safe.
+    environment.add_template("report.html", TEMPLATE)?;
+    environment.get_template("report.html")?.render(minijinja::context! {
+        view => Value::from(Serde(view::of(summary))),
+        style => Value::from_safe_string(STYLE.to_owned()),
+        script => Value::from_safe_string(SCRIPT.to_owned()),
+        json => Value::from_safe_string(json_in_script(json)),
+    })
+}
+
+/// JSON that cannot end its script element, and that JavaScript of any age reads the same.
+fn json_in_script(json: &str) -> String {
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+/// A page that says why there is no report.
+pub(crate) fn cannot_show(error: &serde_json::Error) -> String {
+    error_page(&clean::cannot_show(error))
+}
+
+fn error_page(text: &str) -> String {
+    let text = svg::escape(&clean::line(text));
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>tcptoll</title><p>{text}</p></html>\n"
+    )
+}

@@ -1,0 +1,97 @@
+//! How far do the arms reach? Median, 99th percentile and maximum of each arm on one axis.
+
+use tcptoll_model::record::{HistogramSummary, Summary};
+
+use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
+use crate::figures::{self, Primary};
+use crate::{clean, number};
+
+struct Row<'a> {
+    at: usize,
+    name: &'a str,
+    histogram: &'a HistogramSummary,
+}
+
+fn rows<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Row<'a>> {
+    let arms = summary.arms.iter().enumerate();
+    arms.filter_map(|(at, arm)| {
+        let histogram = arm.histograms.get(&primary.key).filter(|h| h.max.is_some())?;
+        Some(Row { at, name: &arm.name, histogram })
+    })
+    .collect()
+}
+
+/// The picture; `None` with fewer than two arms to compare.
+pub(super) fn picture(summary: &Summary, primary: &Primary) -> Option<String> {
+    let rows = rows(summary, primary);
+    let label = format!("Median, p99 and maximum of {} per arm", primary.name);
+    (rows.len() > 1).then(|| for_both(&label, |screen| draw(&rows, screen)))
+}
+
+fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let (left, pitch) = if wide { (230.0, 30.0) } else { (10.0, 46.0) };
+    let bottom = 14.0 + rows.len() as f64 * pitch;
+    let mut svg = Svg::new(bottom + 26.0);
+    let values = rows.iter().flat_map(|row| {
+        let h = row.histogram;
+        [figures::middle(h), h.p99, h.max].into_iter().flatten()
+    });
+    let x = Scale::fit(values, left, screen.width() - 14.0);
+    svg.time_axis(&x, 4.0, bottom, if wide { 8 } else { 4 });
+    for (at, row) in rows.iter().enumerate() {
+        let top = 8.0 + at as f64 * pitch;
+        let y = if wide { top + pitch / 2.0 } else { top + 30.0 };
+        let (place, anchor) = if wide {
+            ((left - 14.0, y + 4.0), Anchor::End)
+        } else {
+            ((left, top + 16.0), Anchor::Start)
+        };
+        let name = clean::shorten(row.name, if wide { 32 } else { 46 });
+        svg.open(&arm_class(row.at), &tooltip(row));
+        svg.text("name", place, anchor, &name);
+        reach(&mut svg, row.histogram, &x, y);
+        svg.close();
+    }
+    svg
+}
+
+fn reach(svg: &mut Svg, h: &HistogramSummary, x: &Scale, y: f64) {
+    let (Some(middle), Some(max)) = (figures::middle(h), h.max) else { return };
+    svg.line("whisker", (x.at(middle), y), (x.at(max), y));
+    svg.line("whisker", (x.at(max), y - 5.0), (x.at(max), y + 5.0));
+    if let Some(p99) = h.p99 {
+        svg.line("bar", (x.at(middle), y), (x.at(p99), y));
+    }
+    svg.dot("mark", (x.at(middle), y), 5.0, "");
+}
+
+fn tooltip(row: &Row<'_>) -> String {
+    let h = row.histogram;
+    let middle = if h.p50.is_some() { "median" } else { "mean" };
+    format!(
+        "{}: {middle} {}, p99 {}, maximum {}",
+        row.name,
+        number::time_or_absent(figures::middle(h)),
+        number::time_or_absent(h.p99),
+        number::time_or_absent(h.max)
+    )
+}
+
+/// One sentence that says what to see.
+pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
+    let reach = |row: &Row<'_>| {
+        let middle = figures::middle(row.histogram).filter(|us| *us > 0.0)?;
+        Some((row.name.to_owned(), middle, row.histogram.max?))
+    };
+    let rows = rows(summary, primary);
+    let widest = rows.iter().filter_map(reach).max_by(|a, b| (a.2 / a.1).total_cmp(&(b.2 / b.1)));
+    widest.map_or_else(String::new, |(name, middle, max)| {
+        format!(
+            "Dot: median; thick: to p99; thin: to the maximum. {name} reaches furthest beyond its median: from {} to {} ({}).",
+            number::time(middle),
+            number::time(max),
+            number::ratio(max / middle)
+        )
+    })
+}

@@ -1,0 +1,391 @@
+//! Which words and tables does the page hold? Everything the template shows, ready to be escaped.
+//!
+//! Only fields that end in `_svg` hold markup; they are made by the drawing modules.
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use tcptoll_model::record::{Arm, PlaceKind, Summary, WarningEntry};
+
+use super::svg::arm_class;
+use super::{counted, distribution, forest, range, series, timeline};
+use crate::figures::{self, Primary};
+use crate::number::{self, ABSENT};
+use crate::{clean, findings};
+
+/// The page.
+#[derive(Serialize)]
+pub(super) struct View {
+    title: String,
+    experiment: String,
+    study: Option<String>,
+    question: String,
+    answer: String,
+    place: Vec<String>,
+    started_at: String,
+    version: String,
+    record_version: u32,
+    doubts: Vec<String>,
+    warnings: Vec<Warning>,
+    legend: Vec<ArmName>,
+    distribution: Option<Picture>,
+    range: Option<Picture>,
+    figures: Table,
+    forest: Option<Picture>,
+    comparisons: Vec<Vec<String>>,
+    published: Vec<Vec<String>>,
+    timelines: Vec<TimelineView>,
+    over_time: Vec<Named>,
+    counters: Vec<counted::Counters>,
+    causes: Vec<CauseView>,
+    advice: Vec<AdviceView>,
+    next: Vec<[String; 2]>,
+    passport: Vec<[String; 2]>,
+    links: Vec<Vec<String>>,
+    command: String,
+    file_name: String,
+    one_machine: bool,
+}
+
+/// A name with its colour.
+#[derive(Serialize)]
+pub(super) struct ArmName {
+    class: String,
+    name: String,
+}
+
+#[derive(Serialize)]
+struct Picture {
+    both_svg: String,
+    caption: String,
+}
+
+impl Picture {
+    fn new(both_svg: String, caption: &str) -> Self {
+        Self { both_svg, caption: keep_units(caption) }
+    }
+}
+
+#[derive(Serialize)]
+struct Named {
+    arm: ArmName,
+    picture: Picture,
+}
+
+#[derive(Serialize)]
+struct Warning {
+    arm: Option<String>,
+    text: String,
+}
+
+/// A sortable table.
+#[derive(Serialize)]
+struct Table {
+    heads: Vec<String>,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    arm: ArmName,
+    cells: Vec<Cell>,
+}
+
+/// What is shown, and what is sorted by.
+#[derive(Serialize)]
+struct Cell {
+    text: String,
+    value: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct TimelineView {
+    arm: ArmName,
+    picture: Picture,
+    steps: Vec<Vec<String>>,
+    views: Vec<Vec<String>>,
+    expected: Option<String>,
+    source: String,
+}
+
+#[derive(Serialize)]
+struct CauseView {
+    id: String,
+    arm: String,
+    text: String,
+    evidence: Vec<[String; 2]>,
+}
+
+#[derive(Serialize)]
+struct AdviceView {
+    cause: String,
+    change: String,
+    cost: String,
+    undo: String,
+    proof: Option<String>,
+}
+
+/// The page of a cleaned summary.
+pub(super) fn of(summary: &Summary) -> View {
+    let primary = figures::primary(summary);
+    View {
+        title: format!("{} · tcptoll", summary.question),
+        experiment: summary.experiment.clone(),
+        study: summary.study.clone(),
+        question: summary.question.clone(),
+        answer: keep_units(&summary.answer),
+        place: figures::place(summary),
+        started_at: summary.started_at.clone(),
+        version: summary.tcptoll_version.clone(),
+        record_version: summary.record_version,
+        doubts: findings::verdict_on_run(summary),
+        warnings: summary.warnings.iter().map(|w| warning(w, summary.arms.len())).collect(),
+        legend: if summary.arms.len() > 1 { names(summary) } else { Vec::new() },
+        distribution: distribution::picture(summary, &primary)
+            .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary))),
+        range: range::picture(summary, &primary)
+            .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
+        figures: table(summary, &primary),
+        forest: forest::picture(summary)
+            .map(|both_svg| Picture::new(both_svg, &forest::caption(summary))),
+        comparisons: summary.comparisons.iter().map(comparison).collect(),
+        published: published(summary),
+        timelines: each_arm(summary, timeline_of),
+        over_time: each_arm(summary, over_time),
+        counters: each_arm(summary, |at, arm| Some(counted::of(name(at, arm), arm))),
+        causes: summary.causes.iter().map(cause).collect(),
+        advice: summary.advice.iter().map(advice).collect(),
+        next: summary.next.iter().map(|n| [n.command.clone(), n.why.clone()]).collect(),
+        passport: counted::passport(summary),
+        links: summary
+            .arms
+            .iter()
+            .filter_map(|arm| Some(counted::link(arm, arm.link.as_ref()?)))
+            .collect(),
+        command: findings::command(&summary.command),
+        file_name: file_name(summary),
+        one_machine: summary.place.kind == PlaceKind::Lab,
+    }
+}
+
+fn each_arm<T>(summary: &Summary, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
+    summary.arms.iter().enumerate().filter_map(|(at, arm)| of(at, arm)).collect()
+}
+
+fn name(at: usize, arm: &Arm) -> ArmName {
+    ArmName { class: arm_class(at), name: arm.name.clone() }
+}
+
+fn names(summary: &Summary) -> Vec<ArmName> {
+    each_arm(summary, |at, arm| Some(name(at, arm)))
+}
+
+fn warning(entry: &WarningEntry, arms: usize) -> Warning {
+    Warning { arm: entry.arm.clone().filter(|_| arms > 1), text: entry.text.clone() }
+}
+
+/// Figures per arm; columns that no arm has are left out.
+fn table(summary: &Summary, primary: &Primary) -> Table {
+    type Column<'a> = (String, Box<dyn Fn(&Arm) -> Cell + 'a>);
+    let quantile =
+        |at: usize| move |arm: &Arm| time_cell(figures::quantiles(arm, &primary.key)[at]);
+    let metric = |key: &'static str, unit: &'static str| {
+        move |arm: &Arm| match arm.metrics.get(key) {
+            Some(m) => Cell { text: interval(m.value, m.ci95, unit), value: Some(m.value) },
+            None => absent(),
+        }
+    };
+    let candidates: Vec<Column<'_>> = vec![
+        ("p50".into(), Box::new(quantile(0))),
+        ("p99".into(), Box::new(quantile(1))),
+        ("p99.9".into(), Box::new(quantile(2))),
+        ("max".into(), Box::new(quantile(3))),
+        ("mean".into(), Box::new(metric("connect_us_mean", "us"))),
+        (
+            "first byte p50".into(),
+            Box::new(|arm| time_cell(figures::quantiles(arm, "first_byte_us")[0])),
+        ),
+        ("ICMP echo p50".into(), Box::new(|arm| time_cell(figures::quantiles(arm, "rtt_us")[0]))),
+        ("conn/s".into(), Box::new(metric("connections_per_s", ""))),
+        ("CPU user µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_user_us_per_op))),
+        ("CPU kernel µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_system_us_per_op))),
+        ("accept queue peak".into(), Box::new(metric("accept_queue_peak", ""))),
+    ];
+    let mut heads = Vec::new();
+    let mut columns = Vec::new();
+    for (head, column) in candidates {
+        if summary.arms.iter().any(|arm| column(arm).value.is_some()) {
+            heads.push(head);
+            columns.push(column);
+        }
+    }
+    heads.push("ok".into());
+    columns.push(Box::new(|arm| Cell {
+        text: figures::ok_of_attempts(arm),
+        value: (arm.attempts > 0).then(|| arm.ok as f64 / arm.attempts as f64),
+    }));
+    if summary.arms.iter().any(|arm| !arm.errors.is_empty() || arm.failure.is_some()) {
+        heads.push("errors".into());
+        columns.push(Box::new(|arm| Cell {
+            text: arm
+                .failure
+                .clone()
+                .or_else(|| findings::errors(arm))
+                .unwrap_or_else(|| "0".into()),
+            value: Some(arm.errors.values().sum::<u64>() as f64),
+        }));
+    }
+    let row = |at, arm: &Arm| {
+        Some(Row { arm: name(at, arm), cells: columns.iter().map(|column| column(arm)).collect() })
+    };
+    Table { heads, rows: each_arm(summary, row) }
+}
+
+fn absent() -> Cell {
+    Cell { text: ABSENT.to_owned(), value: None }
+}
+
+fn time_cell(us: Option<f64>) -> Cell {
+    us.map_or_else(absent, |us| Cell { text: number::time(us), value: Some(us) })
+}
+
+fn plain_cell(value: Option<f64>) -> Cell {
+    value.map_or_else(absent, |value| Cell { text: number::three(value), value: Some(value) })
+}
+
+fn interval(value: f64, ci95: Option<[f64; 2]>, unit: &str) -> String {
+    let value = number::metric(value, unit);
+    match ci95 {
+        Some([low, high]) => {
+            format!("{value} [{}, {}]", number::metric(low, unit), number::metric(high, unit))
+        }
+        None => value,
+    }
+}
+
+fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
+    vec![
+        figures::metric_name(&c.metric),
+        c.a.clone(),
+        c.b.clone(),
+        number::ratio(c.ratio),
+        findings::interval(c.ci95),
+        c.verdict.clone(),
+    ]
+}
+
+fn published(summary: &Summary) -> Vec<Vec<String>> {
+    let row = |row: figures::Beside<'_>| {
+        let source = match row.note {
+            Some(note) => format!("{} ({note})", row.source),
+            None => row.source.to_owned(),
+        };
+        let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
+        vec![row.arm.to_owned(), row.metric, row.published, row.ours, ratio, source]
+    };
+    figures::published(summary).into_iter().map(row).collect()
+}
+
+fn timeline_of(at: usize, arm: &Arm) -> Option<TimelineView> {
+    let timeline = arm.timeline.as_ref()?;
+    let picture =
+        Picture::new(timeline::picture(timeline, &arm.name)?, &timeline::caption(timeline));
+    let rtt = figures::reference_rtt(arm);
+    let steps = timeline.steps.iter().enumerate().map(|(at, step)| {
+        vec![
+            (at + 1).to_string(),
+            step.name.clone(),
+            step.at.clone(),
+            number::time(step.begins_us),
+            number::time(step.p50_us),
+            number::time_or_absent(step.p99_us),
+        ]
+    });
+    let views = timeline.views.iter().map(|view| {
+        let expected = rtt.map(|rtt| rtt * view.expected_rtts);
+        let off = expected.filter(|us| *us > 0.0).map(|us| number::percent_off(view.p50_us / us));
+        vec![
+            view.name.clone(),
+            view.span.clone(),
+            number::exact_time(view.p50_us),
+            format!("{} RTT", number::trimmed(view.expected_rtts)),
+            expected.map_or_else(|| ABSENT.to_owned(), number::exact_time),
+            off.unwrap_or_else(|| ABSENT.to_owned()),
+        ]
+    });
+    let expected = figures::expected(arm).map(|e| {
+        format!(
+            "Expected of the client: {} = {}, with the RTT from {}; measured {} ({}).",
+            e.formula(),
+            number::exact_time(e.theory_us),
+            e.rtt_from,
+            number::exact_time(e.measured_us),
+            e.off()
+        )
+    });
+    let matched = figures::plural(timeline.matched, "operation");
+    let witness =
+        if timeline.source == "witness" { "; from a shorter trial with a packet tap" } else { "" };
+    let source = match timeline.unmatched {
+        0 => format!("Medians of {matched}, all of them matched{witness}."),
+        n => format!(
+            "Medians of {matched}; {} left out, a stamp was missing or they were sent again{witness}.",
+            number::count(n)
+        ),
+    };
+    Some(TimelineView {
+        arm: name(at, arm),
+        picture,
+        steps: steps.collect(),
+        views: views.collect(),
+        expected,
+        source,
+    })
+}
+
+fn over_time(at: usize, arm: &Arm) -> Option<Named> {
+    let points = arm.series.get("connect_us")?;
+    let both_svg = series::picture(points, &arm_class(at), &arm.name)?;
+    Some(Named { arm: name(at, arm), picture: Picture::new(both_svg, &series::caption(points)) })
+}
+
+fn cause(cause: &tcptoll_model::record::Cause) -> CauseView {
+    let evidence = |(name, value): (&String, &Json)| [name.clone(), findings::plain(value)];
+    CauseView {
+        id: cause.id.clone(),
+        arm: cause.arm.clone(),
+        text: cause.text.clone(),
+        evidence: cause.evidence.iter().map(evidence).collect(),
+    }
+}
+
+fn advice(advice: &tcptoll_model::record::Advice) -> AdviceView {
+    let a = advice.clone();
+    AdviceView { cause: a.cause, change: a.change, cost: a.cost, undo: a.undo, proof: a.proof }
+}
+
+/// A number and its unit stay on one line.
+fn keep_units(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in text.split(' ') {
+        let unit =
+            matches!(word.trim_matches(|c: char| ".,;:()".contains(c)), "µs" | "ms" | "s" | "%");
+        let after_digit = out.ends_with(|c: char| c.is_ascii_digit());
+        if !out.is_empty() {
+            out.push(if unit && after_digit { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// A name for the file of the numbers: letters, digits and hyphens only.
+fn file_name(summary: &Summary) -> String {
+    let plain = |text: &str| {
+        text.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(40).collect::<String>()
+    };
+    format!(
+        "tcptoll-{}-{}.json",
+        plain(&clean::line(&summary.experiment)),
+        plain(&summary.started_at)
+    )
+}

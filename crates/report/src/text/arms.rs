@@ -1,0 +1,117 @@
+//! Which figures carry the answer? One row per arm: latency, first byte, CPU, how many succeeded.
+
+use tcptoll_model::record::{Arm, Summary};
+
+use super::table::{Align, Column, Lines, lay_out};
+use super::{Page, Tone};
+use crate::number::{ABSENT, TimeUnit};
+use crate::{clean, figures, number};
+
+/// Columns that a name may take, from a roomy table to a tight one.
+const NAME: [usize; 4] = [32, 24, 18, 12];
+
+/// The table in one piece where the width allows it, else in two.
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    if summary.arms.is_empty() {
+        page.line("  no arm was measured");
+        return;
+    }
+    let room = page.width();
+    let all = [latency(summary), cost(summary)].concat();
+    // A column of dashes is worth its room only while there is room.
+    for columns in [all.clone(), told(all)] {
+        if let Some(lines) = fitting(summary, &columns, room) {
+            return page.table(&lines, Tone::Dim);
+        }
+    }
+    for part in [told(latency(summary)), told(cost(summary))] {
+        let narrowest = || lay_out(with_names(summary, 12, part.clone()));
+        let lines = fitting(summary, &part, room).unwrap_or_else(narrowest);
+        page.table(&lines, Tone::Dim);
+        page.blank();
+    }
+}
+
+/// The columns in which any arm has a figure.
+fn told(columns: Vec<Column>) -> Vec<Column> {
+    columns.into_iter().filter(|column| column.cells.iter().any(|cell| cell != ABSENT)).collect()
+}
+
+/// The table with names as long as the width allows, or `None` if it is too wide with short ones.
+fn fitting(summary: &Summary, columns: &[Column], room: usize) -> Option<Lines> {
+    let with = |name| lay_out(with_names(summary, name, columns.to_vec()));
+    NAME.into_iter().map(with).find(|lines| lines.width() <= room)
+}
+
+fn with_names(summary: &Summary, width: usize, mut columns: Vec<Column>) -> Vec<Column> {
+    let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
+    columns.insert(0, Column::new("arm", Align::Left, clean::shorten_all(&names, width)));
+    columns
+}
+
+/// Latency of every arm, one unit a row, and the first byte.
+fn latency(summary: &Summary) -> Vec<Column> {
+    let primary = figures::primary(summary);
+    let rows: Vec<_> =
+        summary.arms.iter().map(|arm| figures::quantiles(arm, &primary.key)).collect();
+    let units: Vec<Option<TimeUnit>> = rows
+        .iter()
+        .map(|row| {
+            row.iter().any(Option::is_some).then(|| TimeUnit::of_row(row.iter().flatten().copied()))
+        })
+        .collect();
+    let group = if primary.key == "connect_us" { "connect latency" } else { "latency" };
+    let mut columns: Vec<Column> = ["p50", "p99", "p99.9", "max"]
+        .into_iter()
+        .enumerate()
+        .map(|(at, head)| {
+            let cell = |(row, unit): (&[Option<f64>; 4], &Option<TimeUnit>)| {
+                let figure = row[at].zip(*unit).map(|(us, unit)| unit.figure(us));
+                figure.unwrap_or_else(|| ABSENT.to_owned())
+            };
+            let cells = rows.iter().zip(&units).map(cell).collect();
+            Column::new(head, Align::Point, cells).under(group)
+        })
+        .collect();
+    let symbols = units.iter().map(|unit| unit.map_or("", TimeUnit::symbol).to_owned()).collect();
+    columns.push(Column::new("", Align::Left, symbols).gap(1));
+    if primary.key != "first_byte_us" {
+        columns.extend(first_byte(summary));
+    }
+    columns
+}
+
+/// Median time to the first byte, where any arm has it.
+fn first_byte(summary: &Summary) -> Vec<Column> {
+    let values: Vec<Option<f64>> =
+        summary.arms.iter().map(|arm| figures::quantiles(arm, "first_byte_us")[0]).collect();
+    if values.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    let figure = |us: &Option<f64>| match us {
+        Some(us) => TimeUnit::of(*us).figure(*us),
+        None => ABSENT.to_owned(),
+    };
+    let symbol = |us: &Option<f64>| us.map_or("", |us| TimeUnit::of(us).symbol()).to_owned();
+    vec![
+        Column::new("p50", Align::Point, values.iter().map(figure).collect()).under("first byte"),
+        Column::new("", Align::Left, values.iter().map(symbol).collect()).gap(1),
+    ]
+}
+
+/// CPU of the client per operation, where it was measured, and how many succeeded.
+fn cost(summary: &Summary) -> Vec<Column> {
+    let cpu = |of: fn(&Arm) -> Option<f64>, head: &str| {
+        let values: Vec<Option<f64>> = summary.arms.iter().map(of).collect();
+        let cell = |us: &Option<f64>| us.map_or_else(|| ABSENT.to_owned(), number::three);
+        values.iter().any(Option::is_some).then(|| {
+            Column::new(head, Align::Point, values.iter().map(cell).collect()).under("CPU µs/conn")
+        })
+    };
+    let mut columns: Vec<Column> = Vec::new();
+    columns.extend(cpu(|arm| arm.client.cpu_user_us_per_op, "user"));
+    columns.extend(cpu(|arm| arm.client.cpu_system_us_per_op, "kernel"));
+    let ok = summary.arms.iter().map(figures::ok_of_attempts).collect();
+    columns.push(Column::new("ok", Align::Right, ok));
+    columns
+}

@@ -1,0 +1,363 @@
+//! What does the terminal show, in which order? The answer, the figures that carry it, what casts
+//! doubt on it, what to do next; clear without colour and at 80 columns.
+
+mod arms;
+mod table;
+mod timeline;
+
+use std::path::Path;
+
+use tcptoll_model::record::{Arm, Summary};
+
+use crate::{TextStyle, clean, figures, findings, number};
+
+/// Prose wider than this is tiring to read.
+const PROSE_MAX: usize = 110;
+
+/// What a colour stands for; the words say it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tone {
+    Plain,
+    Strong,
+    Dim,
+    Bad,
+    Doubt,
+    Client,
+    Wire,
+    Server,
+}
+
+/// The text so far.
+struct Page {
+    out: String,
+    style: TextStyle,
+}
+
+impl Page {
+    fn width(&self) -> usize {
+        self.style.width.max(60)
+    }
+
+    fn paint(&self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Strong => "1",
+            Tone::Dim => "2",
+            Tone::Bad => "31",
+            Tone::Doubt => "33",
+            Tone::Client => "34",
+            Tone::Wire => "36",
+            Tone::Server => "35",
+        };
+        if self.style.colour && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    fn blank(&mut self) {
+        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
+            self.out.push('\n');
+        }
+    }
+
+    /// Headings in `tone`, then rows.
+    fn table(&mut self, lines: &table::Lines, tone: Tone) {
+        for head in &lines.heads {
+            self.line(&self.paint(tone, head));
+        }
+        for row in &lines.rows {
+            self.line(row);
+        }
+    }
+
+    /// Words wrapped at the width, each line after `indent` blanks.
+    fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
+        self.labelled("", indent, text, tone);
+    }
+
+    /// A label, then words wrapped beside it from column `indent` on.
+    fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
+        let room = self.width().min(PROSE_MAX).saturating_sub(indent).max(20);
+        let label = format!("{label:indent$}");
+        let blanks = " ".repeat(indent);
+        for (at, line) in wrap(text, room).into_iter().enumerate() {
+            let lead = if at == 0 { &label } else { &blanks };
+            let line = format!("{lead}{}", self.paint(tone, &line));
+            self.line(line.trim_end());
+        }
+    }
+}
+
+/// Breaks at blanks; a word longer than `width` is broken where it must.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut rest = word;
+        while let Some(line) = lines.last_mut() {
+            let gap = usize::from(!line.is_empty());
+            if clean::columns(line) + gap + clean::columns(rest) <= width {
+                line.extend(std::iter::repeat_n(' ', gap));
+                line.push_str(rest);
+                break;
+            }
+            if line.is_empty() {
+                let cut = fitting(rest, width);
+                line.push_str(&rest[..cut]);
+                rest = &rest[cut..];
+            }
+            lines.push(String::new());
+        }
+    }
+    lines
+}
+
+/// Bytes of the longest beginning of `word` that fits; at least one character.
+fn fitting(word: &str, width: usize) -> usize {
+    let ends = word.char_indices().map(|(at, c)| at + c.len_utf8());
+    let fits = ends.take_while(|end| clean::columns(&word[..*end]) <= width).last();
+    fits.or_else(|| word.chars().next().map(char::len_utf8)).unwrap_or(0)
+}
+
+/// The whole text of a cleaned summary.
+pub(crate) fn render(summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
+    let mut page = Page { out: String::new(), style };
+    place(&mut page, summary, record);
+    page.blank();
+    page.prose(0, &summary.answer, Tone::Strong);
+    for line in findings::verdict_on_run(summary) {
+        page.prose(0, &line, Tone::Bad);
+    }
+    page.blank();
+    arms::write(&mut page, summary);
+    timeline::write(&mut page, summary);
+    expected(&mut page, summary);
+    comparisons(&mut page, summary);
+    trouble(&mut page, summary);
+    published(&mut page, summary);
+    explain(&mut page, summary);
+    next(&mut page, summary);
+    page.out
+}
+
+/// Kind of place and link to the left, the record to the right if there is room.
+fn place(page: &mut Page, summary: &Summary, record: Option<&Path>) {
+    let record = record.map(|path| {
+        let path = clean::line(&path.display().to_string());
+        format!("record {}", clean::shorten(&path, page.width() - 7))
+    });
+    let lines = wrap_phrases(&figures::place(summary), page.width());
+    let last = lines.len().saturating_sub(1);
+    let mut pending = record;
+    for (at, line) in lines.iter().enumerate() {
+        let used = clean::columns(line);
+        let beside = pending
+            .as_ref()
+            .filter(|record| at == last && used + 4 + clean::columns(record) <= page.width());
+        let gap = beside.map_or(0, |record| page.width() - used - clean::columns(record));
+        let line = format!("{line}{}{}", " ".repeat(gap), beside.map_or("", |s| s));
+        if gap > 0 {
+            pending = None;
+        }
+        page.line(&page.paint(Tone::Dim, &line));
+    }
+    if let Some(record) = pending {
+        page.line(&page.paint(Tone::Dim, &record));
+    }
+}
+
+/// Phrases joined by ` · `, broken between phrases.
+fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for phrase in phrases {
+        let phrase = clean::shorten(phrase, width);
+        match lines.last_mut() {
+            Some(line) if clean::columns(line) + 3 + clean::columns(&phrase) <= width => {
+                *line += " · ";
+                *line += &phrase;
+            }
+            _ => lines.push(phrase),
+        }
+    }
+    lines
+}
+
+/// Expected against measured: a line for one arm with ICMP echo beside it, else a table.
+fn expected(page: &mut Page, summary: &Summary) {
+    let rows: Vec<_> =
+        summary.arms.iter().filter_map(|arm| Some((arm, figures::expected(arm)?))).collect();
+    let [(arm, e)] = rows.as_slice() else { return expected_table(page, &rows) };
+    page.blank();
+    let (theirs, ours) = (number::exact_time(e.theory_us), number::exact_time(e.measured_us));
+    let text = format!("expected {} = {theirs} · measured {ours} ({})", e.formula(), e.off());
+    page.prose(2, &text, Tone::Plain);
+    let mut from = format!("RTT from {}", e.rtt_from);
+    if let [Some(p50), p99, ..] = figures::quantiles(arm, "rtt_us") {
+        let p99 = p99.map(|us| format!(", p99 {}", number::exact_time(us))).unwrap_or_default();
+        let p50 = number::exact_time(p50);
+        from = format!("{from} · ICMP echo in the same run: p50 {p50}{p99}");
+    }
+    page.prose(2, &from, Tone::Dim);
+}
+
+fn expected_table(page: &mut Page, rows: &[(&Arm, figures::Expected<'_>)]) {
+    use table::{Align, Column};
+    if rows.is_empty() {
+        return;
+    }
+    page.blank();
+    let names: Vec<&str> = rows.iter().map(|(arm, _)| arm.name.as_str()).collect();
+    let cells = |f: &dyn Fn(&figures::Expected<'_>) -> String| {
+        rows.iter().map(|(_, e)| f(e)).collect::<Vec<_>>()
+    };
+    let lines = table::lay_out(vec![
+        Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
+        Column::new("expected", Align::Right, cells(&|e| number::exact_time(e.theory_us))),
+        Column::new("measured", Align::Right, cells(&|e| number::exact_time(e.measured_us))),
+        Column::new("off", Align::Right, cells(&|e| e.off())),
+    ]);
+    page.table(&lines, Tone::Strong);
+    let mut how: Vec<String> =
+        rows.iter().map(|(_, e)| format!("{}, RTT from {}", e.formula(), e.rtt_from)).collect();
+    how.sort();
+    how.dedup();
+    page.prose(2, &format!("expected: {}", how.join("; ")), Tone::Dim);
+}
+
+fn comparisons(page: &mut Page, summary: &Summary) {
+    let mut metric = "";
+    for comparison in &summary.comparisons {
+        if comparison.metric != metric {
+            page.blank();
+            metric = &comparison.metric;
+            let title = format!("{}, ratio with 95 % interval", figures::metric_name(metric));
+            page.prose(2, &title, Tone::Strong);
+        }
+        let (a, b) = (clean::shorten(&comparison.a, 30), clean::shorten(&comparison.b, 30));
+        page.prose(4, &format!("{a} against {b}:"), Tone::Plain);
+        page.prose(8, &findings::comparison(comparison), Tone::Plain);
+    }
+}
+
+/// Errors by class and what kernel and wire counted, where it is not as it should be.
+fn trouble(page: &mut Page, summary: &Summary) {
+    for arm in &summary.arms {
+        let errors = findings::errors(arm);
+        let counted = findings::trouble(arm);
+        let stopped = arm.partial && summary.arms.len() > 1;
+        if errors.is_none() && counted.is_empty() && arm.failure.is_none() && !stopped {
+            continue;
+        }
+        page.blank();
+        if summary.arms.len() > 1 {
+            page.prose(2, &arm.name, Tone::Strong);
+        }
+        if let Some(failure) = &arm.failure {
+            page.labelled("  no result", 14, failure, Tone::Bad);
+        }
+        if let Some(errors) = errors {
+            page.labelled("  errors", 14, &errors, Tone::Bad);
+        }
+        if stopped {
+            page.labelled("  stopped", 14, "before its plan was done", Tone::Doubt);
+        }
+        for (at, line) in counted.iter().enumerate() {
+            page.labelled(if at == 0 { "  counted" } else { "" }, 14, line, Tone::Plain);
+        }
+    }
+}
+
+fn published(page: &mut Page, summary: &Summary) {
+    use table::{Align, Column};
+    let rows = figures::published(summary);
+    if rows.is_empty() {
+        return;
+    }
+    page.blank();
+    let names: Vec<&str> = rows.iter().map(|row| row.arm).collect();
+    let ratio = |row: &figures::Beside<'_>| {
+        row.ratio.map_or_else(|| number::ABSENT.to_owned(), number::three)
+    };
+    let cells = |f: &dyn Fn(&figures::Beside<'_>) -> String| rows.iter().map(f).collect::<Vec<_>>();
+    let lines = table::lay_out(vec![
+        Column::new("published beside ours", Align::Left, clean::shorten_all(&names, 26)),
+        Column::new("metric", Align::Left, cells(&|row| clean::shorten(&row.metric, 22))),
+        Column::new("published", Align::Right, cells(&|row| row.published.clone())),
+        Column::new("ours", Align::Right, cells(&|row| row.ours.clone())),
+        Column::new("ours ×", Align::Point, cells(&ratio)),
+    ]);
+    page.table(&lines, Tone::Strong);
+    let mut sources: Vec<&str> = rows.iter().map(|row| row.source).collect();
+    sources.dedup();
+    page.prose(2, &format!("from {}", sources.join(" · ")), Tone::Dim);
+}
+
+/// Causes with their evidence, advice with its price, warnings.
+fn explain(page: &mut Page, summary: &Summary) {
+    if !(summary.causes.is_empty() && summary.advice.is_empty() && summary.warnings.is_empty()) {
+        page.blank();
+    }
+    let of = |arm: &str| match summary.arms.len() {
+        0 | 1 => String::new(),
+        _ => format!(" ({arm})"),
+    };
+    for cause in &summary.causes {
+        let text = format!("{}: {}{}", cause.id, cause.text, of(&cause.arm));
+        page.labelled("  cause", 14, &text, Tone::Bad);
+        if !cause.evidence.is_empty() {
+            page.labelled("  evidence", 14, &findings::evidence(&cause.evidence), Tone::Plain);
+        }
+        page.labelled("", 14, &format!("tcptoll explain {}", cause.id), Tone::Dim);
+    }
+    for advice in &summary.advice {
+        page.labelled("  cure", 14, &advice.change, Tone::Strong);
+        page.labelled("", 14, &format!("costs: {}", advice.cost), Tone::Plain);
+        page.labelled("", 14, &format!("undo: {}", advice.undo), Tone::Plain);
+        let proof = advice.proof.as_ref().map_or_else(
+            || "not proven in this run".to_owned(),
+            |proof| format!("proven: {proof}"),
+        );
+        page.labelled("", 14, &proof, Tone::Plain);
+    }
+    for warning in &summary.warnings {
+        let arm = warning.arm.as_deref().map(of).unwrap_or_default();
+        page.labelled("  warning", 14, &format!("{}{arm}", warning.text), Tone::Doubt);
+    }
+}
+
+fn next(page: &mut Page, summary: &Summary) {
+    if summary.next.is_empty() {
+        return;
+    }
+    page.blank();
+    let widest = summary.next.iter().map(|step| clean::columns(&step.command)).max().unwrap_or(0);
+    for (at, step) in summary.next.iter().enumerate() {
+        let label = if at == 0 { "next: " } else { "      " };
+        let blanks = " ".repeat(widest - clean::columns(&step.command));
+        let line = format!("{label}{}{blanks}  {}", step.command, step.why);
+        if clean::columns(&line) <= page.width() {
+            page.line(&line);
+        } else {
+            // A command is not wrapped, so that it can be copied whole.
+            page.line(&format!("{label}{}", step.command));
+            page.prose(8, &step.why, Tone::Dim);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_are_broken_and_no_line_is_too_wide() {
+        assert_eq!(wrap("ab cdefghij k", 4), ["ab", "cdef", "ghij", "k"]);
+        assert_eq!(wrap("接続接続", 5), ["接続", "接続"]);
+    }
+}

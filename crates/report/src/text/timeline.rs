@@ -1,0 +1,153 @@
+//! Where did the time of one operation go? Its steps as bars on one axis of time, and the same
+//! handshake from each point of view.
+
+use tcptoll_model::record::{Arm, Step, Summary, Timeline};
+
+use super::table::{Align, Column, lay_out};
+use super::{Page, Tone};
+use crate::{clean, figures, number};
+
+/// At most this many timelines stand on the terminal; the HTML report has all.
+const SHOWN: usize = 2;
+
+/// Columns of the bars at least; with less there is nothing to see.
+const BAR_MIN: usize = 16;
+
+/// The timelines that differ, then their views.
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    let all: Vec<(&Arm, &Timeline)> = summary
+        .arms
+        .iter()
+        .filter_map(|arm| Some((arm, arm.timeline.as_ref()?)))
+        .filter(|(_, timeline)| !timeline.steps.is_empty())
+        .collect();
+    let mut shown: Vec<(&Arm, &Timeline)> = Vec::new();
+    for (arm, timeline) in &all {
+        if shown.len() < SHOWN
+            && shown.iter().all(|(_, other)| !figures::same_story(other, timeline))
+        {
+            shown.push((arm, timeline));
+        }
+    }
+    for (arm, timeline) in &shown {
+        page.blank();
+        heading(page, timeline, (summary.arms.len() > 1).then_some(&arm.name));
+        bars(page, timeline);
+        views(page, arm, timeline);
+    }
+    if all.len() > shown.len() && !shown.is_empty() {
+        let more = figures::plural((all.len() - shown.len()) as u64, "more timeline");
+        page.prose(2, &format!("{more} in the HTML report"), Tone::Dim);
+    }
+}
+
+fn heading(page: &mut Page, timeline: &Timeline, arm: Option<&String>) {
+    let of = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
+    let witness = if timeline.source == "witness" { ", from a witness trial" } else { "" };
+    let unmatched = match timeline.unmatched {
+        0 => String::new(),
+        n => format!(", {} not matched", number::count(n)),
+    };
+    let matched = number::count(timeline.matched);
+    let text = format!("where the time goes{of} (median of {matched}{unmatched}{witness})");
+    page.line(&page.paint(Tone::Strong, &clean::shorten(&text, page.width())));
+}
+
+/// Steps as a table whose last column is a picture.
+fn bars(page: &mut Page, timeline: &Timeline) {
+    let end = figures::timeline_end(timeline);
+    let cells = |f: &dyn Fn(&Step) -> String| timeline.steps.iter().map(f).collect::<Vec<_>>();
+    let number = |step: &Step| number::TimeUnit::of(step.p50_us).figure(step.p50_us);
+    let symbol = |step: &Step| number::TimeUnit::of(step.p50_us).symbol().to_owned();
+    let table = vec![
+        Column::new("", Align::Left, cells(&|s| clean::shorten(&s.at, 8))),
+        Column::new("", Align::Left, cells(&|s| clean::shorten(&s.name, 34))),
+        Column::new("", Align::Point, cells(&number)),
+        Column::new("", Align::Left, cells(&symbol)).gap(1),
+    ];
+    let lines = lay_out(table);
+    let left = lines.width().max(20);
+    let room = page.width().saturating_sub(left + 3).min(60);
+    for (row, step) in lines.rows.iter().zip(&timeline.steps) {
+        let bar = if room >= BAR_MIN { bar(step, end, room) } else { String::new() };
+        let row = format!("{row}{}", " ".repeat(left - clean::columns(row)));
+        page.line(format!("{row}   {}", page.paint(lane_tone(&step.at), &bar)).trim_end());
+    }
+    if room >= BAR_MIN && end > 0.0 {
+        let last = number::time(end);
+        let gap = room.saturating_sub(1 + clean::columns(&last));
+        let scale = format!("{}0{}{last}", " ".repeat(left + 3), " ".repeat(gap));
+        page.line(&page.paint(Tone::Dim, &scale));
+    }
+}
+
+fn lane_tone(at: &str) -> Tone {
+    match at {
+        "client" => Tone::Client,
+        "server" => Tone::Server,
+        _ => Tone::Wire,
+    }
+}
+
+/// A bar from the step's beginning to its end on an axis from 0 to `end`, in eighths of a column.
+fn bar(step: &Step, end: f64, room: usize) -> String {
+    if end <= 0.0 {
+        return String::new();
+    }
+    let eighths = |us: f64| ((us / end).clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
+    let begin = eighths(step.begins_us);
+    let from = (begin / 8).min(room - 1);
+    let end_at = eighths(step.begins_us + step.p50_us);
+    // A step of no visible length leaves a mark, also at the very end.
+    let to = if end_at > begin { end_at } else { from * 8 + 1 };
+    let (full, part) = ((to - from * 8) / 8, (to - from * 8) % 8);
+    let tail = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][part];
+    format!("{}{}{tail}", " ".repeat(from), "█".repeat(full))
+}
+
+/// The handshake from each point of view against whole round trips.
+fn views(page: &mut Page, arm: &Arm, timeline: &Timeline) {
+    if timeline.views.is_empty() {
+        return;
+    }
+    let rtt = figures::reference_rtt(arm);
+    let cells = |f: &dyn Fn(&tcptoll_model::record::View) -> String| {
+        timeline.views.iter().map(f).collect::<Vec<_>>()
+    };
+    let expected = |view: &tcptoll_model::record::View| {
+        let rtts = number::trimmed(view.expected_rtts);
+        match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
+            Some(us) => format!(
+                "{rtts} RTT = {} ({})",
+                number::exact_time(us),
+                number::percent_off(view.p50_us / us)
+            ),
+            None => format!("{rtts} RTT"),
+        }
+    };
+    let table = vec![
+        Column::new("seen by", Align::Left, cells(&|v| clean::shorten(&v.name, 16))),
+        Column::new("from … to", Align::Left, cells(&|v| clean::shorten(&v.span, 26))),
+        Column::new("median", Align::Right, cells(&|v| number::exact_time(v.p50_us))),
+        Column::new("against", Align::Left, cells(&expected)),
+    ];
+    let lines = lay_out(table);
+    page.table(&lines, Tone::Dim);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_step_leaves_a_mark_where_it_begins() {
+        let step = Step { begins_us: 50.0, p50_us: 0.01, ..blank() };
+        assert_eq!(bar(&step, 100.0, 20), format!("{}▏", " ".repeat(10)));
+        let last = Step { begins_us: 100.0, p50_us: 0.0, ..blank() };
+        assert_eq!(bar(&last, 100.0, 20), format!("{}▏", " ".repeat(19)));
+    }
+
+    fn blank() -> Step {
+        Step { name: String::new(), at: "wire".into(), begins_us: 0.0, p50_us: 0.0, p99_us: None }
+    }
+}

@@ -1,0 +1,146 @@
+//! The HTML report of the golden summaries: whole, alone, and deaf to what is written in it.
+
+mod golden;
+
+use golden::{NAMES, load};
+use tcptoll_model::record::Summary;
+use tcptoll_report::html;
+
+/// What stands between `from` and `to`, after the first `from`.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let rest = text.split_once(from).unwrap_or_else(|| panic!("no {from}")).1;
+    rest.split_once(to).unwrap_or_else(|| panic!("no {to} after {from}")).0
+}
+
+/// A tag without its quoted values, which hold text.
+fn without_values(tag: &str) -> String {
+    tag.split('"').step_by(2).collect()
+}
+
+/// The tags of a page, without what stands in style and script elements.
+fn tags(page: &str) -> Vec<&str> {
+    let mut tags = Vec::new();
+    let mut rest = page;
+    while let Some((_, after)) = rest.split_once('<') {
+        let (tag, after) = after.split_once('>').expect("every tag ends");
+        tags.push(tag);
+        rest = match tag.split([' ', '\n']).next() {
+            Some(name @ ("script" | "style")) => {
+                let end = after.find(&format!("</{name}>")).expect("it ends");
+                &after[end..]
+            }
+            _ => after,
+        };
+    }
+    tags
+}
+
+#[test]
+fn every_element_is_closed_in_order() {
+    const VOID: [&str; 2] = ["meta", "br"];
+    for name in NAMES {
+        let page = html(&load(name));
+        let mut open: Vec<&str> = Vec::new();
+        for tag in tags(&page) {
+            let element = tag.split([' ', '\n', '/']).next().unwrap();
+            if let Some(closing) = tag.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(closing), "{name}");
+            } else if !(tag.starts_with('!') || tag.ends_with('/') || VOID.contains(&element)) {
+                open.push(element);
+            }
+        }
+        assert!(open.is_empty(), "{name}: {open:?}");
+    }
+}
+
+#[test]
+fn the_embedded_numbers_are_the_summary() {
+    for name in NAMES {
+        let summary = load(name);
+        let page = html(&summary);
+        let json = between(&page, "<script type=\"application/json\" id=\"summary\">", "</script>");
+        assert!(!json.contains('<') && !json.contains('\u{2028}'), "{name}");
+        assert_eq!(serde_json::from_str::<Summary>(json).unwrap(), summary, "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_fetched() {
+    for name in NAMES {
+        let page = html(&load(name));
+        assert!(page.contains("default-src 'none'"), "{name}");
+        for tag in tags(&page) {
+            let bare = without_values(tag);
+            for attribute in [" src=", " action=", " srcset=", " xlink:href="] {
+                assert!(!bare.contains(attribute), "{name}: {tag}");
+            }
+            let link = bare.contains(" href=").then(|| tag.split_once(" href="));
+            assert!(link.flatten().is_none_or(|(_, v)| v.starts_with("\"#")), "{name}: {tag}");
+        }
+        let style = between(&page, "<style>", "</style>");
+        assert!(!style.contains("url(") && !style.contains("@import"), "{name}");
+    }
+}
+
+#[test]
+fn hostile_strings_stay_text() {
+    let page = html(&load("hostile"));
+    let tags = tags(&page);
+    assert!(!tags.iter().any(|tag| tag.starts_with("img")), "an img was injected");
+    assert_eq!(tags.iter().filter(|tag| tag.starts_with("script")).count(), 2);
+    assert!(
+        !tags.iter().any(|tag| without_values(tag).contains("onerror")),
+        "a handler was injected"
+    );
+    let json = between(&page, "<script type=\"application/json\" id=\"summary\">", "</script>");
+    let shown = page.replace(json, "");
+    assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{2028}']), "a control is shown");
+    assert!(!page.contains(">49<"), "a template was evaluated");
+}
+
+#[test]
+fn pictures_have_names_and_tables_have_scopes() {
+    for name in NAMES {
+        let page = html(&load(name));
+        for tag in tags(&page) {
+            let bare = tag == "th" || (tag.starts_with("svg") && !tag.contains("aria-label=\""));
+            assert!(!bare, "{name}: {tag}");
+        }
+        assert!(!page.contains("NaN") && !page.contains("inf\""), "{name}");
+    }
+}
+
+#[test]
+fn an_arm_has_one_colour_in_every_picture() {
+    let page = html(&load("nine-arms"));
+    let of_fifth: Vec<&str> = page
+        .split("<g class=\"")
+        .filter(|group| {
+            let (_, title) = group.split_once("\"><title>").unwrap_or_default();
+            title.starts_with("loopback unpaced:")
+        })
+        .collect();
+    assert!(of_fifth.len() >= 4, "{}", of_fifth.len());
+    assert!(of_fifth.iter().all(|g| g.starts_with("a4\"")));
+}
+
+#[test]
+fn a_run_that_measured_nothing_has_a_page() {
+    let mut summary = load("failure");
+    summary.arms.clear();
+    assert!(html(&summary).contains("</html>"));
+    let mut summary = load("failure");
+    summary.arms[0] = tcptoll_model::record::Arm { name: "a".into(), ..Default::default() };
+    assert!(html(&summary).contains("none tried"));
+}
+
+/// Writes the pages to look at: `TCPTOLL_PAGES=/tmp/pages cargo test -p tcptoll-report --test html`.
+#[test]
+fn pages_to_look_at() {
+    let Some(folder) = std::env::var_os("TCPTOLL_PAGES") else { return };
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in NAMES {
+        let path = std::path::Path::new(&folder).join(format!("{name}.html"));
+        std::fs::write(path, html(&load(name))).unwrap();
+    }
+}

@@ -1,0 +1,108 @@
+//! `tcptoll lab -- COMMAND`: any command on the client host, over an emulated link.
+
+use anyhow::bail;
+use tcptoll_engine::lab::certification::{Tolerance, certify};
+use tcptoll_engine::lab::plan::Plan;
+use tcptoll_engine::lab::{Handle, LabError, Place};
+use tcptoll_engine::messages::{Ask, Launch, Tell, Watch};
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::units::human_us;
+
+use crate::cli::LabArgs;
+use crate::exit::Status;
+use crate::output::on_signals;
+
+pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
+    if args.apparmor_profile {
+        return apparmor_profile();
+    }
+    if args.command.is_empty() {
+        bail!("tcptoll lab: no command; write it after --, like: tcptoll lab --link metro -- bash");
+    }
+    let spec = LinkSpec::parse(&args.link)?;
+    let tolerance = match &args.link_tolerance {
+        Some(text) => Tolerance::parse(text).map_err(anyhow::Error::msg)?,
+        None => Tolerance::default(),
+    };
+    let plan = Plan {
+        link: args.link.clone(),
+        ipv6: args.ipv6,
+        seed: spec.seed.unwrap_or(args.seed),
+        force_packet: args.packet_relay,
+        // The commands are not ours to pin.
+        client_cpu: None,
+        server_cpu: None,
+        client_addresses: Vec::new(),
+    };
+    // From here on the terminal's interrupt is the command's; ours is to end when it ends.
+    let interrupt = on_signals()?;
+    let mut place = Place::lab(&plan, &spec)?;
+    let certificate = certify(&mut place, &spec, tolerance, &interrupt)?;
+    if !args.quiet {
+        let rtt = certificate.measured.rtt_us.as_ref().and_then(|rtt| rtt.p50);
+        eprintln!(
+            "lab · {} · round trip {} · client {} · server {}",
+            args.link,
+            rtt.map_or("—".to_owned(), human_us),
+            place.addresses.client,
+            place.addresses.server
+        );
+    }
+    let environment = tcptoll_engine::experiments::connect::lab_variables(
+        place.addresses.client,
+        place.addresses.server,
+    );
+    sysctls(&mut place.client, &args.client_sysctl)?;
+    sysctls(place.server()?, &args.server_sysctl)?;
+    if let Some(line) = &args.server {
+        let launch = Launch {
+            words: vec![line.clone()],
+            environment: environment.clone(),
+            ordinary_user: true,
+        };
+        place.server()?.ask(&Ask::Launch(launch))?;
+    }
+    if let Some(path) = &args.pcap {
+        let pcap = Some(std::path::absolute(path)?.display().to_string());
+        place.link()?.ask(&Ask::Watch(Watch { tap: false, trace_limit: 0, pcap }))?;
+    }
+    let launch = Launch { words: args.command.clone(), environment, ordinary_user: false };
+    place.client.begin(&Ask::Run(Launch { ..launch }))?;
+    let never = tcptoll_engine::lab::Interrupt::new();
+    let told = place.client.wait(&never, &mut |_| {})?.tell;
+    if args.pcap.is_some() {
+        place.link()?.ask(&Ask::Counted)?;
+    }
+    match told {
+        Tell::Exited { status } => Ok(Status::Command(u8::try_from(status).unwrap_or(1))),
+        other => Err(place.client.unexpected(&other).into()),
+    }
+}
+
+fn sysctls(host: &mut Handle, typed: &[String]) -> anyhow::Result<()> {
+    let pairs = typed
+        .iter()
+        .map(|text| match text.split_once('=') {
+            Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+            None => Err(LabError::Refused(format!(
+                "sysctl {text}: write NAME=VALUE, like net.core.somaxconn=128"
+            ))),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    if !pairs.is_empty() {
+        host.ask(&Ask::Sysctls(pairs))?;
+    }
+    Ok(())
+}
+
+/// Ubuntu since 23.10 lets only programs with a profile of their own make user namespaces.
+fn apparmor_profile() -> anyhow::Result<Status> {
+    let path = std::env::current_exe()?;
+    println!(
+        "# Write this to /etc/apparmor.d/tcptoll, then: sudo apparmor_parser -r /etc/apparmor.d/tcptoll\n\
+         abi <abi/4.0>,\ninclude <tunables/global>\n\n\
+         profile tcptoll {} flags=(unconfined) {{\n  userns,\n\n  include if exists <local/tcptoll>\n}}",
+        path.display()
+    );
+    Ok(Status::Met)
+}

@@ -1,0 +1,51 @@
+//! How a run ends, as a script sees it.
+
+use std::process::ExitCode;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Measured, and every stated limit held.
+    Met,
+    /// Measured, and a stated limit was broken, the run is invalid, or some trials failed for good.
+    Missed,
+    /// Not measured: wrong input, no privilege, nothing reached.
+    NotMeasured,
+    /// Measured, but not stored.
+    NotStored,
+    /// Stopped by a signal, with a valid partial record.
+    Stopped(u8),
+    /// The exit status of a command that was run in the lab.
+    Command(u8),
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        Self::from(match status {
+            Status::Met => 0,
+            Status::Missed => 1,
+            Status::NotMeasured => 2,
+            Status::NotStored => 3,
+            Status::Stopped(signal) => 128_u8.saturating_add(signal),
+            Status::Command(status) => status,
+        })
+    }
+}
+
+/// Turns the outcome into an exit status, with the whole chain of causes on stderr.
+#[must_use]
+pub fn finish(outcome: anyhow::Result<Status>) -> ExitCode {
+    let status = outcome.unwrap_or_else(|error| {
+        // A reader that has seen enough closes the pipe; that is no failure.
+        if error.chain().any(|cause| {
+            cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+        }) {
+            return Status::Met;
+        }
+        eprintln!("error: {error:#}");
+        Status::NotMeasured
+    });
+    status.into()
+}

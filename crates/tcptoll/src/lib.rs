@@ -1,0 +1,35 @@
+//! What TCP connections cost, where the cost comes from, and which setting to change.
+//!
+//! The command line is in [`cli`], one file per sub-command in `commands/`; how a run ends is an
+//! [`exit::Status`]. Everything measured comes from `tcptoll-engine`, every picture from
+//! `tcptoll-report`.
+
+pub mod cli;
+mod commands;
+pub mod exit;
+mod limit;
+pub mod output;
+mod screen;
+pub mod studies;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tcptoll_engine::lab;
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    // A re-executed part of the lab, which must still have one thread: before anything else.
+    if let Some(status) = lab::reexecuted(std::env::args_os()) {
+        return ExitCode::from(u8::try_from(status).unwrap_or(1));
+    }
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap gives 0 for --help and 2 for a mistake, and prints each where it belongs.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    exit::finish(commands::run(cli))
+}

@@ -1,0 +1,117 @@
+//! Limits the user states: `--fail-if 'p99(connect_us) > 5000'`.
+
+use anyhow::{Context as _, bail};
+use tcptoll_model::record::{Arm, HistogramSummary, Summary};
+
+/// A limit that, where it holds, fails the run.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Limit {
+    text: String,
+    quantile: Option<Quantile>,
+    name: String,
+    above: bool,
+    bound: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quantile {
+    P50,
+    P90,
+    P99,
+    P999,
+    Max,
+    Mean,
+}
+
+impl Limit {
+    /// Reads `NAME > NUMBER` or `p99(NAME) > NUMBER`, with `<` too.
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+        let shape = || {
+            format!("--fail-if '{text}': write METRIC > NUMBER or p99(HISTOGRAM) > NUMBER, like 'p99(connect_us) > 5000'")
+        };
+        let (left, above, right) = if let Some((left, right)) = text.split_once('>') {
+            (left.trim(), true, right)
+        } else if let Some((left, right)) = text.split_once('<') {
+            (left.trim(), false, right)
+        } else {
+            bail!(shape());
+        };
+        let bound: f64 = right.trim().parse().ok().filter(|n: &f64| n.is_finite()).with_context(shape)?;
+        let (quantile, name) = match left.split_once('(') {
+            None => (None, left),
+            Some((word, rest)) => {
+                let quantile = match word.trim() {
+                    "p50" => Quantile::P50,
+                    "p90" => Quantile::P90,
+                    "p99" => Quantile::P99,
+                    "p99.9" | "p99_9" => Quantile::P999,
+                    "max" => Quantile::Max,
+                    "mean" => Quantile::Mean,
+                    _ => bail!(shape()),
+                };
+                (Some(quantile), rest.strip_suffix(')').with_context(shape)?.trim())
+            }
+        };
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) {
+            bail!(shape());
+        }
+        Ok(Self { text: text.to_owned(), quantile, name: name.to_owned(), above, bound })
+    }
+
+    /// The arms that break the limit, as sentences.
+    ///
+    /// Errors: if no arm has the figure; a limit nobody can break is a mistake.
+    pub(crate) fn broken(&self, summary: &Summary) -> anyhow::Result<Vec<String>> {
+        let values: Vec<(&Arm, f64)> =
+            summary.arms.iter().filter_map(|arm| Some((arm, self.value(arm)?))).collect();
+        if values.is_empty() {
+            bail!("--fail-if '{}': no arm of this run has that figure", self.text);
+        }
+        Ok(values
+            .into_iter()
+            .filter(|(_, value)| if self.above { *value > self.bound } else { *value < self.bound })
+            .map(|(arm, value)| format!("limit broken: {} in {}: it is {value:.1}", self.text, arm.name))
+            .collect())
+    }
+
+    fn value(&self, arm: &Arm) -> Option<f64> {
+        let Some(quantile) = self.quantile else {
+            return match self.name.as_str() {
+                "ok" => Some(arm.ok as f64),
+                "attempts" => Some(arm.attempts as f64),
+                "errors" => Some(arm.errors.values().sum::<u64>() as f64),
+                name => arm.metrics.get(name).map(|metric| metric.value),
+            };
+        };
+        let HistogramSummary { p50, p90, p99, p99_9, max, mean, .. } =
+            arm.histograms.get(&self.name)?;
+        *match quantile {
+            Quantile::P50 => p50,
+            Quantile::P90 => p90,
+            Quantile::P99 => p99,
+            Quantile::P999 => p99_9,
+            Quantile::Max => max,
+            Quantile::Mean => mean,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_figure_and_a_bound() {
+        let limit = Limit::parse("p99( connect_us ) > 5e3").unwrap();
+        assert_eq!((limit.quantile, limit.bound), (Some(Quantile::P99), 5000.0));
+        assert_eq!(limit.name, "connect_us");
+    }
+
+    #[test]
+    fn anything_else_says_how_to_write_one() {
+        for text in ["", "x", "p98(a) > 1", "a > b", "p99(a > 1", "a b > 1", "> 1", "a > NaN"] {
+            let error = Limit::parse(text).unwrap_err().to_string();
+            assert!(error.contains("write METRIC"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Runs a study and puts its results where the user wants them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use jiff::{Timestamp, Zoned};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tcptoll_engine::lab::Interrupt;
+use tcptoll_engine::lab::certification::Tolerance;
+use tcptoll_engine::runner::{self, Run, RunOptions};
+use tcptoll_model::record::Summary;
+use tcptoll_model::study::Study;
+
+use crate::cli::{Format, OutputArgs};
+use crate::exit::Status;
+use crate::limit::Limit;
+use crate::screen::{self, ProgressLine};
+
+/// Runs a study, prints its result, writes what was asked for.
+pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
+    let limits =
+        args.fail_if.iter().map(|text| Limit::parse(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let tolerance = match &args.link_tolerance {
+        Some(text) => Tolerance::parse(text).map_err(anyhow::Error::msg)?,
+        None => Tolerance::default(),
+    };
+    // Known before anything is measured, not after.
+    for (option, path) in [("--html", &args.html), ("--pcap", &args.pcap)] {
+        if let Some(path) = path {
+            check_writable(path).with_context(|| format!("{option} {}", path.display()))?;
+        }
+    }
+    let options = RunOptions {
+        command: std::env::args().collect(),
+        record: record_path(study, args)?,
+        seed: args.seed,
+        tolerance,
+        pcap: args.pcap.as_ref().map(|path| path.display().to_string()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
+    };
+    let interrupt = on_signals()?;
+    let run = {
+        let line = ProgressLine::new(args.quiet);
+        runner::run(study, &options, &interrupt, &mut |progress| line.show(progress))?
+    };
+    print(&run.summary, Some(&run.record), args.format)?;
+    if let Some(path) = &args.html {
+        write_html(&run.summary, path)?;
+    }
+    status(&run, &limits)
+}
+
+/// Prints a summary on stdout.
+pub fn print(summary: &Summary, record: Option<&Path>, format: Format) -> anyhow::Result<()> {
+    let text = match format {
+        Format::Text => tcptoll_report::text(summary, record, screen::style()),
+        Format::Json => serde_json::to_string(summary)? + "\n",
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+/// Writes the HTML report.
+pub fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
+    std::fs::write(path, tcptoll_report::html(summary))
+        .with_context(|| format!("--html {}", path.display()))
+}
+
+/// A signal stops the run with what it has; a second one ends it at once.
+pub fn on_signals() -> anyhow::Result<Interrupt> {
+    let interrupt = Interrupt::new();
+    for signal in [SIGINT, SIGTERM] {
+        let again = Arc::new(AtomicBool::new(false));
+        // In this order: the first signal finds `again` still unset.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))?;
+        signal_hook::flag::register(signal, again)?;
+        signal_hook::flag::register_usize(signal, interrupt.flag(), signal as usize)?;
+    }
+    Ok(interrupt)
+}
+
+fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
+    if let Some(reason) = &run.not_stored {
+        eprintln!(
+            "error: the record {} is not whole: {reason}; the summary above is all there is of this run",
+            run.record.display()
+        );
+        return Ok(Status::NotStored);
+    }
+    if let Some(signal) = run.signal {
+        return Ok(Status::Stopped(u8::try_from(signal).unwrap_or(0)));
+    }
+    let mut broken = false;
+    for limit in limits {
+        for sentence in limit.broken(&run.summary)? {
+            eprintln!("{sentence}");
+            broken = true;
+        }
+    }
+    let failed = run.summary.arms.iter().any(|arm| arm.failure.is_some());
+    Ok(if broken || failed || !run.summary.valid { Status::Missed } else { Status::Met })
+}
+
+fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
+    if let Some(path) = &args.out {
+        return Ok(path.clone());
+    }
+    let folder = std::env::var_os("XDG_DATA_HOME")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".local/share")))
+        .context("no folder for the record: set HOME or XDG_DATA_HOME, or name a file with --out")?;
+    let name = if study.name.is_empty() { &study.experiment } else { &study.name };
+    // Two runs may begin in one second.
+    let stamp = Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let process = std::process::id();
+    Ok(folder.join("tcptoll").join(format!("{name}-{stamp}-{process}.jsonl")))
+}
+
+/// Opens the file for appending, so that what is there stays until there is something to write.
+fn check_writable(path: &Path) -> std::io::Result<()> {
+    let existed = path.exists();
+    std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    if !existed {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! The terminal: its width, its colours, progress on stderr.
+
+use std::time::{Duration, Instant};
+
+use console::Term;
+use indicatif::{ProgressBar, ProgressStyle};
+use tcptoll_engine::runner::Progress;
+use tcptoll_report::TextStyle;
+
+/// How text is to look on stdout: colour only on a terminal and without `NO_COLOR`.
+pub(crate) fn style() -> TextStyle {
+    let term = Term::stdout();
+    let width = term.size_checked().map(|(_, columns)| usize::from(columns));
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    TextStyle { colour: term.is_term() && wanted, width: width.unwrap_or(80) }
+}
+
+/// A line on stderr that says which arm runs and how long the run will still take.
+pub(crate) struct ProgressLine {
+    bar: ProgressBar,
+    begun: Instant,
+}
+
+impl ProgressLine {
+    /// Shows nothing if `quiet`, or if stderr is no terminal.
+    pub(crate) fn new(quiet: bool) -> Self {
+        let bar = if quiet || !Term::stderr().is_term() {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::new_spinner()
+        };
+        let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        bar.set_style(style);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self { bar, begun: Instant::now() }
+    }
+
+    /// Shows how far the run has come.
+    pub(crate) fn show(&self, progress: &Progress<'_>) {
+        let mut message = progress.arm.to_owned();
+        if progress.arms > 1 {
+            message += &format!(" · arm {} of {}", progress.number, progress.arms);
+        }
+        if progress.total > 0 {
+            message += &format!(" · {} of {}", progress.done, progress.total);
+        }
+        let left = progress.expected_s - self.begun.elapsed().as_secs_f64();
+        if left >= 1.0 {
+            message += &format!(" · about {left:.0} s left");
+        }
+        self.bar.set_message(message);
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
