@@ -64,7 +64,7 @@ impl Host {
                     .collect(),
             ),
             Ask::Observe => Tell::Snapshot(Box::new(self.observer.snapshot())),
-            Ask::Ping(ping) => Tell::Echoes(Box::new(certify::ping(&ping).map_err(failed)?)),
+            Ask::Ping(ping) => Tell::Echoes(certify::ping(&ping).map_err(failed)?),
             Ask::Sink { at } => Tell::Arrivals(certify::sink(at, channel).map_err(failed)?),
             Ask::Train(train) => {
                 Tell::Sent { packets: certify::train(&train).map_err(failed)? }

@@ -62,8 +62,8 @@ pub enum Tell {
     Sysctls(Vec<(String, String)>),
     /// Counters and sockets.
     Snapshot(Box<Snapshot>),
-    /// Echo round trips.
-    Echoes(Box<Histogram>),
+    /// Echo round trips, ns, in the order they came back.
+    Echoes(Vec<u64>),
     /// A port is open.
     Listening {
         /// Where.
@@ -118,12 +118,15 @@ pub struct Ready {
     pub file_limit: u64,
 }
 
+/// Round trips that fit one message.
+pub const PING_MAX: u16 = 4_000;
+
 /// ICMP echo requests, evenly spread; several may be on their way at once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ping {
     /// To whom.
     pub target: IpAddr,
-    /// How many.
+    /// How many, at most [`PING_MAX`].
     pub count: u16,
     /// Time between two requests, ns.
     pub interval_ns: u64,

@@ -63,7 +63,7 @@ impl Recorder {
 #[non_exhaustive]
 pub enum ReadError {
     /// The file.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// A line that is no line of a record, before the last.
     #[error("line {number} is damaged: {error}")]

@@ -55,13 +55,13 @@ pub struct Progress<'a> {
 #[non_exhaustive]
 pub enum RunError {
     /// The study.
-    #[error("{0}")]
+    #[error(transparent)]
     Study(#[from] tcptoll_model::study::StudyError),
     /// No such experiment.
     #[error("experiment {0}: there is no such experiment")]
     NoSuchExperiment(String),
     /// A setting or the place, before anything was measured.
-    #[error("{0}")]
+    #[error(transparent)]
     Trial(#[from] TrialError),
     /// An arm's setting, named with its arm.
     #[error("arm {arm}: {error}")]

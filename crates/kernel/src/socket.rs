@@ -184,6 +184,11 @@ impl Udp {
             .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
+    /// Lets the kernel cut what is sent at once into datagrams of this size (since Linux 4.18).
+    pub fn set_segment(&self, bytes: u16) -> io::Result<()> {
+        set_int(&self.0, libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(bytes))
+    }
+
     /// Sends one datagram; `None` when the send buffer is full.
     pub fn send_to(&self, bytes: &[u8], target: &SockAddr) -> io::Result<Option<usize>> {
         would_block(self.0.send_to(bytes, target))

@@ -20,7 +20,7 @@ use tcptoll_model::warning::Warning;
 use super::connect_report;
 use super::connect_settings::{ConnectSettings, OPTIONS};
 use super::{Context, Experiment, Outcome, TrialError};
-use crate::lab::certification::{Certificate, certify, echoes};
+use crate::lab::certification::{Certificate, certify, echoes, histogram, median};
 use crate::lab::plan::Plan;
 use crate::lab::{Answered, Handle, LabError, Place};
 use crate::messages::{
@@ -583,11 +583,11 @@ impl<'a> Trial<'a> {
 
     /// What arithmetic expects: round trips from the setting where the link has one, from the echo
     /// where it has none, and the CPU of the steps that one handshake waits for.
-    fn expect(&mut self, quiet: &Histogram) {
-        if quiet.count() > 0 {
-            self.arm.histograms.insert("rtt_us".to_owned(), quiet.summary_us());
+    fn expect(&mut self, quiet: &[u64]) {
+        if !quiet.is_empty() {
+            self.arm.histograms.insert("rtt_us".to_owned(), histogram(quiet).summary_us());
         }
-        let echo_us = quiet.quantile_ns(1, 2).map(|ns| ns as f64 / 1e3);
+        let echo_us = median(quiet).map(|ns| ns as f64 / 1e3);
         let asked = self.settings.link.rtt;
         let (rtt_us, from) = match echo_us {
             _ if self.settings.to.is_none() && !asked.is_zero() => {

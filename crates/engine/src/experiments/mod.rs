@@ -20,7 +20,7 @@ pub enum TrialError {
     #[error("{0}")]
     Setting(String),
     /// The place.
-    #[error("{0}")]
+    #[error(transparent)]
     Lab(#[from] LabError),
     /// The target.
     #[error("{0}")]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tcptoll_model::link::{LinkSpec, line_bytes};
 use tcptoll_model::record::{LinkKind, LinkMeasured, LossMeasured};
-use tcptoll_model::stats::{Histogram, exact_interval};
+use tcptoll_model::stats::{Histogram, exact_interval, nearest_rank};
 use tcptoll_model::units::{human_rate, human_us, parse_share, parse_time};
 
 use super::{Handle, Interrupt, LabError, Place};
@@ -69,15 +69,17 @@ pub fn certify(
     tolerance: Tolerance,
     interrupt: &Interrupt,
 ) -> Result<Certificate, LabError> {
-    let asked_us = spec.rtt.as_nanos() as f64 / 1e3;
-    let mut early_ns = 0;
+    let mut early_ns: i64 = 0;
     // Caches and branch predictors of three processes: the first echoes are no measurement.
-    echoes(place, 20, 1_000_000, interrupt)?;
+    echoes(place, 40, 1_000_000, interrupt)?;
     if spec.is_emulated() && !spec.rtt.is_zero() {
-        let before = echoes(place, 60, 3_000_000, interrupt)?;
-        let late = before.quantile_ns(1, 2).unwrap_or(0) as f64 - asked_us * 1e3;
-        early_ns = (late.max(0.0) / 2.0).min(asked_us * 1e3 / 4.0) as u64;
-        place.link()?.ask(&Ask::Calibrate { early_ns })?;
+        // Twice, because the first correction changes what the processes wait for.
+        for _ in 0..2 {
+            let late_ns = median(&echoes(place, 60, 3_000_000, interrupt)?)
+                .map_or(0, |ns| ns as i64 - spec.rtt.as_nanos() as i64);
+            early_ns = (early_ns + late_ns / 2).clamp(0, spec.rtt.as_nanos() as i64 / 3);
+            place.link()?.ask(&Ask::Calibrate { early_ns: early_ns as u64 })?;
+        }
     }
     let rtt = echoes(place, 100, 4_000_000, interrupt)?;
     let mut rates = [None, None];
@@ -97,7 +99,7 @@ pub fn certify(
     let measured = LinkMeasured {
         kind,
         asked: spec.asked(),
-        rtt_us: Some(rtt.summary_us()),
+        rtt_us: Some(histogram(&rtt).summary_us()),
         rate_client_to_server_bit_per_s: rates[0],
         rate_server_to_client_bit_per_s: rates[1],
         loss,
@@ -105,18 +107,18 @@ pub fn certify(
         unwanted_drops: 0,
     };
     refuse(spec, &measured, &rtt, tolerance)?;
-    Ok(Certificate { measured, early_ns })
+    Ok(Certificate { measured, early_ns: early_ns as u64 })
 }
 
 fn refuse(
     spec: &LinkSpec,
     measured: &LinkMeasured,
-    rtt: &Histogram,
+    rtt: &[u64],
     tolerance: Tolerance,
 ) -> Result<(), LabError> {
     let out = |sentence: String| Err(LabError::OutOfTolerance(sentence));
     let asked_us = spec.rtt.as_nanos() as f64 / 1e3;
-    let Some(median_us) = rtt.quantile_ns(1, 2).map(|ns| ns as f64 / 1e3) else {
+    let Some(median_us) = median(rtt).map(|ns| ns as f64 / 1e3) else {
         return if spec.loss < 0.5 {
             out("the link carries no echo: none of 100 came back".to_owned())
         } else {
@@ -160,24 +162,38 @@ fn refuse(
     Ok(())
 }
 
+/// The middle value, ns; exact, where a histogram of three digits is off by 100 µs at 200 ms.
+pub fn median(rtts: &[u64]) -> Option<u64> {
+    let mut sorted = rtts.to_vec();
+    sorted.sort_unstable();
+    nearest_rank(&sorted, 1, 2)
+}
+
+/// The same values as a histogram, for the record.
+pub fn histogram(rtts: &[u64]) -> Histogram {
+    let mut histogram = Histogram::new();
+    rtts.iter().for_each(|&ns| histogram.record_ns(ns));
+    histogram
+}
+
 /// Echo round trips from the client, ns.
 pub fn echoes(
     place: &mut Place,
     count: u16,
     interval_ns: u64,
     interrupt: &Interrupt,
-) -> Result<Histogram, LabError> {
+) -> Result<Vec<u64>, LabError> {
     let target = place.addresses.server;
     place.client.begin(&Ask::Ping(Ping { target, count, interval_ns }))?;
     match place.client.wait(interrupt, &mut |_| {})?.tell {
-        Tell::Echoes(rtts) if interrupt.signal().is_none() => Ok(*rtts),
+        Tell::Echoes(rtts) if interrupt.signal().is_none() => Ok(rtts),
         Tell::Echoes(_) => Err(LabError::Interrupted),
         other => Err(place.client.unexpected(&other)),
     }
 }
 
 /// Sends a train one way and gives what was sent and what arrived.
-fn train(
+pub fn train(
     place: &mut Place,
     way: usize,
     packets: u64,

@@ -5,36 +5,38 @@ use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::icmp::Echo;
 use tcptoll_kernel::socket::{Address, Udp};
-use tcptoll_model::stats::Histogram;
 
 use super::{CHANNEL, LoadError, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
-use crate::messages::{Arrivals, Ask, Ping, Tell, Train};
+use crate::messages::{Arrivals, Ask, PING_MAX, Ping, Tell, Train};
 
 /// An echo that takes longer than this is lost.
 const ECHO_LIMIT_NS: u64 = 3_000_000_000;
+
+/// Datagrams handed to the kernel at once: one at a time, two cores reach 0.85 Gbit/s.
+const TOGETHER: u64 = 20;
 
 /// Most datagrams a sink remembers the arrival of.
 const ARRIVALS_MAX: usize = 200_000;
 
 /// Sends echo requests and times the answers; those that do not come are left out.
-pub fn ping(ping: &Ping) -> Result<Histogram, LoadError> {
+pub fn ping(ping: &Ping) -> Result<Vec<u64>, LoadError> {
+    let count = usize::from(ping.count.min(PING_MAX));
     let echo = Echo::open(ping.target, std::process::id() as u16)?;
     let mut poller = Poller::new(8)?;
     poller.add(&echo, 0, Interest::READ)?;
-    let mut sent: Vec<u64> = Vec::with_capacity(usize::from(ping.count));
-    let mut rtts = Histogram::new();
+    let mut sent: Vec<u64> = Vec::with_capacity(count);
+    let mut rtts = Vec::new();
     let start = monotonic_ns();
     let failed = |op| move |error| SysError::new(op, ping.target.to_string(), error);
-    let mut answered = 0;
-    while answered < ping.count {
+        while rtts.len() < count {
         let due = start + ping.interval_ns * sent.len() as u64;
-        if sent.len() < usize::from(ping.count) && monotonic_ns() >= due {
+        if sent.len() < count && monotonic_ns() >= due {
             sent.push(monotonic_ns());
             echo.send((sent.len() - 1) as u16).map_err(failed("sendto"))?;
         }
-        let next = if sent.len() < usize::from(ping.count) {
+        let next = if sent.len() < count {
             start + ping.interval_ns * sent.len() as u64
         } else {
             sent.last().copied().unwrap_or(start) + ECHO_LIMIT_NS
@@ -42,15 +44,14 @@ pub fn ping(ping: &Ping) -> Result<Histogram, LoadError> {
         let events = poller.wait(Some(until(next)))?;
         let now = monotonic_ns();
         if events.is_empty() {
-            if sent.len() == usize::from(ping.count) && now >= next {
+            if sent.len() == count && now >= next {
                 break;
             }
             continue;
         }
         while let Some(sequence) = echo.receive().map_err(failed("recv"))? {
             if let Some(&at) = sent.get(usize::from(sequence)) {
-                rtts.record_ns(now - at);
-                answered += 1;
+                rtts.push(now - at);
             }
         }
     }
@@ -111,19 +112,26 @@ pub fn train(train: &Train) -> Result<u64, LoadError> {
     let mut poller = Poller::new(8)?;
     poller.add(&socket, 0, Interest::WRITE)?;
     let target = Address::from(train.target);
-    let payload = vec![0; train.payload];
+    let together = if train.interval_ns > 0 { 1 } else { TOGETHER };
+    if together > 1 {
+        socket
+            .set_segment(train.payload as u16)
+            .map_err(|error| SysError::new("UDP_SEGMENT", train.target.to_string(), error))?;
+    }
+    let bytes = vec![0; train.payload * together as usize];
     let start = monotonic_ns();
     let mut sent = 0;
     while sent < train.packets {
         if train.interval_ns > 0 {
             wait_until(start + sent * train.interval_ns);
         }
-        match socket.send_to(&payload, &target) {
-            Ok(Some(_)) => sent += 1,
+        let now = together.min(train.packets - sent);
+        match socket.send_to(&bytes[..train.payload * now as usize], &target) {
+            Ok(Some(_)) => sent += now,
             Ok(None) => {
                 poller.wait(Some(std::time::Duration::from_millis(100)))?;
             }
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => sent += 1,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
             Err(error) => {
                 return Err(SysError::new("sendto", train.target.to_string(), error).into());
             }

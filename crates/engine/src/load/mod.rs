@@ -20,10 +20,10 @@ use crate::clock::monotonic_ns;
 #[non_exhaustive]
 pub enum LoadError {
     /// The kernel refused.
-    #[error("{0}")]
+    #[error(transparent)]
     Kernel(#[from] SysError),
     /// The parent is gone.
-    #[error("{0}")]
+    #[error(transparent)]
     Channel(#[from] ChannelError),
     /// The parent asked for something else meanwhile.
     #[error("asked for {0} while another task was running")]

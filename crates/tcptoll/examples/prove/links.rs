@@ -1,0 +1,159 @@
+//! Is the emulated link what was asked for?
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use tcptoll_engine::lab::certification::{Tolerance, certify, echoes, train};
+use tcptoll_engine::lab::plan::Plan;
+use tcptoll_engine::lab::{Interrupt, Place};
+use tcptoll_model::link::{LinkSpec, line_bytes};
+use tcptoll_model::stats::{exact_interval, nearest_rank};
+
+use crate::table::Table;
+
+/// Wide, because here the error itself is the figure.
+const ANY: Tolerance = Tolerance { delay_us: 1e6, rate: 10.0 };
+
+pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Place> {
+    let spec = LinkSpec::parse(link)?;
+    let cpus: Vec<Option<u32>> = tcptoll_kernel::cpu::allowed().into_iter().map(Some).collect();
+    let (client, server) = if cpus.len() > 1 { (cpus[0], cpus[1]) } else { (None, None) };
+    let plan = Plan {
+        link: link.to_owned(),
+        ipv6: false,
+        seed: 7,
+        force_packet: packet,
+        client_cpu: client,
+        server_cpu: server,
+        client_addresses: Vec::new(),
+    };
+    let mut place = Place::lab(&plan, &spec)?;
+    certify(&mut place, &spec, ANY, &Interrupt::new())?;
+    Ok(place)
+}
+
+pub(crate) fn rtt(table: &mut Table) -> anyhow::Result<()> {
+    for (link, asked_us) in [
+        ("rtt=0.25ms", 250.0),
+        ("rtt=1ms", 1_000.0),
+        ("rtt=20ms", 20_000.0),
+        ("rtt=37ms", 37_000.0),
+        ("rtt=200ms", 200_000.0),
+    ] {
+        let (median, p99) = rtt_errors(link, asked_us, false)?;
+        table.row(
+            &format!("RTT, {link}, 2,000 echoes: median and p99 of the error"),
+            "≤ 50 µs, ≤ 500 µs",
+            &format!("{median:.1} µs, {p99:.1} µs"),
+            median <= 50.0 && p99 <= 500.0,
+        );
+    }
+    Ok(())
+}
+
+/// Median and 99th percentile of |round trip - setting|, µs.
+pub(crate) fn rtt_errors(link: &str, asked_us: f64, packet: bool) -> anyhow::Result<(f64, f64)> {
+    let mut place = lab(link, packet)?;
+    // Every 2.3 ms, no multiple of a timer tick; at 200 ms 87 are on their way at once.
+    let rtts = echoes(&mut place, 2_000, 2_300_000, &Interrupt::new())?;
+    if rtts.len() != 2_000 {
+        bail!("{link}: {} of 2,000 echoes came back", rtts.len());
+    }
+    let mut errors: Vec<f64> =
+        rtts.iter().map(|&ns| (ns as f64 / 1e3 - asked_us).abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let at = |num| nearest_rank(&errors, num, 100).context("2,000 values");
+    Ok((at(50)?, at(99)?))
+}
+
+pub(crate) fn rate(table: &mut Table) -> anyhow::Result<()> {
+    for (kind, extra) in [("direct", ""), ("emulated", ",rtt=1ms")] {
+        for (text, asked) in [("10mbit", 10e6), ("100mbit", 100e6), ("1gbit", 1e9)] {
+            let link = format!("rate={text}{extra}");
+            let got = steady_rate(&link, asked)?;
+            let off = (got / asked - 1.0) * 100.0;
+            table.row(
+                &format!("line rate, {kind} link, {text}"),
+                "≤ 1 % off",
+                &format!("{:.2} Mbit/s, {off:+.2} %", got / 1e6),
+                off.abs() <= 1.0,
+            );
+        }
+    }
+    let goodput = iperf3("lan-1g", 6)?;
+    let off = (goodput / 941e6 - 1.0) * 100.0;
+    table.row(
+        "goodput of one TCP stream on lan-1g (iperf3, 6 s)",
+        "941 Mbit/s ± 1 %",
+        &format!("{:.1} Mbit/s, {off:+.2} %", goodput / 1e6),
+        off.abs() <= 1.0,
+    );
+    Ok(())
+}
+
+fn steady_rate(link: &str, asked: f64) -> anyhow::Result<f64> {
+    let mut place = lab(link, false)?;
+    let line = line_bytes(1_428) as f64 * 8.0;
+    // One second of steady state.
+    let packets = (asked / line) as u64;
+    let (_, arrivals) =
+        train(&mut place, 0, packets, 1_400, 0, 1_200_000_000, &Interrupt::new())?;
+    Ok(arrivals.steady_packets as f64 * line / (arrivals.steady_ns as f64 / 1e9))
+}
+
+pub(crate) fn loss(table: &mut Table) -> anyhow::Result<()> {
+    for (text, asked) in [("0.1%", 0.001), ("1%", 0.01), ("10%", 0.1)] {
+        let mut place = lab(&format!("rtt=1ms,loss={text}"), false)?;
+        let (sent, arrivals) =
+            train(&mut place, 0, 50_000, 64, 30_000, 50_000_000, &Interrupt::new())?;
+        let lost = sent - arrivals.packets;
+        let [low, high] = exact_interval(lost, sent, 0.95).context("sent is above 0")?;
+        table.row(
+            &format!("loss, {text} asked, {sent} packets"),
+            "inside the exact binomial 95 % interval",
+            &format!("{lost} lost; interval {:.3} % to {:.3} %", low * 100.0, high * 100.0),
+            (low..=high).contains(&asked),
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn throughput(table: &mut Table) -> anyhow::Result<()> {
+    // A link without any delay is a direct one; a microsecond makes it an emulated one.
+    for (link, goal) in [("rtt=1us", 4e9), ("rtt=10ms", 2e9)] {
+        let got = iperf3(link, 5)?;
+        table.row(
+            &format!("throughput of the emulated link, {link}, one TCP stream (iperf3, 5 s)"),
+            &format!("≥ {:.0} Gbit/s", goal / 1e9),
+            &format!("{:.2} Gbit/s", got / 1e9),
+            got >= goal,
+        );
+    }
+    Ok(())
+}
+
+/// The binary beside this example.
+pub(crate) fn tcptoll() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let path = own.parent().and_then(|p| p.parent()).context("target folder")?.join("tcptoll");
+    if !path.exists() {
+        bail!("{} is not there: cargo build --release first", path.display());
+    }
+    Ok(path)
+}
+
+/// Received bit/s of one stream, by iperf3 in the lab.
+fn iperf3(link: &str, seconds: u32) -> anyhow::Result<f64> {
+    let output = Command::new(tcptoll()?)
+        .args(["lab", "--quiet", "--link", link, "--link-tolerance", "delay=1ms,rate=5%"])
+        .args(["--server", "iperf3 -s -1", "--"])
+        .args(["sh", "-c", &format!("iperf3 -J -O 1 -t {seconds} -c $TCPTOLL_SERVER")])
+        .output()?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    report["end"]["sum_received"]["bits_per_second"]
+        .as_f64()
+        .with_context(|| format!("iperf3 reports no rate: {}", report["error"]))
+}
+

@@ -1,0 +1,54 @@
+//! Prints the figures tcptoll is accepted by, each beside its goal: `cargo xtask prove [NAME…]`.
+//!
+//! They depend on a quiet machine, so they are no tests. Every row is measured in the run that
+//! prints it. Exit status: 0 every goal met, 1 one missed, 2 something could not be measured.
+
+mod faults;
+mod links;
+mod opening;
+mod table;
+
+use std::process::ExitCode;
+
+use table::Table;
+
+/// A group of rows, by the name it is asked for.
+type Group = (&'static str, fn(&mut Table) -> anyhow::Result<()>);
+
+const GROUPS: &[Group] = &[
+    ("rtt", links::rtt),
+    ("rate", links::rate),
+    ("loss", links::loss),
+    ("throughput", links::throughput),
+    ("latency", opening::latency),
+    ("fifty-thousand", opening::fifty_thousand),
+    ("queue", opening::queue),
+    ("nobody", opening::nobody),
+    ("servers", opening::servers),
+    ("kills", faults::kills),
+    ("clone", faults::clone),
+];
+
+fn main() -> ExitCode {
+    if let Some(status) = tcptoll_engine::lab::reexecuted(std::env::args_os()) {
+        return ExitCode::from(u8::try_from(status).unwrap_or(1));
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = wanted.iter().find(|w| GROUPS.iter().all(|(name, _)| name != w)) {
+        let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
+        eprintln!("error: {unknown}: there is no such figure; there are {}", names.join(", "));
+        return ExitCode::from(2);
+    }
+    let mut table = Table::begin();
+    let mut broken = false;
+    for (name, group) in GROUPS {
+        if (wanted.is_empty() || wanted.iter().any(|w| w == name))
+            && let Err(error) = group(&mut table)
+        {
+            table.note(&format!("{name}: not measured: {error:#}"));
+            broken = true;
+        }
+    }
+    table.end();
+    ExitCode::from(if broken { 2 } else { u8::from(!table.all_met()) })
+}

@@ -1,0 +1,228 @@
+//! Does `connect` measure what it says?
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+use tcptoll_model::record::Summary;
+
+use crate::links::{rtt_errors, tcptoll};
+use crate::table::Table;
+
+/// Runs `tcptoll connect …` and reads its summary.
+pub(crate) fn connect(args: &[&str]) -> anyhow::Result<Summary> {
+    connect_as(args, None)
+}
+
+fn connect_as(args: &[&str], uid: Option<u32>) -> anyhow::Result<Summary> {
+    let mut command = Command::new(tcptoll()?);
+    command.args(["connect", "--quiet", "--format", "json", "--out", "/dev/null"]).args(args);
+    if let Some(uid) = uid {
+        command.uid(uid).gid(uid).env("HOME", "/tmp").current_dir("/tmp");
+    }
+    let output = command.output()?;
+    serde_json::from_slice(&output.stdout).with_context(|| {
+        format!("connect {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+fn metric(summary: &Summary, arm: usize, name: &str) -> anyhow::Result<f64> {
+    let arm = summary.arms.get(arm).context("arm")?;
+    Ok(arm.metrics.get(name).with_context(|| format!("{name} in {}", arm.name))?.value)
+}
+
+fn view(summary: &Summary, arm: usize, name: &str) -> anyhow::Result<f64> {
+    let timeline = summary.arms[arm].timeline.as_ref().context("timeline")?;
+    Ok(timeline.views.iter().find(|v| v.name == name).context("view")?.p50_us)
+}
+
+pub(crate) fn latency(table: &mut Table) -> anyhow::Result<()> {
+    let summary = connect(&["--link", "cross-region", "--count", "10000", "--concurrency", "40"])?;
+    let mean_ms = metric(&summary, 0, "connect_us_mean")? / 1e3;
+    table.row(
+        "connect latency at 37 ms, mean of 10,000",
+        "37.0 to 37.6 ms",
+        &format!("{mean_ms:.3} ms"),
+        (37.0..=37.6).contains(&mean_ms),
+    );
+    let (client, wire) = (view(&summary, 0, "client")?, view(&summary, 0, "wire")?);
+    table.row(
+        "client's view against the wire's, medians",
+        "within 100 µs",
+        &format!("{client:.1} µs against {wire:.1} µs: {:.1} µs", client - wire),
+        (client - wire).abs() <= 100.0,
+    );
+    table.fact(
+        "server: kernel SYN to ACK, process from connect() to accept()",
+        &format!(
+            "{:.3} ms, {:.3} ms (1 and 1.5 round trips)",
+            view(&summary, 0, "server kernel")? / 1e3,
+            view(&summary, 0, "server process")? / 1e3
+        ),
+    );
+    Ok(())
+}
+
+pub(crate) fn fifty_thousand(table: &mut Table) -> anyhow::Result<()> {
+    let summary = connect(&["--count", "50000", "--tap"])?;
+    let arm = &summary.arms[0];
+    let wire = arm.wire.as_ref().context("wire")?;
+    let errors: u64 = arm.errors.values().sum();
+    table.row(
+        "50,000 connects, direct link: attempts, ok, errors",
+        "50,000, 50,000, 0",
+        &format!("{}, {}, {errors}", arm.attempts, arm.ok),
+        arm.attempts == 50_000 && arm.ok == 50_000 && errors == 0,
+    );
+    let again = arm.client.counters.get("TcpExtTCPSynRetrans").copied().unwrap_or(0);
+    table.row(
+        "SYN on the wire against attempts + SYN retransmissions",
+        "equal, no tap drops",
+        &format!(
+            "{} against {} + {again}, tap drops {}",
+            wire.client_to_server.syn, arm.attempts, wire.tap_drops
+        ),
+        wire.client_to_server.syn as i64 == arm.attempts as i64 + again && wire.tap_drops == 0,
+    );
+    Ok(())
+}
+
+pub(crate) fn queue(table: &mut Table) -> anyhow::Result<()> {
+    let burst = [
+        "--count", "500", "--concurrency", "500", "--accept-delay", "5ms", "--timeout", "6s",
+        "--backlog", "16,4096",
+    ];
+    let named = |summary: &Summary, arm: &str| -> Vec<String> {
+        summary.causes.iter().filter(|c| c.arm == arm).map(|c| c.id.clone()).collect()
+    };
+    for (what, link, sysctl) in [
+        ("direct link", "direct", None),
+        ("10 ms RTT, cookies on", "rtt=10ms", None),
+        ("10 ms RTT, cookies off", "rtt=10ms", Some("net.ipv4.tcp_syncookies=0")),
+    ] {
+        let mut args = burst.to_vec();
+        args.extend(["--link", link]);
+        if let Some(sysctl) = sysctl {
+            args.extend(["--server-sysctl", sysctl]);
+        }
+        let summary = connect(&args)?;
+        let ill = &summary.arms[0];
+        let causes = named(&summary, &ill.name);
+        let counters = ill.server.as_ref().context("server")?;
+        let count = |name: &str| counters.counters.get(name).copied().unwrap_or(0);
+        let rungs: Vec<String> = ill
+            .rungs
+            .iter()
+            .zip(&ill.syn_retry_ladder_s)
+            .filter(|(n, _)| **n > 0)
+            .map(|(n, at)| format!("{n} at {at} s"))
+            .collect();
+        table.row(
+            &format!("backlog 16, 500 at once, slow accept, {what}"),
+            "cause named; first byte decides",
+            &format!(
+                "connected {}, first byte {}, errors {:?}; ladder {rungs:?}; ListenOverflows {}, TCPReqQFullDrop {}, SyncookiesSent {}; causes {causes:?}",
+                ill.histograms.get("connect_us").map_or(0, |h| h.count),
+                ill.histograms.get("first_byte_us").map_or(0, |h| h.count),
+                ill.errors,
+                count("TcpExtListenOverflows"),
+                count("TcpExtTCPReqQFullDrop"),
+                count("TcpExtSyncookiesSent"),
+            ),
+            !causes.is_empty(),
+        );
+        let well = &summary.arms[1];
+        table.row(
+            &format!("the same with a backlog of 4096, {what}"),
+            "500 ok, no cause",
+            &format!("{} ok, causes {:?}", well.ok, named(&summary, &well.name)),
+            well.ok == 500 && named(&summary, &well.name).is_empty(),
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn nobody(table: &mut Table) -> anyhow::Result<()> {
+    if tcptoll_kernel::process::uid() != 0 {
+        bail!("only root can become uid 65534");
+    }
+    let summary = connect_as(&["--link", "rtt=10ms", "--count", "1000"], Some(65_534))?;
+    let arm = &summary.arms[0];
+    let link = arm.link.as_ref().context("link")?;
+    table.row(
+        "as uid 65534: connect at 10 ms RTT",
+        "works",
+        &format!(
+            "{} of {} ok over {}, mean {:.3} ms",
+            arm.ok,
+            arm.attempts,
+            serde_json::to_value(link.kind)?.as_str().unwrap_or_default(),
+            metric(&summary, 0, "connect_us_mean")? / 1e3
+        ),
+        arm.ok == 1_000,
+    );
+    for (link, asked) in [("rtt=0.25ms", 250.0), ("rtt=10ms", 10_000.0), ("rtt=37ms", 37_000.0)] {
+        let (median, p99) = rtt_errors(link, asked, true)?;
+        table.fact(
+            &format!("the AF_PACKET relay's own accuracy, {link}: median and p99 of the error"),
+            &format!("{median:.1} µs, {p99:.1} µs"),
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn servers(table: &mut Table) -> anyhow::Result<()> {
+    let folder = std::env::temp_dir().join(format!("tcptoll-prove-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let nginx = nginx_command(&folder)?;
+    let redis = "redis-server --port 6379 --save '' --protected-mode no --daemonize no".to_owned();
+    for (name, server, port, send) in [
+        ("nginx", &nginx, 8080, "GET / HTTP/1.0\\r\\n\\r\\n"),
+        ("Redis", &redis, 6379, "PING\\r\\n"),
+    ] {
+        let summary = connect(&["--link", "same-room", "--server", server, "--send", send])?;
+        let arm = &summary.arms[0];
+        table.row(
+            &format!("{name} as --server in the lab, 1,000 connections with a first byte"),
+            "all ok",
+            &format!("{} of {} ok", arm.ok, arm.attempts),
+            arm.ok == 1_000,
+        );
+        // As a target: inside a lab, so that no port of this machine is taken.
+        let inner = format!(
+            "{} connect --quiet --format json --out /dev/null --send '{send}' --to $TCPTOLL_SERVER:{port}",
+            tcptoll()?.display()
+        );
+        let output = Command::new(tcptoll()?)
+            .args(["lab", "--quiet", "--link", "same-room", "--server", server, "--", "sh", "-c"])
+            .arg(&inner)
+            .output()?;
+        let summary: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let (attempts, ok) = (&summary["arms"][0]["attempts"], &summary["arms"][0]["ok"]);
+        table.row(
+            &format!("{name} as --to target"),
+            "all ok",
+            &format!("{ok} of {attempts} ok"),
+            ok.as_u64() == Some(1_000),
+        );
+    }
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+fn nginx_command(folder: &std::path::Path) -> anyhow::Result<String> {
+    let path = folder.join("nginx.conf");
+    let root = folder.display();
+    std::fs::write(
+        &path,
+        format!(
+            "daemon off; pid {root}/pid; error_log stderr; events {{ worker_connections 4096; }}\n\
+             http {{ access_log off; client_body_temp_path {root}/b; proxy_temp_path {root}/p;\n\
+             fastcgi_temp_path {root}/f; uwsgi_temp_path {root}/u; scgi_temp_path {root}/s;\n\
+             server {{ listen 8080; location / {{ return 200 hello; }} }} }}\n"
+        ),
+    )?;
+    Ok(format!("nginx -c {}", path.display()))
+}
