@@ -150,8 +150,11 @@ pub struct Train {
 pub struct Arrivals {
     /// How many.
     pub packets: u64,
-    /// Payload bytes of those counted in `steady_ns`.
+    /// How many of them arrived in `steady_ns`.
     pub steady_packets: u64,
+    /// How many were sent between the first and the last of these, by their numbers: what the
+    /// receiving socket had no room for has crossed the wire all the same.
+    pub steady_span: u64,
     /// From the end of the first fifth to the last, ns: the steady state.
     pub steady_ns: u64,
 }

@@ -1,7 +1,6 @@
 //! TCP and UDP sockets with the options the experiments need; nonblocking, closed on exec.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -194,10 +193,9 @@ impl Udp {
         would_block(self.0.send_to(bytes, target))
     }
 
-    /// Receives one datagram's length; `None` when none has arrived.
-    pub fn receive(&self) -> io::Result<Option<usize>> {
-        let mut buffer = [MaybeUninit::<u8>::uninit(); 2048];
-        would_block(self.0.recv(&mut buffer))
+    /// Receives the beginning of one datagram; `None` when none has arrived.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        would_block(io::Read::read(&mut &self.0, buffer))
     }
 }
 

@@ -68,7 +68,8 @@ pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, Loa
     poller.add(&*channel, CHANNEL, Interest::READ)?;
     poller.add(&socket, 0, Interest::READ)?;
     channel.send(&Tell::Listening { at: std::net::SocketAddr::new(at, port) })?;
-    let mut arrivals: Vec<u64> = Vec::new();
+    let mut arrivals: Vec<(u64, u64)> = Vec::new();
+    let mut number = [0; 8];
     let mut packets = 0;
     loop {
         for event in poller.wait(None)? {
@@ -78,10 +79,10 @@ pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, Loa
                     other => Err(LoadError::Busy(format!("{other:?}"))),
                 };
             }
-            while socket.receive().map_err(failed("recv"))?.is_some() {
+            while socket.receive(&mut number).map_err(failed("recv"))?.is_some() {
                 packets += 1;
                 if arrivals.len() < ARRIVALS_MAX {
-                    arrivals.push(monotonic_ns());
+                    arrivals.push((monotonic_ns(), u64::from_le_bytes(number)));
                 }
             }
         }
@@ -89,13 +90,14 @@ pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, Loa
 }
 
 /// Leaves out the first fifth: a token bucket lets a burst through at the start.
-fn steady(packets: u64, arrivals: &[u64]) -> Arrivals {
+fn steady(packets: u64, arrivals: &[(u64, u64)]) -> Arrivals {
     let tail = &arrivals[arrivals.len() / 5..];
     match tail {
         [first, .., last] => Arrivals {
             packets,
             steady_packets: tail.len() as u64 - 1,
-            steady_ns: last - first,
+            steady_span: last.1.saturating_sub(first.1),
+            steady_ns: last.0 - first.0,
         },
         _ => Arrivals { packets, ..Arrivals::default() },
     }
@@ -118,7 +120,7 @@ pub fn train(train: &Train) -> Result<u64, LoadError> {
             .set_segment(train.payload as u16)
             .map_err(|error| SysError::new("UDP_SEGMENT", train.target.to_string(), error))?;
     }
-    let bytes = vec![0; train.payload * together as usize];
+    let mut bytes = vec![0; train.payload * together as usize];
     let start = monotonic_ns();
     let mut sent = 0;
     while sent < train.packets {
@@ -126,6 +128,9 @@ pub fn train(train: &Train) -> Result<u64, LoadError> {
             wait_until(start + sent * train.interval_ns);
         }
         let now = together.min(train.packets - sent);
+        for (number, datagram) in (sent..).zip(bytes.chunks_exact_mut(train.payload)) {
+            datagram[..8].copy_from_slice(&number.to_le_bytes());
+        }
         match socket.send_to(&bytes[..train.payload * now as usize], &target) {
             Ok(Some(_)) => sent += now,
             Ok(None) => {
@@ -146,13 +151,14 @@ mod tests {
 
     #[test]
     fn the_steady_state_leaves_out_the_first_fifth() {
-        let arrivals: Vec<u64> = (0..10).map(|n| n * 100).collect();
+        let arrivals: Vec<(u64, u64)> = (0..10).map(|n| (n * 100, n * 2)).collect();
         let steady = steady(12, &arrivals);
         assert_eq!((steady.packets, steady.steady_packets, steady.steady_ns), (12, 7, 700));
+        assert_eq!(steady.steady_span, 14);
     }
 
     #[test]
     fn one_packet_has_no_steady_state() {
-        assert_eq!(steady(1, &[5]).steady_packets, 0);
+        assert_eq!(steady(1, &[(5, 0)]).steady_packets, 0);
     }
 }

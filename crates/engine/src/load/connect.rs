@@ -105,6 +105,10 @@ impl Client<'_> {
         while self.report.attempts < self.load.count {
             self.begin_those_due();
             self.give_up_those_late();
+            // Either may have been the last; then there is nothing left to wait for.
+            if self.report.attempts >= self.load.count {
+                break;
+            }
             let events = self.poller.wait(self.wait())?;
             let now = monotonic_ns();
             for event in events {

@@ -99,7 +99,7 @@ fn steady_rate(link: &str, asked: f64) -> anyhow::Result<f64> {
     let packets = (asked / line) as u64;
     let (_, arrivals) =
         train(&mut place, 0, packets, 1_400, 0, 1_200_000_000, &Interrupt::new())?;
-    Ok(arrivals.steady_packets as f64 * line / (arrivals.steady_ns as f64 / 1e9))
+    Ok(arrivals.steady_span as f64 * line / (arrivals.steady_ns as f64 / 1e9))
 }
 
 pub(crate) fn loss(table: &mut Table) -> anyhow::Result<()> {
