@@ -168,6 +168,8 @@ pub struct Greet {
     pub backlog: i32,
     /// Time the server works before each `accept(2)`, ns.
     pub accept_delay_ns: u64,
+    /// Greet with one byte.
+    pub speak: bool,
     /// Accept data with the SYN.
     pub fast_open: bool,
     /// Most accepts to remember for the timeline.

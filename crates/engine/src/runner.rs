@@ -259,8 +259,24 @@ fn conclude(study: &Study, trials: Trials<'_>, machine: Passport, planned: usize
         partial,
         valid: trials.valid,
     };
+    say_once(&mut summary.warnings);
     trials.experiment.conclude(&mut summary);
     summary
+}
+
+/// What every arm has too little of is said once, of the whole run.
+fn say_once(warnings: &mut Vec<WarningEntry>) {
+    let few = |warning: &WarningEntry| warning.id == "too-few-samples";
+    if warnings.iter().filter(|warning| few(warning)).count() > 1 {
+        let mut seen = false;
+        warnings.retain_mut(|warning| {
+            let first = few(warning) && !std::mem::replace(&mut seen, true);
+            if first {
+                warning.arm = None;
+            }
+            first || !few(warning)
+        });
+    }
 }
 
 /// A record with a header and nothing else tells nobody anything; a device is left alone.

@@ -174,6 +174,9 @@ pub struct ConnectArgs {
     /// Send the first bytes with the SYN (TCP Fast Open)
     #[arg(long, value_name = "on,off", value_delimiter = ',', num_args = 0..=1, default_missing_value = "on", help_heading = "Load")]
     pub fast_open: Vec<String>,
+    /// Wait for the server's first byte before closing; off: close once connected [default: on]
+    #[arg(long, value_name = "on,off", value_delimiter = ',', help_heading = "Load")]
+    pub first_byte: Vec<String>,
     /// Bytes to send once connected, to a server that does not speak first; \r \n \xHH are bytes
     #[arg(long, value_name = "TEXT", help_heading = "Load")]
     pub send: Option<String>,

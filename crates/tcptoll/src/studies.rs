@@ -67,6 +67,7 @@ pub fn from_connect(args: &ConnectArgs) -> Study {
     levels("timeout", args.timeout.clone());
     levels("congestion", args.congestion.clone());
     levels("fast-open", args.fast_open.clone());
+    levels("first-byte", args.first_byte.clone());
     levels("backlog", args.backlog.clone());
     levels("accept-delay", args.accept_delay.clone());
     for (name, value) in [

@@ -24,29 +24,35 @@ pub fn conclude(summary: &mut Summary) {
     summary.next = next(summary);
 }
 
-/// An arm of the same run in which the cause did not show is the measured proof of its cure.
+/// An arm of the same run that differs only in its backlog and did not show the cause: the
+/// measured proof of the cure.
+fn cured<'a>(summary: &'a Summary, ill: &Arm) -> Option<&'a Arm> {
+    let but_backlog = |arm: &Arm| {
+        let mut factors = arm.factors.clone();
+        factors.remove("backlog");
+        factors.remove("server-sysctl");
+        factors
+    };
+    summary.arms.iter().find(|arm| {
+        arm.name != ill.name
+            && but_backlog(arm) == but_backlog(ill)
+            && arm.ok == arm.attempts
+            && summary.causes.iter().all(|cause| cause.arm != arm.name)
+    })
+}
+
 fn proof(summary: &Summary, id: &str) -> Option<String> {
-    if id != "accept-queue-full" && id != "syn-queue-full" {
+    if !id.ends_with("-queue-full") {
         return None;
     }
-    let backlog = |arm: &Arm| arm.server.as_ref()?.listeners.first().map(|l| l.accept_queue_limit);
-    let ill: Vec<&Arm> = summary
-        .arms
-        .iter()
-        .filter(|arm| summary.causes.iter().any(|cause| cause.arm == arm.name))
-        .collect();
-    let smallest = ill.iter().filter_map(|arm| backlog(arm)).min()?;
-    let well = summary.arms.iter().find(|arm| {
-        !summary.causes.iter().any(|cause| cause.arm == arm.name)
-            && arm.ok == arm.attempts
-            && backlog(arm).is_some_and(|limit| limit > smallest)
-    })?;
+    let cause = summary.causes.iter().find(|cause| cause.id == id)?;
+    let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
+    let well = cured(summary, ill)?;
     let max = well.histograms.get("connect_us").and_then(|h| h.max)?;
     Some(format!(
-        "with a backlog of {} in this run: {} of {} connected, the slowest in {}",
-        backlog(well)?,
+        "in this run, arm {}: all {} connected, the slowest in {}",
+        well.name,
         human_count(well.ok),
-        human_count(well.attempts),
         human_us(max)
     ))
 }
@@ -62,16 +68,6 @@ fn answer(summary: &Summary) -> String {
         return "Nothing was measured.".to_owned();
     }
     let mut sentences = Vec::new();
-    let attempts: u64 = measured.iter().map(|arm| arm.attempts).sum();
-    let ok: u64 = measured.iter().map(|arm| arm.ok).sum();
-    if ok < attempts {
-        sentences.push(format!(
-            "{} of {} connections failed; every figure is of the {} that did not.",
-            human_count(attempts - ok),
-            human_count(attempts),
-            human_count(ok)
-        ));
-    }
     if summary.arms.iter().all(|arm| !arm.histograms.contains_key("connect_us")) {
         sentences.extend(first_byte_only(&measured));
         return sentences.join(" ");
@@ -81,22 +77,61 @@ fn answer(summary: &Summary) -> String {
         [arm] => sentences.extend(one(arm)),
         arms => sentences.extend(many(arms)),
     }
-    if let Some(cause) = summary.causes.first() {
-        sentences.push(cause.text.clone());
-        if let Some(proof) =
-            summary.advice.iter().find(|a| a.cause == cause.id).and_then(|a| a.proof.as_ref())
-        {
-            sentences.push(format!("It is the backlog: {proof}."));
-        }
+    sentences.extend(summary.causes.first().and_then(|cause| turned_away(summary, &cause.arm)));
+    if sentences.is_empty() {
+        sentences.extend(measured.iter().find_map(|arm| one(arm)));
     }
     sentences.join(" ")
+}
+
+/// What a full queue or a lack of ports did to one arm, and that another was spared.
+fn turned_away(summary: &Summary, name: &str) -> Option<String> {
+    let arm = summary.arms.iter().find(|arm| arm.name == name)?;
+    let cause = summary.causes.iter().find(|cause| cause.arm == name)?;
+    let late: u64 = arm.rungs.iter().sum();
+    let silent = arm.attempts - arm.ok;
+    let what = match cause.id.as_str() {
+        "accept-queue-full" => "the accept queue was full",
+        "syn-queue-full" => "the SYN queue was full",
+        _ => return Some(cause.text.clone()),
+    };
+    let mut text = format!("In arm {name} {what}: ");
+    if late > 0 {
+        let first = arm.syn_retry_ladder_s.first().copied().unwrap_or(1.0);
+        text += &format!("{} handshakes waited {first} s or more for the next SYN", human_count(late));
+    }
+    if silent > 0 {
+        let and = if late > 0 { ", " } else { "" };
+        text += &format!(
+            "{and}{} of {} connections failed",
+            human_count(silent),
+            human_count(arm.attempts)
+        );
+    }
+    if let Some(well) = cured(summary, arm) {
+        let max = well.histograms.get("connect_us").and_then(|h| h.max);
+        text += &format!(
+            "; in arm {} all {} connected, the slowest in {}",
+            well.name,
+            human_count(well.ok),
+            human_us(max?)
+        );
+    }
+    Some(text + ".")
 }
 
 /// Arms whose typical connection shows what the handshake costs, not what a queue or a lack does.
 fn healthy<'a>(summary: &Summary, measured: &[&'a Arm]) -> Vec<&'a Arm> {
     measured
         .iter()
-        .filter(|arm| summary.causes.iter().all(|cause| cause.arm != arm.name))
+        .filter(|arm| {
+            let ill = |name: &str| summary.causes.iter().any(|cause| cause.arm == name);
+            // Nor the one beside it that shows the cure: it is of the same burst.
+            !ill(&arm.name)
+                && !summary.arms.iter().any(|other| {
+                    ill(&other.name) && cured(summary, other).is_some_and(|w| w.name == arm.name)
+                })
+        })
         .copied()
         .collect()
 }
@@ -118,12 +153,13 @@ fn one(arm: &Arm) -> Option<String> {
         let trips = typical_us / expected.rtt_us;
         let rtt = human_us(expected.rtt_us);
         text += &match expected.cpu_us {
-            Some(cpu_us) if (0.9..1.2).contains(&trips) => format!(
-                ": one round trip of {rtt} and {} of CPU at both ends",
-                human_us(cpu_us)
-            ),
+            Some(cpu_us) if (0.9..1.2).contains(&trips) => {
+                format!(": one round trip of {rtt} and {} at the two ends", human_us(cpu_us))
+            }
             _ => format!(", {trips:.2} times the round trip of {rtt} ({})", expected.rtt_from),
         };
+    } else if arm.link.is_some() {
+        text += ", none of it for distance: the packets cross no emulated link";
     }
     if let Some(cpu) = arm.client.cpu_us_per_op {
         text += &format!("; it costs the client {} of CPU", human_us(cpu));
@@ -141,7 +177,7 @@ fn many(arms: &[&Arm]) -> Option<String> {
         cpu.iter().copied().fold(0.0, f64::max),
     );
     let mut text = format!(
-        "Opening a connection takes from {} ({}) to {} ({}), medians",
+        "Opening a connection takes from {} ({}) to {} ({})",
         human_us(typical(least)?),
         least.name,
         human_us(typical(most)?),
@@ -159,10 +195,10 @@ fn many(arms: &[&Arm]) -> Option<String> {
             trips.iter().copied().fold(f64::INFINITY, f64::min),
             trips.iter().copied().fold(0.0, f64::max),
         );
-        text += &format!("; over a distance that is {least:.2} to {most:.2} round trips");
+        text += &format!(", over a distance {least:.2} to {most:.2} round trips");
     }
     if high > 0.0 {
-        text += &format!("; the client's CPU is {} to {} each", human_us(low), human_us(high));
+        text += &format!(", and {} to {} of the client's CPU", human_us(low), human_us(high));
     }
     Some(text + ".")
 }

@@ -21,6 +21,7 @@ pub const OPTIONS: &[&str] = &[
     "count",
     "distance-km",
     "fast-open",
+    "first-byte",
     "ipv6",
     "link",
     "packet-relay",
@@ -75,6 +76,8 @@ pub struct ConnectSettings {
     pub accept_delay: Duration,
     /// Data with the SYN.
     pub fast_open: bool,
+    /// Wait for the server's first byte before closing.
+    pub first_byte: bool,
     /// Source addresses.
     pub bind: Vec<IpAddr>,
     /// From start to end of one operation.
@@ -146,8 +149,8 @@ impl ConnectSettings {
         let public_default = public_target && !settings.contains_key("rate");
         Ok(Self {
             link,
-            ipv6: reader.flag("ipv6")?,
-            packet_relay: reader.flag("packet-relay")?,
+            ipv6: reader.flag("ipv6", false)?,
+            packet_relay: reader.flag("packet-relay", false)?,
             to,
             server: reader.get("server"),
             port: reader.count("port", 1, 65_535)?.map(|port| port as u16),
@@ -161,14 +164,15 @@ impl ConnectSettings {
             pause: pause.unwrap_or(Duration::from_secs(1)),
             backlog: reader.count("backlog", 0, i32::MAX as u64)?.map_or(4096, |n| n as i32),
             accept_delay: reader.time("accept-delay")?.unwrap_or_default(),
-            fast_open: reader.flag("fast-open")?,
+            fast_open: reader.flag("fast-open", false)?,
+            first_byte: reader.flag("first-byte", true)?,
             bind: reader.addresses("bind")?,
             timeout: reader.time("timeout")?.unwrap_or(Duration::from_secs(10)),
             congestion: reader.get("congestion"),
             send: unescape(&reader.get("send").unwrap_or_default()),
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
-            tap: reader.flag("tap")?,
+            tap: reader.flag("tap", false)?,
             distance_km: reader.distance()?,
             public_target,
         })
@@ -222,9 +226,10 @@ impl Reader<'_> {
             .transpose()
     }
 
-    fn flag(&self, key: &str) -> Result<bool, TrialError> {
+    fn flag(&self, key: &str, otherwise: bool) -> Result<bool, TrialError> {
         match self.get(key).as_deref() {
-            None | Some("false" | "off" | "no") => Ok(false),
+            None => Ok(otherwise),
+            Some("false" | "off" | "no") => Ok(false),
             Some("true" | "on" | "yes") => Ok(true),
             Some(other) => {
                 Err(TrialError::Setting(format!("--{key} {other}: write on or off")))

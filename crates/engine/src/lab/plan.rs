@@ -62,3 +62,13 @@ impl Addresses {
         Self { client, server, prefix }
     }
 }
+
+/// A further address of the client host, from 1; beside the two of the link.
+pub fn client_address(number: u16, ipv6: bool) -> IpAddr {
+    if ipv6 {
+        Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 1, number).into()
+    } else {
+        let [high, low] = number.to_be_bytes();
+        Ipv4Addr::new(10, 77, 1 + high, low).into()
+    }
+}

@@ -99,7 +99,8 @@ impl Greeter<'_> {
             let client = Peer { ip: peer.ip(), port: peer.port() };
             self.rows.push(ServerRow { client, accepted });
         }
-        let greeted = socket.write(b"h").is_ok_and(|written| written.is_some());
+        let greeted =
+            !self.greet.speak || socket.write(b"h").is_ok_and(|written| written.is_some());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1

@@ -19,12 +19,13 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<Status> {
     Ok(Status::Met)
 }
 
-/// Name and text of each section `## name` or `### name`; a name is one word in back quotes or not.
+/// Name and text of each section whose title is a name: lower case, in back quotes or not.
 fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     CAUSES.split("\n## ").skip(1).filter_map(|section| {
         let (title, body) = section.split_once('\n')?;
         let name = title.trim().trim_matches('`');
-        (!name.contains(' ')).then_some((name, body))
+        let kebab = name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        kebab.then_some((name, body))
     })
 }
 

@@ -1,0 +1,15 @@
+//! Lab tests: each makes a lab of its own through the real binary, as a user would.
+//!
+//! Expected values follow from the configuration or from a second witness (kernel counters, the
+//! wire, tcpdump). The link's tolerance is wide here, because a test must not need a quiet machine;
+//! how exact a link is, `cargo xtask prove` says.
+
+mod endings;
+mod isolation;
+mod opening;
+mod packets;
+mod privileges;
+mod queues;
+mod servers;
+mod settings;
+mod support;

@@ -1,0 +1,212 @@
+//! Does `connect` measure what it says, on each kind of link?
+
+use tcptoll_model::record::{Arm, LinkKind};
+
+use crate::support::{connect, counter, errors, min_ms, no_lab, only, p50_ms};
+
+/// Every connection opened, and both kernels agree.
+fn all_opened(arm: &Arm, count: u64) {
+    assert_eq!((arm.attempts, arm.ok, errors(arm)), (count, count, 0), "{:?}", arm.errors);
+    assert_eq!(counter(&arm.client.counters, "TcpActiveOpens"), count);
+    let server = arm.server.as_ref().unwrap();
+    assert_eq!(counter(&server.counters, "TcpPassiveOpens"), count);
+    assert_eq!(arm.histograms["connect_us"].count, count);
+    assert_eq!(arm.histograms["first_byte_us"].count, count);
+}
+
+fn kind(arm: &Arm) -> LinkKind {
+    arm.link.as_ref().unwrap().kind
+}
+
+#[test]
+fn on_a_direct_link_every_attempt_succeeds_and_both_kernels_agree() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--count", "200"]);
+    let arm = only(&summary);
+    all_opened(arm, 200);
+    assert_eq!(kind(arm), LinkKind::Direct);
+    assert!(!summary.partial && summary.causes.is_empty());
+    // No program between the hosts: the timeline is of a run with a tap.
+    assert_eq!(arm.timeline.as_ref().unwrap().source, "witness");
+}
+
+#[test]
+fn a_connection_over_20_ms_takes_one_round_trip_and_its_first_byte_two() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--link", "rtt=20ms", "--count", "200"]);
+    let arm = only(&summary);
+    all_opened(arm, 200);
+    assert_eq!(kind(arm), LinkKind::EmulatedTun);
+    assert!(min_ms(arm, "connect_us") >= 19.8, "{} ms", min_ms(arm, "connect_us"));
+    assert!(p50_ms(arm, "connect_us") < 40.0, "{} ms", p50_ms(arm, "connect_us"));
+    assert!(min_ms(arm, "first_byte_us") >= 39.6, "{} ms", min_ms(arm, "first_byte_us"));
+
+    let wire = arm.wire.as_ref().unwrap();
+    let again = counter(&arm.client.counters, "TcpExtTCPSynRetrans");
+    assert_eq!(wire.client_to_server.syn, arm.attempts + again);
+    assert!(wire.server_to_client.syn_ack >= arm.ok, "{wire:?}");
+    assert!(wire.client_to_server.fin + wire.server_to_client.fin >= 2 * arm.ok, "{wire:?}");
+    assert_eq!((wire.lost_on_purpose, wire.queue_drops, wire.tap_drops), (0, 0, 0));
+}
+
+#[test]
+fn the_timeline_has_the_eight_steps_in_order_and_three_points_of_view_that_agree() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--link", "rtt=20ms", "--count", "100"]);
+    let timeline = only(&summary).timeline.as_ref().unwrap();
+    let steps: Vec<(&str, &str)> =
+        timeline.steps.iter().map(|step| (step.at.as_str(), step.name.as_str())).collect();
+    assert_eq!(
+        steps,
+        [
+            ("client", "connect() → SYN out"),
+            ("wire", "SYN on its way"),
+            ("server", "SYN in → SYN-ACK out"),
+            ("wire", "SYN-ACK on its way"),
+            ("client", "SYN-ACK in → connect() back"),
+            ("client", "SYN-ACK in → ACK out"),
+            ("wire", "ACK on its way"),
+            ("server", "ACK in → accept() back"),
+        ]
+    );
+    assert_eq!(timeline.source, "measured");
+    assert!(timeline.matched + timeline.unmatched <= 100);
+    // Medians, each read from a histogram of three digits.
+    for pair in timeline.steps.windows(2) {
+        assert!(pair[1].begins_us >= pair[0].begins_us * 0.998, "{pair:#?}");
+    }
+    for at in [1, 3, 6] {
+        let step = &timeline.steps[at];
+        assert!(step.p50_us >= 9_800.0, "half a round trip: {step:?}");
+    }
+    let view = |name: &str| {
+        let found = timeline.views.iter().find(|view| view.name == name);
+        found.unwrap_or_else(|| panic!("no view {name}"))
+    };
+    let (client, wire) = (view("client"), view("wire"));
+    assert_eq!((client.expected_rtts, wire.expected_rtts), (1.0, 1.0));
+    // The client's view holds the wire's.
+    assert!(wire.p50_us <= client.p50_us * 1.002, "{wire:?} in {client:?}");
+    assert!(wire.p50_us >= 19_800.0 && client.p50_us < 40_000.0);
+    assert!(view("server kernel").p50_us >= 19_800.0);
+    assert!(view("server process").p50_us >= 29_700.0);
+    assert!((view("server process").expected_rtts - 1.5).abs() < f64::EPSILON);
+}
+
+#[test]
+fn ipv6_works_on_a_direct_and_on_an_emulated_link() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--ipv6", "--count", "50"]);
+    all_opened(only(&summary), 50);
+    let summary = connect(&["--ipv6", "--link", "rtt=10ms", "--count", "50"]);
+    let arm = only(&summary);
+    all_opened(arm, 50);
+    assert!(min_ms(arm, "connect_us") >= 9.8, "{} ms", min_ms(arm, "connect_us"));
+    assert_eq!(arm.wire.as_ref().unwrap().client_to_server.syn, 50);
+    assert!(arm.server.as_ref().unwrap().listeners[0].address.contains(':'));
+}
+
+#[test]
+fn the_packet_relay_keeps_the_delay_and_says_what_it_is() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--packet-relay", "--link", "rtt=10ms", "--count", "50"]);
+    let arm = only(&summary);
+    all_opened(arm, 50);
+    assert_eq!(kind(arm), LinkKind::EmulatedPacket);
+    assert!(min_ms(arm, "connect_us") >= 9.8, "{} ms", min_ms(arm, "connect_us"));
+    assert!(p50_ms(arm, "connect_us") < 20.0, "{} ms", p50_ms(arm, "connect_us"));
+    // It was asked for, so it is no doubt.
+    assert!(summary.warnings.iter().all(|warning| warning.id != "packet-fallback"));
+}
+
+#[test]
+fn loopback_has_one_host_whose_counters_hold_both_ends() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--link", "loopback", "--count", "50"]);
+    let arm = only(&summary);
+    all_opened(arm, 50);
+    assert_eq!(kind(arm), LinkKind::Loopback);
+    assert_eq!(counter(&arm.client.counters, "TcpPassiveOpens"), 50);
+}
+
+#[test]
+fn a_rate_spreads_the_attempts_over_its_time() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--rate", "500", "--count", "100"]);
+    let arm = only(&summary);
+    all_opened(arm, 100);
+    // The hundredth is due 99/500 s after the first.
+    assert!(arm.elapsed_s >= 0.198, "{} s", arm.elapsed_s);
+    assert_eq!(arm.histograms["lateness_us"].count, 100);
+}
+
+#[test]
+fn a_pause_is_taken_after_every_so_many_and_not_after_the_last() {
+    if no_lab() {
+        return;
+    }
+    let args = ["--pause-every", "25", "--pause", "100ms", "--count", "100"];
+    let summary = connect(&args);
+    let arm = only(&summary);
+    all_opened(arm, 100);
+    assert!(arm.elapsed_s >= 0.3, "three pauses: {} s", arm.elapsed_s);
+}
+
+#[test]
+fn fast_open_saves_one_of_two_round_trips_once_the_client_has_the_cookie() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&[
+        "--fast-open",
+        "on",
+        "--link",
+        "rtt=20ms",
+        "--count",
+        "100",
+        "--client-sysctl",
+        "net.ipv4.tcp_fastopen=3",
+        "--server-sysctl",
+        "net.ipv4.tcp_fastopen=3",
+    ]);
+    let arm = only(&summary);
+    assert_eq!((arm.attempts, arm.ok), (100, 100), "{:?}", arm.errors);
+    assert!(counter(&arm.client.counters, "TcpExtTCPFastOpenActive") > 50);
+    assert!(min_ms(arm, "first_byte_us") >= 19.8, "{} ms", min_ms(arm, "first_byte_us"));
+    assert!(p50_ms(arm, "first_byte_us") < 40.0, "{} ms", p50_ms(arm, "first_byte_us"));
+    assert!(!arm.histograms.contains_key("connect_us"), "connect() waits for nothing");
+}
+
+#[test]
+fn every_level_of_a_list_is_an_arm_named_after_it() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--count", "10,20", "--link", "direct,loopback"]);
+    let arms: Vec<(&str, u64)> =
+        summary.arms.iter().map(|arm| (arm.name.as_str(), arm.attempts)).collect();
+    assert_eq!(
+        arms,
+        [
+            ("count 10, link direct", 10),
+            ("count 10, link loopback", 10),
+            ("count 20, link direct", 20),
+            ("count 20, link loopback", 20),
+        ]
+    );
+    assert_eq!(summary.arms[3].factors["link"], "loopback");
+}
