@@ -1,6 +1,7 @@
 //! A host: waits for the parent's orders on its control channel and carries them out one by one.
 
 use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -66,9 +67,7 @@ impl Host {
             Ask::Observe => Tell::Snapshot(Box::new(self.observer.snapshot())),
             Ask::Ping(ping) => Tell::Echoes(certify::ping(&ping).map_err(failed)?),
             Ask::Sink { at } => Tell::Arrivals(certify::sink(at, channel).map_err(failed)?),
-            Ask::Train(train) => {
-                Tell::Sent { packets: certify::train(&train).map_err(failed)? }
-            }
+            Ask::Train(train) => Tell::Sent { packets: certify::train(&train).map_err(failed)? },
             Ask::Greet(greet) => {
                 let (report, rows) = greet::run(&greet, channel).map_err(failed)?;
                 for part in rows.chunks(ROWS_MAX) {
@@ -88,7 +87,6 @@ impl Host {
                 let status = command(&launch)
                     .status()
                     .map_err(|error| format!("{}: {error}", launch.words.join(" ")))?;
-                use std::os::unix::process::ExitStatusExt;
                 let signal = status.signal().map_or(1, |signal| 128 + signal);
                 Tell::Exited { status: status.code().unwrap_or(signal) }
             }
@@ -106,11 +104,8 @@ impl Host {
         let failed = |error: std::io::Error| format!("--server {name}: {error}");
         // What a server says is for people; standard output is the run's own.
         let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
-        let mut child = command(launch)
-            .stdin(Stdio::null())
-            .stdout(stderr)
-            .spawn()
-            .map_err(failed)?;
+        let mut child =
+            command(launch).stdin(Stdio::null()).stdout(stderr).spawn().map_err(failed)?;
         let begun = Instant::now();
         let mut diag = SockDiag::open().map_err(|error: SysError| error.to_string())?;
         loop {

@@ -47,9 +47,7 @@ pub fn set_sysctls(wanted: &[(String, String)]) -> Result<Vec<(String, String)>,
             let got = read_sysctl(name)?;
             let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
             if words(&got) != words(value) {
-                return Err(format!(
-                    "sysctl {name}={value} has no effect: the kernel keeps {got}"
-                ));
+                return Err(format!("sysctl {name}={value} has no effect: the kernel keeps {got}"));
             }
             Ok((name.clone(), got))
         })

@@ -122,10 +122,8 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Run, RunError> {
     let (experiment, arms) = check(study)?;
-    let mut recorder = Recorder::create(&options.record).map_err(|error| RunError::Record {
-        path: options.record.display().to_string(),
-        error,
-    })?;
+    let mut recorder = Recorder::create(&options.record)
+        .map_err(|error| RunError::Record { path: options.record.display().to_string(), error })?;
     let machine = passport::read();
     recorder.write(&Line::Header(Box::new(Header {
         record_version: RECORD_VERSION,

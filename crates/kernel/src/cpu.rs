@@ -82,9 +82,8 @@ pub fn children_time() -> CpuTime {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         // The name may hold blanks; fields are counted from the last parenthesis (proc(5)).
         let rest = stat.rsplit(')').next().unwrap_or_default();
-        let field = |n: usize| {
-            rest.split_whitespace().nth(n - 3).and_then(|text| text.parse::<u64>().ok())
-        };
+        let field =
+            |n: usize| rest.split_whitespace().nth(n - 3).and_then(|text| text.parse::<u64>().ok());
         time.user_us += (field(14).unwrap_or(0) + field(16).unwrap_or(0)) * us_per_tick;
         time.system_us += (field(15).unwrap_or(0) + field(17).unwrap_or(0)) * us_per_tick;
     }

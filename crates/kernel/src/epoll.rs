@@ -18,9 +18,8 @@ impl Interest {
     /// Data can be written, or a connect is decided.
     pub const WRITE: Self = Self(EpollFlags::EPOLLOUT);
     /// Both, told once each time they become true, so that no change of mind costs a system call.
-    pub const EDGES: Self = Self(
-        EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT).union(EpollFlags::EPOLLET),
-    );
+    pub const EDGES: Self =
+        Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT).union(EpollFlags::EPOLLET));
     /// Reading, told once each time it becomes true.
     pub const READ_EDGE: Self = Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLET));
     /// Both.

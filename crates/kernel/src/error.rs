@@ -42,9 +42,9 @@ impl SysError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match (self.op, self.source.raw_os_error()) {
-            ("connect", Some(libc::EADDRNOTAVAIL)) => {
-                Some("no free local port: widen net.ipv4.ip_local_port_range or add --bind addresses")
-            }
+            ("connect", Some(libc::EADDRNOTAVAIL)) => Some(
+                "no free local port: widen net.ipv4.ip_local_port_range or add --bind addresses",
+            ),
             ("socket", Some(libc::EMFILE)) => Some("raise the limit of open files: ulimit -n"),
             ("open", Some(libc::EACCES)) => Some("the file's permissions do not allow it"),
             _ => None,

@@ -67,7 +67,8 @@ pub fn leave_machine() -> Result<(), SysError> {
 /// Must be called while the process has one thread, as between fork and exec.
 pub fn become_ordinary_user(inner: u32) -> Result<(), SysError> {
     let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| SysError::new("unshare", "user namespace", e))?;
+    unshare(CloneFlags::CLONE_NEWUSER)
+        .map_err(|e| SysError::new("unshare", "user namespace", e))?;
     map_ids(inner, uid.as_raw(), gid.as_raw())
 }
 

@@ -161,12 +161,9 @@ impl Udp {
     /// Binds to `at`; port 0 lets the kernel choose.
     pub fn bind(at: SocketAddr) -> Result<Self, SysError> {
         let name = |op| move |e| SysError::new(op, at.to_string(), e);
-        let socket = Socket::new(
-            Domain::for_address(at),
-            Type::DGRAM.nonblocking(),
-            Some(Protocol::UDP),
-        )
-        .map_err(name("socket"))?;
+        let socket =
+            Socket::new(Domain::for_address(at), Type::DGRAM.nonblocking(), Some(Protocol::UDP))
+                .map_err(name("socket"))?;
         socket.bind(&at.into()).map_err(name("bind"))?;
         // Beyond net.core.rmem_max only the root of the machine may go; what is got must do.
         let _ = set_int(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20);

@@ -107,7 +107,12 @@ fn accept_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
             human_count(silent)
         );
     }
-    Some(Cause { id: "accept-queue-full".into(), arm: arm.name.clone(), text: text + ".", evidence })
+    Some(Cause {
+        id: "accept-queue-full".into(),
+        arm: arm.name.clone(),
+        text: text + ".",
+        evidence,
+    })
 }
 
 fn syn_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {

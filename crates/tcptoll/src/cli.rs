@@ -1,4 +1,5 @@
 //! Which words the command line takes. Nothing is done here.
+#![allow(clippy::doc_markdown)] // the doc comments are the help text, which has no back quotes
 
 use std::path::PathBuf;
 
@@ -150,7 +151,13 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', help_heading = "Load")]
     pub count: Vec<String>,
     /// Connections being opened at once, at most [default: about 500 per second's worth]
-    #[arg(long, visible_alias = "connections", value_name = "N", value_delimiter = ',', help_heading = "Load")]
+    #[arg(
+        long,
+        visible_alias = "connections",
+        value_name = "N",
+        value_delimiter = ',',
+        help_heading = "Load"
+    )]
     pub concurrency: Vec<String>,
     /// Connections begun per second, whether or not others have ended; latency counts from when
     /// each was due

@@ -27,7 +27,9 @@ impl Limit {
     /// Reads `NAME > NUMBER` or `p99(NAME) > NUMBER`, with `<` too.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let shape = || {
-            format!("--fail-if '{text}': write METRIC > NUMBER or p99(HISTOGRAM) > NUMBER, like 'p99(connect_us) > 5000'")
+            format!(
+                "--fail-if '{text}': write METRIC > NUMBER or p99(HISTOGRAM) > NUMBER, like 'p99(connect_us) > 5000'"
+            )
         };
         let (left, above, right) = if let Some((left, right)) = text.split_once('>') {
             (left.trim(), true, right)
@@ -36,7 +38,8 @@ impl Limit {
         } else {
             bail!(shape());
         };
-        let bound: f64 = right.trim().parse().ok().filter(|n: &f64| n.is_finite()).with_context(shape)?;
+        let bound: f64 =
+            right.trim().parse().ok().filter(|n: &f64| n.is_finite()).with_context(shape)?;
         let (quantile, name) = match left.split_once('(') {
             None => (None, left),
             Some((word, rest)) => {
@@ -70,7 +73,9 @@ impl Limit {
         Ok(values
             .into_iter()
             .filter(|(_, value)| if self.above { *value > self.bound } else { *value < self.bound })
-            .map(|(arm, value)| format!("limit broken: {} in {}: it is {value:.1}", self.text, arm.name))
+            .map(|(arm, value)| {
+                format!("limit broken: {} in {}: it is {value:.1}", self.text, arm.name)
+            })
             .collect())
     }
 

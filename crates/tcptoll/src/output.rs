@@ -114,7 +114,9 @@ fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
         .or_else(|| std::env::home_dir().map(|home| home.join(".local/share")))
-        .context("no folder for the record: set HOME or XDG_DATA_HOME, or name a file with --out")?;
+        .context(
+            "no folder for the record: set HOME or XDG_DATA_HOME, or name a file with --out",
+        )?;
     let name = if study.name.is_empty() { &study.experiment } else { &study.name };
     // Two runs may begin in one second.
     let stamp = Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();

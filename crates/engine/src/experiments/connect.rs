@@ -155,7 +155,11 @@ impl<'a> Trial<'a> {
             force_packet: settings.packet_relay,
             client_cpu: pair.0,
             server_cpu: pair.1,
-            client_addresses: if settings.link.loopback { Vec::new() } else { self.sources.clone() },
+            client_addresses: if settings.link.loopback {
+                Vec::new()
+            } else {
+                self.sources.clone()
+            },
         };
         let mut place = Place::lab(&plan, &settings.link)?;
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
@@ -230,16 +234,16 @@ impl<'a> Trial<'a> {
         place.link()?.ask(&Ask::Watch(watch))?;
         let client_before = observe(&mut place.client)?;
         // A greeting server answers nothing else, so its host is looked at from its own thread.
-        let server_before = self.look_at_server(&mut place, &server)?;
+        let server_before = look_at_server(&mut place, &server)?;
         let ladder = ladder_of(&mut place.client)?;
         let load = self.load(at, &ladder, matches!(server, Server::Ours));
         let mut trace = Trace::default();
-        let report = self.drive(&mut place.client, &load, &mut trace, context)?;
+        let report = drive(&mut place.client, &load, &mut trace, context)?;
         // The last FINs are still on their way.
         std::thread::sleep(self.settings.link.rtt * 2 + Duration::from_millis(30));
         let client_after = observe(&mut place.client)?;
-        let counted = self.count(place.link()?, &mut trace)?;
-        let (server_after, greeted) = self.end_serving(&mut place, &server, &mut trace)?;
+        let counted = count(place.link()?, &mut trace)?;
+        let (server_after, greeted) = end_serving(&mut place, &server, &mut trace)?;
         self.take_report(&report, &load, &ladder);
         self.take_hosts(&report, greeted.as_ref(), &client_before, &client_after);
         self.take_server(&server_before, &server_after);
@@ -285,7 +289,7 @@ impl<'a> Trial<'a> {
         let load = self.load(*address, &ladder, !self.settings.send.is_empty());
         let mut trace = Trace::default();
         let client_before = observe(&mut place.client)?;
-        let report = self.drive(&mut place.client, &load, &mut trace, context)?;
+        let report = drive(&mut place.client, &load, &mut trace, context)?;
         let client_after = observe(&mut place.client)?;
         if report.established == 0 && !report.partial {
             return Err(TrialError::Target(nothing_reached(name, &report)));
@@ -335,39 +339,6 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The server host's counters while the in-house server runs are read before it starts and
-    /// after it ends; a launched one runs beside the host.
-    fn look_at_server(&self, place: &mut Place, server: &Server) -> Result<Snapshot, TrialError> {
-        match server {
-            // Fresh namespaces: nothing has been counted but the link's certification, which sends
-            // no TCP.
-            Server::Ours => Ok(Snapshot::default()),
-            Server::Launched => Ok(observe(place.server()?)?),
-        }
-    }
-
-    fn end_serving(
-        &self,
-        place: &mut Place,
-        server: &Server,
-        trace: &mut Trace,
-    ) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
-        let host = place.server()?;
-        match server {
-            Server::Ours => {
-                host.begin(&Ask::Stop)?;
-                let Answered { tell, rows } =
-                    host.wait(&crate::lab::Interrupt::new(), &mut |_| {})?;
-                trace.add(rows);
-                match tell {
-                    Tell::Greeted(report) => Ok((observe(host)?, Some(*report))),
-                    other => Err(host.unexpected(&other).into()),
-                }
-            }
-            Server::Launched => Ok((observe(host)?, None)),
-        }
-    }
-
     fn load(&self, target: SocketAddr, ladder: &[Duration], speaks: bool) -> ConnectLoad {
         let settings = self.settings;
         let at_once = settings.at_once();
@@ -396,38 +367,6 @@ impl<'a> Trial<'a> {
             first_byte: settings.first_byte && (speaks || !settings.send.is_empty()),
             ladder_ns: ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
-        }
-    }
-
-    fn drive(
-        &mut self,
-        client: &mut Handle,
-        load: &ConnectLoad,
-        trace: &mut Trace,
-        context: &mut Context<'_>,
-    ) -> Result<ConnectReport, TrialError> {
-        client.begin(&Ask::Connect(Box::new(load.clone())))?;
-        let total = load.count;
-        let progress = &mut context.progress;
-        let answered = client.wait(context.interrupt, &mut |done| progress(done, total))?;
-        trace.add(answered.rows);
-        match answered.tell {
-            Tell::Connected(report) => Ok(*report),
-            other => Err(client.unexpected(&other).into()),
-        }
-    }
-
-    fn count(
-        &self,
-        link: &mut Handle,
-        trace: &mut Trace,
-    ) -> Result<Counted, TrialError> {
-        link.begin(&Ask::Counted)?;
-        let answered = link.wait(&crate::lab::Interrupt::new(), &mut |_| {})?;
-        trace.add(answered.rows);
-        match answered.tell {
-            Tell::Counted(counted) => Ok(*counted),
-            other => Err(link.unexpected(&other).into()),
         }
     }
 
@@ -521,20 +460,16 @@ impl<'a> Trial<'a> {
             server.rss_peak_bytes = None;
         }
         if let Some(peak) = server.listeners.iter().map(|l| l.accept_queue_peak).max() {
-            let metric = Metric { value: f64::from(peak), unit: "connections".into(), ci95: None, n: 1 };
+            let metric =
+                Metric { value: f64::from(peak), unit: "connections".into(), ci95: None, n: 1 };
             self.arm.metrics.insert("accept_queue_peak".to_owned(), metric);
         }
     }
 
-    fn take_link(
-        &mut self,
-        counted: Counted,
-        tapped: bool,
-        before: &Snapshot,
-        after: &Snapshot,
-    ) {
+    fn take_link(&mut self, counted: Counted, tapped: bool, before: &Snapshot, after: &Snapshot) {
         let softnet = after.softnet_drops.saturating_sub(before.softnet_drops);
-        let unwanted = counted.unwanted_drops + after.device_drops.saturating_sub(before.device_drops);
+        let unwanted =
+            counted.unwanted_drops + after.device_drops.saturating_sub(before.device_drops);
         let late = counted.lateness.summary_us();
         if let Some(LinkMeasured { lateness_us, unwanted_drops, .. }) = &mut self.arm.link {
             *unwanted_drops = unwanted + softnet;
@@ -585,8 +520,14 @@ impl<'a> Trial<'a> {
             per_cpu_us_per_op: per_cpu.into_iter().map(|us| us / ops).collect(),
         });
         let ticks = |times: &tcptoll_model::counters::CpuTimes| {
-            times.user + times.nice + times.system + times.idle + times.iowait + times.irq
-                + times.softirq + times.steal
+            times.user
+                + times.nice
+                + times.system
+                + times.idle
+                + times.iowait
+                + times.irq
+                + times.softirq
+                + times.steal
         };
         let total = |snapshot: &Snapshot| snapshot.cpu.iter().map(ticks).sum::<u64>();
         let stolen = |snapshot: &Snapshot| snapshot.cpu.iter().map(|t| t.steal).sum::<u64>();
@@ -628,6 +569,64 @@ impl<'a> Trial<'a> {
     }
 }
 
+/// The server host's counters while the in-house server runs are read before it starts and
+/// after it ends; a launched one runs beside the host.
+fn look_at_server(place: &mut Place, server: &Server) -> Result<Snapshot, TrialError> {
+    match server {
+        // Fresh namespaces: nothing has been counted but the link's certification, which sends
+        // no TCP.
+        Server::Ours => Ok(Snapshot::default()),
+        Server::Launched => Ok(observe(place.server()?)?),
+    }
+}
+
+fn end_serving(
+    place: &mut Place,
+    server: &Server,
+    trace: &mut Trace,
+) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
+    let host = place.server()?;
+    match server {
+        Server::Ours => {
+            host.begin(&Ask::Stop)?;
+            let Answered { tell, rows } = host.wait(&crate::lab::Interrupt::new(), &mut |_| {})?;
+            trace.add(rows);
+            match tell {
+                Tell::Greeted(report) => Ok((observe(host)?, Some(*report))),
+                other => Err(host.unexpected(&other).into()),
+            }
+        }
+        Server::Launched => Ok((observe(host)?, None)),
+    }
+}
+
+fn drive(
+    client: &mut Handle,
+    load: &ConnectLoad,
+    trace: &mut Trace,
+    context: &mut Context<'_>,
+) -> Result<ConnectReport, TrialError> {
+    client.begin(&Ask::Connect(Box::new(load.clone())))?;
+    let total = load.count;
+    let progress = &mut context.progress;
+    let answered = client.wait(context.interrupt, &mut |done| progress(done, total))?;
+    trace.add(answered.rows);
+    match answered.tell {
+        Tell::Connected(report) => Ok(*report),
+        other => Err(client.unexpected(&other).into()),
+    }
+}
+
+fn count(link: &mut Handle, trace: &mut Trace) -> Result<Counted, TrialError> {
+    link.begin(&Ask::Counted)?;
+    let answered = link.wait(&crate::lab::Interrupt::new(), &mut |_| {})?;
+    trace.add(answered.rows);
+    match answered.tell {
+        Tell::Counted(counted) => Ok(*counted),
+        other => Err(link.unexpected(&other).into()),
+    }
+}
+
 fn nothing_reached(name: &str, report: &ConnectReport) -> String {
     let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
         return format!("--to {name}: no connection was begun");
@@ -635,14 +634,19 @@ fn nothing_reached(name: &str, report: &ConnectReport) -> String {
     let words = report.first_errors.get(class).map_or("", String::as_str);
     let advice = match class.as_str() {
         "connect-refused" => "nothing listens there: check the port, or start the server",
-        "connect-timeout" => "nothing answers there: check address and firewall, or raise --timeout",
+        "connect-timeout" => {
+            "nothing answers there: check address and firewall, or raise --timeout"
+        }
         "unreachable" => "there is no route to it: check the address",
         "local-fds" => "raise the limit of open files: ulimit -n",
         "local-ports" => "no local port is free: add --bind addresses, or wait a minute",
         "timeout" => "it accepts but does not speak: give it something with --send",
         _ => "see the error",
     };
-    format!("--to {name}: none of {} connections was made ({class}: {words}): {advice}", report.attempts)
+    format!(
+        "--to {name}: none of {} connections was made ({class}: {words}): {advice}",
+        report.attempts
+    )
 }
 
 fn set_cpu(host: &mut HostSummary, cpu_us: (u64, u64), operations: u64) {

@@ -98,7 +98,8 @@ fn turned_away(summary: &Summary, name: &str) -> Option<String> {
     let mut text = format!("In arm {name} {what}: ");
     if late > 0 {
         let first = arm.syn_retry_ladder_s.first().copied().unwrap_or(1.0);
-        text += &format!("{} handshakes waited {first} s or more for the next SYN", human_count(late));
+        text +=
+            &format!("{} handshakes waited {first} s or more for the next SYN", human_count(late));
     }
     if silent > 0 {
         let and = if late > 0 { ", " } else { "" };

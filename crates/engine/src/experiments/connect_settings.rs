@@ -118,7 +118,17 @@ impl ConnectSettings {
         let link_text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
         let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
         if to.is_some() {
-            for key in ["link", "server", "backlog", "accept-delay", "server-sysctl", "client-sysctl", "ipv6", "packet-relay", "tap"] {
+            for key in [
+                "link",
+                "server",
+                "backlog",
+                "accept-delay",
+                "server-sysctl",
+                "client-sysctl",
+                "ipv6",
+                "packet-relay",
+                "tap",
+            ] {
                 if settings.contains_key(key) {
                     return Err(TrialError::Setting(format!(
                         "--{key} needs the lab: it has no effect with --to, leave one of them out"
@@ -191,11 +201,13 @@ impl ConnectSettings {
         let one = self.link.rtt.as_secs_f64() * 2.0 + 100e-6;
         let busy = match self.rate {
             Some(rate) => self.count as f64 / rate,
-            None => self.count as f64 * one.max(self.accept_delay.as_secs_f64()) / self.at_once() as f64,
+            None => {
+                self.count as f64 * one.max(self.accept_delay.as_secs_f64()) / self.at_once() as f64
+            }
         };
-        let pauses = self.pause_every.map_or(0.0, |every| {
-            ((self.count - 1) / every) as f64 * self.pause.as_secs_f64()
-        });
+        let pauses = self
+            .pause_every
+            .map_or(0.0, |every| ((self.count - 1) / every) as f64 * self.pause.as_secs_f64());
         busy.max(self.accept_delay.as_secs_f64() * self.count as f64) + pauses + 1.5
     }
 }
@@ -231,9 +243,7 @@ impl Reader<'_> {
             None => Ok(otherwise),
             Some("false" | "off" | "no") => Ok(false),
             Some("true" | "on" | "yes") => Ok(true),
-            Some(other) => {
-                Err(TrialError::Setting(format!("--{key} {other}: write on or off")))
-            }
+            Some(other) => Err(TrialError::Setting(format!("--{key} {other}: write on or off"))),
         }
     }
 
@@ -317,9 +327,10 @@ fn resolve(to: &str) -> Result<(String, SocketAddr), TrialError> {
         })?
         .collect();
     addresses.sort_by_key(SocketAddr::is_ipv6);
-    addresses.first().map(|address| (to.to_owned(), *address)).ok_or_else(|| {
-        TrialError::Target(format!("--to {to}: the name has no address"))
-    })
+    addresses
+        .first()
+        .map(|address| (to.to_owned(), *address))
+        .ok_or_else(|| TrialError::Target(format!("--to {to}: the name has no address")))
 }
 
 /// Whether an address may belong to somebody else: not loopback, not private, not link-local.

@@ -40,7 +40,9 @@ impl Tolerance {
                 Some(("rate", value)) => {
                     tolerance.rate = parse_share(value).map_err(|error| say(&error))?;
                 }
-                _ => return Err(say(&format!("\"{part}\" is neither delay=TIME nor rate=PERCENT"))),
+                _ => {
+                    return Err(say(&format!("\"{part}\" is neither delay=TIME nor rate=PERCENT")));
+                }
             }
         }
         Ok(tolerance)
@@ -136,7 +138,9 @@ fn refuse(
     }
     let rates =
         [measured.rate_client_to_server_bit_per_s, measured.rate_server_to_client_bit_per_s];
-    for (got, asked) in rates.into_iter().flatten().zip([spec.rate_bit_per_s; 2].into_iter().flatten()) {
+    for (got, asked) in
+        rates.into_iter().flatten().zip([spec.rate_bit_per_s; 2].into_iter().flatten())
+    {
         let off = (got / asked - 1.0).abs();
         if off > tolerance.rate {
             return out(format!(
@@ -172,7 +176,9 @@ pub fn median(rtts: &[u64]) -> Option<u64> {
 /// The same values as a histogram, for the record.
 pub fn histogram(rtts: &[u64]) -> Histogram {
     let mut histogram = Histogram::new();
-    rtts.iter().for_each(|&ns| histogram.record_ns(ns));
+    for &ns in rtts {
+        histogram.record_ns(ns);
+    }
     histogram
 }
 

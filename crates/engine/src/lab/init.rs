@@ -13,7 +13,7 @@
 use std::os::fd::OwnedFd;
 
 use tcptoll_kernel::ethtool::offloads_off;
-use tcptoll_kernel::namespace::{self, enter_network, new_network};
+use tcptoll_kernel::namespace::{self, Refusal, enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::process::{self, Fork};
@@ -105,7 +105,6 @@ fn explain(error: &SysError) -> String {
     if error.op != "unshare" {
         return format!("the lab cannot be made: {error}");
     }
-    use namespace::Refusal;
     let (why, now, good) = match Refusal::read() {
         Refusal::AppArmor => (
             "AppArmor restricts user namespaces",
@@ -144,7 +143,8 @@ fn make_network(plan: &Plan, spec: &LinkSpec) -> Result<Network, SysError> {
     quiet(plan.ipv6)?;
     if spec.loopback {
         let again = namespace::current_network()?;
-        let carrier = Carrier::Tapped(tap::Ends { namespaces: vec![namespace::current_network()?] });
+        let carrier =
+            Carrier::Tapped(tap::Ends { namespaces: vec![namespace::current_network()?] });
         return Ok(Network { client, server: again, carrier });
     }
     let server = new_network()?;

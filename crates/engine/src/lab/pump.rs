@@ -204,8 +204,8 @@ impl Pump {
             let (packet, gso_size) = self.look(from, &frame);
             let line = packet.as_ref().map_or(0, |packet| {
                 let segments = segments(packet, gso_size);
-                let bytes = u64::from(packet.ip_bytes)
-                    + (segments - 1) * u64::from(packet.header_bytes);
+                let bytes =
+                    u64::from(packet.ip_bytes) + (segments - 1) * u64::from(packet.header_bytes);
                 if segments == 1 {
                     line_bytes(packet.ip_bytes)
                 } else {
@@ -230,9 +230,8 @@ impl Pump {
 
     /// What the packet is, and the size of its segments if it is a super-packet.
     fn look(&self, from: usize, frame: &[u8]) -> (Option<Packet>, u32) {
-        let gso = VnetHeader::parse(frame).map_or(0, |header| {
-            if header.gso_type == 0 { 0 } else { u32::from(header.gso_size) }
-        });
+        let gso = VnetHeader::parse(frame)
+            .map_or(0, |header| if header.gso_type == 0 { 0 } else { u32::from(header.gso_size) });
         let ip = frame.get(self.ports[from].ip_at()..).unwrap_or_default();
         (Packet::parse(ip, ip.len() as u32), gso)
     }

@@ -8,12 +8,12 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::namespace::enter_network;
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::packet_socket::Tap;
-use tcptoll_kernel::SysError;
 use tcptoll_model::handshake::{End, HandshakeTrace};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;

@@ -30,7 +30,7 @@ pub fn ping(ping: &Ping) -> Result<Vec<u64>, LoadError> {
     let mut rtts = Vec::new();
     let start = monotonic_ns();
     let failed = |op| move |error| SysError::new(op, ping.target.to_string(), error);
-        while rtts.len() < count {
+    while rtts.len() < count {
         let due = start + ping.interval_ns * sent.len() as u64;
         if sent.len() < count && monotonic_ns() >= due {
             sent.push(monotonic_ns());

@@ -116,7 +116,8 @@ impl Client<'_> {
                     match channel.receive::<Ask>(None)? {
                         Ask::Stop => {
                             self.report.partial = true;
-                            return Ok(self.finish(cpu_before));
+                            self.finish(cpu_before);
+                            return Ok(());
                         }
                         other => return Err(LoadError::Busy(format!("{other:?}"))),
                     }
@@ -222,11 +223,8 @@ impl Client<'_> {
             }
             self.deadlines.pop_front();
             if let Some(operation) = current {
-                let class = if operation.established_ns.is_some() {
-                    "timeout"
-                } else {
-                    "connect-timeout"
-                };
+                let class =
+                    if operation.established_ns.is_some() { "timeout" } else { "connect-timeout" };
                 self.end(slot, Err((class, io::ErrorKind::TimedOut.into())));
             }
         }
@@ -244,7 +242,9 @@ impl Client<'_> {
             match operation.socket.take_error() {
                 Ok(None) if event.writable && !event.broken => self.established(slot, now),
                 Ok(None) if !event.broken => return,
-                Ok(None) => return self.end(slot, Err(("reset", io::ErrorKind::ConnectionReset.into()))),
+                Ok(None) => {
+                    return self.end(slot, Err(("reset", io::ErrorKind::ConnectionReset.into())));
+                }
                 Ok(Some(error)) | Err(error) => {
                     return self.end(slot, Err((class_of(&error), error)));
                 }

@@ -30,13 +30,17 @@ impl Traces {
         let mut processes = BTreeSet::new();
         let mut namespaces = BTreeSet::new();
         for pid in names("/proc")?.iter().filter(|name| name.parse::<u32>().is_ok()) {
-            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if comm.starts_with("tcptoll") {
+            // Everything a run starts inherits its working directory; a dead process whose parent
+            // has not yet asked for its status has none.
+            let here = fs::read_link(format!("/proc/{pid}/cwd"))
+                .is_ok_and(|cwd| cwd.as_path() == std::path::Path::new(folder));
+            if here {
+                let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
                 processes.insert(format!("{pid} {}", comm.trim()));
-            }
-            for kind in ["net", "user", "pid", "mnt"] {
-                if let Ok(link) = fs::read_link(format!("/proc/{pid}/ns/{kind}")) {
-                    namespaces.insert(link.display().to_string());
+                for kind in ["net", "user", "pid", "mnt"] {
+                    if let Ok(link) = fs::read_link(format!("/proc/{pid}/ns/{kind}")) {
+                        namespaces.insert(link.display().to_string());
+                    }
                 }
             }
         }
@@ -55,7 +59,8 @@ pub(crate) fn kills(table: &mut Table) -> anyhow::Result<()> {
     // The moments come from a fixed recurrence (Knuth's MMIX), spread over start-up and load.
     let mut state: u64 = 20_261_121;
     for number in 0..KILLS {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let wait = Duration::from_micros((state >> 33) % 2_500_000);
         let link = ["direct", "cross-region", "lan-100m"][number as usize % 3];
         let mut child = Command::new(tcptoll()?)
@@ -138,7 +143,7 @@ pub(crate) fn clone(table: &mut Table) -> anyhow::Result<()> {
         "from a fresh clone to the tour's report, crates downloaded anew",
         "under 5 minutes, the tour about 1",
         &format!("{:.0} s, of which the tour {:.0} s", done.as_secs_f64(), tour.as_secs_f64()),
-        report && done < Duration::from_secs(300),
+        report && done < Duration::from_mins(5),
     );
     Ok(())
 }

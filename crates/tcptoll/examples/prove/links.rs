@@ -60,8 +60,7 @@ pub(crate) fn rtt_errors(link: &str, asked_us: f64, packet: bool) -> anyhow::Res
     if rtts.len() != 2_000 {
         bail!("{link}: {} of 2,000 echoes came back", rtts.len());
     }
-    let mut errors: Vec<f64> =
-        rtts.iter().map(|&ns| (ns as f64 / 1e3 - asked_us).abs()).collect();
+    let mut errors: Vec<f64> = rtts.iter().map(|&ns| (ns as f64 / 1e3 - asked_us).abs()).collect();
     errors.sort_by(f64::total_cmp);
     let at = |num| nearest_rank(&errors, num, 100).context("2,000 values");
     Ok((at(50)?, at(99)?))
@@ -97,8 +96,7 @@ fn steady_rate(link: &str, asked: f64) -> anyhow::Result<f64> {
     let line = line_bytes(1_428) as f64 * 8.0;
     // One second of steady state.
     let packets = (asked / line) as u64;
-    let (_, arrivals) =
-        train(&mut place, 0, packets, 1_400, 0, 1_200_000_000, &Interrupt::new())?;
+    let (_, arrivals) = train(&mut place, 0, packets, 1_400, 0, 1_200_000_000, &Interrupt::new())?;
     Ok(arrivals.steady_span as f64 * line / (arrivals.steady_ns as f64 / 1e9))
 }
 
@@ -156,4 +154,3 @@ fn iperf3(link: &str, seconds: u32) -> anyhow::Result<f64> {
         .as_f64()
         .with_context(|| format!("iperf3 reports no rate: {}", report["error"]))
 }
-

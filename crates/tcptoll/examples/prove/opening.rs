@@ -53,7 +53,7 @@ pub(crate) fn latency(table: &mut Table) -> anyhow::Result<()> {
         &format!("{client:.1} µs against {wire:.1} µs: {:.1} µs", client - wire),
         (client - wire).abs() <= 100.0,
     );
-    table.fact(
+    Table::fact(
         "server: kernel SYN to ACK, process from connect() to accept()",
         &format!(
             "{:.3} ms, {:.3} ms (1 and 1.5 round trips)",
@@ -90,8 +90,16 @@ pub(crate) fn fifty_thousand(table: &mut Table) -> anyhow::Result<()> {
 
 pub(crate) fn queue(table: &mut Table) -> anyhow::Result<()> {
     let burst = [
-        "--count", "500", "--concurrency", "500", "--accept-delay", "5ms", "--timeout", "6s",
-        "--backlog", "16,4096",
+        "--count",
+        "500",
+        "--concurrency",
+        "500",
+        "--accept-delay",
+        "5ms",
+        "--timeout",
+        "6s",
+        "--backlog",
+        "16,4096",
     ];
     let named = |summary: &Summary, arm: &str| -> Vec<String> {
         summary.causes.iter().filter(|c| c.arm == arm).map(|c| c.id.clone()).collect()
@@ -164,7 +172,7 @@ pub(crate) fn nobody(table: &mut Table) -> anyhow::Result<()> {
     );
     for (link, asked) in [("rtt=0.25ms", 250.0), ("rtt=10ms", 10_000.0), ("rtt=37ms", 37_000.0)] {
         let (median, p99) = rtt_errors(link, asked, true)?;
-        table.fact(
+        Table::fact(
             &format!("the AF_PACKET relay's own accuracy, {link}: median and p99 of the error"),
             &format!("{median:.1} µs, {p99:.1} µs"),
         );

@@ -21,7 +21,7 @@ impl Table {
     }
 
     /// Prints a figure without a goal.
-    pub(crate) fn fact(&self, what: &str, measured: &str) {
+    pub(crate) fn fact(what: &str, measured: &str) {
         println!("| {what} | — | {measured} | |");
     }
 

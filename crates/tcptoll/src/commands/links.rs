@@ -4,7 +4,7 @@ use tcptoll_model::link::PROFILES;
 
 use crate::exit::Status;
 
-pub(crate) fn run() -> anyhow::Result<Status> {
+pub(crate) fn run() -> Status {
     let name = PROFILES.iter().map(|p| p.name.len()).max().unwrap_or(0);
     for profile in PROFILES {
         println!("{:name$}  {}", profile.name, profile.what);
@@ -14,5 +14,5 @@ pub(crate) fn run() -> anyhow::Result<Status> {
         println!("{:name$}  from: {}", "", profile.source);
     }
     println!("\nA name may be followed by what differs: --link metro,loss=1%");
-    Ok(Status::Met)
+    Status::Met
 }

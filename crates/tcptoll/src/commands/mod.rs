@@ -21,7 +21,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Study(args) => study(args),
         Command::Report(args) => report(&args),
         Command::Lab(args) => lab::run(&args),
-        Command::Links => links::run(),
+        Command::Links => Ok(links::run()),
         Command::Explain { name } => explain::run(name.as_deref()),
         Command::Schema => schema(),
         Command::Completions { shell } => manual::completions(shell),
@@ -92,7 +92,9 @@ fn report(args: &ReportArgs) -> anyhow::Result<Status> {
     let name = args.record.display().to_string();
     let record = Record::read(&args.record).with_context(|| format!("record {name}"))?;
     let Some(summary) = record.summary() else {
-        bail!("record {name}: the run was stopped before its summary was written; its finished trials are in the file");
+        bail!(
+            "record {name}: the run was stopped before its summary was written; its finished trials are in the file"
+        );
     };
     let summary: &Summary = summary;
     output::print(summary, Some(&args.record), args.format)?;

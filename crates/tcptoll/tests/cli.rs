@@ -1,0 +1,32 @@
+//! The command line without a lab: help, wrong input, exit status, files read and printed.
+
+#[path = "cli/printed.rs"]
+mod printed;
+#[path = "cli/refused.rs"]
+mod refused;
+
+use std::process::{Command, Stdio};
+
+/// What came of a command.
+struct Ran {
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the binary 100 columns wide, without colour, with a data folder that cannot be.
+fn tcptoll<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_tcptoll"))
+        .args(args)
+        .env("COLUMNS", "100")
+        .env("NO_COLOR", "1")
+        .env("XDG_DATA_HOME", "/proc/no-such-folder")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Ran {
+        status: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}

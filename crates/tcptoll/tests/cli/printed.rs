@@ -1,0 +1,154 @@
+//! What is printed for the asking: help, schema, completions, man pages, studies, links, causes.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::tcptoll;
+
+fn printed(args: &[&str]) -> String {
+    let ran = tcptoll(args);
+    assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
+    assert!(!ran.stdout.contains('\x1b'), "colour in a pipe: {args:?}");
+    ran.stdout
+}
+
+const COMMANDS: [&str; 10] = [
+    "tour",
+    "connect",
+    "study",
+    "report",
+    "lab",
+    "links",
+    "explain",
+    "schema",
+    "completions",
+    "man",
+];
+
+#[test]
+fn help_is_as_reviewed() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    let _bound = settings.bind_to_scope();
+    insta::assert_snapshot!("help", printed(&["--help"]));
+    for command in COMMANDS {
+        insta::assert_snapshot!(format!("help-{command}"), printed(&[command, "--help"]));
+    }
+    for action in ["list", "show", "check", "run"] {
+        let name = format!("help-study-{action}");
+        insta::assert_snapshot!(name, printed(&["study", action, "--help"]));
+    }
+}
+
+#[test]
+fn help_is_at_most_as_wide_as_the_terminal() {
+    for args in [vec!["--help"], vec!["connect", "--help"], vec!["lab", "--help"]] {
+        for line in printed(&args).lines() {
+            assert!(console::measure_text_width(line) <= 100, "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_general_help_lists_every_command_and_every_exit_status() {
+    let help = printed(&["--help"]);
+    for command in COMMANDS {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}");
+    }
+    for status in ["0 measured", "1 measured", "2 not measured", "3 measured", "130 and 143"] {
+        assert!(help.contains(status), "{status}");
+    }
+}
+
+#[test]
+fn the_version_is_the_package_s() {
+    assert_eq!(printed(&["--version"]), concat!("tcptoll ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn the_schema_is_a_json_schema_and_the_published_one() {
+    let text = printed(&["schema"]);
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    jsonschema::meta::validate(&schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(!validator.is_valid(&serde_json::json!({})), "an empty object is no summary");
+    let published =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/summary.schema.json");
+    if published.exists() {
+        let stored = std::fs::read_to_string(published).unwrap();
+        assert_eq!(stored, text, "write it anew: tcptoll schema > docs/reference/summary.schema.json");
+    }
+}
+
+#[test]
+fn completions_of_every_shell_know_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = printed(&["completions", shell]);
+        for word in ["connect", "study", "explain", "fail-if"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn the_man_page_is_printed_and_one_per_command_is_written() {
+    assert!(printed(&["man"]).contains(".TH tcptoll 1"));
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().display().to_string();
+    assert_eq!(printed(&["man", "--dir", &name]), "");
+    for command in COMMANDS {
+        let page = folder.path().join(format!("tcptoll-{command}.1"));
+        assert!(page.is_file(), "{}", page.display());
+    }
+}
+
+#[test]
+fn studies_are_listed_shown_and_checked_with_their_arms() {
+    let list = printed(&["study", "list"]);
+    assert_eq!(printed(&["study"]), list, "without a word they are listed");
+    for (name, _) in tcptoll::studies::BUILT_IN {
+        assert!(list.lines().any(|line| line.starts_with(name) && line.ends_with('?')), "{name}");
+        let checked = printed(&["study", "check", name]);
+        assert!(checked.contains(" arms, about "), "{checked}");
+    }
+    let shown = printed(&["study", "show", "connect-2021"]);
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    std::fs::write(file.path(), shown).unwrap();
+    let path = file.path().display().to_string();
+    assert_eq!(
+        printed(&["study", "check", &path]),
+        printed(&["study", "check", "connect-2021"]),
+        "what is shown can be run from a file"
+    );
+}
+
+#[test]
+fn every_named_link_is_listed_with_where_its_figures_are_from() {
+    let list = printed(&["links"]);
+    for profile in tcptoll_model::link::PROFILES {
+        assert!(list.contains(profile.name) && list.contains(profile.source), "{}", profile.name);
+    }
+}
+
+#[test]
+fn every_cause_and_error_class_is_explained() {
+    let names = printed(&["explain"]);
+    let causes = ["accept-queue-full", "syn-queue-full", "local-ports-scarce"];
+    let classes =
+        ["connect-refused", "connect-timeout", "dns", "local-ports", "local-fds", "reset", "timeout", "truncated"];
+    for name in causes.into_iter().chain(classes) {
+        assert!(names.lines().any(|line| line == name), "{name} is not in: {names}");
+        let text = printed(&["explain", name]);
+        assert!(text.starts_with(name) && text.len() > name.len() + 40, "{text}");
+    }
+}
+
+#[test]
+fn the_apparmor_profile_names_this_binary() {
+    let profile = printed(&["lab", "--apparmor-profile"]);
+    assert!(profile.contains("userns,"));
+    assert!(profile.contains(env!("CARGO_BIN_EXE_tcptoll")), "{profile}");
+}

@@ -1,0 +1,211 @@
+//! Wrong input: status 2, one sentence on stderr that names what to change, nothing on stdout.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::Path;
+
+use tcptoll_model::record::{Header, Line, Passport, RECORD_VERSION};
+use tcptoll_model::study::Study;
+
+use crate::tcptoll;
+
+/// Runs what must be refused, and checks what is true of every refusal.
+fn refused<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S], names: &str) {
+    let ran = tcptoll(args);
+    let error = &ran.stderr;
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{args:?}: {error}");
+    assert!(error.starts_with("error: "), "{args:?}: {error}");
+    assert!(error.contains(names), "{args:?} does not name {names}: {error}");
+    assert!(!error.contains("panicked") && !error.contains("Backtrace"), "{error}");
+    let odd = error.chars().find(|c| c.is_control() && *c != '\n');
+    assert_eq!(odd, None, "{args:?}: a control character reaches the terminal: {error:?}");
+    said_once(error);
+}
+
+/// No part of the chain of causes repeats another.
+fn said_once(error: &str) {
+    let mut seen = BTreeSet::new();
+    for part in error.split([':', '\n']).map(str::trim).filter(|part| part.len() >= 12) {
+        assert!(seen.insert(part), "said twice: {part:?} in {error}");
+    }
+}
+
+#[test]
+fn an_impossible_setting_of_connect_is_named_with_what_to_write() {
+    for (args, names) in [
+        (&["--link", "rtt=37parsecs"][..], "write a number with us, ms or s"),
+        (&["--link", "speed=3"], "keys: rtt, jitter, rate"),
+        (&["--link", "queue=10p"], "add a rate"),
+        (&["--link", "moon"], "profiles: direct"),
+        (&["--link", "loss=200%"], "from 0% to 100%"),
+        (&["--link", "metro,metro"], "metro"),
+        (&["--link", ""], "--link"),
+        (&["--link-tolerance", "delay=fast"], "--link-tolerance"),
+        (&["--rate", "0"], "--rate 0: write connections per second"),
+        (&["--rate", "fast"], "--rate fast"),
+        (&["--rate", "1e99"], "at most 1000000"),
+        (&["--count", "0"], "--count 0: write a number from 1"),
+        (&["--count", "99999999999"], "--count 99999999999"),
+        (&["--count", "10,0"], "--count 0"),
+        (&["--concurrency", "0"], "--concurrency 0"),
+        (&["--timeout", "soon"], "--timeout soon"),
+        (&["--backlog=-1"], "--backlog -1"),
+        (&["--bind", "here"], "--bind here: write an IP address"),
+        (&["--distance-km=-3"], "--distance-km -3"),
+        (&["--fast-open", "maybe"], "--fast-open maybe: write on or off"),
+        (&["--client-sysctl", "net.core.somaxconn"], "write NAME=VALUE"),
+        (&["--pause", "1s"], "--pause-every"),
+        (&["--port", "80"], "--server"),
+        (&["--fail-if", "nonsense"], "write METRIC > NUMBER"),
+        (&["--count", "5,5"], "twice"),
+    ] {
+        refused(&[&["connect"], args].concat(), names);
+    }
+}
+
+#[test]
+fn a_target_that_cannot_be_is_named_with_what_to_write() {
+    for (args, names) in [
+        (&["--to", "nohost"][..], "write HOST:PORT"),
+        (&["--to", "127.0.0.1:0"], "write HOST:PORT"),
+        (&["--to", "127.0.0.1:70000"], "write HOST:PORT"),
+        (&["--to", "name.invalid:80"], "does not resolve"),
+        (&["--to", "127.0.0.1:9", "--backlog", "4"], "--backlog needs the lab"),
+        (&["--to", "127.0.0.1:9", "--link", "metro"], "--link needs the lab"),
+        (&["--to", "127.0.0.1:9", "--ipv6"], "--ipv6 needs the lab"),
+    ] {
+        refused(&[&["connect"], args].concat(), names);
+    }
+}
+
+#[test]
+fn a_refused_port_is_named_with_its_class_and_what_to_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record.jsonl");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let to = format!("127.0.0.1:{port}");
+    let out = record.display().to_string();
+    for class in ["connect-refused", "nothing listens there", &to] {
+        refused(&["connect", "--quiet", "--count", "3", "--to", &to, "--out", &out], class);
+    }
+    assert!(!record.exists(), "a record of nothing was left");
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named_with_its_option() {
+    for (option, path) in [
+        ("--out", "/proc/no-such-folder/run.jsonl"),
+        ("--out", "/proc"),
+        ("--html", "/proc/no-such-folder/report.html"),
+        ("--pcap", "/proc/no-such-folder/run.pcapng"),
+    ] {
+        refused(&["connect", "--count", "5", option, path], option);
+        refused(&["connect", "--count", "5", option, path], path);
+    }
+    // The default place, which these tests have put where nothing can be.
+    refused(&["connect", "--count", "5"], "--out FILE");
+}
+
+#[test]
+fn a_study_that_cannot_be_run_is_named_with_its_line_or_its_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let head = "question = 'what?'\nexperiment = 'connect'\n";
+    let levels = (1..=20).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let product = format!("{head}[factors]\nbacklog = [{levels}]\ncount = [{levels}]\n");
+    let unknown = file("unknown.toml", &format!("{head}rouds = 3\n"));
+    for (study, names) in [
+        ("no-such-study".to_owned(), "neither a file nor one of"),
+        (unknown.clone(), "line 3"),
+        (unknown, "rouds"),
+        (file("product.toml", &product), "400 arms, at most 256"),
+        (file("huge.toml", &format!("{head}{}", "#\n".repeat(1 << 19))), "at most 1048576"),
+        (file("no.toml", "question = 'what?'\nexperiment = 'telepathy'\n"), "telepathy"),
+        (file("key.toml", &format!("{head}[settings]\ncuont = 3\n")), "cuont"),
+        (file("value.toml", &format!("{head}[settings]\nrate = -1\n")), "--rate -1"),
+        (file("none.toml", &format!("{head}[factors]\ncount = []\n")), "no levels"),
+        (file("statement.toml", "question = 'what'\nexperiment = 'connect'\n"), "question mark"),
+        (folder.path().display().to_string(), "study "),
+    ] {
+        refused(&["study", "check", &study], names);
+        refused(&["study", "run", &study], names);
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = serde_json::to_string(&Line::Header(Box::new(Header {
+        record_version: RECORD_VERSION,
+        experiment: "connect".into(),
+        study: Study::default(),
+        command: vec!["tcptoll".into()],
+        started_at: "2026-01-01T00:00:00Z".into(),
+        seed: 1,
+        passport: Passport::default(),
+    })))
+    .unwrap();
+    let newer = header.replace(
+        &format!("\"record_version\":{RECORD_VERSION}"),
+        &format!("\"record_version\":{}", RECORD_VERSION + 1),
+    );
+    assert_ne!(newer, header);
+    for (name, text, says) in [
+        ("damaged", format!("{header}\nxx\n{header}\n"), "line 2 is damaged"),
+        ("torn", format!("{header}\n{{\"line\":\"tri"), "stopped before its summary was written"),
+        ("newer", format!("{newer}\n"), "use a newer tcptoll"),
+        ("headless", "{}\n".to_owned(), "headless"),
+        ("empty", String::new(), "does not begin with a record's header"),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        refused(&["report", &path.display().to_string()], says);
+    }
+    let missing = folder.path().join("missing").display().to_string();
+    refused(&["report", &missing], &missing);
+    refused(&["report", &missing], "No such file");
+}
+
+#[test]
+fn a_word_that_is_no_word_of_the_command_line_is_refused() {
+    refused(&["explain", "no-such-cause"], "accept-queue-full");
+    refused(&["lab"], "write it after --");
+    refused(&["lab", "--link", "moon", "--", "true"], "profiles: direct");
+    refused(&["lab", "--client-sysctl", "x", "--link", "rtt=x", "--", "true"], "rtt=x");
+    refused(&["conect"], "connect");
+    refused(&["connect", "--cuont", "3"], "--count");
+    refused(&["connect", "--format", "yaml"], "json");
+    refused(&["completions", "cmd"], "bash");
+    refused(&["man", "--dir", "/proc/no-such-folder"], "--dir");
+}
+
+#[test]
+fn what_a_hostile_user_types_does_not_reach_the_terminal_raw() {
+    const EVIL: &str = "\u{1b}[31mx\u{7}";
+    let to = format!("{EVIL}:80");
+    for args in [
+        ["connect", "--link", EVIL],
+        ["connect", "--rate", EVIL],
+        ["connect", "--timeout", EVIL],
+        ["connect", "--bind", EVIL],
+        ["connect", "--fail-if", EVIL],
+        ["connect", "--link-tolerance", EVIL],
+        ["connect", "--client-sysctl", EVIL],
+        ["connect", "--to", &to],
+        ["study", "check", EVIL],
+        ["explain", "--", EVIL],
+        ["report", "--", EVIL],
+    ] {
+        refused(&args, "x");
+    }
+}
+
+#[test]
+fn without_the_right_to_write_nothing_is_created() {
+    refused(&["connect", "--out", "/proc/no-such-folder/x/run.jsonl"], "/proc/no-such-folder/x");
+    assert!(!Path::new("/proc/no-such-folder").exists());
+}

@@ -1,0 +1,186 @@
+//! How a run ends: by a signal, with a full disk, with a limit broken, and read again later.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::isolation::{MARK, marked};
+use crate::support::{Folder, TOLERANCE, checked_summary, last_line, no_lab, run, tcptoll};
+
+/// A run that would take minutes, in a process group of its own, once its load has begun.
+fn long_run(folder: &Folder, mark: &str) -> Child {
+    let record = folder.path("record.jsonl");
+    let mut command = tcptoll(&["connect", "--link", "metro", "--count", "1000000"]);
+    command.args(["--format", "json", "--link-tolerance", TOLERANCE, "--out", &record]);
+    command.env(MARK, mark).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().unwrap();
+    let begun = Instant::now();
+    while !marked(mark).iter().any(|pid| active_opens(*pid) > 20) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(begun.elapsed() < Duration::from_mins(2), "the load does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child
+}
+
+/// Connections opened in a process's network, or 0 if that is no client of a lab.
+fn active_opens(pid: u32) -> u64 {
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if comm.trim() != "tcptoll-client" {
+        return 0;
+    }
+    let snmp = fs::read_to_string(format!("/proc/{pid}/net/snmp")).unwrap_or_default();
+    let values = snmp.lines().rfind(|line| line.starts_with("Tcp:"));
+    // Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens …
+    values.and_then(|line| line.split_whitespace().nth(5)?.parse().ok()).unwrap_or(0)
+}
+
+/// Sends the signal to one process, or to a group as a terminal does (`to` below 0), and checks
+/// what the stopped run leaves.
+fn stopped_by(signal: &str, status: i32, group: bool) {
+    let folder = Folder::new();
+    let child = long_run(&folder, &format!("{signal}-{group}"));
+    let to = if group { format!("-{}", child.id()) } else { child.id().to_string() };
+    let asked = Instant::now();
+    let kill = format!("kill -s {signal} -- {to}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let took = asked.elapsed();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let summary = checked_summary(&String::from_utf8(output.stdout).unwrap());
+    assert!(summary.partial && summary.arms[0].partial);
+    assert!((1..1_000_000).contains(&summary.arms[0].attempts), "{}", summary.arms[0].attempts);
+    assert_eq!(last_line(&folder.file("record.jsonl")), Some(summary));
+}
+
+#[test]
+fn sigint_to_the_program_keeps_what_was_measured() {
+    if no_lab() {
+        return;
+    }
+    stopped_by("INT", 130, false);
+}
+
+#[test]
+fn sigterm_to_the_program_keeps_what_was_measured() {
+    if no_lab() {
+        return;
+    }
+    stopped_by("TERM", 143, false);
+}
+
+#[test]
+fn an_interrupt_from_the_terminal_reaches_the_whole_group_and_keeps_what_was_measured() {
+    if no_lab() {
+        return;
+    }
+    stopped_by("INT", 130, true);
+}
+
+#[test]
+fn with_a_full_disk_the_summary_is_still_printed_and_the_status_is_3() {
+    if no_lab() {
+        return;
+    }
+    let args = ["connect", "--quiet", "--format", "json", "--count", "20", "--out", "/dev/full"];
+    let ran = run(&mut tcptoll(&args));
+    assert_eq!(ran.status, Some(3), "{}", ran.stderr);
+    assert_eq!(checked_summary(&ran.stdout).arms[0].ok, 20);
+    assert!(ran.stderr.contains("/dev/full") && ran.stderr.contains("No space left on device"));
+}
+
+#[test]
+fn a_report_or_capture_that_cannot_be_written_loses_no_measurement() {
+    if no_lab() {
+        return;
+    }
+    for option in ["--html", "--pcap"] {
+        let folder = Folder::new();
+        let record = folder.path("record.jsonl");
+        let args = ["connect", "--quiet", "--format", "json", "--count", "20", "--out", &record];
+        let ran = run(tcptoll(&args).args([option, "/dev/full"]));
+        assert!(!matches!(ran.status, None | Some(0)), "{option}: {}", ran.stderr);
+        let named = ran.stderr.contains(option) && ran.stderr.contains("No space left on device");
+        assert!(named, "{option}: {}", ran.stderr);
+        assert_eq!(checked_summary(&ran.stdout).arms[0].ok, 20, "{option}");
+    }
+}
+
+#[test]
+fn a_broken_limit_is_said_and_gives_status_1_and_one_that_holds_gives_0() {
+    if no_lab() {
+        return;
+    }
+    let args = ["connect", "--quiet", "--format", "json", "--count", "50", "--out", "/dev/null"];
+    let broken = run(tcptoll(&args).args(["--fail-if", "connect_us_mean > 1"]));
+    assert_eq!(broken.status, Some(1));
+    assert!(
+        broken.stderr.starts_with("limit broken: connect_us_mean > 1 in connect: it is "),
+        "{}",
+        broken.stderr
+    );
+    checked_summary(&broken.stdout);
+    let held = run(tcptoll(&args).args(["--fail-if", "p50(connect_us) > 1e9"]));
+    assert_eq!((held.status, held.stderr.as_str()), (Some(0), ""));
+    let unknown = run(tcptoll(&args).args(["--fail-if", "p50(connect_s) > 1"]));
+    assert_eq!(unknown.status, Some(2));
+    assert!(unknown.stderr.contains("no arm of this run has that figure"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_stored_record_is_shown_again_as_it_was() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let (record, html) = (folder.path("record.jsonl"), folder.path("report.html"));
+    let args = ["connect", "--quiet", "--count", "50", "--format", "json", "--out", &record];
+    let ran = run(&mut tcptoll(&args));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+
+    let again = run(&mut tcptoll(&["report", &record, "--format", "json", "--html", &html]));
+    assert_eq!((again.status, again.stdout.as_str()), (Some(0), ran.stdout.as_str()));
+    assert!(fs::read_to_string(&html).unwrap().starts_with("<!doctype html>"));
+    let lines: Vec<Value> = fs::read_to_string(&record)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = lines.iter().map(|line| line["line"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["header", "trial", "summary"]);
+
+    for colour in [None, Some("1")] {
+        let mut command = tcptoll(&["report", &record]);
+        if let Some(value) = colour {
+            command.env("NO_COLOR", value);
+        }
+        let text = run(&mut command).stdout;
+        assert!(!text.contains('\x1b'), "colour in a pipe");
+        assert!(text.contains("50"), "{text}");
+        for line in text.lines() {
+            // A path is never broken, so that it can be copied.
+            let wide = console::measure_text_width(line);
+            assert!(wide <= 80 || line.contains(&record), "{wide} columns: {line}");
+        }
+    }
+}
+
+#[test]
+fn without_out_the_record_goes_to_the_data_folder_and_two_runs_share_none() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    for _ in 0..2 {
+        let mut command = tcptoll(&["connect", "--quiet", "--count", "5"]);
+        let ran = run(command.env("XDG_DATA_HOME", folder.0.path()));
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    }
+    let records = fs::read_dir(folder.file("tcptoll")).unwrap().count();
+    assert_eq!(records, 2);
+}

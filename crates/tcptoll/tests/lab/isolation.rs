@@ -1,0 +1,123 @@
+//! What a run does to the machine around it: nothing, also when it is killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::support::{Folder, connect, no_lab, tcptoll};
+
+/// Environment variable by which a test knows its own processes among all others.
+pub(crate) const MARK: &str = "TCPTOLL_TEST_MARK";
+
+/// Processes that this test's run started, and those they started.
+pub(crate) fn marked(mark: &str) -> Vec<u32> {
+    // With this process's id, so that two test runs do not see each other.
+    let wanted = format!("{MARK}={mark}");
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|pair| pair == wanted.as_bytes())
+        })
+        .collect()
+}
+
+/// Sysctls and devices of the machine.
+fn machine() -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for name in [
+        "net/ipv4/tcp_syncookies",
+        "net/ipv4/ip_local_port_range",
+        "net/ipv4/tcp_fin_timeout",
+        "net/ipv4/ip_forward",
+        "net/ipv4/ip_unprivileged_port_start",
+        "net/core/somaxconn",
+        "net/ipv6/conf/all/disable_ipv6",
+    ] {
+        let value = fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
+        all.insert(name.to_owned(), value);
+    }
+    let devices = fs::read_to_string("/proc/net/dev").unwrap();
+    let names: Vec<&str> =
+        devices.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+    all.insert("devices".to_owned(), names.join(" "));
+    all
+}
+
+#[test]
+fn settings_of_the_hosts_do_not_leave_the_lab() {
+    if no_lab() {
+        return;
+    }
+    let before = machine();
+    connect(&[
+        "--link",
+        "direct,metro",
+        "--count",
+        "20",
+        "--client-sysctl",
+        "net.ipv4.ip_local_port_range=40000 50000",
+        "--client-sysctl",
+        "net.ipv4.tcp_fin_timeout=7",
+        "--server-sysctl",
+        "net.ipv4.tcp_syncookies=2",
+        "--server-sysctl",
+        "net.core.somaxconn=99",
+    ]);
+    assert_eq!(machine(), before);
+}
+
+#[test]
+fn after_kill_9_nothing_is_left_within_two_seconds() {
+    if no_lab() {
+        return;
+    }
+    let before = machine();
+    // From before the lab is there to the middle of the load.
+    for after_ms in [2, 40, 150, 600, 2_000] {
+        let folder = Folder::new();
+        let mark = format!("kill-{}-{after_ms}", std::process::id());
+        let mut child = tcptoll(&["connect", "--quiet", "--count", "100000"])
+            .args(["--link", "cross-region", "--out", "/dev/null"])
+            .current_dir(folder.0.path())
+            .env(MARK, &mark)
+            .env("TMPDIR", folder.0.path())
+            .env("HOME", folder.0.path())
+            .env_remove("XDG_DATA_HOME")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(after_ms));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let killed = Instant::now();
+        // The namespaces have no name: they go with their last process.
+        loop {
+            let left = marked(&mark);
+            if left.is_empty() {
+                break;
+            }
+            let promised = killed.elapsed() < Duration::from_secs(2);
+            assert!(promised, "killed after {after_ms} ms: {left:?} are left");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(machine(), before, "killed after {after_ms} ms");
+        let files = fs::read_dir(folder.0.path()).unwrap().count();
+        assert_eq!(files, 0, "killed after {after_ms} ms: files were left");
+    }
+}
+
+#[test]
+fn after_a_run_of_the_lab_command_its_servers_are_gone() {
+    if no_lab() {
+        return;
+    }
+    let mark = format!("server-{}", std::process::id());
+    let mut command = tcptoll(&["lab", "--quiet", "--", "sh", "-c", "sleep 1000 & exit 3"]);
+    let status = command.env(MARK, &mark).status().unwrap();
+    assert_eq!(status.code(), Some(3));
+    assert_eq!(marked(&mark), [0; 0], "what the command left in the background");
+}
