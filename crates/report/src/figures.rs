@@ -88,6 +88,17 @@ impl Expected<'_> {
     }
 }
 
+/// The least round trip that physics allows over the distance the user gave.
+pub(crate) fn floor(arm: &Arm) -> Option<String> {
+    let expectation = arm.expectation.as_ref()?;
+    Some(format!(
+        "Over {} km light needs {} in fibre and {} in vacuum, there and back",
+        number::trimmed(expectation.distance_km?),
+        number::exact_time(expectation.floor_fibre_us?),
+        number::exact_time(expectation.floor_vacuum_us?)
+    ))
+}
+
 /// Expected against measured connect latency; `None` where either is missing.
 pub(crate) fn expected(arm: &Arm) -> Option<Expected<'_>> {
     let expectation = arm.expectation.as_ref()?;

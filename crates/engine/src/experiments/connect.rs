@@ -1,14 +1,11 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_model::counters::difference;
 use tcptoll_model::expectation::expectation;
-use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow, timeline};
-use tcptoll_model::ladder::{SynSysctls, syn_ladder};
-use tcptoll_model::link::LinkSpec;
+use tcptoll_model::handshake::timeline;
 use tcptoll_model::record::{
     Arm, HostSummary, LinkKind, LinkMeasured, Metric, Softirq, Summary, Timeline, WarningEntry,
 };
@@ -17,15 +14,17 @@ use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::tcp_info::TcpInfo;
 use tcptoll_model::warning::Warning;
 
+use super::connect_hosts::{
+    Server, Trace, count, drive, end_serving, ladder_of, look_at_server, observe, set_sysctls,
+};
 use super::connect_report;
 use super::connect_settings::{ConnectSettings, OPTIONS};
 use super::{Context, Experiment, Outcome, TrialError};
+use crate::lab::Place;
 use crate::lab::certification::{Certificate, certify, echoes, histogram, median};
 use crate::lab::plan::Plan;
-use crate::lab::{Answered, Handle, LabError, Place};
 use crate::messages::{
-    Ask, ConnectLoad, ConnectReport, Counted, Greet, GreetReport, Launch, Rows, Snapshot, Tell,
-    Watch,
+    Ask, ConnectLoad, ConnectReport, Counted, Greet, GreetReport, Launch, Snapshot, Tell, Watch,
 };
 
 /// Handshakes remembered for the timeline, at most.
@@ -45,6 +44,9 @@ const WIDE_RANGE: &str = "5000 65000";
 
 /// Lateness above this makes a warning, µs.
 const LATE_US: f64 = 500.0;
+
+/// CPU time below which user and system are not told apart: 20 ticks.
+const SPLIT_MIN_US: u64 = 200_000;
 
 /// A tick of `/proc/stat`, µs.
 const TICK_US: f64 = 10_000.0;
@@ -102,32 +104,6 @@ struct Trial<'a> {
     valid: bool,
     /// Source addresses: those asked for, or those the lab added.
     sources: Vec<IpAddr>,
-}
-
-/// The rows of all three points of view.
-#[derive(Default)]
-struct Trace {
-    client: Vec<ClientRow>,
-    server: Vec<ServerRow>,
-    wire: Vec<WireRow>,
-}
-
-impl Trace {
-    fn add(&mut self, parts: Vec<Rows>) {
-        for part in parts {
-            match part {
-                Rows::Client(rows) => self.client.extend(rows),
-                Rows::Server(rows) => self.server.extend(rows),
-                Rows::Wire(rows) => self.wire.extend(rows),
-            }
-        }
-    }
-}
-
-/// Who answers in the lab.
-enum Server {
-    Ours,
-    Launched,
 }
 
 impl<'a> Trial<'a> {
@@ -308,7 +284,8 @@ impl<'a> Trial<'a> {
 
     fn serve(&mut self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
         let address = place.addresses.server;
-        let (client, server) = (place.addresses.client, place.server()?);
+        let variables = place.addresses.variables();
+        let server = place.server()?;
         let (kind, ask) = match &self.settings.server {
             None => {
                 let greet = Greet {
@@ -324,7 +301,7 @@ impl<'a> Trial<'a> {
             Some(line) => {
                 let launch = Launch {
                     words: vec![line.clone()],
-                    environment: lab_variables(client, address),
+                    environment: variables,
                     ordinary_user: true,
                 };
                 (Server::Launched, Ask::Launch(launch))
@@ -569,64 +546,6 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The server host's counters while the in-house server runs are read before it starts and
-/// after it ends; a launched one runs beside the host.
-fn look_at_server(place: &mut Place, server: &Server) -> Result<Snapshot, TrialError> {
-    match server {
-        // Fresh namespaces: nothing has been counted but the link's certification, which sends
-        // no TCP.
-        Server::Ours => Ok(Snapshot::default()),
-        Server::Launched => Ok(observe(place.server()?)?),
-    }
-}
-
-fn end_serving(
-    place: &mut Place,
-    server: &Server,
-    trace: &mut Trace,
-) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
-    let host = place.server()?;
-    match server {
-        Server::Ours => {
-            host.begin(&Ask::Stop)?;
-            let Answered { tell, rows } = host.wait(&crate::lab::Interrupt::new(), &mut |_| {})?;
-            trace.add(rows);
-            match tell {
-                Tell::Greeted(report) => Ok((observe(host)?, Some(*report))),
-                other => Err(host.unexpected(&other).into()),
-            }
-        }
-        Server::Launched => Ok((observe(host)?, None)),
-    }
-}
-
-fn drive(
-    client: &mut Handle,
-    load: &ConnectLoad,
-    trace: &mut Trace,
-    context: &mut Context<'_>,
-) -> Result<ConnectReport, TrialError> {
-    client.begin(&Ask::Connect(Box::new(load.clone())))?;
-    let total = load.count;
-    let progress = &mut context.progress;
-    let answered = client.wait(context.interrupt, &mut |done| progress(done, total))?;
-    trace.add(answered.rows);
-    match answered.tell {
-        Tell::Connected(report) => Ok(*report),
-        other => Err(client.unexpected(&other).into()),
-    }
-}
-
-fn count(link: &mut Handle, trace: &mut Trace) -> Result<Counted, TrialError> {
-    link.begin(&Ask::Counted)?;
-    let answered = link.wait(&crate::lab::Interrupt::new(), &mut |_| {})?;
-    trace.add(answered.rows);
-    match answered.tell {
-        Tell::Counted(counted) => Ok(*counted),
-        other => Err(link.unexpected(&other).into()),
-    }
-}
-
 fn nothing_reached(name: &str, report: &ConnectReport) -> String {
     let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
         return format!("--to {name}: no connection was begun");
@@ -652,58 +571,11 @@ fn nothing_reached(name: &str, report: &ConnectReport) -> String {
 fn set_cpu(host: &mut HostSummary, cpu_us: (u64, u64), operations: u64) {
     if operations > 0 {
         let per = |us: u64| us as f64 / operations as f64;
-        host.cpu_user_us_per_op = Some(per(cpu_us.0));
-        host.cpu_system_us_per_op = Some(per(cpu_us.1));
         host.cpu_us_per_op = Some(per(cpu_us.0 + cpu_us.1));
+        // The sum is exact; user and system are told apart by sampling at each tick of 10 ms.
+        if cpu_us.0 + cpu_us.1 >= SPLIT_MIN_US {
+            host.cpu_user_us_per_op = Some(per(cpu_us.0));
+            host.cpu_system_us_per_op = Some(per(cpu_us.1));
+        }
     }
-}
-
-fn set_sysctls(
-    host: &mut Handle,
-    wanted: Vec<(String, String)>,
-) -> Result<BTreeMap<String, String>, LabError> {
-    if wanted.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    match host.ask(&Ask::Sysctls(wanted))? {
-        Tell::Sysctls(got) => Ok(got.into_iter().collect()),
-        other => Err(host.unexpected(&other)),
-    }
-}
-
-fn observe(host: &mut Handle) -> Result<Snapshot, LabError> {
-    match host.ask(&Ask::Observe)? {
-        Tell::Snapshot(snapshot) => Ok(*snapshot),
-        other => Err(host.unexpected(&other)),
-    }
-}
-
-/// The retry ladder of this host, from its own sysctls.
-fn ladder_of(host: &mut Handle) -> Result<Vec<Duration>, LabError> {
-    const RETRIES: &str = "net.ipv4.tcp_syn_retries";
-    const LINEAR: &str = "net.ipv4.tcp_syn_linear_timeouts";
-    let names = vec![RETRIES.to_owned(), LINEAR.to_owned()];
-    let got: BTreeMap<String, String> = match host.ask(&Ask::ReadSysctls(names))? {
-        Tell::Sysctls(got) => got.into_iter().collect(),
-        other => return Err(host.unexpected(&other)),
-    };
-    let number = |name: &str| got.get(name).and_then(|text| text.parse().ok());
-    Ok(syn_ladder(&SynSysctls {
-        syn_retries: number(RETRIES).unwrap_or(6),
-        linear_timeouts: number(LINEAR).unwrap_or(0),
-    }))
-}
-
-/// What commands in the lab find in their environment.
-pub fn lab_variables(client: std::net::IpAddr, server: std::net::IpAddr) -> Vec<(String, String)> {
-    vec![
-        ("TCPTOLL_CLIENT".to_owned(), client.to_string()),
-        ("TCPTOLL_SERVER".to_owned(), server.to_string()),
-    ]
-}
-
-/// The link a study or command line asks for, for the place of the summary.
-pub fn link_of(settings: &Settings) -> Option<LinkSpec> {
-    let text = settings.get("link").and_then(|value| value.as_str()).unwrap_or("direct");
-    LinkSpec::parse(text).ok()
 }

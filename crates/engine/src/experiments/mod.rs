@@ -1,6 +1,7 @@
 //! One question each, and the table of all. To add one: a file, a line in [`ALL`], a page in docs.
 
 pub mod connect;
+mod connect_hosts;
 pub mod connect_report;
 pub mod connect_settings;
 

@@ -61,6 +61,14 @@ impl Addresses {
         };
         Self { client, server, prefix }
     }
+
+    /// What commands on either host find in their environment.
+    pub fn variables(self) -> Vec<(String, String)> {
+        vec![
+            ("TCPTOLL_CLIENT".to_owned(), self.client.to_string()),
+            ("TCPTOLL_SERVER".to_owned(), self.server.to_string()),
+        ]
+    }
 }
 
 /// A further address of the client host, from 1; beside the two of the link.

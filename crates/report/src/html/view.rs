@@ -206,7 +206,7 @@ fn table(summary: &Summary, primary: &Primary) -> Table {
         ),
         ("ICMP echo p50".into(), Box::new(|arm| time_cell(figures::quantiles(arm, "rtt_us")[0]))),
         ("conn/s".into(), Box::new(metric("connections_per_s", ""))),
-        ("CPU user µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_user_us_per_op))),
+        ("CPU total µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_us_per_op))),
         ("CPU kernel µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_system_us_per_op))),
         ("accept queue peak".into(), Box::new(metric("accept_queue_peak", ""))),
     ];
@@ -312,9 +312,10 @@ fn timeline_of(at: usize, arm: &Arm) -> Option<TimelineView> {
             off.unwrap_or_else(|| ABSENT.to_owned()),
         ]
     });
+    let floor = figures::floor(arm).map_or_else(String::new, |floor| format!(" {floor}."));
     let expected = figures::expected(arm).map(|e| {
         format!(
-            "Expected of the client: {} = {}, with the RTT from {}; measured {} ({}).",
+            "Expected of the client: {} = {}, with the RTT from {}; measured {} ({}).{floor}",
             e.formula(),
             number::exact_time(e.theory_us),
             e.rtt_from,

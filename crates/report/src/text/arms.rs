@@ -109,7 +109,7 @@ fn cost(summary: &Summary) -> Vec<Column> {
         })
     };
     let mut columns: Vec<Column> = Vec::new();
-    columns.extend(cpu(|arm| arm.client.cpu_user_us_per_op, "user"));
+    columns.extend(cpu(|arm| arm.client.cpu_us_per_op, "total"));
     columns.extend(cpu(|arm| arm.client.cpu_system_us_per_op, "kernel"));
     let ok = summary.arms.iter().map(figures::ok_of_attempts).collect();
     columns.push(Column::new("ok", Align::Right, ok));

@@ -204,6 +204,9 @@ fn expected(page: &mut Page, summary: &Summary) {
         from = format!("{from} · ICMP echo in the same run: p50 {p50}{p99}");
     }
     page.prose(2, &from, Tone::Dim);
+    if let Some(floor) = figures::floor(arm) {
+        page.prose(2, &floor, Tone::Dim);
+    }
 }
 
 fn expected_table(page: &mut Page, rows: &[(&Arm, figures::Expected<'_>)]) {

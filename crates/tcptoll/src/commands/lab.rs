@@ -48,10 +48,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
             place.addresses.server
         );
     }
-    let environment = tcptoll_engine::experiments::connect::lab_variables(
-        place.addresses.client,
-        place.addresses.server,
-    );
+    let environment = place.addresses.variables();
     sysctls(&mut place.client, &args.client_sysctl)?;
     sysctls(place.server()?, &args.server_sysctl)?;
     if let Some(line) = &args.server {

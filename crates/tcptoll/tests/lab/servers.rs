@@ -80,7 +80,7 @@ fn the_lab_command_ends_with_the_status_of_the_command() {
         let ran = lab(&[], line);
         assert_eq!((ran.status, ran.stderr.as_str()), (Some(status), ""), "{line}");
     }
-    let ran = run(&mut tcptoll(&["lab", "--quiet", "--", "/nonexistent/command"]));
+    let ran = run(&mut tcptoll(&["lab", "--quiet", "--", "/nonexistent/command", "x"]));
     assert_eq!(ran.status, Some(2));
     assert!(ran.stderr.contains("/nonexistent/command"), "{}", ran.stderr);
 }
@@ -94,6 +94,22 @@ fn both_addresses_are_in_the_environment_and_outside_loopback() {
     assert_eq!(ran.stdout, "10.77.0.1 10.77.0.2\n");
     let ran = lab(&["--ipv6"], "echo $TCPTOLL_CLIENT $TCPTOLL_SERVER");
     assert_eq!(ran.stdout, "fd77::1 fd77::2\n");
+}
+
+#[test]
+fn the_example_of_the_general_help_works_as_it_stands() {
+    if lacks(&["ping"]) {
+        return;
+    }
+    let help = run(&mut tcptoll(&["--help"])).stdout;
+    let example = help.lines().find_map(|line| line.trim().strip_prefix("tcptoll lab ")).unwrap();
+    // The command ends where its explanation begins, two blanks on.
+    let command = example.split("  ").next().unwrap();
+    let binary = env!("CARGO_BIN_EXE_tcptoll");
+    let line = format!("{binary} lab --link-tolerance {TOLERANCE} {command}");
+    let ran = run(std::process::Command::new("sh").args(["-c", &line]));
+    assert_eq!(ran.status, Some(0), "{command}: {}", ran.stderr);
+    assert!(ran.stdout.contains(" 0% packet loss"), "{command}: {}", ran.stdout);
 }
 
 #[test]
