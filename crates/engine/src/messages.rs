@@ -130,6 +130,8 @@ pub struct Ping {
     pub count: u16,
     /// Time between two requests, ns.
     pub interval_ns: u64,
+    /// An answer that takes longer than this, ns, is lost.
+    pub limit_ns: u64,
 }
 
 /// A train of datagrams.

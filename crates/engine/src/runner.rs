@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tcptoll_model::record::{
-    Arm, Header, Line, Passport, Place, PlaceKind, RECORD_VERSION, Summary, Trial, WarningEntry,
+    Arm, Header, Line, Place, PlaceKind, RECORD_VERSION, Summary, Trial, WarningEntry,
 };
 use tcptoll_model::study::{PlannedArm, Study};
 
@@ -124,16 +124,16 @@ pub fn run(
     let (experiment, arms) = check(study)?;
     let mut recorder = Recorder::create(&options.record)
         .map_err(|error| RunError::Record { path: options.record.display().to_string(), error })?;
-    let machine = passport::read();
-    recorder.write(&Line::Header(Box::new(Header {
+    let header = Header {
         record_version: RECORD_VERSION,
         experiment: experiment.name().to_owned(),
         study: study.clone(),
         command: options.command.clone(),
         started_at: options.started_at.clone(),
         seed: options.seed,
-        passport: machine.clone(),
-    })));
+        passport: passport::read(),
+    };
+    recorder.write(&Line::Header(Box::new(header.clone())));
     let mut trials = Trials {
         experiment,
         options,
@@ -158,7 +158,7 @@ pub fn run(
         }
     }
     let steal = passport::steal_share(&stat_before, &stat());
-    let summary = conclude(study, trials, Passport { steal, ..machine }, arms.len());
+    let summary = conclude(trials, &header, steal);
     recorder.write(&Line::Summary(Box::new(summary.clone())));
     Ok(Run {
         summary,
@@ -166,6 +166,28 @@ pub fn run(
         not_stored: recorder.failure().map(ToString::to_string),
         signal: interrupt.signal(),
     })
+}
+
+/// The summary of a record whose run was killed: what its finished trials say.
+///
+/// `None` if the record has no header, or its experiment is not known here.
+pub fn summarise(record: &crate::record::Record) -> Option<Summary> {
+    if let Some(summary) = record.summary() {
+        return Some(summary.clone());
+    }
+    let mut lines = record.lines.iter();
+    let Some(Line::Header(header)) = lines.next() else { return None };
+    let experiment = experiments::find(&header.experiment)?;
+    let done: Vec<Arm> = lines
+        .filter_map(|line| match line {
+            Line::Trial(trial) => Some(trial.arm.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut summary = outline(&header.study, header, done);
+    summary.partial = true;
+    experiment.conclude(&mut summary);
+    Some(summary)
 }
 
 struct Trials<'a> {
@@ -227,39 +249,49 @@ impl Trials<'_> {
     }
 }
 
-fn conclude(study: &Study, trials: Trials<'_>, machine: Passport, planned: usize) -> Summary {
-    let partial = trials.done.len() < planned || trials.done.iter().any(|arm| arm.partial);
-    let links: Vec<_> = trials.done.iter().filter_map(|arm| arm.link.as_ref()).collect();
+fn conclude(trials: Trials<'_>, header: &Header, steal: Option<f64>) -> Summary {
+    let partial = trials.done.len() < trials.count || trials.done.iter().any(|arm| arm.partial);
+    let mut summary = outline(&header.study, header, trials.done);
+    summary.tcptoll_version.clone_from(&trials.options.version);
+    summary.passport.steal = steal;
+    summary.warnings = trials.warnings;
+    summary.partial = partial;
+    summary.valid = trials.valid;
+    say_once(&mut summary.warnings);
+    trials.experiment.conclude(&mut summary);
+    summary
+}
+
+/// What header and arms say by themselves.
+fn outline(study: &Study, header: &Header, arms: Vec<Arm>) -> Summary {
+    let links: Vec<_> = arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
     let one_link = links
         .first()
         .filter(|first| links.iter().all(|link| link.asked == first.asked))
         .map(|link| link.asked.clone());
     let target = study.settings.get("to").map(|to| to.as_str().unwrap_or_default().to_owned());
     let kind = if target.is_some() { PlaceKind::Target } else { PlaceKind::Lab };
-    let mut summary = Summary {
+    Summary {
         record_version: RECORD_VERSION,
-        tcptoll_version: trials.options.version.clone(),
+        tcptoll_version: String::new(),
         experiment: study.experiment.clone(),
         study: Some(study.name.clone()).filter(|name| !name.is_empty()),
         question: study.question.clone(),
         answer: String::new(),
-        command: trials.options.command.clone(),
-        started_at: trials.options.started_at.clone(),
+        command: header.command.clone(),
+        started_at: header.started_at.clone(),
         place: Place { kind, link: one_link, target },
-        passport: machine,
-        arms: trials.done,
+        passport: header.passport.clone(),
+        arms,
         comparisons: Vec::new(),
         published: study.published.clone(),
         causes: Vec::new(),
         advice: Vec::new(),
-        warnings: trials.warnings,
+        warnings: Vec::new(),
         next: Vec::new(),
-        partial,
-        valid: trials.valid,
-    };
-    say_once(&mut summary.warnings);
-    trials.experiment.conclude(&mut summary);
-    summary
+        partial: false,
+        valid: true,
+    }
 }
 
 /// What every arm has too little of is said once, of the whole run.

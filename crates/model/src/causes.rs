@@ -45,8 +45,7 @@ fn evidence_of(arm: &Arm, names: &[&str]) -> BTreeMap<String, Value> {
 /// What the client felt: handshakes on the ladder, and connections that never heard the server.
 fn felt(arm: &Arm, rungs: &Rungs) -> (u64, u64, Vec<String>) {
     let late: u64 = rungs.counts.iter().sum();
-    let silent = arm.errors.get("timeout").copied().unwrap_or(0)
-        + arm.errors.get("connect-timeout").copied().unwrap_or(0);
+    let silent = arm.errors.get("timeout").copied().unwrap_or(0);
     let ladder = rungs
         .counts
         .iter()
@@ -67,7 +66,8 @@ fn accept_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
         return None;
     }
     let (late, silent, ladder) = felt(arm, rungs);
-    if late + silent == 0 && overflows == 0 {
+    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
+    if late + silent + gave_up == 0 && overflows == 0 {
         // It was full for a moment and nobody was turned away.
         return None;
     }
@@ -107,6 +107,10 @@ fn accept_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
             human_count(silent)
         );
     }
+    if gave_up > 0 {
+        evidence.insert("gave_up_connecting".into(), gave_up.into());
+        text += &format!("; {} gave up before they were connected", human_count(gave_up));
+    }
     Some(Cause {
         id: "accept-queue-full".into(),
         arm: arm.name.clone(),
@@ -124,6 +128,9 @@ fn syn_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
     let mut evidence = evidence_of(arm, &["TcpExtTCPReqQFullDrop", "TcpExtListenDrops"]);
     evidence.insert("handshakes_on_the_ladder".into(), late.into());
     evidence.insert("never_answered".into(), silent.into());
+    if let Some(gave_up) = arm.errors.get("connect-timeout") {
+        evidence.insert("gave_up_connecting".into(), (*gave_up).into());
+    }
     Some(Cause {
         id: "syn-queue-full".into(),
         arm: arm.name.clone(),

@@ -1,5 +1,7 @@
 //! The command line without a lab: help, wrong input, exit status, files read and printed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "cli/printed.rs"]
 mod printed;
 #[path = "cli/refused.rs"]

@@ -42,6 +42,9 @@ const SOURCES_MAX: u64 = 200;
 /// A range that leaves the ports below 5000 to servers.
 const WIDE_RANGE: &str = "5000 65000";
 
+/// In open loop, a client that uses more of its CPU than this may have set the pace.
+const BOTTLENECK: f64 = 0.9;
+
 /// Lateness above this makes a warning, µs.
 const LATE_US: f64 = 500.0;
 
@@ -122,6 +125,8 @@ impl<'a> Trial<'a> {
         let settings = self.settings;
         let mut client_sysctls = settings.client_sysctls.clone();
         self.spread_ports(&mut client_sysctls);
+        let mut server_sysctls = settings.server_sysctls.clone();
+        self.allow_fast_open(&mut client_sysctls, &mut server_sysctls);
         let cpus = tcptoll_kernel::cpu::allowed();
         let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
         let plan = Plan {
@@ -154,7 +159,7 @@ impl<'a> Trial<'a> {
         self.arm.client.pinned_cpu = place.client.ready.pinned_cpu;
         self.arm.client.sysctls = set_sysctls(&mut place.client, client_sysctls)?;
         let server = place.server()?;
-        let server_sysctls = set_sysctls(server, settings.server_sysctls.clone())?;
+        let server_sysctls = set_sysctls(server, server_sysctls)?;
         self.arm.server = Some(HostSummary {
             sysctls: server_sysctls,
             pinned_cpu: server.ready.pinned_cpu,
@@ -194,6 +199,27 @@ impl<'a> Trial<'a> {
                 "{} connections from one address leave it short of local ports (--bind or --client-sysctl to choose yourself)",
                 self.settings.count
             ),
+        });
+    }
+
+    /// The kernel's default lets clients send data with the SYN and servers refuse it.
+    fn allow_fast_open(
+        &mut self,
+        client: &mut Vec<(String, String)>,
+        server: &mut Vec<(String, String)>,
+    ) {
+        const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
+        let told = client.iter().chain(server.iter()).any(|(name, _)| name == FAST_OPEN);
+        if !self.settings.fast_open || told {
+            return;
+        }
+        for sysctls in [client, server] {
+            sysctls.push((FAST_OPEN.to_owned(), "3".to_owned()));
+        }
+        self.warn(&Warning::SettingMade {
+            name: FAST_OPEN.to_owned(),
+            value: "3".to_owned(),
+            why: "--fast-open needs it on both hosts; servers refuse by default".to_owned(),
         });
     }
 
@@ -386,6 +412,12 @@ impl<'a> Trial<'a> {
             && p99 as f64 / 1e3 > LATE_US
         {
             self.warn(&Warning::GeneratorLate { p99_us: p99 as f64 / 1e3 });
+        }
+        let cpu_share =
+            (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / report.elapsed_ns.max(1) as f64;
+        if load.rate_per_s.is_some() && cpu_share > BOTTLENECK {
+            self.valid = false;
+            self.warn(&Warning::ClientBottleneck { cpu_share });
         }
         let have = report.connect.count();
         if have > 0 && have < need(999, 1000) {

@@ -3,6 +3,7 @@
 use tcptoll_model::causes::{Rungs, advice_for, causes_of};
 use tcptoll_model::record::{Arm, NextStep, PlaceKind, Summary};
 use tcptoll_model::units::{human_count, human_us};
+use tcptoll_model::warning::Warning;
 
 /// Fills in what follows from the arms.
 pub fn conclude(summary: &mut Summary) {
@@ -21,6 +22,7 @@ pub fn conclude(summary: &mut Summary) {
     let advice = ids.iter().filter_map(|id| advice_for(id, proof(summary, id))).collect();
     summary.advice = advice;
     summary.answer = answer(summary);
+    same_backlogs(summary);
     summary.next = next(summary);
 }
 
@@ -55,6 +57,27 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
         human_count(well.ok),
         human_us(max)
     ))
+}
+
+/// Backlogs above `net.core.somaxconn` are all the same one; arms of them are the same arm.
+fn same_backlogs(summary: &mut Summary) {
+    let limit = |arm: &Arm| arm.server.as_ref()?.listeners.first().map(|l| l.accept_queue_limit);
+    let mut seen: Vec<(u32, Option<&serde_json::Value>)> = Vec::new();
+    let mut same = None;
+    for arm in &summary.arms {
+        let (Some(limit), asked) = (limit(arm), arm.factors.get("backlog")) else { continue };
+        if asked.is_some() && seen.iter().any(|(l, other)| *l == limit && *other != asked) {
+            same = Some(limit);
+        }
+        seen.push((limit, asked));
+    }
+    if let Some(limit) = same {
+        let warning = Warning::SameEffectiveValue {
+            option: "backlog".to_owned(),
+            value: format!("{limit} (net.core.somaxconn)"),
+        };
+        summary.warnings.push(warning.entry(None));
+    }
 }
 
 fn typical(arm: &Arm) -> Option<f64> {

@@ -58,6 +58,9 @@ pub struct Certificate {
     pub early_ns: u64,
 }
 
+/// Steady state of a train, at least: four fifths of what is sent, a quarter too fast.
+const TRAIN_S: f64 = 0.19;
+
 /// Payload of a datagram that fills a packet at MTU 1500, with IPv6's header to be safe.
 const FULL_PAYLOAD: usize = 1_400;
 /// IPv4 and UDP headers.
@@ -142,7 +145,8 @@ fn refuse(
         rates.into_iter().flatten().zip([spec.rate_bit_per_s; 2].into_iter().flatten())
     {
         let off = (got / asked - 1.0).abs();
-        if off > tolerance.rate {
+        // The first and the last packet of a train may each be early or late by the jitter.
+        if off > tolerance.rate + spec.jitter.as_secs_f64() / TRAIN_S {
             return out(format!(
                 "the link's rate is {}, {} was asked: lower it, quieten the machine, or allow it with --link-tolerance rate={:.0}%",
                 human_rate(got),
@@ -190,7 +194,8 @@ pub fn echoes(
     interrupt: &Interrupt,
 ) -> Result<Vec<u64>, LabError> {
     let target = place.addresses.server;
-    place.client.begin(&Ask::Ping(Ping { target, count, interval_ns }))?;
+    let limit_ns = place.echo_limit.as_nanos() as u64;
+    place.client.begin(&Ask::Ping(Ping { target, count, interval_ns, limit_ns }))?;
     match place.client.wait(interrupt, &mut |_| {})?.tell {
         Tell::Echoes(rtts) if interrupt.signal().is_none() => Ok(rtts),
         Tell::Echoes(_) => Err(LabError::Interrupted),
@@ -241,7 +246,11 @@ fn measure_rate(
     // A third of a second, or what a device's queue holds.
     let packets = (rate * 0.3 / line).clamp(60.0, 8_000.0);
     let rest_ns = (packets * line / rate * 1e9) as u64 + 50_000_000;
-    let (_, arrivals) = train(place, way, packets as u64, FULL_PAYLOAD, 0, rest_ns, interrupt)?;
+    // A short queue would be filled at once and the rest of the train lost: a quarter too fast is
+    // enough to keep it full.
+    let gap_ns = if queue { (line / rate * 0.8e9) as u64 } else { 0 };
+    let (_, arrivals) =
+        train(place, way, packets as u64, FULL_PAYLOAD, gap_ns, rest_ns, interrupt)?;
     if arrivals.steady_ns == 0 {
         return Err(LabError::OutOfTolerance("the link carries no datagrams".to_owned()));
     }

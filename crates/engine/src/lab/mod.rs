@@ -188,6 +188,8 @@ pub struct Place {
     pub link: Option<Handle>,
     /// The hosts' addresses.
     pub addresses: Addresses,
+    /// An echo that takes longer than this is lost.
+    pub echo_limit: Duration,
     process: Child,
 }
 
@@ -213,6 +215,7 @@ impl Place {
             server: Some(Handle::new(Channel::new(server.0), "server host")?),
             link: Some(link),
             addresses: Addresses::of(spec.loopback, plan.ipv6),
+            echo_limit: spec.rtt * 2 + spec.jitter * 2 + Duration::from_millis(300),
             process: guard.0.take().expect("put there above"),
         })
     }
@@ -231,6 +234,7 @@ impl Place {
             server: None,
             link: None,
             addresses: Addresses::of(false, false),
+            echo_limit: Duration::from_secs(3),
             process: guard.0.take().expect("put there above"),
         })
     }

@@ -20,6 +20,8 @@ pub struct Pcap {
     writer: PcapNgWriter<BufWriter<File>>,
     clock: FromRealtime,
     failed: Option<String>,
+    /// Behind an Ethernet header of zeros: libpcap 1.10 refuses two interfaces of raw IP.
+    frame: Vec<u8>,
 }
 
 impl Pcap {
@@ -30,7 +32,7 @@ impl Pcap {
         let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(|e| say(&e))?;
         for name in ["client", "server"] {
             let block = InterfaceDescriptionBlock {
-                linktype: DataLink::RAW,
+                linktype: DataLink::ETHERNET,
                 snaplen: 0,
                 options: vec![
                     InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
@@ -40,7 +42,13 @@ impl Pcap {
             };
             writer.write_pcapng_block(block).map_err(|e| say(&e))?;
         }
-        Ok(Self { path: path.to_owned(), writer, clock: FromRealtime::now(), failed: None })
+        Ok(Self {
+            path: path.to_owned(),
+            writer,
+            clock: FromRealtime::now(),
+            failed: None,
+            frame: Vec::new(),
+        })
     }
 
     /// Writes one packet, from its IP header on, as seen at `end` (0 client, 1 server).
@@ -53,11 +61,19 @@ impl Pcap {
         if self.failed.is_some() {
             return;
         }
+        self.frame.clear();
+        self.frame.extend_from_slice(&[0; 12]);
+        let ether_type: [u8; 2] = match ip.first().map(|byte| byte >> 4) {
+            Some(6) => [0x86, 0xdd],
+            _ => [0x08, 0x00],
+        };
+        self.frame.extend_from_slice(&ether_type);
+        self.frame.extend_from_slice(ip);
         let block = EnhancedPacketBlock {
             interface_id: end as u32,
             timestamp: Duration::from_nanos(self.clock.realtime_ns(at_ns)),
-            original_len: whole_len,
-            data: Cow::Borrowed(ip),
+            original_len: whole_len + 14,
+            data: Cow::Borrowed(&self.frame),
             options: Vec::new(),
         };
         if let Err(error) = self.writer.write_pcapng_block(block) {

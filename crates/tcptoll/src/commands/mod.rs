@@ -91,15 +91,15 @@ fn study(args: StudyArgs) -> anyhow::Result<Status> {
 fn report(args: &ReportArgs) -> anyhow::Result<Status> {
     let name = args.record.display().to_string();
     let record = Record::read(&args.record).with_context(|| format!("record {name}"))?;
-    let Some(summary) = record.summary() else {
-        bail!(
-            "record {name}: the run was stopped before its summary was written; its finished trials are in the file"
-        );
+    let Some(summary) = tcptoll_engine::runner::summarise(&record) else {
+        bail!("record {name}: its experiment is not known to this tcptoll");
     };
-    let summary: &Summary = summary;
-    output::print(summary, Some(&args.record), args.format)?;
+    if summary.arms.is_empty() {
+        bail!("record {name}: the run was stopped before its first trial ended");
+    }
+    output::print(&summary, Some(&args.record), args.format)?;
     if let Some(path) = &args.html {
-        output::write_html(summary, path)?;
+        output::write_html(&summary, path)?;
     }
     Ok(Status::Met)
 }

@@ -79,7 +79,10 @@ fn the_schema_is_a_json_schema_and_the_published_one() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/summary.schema.json");
     if published.exists() {
         let stored = std::fs::read_to_string(published).unwrap();
-        assert_eq!(stored, text, "write it anew: tcptoll schema > docs/reference/summary.schema.json");
+        assert_eq!(
+            stored, text,
+            "write it anew: tcptoll schema > docs/reference/summary.schema.json"
+        );
     }
 }
 
@@ -137,8 +140,16 @@ fn every_named_link_is_listed_with_where_its_figures_are_from() {
 fn every_cause_and_error_class_is_explained() {
     let names = printed(&["explain"]);
     let causes = ["accept-queue-full", "syn-queue-full", "local-ports-scarce"];
-    let classes =
-        ["connect-refused", "connect-timeout", "dns", "local-ports", "local-fds", "reset", "timeout", "truncated"];
+    let classes = [
+        "connect-refused",
+        "connect-timeout",
+        "dns",
+        "local-ports",
+        "local-fds",
+        "reset",
+        "timeout",
+        "truncated",
+    ];
     for name in causes.into_iter().chain(classes) {
         assert!(names.lines().any(|line| line == name), "{name} is not in: {names}");
         let text = printed(&["explain", name]);

@@ -4,6 +4,8 @@
 //! wire, tcpdump). The link's tolerance is wide here, because a test must not need a quiet machine;
 //! how exact a link is, `cargo xtask prove` says.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod endings;
 mod isolation;
 mod opening;
@@ -12,4 +14,5 @@ mod privileges;
 mod queues;
 mod servers;
 mod settings;
+mod studies;
 mod support;

@@ -210,3 +210,40 @@ fn every_level_of_a_list_is_an_arm_named_after_it() {
     );
     assert_eq!(summary.arms[3].factors["link"], "loopback");
 }
+
+#[test]
+fn a_link_with_a_rate_is_measured_in_both_directions() {
+    if no_lab() {
+        return;
+    }
+    for (link, carried_by) in [
+        ("rate=100mbit", LinkKind::Direct),
+        ("rtt=5ms,rate=100mbit,queue=100p", LinkKind::EmulatedTun),
+    ] {
+        let summary = connect(&["--link", link, "--count", "50"]);
+        let arm = only(&summary);
+        all_opened(arm, 50);
+        let measured = arm.link.as_ref().unwrap();
+        assert_eq!((measured.kind, measured.asked.rate_bit_per_s), (carried_by, Some(100e6)));
+        assert!(measured.rate_client_to_server_bit_per_s.is_some(), "{measured:?}");
+        assert!(measured.rate_server_to_client_bit_per_s.is_some(), "{measured:?}");
+    }
+}
+
+#[test]
+fn syns_lost_on_purpose_are_sent_again_and_both_are_counted() {
+    if no_lab() {
+        return;
+    }
+    let link = "rtt=5ms,loss=20%";
+    let summary = connect(&["--link", link, "--count", "60", "--concurrency", "60"]);
+    let arm = only(&summary);
+    assert_eq!(arm.attempts, 60);
+    let (wire, counters) = (arm.wire.as_ref().unwrap(), &arm.client.counters);
+    let again = counter(counters, "TcpExtTCPSynRetrans");
+    assert!(again > 0 && wire.lost_on_purpose > 0, "{again}, {wire:?}");
+    assert_eq!(wire.client_to_server.syn, counter(counters, "TcpActiveOpens") + again);
+    assert!(arm.rungs.iter().sum::<u64>() > 0, "{:?}", arm.rungs);
+    // Loss is no full queue.
+    assert!(summary.causes.is_empty(), "{:?}", summary.causes);
+}

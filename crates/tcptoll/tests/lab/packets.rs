@@ -34,10 +34,7 @@ fn a_tap_on_a_direct_link_calls_nothing_a_retransmission_that_the_kernels_did_no
     let server = &arm.server.as_ref().unwrap().counters;
     assert_eq!(
         (wire.client_to_server.retransmission, wire.server_to_client.retransmission),
-        (
-            counter(&arm.client.counters, "TcpRetransSegs"),
-            counter(server, "TcpRetransSegs")
-        )
+        (counter(&arm.client.counters, "TcpRetransSegs"), counter(server, "TcpRetransSegs"))
     );
     // Nobody set SO_KEEPALIVE.
     let probes = wire.client_to_server.keepalive_probe + wire.server_to_client.keepalive_probe;

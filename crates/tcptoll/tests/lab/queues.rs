@@ -2,7 +2,7 @@
 
 use tcptoll_model::record::Summary;
 
-use crate::support::{causes, connect, counter, errors, no_lab, only};
+use crate::support::{causes, checked_summary, connect, counter, errors, no_lab, only, run};
 
 const BURST: [&str; 10] = [
     "--backlog",
@@ -66,8 +66,8 @@ fn over_10_ms_without_cookies_the_queues_are_named_from_the_counters_that_count_
     assert_eq!(ill.server.as_ref().unwrap().sysctls["net.ipv4.tcp_syncookies"], "0");
     assert!(!causes(&summary, ill).is_empty());
     let counters = &ill.server.as_ref().unwrap().counters;
-    let dropped = counter(counters, "TcpExtTCPReqQFullDrop")
-        + counter(counters, "TcpExtListenOverflows");
+    let dropped =
+        counter(counters, "TcpExtTCPReqQFullDrop") + counter(counters, "TcpExtListenOverflows");
     assert!(dropped > 0, "{counters:?}");
     assert_eq!(counter(counters, "TcpExtSyncookiesSent"), 0);
     long_queue_is_well(&summary);
@@ -142,4 +142,22 @@ fn a_slow_server_is_waited_for_until_the_timeout_and_no_longer() {
     assert_eq!((arm.attempts, arm.ok), (3, 0));
     assert_eq!(arm.errors["timeout"], 3, "connected, but never greeted: {:?}", arm.errors);
     assert!(arm.elapsed_s >= 0.2, "{} s", arm.elapsed_s);
+}
+
+#[test]
+fn without_file_descriptors_the_failures_are_of_class_local_fds() {
+    if no_lab() {
+        return;
+    }
+    let script = "ulimit -n 80 && exec \"$0\" \"$@\"";
+    let args = ["connect", "--quiet", "--format", "json", "--out", "/dev/null"];
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_tcptoll")]).args(args);
+    let ran = run(command.args(["--count", "200", "--concurrency", "100"]));
+    assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
+    let summary = checked_summary(&ran.stdout);
+    let arm = only(&summary);
+    assert_eq!(arm.attempts, 200);
+    assert!(arm.ok > 0 && arm.errors["local-fds"] > 0, "{:?}", arm.errors);
+    assert_eq!(arm.errors.len(), 1, "{:?}", arm.errors);
 }

@@ -190,3 +190,20 @@ fn nginx_from_the_distribution_serves_as_the_lab_s_server_and_as_a_target() {
     assert_eq!((ran.status, arm.attempts, arm.ok), (Some(0), 50, 50), "{}", ran.stderr);
     assert!(arm.server.is_none() && summary.place.target.is_some());
 }
+
+#[test]
+fn load_on_a_public_address_is_announced_before_it_begins() {
+    if no_lab() {
+        return;
+    }
+    // Inside a lab, so that nothing reaches the documentation network of RFC 5737.
+    let line = format!(
+        "{} connect --quiet --out /dev/null --count 2 --timeout 200ms --to 192.0.2.1:80",
+        env!("CARGO_BIN_EXE_tcptoll")
+    );
+    let ran = lab(&[], &line);
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""));
+    let (notice, error) = ran.stderr.split_once('\n').unwrap();
+    assert!(notice.starts_with("notice: 192.0.2.1:80 is a public address: 2 connections at 20 "));
+    assert!(error.starts_with("error: --to 192.0.2.1:80: none of 2 connections"), "{error}");
+}

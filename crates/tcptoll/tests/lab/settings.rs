@@ -22,8 +22,7 @@ fn the_ladder_follows_the_client_s_own_sysctls() {
     let ladder = |linear: &str| {
         let linear = format!("net.ipv4.tcp_syn_linear_timeouts={linear}");
         let retries = "net.ipv4.tcp_syn_retries=3";
-        let args =
-            ["--client-sysctl", retries, "--client-sysctl", linear.as_str(), "--count", "5"];
+        let args = ["--client-sysctl", retries, "--client-sysctl", linear.as_str(), "--count", "5"];
         only(&connect(&args)).syn_retry_ladder_s.clone()
     };
     if !std::path::Path::new("/proc/sys/net/ipv4/tcp_syn_linear_timeouts").exists() {

@@ -1,0 +1,82 @@
+//! Studies run to their end: arms, published figures, an arm that fails, the tour.
+
+use std::fs;
+
+use crate::support::{Folder, Ran, TOLERANCE, checked_summary, last_line, no_lab, run, tcptoll};
+
+/// Runs a study file with its record in `folder`.
+fn study(folder: &Folder, text: &str) -> Ran {
+    let (file, record) = (folder.path("study.toml"), folder.path("record.jsonl"));
+    fs::write(&file, text).unwrap();
+    let args = ["study", "run", &file, "--quiet", "--format", "json", "--out", &record];
+    run(tcptoll(&args).args(["--link-tolerance", TOLERANCE]))
+}
+
+#[test]
+fn a_study_file_runs_its_arms_and_keeps_published_figures_beside_ours() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let ran = study(
+        &folder,
+        "name = 'near-and-far'\nquestion = 'what?'\nexperiment = 'connect'\n\
+         [settings]\ncount = 20\n\
+         [[arm]]\nname = 'near'\n[[arm]]\nname = 'far'\nlink = 'rtt=5ms'\ncount = 30\n\
+         [[published]]\narm = 'far'\nmetric = 'connect_us_mean'\nvalue = 5000.0\nsource = 's'\n",
+    );
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let summary = checked_summary(&ran.stdout);
+    assert_eq!(
+        (summary.study.as_deref(), summary.question.as_str()),
+        (Some("near-and-far"), "what?")
+    );
+    let arms: Vec<(&str, u64)> =
+        summary.arms.iter().map(|arm| (arm.name.as_str(), arm.ok)).collect();
+    assert_eq!(arms, [("near", 20), ("far", 30)]);
+    assert_eq!(summary.published[0].arm, "far");
+    assert!(summary.arms[1].metrics.contains_key(&summary.published[0].metric));
+}
+
+#[test]
+fn an_arm_that_fails_after_another_succeeded_is_recorded_with_its_reason() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let ran = study(
+        &folder,
+        "question = 'what?'\nexperiment = 'connect'\n[settings]\ncount = 20\n\
+         [[arm]]\nname = 'well'\n[[arm]]\nname = 'ill'\nserver = 'exit 4'\n\
+         [[arm]]\nname = 'well again'\n",
+    );
+    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+    let summary = checked_summary(&ran.stdout);
+    let failures: Vec<bool> = summary.arms.iter().map(|arm| arm.failure.is_some()).collect();
+    assert_eq!(failures, [false, true, false]);
+    assert!(summary.arms[1].failure.as_ref().unwrap().contains("exit 4"));
+    assert_eq!((summary.arms[0].ok, summary.arms[1].attempts, summary.arms[2].ok), (20, 0, 20));
+    assert!(!summary.valid);
+    assert_eq!(last_line(&folder.file("record.jsonl")), Some(summary));
+}
+
+#[test]
+fn the_tour_ends_with_the_path_of_its_report() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let mut command = tcptoll(&["tour", "--quiet", "--link-tolerance", TOLERANCE]);
+    command.current_dir(folder.0.path()).env("XDG_DATA_HOME", folder.0.path());
+    let ran = run(&mut command);
+    // A busy machine makes a run invalid, which is 1.
+    assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
+    let report = folder.file("tcptoll-report.html");
+    let last = ran.stderr.lines().last().unwrap_or_default();
+    assert!(last.ends_with(&report.display().to_string()), "{}", ran.stderr);
+    let html = fs::read_to_string(report).unwrap();
+    for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
+        assert!(!html.contains(outside), "the report needs the network: {outside}");
+    }
+    assert!(ran.stdout.contains("accept queue"), "{}", ran.stdout);
+}
