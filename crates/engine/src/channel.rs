@@ -17,7 +17,7 @@ use tcptoll_kernel::epoll::readable;
 pub const MESSAGE_MAX: usize = 64 << 10;
 
 /// Most elements of a list in one message, so that it stays below [`MESSAGE_MAX`].
-pub const ROWS_MAX: usize = 250;
+pub const ROWS_MAX: usize = 150;
 
 /// The rest of a message must follow its beginning within this.
 const REST_LIMIT: Duration = Duration::from_secs(10);
@@ -98,6 +98,11 @@ impl Channel {
         self.0.set_read_timeout(Some(REST_LIMIT))?;
         self.fill(&mut bytes)?;
         Ok(serde_json::from_slice(&bytes)?)
+    }
+
+    /// Ends both directions; the other end reads that its peer is gone.
+    pub fn close(&self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ChannelError> {

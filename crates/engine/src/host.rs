@@ -21,16 +21,30 @@ const SERVER_UID: u32 = 1000;
 /// A real server must listen within this.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
 
+/// Which end a host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Opens connections.
+    Client,
+    /// Accepts them; its listening sockets are looked at while it does.
+    Server,
+}
+
 /// Serves the parent until it is gone; gives the exit status of the process.
-pub fn run(mut channel: Channel, cpu_number: Option<u32>) -> i32 {
+pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
+    let all_cpus = cpu::allowed();
     let pinned_cpu = cpu_number.filter(|&number| cpu::pin(number).is_ok());
     let _ = cpu::exact_timers();
-    let file_limit = cpu::file_limit().unwrap_or(0);
-    let ready = Ready { pinned_cpu, file_limit, packet_fallback: false };
+    let _ = process::adopt_orphans();
+    let ready = Ready { pinned_cpu, packet_fallback: false };
     if channel.send(&Tell::Ready(Box::new(ready))).is_err() {
         return 1;
     }
-    let mut host = Host { observer: Observer::start(), children: Vec::new() };
+    let observer = match role {
+        Role::Client => Observer::idle(),
+        Role::Server => Observer::start(all_cpus),
+    };
+    let mut host = Host { observer, children: Vec::new() };
     loop {
         let ask = match channel.receive(None) {
             Ok(ask) => ask,
@@ -38,6 +52,10 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>) -> i32 {
             Err(ChannelError::Closed) => return 0,
             Err(_) => return 1,
         };
+        // What it was to stop has ended meanwhile.
+        if matches!(ask, Ask::Stop) {
+            continue;
+        }
         let tell = host.answer(ask, &mut channel).unwrap_or_else(Tell::Failed);
         if channel.send(&tell).is_err() {
             return 1;
@@ -89,10 +107,6 @@ impl Host {
                     .map_err(|error| format!("{}: {error}", launch.words.join(" ")))?;
                 let signal = status.signal().map_or(1, |signal| 128 + signal);
                 Tell::Exited { status: status.code().unwrap_or(signal) }
-            }
-            Ask::Stop => {
-                self.children.clear();
-                Tell::Done
             }
             other => return Err(format!("a host cannot do {other:?}")),
         })

@@ -40,9 +40,9 @@ pub enum Ask {
     Watch(Watch),
     /// Tell what was counted since [`Ask::Watch`].
     Counted,
-    /// Change the emulated delay of each direction by this many ns (calibration).
+    /// Take packets that woke the link up for this much earlier, ns; and draw losses anew.
     Calibrate {
-        /// Taken off each direction's delay.
+        /// How long waking up takes.
         early_ns: u64,
     },
     /// End what is running and tell what it has.
@@ -114,8 +114,6 @@ pub struct Ready {
     pub pinned_cpu: Option<u32>,
     /// The link process: how packets are carried.
     pub packet_fallback: bool,
-    /// Open files allowed.
-    pub file_limit: u64,
 }
 
 /// Round trips that fit one message.
@@ -145,6 +143,8 @@ pub struct Train {
     pub payload: usize,
     /// Time between two, ns; 0: as fast as they go.
     pub interval_ns: u64,
+    /// Hand several to the kernel at once, which cuts them behind the link's queue.
+    pub together: bool,
 }
 
 /// Datagrams received.
@@ -152,6 +152,8 @@ pub struct Train {
 pub struct Arrivals {
     /// How many.
     pub packets: u64,
+    /// How many the socket had no room for, of this host in all.
+    pub no_room: u64,
     /// How many of them arrived in `steady_ns`.
     pub steady_packets: u64,
     /// How many were sent between the first and the last of these, by their numbers: what the
@@ -220,6 +222,8 @@ pub struct ConnectLoad {
     pub first_byte: bool,
     /// Times at which the kernel sends a SYN again, ns after the first.
     pub ladder_ns: Vec<u64>,
+    /// A handshake stands on a rung if it took at most this longer, ns.
+    pub ladder_slack_ns: u64,
     /// Most operations to remember for the timeline.
     pub trace_limit: usize,
 }
@@ -294,6 +298,8 @@ pub struct Counted {
     pub unwanted_drops: u64,
     /// CPU time of the link process, µs.
     pub cpu_us: u64,
+    /// Why the capture file is not whole, if it is not.
+    pub pcap_error: Option<String>,
 }
 
 /// Counters and sockets of a host at one moment.

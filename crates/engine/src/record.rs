@@ -15,6 +15,10 @@ const RECORD_MAX_BYTES: u64 = 1 << 30;
 pub struct Recorder {
     path: PathBuf,
     file: File,
+    /// Lines that wait for the first trial: what stood in the file before is kept until then.
+    waiting: Option<Vec<u8>>,
+    /// Whether the file was not there before.
+    created: bool,
     failure: Option<io::Error>,
 }
 
@@ -26,7 +30,16 @@ impl Recorder {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder)?;
         }
-        Ok(Self { path: path.to_owned(), file: File::create(path)?, failure: None })
+        let created = !path.exists();
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        Ok(Self { path: path.to_owned(), file, waiting: Some(Vec::new()), created, failure: None })
+    }
+
+    /// Leaves the folder as it was, for a run that measured nothing.
+    pub fn abandon(self) {
+        if self.created && self.waiting.is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 
     /// Where it is.
@@ -41,6 +54,17 @@ impl Recorder {
         }
         let written = serde_json::to_vec(line).map_err(io::Error::from).and_then(|mut bytes| {
             bytes.push(b'\n');
+            if let Some(waiting) = &mut self.waiting {
+                waiting.append(&mut bytes);
+                if matches!(line, Line::Header(_)) {
+                    return Ok(());
+                }
+                bytes = self.waiting.take().unwrap_or_default();
+                // A device has no length to set.
+                if self.file.metadata()?.is_file() {
+                    self.file.set_len(0)?;
+                }
+            }
             self.file.write_all(&bytes)?;
             self.file.sync_data()
         });

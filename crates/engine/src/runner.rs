@@ -1,7 +1,7 @@
 //! A study becomes trials, trials become a record, and the record's arms become a summary.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tcptoll_model::record::{
     Arm, Header, Line, Place, PlaceKind, RECORD_VERSION, Summary, Trial, WarningEntry,
@@ -122,6 +122,12 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Run, RunError> {
     let (experiment, arms) = check(study)?;
+    if options.pcap.is_some() && arms.len() > 1 {
+        return Err(RunError::Trial(TrialError::Setting(format!(
+            "--pcap writes one file, and there are {} arms: run one arm alone",
+            arms.len()
+        ))));
+    }
     let mut recorder = Recorder::create(&options.record)
         .map_err(|error| RunError::Record { path: options.record.display().to_string(), error })?;
     let header = Header {
@@ -152,8 +158,7 @@ pub fn run(
             break;
         }
         if let Err(error) = trials.run(number, arm, &mut recorder, progress) {
-            drop(recorder);
-            remove_if_empty_of_trials(&options.record);
+            recorder.abandon();
             return Err(error.into());
         }
     }
@@ -306,12 +311,5 @@ fn say_once(warnings: &mut Vec<WarningEntry>) {
             }
             first || !few(warning)
         });
-    }
-}
-
-/// A record with a header and nothing else tells nobody anything; a device is left alone.
-fn remove_if_empty_of_trials(path: &Path) {
-    if path.is_file() {
-        let _ = std::fs::remove_file(path);
     }
 }

@@ -41,13 +41,19 @@ pub fn allowed() -> Vec<u32> {
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(|c| c as u32).collect()
 }
 
+/// Lets the calling thread run on any of these CPUs.
+pub fn allow(cpus: &[u32]) -> Result<(), SysError> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu as usize).map_err(|e| SysError::new("CPU_SET", format!("cpu {cpu}"), e))?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set)
+        .map_err(|e| SysError::new("sched_setaffinity", format!("{cpus:?}"), e))
+}
+
 /// Pins the calling thread, and what it starts from now on, to one CPU.
 pub fn pin(cpu: u32) -> Result<(), SysError> {
-    let name = || format!("cpu {cpu}");
-    let mut set = CpuSet::new();
-    set.set(cpu as usize).map_err(|e| SysError::new("CPU_SET", name(), e))?;
-    sched_setaffinity(Pid::from_raw(0), &set)
-        .map_err(|e| SysError::new("sched_setaffinity", name(), e))
+    allow(&[cpu])
 }
 
 /// Asks for timers as exact as the kernel can make them, instead of up to 50 µs late on purpose.

@@ -1,7 +1,7 @@
 //! Readiness by epoll, with timeouts in nanoseconds.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -22,8 +22,6 @@ impl Interest {
         Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT).union(EpollFlags::EPOLLET));
     /// Reading, told once each time it becomes true.
     pub const READ_EDGE: Self = Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLET));
-    /// Both.
-    pub const BOTH: Self = Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT));
 }
 
 /// What happened to one file descriptor.
@@ -59,13 +57,6 @@ impl Poller {
         self.epoll
             .add(fd, EpollEvent::new(interest.0, token))
             .map_err(|e| SysError::new("EPOLL_CTL_ADD", format!("token {token}"), e))
-    }
-
-    /// Changes what to be told of.
-    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<(), SysError> {
-        self.epoll
-            .modify(fd, &mut EpollEvent::new(interest.0, token))
-            .map_err(|e| SysError::new("EPOLL_CTL_MOD", format!("token {token}"), e))
     }
 
     /// Waits for events; empty when `timeout` has passed or a signal came. `None` waits for ever.
@@ -125,12 +116,6 @@ impl Poller {
             Err(nix::errno::Errno::EINTR) => Ok(0),
             Err(e) => Err(SysError::new("epoll_wait", "the set", e)),
         }
-    }
-}
-
-impl From<Poller> for OwnedFd {
-    fn from(poller: Poller) -> Self {
-        poller.epoll.0
     }
 }
 

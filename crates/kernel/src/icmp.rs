@@ -18,7 +18,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Opens a raw ICMP socket, or a datagram one where `ping_group_range` allows only that.
+    /// Opens a raw ICMP socket, which takes the root of the network namespace.
     pub fn open(target: IpAddr, id: u16) -> Result<Self, SysError> {
         let (domain, protocol) = match target {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),

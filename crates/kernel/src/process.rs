@@ -45,6 +45,13 @@ pub fn die_with_parent() -> Result<(), SysError> {
         .map_err(|e| SysError::new("PR_SET_PDEATHSIG", "this process", e))
 }
 
+/// Makes this process the parent of what its children leave behind, as a server that goes into the
+/// background does, so that its CPU time can be read.
+pub fn adopt_orphans() -> Result<(), SysError> {
+    nix::sys::prctl::set_child_subreaper(true)
+        .map_err(|e| SysError::new("PR_SET_CHILD_SUBREAPER", "this process", e))
+}
+
 /// Gives the calling thread a name that `ps` shows, 15 bytes at most.
 pub fn set_name(name: &str) {
     if let Ok(text) = std::ffi::CString::new(name) {
@@ -101,9 +108,9 @@ pub fn spawn_with(command: &mut Command, keep: &[BorrowedFd<'_>]) -> io::Result<
 /// [`namespace::become_ordinary_user`]) with default signals, dying with the calling thread.
 pub fn as_ordinary_user(command: &mut Command, inner_uid: u32) {
     restore_signals(command);
-    // SAFETY: between fork and exec the child has one thread; the calls allocate, which is safe
-    // because the parent holds no allocator lock: hosts start commands from their main thread
-    // while no other thread runs.
+    // SAFETY: between fork and exec the child has one thread. The calls allocate, and another
+    // thread of the parent may have held the allocator's lock: the C library's fork, which std
+    // calls, takes and releases that lock around the fork (glibc and musl), so it is free here.
     unsafe {
         command.pre_exec(move || {
             namespace::become_ordinary_user(inner_uid).map_err(|e| e.source)?;
@@ -142,14 +149,6 @@ pub fn inherited_socket(number: i32) -> Result<UnixStream, SysError> {
     // SAFETY: the number is open (checked above) and the caller is the only one to own it.
     Ok(UnixStream::from(unsafe { OwnedFd::from_raw_fd(number) }))
 }
-
-/// Sends a signal to one process that the caller started.
-pub fn signal(pid: u32, signal: Signal) -> Result<(), SysError> {
-    nix::sys::signal::kill(Pid::from_raw(pid as i32), signal)
-        .map_err(|e| SysError::new("kill", format!("process {pid}"), e))
-}
-
-pub use nix::sys::signal::Signal as SignalKind;
 
 /// Effective user id of this process.
 pub fn uid() -> u32 {

@@ -15,7 +15,7 @@ pub type Address = SockAddr;
 pub mod errno {
     pub use libc::{
         EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EMFILE, ENETUNREACH, ENFILE, EPIPE,
-        ETIMEDOUT,
+        EROFS, ETIMEDOUT,
     };
 }
 

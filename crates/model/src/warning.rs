@@ -67,6 +67,16 @@ pub enum Warning {
         /// Share of one CPU that the client's thread used, 0 to 1.
         cpu_share: f64,
     },
+    /// The trial with the packet tap failed.
+    NoWitness {
+        /// Why.
+        why: String,
+    },
+    /// The capture file is not whole.
+    PcapIncomplete {
+        /// Why.
+        why: String,
+    },
     /// Arms differ in nothing that took effect.
     SameEffectiveValue {
         /// Option.
@@ -90,6 +100,8 @@ impl Warning {
             Self::WitnessDisagrees { .. } => "witness-disagrees",
             Self::SettingMade { .. } => "setting-made",
             Self::ClientBottleneck { .. } => "client-bottleneck",
+            Self::NoWitness { .. } => "no-witness",
+            Self::PcapIncomplete { .. } => "pcap-incomplete",
             Self::SameEffectiveValue { .. } => "same-effective-value",
         }
     }
@@ -147,6 +159,13 @@ impl fmt::Display for Warning {
                 "the client used {:.0} % of its CPU: it, not the server, may have set the pace",
                 cpu_share * 100.0
             ),
+            Self::NoWitness { why } => {
+                write!(
+                    f,
+                    "where the time went is not known: the trial with the packet tap failed: {why}"
+                )
+            }
+            Self::PcapIncomplete { why } => write!(f, "the capture is not whole: {why}"),
             Self::SameEffectiveValue { option, value } => write!(
                 f,
                 "arms of --{option} are the same arm: the kernel made each of them {value}"

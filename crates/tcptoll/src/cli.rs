@@ -10,7 +10,7 @@ Examples:
   tcptoll                                        the tour: about a minute, no privileges needed
   tcptoll connect --link cross-region            what a connection costs at 37 ms
   tcptoll connect --to db.example:5432           the same against a server of yours
-  tcptoll lab --link metro -- ping -c 3 server   any command over an honest link
+  tcptoll lab --link metro -- bash               any command over an honest link
 
 Exit status: 0 measured; 1 measured, but a limit was broken or the run is invalid;
 2 not measured; 3 measured, not stored; 130 and 143 stopped by a signal.";

@@ -3,6 +3,22 @@
 use anyhow::{Context as _, bail};
 use tcptoll_model::record::{Arm, HistogramSummary, Summary};
 
+/// Distributions that a quantile may be asked of.
+const HISTOGRAMS: &[&str] = &["connect_us", "first_byte_us", "lateness_us", "rtt_us"];
+
+/// Figures that stand alone.
+const METRICS: &[&str] = &[
+    "accept_queue_peak",
+    "attempts",
+    "client_cpu_us_per_op",
+    "connect_us_mean",
+    "connections_per_s",
+    "errors",
+    "first_byte_us_mean",
+    "ok",
+    "server_cpu_us_per_op",
+];
+
 /// A limit that, where it holds, fails the run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Limit {
@@ -55,8 +71,9 @@ impl Limit {
                 (Some(quantile), rest.strip_suffix(')').with_context(shape)?.trim())
             }
         };
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) {
-            bail!(shape());
+        let known = if quantile.is_some() { HISTOGRAMS } else { METRICS };
+        if !known.contains(&name) {
+            bail!("--fail-if '{text}': {name} is not one of {}", known.join(", "));
         }
         Ok(Self { text: text.to_owned(), quantile, name: name.to_owned(), above, bound })
     }
@@ -114,9 +131,15 @@ mod tests {
 
     #[test]
     fn anything_else_says_how_to_write_one() {
-        for text in ["", "x", "p98(a) > 1", "a > b", "p99(a > 1", "a b > 1", "> 1", "a > NaN"] {
+        for text in ["", "x", "p98(rtt_us) > 1", "ok > b", "p99(rtt_us > 1", "ok > NaN"] {
             let error = Limit::parse(text).unwrap_err().to_string();
             assert!(error.contains("write METRIC"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_figure_that_no_run_has_is_known_before_the_run() {
+        let error = Limit::parse("p99(latency) > 1").unwrap_err().to_string();
+        assert!(error.contains("connect_us"), "{error}");
     }
 }

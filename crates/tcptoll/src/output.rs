@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use jiff::{Timestamp, Zoned};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::lab::certification::Tolerance;
 use tcptoll_engine::runner::{self, Run, RunOptions};
@@ -48,8 +48,10 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
         runner::run(study, &options, &interrupt, &mut |progress| line.show(progress))?
     };
     print(&run.summary, Some(&run.record), args.format)?;
-    if let Some(path) = &args.html {
-        write_html(&run.summary, path)?;
+    let html = args.html.as_ref().map_or(Ok(()), |path| write_html(&run.summary, path));
+    if let Err(error) = html {
+        eprintln!("error: {error:#}; the run itself is in {}", run.record.display());
+        return Ok(Status::NotStored);
     }
     status(&run, &limits)
 }
@@ -74,7 +76,7 @@ pub fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
 /// A signal stops the run with what it has; a second one ends it at once.
 pub fn on_signals() -> anyhow::Result<Interrupt> {
     let interrupt = Interrupt::new();
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         let again = Arc::new(AtomicBool::new(false));
         // In this order: the first signal finds `again` still unset.
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))?;
@@ -90,6 +92,9 @@ fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
             "error: the record {} is not whole: {reason}; the summary above is all there is of this run",
             run.record.display()
         );
+        return Ok(Status::NotStored);
+    }
+    if run.summary.warnings.iter().any(|warning| warning.id == "pcap-incomplete") {
         return Ok(Status::NotStored);
     }
     if let Some(signal) = run.signal {

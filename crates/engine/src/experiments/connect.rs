@@ -20,15 +20,18 @@ use super::connect_hosts::{
 use super::connect_report;
 use super::connect_settings::{ConnectSettings, OPTIONS};
 use super::{Context, Experiment, Outcome, TrialError};
-use crate::lab::Place;
 use crate::lab::certification::{Certificate, certify, echoes, histogram, median};
 use crate::lab::plan::Plan;
+use crate::lab::{LabError, Place};
 use crate::messages::{
     Ask, ConnectLoad, ConnectReport, Counted, Greet, GreetReport, Launch, Snapshot, Tell, Watch,
 };
 
 /// Handshakes remembered for the timeline, at most.
 const TRACE_MAX: usize = 20_000;
+
+/// Connections that are opened before any is measured.
+const WARM_UP: u64 = 20;
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
@@ -87,9 +90,10 @@ impl Experiment for Connect {
             trial.in_lab(context)?;
             let untapped = !settings.link.is_emulated() && !settings.tap && context.pcap.is_none();
             if untapped && trial.arm.ok == trial.arm.attempts && !trial.arm.partial {
-                trial.with_witness(context)?;
+                trial.with_witness(context);
             }
         }
+        trial.judge();
         trial.arm.factors = arm.factors.clone().into_iter().collect();
         Ok(Outcome { arm: trial.arm, warnings: trial.warnings, valid: trial.valid })
     }
@@ -107,13 +111,22 @@ struct Trial<'a> {
     valid: bool,
     /// Source addresses: those asked for, or those the lab added.
     sources: Vec<IpAddr>,
+    /// Median lateness of the link that is still allowed, µs.
+    tolerance_us: f64,
 }
 
 impl<'a> Trial<'a> {
     fn new(name: &str, settings: &'a ConnectSettings) -> Self {
         let arm = Arm { name: name.to_owned(), ..Arm::default() };
         let sources = settings.bind.clone();
-        Self { settings, arm, warnings: Vec::new(), valid: true, sources }
+        Self {
+            settings,
+            arm,
+            warnings: Vec::new(),
+            valid: true,
+            sources,
+            tolerance_us: f64::INFINITY,
+        }
     }
 
     fn warn(&mut self, warning: &Warning) {
@@ -224,7 +237,13 @@ impl<'a> Trial<'a> {
     }
 
     fn in_lab(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        self.tolerance_us = context.tolerance.delay_us;
         let mut place = self.lab(context)?;
+        self.warm_up(&mut place, context)?;
+        let client_before = observe(&mut place.client)?;
+        // A greeting server answers nothing else; what a launched one does before the load is not
+        // of the load.
+        let idle = observe(place.server()?)?;
         let (server, at) = self.serve(&mut place)?;
         let quiet = echoes(&mut place, 50, 2_000_000, context.interrupt)?;
         let watch = Watch {
@@ -234,9 +253,7 @@ impl<'a> Trial<'a> {
         };
         let tapped = watch.tap || watch.pcap.is_some() || self.settings.link.is_emulated();
         place.link()?.ask(&Ask::Watch(watch))?;
-        let client_before = observe(&mut place.client)?;
-        // A greeting server answers nothing else, so its host is looked at from its own thread.
-        let server_before = look_at_server(&mut place, &server)?;
+        let server_before = look_at_server(&mut place, &server, idle)?;
         let ladder = ladder_of(&mut place.client)?;
         let load = self.load(at, &ladder, matches!(server, Server::Ours));
         let mut trace = Trace::default();
@@ -249,7 +266,8 @@ impl<'a> Trial<'a> {
         self.take_report(&report, &load, &ladder);
         self.take_hosts(&report, greeted.as_ref(), &client_before, &client_after);
         self.take_server(&server_before, &server_after);
-        self.take_link(counted, tapped, &client_before, &client_after);
+        let server_drops = server_after.device_drops.saturating_sub(server_before.device_drops);
+        self.take_link(counted, tapped, server_drops, &client_before, &client_after);
         self.take_machine(&client_before, &client_after);
         let traced = timeline(&trace.client, &trace.wire, &trace.server);
         self.arm.timeline = (traced.matched > 0).then_some(traced);
@@ -259,7 +277,7 @@ impl<'a> Trial<'a> {
 
     /// On a link without an emulator: the same again, shorter and with a packet tap, for what only
     /// the wire can tell. A tap costs CPU, so the figures come from the trial without it.
-    fn with_witness(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+    fn with_witness(&mut self, context: &mut Context<'_>) {
         let settings = ConnectSettings {
             count: self.settings.count.min(WITNESS_COUNT),
             tap: true,
@@ -275,11 +293,33 @@ impl<'a> Trial<'a> {
             certificates: context.certificates,
         };
         let mut witness = Trial::new(&self.arm.name, &settings);
-        witness.in_lab(&mut quiet)?;
+        // What was measured stands without it.
+        if let Err(error) = witness.in_lab(&mut quiet) {
+            self.warn(&Warning::NoWitness { why: error.to_string() });
+        }
         if let Some(timeline) = witness.arm.timeline.take() {
             self.arm.timeline = Some(Timeline { source: "witness".to_owned(), ..timeline });
         }
-        Ok(())
+    }
+
+    /// What makes a trial useless for its question.
+    fn judge(&mut self) {
+        let lacking = ["local-ports", "local-fds"];
+        if lacking.iter().any(|class| self.arm.errors.contains_key(*class)) {
+            self.valid = false;
+        }
+        let median = |name: &str| self.arm.histograms.get(name).and_then(|h| h.p50);
+        // The schedule, not the network, made these latencies.
+        if let (Some(late), Some(latency)) = (median("lateness_us"), median("connect_us"))
+            && self.settings.rate.is_some()
+            && late > latency / 2.0
+        {
+            self.valid = false;
+        }
+        let link_late = self.arm.link.as_ref().and_then(|l| l.lateness_us.as_ref()?.p50);
+        if link_late.is_some_and(|late| late > self.tolerance_us) {
+            self.valid = false;
+        }
     }
 
     fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
@@ -287,6 +327,9 @@ impl<'a> Trial<'a> {
         let mut place = Place::target()?;
         place.addresses.server = address.ip();
         let quiet = echoes(&mut place, 20, 20_000_000, context.interrupt);
+        if context.interrupt.signal().is_some() {
+            return Err(LabError::Interrupted.into());
+        }
         let ladder = ladder_of(&mut place.client)?;
         let load = self.load(*address, &ladder, !self.settings.send.is_empty());
         let mut trace = Trace::default();
@@ -308,7 +351,35 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    fn serve(&mut self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
+    /// Opens a few connections to a server of its own, for caches, routes and branch predictors;
+    /// nothing of them is counted.
+    fn warm_up(&self, place: &mut Place, context: &Context<'_>) -> Result<(), TrialError> {
+        let warm = ConnectSettings {
+            count: WARM_UP,
+            concurrency: Some(WARM_UP),
+            rate: None,
+            pause_every: None,
+            backlog: 4096,
+            accept_delay: Duration::ZERO,
+            fast_open: false,
+            first_byte: true,
+            send: Vec::new(),
+            server: None,
+            port: None,
+            timeout: Duration::from_secs(2),
+            ..self.settings.clone()
+        };
+        let trial = Trial { sources: self.sources.clone(), ..Trial::new("", &warm) };
+        let (server, at) = trial.serve(place)?;
+        let mut load = trial.load(at, &[], true);
+        load.trace_limit = 0;
+        place.client.begin(&Ask::Connect(Box::new(load)))?;
+        place.client.wait(context.interrupt, &mut |_| {})?;
+        end_serving(place, &server, &mut Trace::default())?;
+        Ok(())
+    }
+
+    fn serve(&self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
         let address = place.addresses.server;
         let variables = place.addresses.variables();
         let server = place.server()?;
@@ -370,6 +441,8 @@ impl<'a> Trial<'a> {
             first_byte: settings.first_byte && (speaks || !settings.send.is_empty()),
             ladder_ns: ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
+            // Timers fire the later the longer they wait: 0.6 s late on the rung of 35 s.
+            ladder_slack_ns: (Duration::from_millis(600) + settings.link.rtt).as_nanos() as u64,
         }
     }
 
@@ -475,10 +548,21 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn take_link(&mut self, counted: Counted, tapped: bool, before: &Snapshot, after: &Snapshot) {
+    fn take_link(
+        &mut self,
+        counted: Counted,
+        tapped: bool,
+        server_drops: u64,
+        before: &Snapshot,
+        after: &Snapshot,
+    ) {
         let softnet = after.softnet_drops.saturating_sub(before.softnet_drops);
-        let unwanted =
-            counted.unwanted_drops + after.device_drops.saturating_sub(before.device_drops);
+        let unwanted = counted.unwanted_drops
+            + server_drops
+            + after.device_drops.saturating_sub(before.device_drops);
+        if let Some(why) = counted.pcap_error {
+            self.warn(&Warning::PcapIncomplete { why });
+        }
         let late = counted.lateness.summary_us();
         if let Some(LinkMeasured { lateness_us, unwanted_drops, .. }) = &mut self.arm.link {
             *unwanted_drops = unwanted + softnet;
@@ -589,6 +673,7 @@ fn nothing_reached(name: &str, report: &ConnectReport) -> String {
             "nothing answers there: check address and firewall, or raise --timeout"
         }
         "unreachable" => "there is no route to it: check the address",
+        "bind" => "--bind names an address that this host does not have",
         "local-fds" => "raise the limit of open files: ulimit -n",
         "local-ports" => "no local port is free: add --bind addresses, or wait a minute",
         "timeout" => "it accepts but does not speak: give it something with --send",

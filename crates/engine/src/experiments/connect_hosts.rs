@@ -38,13 +38,15 @@ pub(super) enum Server {
     Launched,
 }
 
-/// The server host's counters while the in-house server runs are read before it starts and
-/// after it ends; a launched one runs beside the host.
-pub(super) fn look_at_server(place: &mut Place, server: &Server) -> Result<Snapshot, TrialError> {
+/// The server host before the load: as it was before the in-house server began, or with the
+/// launched one waiting.
+pub(super) fn look_at_server(
+    place: &mut Place,
+    server: &Server,
+    idle: Snapshot,
+) -> Result<Snapshot, TrialError> {
     match server {
-        // Fresh namespaces: nothing has been counted but the link's certification, which sends
-        // no TCP.
-        Server::Ours => Ok(Snapshot::default()),
+        Server::Ours => Ok(idle),
         Server::Launched => Ok(observe(place.server()?)?),
     }
 }

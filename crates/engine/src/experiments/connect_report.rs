@@ -98,7 +98,10 @@ fn answer(summary: &Summary) -> String {
     match healthy(summary, &measured).as_slice() {
         [] => {}
         [arm] => sentences.extend(one(arm)),
-        arms => sentences.extend(many(arms)),
+        arms => match arms.iter().filter(|arm| typical(arm).is_some()).collect::<Vec<_>>()[..] {
+            [arm] => sentences.extend(one(arm)),
+            _ => sentences.extend(many(arms)),
+        },
     }
     sentences.extend(summary.causes.first().and_then(|cause| turned_away(summary, &cause.arm)));
     if sentences.is_empty() {

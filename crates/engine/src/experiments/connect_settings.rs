@@ -136,6 +136,11 @@ impl ConnectSettings {
                 }
             }
         }
+        if settings.contains_key("rate") && settings.contains_key("concurrency") {
+            return Err(TrialError::Setting(
+                "--concurrency has no effect with --rate: an open loop begins on schedule, leave one of them out".to_owned(),
+            ));
+        }
         let count = reader.count("count", 1, COUNT_MAX)?;
         let pause_every = reader.count("pause-every", 1, COUNT_MAX)?;
         let pause = reader.time("pause")?;

@@ -9,7 +9,7 @@ use tcptoll_model::stats::{Histogram, exact_interval, nearest_rank};
 use tcptoll_model::units::{human_rate, human_us, parse_share, parse_time};
 
 use super::{Handle, Interrupt, LabError, Place};
-use crate::messages::{Arrivals, Ask, Ping, Tell, Train};
+use crate::messages::{Arrivals, Ask, Ping, Tell, Train, Watch};
 
 /// How far a link may be from what was asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,26 +74,29 @@ pub fn certify(
     tolerance: Tolerance,
     interrupt: &Interrupt,
 ) -> Result<Certificate, LabError> {
+    let ipv6 = place.addresses.server.is_ipv6();
     let mut early_ns: i64 = 0;
     // Caches and branch predictors of three processes: the first echoes are no measurement.
-    echoes(place, 40, 1_000_000, interrupt)?;
+    echoes(place, 30, 1_000_000, interrupt)?;
     if spec.is_emulated() && !spec.rtt.is_zero() {
         // Twice, because the first correction changes what the processes wait for.
         for _ in 0..2 {
-            let late_ns = median(&echoes(place, 60, 3_000_000, interrupt)?)
-                .map_or(0, |ns| ns as i64 - spec.rtt.as_nanos() as i64);
+            let late_ns = median(&echoes(place, 60, 2_000_000, interrupt)?)
+                .map_or(0, |ns| ns as i64 - echo_ns(spec, ipv6) as i64);
             early_ns = (early_ns + late_ns / 2).clamp(0, spec.rtt.as_nanos() as i64 / 3);
             place.link()?.ask(&Ask::Calibrate { early_ns: early_ns as u64 })?;
         }
     }
-    let rtt = echoes(place, 100, 4_000_000, interrupt)?;
+    let rtt = echoes(place, 100, 3_000_000, interrupt)?;
     let mut rates = [None, None];
     if let Some(rate) = spec.rate_bit_per_s {
         for (way, slot) in rates.iter_mut().enumerate() {
-            *slot = Some(measure_rate(place, way, rate, spec.queue.is_some(), interrupt)?);
+            *slot = Some(measure_rate(place, way, rate, spec, interrupt)?);
         }
     }
     let loss = (spec.loss > 0.0).then(|| measure_loss(place, spec, interrupt)).transpose()?;
+    // The certification's losses are not the run's: a seed gives each arm the same ones.
+    place.link()?.ask(&Ask::Calibrate { early_ns: early_ns as u64 })?;
     let fallback = place.link()?.ready.packet_fallback;
     let kind = match (spec.loopback, spec.is_emulated(), fallback) {
         (true, ..) => LinkKind::Loopback,
@@ -111,18 +114,26 @@ pub fn certify(
         lateness_us: None,
         unwanted_drops: 0,
     };
-    refuse(spec, &measured, &rtt, tolerance)?;
+    refuse(spec, &measured, &rtt, ipv6, tolerance)?;
     Ok(Certificate { measured, early_ns: early_ns as u64 })
+}
+
+/// The round trip of an echo: the link's, and the time its packets take at the link's rate.
+fn echo_ns(spec: &LinkSpec, ipv6: bool) -> f64 {
+    let line_bits = line_bytes(if ipv6 { 104 } else { 84 }) as f64 * 8.0;
+    spec.rtt.as_nanos() as f64
+        + spec.rate_bit_per_s.map_or(0.0, |rate| 2.0 * line_bits / rate * 1e9)
 }
 
 fn refuse(
     spec: &LinkSpec,
     measured: &LinkMeasured,
     rtt: &[u64],
+    ipv6: bool,
     tolerance: Tolerance,
 ) -> Result<(), LabError> {
     let out = |sentence: String| Err(LabError::OutOfTolerance(sentence));
-    let asked_us = spec.rtt.as_nanos() as f64 / 1e3;
+    let asked_us = echo_ns(spec, ipv6) / 1e3;
     let Some(median_us) = median(rtt).map(|ns| ns as f64 / 1e3) else {
         return if spec.loss < 0.5 {
             out("the link carries no echo: none of 100 came back".to_owned())
@@ -214,6 +225,8 @@ pub fn train(
     interrupt: &Interrupt,
 ) -> Result<(u64, Arrivals), LabError> {
     let to: IpAddr = [place.addresses.server, place.addresses.client][way];
+    // Over AF_PACKET the emulator would see one super-packet of them.
+    let together = interval_ns == 0 && !place.link()?.ready.packet_fallback;
     let server = place.server.as_mut().ok_or(LabError::Lost { host: "server host" })?;
     let (sender, receiver): (&mut Handle, &mut Handle) =
         if way == 0 { (&mut place.client, server) } else { (server, &mut place.client) };
@@ -221,10 +234,11 @@ pub fn train(
         Tell::Listening { at } => SocketAddr::new(to, at.port()),
         other => return Err(receiver.unexpected(&other)),
     };
-    let sent = match sender.ask(&Ask::Train(Train { target, packets, payload, interval_ns }))? {
-        Tell::Sent { packets } => packets,
-        other => return Err(sender.unexpected(&other)),
-    };
+    let sent =
+        match sender.ask(&Ask::Train(Train { target, packets, payload, interval_ns, together }))? {
+            Tell::Sent { packets } => packets,
+            other => return Err(sender.unexpected(&other)),
+        };
     std::thread::sleep(std::time::Duration::from_nanos(settle_ns));
     if interrupt.signal().is_some() {
         return Err(LabError::Interrupted);
@@ -239,7 +253,7 @@ fn measure_rate(
     place: &mut Place,
     way: usize,
     rate: f64,
-    queue: bool,
+    spec: &LinkSpec,
     interrupt: &Interrupt,
 ) -> Result<f64, LabError> {
     let line = line_bytes((FULL_PAYLOAD + HEADERS + ipv6_extra(place)) as u32) as f64 * 8.0;
@@ -248,14 +262,18 @@ fn measure_rate(
     let rest_ns = (packets * line / rate * 1e9) as u64 + 50_000_000;
     // A short queue would be filled at once and the rest of the train lost: a quarter too fast is
     // enough to keep it full.
-    let gap_ns = if queue { (line / rate * 0.8e9) as u64 } else { 0 };
+    let gap_ns = if spec.queue.is_some() { (line / rate * 0.8e9) as u64 } else { 0 };
     let (_, arrivals) =
         train(place, way, packets as u64, FULL_PAYLOAD, gap_ns, rest_ns, interrupt)?;
     if arrivals.steady_ns == 0 {
         return Err(LabError::OutOfTolerance("the link carries no datagrams".to_owned()));
     }
-    // Behind a short queue the missing ones never reached the wire.
-    let crossed = if queue { arrivals.steady_packets } else { arrivals.steady_span };
+    // What is lost on purpose or behind a short queue takes no time on the wire.
+    let crossed = if spec.queue.is_some() || spec.loss > 0.0 {
+        arrivals.steady_packets
+    } else {
+        arrivals.steady_span
+    };
     Ok(crossed as f64 * line / (arrivals.steady_ns as f64 / 1e9))
 }
 
@@ -270,12 +288,20 @@ fn measure_loss(
     let gap_ns = spec.rate_bit_per_s.map_or(0.0, |rate| line / rate * 2e9).max(50_000.0);
     let packets = (400e6 / gap_ns).clamp(200.0, 8_000.0) as u64;
     let settle = (spec.rtt.as_nanos() as u64) + 20_000_000;
+    place.link()?.ask(&Ask::Watch(Watch::default()))?;
     let mut sum = (0, 0);
     for way in [0, 1] {
         let (sent, arrivals) =
             train(place, way, packets, payload, gap_ns as u64, settle, interrupt)?;
-        sum = (sum.0 + sent, sum.1 + arrivals.packets);
+        // What the receiving socket had no room for has crossed the link.
+        sum = (sum.0 + sent, sum.1 + arrivals.packets + arrivals.no_room);
     }
+    // A sender that was held up sends the rest in a burst, which a short queue may drop.
+    let queue_drops = match place.link()?.ask(&Ask::Counted)? {
+        Tell::Counted(counted) => counted.wire.map_or(0, |wire| wire.queue_drops),
+        other => return Err(place.link()?.unexpected(&other)),
+    };
+    sum.0 -= queue_drops.min(sum.0);
     let lost = sum.0.saturating_sub(sum.1);
     let ci95 = exact_interval(lost, sum.0, 0.95).unwrap_or([0.0, 1.0]);
     Ok(LossMeasured { sent: sum.0, lost, ci95 })

@@ -17,6 +17,7 @@ use tcptoll_kernel::namespace::{self, Refusal, enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::process::{self, Fork};
+use tcptoll_kernel::socket::errno::EROFS;
 use tcptoll_kernel::tun::Tun;
 use tcptoll_kernel::{SysError, cpu};
 use tcptoll_model::link::{ETHERNET_OVERHEAD, LinkSpec};
@@ -54,6 +55,10 @@ enum Carrier {
 
 /// Becomes the lab: never returns while the lab lives. Errors are told over the link's channel.
 pub fn run(plan: &Plan, mut channels: Channels) -> i32 {
+    // A terminal's interrupt reaches the whole group; when the lab stops is the parent's to say.
+    if process::ignore_stop_signals().is_err() {
+        return 1;
+    }
     match enter(plan, &mut channels.link) {
         Ok(Some(network)) => settle(plan, network, channels),
         // The process outside the PID namespace only waits for the init.
@@ -85,7 +90,6 @@ fn enter(plan: &Plan, link: &mut Channel) -> Result<Option<Network>, String> {
     }
     let made = (|| {
         process::die_with_parent()?;
-        process::ignore_stop_signals()?;
         process::set_name("tcptoll-init");
         // Refused in some containers: ps then shows the machine's processes, nothing else changes.
         let _ = namespace::mount_proc();
@@ -102,7 +106,18 @@ fn enter(plan: &Plan, link: &mut Channel) -> Result<Option<Network>, String> {
 
 /// A refusal with its remedy, or the error as it is.
 fn explain(error: &SysError) -> String {
-    if error.op != "unshare" {
+    // Ubuntu 24.04 lets unshare succeed and then refuses to write the maps or to mount.
+    let refused = error.op == "unshare"
+        || error.on.starts_with("/ as private")
+        || (error.op == "write" && error.on.starts_with("/proc/self/"));
+    if error.errno() == Some(EROFS) {
+        return format!(
+            "the lab cannot be made: {error}\n  \
+             a container that mounts /proc/sys read-only: docker run --security-opt systempaths=unconfined …\n  \
+             without lab:  tcptoll connect --to HOST:PORT"
+        );
+    }
+    if !refused {
         return format!("the lab cannot be made: {error}");
     }
     let (why, now, good) = match Refusal::read() {
@@ -306,40 +321,57 @@ fn dup(fd: &OwnedFd) -> Result<OwnedFd, SysError> {
     fd.try_clone().map_err(|error| SysError::new("dup", "network namespace", error))
 }
 
-/// Forks the three children and waits until all have ended.
+/// Forks the three children and waits until one of them ends; the rest ends with the init.
+///
+/// Each child drops what belongs to the others: a channel that is open in two processes does not
+/// tell when one of them dies.
 fn settle(plan: &Plan, network: Network, channels: Channels) -> i32 {
     let Network { client, server, carrier } = network;
     let Channels { client: to_client, server: to_server, link: to_link } = channels;
-    let mut children = 0;
-    let mut begin = |name: &str, work: Box<dyn FnOnce() -> i32>| match process::fork() {
-        Ok(Fork::Parent(_)) => {
-            children += 1;
-            Some(work)
+    let mut children = Vec::new();
+    let mut begin = |name: &str| match process::fork() {
+        Ok(Fork::Parent(pid)) => {
+            children.push(pid);
+            false
         }
         Ok(Fork::Child) => {
-            let ready = process::die_with_parent();
+            if process::die_with_parent().is_err() {
+                std::process::exit(1);
+            }
             process::set_name(name);
-            std::process::exit(if ready.is_ok() { work() } else { 1 });
+            true
         }
-        Err(_) => None,
+        Err(_) => std::process::exit(1),
     };
-    let hosts = [
-        ("tcptoll-client", client, to_client, plan.client_cpu),
-        ("tcptoll-server", server, to_server, plan.server_cpu),
-    ];
-    for (name, namespace, channel, cpu) in hosts {
-        let work = move || match enter_network(&namespace) {
-            Ok(()) => host::run(channel, cpu),
-            Err(_) => 1,
-        };
-        drop(begin(name, Box::new(work)));
+    if begin("tcptoll-client") {
+        drop((to_server, to_link, carrier, server));
+        std::process::exit(host_in(&client, to_client, plan.client_cpu, host::Role::Client));
     }
-    let (spec, seed) = (LinkSpec::parse(&plan.link), plan.seed);
-    let cpu_number = plan.client_cpu;
-    let work = move || link(carrier, spec.ok(), seed, cpu_number, to_link);
-    drop(begin("tcptoll-link", Box::new(work)));
-    while process::reap().is_some() {}
+    drop((to_client, client));
+    if begin("tcptoll-server") {
+        drop((to_link, carrier));
+        std::process::exit(host_in(&server, to_server, plan.server_cpu, host::Role::Server));
+    }
+    drop((to_server, server));
+    if begin("tcptoll-link") {
+        let spec = LinkSpec::parse(&plan.link).ok();
+        std::process::exit(link(carrier, spec, plan.seed, plan.client_cpu, to_link));
+    }
+    drop((to_link, carrier));
+    // Also what a server left behind is reaped here, and is no reason to end.
+    while let Some(ended) = process::reap() {
+        if children.contains(&ended) {
+            return 0;
+        }
+    }
     0
+}
+
+fn host_in(namespace: &OwnedFd, channel: Channel, cpu: Option<u32>, role: host::Role) -> i32 {
+    match enter_network(namespace) {
+        Ok(()) => host::run(channel, cpu, role),
+        Err(_) => 1,
+    }
 }
 
 fn link(

@@ -36,6 +36,12 @@ pub const HOST_COMMAND: &str = "__host";
 /// A host that has been told to stop answers within this, or is given up.
 const STOP_LIMIT: Duration = Duration::from_millis(700);
 
+/// An order without a load behind it is answered within this.
+const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+
+/// A lab whose channels are closed ends by itself within this.
+const END_LIMIT: Duration = Duration::from_secs(1);
+
 /// A new lab is ready within this.
 const READY_LIMIT: Duration = Duration::from_secs(15);
 
@@ -138,7 +144,15 @@ impl Handle {
     /// Gives an order and waits for the answer.
     pub fn ask(&mut self, ask: &Ask) -> Result<Tell, LabError> {
         self.begin(ask)?;
-        Ok(self.wait(&Interrupt::new(), &mut |_| {})?.tell)
+        let begun = Instant::now();
+        loop {
+            match self.receive(Some(Duration::from_millis(200))) {
+                Ok(Tell::Progress { .. } | Tell::Rows(_)) => {}
+                Err(LabError::Channel { error: ChannelError::Silent(_), .. })
+                    if begun.elapsed() < ANSWER_LIMIT => {}
+                other => return other,
+            }
+        }
     }
 
     /// Waits for the answer to an order; on a signal tells the host to stop with what it has.
@@ -215,7 +229,7 @@ impl Place {
             server: Some(Handle::new(Channel::new(server.0), "server host")?),
             link: Some(link),
             addresses: Addresses::of(spec.loopback, plan.ipv6),
-            echo_limit: spec.rtt * 2 + spec.jitter * 2 + Duration::from_millis(300),
+            echo_limit: spec.rtt + spec.jitter + Duration::from_millis(100),
             process: guard.0.take().expect("put there above"),
         })
     }
@@ -252,6 +266,19 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // Without their channels the hosts end, with the first of them the init, and with the init
+        // everything: when the process has been waited for, nothing of the lab is left to disturb
+        // the next one.
+        for handle in [Some(&self.client), self.server.as_ref(), self.link.as_ref()] {
+            handle.inspect(|handle| handle.channel.close());
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < END_LIMIT {
+            match self.process.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
         end(&mut self.process);
     }
 }
@@ -268,7 +295,7 @@ impl Drop for Guard {
 }
 
 fn end(process: &mut Child) {
-    // The process waits for the init of its PID namespace, which the kernel kills with it.
+    // The kernel kills the init of its PID namespace with it, and everything with that.
     let _ = process.kill();
     let _ = process.wait();
 }
@@ -307,7 +334,7 @@ pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
         [command, stream] if command == HOST_COMMAND => {
             let channel = channel(stream)?;
             let _ = tcptoll_kernel::process::ignore_stop_signals();
-            Some(crate::host::run(channel, None))
+            Some(crate::host::run(channel, None, crate::host::Role::Client))
         }
         _ => None,
     }

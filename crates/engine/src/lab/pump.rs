@@ -94,6 +94,7 @@ struct Witness {
     lateness: Histogram,
     unwanted_drops: u64,
     dropped_before: [(u64, u64); 2],
+    socket_drops_before: u64,
     pcap: Option<Pcap>,
     cpu_before: u64,
 }
@@ -105,6 +106,10 @@ struct Pump {
     scratch: Vec<u8>,
     witness: Witness,
     epoch_ns: u64,
+    /// How long waking up takes, as the calibration found.
+    early_ns: u64,
+    /// Whether the last wait slept: what is read now has waited for the wake-up.
+    slept: bool,
     spun_ns: u64,
     window_ns: u64,
 }
@@ -123,18 +128,21 @@ pub fn run(
     poller.add(&*channel, CHANNEL, Interest::READ)?;
     poller.add(&client, 0, Interest::READ)?;
     poller.add(&server, 1, Interest::READ)?;
-    let ways = make_pipes(spec, seed, 0);
+    let ways = make_pipes(spec, seed);
     let mut pump = Pump {
         ports: [client, server],
         pipes: ways,
         scratch: vec![0; FRAME_MAX],
         witness: Witness::new(0, None),
         epoch_ns: monotonic_ns(),
+        early_ns: 0,
+        slept: false,
         spun_ns: 0,
         window_ns: 0,
     };
     loop {
         let timeout = pump.wait();
+        pump.slept = timeout != Some(Duration::ZERO);
         for event in poller.wait(timeout)? {
             match event.token {
                 CHANNEL => {
@@ -142,7 +150,8 @@ pub fn run(
                         Ask::Watch(watch) => pump.watch(&watch),
                         Ask::Counted => pump.counted(channel)?,
                         Ask::Calibrate { early_ns } => {
-                            pump.pipes = make_pipes(spec, seed, early_ns);
+                            pump.pipes = make_pipes(spec, seed);
+                            pump.early_ns = early_ns;
                             Tell::Done
                         }
                         other => Tell::Failed(format!("the link cannot do {other:?}")),
@@ -157,14 +166,10 @@ pub fn run(
 }
 
 /// The two directions. They draw from streams of their own.
-fn make_pipes(spec: &LinkSpec, seed: u64, early_ns: u64) -> [Pipe<Vec<u8>>; 2] {
+fn make_pipes(spec: &LinkSpec, seed: u64) -> [Pipe<Vec<u8>>; 2] {
     [0, 1].map(|way| {
         let base = settings(spec, seed.wrapping_mul(2).wrapping_add(way));
-        Pipe::new(Settings {
-            delay: base.delay.saturating_sub(Duration::from_nanos(early_ns)),
-            memory_limit_bytes: MEMORY_MAX,
-            ..base
-        })
+        Pipe::new(Settings { memory_limit_bytes: MEMORY_MAX, ..base })
     })
 }
 
@@ -219,7 +224,8 @@ impl Pump {
             if let Some(pcap) = &mut self.witness.pcap {
                 pcap.write(from, at, &frame[self.ports[from].ip_at().min(length)..]);
             }
-            let now = Duration::from_nanos(at - self.epoch_ns);
+            let early = if self.slept { self.early_ns } else { 0 };
+            let now = Duration::from_nanos((at - self.epoch_ns).saturating_sub(early));
             let memory = frame.len() as u64 + 64;
             match self.pipes[from].push(now, line, memory, frame) {
                 Fate::Overflow => self.witness.unwanted_drops += 1,
@@ -237,6 +243,8 @@ impl Pump {
     }
 
     fn release(&mut self) {
+        // What the kernel answers within a write has not waited for anything.
+        self.slept = false;
         for from in [0, 1] {
             let direction = [Direction::ClientToServer, Direction::ServerToClient][from];
             let to = 1 - from;
@@ -270,6 +278,7 @@ impl Pump {
         };
         self.witness = Witness::new(watch.trace_limit, pcap);
         self.witness.dropped_before = self.dropped();
+        self.witness.socket_drops_before = self.socket_drops();
         Tell::Done
     }
 
@@ -281,12 +290,19 @@ impl Pump {
         })
     }
 
+    /// Frames the relay's sockets had no room for, since they were opened.
+    fn socket_drops(&self) -> u64 {
+        self.ports
+            .iter()
+            .filter_map(|port| match port {
+                Port::Packet(socket) => socket.drops().ok(),
+                Port::Tun(_) => None,
+            })
+            .sum()
+    }
+
     fn counted(&mut self, channel: &mut Channel) -> Result<Tell, LoadError> {
-        if let Some(pcap) = &mut self.witness.pcap
-            && let Err(error) = pcap.finish()
-        {
-            return Ok(Tell::Failed(error));
-        }
+        let pcap_error = self.witness.pcap.take().and_then(|mut pcap| pcap.finish().err());
         for rows in self.witness.trace.rows().chunks(crate::channel::ROWS_MAX) {
             channel.send(&Tell::Rows(Rows::Wire(rows.to_vec())))?;
         }
@@ -295,19 +311,14 @@ impl Pump {
             wire.lost_on_purpose += now.0 - before.0;
             wire.queue_drops += now.1 - before.1;
         }
-        let socket_drops: u64 = self
-            .ports
-            .iter()
-            .filter_map(|port| match port {
-                Port::Packet(socket) => socket.drops().ok(),
-                Port::Tun(_) => None,
-            })
-            .sum();
+        let socket_drops = self.socket_drops();
         let cpu = thread_time();
         Ok(Tell::Counted(Box::new(Counted {
             wire: Some(wire),
             lateness: self.witness.lateness.clone(),
-            unwanted_drops: self.witness.unwanted_drops + socket_drops,
+            unwanted_drops: self.witness.unwanted_drops + socket_drops
+                - self.witness.socket_drops_before,
+            pcap_error,
             cpu_us: cpu.user_us + cpu.system_us - self.witness.cpu_before,
         })))
     }
@@ -323,6 +334,7 @@ impl Witness {
             lateness: Histogram::new(),
             unwanted_drops: 0,
             dropped_before: [(0, 0); 2],
+            socket_drops_before: 0,
             pcap,
             cpu_before: cpu.user_us + cpu.system_us,
         }

@@ -147,8 +147,9 @@ impl Watched {
                         (End::Server, Direction::ServerToClient, Direction::ClientToServer)
                     };
                     let direction = if seen.outgoing { leaving } else { arriving };
-                    // Each packet is counted once, where it leaves.
-                    if seen.outgoing {
+                    // Counted at the client alone: two rings give their packets out of step, and
+                    // an ACK seen before its data would look like a retransmission.
+                    if number == 0 {
                         tracker.observe(direction, &packet, seen.gso_size);
                     }
                     trace.observe(end, direction, &packet, at);
@@ -164,11 +165,7 @@ impl Watched {
     fn finish(mut self, channel: &mut Channel) -> Result<Tell, LoadError> {
         std::thread::sleep(TAIL);
         self.drain()?;
-        if let Some(pcap) = &mut self.pcap
-            && let Err(error) = pcap.finish()
-        {
-            return Ok(Tell::Failed(error));
-        }
+        let pcap_error = self.pcap.take().and_then(|mut pcap| pcap.finish().err());
         for rows in self.trace.rows().chunks(ROWS_MAX) {
             channel.send(&Tell::Rows(Rows::Wire(rows.to_vec())))?;
         }
@@ -181,6 +178,7 @@ impl Watched {
             wire: Some(wire),
             lateness: Histogram::new(),
             unwanted_drops: 0,
+            pcap_error,
             cpu_us: cpu.user_us + cpu.system_us - self.cpu_before,
         })))
     }

@@ -65,6 +65,7 @@ pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, Loa
     poller.add(&*channel, CHANNEL, Interest::READ)?;
     poller.add(&socket, 0, Interest::READ)?;
     channel.send(&Tell::Listening { at: std::net::SocketAddr::new(at, port) })?;
+    let no_room_before = no_room();
     let mut arrivals: Vec<(u64, u64)> = Vec::new();
     let mut number = [0; 8];
     let mut packets = 0;
@@ -72,7 +73,10 @@ pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, Loa
         for event in poller.wait(None)? {
             if event.token == CHANNEL {
                 return match channel.receive::<Ask>(None)? {
-                    Ask::Stop => Ok(steady(packets, &arrivals)),
+                    Ask::Stop => Ok(Arrivals {
+                        no_room: no_room() - no_room_before,
+                        ..steady(packets, &arrivals)
+                    }),
                     other => Err(LoadError::Busy(format!("{other:?}"))),
                 };
             }
@@ -86,12 +90,26 @@ pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, Loa
     }
 }
 
+/// Datagrams that this host's sockets had no room for, since it began.
+fn no_room() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+    let mut counters = tcptoll_model::counters::parse_net(&text);
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
+    counters.extend(tcptoll_model::counters::parse_snmp6(&text));
+    ["UdpRcvbufErrors", "Udp6RcvbufErrors"]
+        .iter()
+        .filter_map(|name| counters.get(*name))
+        .map(|&count| count.max(0) as u64)
+        .sum()
+}
+
 /// Leaves out the first fifth: a token bucket lets a burst through at the start.
 fn steady(packets: u64, arrivals: &[(u64, u64)]) -> Arrivals {
     let tail = &arrivals[arrivals.len() / 5..];
     match tail {
         [first, .., last] => Arrivals {
             packets,
+            no_room: 0,
             steady_packets: tail.len() as u64 - 1,
             steady_span: last.1.saturating_sub(first.1),
             steady_ns: last.0 - first.0,
@@ -111,7 +129,7 @@ pub fn train(train: &Train) -> Result<u64, LoadError> {
     let mut poller = Poller::new(8)?;
     poller.add(&socket, 0, Interest::WRITE)?;
     let target = Address::from(train.target);
-    let together = if train.interval_ns > 0 { 1 } else { TOGETHER };
+    let together = if train.together { TOGETHER } else { 1 };
     if together > 1 {
         socket
             .set_segment(train.payload as u16)

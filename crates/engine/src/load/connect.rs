@@ -14,12 +14,16 @@ use tcptoll_kernel::cpu::{self, thread_time};
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
 use tcptoll_kernel::socket::{Address, Begun, ClientOptions, Tcp, errno};
 use tcptoll_model::handshake::{ClientRow, Peer};
+use tcptoll_model::ladder::on_ladder;
 use tcptoll_model::stats::SeriesBuilder;
 
 use super::{CHANNEL, LoadError, pair, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::messages::{Ask, ConnectLoad, ConnectReport, Tell};
+
+/// Operations begun between two looks at what has happened.
+const BURST: u32 = 8;
 
 /// Progress is told this often.
 const PROGRESS_NS: u64 = 200_000_000;
@@ -32,6 +36,8 @@ struct Operation {
     due_ns: u64,
     called_ns: u64,
     established_ns: Option<u64>,
+    /// Whether the request has left.
+    sent: bool,
     generation: u64,
 }
 
@@ -54,6 +60,7 @@ pub fn run(
         deadlines: VecDeque::new(),
         report: ConnectReport { rungs: vec![0; load.ladder_ns.len()], ..ConnectReport::default() },
         rows: Vec::new(),
+        ladder: load.ladder_ns.iter().copied().map(Duration::from_nanos).collect(),
         series: SeriesBuilder::new(400),
         begun: 0,
         start_ns: monotonic_ns(),
@@ -78,6 +85,7 @@ struct Client<'a> {
     deadlines: VecDeque<(u64, usize, u64)>,
     report: ConnectReport,
     rows: Vec<ClientRow>,
+    ladder: Vec<Duration>,
     series: SeriesBuilder,
     begun: u64,
     start_ns: u64,
@@ -103,19 +111,21 @@ impl Client<'_> {
     fn go(&mut self, channel: &mut Channel) -> Result<(), LoadError> {
         let cpu_before = thread_time();
         while self.report.attempts < self.load.count {
-            self.begin_those_due();
+            let more = self.begin_those_due();
             self.give_up_those_late();
             // Either may have been the last; then there is nothing left to wait for.
             if self.report.attempts >= self.load.count {
                 break;
             }
-            let events = self.poller.wait(self.wait())?;
+            let timeout = if more { Some(Duration::ZERO) } else { self.wait() };
+            let events = self.poller.wait(timeout)?;
             let now = monotonic_ns();
             for event in events {
                 if event.token == CHANNEL {
                     match channel.receive::<Ask>(None)? {
                         Ask::Stop => {
                             self.report.partial = true;
+                            self.give_up_all();
                             self.finish(cpu_before);
                             return Ok(());
                         }
@@ -146,7 +156,7 @@ impl Client<'_> {
         }
         let active = self.begun - self.report.attempts;
         let due = if let Some(rate) = self.load.rate_per_s {
-            self.start_ns + (self.begun as f64 / rate * 1e9) as u64
+            self.start_ns + self.report.paused_ns + (self.begun as f64 / rate * 1e9) as u64
         } else if active >= self.load.concurrency {
             return None;
         } else if self.begun < self.load.concurrency {
@@ -157,18 +167,22 @@ impl Client<'_> {
         Some(due.max(self.not_before_ns))
     }
 
-    fn begin_those_due(&mut self) {
-        loop {
-            let now = monotonic_ns();
+    /// Begins what is due, a few at a time: what has happened meanwhile must be seen, or its
+    /// latency would grow with what is begun. True if more is due.
+    fn begin_those_due(&mut self) -> bool {
+        for _ in 0..BURST {
             match self.next_due() {
-                // In closed loop an operation is due the moment there is room for it.
-                Some(due) if due <= now => self.begin(if due < self.start_ns { now } else { due }),
-                _ => return,
+                // In closed loop an operation is due the moment it is begun.
+                Some(due) if due <= monotonic_ns() => {
+                    self.begin(self.load.rate_per_s.map(|_| due));
+                }
+                _ => return false,
             }
         }
+        true
     }
 
-    fn begin(&mut self, due_ns: u64) {
+    fn begin(&mut self, scheduled_ns: Option<u64>) {
         let number = self.begun;
         self.begun += 1;
         if let Some(every) = self.load.pause_every
@@ -177,6 +191,7 @@ impl Client<'_> {
         {
             self.not_before_ns = monotonic_ns() + self.load.pause_ns;
             self.report.paused_ns += self.load.pause_ns;
+            // The schedule of an open loop waits, too.
         }
         if self.slots.len() - self.free.len() >= self.room {
             return self.fail("local-fds", &io::Error::from_raw_os_error(errno::EMFILE));
@@ -184,13 +199,22 @@ impl Client<'_> {
         let options = &self.options[(number % self.options.len() as u64) as usize];
         let socket = match Tcp::client(self.load.target, options) {
             Ok(socket) => socket,
+            Err(error) if error.raw_os_error() == Some(errno::EADDRNOTAVAIL) => {
+                return self.fail("bind", &error);
+            }
             Err(error) => return self.fail(class_of(&error), &error),
         };
         let called_ns = monotonic_ns();
+        let due_ns = scheduled_ns.unwrap_or(called_ns);
         let mut begun = socket.connect(&self.target);
+        let mut sent = false;
         if self.load.fast_open && begun.is_ok() {
-            // The SYN leaves with the first write.
-            begun = socket.write(&self.load.send).map(|_| Begun::InProgress);
+            // With a cookie of the server's the SYN leaves now, with the data; without one the
+            // handshake asks for a cookie, and the data goes once connected.
+            begun = socket.write(&self.load.send).map(|written| {
+                sent = written.is_some();
+                Begun::InProgress
+            });
         }
         self.report.lateness.record_ns(called_ns.saturating_sub(due_ns));
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -198,7 +222,7 @@ impl Client<'_> {
             self.slots.len() - 1
         });
         let operation =
-            Operation { socket, due_ns, called_ns, established_ns: None, generation: number };
+            Operation { socket, due_ns, called_ns, established_ns: None, sent, generation: number };
         let added = begun.and_then(|begun| {
             self.poller
                 .add(&operation.socket, slot as u64, Interest::EDGES)
@@ -230,6 +254,13 @@ impl Client<'_> {
         }
     }
 
+    /// What is on its way when the run is stopped is an attempt too.
+    fn give_up_all(&mut self) {
+        for slot in 0..self.slots.len() {
+            self.end(slot, Err(("interrupted", io::ErrorKind::Interrupted.into())));
+        }
+    }
+
     fn wait(&self) -> Option<Duration> {
         let deadline = self.deadlines.front().map(|&(at, ..)| at);
         self.next_due().into_iter().chain(deadline).min().map(until)
@@ -252,13 +283,15 @@ impl Client<'_> {
         }
         let Some(operation) = self.slots[slot].as_ref() else { return };
         if event.readable || event.broken {
-            let mut buffer = [0; 256];
+            let mut buffer = [0; 16_384];
             match operation.socket.read(&mut buffer) {
                 Ok(None) => {}
                 Ok(Some(0)) => {
                     self.end(slot, Err(("truncated", io::ErrorKind::UnexpectedEof.into())));
                 }
                 Ok(Some(_)) => {
+                    // What is left unread would make the close a reset.
+                    while matches!(operation.socket.read(&mut buffer), Ok(Some(1..))) {}
                     self.report.first_byte.record_ns(now - operation.due_ns);
                     self.end(slot, Ok(()));
                 }
@@ -277,8 +310,8 @@ impl Client<'_> {
             let since = Duration::from_nanos(now - self.start_ns);
             self.series.push(since, latency as f64 / 1e3);
             let handshake = now - operation.called_ns;
-            // A handshake on a rung: not before it, and closer to it than to the next.
-            if let Some(rung) = self.load.ladder_ns.iter().rposition(|&r| handshake >= r) {
+            let slack = Duration::from_nanos(self.load.ladder_slack_ns);
+            if let Some(rung) = on_ladder(Duration::from_nanos(handshake), &self.ladder, slack) {
                 self.report.rungs[rung] += 1;
             }
         }
@@ -288,7 +321,8 @@ impl Client<'_> {
             let client = Peer { ip: local.ip(), port: local.port() };
             self.rows.push(ClientRow { client, called: operation.called_ns, returned: now });
         }
-        if !self.load.fast_open && !self.load.send.is_empty() {
+        if !operation.sent && !self.load.send.is_empty() {
+            operation.sent = true;
             let written = operation.socket.write(&self.load.send);
             if let Err(error) = written {
                 return self.end(slot, Err((class_of(&error), error)));

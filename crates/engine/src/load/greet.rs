@@ -36,6 +36,7 @@ pub fn run(
         free: Vec::new(),
         report: GreetReport::default(),
         rows: Vec::new(),
+        failures: 0,
     };
     channel.send(&Tell::Listening { at })?;
     let cpu_before = thread_time();
@@ -64,7 +65,14 @@ pub fn run(
             wait_until(accept_at);
         }
         while waiting && monotonic_ns() >= accept_at {
+            let errors = server.failures;
             waiting = server.accept(&listener, &poller);
+            if server.failures > errors {
+                // Out of files, say: the connection still waits, and no edge will tell of it again.
+                waiting = true;
+                accept_at = monotonic_ns() + SPIN_NS;
+                break;
+            }
             if greet.accept_delay_ns > 0 {
                 accept_at = monotonic_ns() + greet.accept_delay_ns;
                 break;
@@ -79,6 +87,7 @@ struct Greeter<'a> {
     free: Vec<usize>,
     report: GreetReport,
     rows: Vec<ServerRow>,
+    failures: u64,
 }
 
 impl Greeter<'_> {
@@ -89,6 +98,7 @@ impl Greeter<'_> {
             Ok(None) => return false,
             Err(error) => {
                 // Out of files, or a connection reset before it was taken: the server goes on.
+                self.failures += 1;
                 *self.report.errors.entry(format!("{:?}", error.kind())).or_default() += 1;
                 return false;
             }

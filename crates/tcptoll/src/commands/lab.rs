@@ -1,16 +1,19 @@
 //! `tcptoll lab -- COMMAND`: any command on the client host, over an emulated link.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use anyhow::bail;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::lab::certification::{Tolerance, certify};
 use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{Handle, LabError, Place};
+use tcptoll_engine::lab::{Handle, Interrupt, LabError, Place};
 use tcptoll_engine::messages::{Ask, Launch, Tell, Watch};
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::units::human_us;
 
 use crate::cli::LabArgs;
 use crate::exit::Status;
-use crate::output::on_signals;
 
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
     if args.apparmor_profile {
@@ -34,8 +37,13 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         server_cpu: None,
         client_addresses: Vec::new(),
     };
-    // From here on the terminal's interrupt is the command's; ours is to end when it ends.
-    let interrupt = on_signals()?;
+    // The terminal's interrupt is the command's: it goes to its whole group. Other signals end the
+    // lab, and the command with it.
+    let interrupt = Interrupt::new();
+    for signal in [SIGTERM, SIGHUP] {
+        signal_hook::flag::register_usize(signal, interrupt.flag(), signal as usize)?;
+    }
+    signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false)))?;
     let mut place = Place::lab(&plan, &spec)?;
     let certificate = certify(&mut place, &spec, tolerance, &interrupt)?;
     if !args.quiet {
@@ -64,9 +72,14 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         place.link()?.ask(&Ask::Watch(Watch { tap: false, trace_limit: 0, pcap }))?;
     }
     let launch = Launch { words: args.command.clone(), environment, ordinary_user: false };
-    place.client.begin(&Ask::Run(Launch { ..launch }))?;
-    let never = tcptoll_engine::lab::Interrupt::new();
-    let told = place.client.wait(&never, &mut |_| {})?.tell;
+    place.client.begin(&Ask::Run(launch))?;
+    let told = match place.client.wait(&interrupt, &mut |_| {}) {
+        Err(LabError::Interrupted) => {
+            let signal = interrupt.signal().unwrap_or(0);
+            return Ok(Status::Stopped(u8::try_from(signal).unwrap_or(0)));
+        }
+        told => told?.tell,
+    };
     if args.pcap.is_some() {
         place.link()?.ask(&Ask::Counted)?;
     }

@@ -156,7 +156,7 @@ fn a_record_that_cannot_be_read_says_why() {
     assert_ne!(newer, header);
     for (name, text, says) in [
         ("damaged", format!("{header}\nxx\n{header}\n"), "line 2 is damaged"),
-        ("torn", format!("{header}\n{{\"line\":\"tri"), "stopped before its summary was written"),
+        ("torn", format!("{header}\n{{\"line\":\"tri"), "stopped before its first trial ended"),
         ("newer", format!("{newer}\n"), "use a newer tcptoll"),
         ("headless", "{}\n".to_owned(), "headless"),
         ("empty", String::new(), "does not begin with a record's header"),

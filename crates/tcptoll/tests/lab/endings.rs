@@ -185,3 +185,24 @@ fn without_out_the_record_goes_to_the_data_folder_and_two_runs_share_none() {
     let records = fs::read_dir(folder.file("tcptoll")).unwrap().count();
     assert_eq!(records, 2);
 }
+
+#[test]
+fn of_a_record_torn_while_its_summary_was_written_every_finished_trial_is_shown() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let args = ["connect", "--quiet", "--count", "20,30", "--format", "json", "--out", &record];
+    let ran = run(&mut tcptoll(&args));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let text = fs::read_to_string(&record).unwrap();
+    let whole = text.trim_end().rfind('\n').unwrap();
+    fs::write(&record, &text[..whole + 100]).unwrap();
+
+    let again = run(&mut tcptoll(&["report", &record, "--format", "json"]));
+    assert_eq!(again.status, Some(0), "{}", again.stderr);
+    let (told, was) = (checked_summary(&again.stdout), checked_summary(&ran.stdout));
+    assert_eq!(told.arms, was.arms);
+    assert!(told.partial && !was.partial, "a run without its end is partial");
+}

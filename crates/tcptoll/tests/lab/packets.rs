@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::process::Command;
 
+use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::pcapng::blocks::Block;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
@@ -47,12 +48,22 @@ fn is_syn(ip: &[u8]) -> bool {
     ip[0] >> 4 == 4 && ip[9] == 6 && ip[header + 13] & 0x12 == 0x02
 }
 
+/// Bytes before the IP header.
+fn link_header(kind: DataLink) -> usize {
+    match kind {
+        DataLink::ETHERNET => 14,
+        DataLink::RAW | DataLink::IPV4 => 0,
+        other => panic!("{other:?} is no link type of a lab"),
+    }
+}
+
 /// SYNs at each interface of a capture, and its interfaces with the digits of their stamps.
 fn read_capture(path: &str) -> ([u64; 2], Vec<(String, u8)>) {
     let mut reader = PcapNgReader::new(File::open(path).unwrap()).unwrap();
     let mut syns = [0, 0];
     let mut interfaces = Vec::new();
     let mut stamps = Vec::new();
+    let mut headers = Vec::new();
     while let Some(block) = reader.next_block() {
         match block.unwrap() {
             Block::InterfaceDescription(interface) => {
@@ -66,9 +77,11 @@ fn read_capture(path: &str) -> ([u64; 2], Vec<(String, u8)>) {
                     }
                 }
                 interfaces.push((name, digits));
+                headers.push(link_header(interface.linktype));
             }
             Block::EnhancedPacket(packet) => {
-                syns[packet.interface_id as usize] += u64::from(is_syn(&packet.data));
+                let end = packet.interface_id as usize;
+                syns[end] += u64::from(is_syn(&packet.data[headers[end]..]));
                 stamps.push(packet.timestamp);
             }
             _ => {}
