@@ -42,7 +42,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     }
     let observer = match role {
         Role::Client => Observer::idle(),
-        Role::Server => Observer::start(all_cpus),
+        Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
     let mut host = Host { observer, children: Vec::new() };
     loop {
@@ -141,10 +141,10 @@ impl Host {
     }
 }
 
-/// One word is a shell's command line, several are a program and its arguments.
+/// A line for the shell, or a program and its arguments.
 fn command(launch: &Launch) -> Command {
     let mut command = match launch.words.as_slice() {
-        [line] => {
+        [line] if launch.shell => {
             let mut shell = Command::new("sh");
             shell.args(["-c", line]);
             shell

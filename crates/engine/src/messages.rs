@@ -183,8 +183,10 @@ pub struct Greet {
 /// A command to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Launch {
-    /// The words of the command; one word alone goes to the shell.
+    /// The words of the command.
     pub words: Vec<String>,
+    /// Whether the one word there is is a line for the shell.
+    pub shell: bool,
     /// Variables to set.
     pub environment: Vec<(String, String)>,
     /// Start it as an ordinary user of a nested user namespace.

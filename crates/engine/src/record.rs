@@ -23,13 +23,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file, and its folder.
+    /// Creates the file.
     ///
-    /// Errors: if either cannot be made; nothing has been measured yet.
+    /// Errors: if it cannot be made; nothing has been measured yet.
     pub fn create(path: &Path) -> io::Result<Self> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder)?;
-        }
         let created = !path.exists();
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         Ok(Self { path: path.to_owned(), file, waiting: Some(Vec::new()), created, failure: None })

@@ -70,7 +70,7 @@ pub struct PlannedArm {
 #[non_exhaustive]
 pub enum StudyError {
     /// Not TOML, or not of this shape; the text names line and key.
-    #[error("the study is not readable: {0}")]
+    #[error("the study is not readable")]
     Toml(#[from] toml::de::Error),
     /// A factor without levels.
     #[error("factor {0}: no levels; give at least one")]

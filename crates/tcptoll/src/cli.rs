@@ -10,7 +10,7 @@ Examples:
   tcptoll                                        the tour: about a minute, no privileges needed
   tcptoll connect --link cross-region            what a connection costs at 37 ms
   tcptoll connect --to db.example:5432           the same against a server of yours
-  tcptoll lab --link metro -- bash               any command over an honest link
+  tcptoll lab --link metro -- ping -c 3 10.77.0.2   any command over an honest link
 
 Exit status: 0 measured; 1 measured, but a limit was broken or the run is invalid;
 2 not measured; 3 measured, not stored; 130 and 143 stopped by a signal.";
@@ -148,7 +148,13 @@ pub struct ConnectArgs {
     pub distance_km: Option<String>,
 
     /// Connections in all [default: 1000]
-    #[arg(long, value_name = "N", value_delimiter = ',', help_heading = "Load")]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "N",
+        value_delimiter = ',',
+        help_heading = "Load"
+    )]
     pub count: Vec<String>,
     /// Connections being opened at once, at most [default: about 500 per second's worth]
     #[arg(
@@ -161,10 +167,22 @@ pub struct ConnectArgs {
     pub concurrency: Vec<String>,
     /// Connections begun per second, whether or not others have ended; latency counts from when
     /// each was due
-    #[arg(long, value_name = "PER_SECOND", value_delimiter = ',', help_heading = "Load")]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "PER_SECOND",
+        value_delimiter = ',',
+        help_heading = "Load"
+    )]
     pub rate: Vec<String>,
     /// Pause after so many connections
-    #[arg(long, value_name = "N", value_delimiter = ',', help_heading = "Load")]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "N",
+        value_delimiter = ',',
+        help_heading = "Load"
+    )]
     pub pause_every: Vec<String>,
     /// Length of that pause [default: 1s]
     #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Load")]
@@ -189,7 +207,13 @@ pub struct ConnectArgs {
     pub send: Option<String>,
 
     /// Backlog of tcptoll's own server [default: 4096]
-    #[arg(long, value_name = "N", value_delimiter = ',', help_heading = "Server")]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "N",
+        value_delimiter = ',',
+        help_heading = "Server"
+    )]
     pub backlog: Vec<String>,
     /// Time its process works before each accept(2) [default: 0]
     #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Server")]

@@ -32,6 +32,17 @@ impl From<Status> for ExitCode {
     }
 }
 
+/// Writes a sentence for people on stderr. What a user or a peer put into it cannot steer the
+/// terminal: control characters other than line ends are shown as what they are.
+pub fn say(sentence: &str) {
+    let clean: String = sentence
+        .trim_end()
+        .chars()
+        .map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c })
+        .collect();
+    eprintln!("{clean}");
+}
+
 /// Turns the outcome into an exit status, with the whole chain of causes on stderr.
 #[must_use]
 pub fn finish(outcome: anyhow::Result<Status>) -> ExitCode {
@@ -44,7 +55,7 @@ pub fn finish(outcome: anyhow::Result<Status>) -> ExitCode {
         }) {
             return Status::Met;
         }
-        eprintln!("error: {error:#}");
+        say(&format!("error: {error:#}"));
         Status::NotMeasured
     });
     status.into()

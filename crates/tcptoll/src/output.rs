@@ -15,7 +15,7 @@ use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
 
 use crate::cli::{Format, OutputArgs};
-use crate::exit::Status;
+use crate::exit::{Status, say};
 use crate::limit::Limit;
 use crate::screen::{self, ProgressLine};
 
@@ -28,6 +28,7 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
         None => Tolerance::default(),
     };
     // Known before anything is measured, not after.
+    runner::check(study)?;
     for (option, path) in [("--html", &args.html), ("--pcap", &args.pcap)] {
         if let Some(path) = path {
             check_writable(path).with_context(|| format!("{option} {}", path.display()))?;
@@ -50,7 +51,7 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     print(&run.summary, Some(&run.record), args.format)?;
     let html = args.html.as_ref().map_or(Ok(()), |path| write_html(&run.summary, path));
     if let Err(error) = html {
-        eprintln!("error: {error:#}; the run itself is in {}", run.record.display());
+        say(&format!("error: {error:#}; the run itself is in {}", run.record.display()));
         return Ok(Status::NotStored);
     }
     status(&run, &limits)
@@ -88,10 +89,10 @@ pub fn on_signals() -> anyhow::Result<Interrupt> {
 
 fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
     if let Some(reason) = &run.not_stored {
-        eprintln!(
+        say(&format!(
             "error: the record {} is not whole: {reason}; the summary above is all there is of this run",
             run.record.display()
-        );
+        ));
         return Ok(Status::NotStored);
     }
     if run.summary.warnings.iter().any(|warning| warning.id == "pcap-incomplete") {
@@ -103,7 +104,7 @@ fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
     let mut broken = false;
     for limit in limits {
         for sentence in limit.broken(&run.summary)? {
-            eprintln!("{sentence}");
+            say(&sentence);
             broken = true;
         }
     }
@@ -126,7 +127,14 @@ fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
     // Two runs may begin in one second.
     let stamp = Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     let process = std::process::id();
-    Ok(folder.join("tcptoll").join(format!("{name}-{stamp}-{process}.jsonl")))
+    let folder = folder.join("tcptoll");
+    std::fs::create_dir_all(&folder).with_context(|| {
+        format!(
+            "the folder for records, {}, cannot be made; choose another place with --out FILE",
+            folder.display()
+        )
+    })?;
+    Ok(folder.join(format!("{name}-{stamp}-{process}.jsonl")))
 }
 
 /// Opens the file for appending, so that what is there stays until there is something to write.

@@ -398,6 +398,7 @@ impl<'a> Trial<'a> {
             Some(line) => {
                 let launch = Launch {
                     words: vec![line.clone()],
+                    shell: true,
                     environment: variables,
                     ordinary_user: true,
                 };

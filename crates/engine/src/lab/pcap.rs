@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::time::Duration;
 
-use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
+use pcap_file::{DataLink, PcapError};
 
 use crate::clock::FromRealtime;
 
@@ -29,7 +29,7 @@ impl Pcap {
     pub fn create(path: &str) -> Result<Self, String> {
         let say = |error: &dyn std::fmt::Display| format!("--pcap {path}: {error}");
         let file = File::create(path).map_err(|e| say(&e))?;
-        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(|e| say(&e))?;
+        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(|e| say(&reason(&e)))?;
         for name in ["client", "server"] {
             let block = InterfaceDescriptionBlock {
                 linktype: DataLink::ETHERNET,
@@ -40,7 +40,7 @@ impl Pcap {
                     InterfaceDescriptionOption::IfTsResol(9),
                 ],
             };
-            writer.write_pcapng_block(block).map_err(|e| say(&e))?;
+            writer.write_pcapng_block(block).map_err(|e| say(&reason(&e)))?;
         }
         Ok(Self {
             path: path.to_owned(),
@@ -77,7 +77,7 @@ impl Pcap {
             options: Vec::new(),
         };
         if let Err(error) = self.writer.write_pcapng_block(block) {
-            self.failed = Some(error.to_string());
+            self.failed = Some(reason(&error));
         }
     }
 
@@ -88,5 +88,13 @@ impl Pcap {
             Ok(()) => Ok(()),
             Err(error) => Err(format!("--pcap {}: {error}", self.path)),
         }
+    }
+}
+
+/// The library calls every failed write a read; what the file system said is inside.
+fn reason(error: &PcapError) -> String {
+    match error {
+        PcapError::IoError(error) => error.to_string(),
+        other => other.to_string(),
     }
 }

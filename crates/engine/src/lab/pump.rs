@@ -143,6 +143,10 @@ pub fn run(
     loop {
         let timeout = pump.wait();
         pump.slept = timeout != Some(Duration::ZERO);
+        if !pump.slept {
+            // The host beside may have been woken by the last packet.
+            std::thread::yield_now();
+        }
         for event in poller.wait(timeout)? {
             match event.token {
                 CHANNEL => {

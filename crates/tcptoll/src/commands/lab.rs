@@ -62,6 +62,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
     if let Some(line) = &args.server {
         let launch = Launch {
             words: vec![line.clone()],
+            shell: true,
             environment: environment.clone(),
             ordinary_user: true,
         };
@@ -71,7 +72,8 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         let pcap = Some(std::path::absolute(path)?.display().to_string());
         place.link()?.ask(&Ask::Watch(Watch { tap: false, trace_limit: 0, pcap }))?;
     }
-    let launch = Launch { words: args.command.clone(), environment, ordinary_user: false };
+    let launch =
+        Launch { words: args.command.clone(), shell: false, environment, ordinary_user: false };
     place.client.begin(&Ask::Run(launch))?;
     let told = match place.client.wait(&interrupt, &mut |_| {}) {
         Err(LabError::Interrupted) => {

@@ -10,7 +10,7 @@ use tcptoll_engine::record::Record;
 use tcptoll_model::record::Summary;
 
 use crate::cli::{Cli, Command, ConnectArgs, ReportArgs, StudyAction, StudyArgs, TourArgs};
-use crate::exit::Status;
+use crate::exit::{Status, say};
 use crate::{output, studies};
 
 /// Does what the command line says.
@@ -40,7 +40,7 @@ fn tour(args: TourArgs) -> anyhow::Result<Status> {
 fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
     let study = studies::from_connect(args);
     if let Some(notice) = public_notice(args)? {
-        eprintln!("{notice}");
+        say(&notice);
     }
     output::run(&study, &args.output)
 }
