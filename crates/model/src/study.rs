@@ -70,8 +70,8 @@ pub struct PlannedArm {
 #[non_exhaustive]
 pub enum StudyError {
     /// Not TOML, or not of this shape; the text names line and key.
-    #[error("the study is not readable")]
-    Toml(#[from] toml::de::Error),
+    #[error("the study is not readable: {0}")]
+    Toml(String),
     /// A factor without levels.
     #[error("factor {0}: no levels; give at least one")]
     NoLevels(String),
@@ -97,7 +97,8 @@ pub enum StudyError {
 impl Study {
     /// Reads a study file.
     pub fn from_toml(text: &str) -> Result<Self, StudyError> {
-        let study: Self = toml::from_str(text)?;
+        let study: Self = toml::from_str(text)
+            .map_err(|error| StudyError::Toml(error.to_string().trim_end().to_owned()))?;
         let arms = study.arms()?;
         let names: BTreeSet<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         if let Some(published) = study.published.iter().find(|p| !names.contains(p.arm.as_str())) {

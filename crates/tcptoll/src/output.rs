@@ -95,7 +95,8 @@ fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
         ));
         return Ok(Status::NotStored);
     }
-    if run.summary.warnings.iter().any(|warning| warning.id == "pcap-incomplete") {
+    if let Some(cut) = run.summary.warnings.iter().find(|w| w.id == "pcap-incomplete") {
+        say(&format!("error: {}", cut.text));
         return Ok(Status::NotStored);
     }
     if let Some(signal) = run.signal {

@@ -25,6 +25,7 @@ const GROUPS: &[Group] = &[
     ("queue", opening::queue),
     ("nobody", opening::nobody),
     ("servers", opening::servers),
+    ("study", opening::study),
     ("kills", faults::kills),
     ("clone", faults::clone),
 ];

@@ -88,6 +88,35 @@ pub(crate) fn fifty_thousand(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The published table beside ours.
+pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
+    let output = Command::new(tcptoll()?)
+        .args(["study", "connect-2021", "--quiet", "--format", "json", "--out", "/dev/null"])
+        .output()?;
+    let summary: Summary = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    for arm in &summary.arms {
+        let mean = arm.metrics.get("connect_us_mean").context("connect_us_mean")?.value;
+        let published = summary.published.iter().find(|p| p.arm == arm.name);
+        let late: u64 = arm.rungs.iter().sum();
+        table.row(
+            &format!("connect-2021, {}: 50,000 connects", arm.name),
+            &published.map_or("errors 0".to_owned(), |p| {
+                format!("errors 0; published mean {} ms", p.value / 1e3)
+            }),
+            &format!(
+                "ok {}, errors {:?}, mean {:.3} ms, {late} on the ladder, {:.0} s",
+                arm.ok,
+                arm.errors,
+                mean / 1e3,
+                arm.elapsed_s
+            ),
+            arm.ok == 50_000 && arm.errors.is_empty(),
+        );
+    }
+    Ok(())
+}
+
 pub(crate) fn queue(table: &mut Table) -> anyhow::Result<()> {
     let burst = [
         "--count",

@@ -129,7 +129,8 @@ fn a_broken_limit_is_said_and_gives_status_1_and_one_that_holds_gives_0() {
     assert_eq!((held.status, held.stderr.as_str()), (Some(0), ""));
     let unknown = run(tcptoll(&args).args(["--fail-if", "p50(connect_s) > 1"]));
     assert_eq!(unknown.status, Some(2));
-    assert!(unknown.stderr.contains("no arm of this run has that figure"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("connect_s is not one of"), "{}", unknown.stderr);
+    assert_eq!(unknown.stdout, "", "a limit that cannot be is known before the run");
 }
 
 #[test]
