@@ -4,6 +4,9 @@
 //! `tcptoll-model`, what to do with them in `tcptoll-engine`. Every failure is a [`SysError`].
 #![allow(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("tcptoll measures the TCP of the Linux kernel: build and run it on Linux");
+
 pub mod clock;
 pub mod cpu;
 pub mod epoll;

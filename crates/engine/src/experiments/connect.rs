@@ -3,15 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::counters::difference;
-use tcptoll_model::expectation::expectation;
 use tcptoll_model::handshake::timeline;
-use tcptoll_model::record::{
-    Arm, HostSummary, LinkKind, LinkMeasured, Metric, Softirq, Summary, Timeline, WarningEntry,
-};
-use tcptoll_model::stats::{Histogram, need};
+use tcptoll_model::record::{Arm, HostSummary, LinkKind, Summary, Timeline, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings};
-use tcptoll_model::tcp_info::TcpInfo;
 use tcptoll_model::warning::Warning;
 
 use super::connect_hosts::{
@@ -20,12 +14,10 @@ use super::connect_hosts::{
 use super::connect_report;
 use super::connect_settings::{ConnectSettings, OPTIONS};
 use super::{Context, Experiment, Outcome, TrialError};
-use crate::lab::certification::{Certificate, certify, echoes, histogram, median};
+use crate::lab::certification::{Certificate, certify, echoes};
 use crate::lab::plan::Plan;
 use crate::lab::{LabError, Place};
-use crate::messages::{
-    Ask, ConnectLoad, ConnectReport, Counted, Greet, GreetReport, Launch, Snapshot, Tell, Watch,
-};
+use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Launch, Tell, Watch};
 
 /// Handshakes remembered for the timeline, at most.
 const TRACE_MAX: usize = 20_000;
@@ -44,18 +36,6 @@ const SOURCES_MAX: u64 = 200;
 
 /// A range that leaves the ports below 5000 to servers.
 const WIDE_RANGE: &str = "5000 65000";
-
-/// In open loop, a client that uses more of its CPU than this may have set the pace.
-const BOTTLENECK: f64 = 0.9;
-
-/// Lateness above this makes a warning, µs.
-const LATE_US: f64 = 500.0;
-
-/// CPU time below which user and system are not told apart: 20 ticks.
-const SPLIT_MIN_US: u64 = 200_000;
-
-/// A tick of `/proc/stat`, µs.
-const TICK_US: f64 = 10_000.0;
 
 /// The experiment.
 pub struct Connect;
@@ -104,15 +84,15 @@ impl Experiment for Connect {
 }
 
 /// One arm, being run.
-struct Trial<'a> {
-    settings: &'a ConnectSettings,
-    arm: Arm,
+pub(super) struct Trial<'a> {
+    pub(super) settings: &'a ConnectSettings,
+    pub(super) arm: Arm,
     warnings: Vec<WarningEntry>,
-    valid: bool,
+    pub(super) valid: bool,
     /// Source addresses: those asked for, or those the lab added.
     sources: Vec<IpAddr>,
     /// Median lateness of the link that is still allowed, µs.
-    tolerance_us: f64,
+    pub(super) tolerance_us: f64,
 }
 
 impl<'a> Trial<'a> {
@@ -129,7 +109,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn warn(&mut self, warning: &Warning) {
+    pub(super) fn warn(&mut self, warning: &Warning) {
         self.warnings.push(warning.entry(Some(&self.arm.name)));
     }
 
@@ -302,26 +282,6 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// What makes a trial useless for its question.
-    fn judge(&mut self) {
-        let lacking = ["local-ports", "local-fds"];
-        if lacking.iter().any(|class| self.arm.errors.contains_key(*class)) {
-            self.valid = false;
-        }
-        let median = |name: &str| self.arm.histograms.get(name).and_then(|h| h.p50);
-        // The schedule, not the network, made these latencies.
-        if let (Some(late), Some(latency)) = (median("lateness_us"), median("connect_us"))
-            && self.settings.rate.is_some()
-            && late > latency / 2.0
-        {
-            self.valid = false;
-        }
-        let link_late = self.arm.link.as_ref().and_then(|l| l.lateness_us.as_ref()?.p50);
-        if link_late.is_some_and(|late| late > self.tolerance_us) {
-            self.valid = false;
-        }
-    }
-
     fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
         let Some((name, address)) = &self.settings.to else { return Ok(()) };
         let mut place = Place::target()?;
@@ -446,221 +406,6 @@ impl<'a> Trial<'a> {
             ladder_slack_ns: (Duration::from_millis(600) + settings.link.rtt).as_nanos() as u64,
         }
     }
-
-    fn take_report(&mut self, report: &ConnectReport, load: &ConnectLoad, ladder: &[Duration]) {
-        let arm = &mut self.arm;
-        arm.attempts = report.attempts;
-        arm.ok = report.ok;
-        arm.errors.clone_from(&report.errors);
-        arm.partial = report.partial;
-        arm.elapsed_s = report.elapsed_ns as f64 / 1e9;
-        let busy_s = report.elapsed_ns.saturating_sub(report.paused_ns) as f64 / 1e9;
-        let mut metric = |name: &str, value: Option<f64>, unit: &str, n: u64| {
-            if let Some(value) = value.filter(|value| value.is_finite()) {
-                let metric = Metric { value, unit: unit.to_owned(), ci95: None, n };
-                arm.metrics.insert(name.to_owned(), metric);
-            }
-        };
-        let mean = |histogram: &Histogram| histogram.mean_ns().map(|ns| ns / 1e3);
-        metric("connect_us_mean", mean(&report.connect), "us", report.connect.count());
-        metric("first_byte_us_mean", mean(&report.first_byte), "us", report.first_byte.count());
-        metric("connections_per_s", Some(report.ok as f64 / busy_s), "1/s", report.ok);
-        for (name, histogram) in [
-            ("connect_us", &report.connect),
-            ("first_byte_us", &report.first_byte),
-            ("lateness_us", &report.lateness),
-        ] {
-            if histogram.count() > 0 {
-                arm.histograms.insert(name.to_owned(), histogram.summary_us());
-            }
-        }
-        arm.series.insert("connect_us".to_owned(), report.series.clone());
-        arm.syn_retry_ladder_s = ladder.iter().map(Duration::as_secs_f64).collect();
-        arm.rungs.clone_from(&report.rungs);
-        if let Some(TcpInfo::Connection(mut sample)) = TcpInfo::decode(&report.tcp_info) {
-            sample.congestion = Some(report.congestion.clone()).filter(|name| !name.is_empty());
-            arm.client.tcp_info = Some(sample);
-        }
-        if load.rate_per_s.is_some()
-            && let Some(p99) = report.lateness.quantile_ns(99, 100)
-            && p99 as f64 / 1e3 > LATE_US
-        {
-            self.warn(&Warning::GeneratorLate { p99_us: p99 as f64 / 1e3 });
-        }
-        let cpu_share =
-            (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / report.elapsed_ns.max(1) as f64;
-        if load.rate_per_s.is_some() && cpu_share > BOTTLENECK {
-            self.valid = false;
-            self.warn(&Warning::ClientBottleneck { cpu_share });
-        }
-        let have = report.connect.count();
-        if have > 0 && have < need(999, 1000) {
-            self.warn(&Warning::TooFewSamples { have, need: need(999, 1000), quantile: "p99.9" });
-        }
-    }
-
-    fn take_hosts(
-        &mut self,
-        report: &ConnectReport,
-        greeted: Option<&GreetReport>,
-        before: &Snapshot,
-        after: &Snapshot,
-    ) {
-        let client = &mut self.arm.client;
-        set_cpu(client, report.cpu_us, report.attempts);
-        client.counters = difference(&before.counters, &after.counters);
-        client.sockstat.clone_from(&after.sockstat);
-        client.rss_peak_bytes = Some(after.rss_peak_bytes);
-        let per_op = client.cpu_us_per_op;
-        if let (Some(server), Some(greeted)) = (&mut self.arm.server, greeted) {
-            set_cpu(server, greeted.cpu_us, greeted.accepted);
-        }
-        for (name, value) in [
-            ("client_cpu_us_per_op", per_op),
-            ("server_cpu_us_per_op", self.arm.server.as_ref().and_then(|s| s.cpu_us_per_op)),
-        ] {
-            if let Some(value) = value {
-                let metric = Metric { value, unit: "us".into(), ci95: None, n: report.attempts };
-                self.arm.metrics.insert(name.to_owned(), metric);
-            }
-        }
-    }
-
-    fn take_server(&mut self, before: &Snapshot, after: &Snapshot) {
-        let launched = self.settings.server.is_some();
-        let ok = self.arm.ok;
-        let Some(server) = &mut self.arm.server else { return };
-        server.counters = difference(&before.counters, &after.counters);
-        server.sockstat.clone_from(&after.sockstat);
-        server.listeners.clone_from(&after.listeners);
-        server.rss_peak_bytes = Some(after.rss_peak_bytes);
-        if launched {
-            let used = (
-                after.children_cpu_us.0.saturating_sub(before.children_cpu_us.0),
-                after.children_cpu_us.1.saturating_sub(before.children_cpu_us.1),
-            );
-            set_cpu(server, used, ok);
-            server.rss_peak_bytes = None;
-        }
-        if let Some(peak) = server.listeners.iter().map(|l| l.accept_queue_peak).max() {
-            let metric =
-                Metric { value: f64::from(peak), unit: "connections".into(), ci95: None, n: 1 };
-            self.arm.metrics.insert("accept_queue_peak".to_owned(), metric);
-        }
-    }
-
-    fn take_link(
-        &mut self,
-        counted: Counted,
-        tapped: bool,
-        server_drops: u64,
-        before: &Snapshot,
-        after: &Snapshot,
-    ) {
-        let softnet = after.softnet_drops.saturating_sub(before.softnet_drops);
-        let unwanted = counted.unwanted_drops
-            + server_drops
-            + after.device_drops.saturating_sub(before.device_drops);
-        if let Some(why) = counted.pcap_error {
-            self.warn(&Warning::PcapIncomplete { why });
-        }
-        let late = counted.lateness.summary_us();
-        if let Some(LinkMeasured { lateness_us, unwanted_drops, .. }) = &mut self.arm.link {
-            *unwanted_drops = unwanted + softnet;
-            *lateness_us = (late.count > 0).then(|| late.clone());
-        }
-        if unwanted + softnet > 0 {
-            self.valid = false;
-            self.warn(&Warning::UnwantedDrops { packets: unwanted + softnet });
-        }
-        if let Some(p99) = late.p99.filter(|p99| *p99 > LATE_US) {
-            self.warn(&Warning::LinkLate { p99_us: p99 });
-        }
-        let Some(wire) = counted.wire.filter(|_| tapped) else { return };
-        if wire.tap_drops > 0 {
-            self.warn(&Warning::TapDrops { packets: wire.tap_drops });
-        } else if !self.arm.partial && !self.settings.fast_open {
-            self.compare_syns(&wire);
-        }
-        self.arm.wire = Some(wire);
-    }
-
-    /// Every SYN on the wire is an attempt that reached the wire, or a retransmission the kernel
-    /// counted.
-    fn compare_syns(&mut self, wire: &tcptoll_model::wire::Wire) {
-        let sent = |name| self.arm.client.counters.get(name).copied().unwrap_or(0).max(0) as u64;
-        let expected = sent("TcpActiveOpens") + sent("TcpExtTCPSynRetrans");
-        // Still being retried when the run ended: may go either way.
-        if wire.client_to_server.syn != expected {
-            self.warn(&Warning::WitnessDisagrees {
-                what: "SYN from the client".to_owned(),
-                ours: expected,
-                witness: wire.client_to_server.syn,
-            });
-        }
-    }
-
-    fn take_machine(&mut self, before: &Snapshot, after: &Snapshot) {
-        let per_cpu: Vec<f64> = after
-            .cpu
-            .iter()
-            .zip(&before.cpu)
-            .map(|(a, b)| a.softirq.saturating_sub(b.softirq) as f64 * TICK_US)
-            .collect();
-        let ops = self.arm.attempts.max(1) as f64;
-        self.arm.softirq = Some(Softirq {
-            us_per_op: per_cpu.iter().sum::<f64>() / ops,
-            resolution_us: TICK_US * per_cpu.len() as f64,
-            per_cpu_us_per_op: per_cpu.into_iter().map(|us| us / ops).collect(),
-        });
-        let ticks = |times: &tcptoll_model::counters::CpuTimes| {
-            times.user
-                + times.nice
-                + times.system
-                + times.idle
-                + times.iowait
-                + times.irq
-                + times.softirq
-                + times.steal
-        };
-        let total = |snapshot: &Snapshot| snapshot.cpu.iter().map(ticks).sum::<u64>();
-        let stolen = |snapshot: &Snapshot| snapshot.cpu.iter().map(|t| t.steal).sum::<u64>();
-        let all = total(after).saturating_sub(total(before));
-        let share = stolen(after).saturating_sub(stolen(before)) as f64 / all.max(1) as f64;
-        if share > 0.02 {
-            self.warn(&Warning::Steal { share });
-        }
-    }
-
-    /// What arithmetic expects: round trips from the setting where the link has one, from the echo
-    /// where it has none, and the CPU of the steps that one handshake waits for.
-    fn expect(&mut self, quiet: &[u64]) {
-        if !quiet.is_empty() {
-            self.arm.histograms.insert("rtt_us".to_owned(), histogram(quiet).summary_us());
-        }
-        let echo_us = median(quiet).map(|ns| ns as f64 / 1e3);
-        let asked = self.settings.link.rtt;
-        let (rtt_us, from) = match echo_us {
-            _ if self.settings.to.is_none() && !asked.is_zero() => {
-                (asked.as_nanos() as f64 / 1e3, "link setting")
-            }
-            Some(us) if self.settings.to.is_some() => (us, "ICMP echo"),
-            // Without distance there is nothing to expect but what is measured.
-            _ => return,
-        };
-        let cpu_us = self.arm.timeline.as_ref().and_then(|timeline| {
-            let of = |name: &str| {
-                timeline.steps.iter().find(|step| step.name == name).map(|step| step.p50_us)
-            };
-            Some(
-                of("connect() → SYN out")?
-                    + of("SYN in → SYN-ACK out")?
-                    + of("SYN-ACK in → connect() back")?,
-            )
-        });
-        let cpu_us = if from == "link setting" { cpu_us } else { None };
-        self.arm.expectation = Some(expectation(rtt_us, from, cpu_us, self.settings.distance_km));
-    }
 }
 
 fn nothing_reached(name: &str, report: &ConnectReport) -> String {
@@ -684,16 +429,4 @@ fn nothing_reached(name: &str, report: &ConnectReport) -> String {
         "--to {name}: none of {} connections was made ({class}: {words}): {advice}",
         report.attempts
     )
-}
-
-fn set_cpu(host: &mut HostSummary, cpu_us: (u64, u64), operations: u64) {
-    if operations > 0 {
-        let per = |us: u64| us as f64 / operations as f64;
-        host.cpu_us_per_op = Some(per(cpu_us.0 + cpu_us.1));
-        // The sum is exact; user and system are told apart by sampling at each tick of 10 ms.
-        if cpu_us.0 + cpu_us.1 >= SPLIT_MIN_US {
-            host.cpu_user_us_per_op = Some(per(cpu_us.0));
-            host.cpu_system_us_per_op = Some(per(cpu_us.1));
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 pub mod connect;
 mod connect_hosts;
+mod connect_observation;
 pub mod connect_report;
 pub mod connect_settings;
 

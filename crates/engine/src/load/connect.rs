@@ -216,7 +216,9 @@ impl Client<'_> {
                 Begun::InProgress
             });
         }
-        self.report.lateness.record_ns(called_ns.saturating_sub(due_ns));
+        if scheduled_ns.is_some() {
+            self.report.lateness.record_ns(called_ns.saturating_sub(due_ns));
+        }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
