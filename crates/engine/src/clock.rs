@@ -4,7 +4,7 @@
 //! link's stamps can be subtracted from each other. Packet stamps come on `CLOCK_REALTIME` and are
 //! brought over by [`FromRealtime`].
 
-pub use tcptoll_kernel::clock::{boottime_ns, monotonic_ns, wait_until};
+pub use tcptoll_kernel::clock::{monotonic_ns, wait_until};
 
 /// Brings stamps of `CLOCK_REALTIME` onto `CLOCK_MONOTONIC`, and notices when the former steps.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +28,51 @@ impl FromRealtime {
         u64::try_from(i128::from(monotonic_ns) + self.offset_ns).unwrap_or(0)
     }
 
-    /// How far the clocks have moved against each other since, ns; above 1 ms the wall clock
-    /// was stepped.
-    pub fn step_ns(self) -> u64 {
-        u64::try_from((Self::now().offset_ns - self.offset_ns).unsigned_abs()).unwrap_or(u64::MAX)
+    /// How far the wall clock has moved against the monotonic one since, ns; positive: forwards.
+    fn moved_ns(self) -> i64 {
+        i64::try_from(Self::now().offset_ns - self.offset_ns).unwrap_or(i64::MAX)
+    }
+}
+
+/// Notices what happens to the clocks while something is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockWatch {
+    wall: FromRealtime,
+    asleep_ns: u64,
+}
+
+/// What happened to the clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockChange {
+    /// How far the wall clock was set, ns; positive: forwards.
+    pub step_ns: i64,
+    /// How long the machine was suspended, ns.
+    pub slept_ns: u64,
+}
+
+impl ClockWatch {
+    /// Begins to watch.
+    pub fn begin() -> Self {
+        Self { wall: FromRealtime::now(), asleep_ns: tcptoll_kernel::clock::asleep_ns() }
+    }
+
+    /// What has happened since.
+    pub fn end(self) -> ClockChange {
+        let slept_ns = tcptoll_kernel::clock::asleep_ns().saturating_sub(self.asleep_ns);
+        // The wall clock goes on in suspend, and nobody has set it.
+        let step_ns = self.wall.moved_ns() - i64::try_from(slept_ns).unwrap_or(i64::MAX);
+        ClockChange { step_ns, slept_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_in_which_nothing_happens_changes_no_clock() {
+        let change = ClockWatch::begin().end();
+        assert!(change.step_ns.unsigned_abs() < 1_000_000, "{change:?}");
+        assert!(change.slept_ns < 1_000_000, "{change:?}");
     }
 }

@@ -10,6 +10,7 @@ use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::{SysError, cpu};
 
 use crate::channel::{Channel, ChannelError, ROWS_MAX};
+use crate::clock::monotonic_ns;
 use crate::load::{LoadError, certify, connect, greet};
 use crate::messages::{Ask, Launch, Ready, Rows, Tell};
 use crate::observe::{Observer, read_sysctl, set_sysctls};
@@ -83,6 +84,14 @@ impl Host {
                     .collect(),
             ),
             Ask::Observe => Tell::Snapshot(Box::new(self.observer.snapshot())),
+            Ask::Forget => {
+                self.observer.forget();
+                Tell::Done
+            }
+            Ask::Settle { limit_ns } => {
+                settle(limit_ns).map_err(|error| error.to_string())?;
+                Tell::Done
+            }
             Ask::Ping(ping) => Tell::Echoes(certify::ping(&ping).map_err(failed)?),
             Ask::Sink { at } => Tell::Arrivals(certify::sink(at, channel).map_err(failed)?),
             Ask::Train(train) => Tell::Sent { packets: certify::train(&train).map_err(failed)? },
@@ -139,6 +148,28 @@ impl Host {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// Waits until no connection is being closed any more, at most so long.
+///
+/// Not for luck: the question is asked again until it is answered or time is up. Connections that
+/// nobody closes, of a server that keeps them, do not count.
+fn settle(limit_ns: u64) -> Result<(), SysError> {
+    /// FIN-WAIT-1, FIN-WAIT-2, LAST-ACK and CLOSING of `include/net/tcp_states.h`.
+    const CLOSING: [u8; 4] = [4, 5, 9, 11];
+    let deadline = monotonic_ns() + limit_ns;
+    let mut diag = SockDiag::open()?;
+    while monotonic_ns() < deadline {
+        let mut closing = 0;
+        for state in CLOSING {
+            closing += diag.count_in_state(state, None)?;
+        }
+        if closing == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// A line for the shell, or a program and its arguments.

@@ -19,6 +19,13 @@ pub enum Ask {
     ReadSysctls(Vec<String>),
     /// Look at counters and sockets.
     Observe,
+    /// Forget the peaks of the listening sockets' queues so far.
+    Forget,
+    /// Wait until no connection of this host is still being closed.
+    Settle {
+        /// At most so long, ns.
+        limit_ns: u64,
+    },
     /// Send ICMP echo requests.
     Ping(Ping),
     /// Receive datagrams until [`Ask::Stop`]; answers [`Tell::Listening`] first.
@@ -204,6 +211,8 @@ pub struct ConnectLoad {
     pub concurrency: u64,
     /// Connections begun per second; absent: closed loop.
     pub rate_per_s: Option<f64>,
+    /// No operation begins after this long, ns; absent: `count` alone ends the load.
+    pub duration_ns: Option<u64>,
     /// Pause after so many.
     pub pause_every: Option<u64>,
     /// Length of the pause, ns.
@@ -259,6 +268,12 @@ pub struct ConnectReport {
     pub elapsed_ns: u64,
     /// Of that, pauses asked for, ns.
     pub paused_ns: u64,
+    /// Closed loop: from when the last of the first `concurrency` operations began to when the
+    /// last of all did, without pauses, ns: the time in which all slots were to be filled.
+    pub full_ns: u64,
+    /// Time that operations, successful or not, took within that, each from before `socket(2)` to
+    /// after `close(2)`, added up, ns: divided by `full_ns` the mean number at once.
+    pub busy_ns: u64,
     /// `TCP_INFO` of a connection near the end.
     pub tcp_info: Vec<u8>,
     /// Congestion control in use.

@@ -28,6 +28,13 @@ pub fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
+/// Splits `net.core.somaxconn=128`; `None` if either side is missing.
+pub fn parse_sysctl(typed: &str) -> Option<(String, String)> {
+    let (name, value) = typed.split_once('=')?;
+    let (name, value) = (name.trim(), value.trim());
+    (!name.is_empty() && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+}
+
 /// Sets sysctls of this host and reads them back.
 ///
 /// Errors: a sentence that names the sysctl, also where the kernel kept another value than asked.
@@ -86,14 +93,21 @@ impl Observer {
             let _ = tcptoll_kernel::cpu::allow(&cpus);
             let Ok(mut diag) = SockDiag::open() else { return };
             for turn in 0_u64.. {
+                // Looked at under the lock: what was seen before `forget` must not come after it.
+                let mut peaks = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Ok(seen) = look(&mut diag, turn % HALF_OPEN_EVERY == 0) {
-                    let mut peaks = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     merge(&mut peaks, seen);
                 }
+                drop(peaks);
                 std::thread::sleep(LOOK_EVERY);
             }
         });
         observer
+    }
+
+    /// Forgets the peaks so far.
+    pub fn forget(&self) {
+        self.peaks.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// The host as it is now, with the peaks so far.
@@ -166,5 +180,18 @@ fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: Vec<Listener>) {
                 peak.syn_queue_peak = peak.syn_queue_peak.max(now.syn_queue_peak);
             })
             .or_insert(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sysctl_has_a_name_and_a_value_which_may_hold_anything() {
+        let pair = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
+        assert_eq!(parse_sysctl("net.a = 1 2"), pair("net.a", "1 2"));
+        assert_eq!(parse_sysctl("net.a=b=c"), pair("net.a", "b=c"));
+        assert_eq!(["net.a", "=1", "net.a= "].map(parse_sysctl), [None, None, None]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use tcptoll_model::counters::{parse_stat, stolen};
 use tcptoll_model::record::Passport;
 
 use crate::observe::read_sysctl;
@@ -37,14 +38,5 @@ pub fn read() -> Passport {
 
 /// Share of all CPU time that a hypervisor stole between two readings of `/proc/stat`.
 pub fn steal_share(before: &str, after: &str) -> Option<f64> {
-    let sum = |text: &str| {
-        tcptoll_model::counters::parse_stat(text).iter().fold((0, 0), |(stolen, all), cpu| {
-            let busy = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq;
-            (stolen + cpu.steal, all + busy + cpu.idle + cpu.iowait + cpu.steal)
-        })
-    };
-    let (stolen, all) = (sum(before), sum(after));
-    let total = all.1.checked_sub(stolen.1)?;
-    let taken = all.0.checked_sub(stolen.0)?;
-    (total > 0).then(|| taken as f64 / total as f64)
+    stolen(&parse_stat(before), &parse_stat(after)).share
 }

@@ -1,11 +1,11 @@
 //! Writes a record: one JSON object a line, flushed before the next trial begins, so that a killed
 //! run loses the running trial and nothing else.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tcptoll_model::record::{Line, Summary};
+use tcptoll_model::record::{Header, Line, Resumed, Summary, Trial};
 
 /// Longest record that is read back.
 const RECORD_MAX_BYTES: u64 = 1 << 30;
@@ -19,6 +19,8 @@ pub struct Recorder {
     waiting: Option<Vec<u8>>,
     /// Whether the file was not there before.
     created: bool,
+    /// Length of the whole lines of a record that goes on; what a killed run tore goes.
+    whole_bytes: Option<u64>,
     failure: Option<io::Error>,
 }
 
@@ -29,7 +31,31 @@ impl Recorder {
     pub fn create(path: &Path) -> io::Result<Self> {
         let created = !path.exists();
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        Ok(Self { path: path.to_owned(), file, waiting: Some(Vec::new()), created, failure: None })
+        lock(&file)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            waiting: Some(Vec::new()),
+            created,
+            whole_bytes: None,
+            failure: None,
+        })
+    }
+
+    /// Opens the file a record was read from, to go on behind its last whole line.
+    ///
+    /// Errors: if it cannot be opened, or another run writes it.
+    pub fn append(path: &Path, record: &Record) -> io::Result<Self> {
+        let file = File::options().write(true).open(path)?;
+        lock(&file)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            waiting: None,
+            created: false,
+            whole_bytes: Some(record.whole_bytes),
+            failure: None,
+        })
     }
 
     /// Leaves the folder as it was, for a run that measured nothing.
@@ -51,6 +77,10 @@ impl Recorder {
         }
         let written = serde_json::to_vec(line).map_err(io::Error::from).and_then(|mut bytes| {
             bytes.push(b'\n');
+            if let Some(length) = self.whole_bytes.take() {
+                self.file.set_len(length)?;
+                self.file.seek(SeekFrom::Start(length))?;
+            }
             if let Some(waiting) = &mut self.waiting {
                 waiting.append(&mut bytes);
                 if matches!(line, Line::Header(_)) {
@@ -79,6 +109,21 @@ impl Recorder {
     }
 }
 
+/// Two runs must not write one record.
+fn lock(file: &File) -> io::Result<()> {
+    // A pipe or a device is nobody's record.
+    if !file.metadata()?.is_file() {
+        return Ok(());
+    }
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            Err(io::Error::new(io::ErrorKind::WouldBlock, "another run is writing it"))
+        }
+        // A file system without locks.
+        _ => Ok(()),
+    }
+}
+
 /// Why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -97,6 +142,9 @@ pub enum ReadError {
     /// A record of a newer format that this build would misread.
     #[error("its format is version {0}, this build reads up to {max}: use a newer tcptoll", max = tcptoll_model::record::RECORD_VERSION)]
     TooNew(u32),
+    /// Nothing.
+    #[error("it is empty: the run ended before its first trial did; begin anew")]
+    Empty,
     /// No header.
     #[error("it does not begin with a record's header")]
     NoHeader,
@@ -112,6 +160,8 @@ pub struct Record {
     pub lines: Vec<Line>,
     /// Whether the last line was torn: the run was killed while writing it.
     pub torn: bool,
+    /// Length of the whole lines.
+    whole_bytes: u64,
 }
 
 impl Record {
@@ -120,19 +170,24 @@ impl Record {
         if fs::metadata(path)?.len() > RECORD_MAX_BYTES {
             return Err(ReadError::TooLarge);
         }
-        Self::parse(&String::from_utf8_lossy(&fs::read(path)?))
+        Self::parse(&fs::read(path)?)
     }
 
-    fn parse(text: &str) -> Result<Self, ReadError> {
+    fn parse(bytes: &[u8]) -> Result<Self, ReadError> {
         let mut lines = Vec::new();
         let mut torn = false;
-        let all: Vec<&str> = text.split_inclusive('\n').collect();
-        for (number, line) in all.iter().enumerate() {
-            match serde_json::from_str::<Line>(line) {
+        let mut whole_bytes = 0;
+        for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            // A line without its end is torn even if it can be read: more would be put behind it.
+            if !line.ends_with(b"\n") {
+                torn = true;
+                break;
+            }
+            match serde_json::from_slice::<Line>(line) {
                 Ok(line) => lines.push(line),
-                Err(_) if number + 1 == all.len() && !line.ends_with('\n') => torn = true,
                 Err(error) => return Err(ReadError::Damaged { number: number + 1, error }),
             }
+            whole_bytes += line.len() as u64;
         }
         match lines.first() {
             Some(Line::Header(header))
@@ -140,17 +195,45 @@ impl Record {
             {
                 Err(ReadError::TooNew(header.record_version))
             }
-            Some(Line::Header(_)) => Ok(Self { lines, torn }),
+            // What a run leaves that was killed before, or while, it wrote its first trial.
+            None if b"{\"line\":\"header\"".starts_with(&bytes[..bytes.len().min(16)]) => {
+                Err(ReadError::Empty)
+            }
+            Some(Line::Header(_)) => Ok(Self { lines, torn, whole_bytes }),
             _ => Err(ReadError::NoHeader),
         }
     }
 
-    /// The summary that closes the record, if the run came to its end.
-    pub fn summary(&self) -> Option<&Summary> {
-        self.lines.iter().rev().find_map(|line| match line {
-            Line::Summary(summary) => Some(&**summary),
+    /// What was asked, and on what machine.
+    pub fn header(&self) -> Option<&Header> {
+        match self.lines.first() {
+            Some(Line::Header(header)) => Some(header),
+            _ => None,
+        }
+    }
+
+    /// The finished trials, in order of running.
+    pub fn trials(&self) -> impl Iterator<Item = &Trial> {
+        self.lines.iter().filter_map(|line| match line {
+            Line::Trial(trial) => Some(&**trial),
             _ => None,
         })
+    }
+
+    /// Where the run went on.
+    pub fn resumed(&self) -> impl Iterator<Item = &Resumed> {
+        self.lines.iter().filter_map(|line| match line {
+            Line::Resumed(resumed) => Some(&**resumed),
+            _ => None,
+        })
+    }
+
+    /// The summary that closes the record; `None` if the run was killed.
+    pub fn summary(&self) -> Option<&Summary> {
+        match self.lines.last() {
+            Some(Line::Summary(summary)) => Some(summary),
+            _ => None,
+        }
     }
 }
 
@@ -166,6 +249,8 @@ mod tests {
             command: vec!["tcptoll".into()],
             started_at: "2026-01-01T00:00:00Z".into(),
             seed: 1,
+            tcptoll_version: String::new(),
+            link_tolerance: None,
             passport: tcptoll_model::record::Passport::default(),
         };
         serde_json::to_string(&Line::Header(Box::new(header))).unwrap()
@@ -173,31 +258,63 @@ mod tests {
 
     #[test]
     fn a_torn_last_line_is_no_damage() {
-        let record = Record::parse(&format!("{}\n{{\"line\":\"tri", header())).unwrap();
+        let record = Record::parse(format!("{}\n{{\"line\":\"tri", header()).as_bytes()).unwrap();
         assert!(record.torn);
         assert_eq!(record.lines.len(), 1);
     }
 
     #[test]
     fn a_broken_line_in_the_middle_is_damage_and_named() {
-        let error = Record::parse(&format!("{}\nxx\n{{}}\n", header())).unwrap_err();
+        let error = Record::parse(format!("{}\nxx\n{{}}\n", header()).as_bytes()).unwrap_err();
         assert!(matches!(error, ReadError::Damaged { number: 2, .. }), "{error}");
     }
 
     #[test]
     fn a_field_of_a_later_version_is_ignored() {
         let later = header().replacen('{', "{\"colour\":\"blue\",", 1);
-        assert!(!Record::parse(&format!("{later}\n")).unwrap().torn);
+        assert!(!Record::parse(format!("{later}\n").as_bytes()).unwrap().torn);
     }
 
     #[test]
     fn a_format_that_would_be_misread_is_refused() {
         let newer = header().replace("\"record_version\":1", "\"record_version\":9");
-        assert!(matches!(Record::parse(&format!("{newer}\n")), Err(ReadError::TooNew(9))));
+        assert!(matches!(Record::parse(format!("{newer}\n").as_bytes()), Err(ReadError::TooNew(9))));
     }
 
     #[test]
     fn any_other_file_has_no_header() {
-        assert!(matches!(Record::parse(""), Err(ReadError::NoHeader)));
+        assert!(matches!(Record::parse(b"a,b\n1,2"), Err(ReadError::NoHeader)));
+        assert!(matches!(Record::parse(b"a"), Err(ReadError::NoHeader)));
+    }
+
+    #[test]
+    fn a_record_killed_before_its_first_trial_is_told_from_other_files() {
+        for text in ["", "{\"li", &header()[..40], &header()] {
+            assert!(matches!(Record::parse(text.as_bytes()), Err(ReadError::Empty)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_run_tore_is_gone_before_anything_is_put_behind_it() {
+        let path = std::env::temp_dir().join(format!("tcptoll-append-{}", std::process::id()));
+        let trial = serde_json::to_string(&Line::Trial(Box::default())).unwrap();
+        fs::write(&path, format!("{}\n{trial}\n{}", header(), &trial[..50])).unwrap();
+        let record = Record::read(&path).unwrap();
+        assert!(record.torn);
+        let mut recorder = Recorder::append(&path, &record).unwrap();
+        let locked = Recorder::append(&path, &record).unwrap_err();
+        assert_eq!(locked.kind(), io::ErrorKind::WouldBlock);
+        recorder.write(&Line::Trial(Box::default()));
+        drop(recorder);
+        let again = Record::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(!again.torn);
+        assert_eq!(again.trials().count(), 2);
+    }
+
+    #[test]
+    fn a_line_of_a_later_version_is_left_alone() {
+        let text = format!("{}\n{{\"line\":\"colour\",\"of\":\"blue\"}}\n", header());
+        assert_eq!(Record::parse(text.as_bytes()).unwrap().lines[1], Line::Unknown);
     }
 }

@@ -1,18 +1,30 @@
-//! A study becomes trials, trials become a record, and the record's arms become a summary.
+//! A study becomes rounds, rounds become trials, trials become a record and its summary.
+//!
+//! Every round runs every arm once, in an order shuffled anew. Each trial is on disk before the
+//! next begins, so a run that was stopped or killed goes on with [`resume`]: what is to be done
+//! next follows from the record alone.
+
+mod conclusion;
+mod schedule;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use tcptoll_model::record::{
-    Arm, Header, Line, Place, PlaceKind, RECORD_VERSION, Summary, Trial, WarningEntry,
-};
+use tcptoll_model::record::{Arm, Header, Line, RECORD_VERSION, Resumed, Summary, Trial};
 use tcptoll_model::study::{PlannedArm, Study};
+use tcptoll_model::{compare, consolidate, order};
 
-use crate::experiments::{self, Context, Experiment, TrialError};
-use crate::lab::certification::Tolerance;
+use self::conclusion::Ended;
+pub use self::schedule::Schedule;
+use crate::experiments::{Context, Outcome, TrialError};
+use crate::lab::certification::{Certificate, Tolerance};
 use crate::lab::{Interrupt, LabError};
 use crate::passport;
-use crate::record::Recorder;
+use crate::record::{Record, Recorder};
+
+/// An invalid trial is run again so often, at most.
+const RERUNS_MAX: u32 = 3;
 
 /// Settings of a run that make no difference between arms.
 #[derive(Clone, Debug)]
@@ -25,12 +37,16 @@ pub struct RunOptions {
     pub seed: u64,
     /// How far a link may be from what was asked.
     pub tolerance: Tolerance,
+    /// The same as it was typed, for the record.
+    pub tolerance_text: Option<String>,
     /// Where to write packets.
     pub pcap: Option<String>,
     /// Version of the program.
     pub version: String,
-    /// When the run begins, RFC 3339.
+    /// When the run begins, or goes on, RFC 3339.
     pub started_at: String,
+    /// Seconds since the run first began; 0 unless it is resumed.
+    pub after_s: f64,
 }
 
 /// How far a run has come.
@@ -38,16 +54,23 @@ pub struct RunOptions {
 pub struct Progress<'a> {
     /// The arm being run.
     pub arm: &'a str,
-    /// Its number, from 1.
+    /// Its place in the round, from 1.
     pub number: usize,
     /// Arms in all.
     pub arms: usize,
-    /// Operations of this arm finished.
+    /// The round, from 1.
+    pub round: u32,
+    /// Rounds at most.
+    pub rounds: u32,
+    /// 0 the first time; an invalid trial is run again.
+    pub attempt: u32,
+    /// Operations of this trial finished.
     pub done: u64,
-    /// Operations of this arm planned; 0 before it has begun.
+    /// Operations of this trial planned; 0 before it has begun.
     pub total: u64,
-    /// Time the whole run is expected to take, seconds.
-    pub expected_s: f64,
+    /// Time the rest of the run is expected to take from the beginning of this trial, s; the most
+    /// it may take where a stop rule can end it sooner.
+    pub left_s: f64,
 }
 
 /// Why there is no result.
@@ -60,6 +83,16 @@ pub enum RunError {
     /// No such experiment.
     #[error("experiment {0}: there is no such experiment")]
     NoSuchExperiment(String),
+    /// No such metric.
+    #[error(
+        "metric {metric}: there is no such metric; there are {there_are}, and quantiles of distributions like connect_us_p99"
+    )]
+    NoSuchMetric {
+        /// As written.
+        metric: String,
+        /// The experiment's metrics.
+        there_are: String,
+    },
     /// A setting or the place, before anything was measured.
     #[error(transparent)]
     Trial(#[from] TrialError),
@@ -79,6 +112,9 @@ pub enum RunError {
         /// Why.
         error: std::io::Error,
     },
+    /// There is nothing to go on with.
+    #[error("the record {0} has no header of a run: begin anew")]
+    NothingToResume(String),
 }
 
 /// What came of a run.
@@ -94,222 +130,346 @@ pub struct Run {
     pub signal: Option<usize>,
 }
 
-/// Checks a study without running it: its experiment and every setting of every arm.
-pub fn check(study: &Study) -> Result<(&'static dyn Experiment, Vec<PlannedArm>), RunError> {
-    let experiment = experiments::find(&study.experiment)
-        .ok_or_else(|| RunError::NoSuchExperiment(study.experiment.clone()))?;
-    let arms = study.arms()?;
-    for arm in &arms {
-        experiment.check(&arm.settings).map_err(|error| {
-            if arms.len() == 1 {
-                RunError::Trial(error)
-            } else {
-                RunError::Arm { arm: arm.name.clone(), error }
-            }
-        })?;
-    }
-    Ok((experiment, arms))
-}
-
-/// Runs a study: every arm once.
+/// Runs a study.
 ///
 /// Errors: only if nothing was measured. A trial that fails after others succeeded is recorded as
-/// failed, and the run goes on.
+/// failed, and the round goes on.
 pub fn run(
     study: &Study,
     options: &RunOptions,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Run, RunError> {
-    let (experiment, arms) = check(study)?;
-    if options.pcap.is_some() && arms.len() > 1 {
+    let schedule = Schedule::of(study)?;
+    if options.pcap.is_some() && (schedule.arms.len() > 1 || schedule.rule.max > 1) {
         return Err(RunError::Trial(TrialError::Setting(format!(
-            "--pcap writes one file, and there are {} arms: run one arm alone",
-            arms.len()
+            "--pcap writes one file, and there are {} arms in up to {} rounds: run one arm alone, with --rounds 1",
+            schedule.arms.len(),
+            schedule.rule.max
         ))));
     }
-    let mut recorder = Recorder::create(&options.record)
-        .map_err(|error| RunError::Record { path: options.record.display().to_string(), error })?;
+    let mut recorder = Recorder::create(&options.record).map_err(|error| cannot(options, error))?;
     let header = Header {
         record_version: RECORD_VERSION,
-        experiment: experiment.name().to_owned(),
+        experiment: schedule.experiment.name().to_owned(),
         study: study.clone(),
         command: options.command.clone(),
         started_at: options.started_at.clone(),
         seed: options.seed,
+        tcptoll_version: options.version.clone(),
+        link_tolerance: options.tolerance_text.clone(),
         passport: passport::read(),
     };
     recorder.write(&Line::Header(Box::new(header.clone())));
-    let mut trials = Trials {
-        experiment,
-        options,
-        interrupt,
-        expected_s: arms.iter().map(|arm| experiment.expected_s(&arm.settings)).sum(),
-        count: arms.len(),
-        certificates: BTreeMap::new(),
-        done: Vec::new(),
-        warnings: Vec::new(),
-        valid: true,
-    };
-    let stat = || std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let stat_before = stat();
-    for (number, arm) in arms.iter().enumerate() {
-        if interrupt.signal().is_some() {
-            break;
-        }
-        if let Err(error) = trials.run(number, arm, &mut recorder, progress) {
-            recorder.abandon();
-            return Err(error.into());
-        }
-    }
-    let steal = passport::steal_share(&stat_before, &stat());
-    let summary = conclude(trials, &header, steal);
-    recorder.write(&Line::Summary(Box::new(summary.clone())));
-    Ok(Run {
-        summary,
-        record: recorder.path().to_owned(),
-        not_stored: recorder.failure().map(ToString::to_string),
-        signal: interrupt.signal(),
-    })
+    Runner::new(&schedule, &header, options, interrupt, recorder).finish(progress)
 }
 
-/// The summary of a record whose run was killed: what its finished trials say.
+/// Goes on with a run where it was stopped or killed: `record` is what was read from
+/// `options.record`. The study and the seed are the record's; a trial that was not finished is run
+/// again. A run that has come to its end is only summarised again.
 ///
-/// `None` if the record has no header, or its experiment is not known here.
-pub fn summarise(record: &crate::record::Record) -> Option<Summary> {
+/// Errors: as [`run`]; nothing is written before the next trial has ended.
+pub fn resume(
+    record: &Record,
+    options: &RunOptions,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Run, RunError> {
+    let Some(header) = record.header() else {
+        return Err(RunError::NothingToResume(options.record.display().to_string()));
+    };
+    let schedule = Schedule::of(&header.study)?;
+    let recorder =
+        Recorder::append(&options.record, record).map_err(|error| cannot(options, error))?;
+    let options = RunOptions { seed: header.seed, ..options.clone() };
+    let mut runner = Runner::new(&schedule, header, &options, interrupt, recorder);
+    runner.trials = record.trials().cloned().collect();
+    runner.resumed = record.resumed().cloned().collect();
+    if runner.reached().is_none() {
+        let resumed = Resumed {
+            at: options.started_at.clone(),
+            after_s: options.after_s,
+            command: options.command.clone(),
+            passport: passport::read(),
+        };
+        runner.recorder.write(&Line::Resumed(Box::new(resumed.clone())));
+        runner.resumed.push(resumed);
+    }
+    runner.finish(progress)
+}
+
+/// The summary of a record: the one that closes it, or what its trials say if it was killed.
+///
+/// `None` if the record has no header, or its study is not one of this build.
+pub fn summarise(record: &Record) -> Option<Summary> {
     if let Some(summary) = record.summary() {
         return Some(summary.clone());
     }
-    let mut lines = record.lines.iter();
-    let Some(Line::Header(header)) = lines.next() else { return None };
-    let experiment = experiments::find(&header.experiment)?;
-    let done: Vec<Arm> = lines
-        .filter_map(|line| match line {
-            Line::Trial(trial) => Some(trial.arm.clone()),
-            _ => None,
-        })
-        .collect();
-    let mut summary = outline(&header.study, header, done);
-    summary.partial = true;
-    experiment.conclude(&mut summary);
-    Some(summary)
+    let header = record.header()?;
+    let schedule = Schedule::of(&header.study).ok()?;
+    let trials: Vec<Trial> = record.trials().cloned().collect();
+    let resumed: Vec<Resumed> = record.resumed().cloned().collect();
+    let stopped = "the run was killed";
+    let ended =
+        Ended { trials: &trials, resumed: &resumed, stopped, partial: true, steal: None };
+    Some(conclusion::of(header, &schedule, &ended))
 }
 
-struct Trials<'a> {
-    experiment: &'static dyn Experiment,
+fn cannot(options: &RunOptions, error: std::io::Error) -> RunError {
+    RunError::Record { path: options.record.display().to_string(), error }
+}
+
+struct Runner<'a> {
+    schedule: &'a Schedule,
+    header: &'a Header,
     options: &'a RunOptions,
     interrupt: &'a Interrupt,
-    expected_s: f64,
-    count: usize,
-    certificates: BTreeMap<String, crate::lab::certification::Certificate>,
-    done: Vec<Arm>,
-    warnings: Vec<WarningEntry>,
-    valid: bool,
+    recorder: Recorder,
+    certificates: BTreeMap<String, Certificate>,
+    trials: Vec<Trial>,
+    resumed: Vec<Resumed>,
+    /// Trials that failed before any was measured; kept back, because a run that measures nothing
+    /// leaves no record.
+    held_back: Vec<Trial>,
+    begun: Instant,
 }
 
-impl Trials<'_> {
-    /// Runs one trial. Errors: only while nothing has been measured.
-    fn run(
+impl<'a> Runner<'a> {
+    fn new(
+        schedule: &'a Schedule,
+        header: &'a Header,
+        options: &'a RunOptions,
+        interrupt: &'a Interrupt,
+        recorder: Recorder,
+    ) -> Self {
+        Self {
+            schedule,
+            header,
+            options,
+            interrupt,
+            recorder,
+            certificates: BTreeMap::new(),
+            trials: Vec::new(),
+            resumed: Vec::new(),
+            held_back: Vec::new(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Runs what is left to run, and concludes.
+    fn finish(mut self, progress: &mut dyn FnMut(&Progress<'_>)) -> Result<Run, RunError> {
+        let stat = || std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let stat_before = stat();
+        let (stopped, partial) = loop {
+            if let Some(why) = self.reached() {
+                break (why, false);
+            }
+            if self.interrupt.signal().is_some() {
+                break ("a signal stopped it".to_owned(), true);
+            }
+            if let Err(error) = self.round(self.rounds_done(), progress) {
+                self.recorder.abandon();
+                return Err(error.into());
+            }
+        };
+        let steal = passport::steal_share(&stat_before, &stat());
+        let ended = Ended {
+            trials: &self.trials,
+            resumed: &self.resumed,
+            stopped: &stopped,
+            partial,
+            steal,
+        };
+        let summary = conclusion::of(self.header, self.schedule, &ended);
+        self.recorder.write(&Line::Summary(Box::new(summary.clone())));
+        Ok(Run {
+            summary,
+            record: self.recorder.path().to_owned(),
+            not_stored: self.recorder.failure().map(ToString::to_string),
+            signal: self.interrupt.signal().filter(|_| partial),
+        })
+    }
+
+    /// Rounds with nothing left to run.
+    fn rounds_done(&self) -> u32 {
+        let Some(last) = self.trials.iter().map(|trial| trial.round).max() else { return 0 };
+        let arms = 0..self.schedule.arms.len();
+        last + u32::from(arms.into_iter().all(|arm| self.next_attempt(last, arm).is_none()))
+    }
+
+    /// Why to stop, if the stop rule says so. Looked at between whole rounds only.
+    fn reached(&self) -> Option<String> {
+        let Schedule { arms, pairs, margin, metric, rule, .. } = self.schedule;
+        let done = self.rounds_done();
+        if done == 0 {
+            return None;
+        }
+        let compared = compare::within(pairs, arms, &self.trials, *margin);
+        let consolidated =
+            if pairs.is_empty() { consolidate::arms(arms, &self.trials) } else { Vec::new() };
+        let elapsed_s: f64 = self.trials.iter().map(|trial| trial.took_s).sum();
+        let elapsed = Duration::from_secs_f64(elapsed_s);
+        rule.reached(done, elapsed, self.round_s(), &consolidated, metric, &compared)
+    }
+
+    /// Runs what is left of a round.
+    ///
+    /// Errors: if after the first round nothing has been measured at all.
+    fn round(
         &mut self,
-        number: usize,
-        arm: &PlannedArm,
-        recorder: &mut Recorder,
+        round: u32,
         progress: &mut dyn FnMut(&Progress<'_>),
     ) -> Result<(), TrialError> {
-        let (arms, expected_s) = (self.count, self.expected_s);
+        let mut first_error = None;
+        let order = self.schedule.order(self.header.seed, round);
+        for (place, arm) in order.into_iter().enumerate() {
+            while let Some(attempt) = self.next_attempt(round, arm) {
+                if self.interrupt.signal().is_some() {
+                    break;
+                }
+                if let Some(error) = self.trial([round, place as u32, attempt], arm, progress) {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        match first_error {
+            Some(error) if self.trials.is_empty() => Err(error),
+            // A signal before the first trial had anything to show.
+            None if self.trials.is_empty() => Err(LabError::Interrupted.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Which attempt of a trial is due: `None` once it counts, has failed, or was invalid so often
+    /// that it will not do better.
+    fn next_attempt(&self, round: u32, arm: usize) -> Option<u32> {
+        let name = &self.schedule.arms[arm].name;
+        let all = || self.trials.iter().chain(&self.held_back).filter(|t| t.arm.name == *name);
+        let mut next = 0;
+        for trial in all().filter(|trial| trial.round == round && !trial.arm.partial) {
+            if trial.counts() || trial.arm.failure.is_some() || trial.attempt >= RERUNS_MAX {
+                return None;
+            }
+            next = trial.attempt + 1;
+        }
+        // An arm that no repetition ever mended is not repeated in every round.
+        let futile = all().any(|trial| trial.invalid.is_some() && trial.attempt >= RERUNS_MAX);
+        (next == 0 || !futile).then_some(next)
+    }
+
+    /// Runs one trial and records it. Returns the error of a trial that failed.
+    fn trial(
+        &mut self,
+        [round, place, attempt]: [u32; 3],
+        arm: usize,
+        progress: &mut dyn FnMut(&Progress<'_>),
+    ) -> Option<TrialError> {
+        let planned = &self.schedule.arms[arm];
+        let rounds = self.schedule.rule.max;
+        let (arms, left_s) = (self.schedule.arms.len(), self.left_s());
         let mut tell = |done: u64, total: u64| {
-            let name = &arm.name;
-            progress(&Progress { arm: name, number: number + 1, arms, done, total, expected_s });
+            progress(&Progress {
+                arm: &planned.name,
+                number: place as usize + 1,
+                arms,
+                round: round + 1,
+                rounds,
+                attempt,
+                done,
+                total,
+                left_s,
+            });
         };
         tell(0, 0);
+        let began = Instant::now();
         let mut context = Context {
             interrupt: self.interrupt,
             progress: &mut tell,
-            seed: self.options.seed.wrapping_add(number as u64),
+            seed: order::seed_of_trial(self.header.seed, round, arm, attempt),
+            witness: !self.trials.iter().any(|t| t.arm.name == planned.name && t.counts()),
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),
             certificates: &mut self.certificates,
         };
-        let measured = match self.experiment.run(arm, &mut context) {
-            Ok(outcome) => {
-                self.valid &= outcome.valid;
-                self.warnings.extend(outcome.warnings);
-                outcome.arm
-            }
-            Err(TrialError::Lab(LabError::Interrupted)) => return Ok(()),
-            Err(error) if self.done.iter().all(|arm| arm.failure.is_some()) => return Err(error),
-            Err(error) => {
-                self.valid = false;
-                Arm {
-                    name: arm.name.clone(),
-                    factors: arm.factors.clone(),
-                    failure: Some(error.to_string()),
-                    ..Arm::default()
-                }
-            }
+        let outcome = self.schedule.experiment.run(planned, &mut context);
+        let mut trial = Trial {
+            round,
+            order: place,
+            attempt,
+            began_s: self.options.after_s + (began - self.begun).as_secs_f64(),
+            took_s: began.elapsed().as_secs_f64(),
+            ..Trial::default()
         };
-        recorder.write(&Line::Trial(Box::new(Trial { round: 0, arm: measured.clone() })));
-        self.done.push(measured);
-        Ok(())
-    }
-}
-
-fn conclude(trials: Trials<'_>, header: &Header, steal: Option<f64>) -> Summary {
-    let partial = trials.done.len() < trials.count || trials.done.iter().any(|arm| arm.partial);
-    let mut summary = outline(&header.study, header, trials.done);
-    summary.tcptoll_version.clone_from(&trials.options.version);
-    summary.passport.steal = steal;
-    summary.warnings = trials.warnings;
-    summary.partial = partial;
-    summary.valid = trials.valid;
-    say_once(&mut summary.warnings);
-    trials.experiment.conclude(&mut summary);
-    summary
-}
-
-/// What header and arms say by themselves.
-fn outline(study: &Study, header: &Header, arms: Vec<Arm>) -> Summary {
-    let links: Vec<_> = arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
-    let one_link = links
-        .first()
-        .filter(|first| links.iter().all(|link| link.asked == first.asked))
-        .map(|link| link.asked.clone());
-    let target = study.settings.get("to").map(|to| to.as_str().unwrap_or_default().to_owned());
-    let kind = if target.is_some() { PlaceKind::Target } else { PlaceKind::Lab };
-    Summary {
-        record_version: RECORD_VERSION,
-        tcptoll_version: String::new(),
-        experiment: study.experiment.clone(),
-        study: Some(study.name.clone()).filter(|name| !name.is_empty()),
-        question: study.question.clone(),
-        answer: String::new(),
-        command: header.command.clone(),
-        started_at: header.started_at.clone(),
-        place: Place { kind, link: one_link, target },
-        passport: header.passport.clone(),
-        arms,
-        comparisons: Vec::new(),
-        published: study.published.clone(),
-        causes: Vec::new(),
-        advice: Vec::new(),
-        warnings: Vec::new(),
-        next: Vec::new(),
-        partial: false,
-        valid: true,
-    }
-}
-
-/// What every arm has too little of is said once, of the whole run.
-fn say_once(warnings: &mut Vec<WarningEntry>) {
-    let few = |warning: &WarningEntry| warning.id == "too-few-samples";
-    if warnings.iter().filter(|warning| few(warning)).count() > 1 {
-        let mut seen = false;
-        warnings.retain_mut(|warning| {
-            let first = few(warning) && !std::mem::replace(&mut seen, true);
-            if first {
-                warning.arm = None;
+        let mut failure = None;
+        match outcome {
+            Ok(Outcome { arm, warnings, invalid }) => {
+                (trial.arm, trial.warnings, trial.invalid) = (arm, warnings, invalid);
             }
-            first || !few(warning)
-        });
+            Err(TrialError::Lab(LabError::Interrupted)) => return None,
+            Err(error) => {
+                trial.arm = failed(planned, &error);
+                // Another measurement of the link may be within tolerance; nothing else changes.
+                if let TrialError::Lab(LabError::OutOfTolerance(why)) = &error
+                    && attempt < RERUNS_MAX
+                {
+                    trial.invalid = Some(why.clone());
+                    trial.arm.failure = None;
+                }
+                failure = Some(error);
+            }
+        }
+        self.keep(trial, failure.is_some());
+        failure
+    }
+
+    fn keep(&mut self, trial: Trial, failed: bool) {
+        if failed && self.trials.is_empty() {
+            self.held_back.push(trial);
+            return;
+        }
+        for trial in self.held_back.drain(..).chain([trial]) {
+            self.recorder.write(&Line::Trial(Box::new(trial.clone())));
+            self.trials.push(trial);
+        }
+    }
+
+    /// What another round is expected to take, s: as the last ones did, where there are any.
+    fn round_s(&self) -> f64 {
+        self.schedule.arms.iter().map(|arm| self.trial_s(arm)).sum()
+    }
+
+    fn trial_s(&self, arm: &PlannedArm) -> f64 {
+        let last = self.trials.iter().rev().find(|trial| trial.arm.name == arm.name);
+        last.map_or_else(
+            || self.schedule.experiment.expected_s(&arm.settings),
+            // The first one of an arm may have measured its link and looked closer.
+            |trial| trial.took_s,
+        )
+    }
+
+    fn left_s(&self) -> f64 {
+        let rule = &self.schedule.rule;
+        let done = self.rounds_done();
+        let of_this_round: f64 = self
+            .schedule
+            .arms
+            .iter()
+            .filter(|arm| {
+                self.trials.iter().any(|t| t.round == done && t.arm.name == arm.name && t.counts())
+            })
+            .map(|arm| self.trial_s(arm))
+            .sum();
+        let all = f64::from(rule.max.saturating_sub(done)) * self.round_s() - of_this_round;
+        let elapsed: f64 = self.trials.iter().map(|trial| trial.took_s).sum();
+        rule.max_time.map_or(all, |limit| all.min(limit.as_secs_f64() - elapsed)).max(0.0)
+    }
+}
+
+fn failed(planned: &PlannedArm, error: &TrialError) -> Arm {
+    Arm {
+        name: planned.name.clone(),
+        factors: planned.factors.clone(),
+        failure: Some(error.to_string()),
+        ..Arm::default()
     }
 }

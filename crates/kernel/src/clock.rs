@@ -22,15 +22,25 @@ pub fn boottime_ns() -> u64 {
     read(ClockId::CLOCK_BOOTTIME)
 }
 
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, read between two monotonic readings so
-/// that being scheduled away in the middle does not show.
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, ns.
 pub fn realtime_offset_ns() -> i128 {
+    ahead_ns(realtime_ns)
+}
+
+/// How long the machine has been suspended since it started, ns.
+pub fn asleep_ns() -> u64 {
+    u64::try_from(ahead_ns(boottime_ns)).unwrap_or(0)
+}
+
+/// Reads a clock between two monotonic readings, so that being scheduled away in the middle does
+/// not show.
+fn ahead_ns(clock: fn() -> u64) -> i128 {
     (0..5)
         .map(|_| {
             let before = monotonic_ns();
-            let wall = realtime_ns();
+            let other = clock();
             let after = monotonic_ns();
-            (after - before, i128::from(wall) - i128::from(before.midpoint(after)))
+            (after - before, i128::from(other) - i128::from(before.midpoint(after)))
         })
         .min_by_key(|(width, _)| *width)
         .map_or(0, |(_, offset)| offset)

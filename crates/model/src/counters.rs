@@ -139,6 +139,40 @@ pub struct CpuTimes {
     pub steal: u64,
 }
 
+impl CpuTimes {
+    fn all(&self) -> u64 {
+        self.user
+            + self.nice
+            + self.system
+            + self.idle
+            + self.iowait
+            + self.irq
+            + self.softirq
+            + self.steal
+    }
+}
+
+/// CPU time that a hypervisor took between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stolen {
+    /// Ticks, of all CPUs together.
+    pub ticks: u64,
+    /// Share of all CPU time, 0 to 1; absent if no tick has passed.
+    pub share: Option<f64>,
+}
+
+/// What was stolen from `before` to `after`, each one element a CPU.
+///
+/// Range:   ticks that went backwards, as they may when a CPU goes offline, count as none.
+pub fn stolen(before: &[CpuTimes], after: &[CpuTimes]) -> Stolen {
+    let grown = |of: &dyn Fn(&CpuTimes) -> u64| {
+        let sum = |cpus: &[CpuTimes]| cpus.iter().map(of).sum::<u64>();
+        sum(after).saturating_sub(sum(before))
+    };
+    let (ticks, all) = (grown(&|times| times.steal), grown(&CpuTimes::all));
+    Stolen { ticks, share: (all > 0).then(|| ticks as f64 / all as f64) }
+}
+
 /// Parses the `cpuN` lines of `/proc/stat`.
 ///
 /// Shape:   the index is N; a CPU that is offline, and so has no line, is all zeros.
@@ -275,6 +309,16 @@ mod tests {
         let cpus = parse_stat("cpu2 1 2 3 4 5 6 7 8\ncpu0 8 7 6 5 4 3 2 1 0 0\ncpu1 1 2\n");
         assert_eq!(cpus.iter().map(|cpu| cpu.user).collect::<Vec<_>>(), [8, 0, 1]);
         assert_eq!(parse_stat("cpu4294967295 1 2 3 4 5 6 7 8"), []);
+    }
+
+    #[test]
+    fn stolen_time_is_a_share_of_all_time_of_all_cpus() {
+        let before = parse_stat("cpu0 1 1 1 1 1 1 1 1\ncpu1 0 0 0 0 0 0 0 0");
+        let after = parse_stat("cpu0 2 2 2 2 2 2 2 4\ncpu1 0 0 0 89 0 0 0 1");
+        // 7 + 3 ticks of one CPU and 90 of the other have passed, 3 and 1 of them stolen.
+        assert_eq!(stolen(&before, &after), Stolen { ticks: 4, share: Some(0.04) });
+        assert_eq!(stolen(&after, &after), Stolen { ticks: 0, share: None });
+        assert_eq!(stolen(&after, &before), Stolen { ticks: 0, share: None });
     }
 
     proptest! {

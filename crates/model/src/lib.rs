@@ -4,18 +4,25 @@
 //! [`packet`] for what the wire says, [`counters`] and [`tcp_info`] for what the kernel says,
 //! [`stats`] for what the numbers allow one to say, and [`record`] for what is kept.
 
+pub mod answer;
 pub mod causes;
+pub mod compare;
+pub mod consolidate;
 pub mod counters;
 pub mod expectation;
 pub mod handshake;
 pub mod ladder;
 pub mod link;
 pub mod link_model;
+pub mod order;
 pub mod packet;
+pub mod pairs;
 pub mod record;
 pub mod stats;
+pub mod stop;
 pub mod study;
 pub mod tcp_info;
 pub mod units;
+pub mod validity;
 pub mod warning;
 pub mod wire;

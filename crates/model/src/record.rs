@@ -9,6 +9,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod arm;
+mod comparison;
+mod host;
+
+pub use arm::{Arm, Expectation, HistogramSummary, Metric, Series, Step, Timeline, View, Warmup};
+pub use comparison::{Comparison, Round, Rounds, Verdict};
+pub use host::{HostSummary, Listener, Softirq};
+
 pub use crate::wire::{Wire, WireCounts};
 
 /// Version of the record format written by this build.
@@ -22,8 +30,13 @@ pub enum Line {
     Header(Box<Header>),
     /// One finished trial, written and flushed before the next begins.
     Trial(Box<Trial>),
+    /// The run was stopped here, and went on later.
+    Resumed(Box<Resumed>),
     /// The last line: what follows from the trials. Missing if the run was killed.
     Summary(Box<Summary>),
+    /// A line of a later version; left alone.
+    #[serde(other)]
+    Unknown,
 }
 
 /// The first line of a record.
@@ -41,17 +54,62 @@ pub struct Header {
     pub started_at: String,
     /// Seed of everything random in the run.
     pub seed: u64,
+    /// Version of the program.
+    #[serde(default)]
+    pub tcptoll_version: String,
+    /// How far a link may be from what was asked, where it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_tolerance: Option<String>,
     /// The machine.
     pub passport: Passport,
 }
 
-/// One arm in one round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// One arm in one round, or a repetition of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Round, from 0.
     pub round: u32,
+    /// Place in the order of running within its round, from 0.
+    #[serde(default)]
+    pub order: u32,
+    /// 0 the first time; an invalid trial is run again, at most 3 times.
+    #[serde(default)]
+    pub attempt: u32,
+    /// When it began, seconds after the run did.
+    #[serde(default)]
+    pub began_s: f64,
+    /// What it took with making and ending its place, s.
+    #[serde(default)]
+    pub took_s: f64,
+    /// Why it is excluded from verdicts, one sentence; absent: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
+    /// Doubts about this trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<WarningEntry>,
     /// What was observed, in the shape of an arm of the summary.
     pub arm: Arm,
+}
+
+impl Trial {
+    /// Whether its figures count: neither failed, nor stopped, nor excluded.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.invalid.is_none() && self.arm.failure.is_none() && !self.arm.partial
+    }
+}
+
+/// A run that goes on where it was stopped or killed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// When, RFC 3339.
+    pub at: String,
+    /// Seconds after the run first began.
+    pub after_s: f64,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The machine as it is now.
+    pub passport: Passport,
 }
 
 /// The one JSON object that `--format json` prints and that closes a record.
@@ -78,6 +136,12 @@ pub struct Summary {
     pub place: Place,
     /// The machine.
     pub passport: Passport,
+    /// The metric that comparisons and stop rules look at first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary_metric: Option<String>,
+    /// How many rounds, and why no more; absent where every arm ran once by plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<Rounds>,
     /// One entry per arm, in the order of the study.
     pub arms: Vec<Arm>,
     /// Comparisons of arms, with verdicts.
@@ -223,262 +287,6 @@ pub struct Passport {
     pub load_1min: Option<f64>,
     /// User id that ran it.
     pub uid: u32,
-}
-
-/// One combination of factor levels, with everything observed of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Arm {
-    /// Unique within the run.
-    pub name: String,
-    /// Option name to level.
-    pub factors: BTreeMap<String, serde_json::Value>,
-    /// The link as measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<LinkMeasured>,
-    /// Single figures.
-    pub metrics: BTreeMap<String, Metric>,
-    /// Distributions; the name ends in the unit of the quantiles.
-    pub histograms: BTreeMap<String, HistogramSummary>,
-    /// Operations begun.
-    pub attempts: u64,
-    /// Operations that succeeded.
-    pub ok: u64,
-    /// Operations that failed, by class. `attempts` = `ok` + the sum of these.
-    pub errors: BTreeMap<String, u64>,
-    /// The client host.
-    pub client: HostSummary,
-    /// The server host, where it is ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<HostSummary>,
-    /// CPU time that belongs to no process alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub softirq: Option<Softirq>,
-    /// Packets by kind as the wire saw them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wire: Option<Wire>,
-    /// Where the time of one operation went.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeline: Option<Timeline>,
-    /// What arithmetic expects.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expectation: Option<Expectation>,
-    /// The times at which this host's kernel would send a SYN again, seconds after the first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub syn_retry_ladder_s: Vec<f64>,
-    /// Handshakes that stand on each rung of that ladder.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rungs: Vec<u64>,
-    /// Bounded time series by name; the name ends in the unit.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub series: BTreeMap<String, Series>,
-    /// Wall time of the trial in seconds.
-    pub elapsed_s: f64,
-    /// Whether the trial was stopped before its plan was done.
-    #[serde(default)]
-    pub partial: bool,
-    /// Why there is no result, where the trial failed for good.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
-}
-
-/// A single figure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Metric {
-    /// The figure.
-    pub value: f64,
-    /// Its unit: `us`, `1/s`, `bytes/s`.
-    pub unit: String,
-    /// 95 % interval over rounds; absent with too few rounds to say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ci95: Option<[f64; 2]>,
-    /// Observations behind the value.
-    pub n: u64,
-}
-
-/// A distribution, summarised and whole.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HistogramSummary {
-    /// Values recorded.
-    pub count: u64,
-    /// Smallest value; absent if there is none.
-    #[serde(default)]
-    pub min: Option<f64>,
-    /// Arithmetic mean of what was recorded.
-    #[serde(default)]
-    pub mean: Option<f64>,
-    /// Median. Like every quantile: absent with fewer than ten values beyond it.
-    #[serde(default)]
-    pub p50: Option<f64>,
-    /// 90th percentile.
-    #[serde(default)]
-    pub p90: Option<f64>,
-    /// 99th percentile.
-    #[serde(default)]
-    pub p99: Option<f64>,
-    /// 99.9th percentile.
-    #[serde(default)]
-    pub p99_9: Option<f64>,
-    /// Largest value.
-    #[serde(default)]
-    pub max: Option<f64>,
-    /// The whole histogram: HDR, nanoseconds, V2 deflate, base64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hdr: Option<String>,
-}
-
-/// What one host was like during a trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HostSummary {
-    /// User and system time per operation, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_us_per_op: Option<f64>,
-    /// User time per operation, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_user_us_per_op: Option<f64>,
-    /// System time per operation, µs. On one kernel it holds softirq work of both sides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_system_us_per_op: Option<f64>,
-    /// Largest resident memory of the process, bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rss_peak_bytes: Option<u64>,
-    /// Kernel counters of the host's namespace that changed, after less before.
-    #[serde(default)]
-    pub counters: BTreeMap<String, i64>,
-    /// Socket counts of the namespace at the end (`TCP_tw`, `TCP_inuse` …).
-    #[serde(default)]
-    pub sockstat: BTreeMap<String, u64>,
-    /// Sysctls asked for, as read back.
-    #[serde(default)]
-    pub sysctls: BTreeMap<String, String>,
-    /// Listening sockets seen, with the peak of their queues.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub listeners: Vec<Listener>,
-    /// TCP_INFO of some of the connections, names and units as in the kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tcp_info: Option<crate::tcp_info::PathSample>,
-    /// CPU the host was pinned to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pinned_cpu: Option<u32>,
-}
-
-/// A listening socket.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Listener {
-    /// Local address.
-    pub address: String,
-    /// Local port.
-    pub port: u16,
-    /// Largest accept queue seen.
-    pub accept_queue_peak: u32,
-    /// The effective backlog; the queue holds one more.
-    pub accept_queue_limit: u32,
-    /// Largest number in SYN-RECEIVED seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub syn_queue_peak: Option<u32>,
-}
-
-/// Softirq and stolen time of the whole machine during a trial.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Softirq {
-    /// Softirq time per operation, µs, one element a CPU.
-    pub per_cpu_us_per_op: Vec<f64>,
-    /// All CPUs together, µs per operation.
-    pub us_per_op: f64,
-    /// Granularity of these figures, µs for the whole trial.
-    pub resolution_us: f64,
-}
-
-/// Where the time of one operation went, step by step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Timeline {
-    /// The steps in the order of the handshake.
-    pub steps: Vec<Step>,
-    /// The same handshake from each point of view.
-    pub views: Vec<View>,
-    /// Operations whose every stamp was found.
-    pub matched: u64,
-    /// Operations left out because a stamp is missing or they were retransmitted.
-    pub unmatched: u64,
-    /// `measured` or `witness`: the witness is a shorter trial of its own with a packet tap.
-    pub source: String,
-}
-
-/// One step of a timeline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Step {
-    /// What happens: `SYN on its way`.
-    pub name: String,
-    /// `client`, `wire` or `server`: whose time it is.
-    pub at: String,
-    /// When the median operation begins the step, µs after `connect()` was called.
-    pub begins_us: f64,
-    /// Median, µs.
-    pub p50_us: f64,
-    /// 99th percentile, µs; absent with fewer than ten values beyond.
-    #[serde(default)]
-    pub p99_us: Option<f64>,
-}
-
-/// The handshake from one point of view.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct View {
-    /// `client`, `server kernel`, `server process` or `wire`.
-    pub name: String,
-    /// From what to what.
-    pub span: String,
-    /// Median, µs.
-    pub p50_us: f64,
-    /// What arithmetic expects, in round trips: 1, 1.5.
-    pub expected_rtts: f64,
-}
-
-/// What arithmetic expects of one operation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Expectation {
-    /// One round trip plus the CPU of both ends, µs.
-    pub client_us: f64,
-    /// One and a half round trips plus CPU, until the server's process has it, µs.
-    pub server_process_us: f64,
-    /// The round trip these rest on, µs, and where it is from.
-    pub rtt_us: f64,
-    /// `link setting`, `ICMP echo`.
-    pub rtt_from: String,
-    /// CPU of both ends that is part of it, µs; absent if it was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_us: Option<f64>,
-    /// Distance given by the user, km.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distance_km: Option<f64>,
-    /// Least round trip over that distance in fibre, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_fibre_us: Option<f64>,
-    /// Least round trip over that distance in vacuum, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_vacuum_us: Option<f64>,
-}
-
-/// A bounded time series; neighbours are merged with least and greatest kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Series {
-    /// `[seconds since start, least, mean, greatest]`, ascending in time, at most 400 points.
-    pub points: Vec<[f64; 4]>,
-}
-
-/// A comparison of two arms.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Comparison {
-    /// Metric compared.
-    pub metric: String,
-    /// The arm of the numerator.
-    pub a: String,
-    /// The arm of the denominator.
-    pub b: String,
-    /// a / b.
-    pub ratio: f64,
-    /// 95 % interval of the ratio.
-    pub ci95: [f64; 2],
-    /// `higher`, `lower`, `no difference found` or `not enough evidence`.
-    pub verdict: String,
 }
 
 /// A published figure.

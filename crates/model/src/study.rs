@@ -3,12 +3,25 @@
 //! What the command line can do with lists (`--backlog 128,4096`) and what a study file can do are
 //! one mechanism: both become a [`Study`], whose [`Study::arms`] are run one after the other.
 
+//!
+//! [`error`] says where a study is wrong, [`crate::pairs`] what it compares, [`crate::stop`] how
+//! long it runs.
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::pairs::pairs;
 use crate::record::Published;
+use crate::stop::StopRule;
+use crate::units::{echo, parse_share};
+
+pub mod error;
+mod file;
+
+pub use error::{StudyError, nearest, suggestion};
 
 /// Option name (as on the command line, without dashes) to value.
 pub type Settings = BTreeMap<String, Value>;
@@ -17,7 +30,7 @@ pub type Settings = BTreeMap<String, Value>;
 pub const ARMS_MAX: usize = 256;
 
 /// A study as written in TOML, or as made from a command line.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
     /// Kebab case; empty for a command line.
@@ -30,6 +43,26 @@ pub struct Study {
     /// Where the idea or the published figures are from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// The sentence that answers the question. What was measured fills `{ARM: METRIC}` (a value),
+    /// `{A / B}` (a ratio with its interval) and `{A ? B}` (a verdict).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// What each trial does before it measures: a number of operations or a time; a setting of
+    /// every arm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Value>,
+    /// The primary metric; without it, the experiment's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// The smallest effect of interest, like `1%`; without it, the experiment's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin: Option<String>,
+    /// How often, and when to stop.
+    #[serde(default, skip_serializing_if = "RoundsAsked::is_default")]
+    pub rounds: RoundsAsked,
+    /// Which arms to compare.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compare: Vec<Compare>,
     /// Settings of every arm.
     #[serde(default)]
     pub settings: Settings,
@@ -44,8 +77,58 @@ pub struct Study {
     pub published: Vec<Published>,
 }
 
+/// How often every arm is run: a number of rounds, or a stop rule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoundsAsked {
+    /// Exactly so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub fixed: Option<u32>,
+    /// `verdict`: until every comparison has one; `ci 1%`: until every interval reaches at most
+    /// 1 % to each side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// No fewer than these, with a target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub min: Option<u32>,
+    /// No more than these, with a target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max: Option<u32>,
+    /// No round begins that would end later than this, like `2m`; the first always runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_time: Option<String>,
+}
+
+impl RoundsAsked {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Which arms to compare, and in what; one of three shapes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compare {
+    /// The metric; without it, the primary one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// Every arm with every other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_pairs: bool,
+    /// Name of the arm that every other is compared against; with `factor`, the level of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<Value>,
+    /// The factor whose levels are compared against the level `against`, once per combination of
+    /// levels of the other factors (and per named arm).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor: Option<String>,
+}
+
 /// An arm with a name of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedArm {
     /// Unique within the study.
     pub name: String,
@@ -65,74 +148,80 @@ pub struct PlannedArm {
     pub settings: Settings,
 }
 
-/// Why a study cannot be run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StudyError {
-    /// Not TOML, or not of this shape; the text names line and key.
-    #[error("the study is not readable: {0}")]
-    Toml(String),
-    /// A factor without levels.
-    #[error("factor {0}: no levels; give at least one")]
-    NoLevels(String),
-    /// Too many arms.
-    #[error("{arms} arms, at most {ARMS_MAX} are run: give fewer levels ({product})")]
-    TooManyArms {
-        /// How many the product makes.
-        arms: usize,
-        /// The product, as text.
-        product: String,
-    },
-    /// Two arms of one name, or of the same settings.
-    #[error("arm {0} is there twice: give each arm a level or name of its own")]
-    Twice(String),
-    /// A published figure of an arm that does not exist.
-    #[error("published: no arm is called {0}")]
-    NoSuchArm(String),
-    /// The question is no question.
-    #[error("question: it must end in a question mark")]
-    NoQuestion,
-}
-
 impl Study {
     /// Reads a study file.
+    ///
+    /// Errors: with line, key and remedy. What only the experiment knows (its options, its
+    /// metrics) is not looked at.
     pub fn from_toml(text: &str) -> Result<Self, StudyError> {
-        let study: Self = toml::from_str(text)
-            .map_err(|error| StudyError::Toml(error.to_string().trim_end().to_owned()))?;
-        let arms = study.arms()?;
-        let names: BTreeSet<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
-        if let Some(published) = study.published.iter().find(|p| !names.contains(p.arm.as_str())) {
-            return Err(StudyError::NoSuchArm(published.arm.clone()));
-        }
+        let study = file::read(text)?;
+        study.check().map_err(|error| error.in_text(text))?;
         Ok(study)
     }
 
-    /// The arms: named arms times the product of the factors, in the order written.
+    /// Checks all that can be told without the experiment.
+    pub fn check(&self) -> Result<(), StudyError> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if !self.name.chars().all(plain) || self.name.starts_with('-') {
+            let problem = "write small letters, digits and hyphens";
+            return Err(StudyError::text("name", &self.name, problem));
+        }
+        let arms = self.arms()?;
+        for (published, number) in self.published.iter().zip(1..) {
+            if !arms.iter().any(|arm| arm.name == published.arm) {
+                let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+                return Err(StudyError::text(
+                    format!("published[{number}].arm"),
+                    &published.arm,
+                    format!("no arm is called so; {}", suggestion(&published.arm, &names)),
+                ));
+            }
+        }
+        self.margin()?;
+        StopRule::of(self)?;
+        let metric = self.metric.as_deref().unwrap_or("the primary metric");
+        pairs(self, &arms, metric).map(drop)
+    }
+
+    /// The smallest effect of interest, relative: 0.01 is 1 %. `None` if the study has none of its
+    /// own.
+    ///
+    /// Range: above 0 and below 1.
+    pub fn margin(&self) -> Result<Option<f64>, StudyError> {
+        let Some(text) = &self.margin else { return Ok(None) };
+        let problem = "write a percentage above 0% and below 100%, like \"1%\"";
+        percentage(text).map(Some).ok_or_else(|| StudyError::text("margin", text, problem))
+    }
+
+    /// The arms: named arms times the product of the factors, in the order written; of several
+    /// factors, which go by the alphabet, the last turns fastest.
     pub fn arms(&self) -> Result<Vec<PlannedArm>, StudyError> {
-        if !self.question.ends_with('?') {
-            return Err(StudyError::NoQuestion);
-        }
-        if let Some((factor, _)) = self.factors.iter().find(|(_, levels)| levels.is_empty()) {
-            return Err(StudyError::NoLevels(factor.clone()));
-        }
+        self.check_values()?;
         let count = self
             .factors
             .values()
             .map(Vec::len)
             .fold(self.named_arms.len().max(1), usize::saturating_mul);
         if count > ARMS_MAX {
-            let product: Vec<String> =
-                self.factors.iter().map(|(name, l)| format!("{name}: {}", l.len())).collect();
+            let product: Vec<String> = self
+                .factors
+                .iter()
+                .map(|(name, levels)| format!("{}: {}", echo(name), levels.len()))
+                .chain(
+                    Some(format!("arm: {}", self.named_arms.len()))
+                        .filter(|_| !self.named_arms.is_empty()),
+                )
+                .collect();
             return Err(StudyError::TooManyArms { arms: count, product: product.join(" × ") });
         }
+        let mut common = self.settings.clone();
+        if let Some(warmup) = &self.warmup {
+            common.entry("warmup".to_owned()).or_insert_with(|| warmup.clone());
+        }
         let mut arms: Vec<PlannedArm> = if self.named_arms.is_empty() {
-            vec![PlannedArm {
-                name: String::new(),
-                factors: Settings::new(),
-                settings: self.settings.clone(),
-            }]
+            vec![PlannedArm { name: String::new(), factors: Settings::new(), settings: common }]
         } else {
-            self.named_arms.iter().map(|arm| self.named(arm)).collect()
+            self.named_arms.iter().map(|arm| arm.planned(&common)).collect()
         };
         for (factor, levels) in &self.factors {
             arms = arms
@@ -147,15 +236,94 @@ impl Study {
         }
         let mut seen = BTreeSet::new();
         match arms.iter().find(|arm| !seen.insert(arm.name.as_str())) {
-            Some(twin) => Err(StudyError::Twice(twin.name.clone())),
+            Some(twin) => Err(StudyError::text("arm", &twin.name, TWICE)),
             None => Ok(arms),
         }
     }
 
-    fn named(&self, arm: &NamedArm) -> PlannedArm {
-        let mut settings = self.settings.clone();
-        settings.extend(arm.settings.clone());
-        PlannedArm { name: arm.name.clone(), factors: arm.settings.clone(), settings }
+    /// Checks the question, and every name and value that arms are made of.
+    fn check_values(&self) -> Result<(), StudyError> {
+        if !self.question.ends_with('?') {
+            let problem = "it must end in a question mark";
+            return Err(StudyError::text("question", &self.question, problem));
+        }
+        if let Some(warmup) = &self.warmup {
+            check_value("warmup", warmup)?;
+        }
+        for (option, value) in &self.settings {
+            check_value(&format!("settings.{option}"), value)?;
+        }
+        for (factor, levels) in &self.factors {
+            let key = format!("factors.{factor}");
+            if levels.is_empty() {
+                return Err(StudyError::key(key, "no levels; give at least one"));
+            }
+            let mut seen = BTreeSet::new();
+            for level in levels {
+                check_value(&key, level)?;
+                if !seen.insert(level_text(level)) {
+                    return Err(StudyError::text(key, &level_text(level), TWICE));
+                }
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for (arm, number) in self.named_arms.iter().zip(1..) {
+            let key = format!("arm[{number}]");
+            if arm.name.trim().is_empty() {
+                return Err(StudyError::key(format!("{key}.name"), "it is empty: write a name"));
+            }
+            if !seen.insert(arm.name.as_str()) {
+                return Err(StudyError::text(format!("{key}.name"), &arm.name, TWICE));
+            }
+            for (option, value) in &arm.settings {
+                check_value(&format!("{key}.{option}"), value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const TWICE: &str = "it is there twice: give each arm a level or name of its own";
+
+/// A setting is text, a number, true or false, or a list of these.
+fn check_value(key: &str, value: &Value) -> Result<(), StudyError> {
+    let plain = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
+    let right = value.as_array().map_or_else(|| plain(value), |list| list.iter().all(plain));
+    // A date is a table to serde, and not a number is null.
+    right.then_some(()).ok_or_else(|| {
+        StudyError::key(key, "write text in quotes, a number, true or false, or a list of these")
+    })
+}
+
+/// `1%` is 0.01. `None` unless above 0% and below 100%, with its sign.
+pub fn percentage(text: &str) -> Option<f64> {
+    let share = text.trim().ends_with('%').then(|| parse_share(text).ok())??;
+    (share > 0.0 && share < 1.0).then_some(share)
+}
+
+/// A level as the name of its arm has it.
+pub fn level_text(level: &Value) -> String {
+    level.as_str().map_or_else(|| level.to_string(), str::to_owned)
+}
+
+/// Every name that a metric of an experiment may go by: its metrics, and of each distribution the
+/// figures that [`crate::consolidate::value`] finds, like `connect_us_p99`.
+pub fn metric_names(metrics: &[&str], histograms: &[&str]) -> Vec<String> {
+    const ENDS: [&str; 7] = ["p50", "p90", "p99", "p99_9", "mean", "min", "max"];
+    let of_histograms =
+        histograms.iter().flat_map(|name| ENDS.iter().map(move |end| format!("{name}_{end}")));
+    let mut names: Vec<String> =
+        metrics.iter().map(|name| (*name).to_owned()).chain(of_histograms).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+impl NamedArm {
+    fn planned(&self, common: &Settings) -> PlannedArm {
+        let mut settings = common.clone();
+        settings.extend(self.settings.clone());
+        PlannedArm { name: self.name.clone(), factors: self.settings.clone(), settings }
     }
 }
 
@@ -167,8 +335,7 @@ impl PlannedArm {
         if !next.name.is_empty() {
             next.name.push_str(", ");
         }
-        let text = level.as_str().map_or_else(|| level.to_string(), str::to_owned);
-        next.name.push_str(&format!("{factor} {text}"));
+        next.name.push_str(&format!("{factor} {}", level_text(level)));
         next
     }
 }
@@ -179,6 +346,10 @@ mod tests {
 
     fn study(body: &str) -> Result<Study, StudyError> {
         Study::from_toml(&format!("question = 'what?'\nexperiment = 'connect'\n{body}"))
+    }
+
+    fn refused(body: &str) -> String {
+        study(body).unwrap_err().to_string()
     }
 
     #[test]
@@ -208,26 +379,91 @@ mod tests {
     }
 
     #[test]
-    fn a_product_that_explodes_is_refused_with_its_count() {
-        let levels = (0..20).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
-        let error = study(&format!("[factors]\na = [{levels}]\nb = [{levels}]")).unwrap_err();
-        assert!(error.to_string().starts_with("400 arms"), "{error}");
+    fn the_warm_up_is_of_every_arm_that_has_none_of_its_own() {
+        let study =
+            study("warmup = '1s'\n[[arm]]\nname = 'a'\nwarmup = 20\n[[arm]]\nname = 'b'").unwrap();
+        let arms = study.arms().unwrap();
+        assert_eq!(arms[0].settings["warmup"], 20);
+        assert_eq!(arms[1].settings["warmup"], "1s");
     }
 
     #[test]
-    fn the_same_level_twice_is_refused() {
-        assert!(matches!(study("[factors]\na = [1, 1]"), Err(StudyError::Twice(_))));
+    fn two_arms_may_be_the_same_but_for_their_names() {
+        assert_eq!(
+            study("[[arm]]\nname = 'A'\n[[arm]]\nname = 'a'").unwrap().arms().unwrap().len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_product_that_explodes_is_refused_with_its_count() {
+        let levels = (0..20).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let error = refused(&format!("[factors]\na = [{levels}]\nb = [{levels}]"));
+        assert!(error.starts_with("line 3: 400 arms, at most 256"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_an_arm_names_line_key_and_remedy() {
+        for (body, says) in [
+            ("[factors]\na = [1, 1]", "line 4: factors.a \"1\": it is there twice: give each"),
+            ("[factors]\na = []", "line 4: factors.a: no levels; give at least one"),
+            ("[factors]\na = [nan]", "line 4: factors.a: write text in quotes"),
+            ("[settings]\n\na = 2003-01-01", "line 5: settings.a: write text in quotes"),
+            ("[settings]\na.b = 3", "line 4: settings.a: write text in quotes"),
+            ("[[arm]]\nname = 'x'\n[[arm]]\nname = 'x'", "line 6: arm[2].name \"x\": it is there"),
+            ("[[arm]]\nname = ' '", "line 4: arm[1].name: it is empty"),
+            ("name = '../../x'", "line 3: name \"../../x\": write small letters"),
+            ("margin = '1'", "line 3: margin \"1\": write a percentage"),
+            ("margin = '0%'", "line 3: margin \"0%\": write a percentage"),
+            (
+                "[rounds]\ntarget = 'ci'",
+                "line 4: rounds.target \"ci\": write \"ci 1%\" or \"verdict\"",
+            ),
+            (
+                "[rounds]\nmax = 2000",
+                "line 4: rounds.max: 2000 rounds: write a number from 1 to 1000",
+            ),
+            (
+                "[rounds]\nmin = 3\nfixed = 0",
+                "line 5: rounds.fixed: 0 rounds: write a number from 1 to 1000",
+            ),
+        ] {
+            let error = refused(body);
+            assert!(error.starts_with(says), "{body}: {error}");
+        }
+        let text = "question = 'what'\nexperiment = 'connect'";
+        let error = Study::from_toml(text).unwrap_err().to_string();
+        assert_eq!(error, "line 1: question \"what\": it must end in a question mark");
     }
 
     #[test]
     fn a_published_figure_needs_its_arm() {
-        let body = "[[published]]\narm = 'x'\nmetric = 'm'\nvalue = 1.0\nsource = 's'";
-        assert!(matches!(study(body), Err(StudyError::NoSuchArm(arm)) if arm == "x"));
+        let body = "[[published]]\narm = 'conect'\nmetric = 'm'\nvalue = 1.0\nsource = 's'";
+        assert_eq!(
+            refused(body),
+            "line 4: published[1].arm \"conect\": no arm is called so; did you mean connect?"
+        );
     }
 
     #[test]
-    fn an_unknown_key_is_named_with_its_line() {
-        let text = study("rouds = 3").unwrap_err().to_string();
-        assert!(text.contains("rouds") && text.contains("line 3"), "{text}");
+    fn a_study_is_the_same_after_its_way_through_the_record() {
+        let study = study(
+            "name = 'all'\nsource = 's'\nanswer = 'a'\nwarmup = 3\nmetric = 'm'\nmargin = '2%'\n\
+             [rounds]\ntarget = 'ci 1%'\nmin = 6\nmax = 7\nmax_time = '1m'\n\
+             [settings]\ncount = 1\n[factors]\nbacklog = [1, 'auto', true]\n\
+             [[compare]]\nfactor = 'backlog'\nagainst = 1\nmetric = 'n'\n\
+             [[arm]]\nname = 'x'\nrate = 1.5\n\
+             [[published]]\narm = 'x, backlog 1'\nmetric = 'm'\nvalue = 1\nsource = 's'",
+        )
+        .unwrap();
+        let text = serde_json::to_string(&study).unwrap();
+        assert_eq!(serde_json::from_str::<Study>(&text).unwrap(), study);
+    }
+
+    #[test]
+    fn a_distribution_lends_its_name_to_its_figures() {
+        let names = metric_names(&["rtt_us"], &["connect_us"]);
+        assert!(names.contains(&"connect_us_p99_9".to_owned()) && names.contains(&"rtt_us".into()));
+        assert_eq!(names.len(), 8);
     }
 }

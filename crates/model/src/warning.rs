@@ -77,6 +77,76 @@ pub enum Warning {
         /// Why.
         why: String,
     },
+    /// Trials were left out of verdicts.
+    TrialsExcluded {
+        /// How many, of how many.
+        count: u64,
+        /// All that were run.
+        of: u64,
+        /// The most frequent reason.
+        why: String,
+    },
+    /// An arm has no trial that counts; its figures are those of trials that do not.
+    NothingCounts,
+    /// An arm changed while the run went on.
+    Drift {
+        /// Metric.
+        metric: String,
+        /// Change from first to last round, relative.
+        change: f64,
+    },
+    /// A round is like the one before it, so rounds say less than they seem to.
+    Autocorrelated {
+        /// What: the metric and the arms compared.
+        what: String,
+        /// Correlation of neighbouring rounds, −1 to 1.
+        lag1: f64,
+    },
+    /// Some rounds lie far from all others; they are kept.
+    OutlierRounds {
+        /// Metric.
+        metric: String,
+        /// Which, from 1.
+        rounds: Vec<u32>,
+    },
+    /// Rounds fall into two groups.
+    TwoModes {
+        /// Metric.
+        metric: String,
+        /// Middle of the lower group.
+        low: f64,
+        /// Middle of the upper group.
+        high: f64,
+    },
+    /// Closed loop: throughput times latency is not the number at once.
+    LittlesLaw {
+        /// Throughput × mean latency.
+        found: f64,
+        /// Number at once.
+        asked: f64,
+    },
+    /// The wall clock was set during the trial.
+    ClockStep {
+        /// By how much, ms.
+        ms: f64,
+    },
+    /// The machine slept during the trial.
+    Suspended {
+        /// How long, s.
+        s: f64,
+    },
+    /// The run went on on another machine, kernel or boot setting than it began on.
+    ResumedElsewhere {
+        /// What differs.
+        what: String,
+    },
+    /// Two tests of the same rounds do not agree.
+    TestsDisagree {
+        /// The metric and the arms compared.
+        what: String,
+        /// p-value of the rank test.
+        rank_p: f64,
+    },
     /// Arms differ in nothing that took effect.
     SameEffectiveValue {
         /// Option.
@@ -102,6 +172,17 @@ impl Warning {
             Self::ClientBottleneck { .. } => "client-bottleneck",
             Self::NoWitness { .. } => "no-witness",
             Self::PcapIncomplete { .. } => "pcap-incomplete",
+            Self::TrialsExcluded { .. } => "trials-excluded",
+            Self::NothingCounts => "nothing-counts",
+            Self::Drift { .. } => "drift",
+            Self::Autocorrelated { .. } => "autocorrelated",
+            Self::OutlierRounds { .. } => "outlier-rounds",
+            Self::TwoModes { .. } => "two-modes",
+            Self::LittlesLaw { .. } => "littles-law",
+            Self::ClockStep { .. } => "clock-step",
+            Self::Suspended { .. } => "suspended",
+            Self::ResumedElsewhere { .. } => "resumed-elsewhere",
+            Self::TestsDisagree { .. } => "tests-disagree",
             Self::SameEffectiveValue { .. } => "same-effective-value",
         }
     }
@@ -166,6 +247,52 @@ impl fmt::Display for Warning {
                 )
             }
             Self::PcapIncomplete { why } => write!(f, "the capture is not whole: {why}"),
+            Self::TrialsExcluded { count, of, why } => write!(
+                f,
+                "{count} of {of} trials are left out of verdicts: {why}; they are in the record"
+            ),
+            Self::NothingCounts => write!(
+                f,
+                "no trial of it counts: its figures are those of trials that were left out, and nothing is compared"
+            ),
+            Self::Drift { metric, change } => write!(
+                f,
+                "{metric} changed by {:+.1} % from the first round to the last: let the machine settle, or lengthen the warm-up",
+                change * 100.0
+            ),
+            Self::Autocorrelated { what, lag1 } => write!(
+                f,
+                "{what}: neighbouring rounds are alike (correlation {lag1:.2}), so the interval is narrower than it should be: run more rounds, or longer ones"
+            ),
+            Self::OutlierRounds { metric, rounds } => {
+                let rounds: Vec<String> = rounds.iter().map(u32::to_string).collect();
+                write!(
+                    f,
+                    "{metric}: round {} lies far from the others and is kept: look at it in the record",
+                    rounds.join(", ")
+                )
+            }
+            Self::TwoModes { metric, low, high } => write!(
+                f,
+                "{metric}: rounds fall into two groups, around {low:.4} and {high:.4}: look for what alternates before trusting their mean"
+            ),
+            Self::LittlesLaw { found, asked } => write!(
+                f,
+                "throughput × latency is {found:.2}, {asked:.0} were to be at once (Little's law): the client spent the rest between operations; lower --concurrency"
+            ),
+            Self::ClockStep { ms } => write!(
+                f,
+                "the wall clock was set by {ms:+.1} ms during the trial: the packets' time stamps are wrong by this"
+            ),
+            Self::Suspended { s } => write!(f, "the machine slept for {s:.1} s during the trial"),
+            Self::ResumedElsewhere { what } => write!(
+                f,
+                "the run went on on another machine than it began on ({what}): compare within the rounds of one only"
+            ),
+            Self::TestsDisagree { what, rank_p } => write!(
+                f,
+                "{what}: the interval and the rank test (p = {rank_p:.3}) do not agree: look at the rounds before trusting either"
+            ),
             Self::SameEffectiveValue { option, value } => write!(
                 f,
                 "arms of --{option} are the same arm: the kernel made each of them {value}"

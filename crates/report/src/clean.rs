@@ -3,6 +3,8 @@
 //!
 //! Escaping for HTML is not done here: the template engine does it, and `html::svg` for pictures.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tcptoll_model::record::Summary;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -11,7 +13,12 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 ///
 /// Errors: a figure that is not a number cannot be represented, so there is no copy.
 pub(crate) fn summary(summary: &Summary) -> Result<Summary, serde_json::Error> {
-    let mut value = serde_json::to_value(summary)?;
+    of(summary)
+}
+
+/// As [`summary`], for any part of one.
+pub(crate) fn of<T: Serialize + DeserializeOwned>(part: &T) -> Result<T, serde_json::Error> {
+    let mut value = serde_json::to_value(part)?;
     walk(&mut value);
     serde_json::from_value(value)
 }

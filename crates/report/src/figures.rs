@@ -185,7 +185,7 @@ pub(crate) fn published(summary: &Summary) -> Vec<Beside<'_>> {
 }
 
 /// A metric of an arm by name, or a quantile of a histogram as `connect_us_p99`, with its unit.
-fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)> {
+pub(crate) fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)> {
     if let Some(found) = arm.metrics.get(metric) {
         return Some((found.value, &found.unit));
     }
@@ -206,7 +206,7 @@ fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)> {
 }
 
 /// The unit in the name of a metric.
-fn unit_of(metric: &str) -> &'static str {
+pub(crate) fn unit_of(metric: &str) -> &'static str {
     match metric {
         m if m.ends_with("bytes_per_s") => "bytes/s",
         m if m.ends_with("_per_s") => "1/s",
@@ -225,11 +225,19 @@ pub(crate) fn metric_name(metric: &str) -> String {
         "server_cpu_us_per_op" => "server CPU per operation".to_owned(),
         "rtt_us" => "round trip (ICMP echo)".to_owned(),
         other => other
+            .trim_end_matches("_bytes_per_s")
             .trim_end_matches("_us")
             .replace("_us_", " ")
             .replace("_per_s", " per second")
             .replace('_', " "),
     }
+}
+
+/// The first letter as a capital.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    first + letters.as_str()
 }
 
 /// The place in a few words each: kind, link asked and measured, lateness, congestion control, CPUs.

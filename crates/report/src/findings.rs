@@ -1,10 +1,10 @@
 //! What went wrong or casts doubt, in lines both reports share: errors by class, kernel counters
-//! that speak of loss and full queues, comparisons, evidence.
+//! that speak of loss and full queues, evidence.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::record::{Arm, Comparison, HostSummary, Summary};
+use tcptoll_model::record::{Arm, HostSummary, Summary};
 
 use crate::{figures, number};
 
@@ -70,21 +70,6 @@ fn full_queues(host: &HostSummary) -> impl Iterator<Item = String> {
             u64::from(l.accept_queue_limit) + 1
         )
     })
-}
-
-/// Effect and verdict of a comparison: `×1.000 [0.999, 1.001] · no difference found`.
-pub(crate) fn comparison(c: &Comparison) -> String {
-    format!("×{} {} · {}", figure(c.ratio), interval(c.ci95), c.verdict)
-}
-
-/// An interval: `[0.98, 1.02]`.
-pub(crate) fn interval(ci95: [f64; 2]) -> String {
-    format!("[{}, {}]", figure(ci95[0]), figure(ci95[1]))
-}
-
-/// Three digits; the same number of decimals just below and just above 1.
-fn figure(ratio: f64) -> String {
-    if (0.9..1.1).contains(&ratio) { format!("{ratio:.3}") } else { number::three(ratio) }
 }
 
 /// Evidence in one line: `TcpExtListenOverflows 2,410 · backlog 16`.
@@ -161,11 +146,5 @@ mod tests {
     fn an_argument_cannot_leave_its_quotes() {
         let arguments = ["tcptoll", "--to", "a b;rm", "it's"].map(str::to_owned);
         assert_eq!(command(&arguments), r"tcptoll --to 'a b;rm' 'it'\''s'");
-    }
-
-    #[test]
-    fn intervals_near_one_show_the_same_decimals() {
-        assert_eq!(interval([0.999, 1.001]), "[0.999, 1.001]");
-        assert_eq!(interval([0.51, 0.541]), "[0.510, 0.541]");
     }
 }

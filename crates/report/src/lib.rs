@@ -1,19 +1,24 @@
-//! What does the reader see of a run? A [`Summary`] comes in, terminal text or one HTML file goes out.
+//! What does the reader see of a run? A [`Summary`] comes in; terminal text, HTML, CSV or Markdown
+//! goes out.
 //!
 //! Nothing here measures, reads a file or knows the time, so the same summary always gives the same
 //! bytes. Every string of a summary may come from a peer and is cleaned before it is shown
 //! (`clean`). Read `figures` for what is said of an arm, `text` and `html` for how.
 
 mod clean;
+mod csv;
+mod effect;
 mod figures;
 mod findings;
 mod html;
+mod markdown;
 mod number;
+mod rounds;
 mod text;
 
 use std::path::Path;
 
-use tcptoll_model::record::Summary;
+use tcptoll_model::record::{Comparison, Summary, WarningEntry};
 
 /// How the terminal text is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,5 +55,86 @@ pub fn html(summary: &Summary) -> String {
     match clean::summary(summary) {
         Ok(clean) => html::render(&clean, summary),
         Err(error) => html::cannot_show(&error),
+    }
+}
+
+/// The run as one tidy CSV table, to draw its figures again or to reckon with.
+///
+/// Shape:   a heading and one row per figure; `kind` says what a row is.
+///
+/// - `arm`: one per arm and metric, `value` with `median`, interval and `n`. Quantiles of histograms
+///   are metrics too: `connect_us_p99`.
+/// - `round`: one per arm, round and metric, in order of running; `left_out` says why it does not
+///   count. A round without any value has one row, without `metric`.
+/// - `comparison`: `arm` is the numerator, `against` the denominator, `value` their ratio,
+///   `difference` theirs in `unit`; the `factor_` columns hold the levels that both share.
+/// - `published`: a published figure that stands beside the arm, from `source`.
+///
+/// Unit:    that of `unit`; `began_s` in seconds after the run began. Figures are not rounded.
+/// None:    an empty cell.
+///
+/// Each factor is a column `factor_NAME`. Text that a spreadsheet would take for a formula begins
+/// with an apostrophe. Errors: a summary that cannot be shown gives a table that says so.
+#[must_use]
+pub fn csv(summary: &Summary) -> String {
+    match clean::summary(summary) {
+        Ok(clean) => csv::render(&clean),
+        Err(error) => csv::cannot_show(&error),
+    }
+}
+
+/// The run as GitHub-flavoured Markdown, to paste into an issue: the answer, arms, comparisons,
+/// warnings, and how it was run.
+#[must_use]
+pub fn markdown(summary: &Summary) -> String {
+    match clean::summary(summary) {
+        Ok(clean) => markdown::render(&clean),
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+}
+
+/// Two runs, and what their rounds allow one to say of A against B.
+#[derive(Clone, Copy, Debug)]
+pub struct Between<'a> {
+    /// The run of the numerator.
+    pub a: &'a Summary,
+    /// The run of the denominator.
+    pub b: &'a Summary,
+    /// What the reader calls A: the file's name.
+    pub a_name: &'a str,
+    /// What the reader calls B.
+    pub b_name: &'a str,
+    /// A over B, for arms and metrics that both have.
+    pub comparisons: &'a [Comparison],
+    /// Doubts about comparing the two.
+    pub warnings: &'a [WarningEntry],
+}
+
+/// Two runs for a terminal: what moved, what differs between the machines, each arm of both.
+///
+/// As [`text()`], it ends with a line feed and holds no control character of the summaries' own.
+#[must_use]
+pub fn between(view: &Between<'_>, style: TextStyle) -> String {
+    let cleaned = || {
+        let a = clean::summary(view.a)?;
+        let b = clean::summary(view.b)?;
+        let comparisons: Vec<Comparison> = clean::of(&view.comparisons.to_vec())?;
+        let warnings: Vec<WarningEntry> = clean::of(&view.warnings.to_vec())?;
+        Ok((a, b, comparisons, warnings))
+    };
+    match cleaned() {
+        Ok((a, b, comparisons, warnings)) => {
+            let (a_name, b_name) = (clean::line(view.a_name), clean::line(view.b_name));
+            let runs = text::Runs {
+                a: &a,
+                b: &b,
+                a_name: &a_name,
+                b_name: &b_name,
+                comparisons: &comparisons,
+                warnings: &warnings,
+            };
+            text::between(&runs, style)
+        }
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
 }

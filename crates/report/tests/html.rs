@@ -125,6 +125,33 @@ fn an_arm_has_one_colour_in_every_picture() {
 }
 
 #[test]
+fn a_study_is_drawn_over_its_levels_in_both_figures() {
+    let page = html(&load("study"));
+    assert!(page.contains("Requests per second over connections"));
+    assert!(page.contains(
+        "Ratio of requests per second, reuse none against reuse keep-alive, per connections"
+    ));
+    // Published: three arms, and one pair of which both have a figure; for wide and narrow screens.
+    assert_eq!(page.matches("<rect class=\"hollow\"").count(), 2 * (3 + 1));
+}
+
+#[test]
+fn what_does_not_count_is_a_cross_with_its_reason() {
+    let page = html(&load("study"));
+    assert_eq!(page.matches("left out: the client was the bottleneck").count(), 2);
+    assert_eq!(page.matches("no value; left out: failed: the server did not start").count(), 2);
+}
+
+#[test]
+fn a_comparison_without_interval_is_listed_and_not_drawn() {
+    let page = html(&load("study"));
+    assert!(page.contains("×1.05, no interval yet"));
+    let drawn = page.matches("<rect class=\"margin\"").count();
+    // Five rows of two forests and one band over the levels, twice.
+    assert_eq!(drawn, 2 * (5 + 1));
+}
+
+#[test]
 fn a_run_that_measured_nothing_has_a_page() {
     let mut summary = load("failure");
     summary.arms.clear();

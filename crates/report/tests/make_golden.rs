@@ -5,6 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a generator of files: it may stop at any surprise")]
 
+#[path = "make_golden/hostile.rs"]
+mod hostile;
+#[path = "make_golden/study.rs"]
+mod study;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;
@@ -52,7 +57,7 @@ fn counters<T: Copy>(entries: &[(&str, T)]) -> BTreeMap<String, T> {
 }
 
 fn metric(value: f64, unit: &str, n: u64) -> Metric {
-    Metric { value, unit: unit.into(), ci95: None, n }
+    Metric { value, unit: unit.into(), ci95: None, median: None, n }
 }
 
 fn passport() -> Passport {
@@ -175,6 +180,8 @@ fn summary(question: &str, answer: &str, command: &str) -> Summary {
         started_at: "2026-11-21T21:04:09Z".into(),
         place: Place { kind: PlaceKind::Lab, link: None, target: None },
         passport: passport(),
+        primary_metric: None,
+        rounds: None,
         arms: Vec::new(),
         comparisons: Vec::new(),
         published: Vec::new(),
@@ -316,16 +323,20 @@ fn nine_arms(dice: &mut Dice) -> Summary {
     );
     let mean = |at: usize| s.arms[at].metrics["connect_us_mean"].value;
     let ratio = mean(8) / mean(2);
-    let compare = |a: usize, b: usize, ratio: f64, verdict: &str| Comparison {
+    let compare = |a: usize, b: usize, ratio: f64, verdict: Verdict| Comparison {
         metric: "connect_us_mean".into(),
         a: s.arms[a].name.clone(),
         b: s.arms[b].name.clone(),
-        ratio,
-        ci95: [ratio * 0.98, ratio * 1.03],
-        verdict: verdict.into(),
+        ratio: Some(ratio),
+        ci95: Some([ratio * 0.98, ratio * 1.03]),
+        margin: 0.01,
+        rounds: 30,
+        alpha: 0.025,
+        verdict,
+        ..Comparison::default()
     };
     s.comparisons =
-        vec![compare(8, 2, ratio, "higher"), compare(6, 5, 1.000_4, "no difference found")];
+        vec![compare(8, 2, ratio, Verdict::Higher), compare(6, 5, 1.000_4, Verdict::NoDifference)];
     let publish = |arm: &str, value: f64, note: Option<&str>| Published {
         arm: arm.into(),
         metric: "connect_us_mean".into(),
@@ -421,57 +432,6 @@ fn failure(dice: &mut Dice) -> Summary {
     s
 }
 
-fn hostile(dice: &mut Dice) -> Summary {
-    let evil = "\u{1b}]0;pwned\u{7}\u{1b}[31m</script><script>alert(1)</script>\u{202e}{{7*7}}\n<img src=x onerror=alert(2)>\u{2028}&\"'";
-    let mut s = failure(dice);
-    s.question = format!("{evil}?");
-    s.answer = evil.into();
-    s.study = Some(evil.into());
-    s.command.push(evil.into());
-    s.started_at = evil.into();
-    s.place = Place { kind: PlaceKind::Target, link: None, target: Some(evil.into()) };
-    s.passport.kernel = evil.into();
-    s.passport.cpu = evil.into();
-    s.passport.congestion_control = Some(evil.into());
-    let mut one = arm(dice, evil, 2_000, 250.0, (0.01, 900.0));
-    one.errors = [(evil.to_owned(), 3)].into();
-    one.attempts = 2_003;
-    one.factors.insert(evil.into(), json!(evil));
-    one.client.counters.insert(evil.into(), 1);
-    one.client.sysctls.insert(evil.into(), evil.into());
-    let t = one.timeline.as_mut().unwrap();
-    t.steps[0].name = evil.into();
-    t.steps[0].at = evil.into();
-    t.views[0].span = evil.into();
-    one.metrics.insert(evil.into(), metric(1.0, evil, 1));
-    one.failure = Some(evil.into());
-    one.expectation.as_mut().unwrap().rtt_from = evil.into();
-    s.arms = vec![one];
-    s.published = vec![Published {
-        arm: evil.into(),
-        metric: evil.into(),
-        value: 1.0,
-        source: evil.into(),
-        note: Some(evil.into()),
-    }];
-    s.causes[0].text = evil.into();
-    s.causes[0].id = evil.into();
-    s.causes[0].evidence.insert(evil.into(), json!({evil: [evil]}));
-    s.advice[0].change = evil.into();
-    s.advice[0].proof = Some(evil.into());
-    s.warnings[0].text = evil.into();
-    s.next = vec![next(evil, evil)];
-    s.comparisons = vec![Comparison {
-        metric: evil.into(),
-        a: evil.into(),
-        b: evil.into(),
-        ratio: 1.0,
-        ci95: [0.9, 1.1],
-        verdict: evil.into(),
-    }];
-    s
-}
-
 #[test]
 #[ignore = "writes files of the source tree"]
 fn write_goldens() {
@@ -480,7 +440,8 @@ fn write_goldens() {
         ("one-arm", cross_region(&mut dice)),
         ("nine-arms", nine_arms(&mut dice)),
         ("failure", failure(&mut dice)),
-        ("hostile", hostile(&mut dice)),
+        ("hostile", hostile::hostile(&mut dice)),
+        ("study", study::study(&mut dice)),
     ];
     for (name, summary) in all {
         let path = format!("{}/tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));

@@ -5,7 +5,8 @@ mod golden;
 use std::path::Path;
 
 use golden::{NAMES, load};
-use tcptoll_report::{TextStyle, text};
+use tcptoll_model::record::{Comparison, Summary, Verdict, WarningEntry};
+use tcptoll_report::{Between, TextStyle, between, text};
 
 const RECORD: &str = "/home/me/.local/share/tcptoll/connect-20261121-2104.jsonl";
 
@@ -26,6 +27,113 @@ fn nine_arms() {
 #[test]
 fn failure() {
     insta::assert_snapshot!(plain("failure"));
+}
+
+#[test]
+fn study() {
+    insta::assert_snapshot!(plain("study"));
+}
+
+#[test]
+fn a_wide_terminal_has_verdicts_beside_the_rounds() {
+    let mut summary = load("study");
+    let baseline = summary.arms[0].name.clone();
+    let of = |a: &str, ratio: f64, verdict| Comparison {
+        metric: "requests_per_s".into(),
+        a: a.into(),
+        b: baseline.clone(),
+        ratio: Some(ratio),
+        ci95: Some([ratio * 0.9, ratio * 1.1]),
+        verdict,
+        ..Comparison::default()
+    };
+    summary.arms.truncate(3);
+    summary.comparisons = vec![
+        of(&summary.arms[1].name, 0.5, Verdict::Lower),
+        of(&summary.arms[2].name, 3.0, Verdict::Higher),
+    ];
+    let text = text(&summary, None, TextStyle { colour: false, width: 150 });
+    let of_baseline = |line: &&str| line.starts_with("  connections 1, reuse keep-alive");
+    let line = text.lines().find(of_baseline).expect("the table begins with it");
+    assert!(line.ends_with('—'), "{line}");
+    let line = text.lines().find(|line| line.contains("lower")).expect("a verdict");
+    assert!(line.contains("×0.500") && line.contains("├●┤"), "{line}");
+}
+
+#[test]
+fn more_comparisons_than_a_dozen_stand_in_a_table() {
+    let mut summary = load("study");
+    let one =
+        Comparison { per: std::collections::BTreeMap::new(), ..summary.comparisons[0].clone() };
+    summary.comparisons = vec![one; 13];
+    let text = text(&summary, None, TextStyle::default());
+    let rows = text.lines().filter(|line| line.trim_end().ends_with("lower")).count();
+    assert_eq!(rows, 13, "{text}");
+}
+
+/// The study against itself on another kernel, with its arms a little slower.
+fn another_day() -> (Summary, Summary, Vec<Comparison>) {
+    let (a, mut b) = (load("study"), load("study"));
+    b.passport.kernel = "Linux 6.1.0".into();
+    b.passport.governor = Some("powersave".into());
+    b.command.push("--threads=2".into());
+    b.arms.pop();
+    let verdicts = [Verdict::Higher, Verdict::Lower, Verdict::NoDifference, Verdict::NotEnough];
+    let compare = |(at, verdict): (usize, Verdict)| Comparison {
+        metric: "requests_per_s".into(),
+        a: a.arms[at].name.clone(),
+        b: a.arms[at].name.clone(),
+        ratio: Some([1.05, 0.95, 1.0, 1.02][at]),
+        ci95: Some([[1.03, 1.07], [0.93, 0.97], [0.995, 1.005], [0.99, 1.05]][at]),
+        margin: 0.01,
+        rounds: 12,
+        alpha: 0.0125,
+        verdict,
+        rank_test_p: Some([0.2, 0.0001, 0.7, 0.3][at]),
+        ..Comparison::default()
+    };
+    let comparisons = verdicts.into_iter().enumerate().map(compare).collect();
+    (a, b, comparisons)
+}
+
+#[test]
+fn two_runs() {
+    let (a, b, comparisons) = another_day();
+    let warnings = [WarningEntry {
+        id: "drift".into(),
+        arm: None,
+        text: "B ran while the machine was busy: load 3.1".into(),
+    }];
+    let view = Between {
+        a: &a,
+        b: &b,
+        a_name: "keep-alive-20261121.jsonl",
+        b_name: "keep-alive-20261122.jsonl",
+        comparisons: &comparisons,
+        warnings: &warnings,
+    };
+    insta::assert_snapshot!(between(&view, TextStyle::default()));
+}
+
+#[test]
+fn two_runs_of_one_machine_say_so_and_hostile_ones_stay_text() {
+    let (a, _, _) = another_day();
+    let same = Between { a: &a, b: &a, a_name: "a", b_name: "b", comparisons: &[], warnings: &[] };
+    let text = between(&same, TextStyle::default());
+    assert!(text.contains("Same machine, kernel and version"), "{text}");
+    assert!(text.contains("nothing to compare"), "{text}");
+    let hostile = load("hostile");
+    let view = Between {
+        a: &hostile,
+        b: &a,
+        a_name: "\u{1b}[2J\n<img",
+        comparisons: &hostile.comparisons,
+        warnings: &hostile.warnings,
+        ..same
+    };
+    let text = between(&view, TextStyle::default());
+    let bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
+    assert!(!text.chars().any(bad), "{text:?}");
 }
 
 #[test]

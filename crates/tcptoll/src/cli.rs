@@ -5,11 +5,18 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod rounds;
+
+pub use rounds::RoundArgs;
+
+use rounds::percent;
+
 const AFTER: &str = "\
 Examples:
   tcptoll                                        the tour: about a minute, no privileges needed
   tcptoll connect --link cross-region            what a connection costs at 37 ms
   tcptoll connect --to db.example:5432           the same against a server of yours
+  tcptoll connect --backlog 128,4096             two arms in rounds, until their verdict is found
   tcptoll lab --link metro -- ping -c 3 10.77.0.2   any command over an honest link
 
 Exit status: 0 measured; 1 measured, but a limit was broken or the run is invalid;
@@ -32,9 +39,13 @@ pub enum Command {
     /// Measure what opening a TCP connection costs, and where the time goes
     Connect(Box<ConnectArgs>),
     /// Run a study: list, show, check or run one by its name or file
-    Study(StudyArgs),
-    /// Show a stored record again: as text, JSON or HTML
+    Study(Box<StudyArgs>),
+    /// Show a stored record again: as text, JSON, HTML, CSV or Markdown
     Report(ReportArgs),
+    /// Compare two records of the same experiment: another day, another kernel, another setting
+    Compare(CompareArgs),
+    /// List the records in the default folder, newest first
+    Runs(RunsArgs),
     /// Run any command on the client host of the lab, over an emulated link
     Lab(LabArgs),
     /// List the named links, with where each figure comes from
@@ -44,8 +55,12 @@ pub enum Command {
         /// Like accept-queue-full; without it, all names
         name: Option<String>,
     },
-    /// Print the JSON Schema of the summary object
-    Schema,
+    /// Print a JSON Schema: of the summary object, or of a study file
+    Schema {
+        /// Of what
+        #[arg(value_enum, default_value_t)]
+        of: SchemaOf,
+    },
     /// Print completions for a shell
     Completions {
         /// Which
@@ -69,6 +84,16 @@ pub enum Format {
     Json,
 }
 
+/// What there are schemas of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// The object that --format json prints and that closes a record
+    #[default]
+    Summary,
+    /// A study file, once its TOML is read as JSON
+    Study,
+}
+
 /// Where results go; the same for every experiment.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
@@ -88,7 +113,7 @@ pub struct OutputArgs {
     /// Exit with 1 if this holds, like 'p99(connect_us) > 5000' or 'connect_us_mean > 300'
     #[arg(long, value_name = "LIMIT")]
     pub fail_if: Vec<String>,
-    /// Seed of the link's loss and jitter
+    /// Seed of everything random: the order of each round, the link's loss and jitter
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub seed: u64,
     /// How far the measured link may be from what was asked [default: delay=100us,rate=2%]
@@ -111,8 +136,13 @@ Examples:
       a server of yours; against public addresses the rate is modest unless you set --rate
   tcptoll connect --link metro --server 'redis-server --port 6379' --send 'PING\\r\\n'
       a real server, started in the lab
+  tcptoll connect --backlog 128,4096 --duration 500ms --warmup 100ms --margin 2%
+      rounds of half a second each, until it is sure whether 2 % lie between the two
+  tcptoll connect --link metro --rounds 10 --dry-run
+      what would be run, and for how long
 
-An option with several values (--backlog 16,4096) makes an arm of each.";
+An option with several values (--backlog 16,4096) makes an arm of each; the others are compared
+against the first.";
 
 /// Options of `connect`.
 #[derive(Clone, Debug, Default, Args)]
@@ -156,6 +186,18 @@ pub struct ConnectArgs {
         help_heading = "Load"
     )]
     pub count: Vec<String>,
+    /// Time each trial opens connections for, instead of a number of them; list: one arm each
+    #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Load")]
+    pub duration: Vec<String>,
+    /// Connections, or time, before what is measured; they are counted apart [default: none]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "N|TIME",
+        value_delimiter = ',',
+        help_heading = "Load"
+    )]
+    pub warmup: Vec<String>,
     /// Connections being opened at once, at most [default: about 500 per second's worth]
     #[arg(
         long,
@@ -223,6 +265,9 @@ pub struct ConnectArgs {
     /// of a shorter one of its own (it costs CPU)
     #[arg(long, help_heading = "Output")]
     pub tap: bool,
+    /// How often every arm is run
+    #[command(flatten)]
+    pub rounds: RoundArgs,
     /// Where results go
     #[command(flatten)]
     pub output: OutputArgs,
@@ -236,16 +281,41 @@ pub struct TourArgs {
     pub output: OutputArgs,
 }
 
+const STUDY_AFTER: &str = "\
+Examples:
+  tcptoll study list                             what comes with tcptoll
+  tcptoll study backlog                          run one of them
+  tcptoll study backlog --set link=metro --max-time 5m
+      the same over another link, for longer
+  tcptoll study show backlog > mine.toml         a file to change; check it, then run it
+  tcptoll study check mine.toml
+  tcptoll study mine.toml
+  tcptoll study --resume run.jsonl               go on where a run was stopped or killed";
+
 /// Words of `study`.
 #[derive(Clone, Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = STUDY_AFTER)]
 pub struct StudyArgs {
     /// What to do; a name alone runs that study
     #[command(subcommand)]
     pub action: Option<StudyAction>,
+    /// The study to run
+    #[command(flatten)]
+    pub run: StudyRunArgs,
+}
+
+/// Which study to run, and how.
+#[derive(Clone, Debug, Default, Args)]
+pub struct StudyRunArgs {
     /// Study to run: a name from `tcptoll study list`, or a file
-    #[arg(value_name = "NAME|FILE")]
+    #[arg(value_name = "NAME|FILE", conflicts_with = "resume")]
     pub name: Option<String>,
+    /// Setting of every arm, in the place of the study's; may be given again
+    #[arg(long, value_name = "OPTION=VALUE", requires = "name")]
+    pub set: Vec<String>,
+    /// How often every arm is run
+    #[command(flatten)]
+    pub rounds: RoundArgs,
     /// Where results go
     #[command(flatten)]
     pub output: OutputArgs,
@@ -254,30 +324,32 @@ pub struct StudyArgs {
 /// What to do with a study.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StudyAction {
-    /// List the studies that come with tcptoll
+    /// List the studies that come with tcptoll: arms × rounds, and the question
     List,
     /// Print a study file
     Show {
         /// Its name
         name: String,
     },
-    /// Check a study file and list its arms, without running it
+    /// Check a study and print its arms, comparisons, rounds and time, without running it
     Check {
         /// Name or file
         name: String,
     },
-    /// Run a study
-    Run {
-        /// Name or file
-        name: String,
-        /// Where results go
-        #[command(flatten)]
-        output: OutputArgs,
-    },
+    /// Run a study, or go on with one
+    Run(Box<StudyRunArgs>),
 }
+
+const REPORT_AFTER: &str = "\
+Examples:
+  tcptoll report run.jsonl                       the text of a run again
+  tcptoll report run.jsonl --html run.html       with pictures
+  tcptoll report run.jsonl --csv run.csv         one line per arm and metric
+  tcptoll report run.jsonl --markdown run.md     tables to paste";
 
 /// Options of `report`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = REPORT_AFTER)]
 pub struct ReportArgs {
     /// Record to read
     #[arg(value_name = "FILE")]
@@ -288,6 +360,58 @@ pub struct ReportArgs {
     /// Also write a self-contained HTML report
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Also write the figures as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Also write the tables as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+}
+
+const COMPARE_AFTER: &str = "\
+Arms of the same name are compared, A over B. What differs between the machines is said.
+
+Examples:
+  tcptoll compare today.jsonl yesterday.jsonl
+  tcptoll compare new.jsonl old.jsonl --metric connect_us_p99 --metric connections_per_s
+  tcptoll compare new.jsonl old.jsonl --margin 2% --format json";
+
+/// Options of `compare`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = COMPARE_AFTER)]
+pub struct CompareArgs {
+    /// Record of the numerator
+    #[arg(value_name = "A.jsonl")]
+    pub a: PathBuf,
+    /// Record of the denominator
+    #[arg(value_name = "B.jsonl")]
+    pub b: PathBuf,
+    /// Metric to compare; may be given again [default: the primary one of A]
+    #[arg(long, value_name = "NAME")]
+    pub metric: Vec<String>,
+    /// Smallest difference that matters, like 1% [default: that of A's study]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub margin: Option<String>,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+const RUNS_AFTER: &str = "\
+Examples:
+  tcptoll runs                                   the newest 20
+  tcptoll runs --count 1000 --format json | jq -r '.[].path'";
+
+/// Options of `runs`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = RUNS_AFTER)]
+pub struct RunsArgs {
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Records to list, at most
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub count: usize,
 }
 
 const LAB_AFTER: &str = "\

@@ -1,23 +1,13 @@
 //! Limits the user states: `--fail-if 'p99(connect_us) > 5000'`.
 
 use anyhow::{Context as _, bail};
+use tcptoll_engine::experiments::Experiment;
+use tcptoll_model::consolidate;
 use tcptoll_model::record::{Arm, HistogramSummary, Summary};
+use tcptoll_model::study::metric_names;
 
-/// Distributions that a quantile may be asked of.
-const HISTOGRAMS: &[&str] = &["connect_us", "first_byte_us", "lateness_us", "rtt_us"];
-
-/// Figures that stand alone.
-const METRICS: &[&str] = &[
-    "accept_queue_peak",
-    "attempts",
-    "client_cpu_us_per_op",
-    "connect_us_mean",
-    "connections_per_s",
-    "errors",
-    "first_byte_us_mean",
-    "ok",
-    "server_cpu_us_per_op",
-];
+/// Counts that every experiment has, beside its metrics.
+const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
 
 /// A limit that, where it holds, fails the run.
 #[derive(Debug, PartialEq)]
@@ -40,8 +30,9 @@ enum Quantile {
 }
 
 impl Limit {
-    /// Reads `NAME > NUMBER` or `p99(NAME) > NUMBER`, with `<` too.
-    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+    /// Reads `NAME > NUMBER` or `p99(NAME) > NUMBER`, with `<` too; names are those of the
+    /// experiment.
+    pub(crate) fn parse(text: &str, experiment: &dyn Experiment) -> anyhow::Result<Self> {
         let shape = || {
             format!(
                 "--fail-if '{text}': write METRIC > NUMBER or p99(HISTOGRAM) > NUMBER, like 'p99(connect_us) > 5000'"
@@ -71,9 +62,17 @@ impl Limit {
                 (Some(quantile), rest.strip_suffix(')').with_context(shape)?.trim())
             }
         };
-        let known = if quantile.is_some() { HISTOGRAMS } else { METRICS };
-        if !known.contains(&name) {
-            bail!("--fail-if '{text}': {name} is not one of {}", known.join(", "));
+        let (known, shown) = if quantile.is_some() {
+            let names = experiment.histograms();
+            (names.contains(&name), names.to_vec())
+        } else {
+            let metrics = experiment.metrics();
+            let figures = metric_names(metrics, experiment.histograms());
+            let shown: Vec<&str> = metrics.iter().copied().chain(COUNTS).collect();
+            (shown.contains(&name) || figures.iter().any(|figure| figure == name), shown)
+        };
+        if !known {
+            bail!("--fail-if '{text}': {name} is not one of {}", shown.join(", "));
         }
         Ok(Self { text: text.to_owned(), quantile, name: name.to_owned(), above, bound })
     }
@@ -102,7 +101,7 @@ impl Limit {
                 "ok" => Some(arm.ok as f64),
                 "attempts" => Some(arm.attempts as f64),
                 "errors" => Some(arm.errors.values().sum::<u64>() as f64),
-                name => arm.metrics.get(name).map(|metric| metric.value),
+                name => consolidate::value(arm, name),
             };
         };
         let HistogramSummary { p50, p90, p99, p99_9, max, mean, .. } =
@@ -122,9 +121,13 @@ impl Limit {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> anyhow::Result<Limit> {
+        Limit::parse(text, tcptoll_engine::experiments::find("connect").unwrap())
+    }
+
     #[test]
     fn a_limit_is_a_figure_and_a_bound() {
-        let limit = Limit::parse("p99( connect_us ) > 5e3").unwrap();
+        let limit = parse("p99( connect_us ) > 5e3").unwrap();
         assert_eq!((limit.quantile, limit.bound), (Some(Quantile::P99), 5000.0));
         assert_eq!(limit.name, "connect_us");
     }
@@ -132,14 +135,19 @@ mod tests {
     #[test]
     fn anything_else_says_how_to_write_one() {
         for text in ["", "x", "p98(rtt_us) > 1", "ok > b", "p99(rtt_us > 1", "ok > NaN"] {
-            let error = Limit::parse(text).unwrap_err().to_string();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("write METRIC"), "{text}: {error}");
         }
     }
 
     #[test]
     fn a_figure_that_no_run_has_is_known_before_the_run() {
-        let error = Limit::parse("p99(latency) > 1").unwrap_err().to_string();
-        assert!(error.contains("connect_us"), "{error}");
+        for text in ["p99(latency) > 1", "latency > 1", "connect_us > 1", "connect_us_p98 > 1"] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains("is not one of") && error.contains("connect"), "{error}");
+        }
+        for text in ["connect_us_p99 > 1", "connections_per_s < 1", "errors > 0"] {
+            parse(text).unwrap();
+        }
     }
 }

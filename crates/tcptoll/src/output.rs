@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Zoned};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::lab::certification::Tolerance;
-use tcptoll_engine::runner::{self, Run, RunOptions};
+use tcptoll_engine::record::Record;
+use tcptoll_engine::runner::{self, Progress, Run, RunError, RunOptions, Schedule};
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
 
@@ -21,32 +22,98 @@ use crate::screen::{self, ProgressLine};
 
 /// Runs a study, prints its result, writes what was asked for.
 pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
-    let limits =
-        args.fail_if.iter().map(|text| Limit::parse(text)).collect::<anyhow::Result<Vec<_>>>()?;
-    let tolerance = match &args.link_tolerance {
-        Some(text) => Tolerance::parse(text).map_err(anyhow::Error::msg)?,
-        None => Tolerance::default(),
-    };
     // Known before anything is measured, not after.
-    runner::check(study)?;
+    let schedule = Schedule::of(study)?;
+    let limits = limits(args, &schedule)?;
+    let options = RunOptions {
+        record: record_path(study, args)?,
+        seed: args.seed,
+        tolerance: tolerance(args.link_tolerance.as_deref())?,
+        tolerance_text: args.link_tolerance.clone(),
+        pcap: args.pcap.as_ref().map(|path| path.display().to_string()),
+        ..options()?
+    };
+    carry_out(args, &limits, |interrupt, progress| {
+        runner::run(study, &options, interrupt, progress)
+    })
+}
+
+/// Goes on with the run of a record.
+pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
+    let name = path.display().to_string();
+    let given = [
+        ("--out", args.out.is_some()),
+        ("--pcap", args.pcap.is_some()),
+        ("--link-tolerance", args.link_tolerance.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
+        bail!("{option} has no effect with --resume: the run goes on as it began; leave it out");
+    }
+    let record = Record::read(path).with_context(|| format!("record {name}"))?;
+    let header = record.header().with_context(|| format!("record {name}: it has no header"))?;
+    let schedule =
+        Schedule::of(&header.study).with_context(|| format!("record {name}: its study"))?;
+    let limits = limits(args, &schedule)?;
+    let began: Timestamp = header
+        .started_at
+        .parse()
+        .with_context(|| format!("record {name}: started_at {}", header.started_at))?;
+    let fresh = options()?;
+    let now: Timestamp = fresh.started_at.parse()?;
+    let options = RunOptions {
+        record: path.to_owned(),
+        seed: header.seed,
+        tolerance: tolerance(header.link_tolerance.as_deref())?,
+        after_s: (now - began).total(jiff::Unit::Second)?.max(0.0),
+        ..fresh
+    };
+    carry_out(args, &limits, |interrupt, progress| {
+        runner::resume(&record, &options, interrupt, progress)
+    })
+}
+
+/// What every run has, with the rest at what nobody asked for.
+fn options() -> anyhow::Result<RunOptions> {
+    Ok(RunOptions {
+        command: std::env::args().collect(),
+        record: PathBuf::new(),
+        seed: 0,
+        tolerance: Tolerance::default(),
+        tolerance_text: None,
+        pcap: None,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
+        after_s: 0.0,
+    })
+}
+
+fn limits(args: &OutputArgs, schedule: &Schedule) -> anyhow::Result<Vec<Limit>> {
+    args.fail_if.iter().map(|text| Limit::parse(text, schedule.experiment)).collect()
+}
+
+fn tolerance(text: Option<&str>) -> anyhow::Result<Tolerance> {
+    text.map_or(Ok(Tolerance::default()), |text| {
+        Tolerance::parse(text).map_err(anyhow::Error::msg)
+    })
+}
+
+type Going<'a> = &'a mut dyn FnMut(&Progress<'_>);
+
+/// Measures under the eyes of the user, and puts what came of it where it was asked for.
+fn carry_out(
+    args: &OutputArgs,
+    limits: &[Limit],
+    measure: impl FnOnce(&Interrupt, Going<'_>) -> Result<Run, RunError>,
+) -> anyhow::Result<Status> {
     for (option, path) in [("--html", &args.html), ("--pcap", &args.pcap)] {
         if let Some(path) = path {
             check_writable(path).with_context(|| format!("{option} {}", path.display()))?;
         }
     }
-    let options = RunOptions {
-        command: std::env::args().collect(),
-        record: record_path(study, args)?,
-        seed: args.seed,
-        tolerance,
-        pcap: args.pcap.as_ref().map(|path| path.display().to_string()),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
-    };
     let interrupt = on_signals()?;
     let run = {
         let line = ProgressLine::new(args.quiet);
-        runner::run(study, &options, &interrupt, &mut |progress| line.show(progress))?
+        measure(&interrupt, &mut |progress| line.show(progress))?
     };
     print(&run.summary, Some(&run.record), args.format)?;
     let html = args.html.as_ref().map_or(Ok(()), |path| write_html(&run.summary, path));
@@ -54,7 +121,7 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
         say(&format!("error: {error:#}; the run itself is in {}", run.record.display()));
         return Ok(Status::NotStored);
     }
-    status(&run, &limits)
+    status(&run, limits)
 }
 
 /// Prints a summary on stdout.
@@ -113,10 +180,8 @@ fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
     Ok(if broken || failed || !run.summary.valid { Status::Missed } else { Status::Met })
 }
 
-fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
-    if let Some(path) = &args.out {
-        return Ok(path.clone());
-    }
+/// Where records go unless `--out` says other; it may not be there yet.
+pub fn record_folder() -> anyhow::Result<PathBuf> {
     let folder = std::env::var_os("XDG_DATA_HOME")
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
@@ -124,11 +189,18 @@ fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
         .context(
             "no folder for the record: set HOME or XDG_DATA_HOME, or name a file with --out",
         )?;
+    Ok(folder.join("tcptoll"))
+}
+
+fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
+    if let Some(path) = &args.out {
+        return Ok(path.clone());
+    }
+    let folder = record_folder()?;
     let name = if study.name.is_empty() { &study.experiment } else { &study.name };
     // Two runs may begin in one second.
     let stamp = Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     let process = std::process::id();
-    let folder = folder.join("tcptoll");
     std::fs::create_dir_all(&folder).with_context(|| {
         format!(
             "the folder for records, {}, cannot be made; choose another place with --out FILE",

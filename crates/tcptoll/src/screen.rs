@@ -1,5 +1,6 @@
 //! The terminal: its width, its colours, progress on stderr.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use console::Term;
@@ -18,7 +19,7 @@ pub(crate) fn style() -> TextStyle {
 /// A line on stderr that says which arm runs and how long the run will still take.
 pub(crate) struct ProgressLine {
     bar: ProgressBar,
-    begun: Instant,
+    trial_begun: Cell<Instant>,
 }
 
 impl ProgressLine {
@@ -33,23 +34,43 @@ impl ProgressLine {
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         bar.set_style(style);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, begun: Instant::now() }
+        Self { bar, trial_begun: Cell::new(Instant::now()) }
     }
 
     /// Shows how far the run has come.
     pub(crate) fn show(&self, progress: &Progress<'_>) {
         let mut message = progress.arm.to_owned();
+        if progress.rounds > 1 {
+            message += &format!(" · round {} of {}", progress.round, progress.rounds);
+        }
         if progress.arms > 1 {
             message += &format!(" · arm {} of {}", progress.number, progress.arms);
+        }
+        if progress.attempt > 0 {
+            message += &format!(" · again, for the {} time", ordinal(progress.attempt));
         }
         if progress.total > 0 {
             message += &format!(" · {} of {}", progress.done, progress.total);
         }
-        let left = progress.expected_s - self.begun.elapsed().as_secs_f64();
+        // The estimate is of the trial's beginning; meanwhile time goes on.
+        if progress.done == 0 && progress.total == 0 {
+            self.trial_begun.set(Instant::now());
+        }
+        let left = progress.left_s - self.trial_begun.get().elapsed().as_secs_f64();
         if left >= 1.0 {
-            message += &format!(" · about {left:.0} s left");
+            let left = left.ceil() as u64;
+            let most = if progress.rounds > 1 { "at most" } else { "about" };
+            message += &format!(" · {most} {:02}:{:02} left", left / 60, left % 60);
         }
         self.bar.set_message(message);
+    }
+}
+
+fn ordinal(number: u32) -> &'static str {
+    match number {
+        1 => "second",
+        2 => "third",
+        _ => "last",
     }
 }
 

@@ -2,12 +2,18 @@
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
-use tcptoll_model::study::Study;
+use tcptoll_engine::experiments::{self, Experiment, TrialError};
+use tcptoll_engine::runner::{RunError, Schedule};
+use tcptoll_model::answer;
+use tcptoll_model::study::error::line_of;
+use tcptoll_model::study::{Compare, Study, StudyError, level_text, metric_names, suggestion};
 
 use crate::cli::ConnectArgs;
 
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[
+    ("backlog", include_str!("../../../studies/backlog.toml")),
+    ("backlog-clients", include_str!("../../../studies/backlog-clients.toml")),
     ("connect-2021", include_str!("../../../studies/connect-2021.toml")),
     ("tour", include_str!("../../../studies/tour.toml")),
 ];
@@ -33,13 +39,141 @@ pub fn text(name: &str) -> anyhow::Result<String> {
 }
 
 /// A study by its built-in name or file, checked.
+///
+/// Errors: with line, key and remedy.
 pub fn load(name: &str) -> anyhow::Result<Study> {
-    let study = Study::from_toml(&text(name)?).with_context(|| format!("study {name}"))?;
-    tcptoll_engine::runner::check(&study).with_context(|| format!("study {name}"))?;
-    Ok(study)
+    checked(&text(name)?).with_context(|| format!("study {name}"))
 }
 
-/// The study that a command line of `connect` is.
+/// A study from its text, checked as far as it can be without running it.
+fn checked(text: &str) -> anyhow::Result<Study> {
+    let study = Study::from_toml(text)?;
+    names(&study).map_err(|error| error.in_text(text))?;
+    match Schedule::of(&study) {
+        Ok(_) => Ok(study),
+        Err(RunError::Study(error)) => Err(error.in_text(text).into()),
+        Err(error) => Err(match line(text, &study, &error) {
+            Some(line) => anyhow::anyhow!("line {line}: {error}"),
+            None => error.into(),
+        }),
+    }
+}
+
+/// Checks every name in a study that only its experiment knows.
+fn names(study: &Study) -> Result<(), StudyError> {
+    let Some(experiment) = experiments::find(&study.experiment) else {
+        let names: Vec<&str> = experiments::ALL.iter().map(|known| known.name()).collect();
+        let problem =
+            format!("there is no such experiment; {}", suggestion(&study.experiment, &names));
+        return Err(StudyError::text("experiment", &study.experiment, problem));
+    };
+    if study.warmup.is_some() {
+        option(experiment, "warmup", "warmup")?;
+    }
+    for name in study.settings.keys() {
+        option(experiment, &format!("settings.{name}"), name)?;
+    }
+    for name in study.factors.keys() {
+        option(experiment, &format!("factors.{name}"), name)?;
+    }
+    for (arm, number) in study.named_arms.iter().zip(1..) {
+        for name in arm.settings.keys() {
+            option(experiment, &format!("arm[{number}].{name}"), name)?;
+        }
+    }
+    let metrics = metric_names(experiment.metrics(), experiment.histograms());
+    let metrics: Vec<&str> = metrics.iter().map(String::as_str).collect();
+    let compared = study.compare.iter().zip(1..).filter_map(|(compare, n)| {
+        Some((format!("compare[{n}].metric"), compare.metric.as_ref()?))
+    });
+    let published = study
+        .published
+        .iter()
+        .zip(1..)
+        .map(|(published, n)| (format!("published[{n}].metric"), &published.metric));
+    let primary = study.metric.iter().map(|metric| ("metric".to_owned(), metric));
+    for (key, metric) in primary.chain(compared).chain(published) {
+        if !metrics.contains(&metric.as_str()) {
+            let problem = format!("no metric; {}", suggestion(metric, &metrics));
+            return Err(StudyError::text(key, metric, problem));
+        }
+    }
+    // With the primary metric filled in, so that a placeholder of it is told from one of another.
+    let mut study = study.clone();
+    study.metric.get_or_insert_with(|| experiment.primary_metric().to_owned());
+    answer::check(&study, &metrics)
+}
+
+fn option(experiment: &dyn Experiment, key: &str, name: &str) -> Result<(), StudyError> {
+    let options = experiment.options();
+    if options.contains(&name) {
+        return Ok(());
+    }
+    let problem =
+        format!("`{}` has no such setting; {}", experiment.name(), suggestion(name, options));
+    Err(StudyError::key(key, problem))
+}
+
+/// The line of the setting that a trial would refuse: its sentence begins with `--OPTION`.
+fn line(text: &str, study: &Study, error: &RunError) -> Option<usize> {
+    let (arm, refused) = match error {
+        RunError::Trial(refused) => (None, refused),
+        RunError::Arm { arm, error } => (Some(arm), error),
+        _ => return None,
+    };
+    let TrialError::Setting(sentence) = refused else { return None };
+    let option = sentence.strip_prefix("--")?.split([' ', ':']).next()?;
+    let arms = study.arms().ok()?;
+    let index = arm.and_then(|name| arms.iter().position(|arm| arm.name == *name)).unwrap_or(0);
+    let named = index * study.named_arms.len() / arms.len();
+    let own = study.named_arms.get(named).filter(|arm| arm.settings.contains_key(option));
+    let key = if study.factors.contains_key(option) {
+        format!("factors.{option}")
+    } else if own.is_some() {
+        format!("arm[{}].{option}", named + 1)
+    } else if study.settings.contains_key(option) {
+        format!("settings.{option}")
+    } else {
+        option.to_owned()
+    };
+    line_of(text, &key)
+}
+
+/// Puts `OPTION=VALUE` of `--set` into a study: every arm has it, also one that has its own.
+pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
+    let options = experiments::find(&study.experiment).map_or(&[][..], |known| known.options());
+    for assignment in assignments {
+        let Some((option, value)) = assignment.split_once('=') else {
+            bail!("--set {assignment}: write OPTION=VALUE, like count=5000");
+        };
+        let option = option.trim();
+        if !options.contains(&option) {
+            bail!(
+                "--set {assignment}: `{}` has no setting {option}; {}",
+                study.experiment,
+                suggestion(option, options)
+            );
+        }
+        if let Some(levels) = study.factors.get(option) {
+            let levels: Vec<String> = levels.iter().map(level_text).collect();
+            bail!(
+                "--set {assignment}: {option} is a factor of the study, with the levels {}: save it with `tcptoll study show`, change them there and run the file",
+                levels.join(", ")
+            );
+        }
+        if option == "warmup" {
+            study.warmup = None;
+        }
+        for arm in &mut study.named_arms {
+            arm.settings.remove(option);
+        }
+        study.settings.insert(option.to_owned(), Value::from(value.trim()));
+    }
+    Ok(())
+}
+
+/// The study that a command line of `connect` is: an option with several values is a factor, and
+/// the first arm is what the others are compared against.
 pub fn from_connect(args: &ConnectArgs) -> Study {
     let mut study = Study {
         question: "What does it cost to open a TCP connection, and where does the time go?".into(),
@@ -60,6 +194,8 @@ pub fn from_connect(args: &ConnectArgs) -> Study {
     };
     levels("link", args.link.iter().flat_map(|text| links(text)).collect());
     levels("count", args.count.clone());
+    levels("duration", args.duration.clone());
+    levels("warmup", args.warmup.clone());
     levels("concurrency", args.concurrency.clone());
     levels("rate", args.rate.clone());
     levels("pause-every", args.pause_every.clone());
@@ -96,7 +232,26 @@ pub fn from_connect(args: &ConnectArgs) -> Study {
             study.settings.insert(name.to_owned(), Value::from(values.clone()));
         }
     }
+    if !study.factors.is_empty() {
+        // What is wrong with the arms is said once the study is checked.
+        let first = study.arms().ok().and_then(|arms| Some(arms.first()?.name.clone()));
+        study.compare = first
+            .map(|name| Compare { against: Some(Value::from(name)), ..Compare::default() })
+            .into_iter()
+            .collect();
+    }
+    args.rounds.apply(&mut study);
     study
+}
+
+/// With `--resume` the record holds every setting; one that is given as well would be lost.
+pub fn check_alone(args: &ConnectArgs) -> anyhow::Result<()> {
+    if from_connect(args) == from_connect(&ConnectArgs::default()) {
+        return Ok(());
+    }
+    bail!(
+        "--resume goes on with the settings of the record: leave out all others, or begin a new run without --resume"
+    )
 }
 
 /// `metro,loss=1%,direct` is two links: a word without `=` begins the next.
@@ -118,11 +273,89 @@ fn links(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    const HEAD: &str = "question = 'what?'\nexperiment = 'connect'\n";
+
+    fn refused(body: &str) -> String {
+        checked(&format!("{HEAD}{body}")).unwrap_err().to_string()
+    }
+
     #[test]
     fn every_built_in_study_is_right() {
         for (name, _) in BUILT_IN {
             let study = load(name).unwrap();
             assert_eq!(study.name, *name);
+            assert!(study.source.is_some() || *name == "tour", "{name}");
+        }
+        assert!(BUILT_IN.is_sorted());
+    }
+
+    #[test]
+    fn every_built_in_study_is_valid_against_the_published_schema() {
+        let schema = serde_json::to_value(schemars::schema_for!(Study)).unwrap();
+        jsonschema::meta::validate(&schema).unwrap();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        for (name, text) in BUILT_IN {
+            // As written, and as the record has it.
+            let written: Value = toml::from_str(text).unwrap();
+            for json in [written, serde_json::to_value(load(name).unwrap()).unwrap()] {
+                let errors: Vec<String> =
+                    validator.iter_errors(&json).map(|error| error.to_string()).collect();
+                assert!(errors.is_empty(), "{name}: {errors:?}");
+            }
+        }
+        let slip = serde_json::json!({"question": "what?", "experiment": "connect", "rouds": 3});
+        assert!(!validator.is_valid(&slip), "a slip is found by the schema too");
+    }
+
+    #[test]
+    fn names_that_only_the_experiment_knows_have_their_line() {
+        for (body, says) in [
+            (
+                "[settings]\ncuont = 3",
+                "line 4: settings.cuont: `connect` has no such setting; did you mean count?",
+            ),
+            ("[factors]\nbaklog = [1, 2]", "line 4: factors.baklog: `connect` has"),
+            ("[[arm]]\nname = 'a'\nlnik = 'x'", "line 5: arm[1].lnik: `connect` has"),
+            ("metric = 'connect_us'", "line 3: metric \"connect_us\": no metric; there are"),
+            (
+                "metric = 'connect_us_maen'",
+                "line 3: metric \"connect_us_maen\": no metric; did you mean connect_us_mean?",
+            ),
+            (
+                "[factors]\nbacklog = [1, 2]\n[[compare]]\nall_pairs = true\nmetric = 'x'",
+                "line 7: compare[1].metric \"x\": no metric",
+            ),
+            ("answer = '{connect: x}'", "line 3: answer \"{connect: x}\": x is no metric"),
+            ("[settings]\nrate = -1", "line 4: --rate -1"),
+            ("[[arm]]\nname = 'a'\n[[arm]]\nname = 'b'\nrate = 0", "line 7: arm b: --rate 0"),
+        ] {
+            let error = refused(body);
+            assert!(error.starts_with(says), "{body}: {error}");
+        }
+        let text = "question = 'what?'\nexperiment = 'conect'\n";
+        let error = checked(text).unwrap_err().to_string();
+        assert!(error.starts_with("line 2: experiment \"conect\""), "{error}");
+        checked(&format!("{HEAD}metric = 'connect_us_p99'\nanswer = '{{connect}}'")).unwrap();
+    }
+
+    #[test]
+    fn a_setting_of_the_command_line_is_of_every_arm() {
+        let mut study = Study::from_toml(&format!(
+            "{HEAD}[settings]\ncount = 5\n[factors]\nbacklog = [1, 2]\n[[arm]]\nname = 'a'\ncount = 7\n"
+        ))
+        .unwrap();
+        set(&mut study, &["count=9".into(), "link = rtt=1ms,loss=1%".into()]).unwrap();
+        for arm in study.arms().unwrap() {
+            assert_eq!(arm.settings["count"], "9");
+            assert_eq!(arm.settings["link"], "rtt=1ms,loss=1%");
+        }
+        for (assignment, says) in [
+            ("count", "write OPTION=VALUE"),
+            ("cuont=3", "did you mean count?"),
+            ("backlog=3", "a factor of the study, with the levels 1, 2"),
+        ] {
+            let error = set(&mut study, &[assignment.to_owned()]).unwrap_err().to_string();
+            assert!(error.starts_with("--set ") && error.contains(says), "{error}");
         }
     }
 
@@ -133,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn one_level_is_a_setting_and_two_are_a_factor() {
+    fn one_level_is_a_setting_and_two_are_a_factor_compared_against_the_first() {
         let args = ConnectArgs {
             backlog: vec!["4".into(), "128".into()],
             count: vec!["10".into()],
@@ -142,6 +375,25 @@ mod tests {
         let study = from_connect(&args);
         assert_eq!(study.settings["count"], "10");
         assert_eq!(study.factors["backlog"].len(), 2);
-        assert_eq!(study.arms().unwrap()[1].name, "backlog 128");
+        let arms = study.arms().unwrap();
+        assert_eq!(arms[1].name, "backlog 128");
+        let schedule = Schedule::of(&study).unwrap();
+        let compared: Vec<_> = schedule.pairs.iter().map(|pair| (pair.a, pair.b)).collect();
+        assert_eq!(compared, [(1, 0)]);
+        assert_eq!(schedule.rule.max, 30, "the default stop rule");
+    }
+
+    #[test]
+    fn one_arm_is_compared_with_nothing_and_runs_once() {
+        let study = from_connect(&ConnectArgs::default());
+        assert!(study.compare.is_empty());
+        assert_eq!(Schedule::of(&study).unwrap().rule.max, 1);
+    }
+
+    #[test]
+    fn a_resumed_run_takes_no_other_setting() {
+        check_alone(&ConnectArgs::default()).unwrap();
+        let args = ConnectArgs { count: vec!["10".into()], ..ConnectArgs::default() };
+        check_alone(&args).unwrap_err();
     }
 }

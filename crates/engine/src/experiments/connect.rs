@@ -6,14 +6,17 @@ use std::time::Duration;
 use tcptoll_model::handshake::timeline;
 use tcptoll_model::record::{Arm, HostSummary, LinkKind, Summary, Timeline, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings};
+use tcptoll_model::validity::Finding;
 use tcptoll_model::warning::Warning;
 
 use super::connect_hosts::{
-    Server, Trace, count, drive, end_serving, ladder_of, look_at_server, observe, set_sysctls,
+    Server, Trace, count, drive, end_serving, ladder_of, nothing_reached, observe, set_sysctls,
+    settle,
 };
 use super::connect_report;
 use super::connect_settings::{ConnectSettings, OPTIONS};
 use super::{Context, Experiment, Outcome, TrialError};
+use crate::clock::ClockWatch;
 use crate::lab::certification::{Certificate, certify, echoes};
 use crate::lab::plan::Plan;
 use crate::lab::{LabError, Place};
@@ -22,8 +25,9 @@ use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Launch, Tell, Watc
 /// Handshakes remembered for the timeline, at most.
 const TRACE_MAX: usize = 20_000;
 
-/// Connections that are opened before any is measured.
-const WARM_UP: u64 = 20;
+/// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
+/// does not: there are many such trials, and what they have adds up.
+const ECHOES: [(u16, u64); 2] = [(50, 2_000_000), (10, 1_000_000)];
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
@@ -36,6 +40,23 @@ const SOURCES_MAX: u64 = 200;
 
 /// A range that leaves the ports below 5000 to servers.
 const WIDE_RANGE: &str = "5000 65000";
+
+/// Differences in connect latency below this relative size change no decision.
+const MARGIN: f64 = 0.01;
+
+/// Every metric of a trial.
+const METRICS: &[&str] = &[
+    "accept_queue_peak",
+    "client_cpu_us_per_op",
+    "connect_us_mean",
+    "connections_per_s",
+    "first_byte_us_mean",
+    "in_flight_mean",
+    "server_cpu_us_per_op",
+];
+
+/// Every distribution of a trial.
+const HISTOGRAMS: &[&str] = &["connect_us", "first_byte_us", "lateness_us", "rtt_us"];
 
 /// The experiment.
 pub struct Connect;
@@ -51,6 +72,22 @@ impl Experiment for Connect {
 
     fn options(&self) -> &'static [&'static str] {
         OPTIONS
+    }
+
+    fn primary_metric(&self) -> &'static str {
+        "connect_us_mean"
+    }
+
+    fn metrics(&self) -> &'static [&'static str] {
+        METRICS
+    }
+
+    fn histograms(&self) -> &'static [&'static str] {
+        HISTOGRAMS
+    }
+
+    fn margin(&self) -> f64 {
+        MARGIN
     }
 
     fn check(&self, settings: &Settings) -> Result<(), TrialError> {
@@ -69,13 +106,17 @@ impl Experiment for Connect {
         } else {
             trial.in_lab(context)?;
             let untapped = !settings.link.is_emulated() && !settings.tap && context.pcap.is_none();
-            if untapped && trial.arm.ok == trial.arm.attempts && !trial.arm.partial {
+            if context.witness
+                && untapped
+                && trial.arm.ok == trial.arm.attempts
+                && !trial.arm.partial
+            {
                 trial.with_witness(context);
             }
         }
         trial.judge();
         trial.arm.factors = arm.factors.clone().into_iter().collect();
-        Ok(Outcome { arm: trial.arm, warnings: trial.warnings, valid: trial.valid })
+        Ok(Outcome { arm: trial.arm, warnings: trial.warnings, invalid: trial.invalid })
     }
 
     fn conclude(&self, summary: &mut Summary) {
@@ -88,29 +129,44 @@ pub(super) struct Trial<'a> {
     pub(super) settings: &'a ConnectSettings,
     pub(super) arm: Arm,
     warnings: Vec<WarningEntry>,
-    pub(super) valid: bool,
+    /// Why the trial is useless for its question.
+    pub(super) invalid: Option<String>,
     /// Source addresses: those asked for, or those the lab added.
-    sources: Vec<IpAddr>,
+    pub(super) sources: Vec<IpAddr>,
     /// Median lateness of the link that is still allowed, µs.
     pub(super) tolerance_us: f64,
 }
 
 impl<'a> Trial<'a> {
-    fn new(name: &str, settings: &'a ConnectSettings) -> Self {
+    pub(super) fn new(name: &str, settings: &'a ConnectSettings) -> Self {
         let arm = Arm { name: name.to_owned(), ..Arm::default() };
         let sources = settings.bind.clone();
         Self {
             settings,
             arm,
             warnings: Vec::new(),
-            valid: true,
+            invalid: None,
             sources,
             tolerance_us: f64::INFINITY,
         }
     }
 
+    /// Excludes the trial from verdicts; the first reason stays.
+    pub(super) fn exclude(&mut self, why: &str) {
+        self.invalid.get_or_insert_with(|| why.to_owned());
+    }
+
     pub(super) fn warn(&mut self, warning: &Warning) {
         self.warnings.push(warning.entry(Some(&self.arm.name)));
+    }
+
+    /// Takes what was found wrong, if anything was.
+    pub(super) fn found(&mut self, finding: Option<Finding>) {
+        let Some(Finding { warning, reason }) = finding else { return };
+        self.warn(&warning);
+        if let Some(reason) = reason {
+            self.exclude(reason);
+        }
     }
 
     /// A lab with its link certified and its sysctls set.
@@ -169,17 +225,18 @@ impl<'a> Trial<'a> {
         const RANGE: &str = "net.ipv4.ip_local_port_range";
         let per_address = DEFAULT_PORTS / 2;
         let told = sysctls.iter().any(|(name, _)| name == RANGE) || !self.settings.bind.is_empty();
-        if told || self.settings.count <= per_address {
+        let ports = self.settings.ports();
+        if told || ports <= per_address {
             return;
         }
         let (name, value) = if self.settings.link.loopback {
-            if self.settings.count <= DEFAULT_PORTS {
+            if ports <= DEFAULT_PORTS {
                 return;
             }
             sysctls.push((RANGE.to_owned(), WIDE_RANGE.to_owned()));
             (RANGE.to_owned(), WIDE_RANGE.to_owned())
         } else {
-            let addresses = self.settings.count.div_ceil(per_address).min(SOURCES_MAX);
+            let addresses = ports.div_ceil(per_address).min(SOURCES_MAX);
             self.sources = (1..=addresses)
                 .map(|n| crate::lab::plan::client_address(n as u16, self.settings.ipv6))
                 .collect();
@@ -190,7 +247,7 @@ impl<'a> Trial<'a> {
             value,
             why: format!(
                 "{} connections from one address leave it short of local ports (--bind or --client-sysctl to choose yourself)",
-                self.settings.count
+                self.settings.expected_count()
             ),
         });
     }
@@ -219,13 +276,21 @@ impl<'a> Trial<'a> {
     fn in_lab(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
         self.tolerance_us = context.tolerance.delay_us;
         let mut place = self.lab(context)?;
-        self.warm_up(&mut place, context)?;
+        // A launched server is warmed up itself; what it does before the load is not of the load.
+        let launched = match self.settings.server {
+            Some(_) => Some(self.serve(&mut place)?),
+            None => None,
+        };
+        self.warm_up(&mut place, launched.as_ref().map(|(_, at)| *at), context)?;
+        let (number, interval_ns) = ECHOES[usize::from(!context.witness)];
+        let quiet = echoes(&mut place, number, interval_ns, context.interrupt)?;
         let client_before = observe(&mut place.client)?;
-        // A greeting server answers nothing else; what a launched one does before the load is not
-        // of the load.
-        let idle = observe(place.server()?)?;
-        let (server, at) = self.serve(&mut place)?;
-        let quiet = echoes(&mut place, 50, 2_000_000, context.interrupt)?;
+        // A greeting server answers nothing else.
+        let server_before = observe(place.server()?)?;
+        let (server, at) = match launched {
+            Some(launched) => launched,
+            None => self.serve(&mut place)?,
+        };
         let watch = Watch {
             tap: self.settings.tap,
             trace_limit: TRACE_MAX,
@@ -233,13 +298,13 @@ impl<'a> Trial<'a> {
         };
         let tapped = watch.tap || watch.pcap.is_some() || self.settings.link.is_emulated();
         place.link()?.ask(&Ask::Watch(watch))?;
-        let server_before = look_at_server(&mut place, &server, idle)?;
         let ladder = ladder_of(&mut place.client)?;
         let load = self.load(at, &ladder, matches!(server, Server::Ours));
         let mut trace = Trace::default();
-        let report = drive(&mut place.client, &load, &mut trace, context)?;
-        // The last FINs are still on their way.
-        std::thread::sleep(self.settings.link.rtt * 2 + Duration::from_millis(30));
+        let clocks = ClockWatch::begin();
+        let report = self.drive(&mut place, &load, &mut trace, context)?;
+        settle(&mut place.client, &self.settings.link)?;
+        let clocks = clocks.end();
         let client_after = observe(&mut place.client)?;
         let counted = count(place.link()?, &mut trace)?;
         let (server_after, greeted) = end_serving(&mut place, &server, &mut trace)?;
@@ -249,10 +314,26 @@ impl<'a> Trial<'a> {
         let server_drops = server_after.device_drops.saturating_sub(server_before.device_drops);
         self.take_link(counted, tapped, server_drops, &client_before, &client_after);
         self.take_machine(&client_before, &client_after);
+        // The emulated link stamps its packets itself.
+        self.take_clocks(clocks, tapped && !self.settings.link.is_emulated());
         let traced = timeline(&trace.client, &trace.wire, &trace.server);
         self.arm.timeline = (traced.matched > 0).then_some(traced);
         self.expect(&quiet);
         Ok(())
+    }
+
+    /// Runs the load of the measurement.
+    fn drive(
+        &self,
+        place: &mut Place,
+        load: &ConnectLoad,
+        trace: &mut Trace,
+        context: &mut Context<'_>,
+    ) -> Result<ConnectReport, TrialError> {
+        let total = self.settings.expected_count();
+        let progress = &mut context.progress;
+        let tell = &mut |done: u64| progress(done, total.max(done));
+        drive(&mut place.client, load, trace, context.interrupt, tell)
     }
 
     /// On a link without an emulator: the same again, shorter and with a packet tap, for what only
@@ -260,6 +341,7 @@ impl<'a> Trial<'a> {
     fn with_witness(&mut self, context: &mut Context<'_>) {
         let settings = ConnectSettings {
             count: self.settings.count.min(WITNESS_COUNT),
+            warmup: None,
             tap: true,
             ..self.settings.clone()
         };
@@ -268,6 +350,7 @@ impl<'a> Trial<'a> {
             interrupt: context.interrupt,
             progress: &mut silent,
             seed: context.seed,
+            witness: false,
             tolerance: context.tolerance,
             pcap: None,
             certificates: context.certificates,
@@ -293,8 +376,11 @@ impl<'a> Trial<'a> {
         let ladder = ladder_of(&mut place.client)?;
         let load = self.load(*address, &ladder, !self.settings.send.is_empty());
         let mut trace = Trace::default();
+        self.warm_up(&mut place, Some(*address), context)?;
         let client_before = observe(&mut place.client)?;
-        let report = drive(&mut place.client, &load, &mut trace, context)?;
+        let clocks = ClockWatch::begin();
+        let report = self.drive(&mut place, &load, &mut trace, context)?;
+        let clocks = clocks.end();
         let client_after = observe(&mut place.client)?;
         if report.established == 0 && !report.partial {
             return Err(TrialError::Target(nothing_reached(name, &report)));
@@ -302,6 +388,7 @@ impl<'a> Trial<'a> {
         self.take_report(&report, &load, &ladder);
         self.take_hosts(&report, None, &client_before, &client_after);
         self.take_machine(&client_before, &client_after);
+        self.take_clocks(clocks, false);
         let traced = timeline(&trace.client, &[], &[]);
         self.arm.timeline = (traced.matched > 0).then_some(traced);
         // A firewall may eat echoes, and this user may not be allowed to send them.
@@ -311,35 +398,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Opens a few connections to a server of its own, for caches, routes and branch predictors;
-    /// nothing of them is counted.
-    fn warm_up(&self, place: &mut Place, context: &Context<'_>) -> Result<(), TrialError> {
-        let warm = ConnectSettings {
-            count: WARM_UP,
-            concurrency: Some(WARM_UP),
-            rate: None,
-            pause_every: None,
-            backlog: 4096,
-            accept_delay: Duration::ZERO,
-            fast_open: false,
-            first_byte: true,
-            send: Vec::new(),
-            server: None,
-            port: None,
-            timeout: Duration::from_secs(2),
-            ..self.settings.clone()
-        };
-        let trial = Trial { sources: self.sources.clone(), ..Trial::new("", &warm) };
-        let (server, at) = trial.serve(place)?;
-        let mut load = trial.load(at, &[], true);
-        load.trace_limit = 0;
-        place.client.begin(&Ask::Connect(Box::new(load)))?;
-        place.client.wait(context.interrupt, &mut |_| {})?;
-        end_serving(place, &server, &mut Trace::default())?;
-        Ok(())
-    }
-
-    fn serve(&self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
+    pub(super) fn serve(&self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
         let address = place.addresses.server;
         let variables = place.addresses.variables();
         let server = place.server()?;
@@ -374,12 +433,18 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn load(&self, target: SocketAddr, ladder: &[Duration], speaks: bool) -> ConnectLoad {
+    pub(super) fn load(
+        &self,
+        target: SocketAddr,
+        ladder: &[Duration],
+        speaks: bool,
+    ) -> ConnectLoad {
         let settings = self.settings;
         let at_once = settings.at_once();
         ConnectLoad {
             target,
             count: settings.count,
+            duration_ns: settings.duration.map(|long| long.as_nanos() as u64),
             concurrency: at_once,
             rate_per_s: settings.rate,
             pause_every: settings.pause_every,
@@ -406,27 +471,4 @@ impl<'a> Trial<'a> {
             ladder_slack_ns: (Duration::from_millis(600) + settings.link.rtt).as_nanos() as u64,
         }
     }
-}
-
-fn nothing_reached(name: &str, report: &ConnectReport) -> String {
-    let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
-        return format!("--to {name}: no connection was begun");
-    };
-    let words = report.first_errors.get(class).map_or("", String::as_str);
-    let advice = match class.as_str() {
-        "connect-refused" => "nothing listens there: check the port, or start the server",
-        "connect-timeout" => {
-            "nothing answers there: check address and firewall, or raise --timeout"
-        }
-        "unreachable" => "there is no route to it: check the address",
-        "bind" => "--bind names an address that this host does not have",
-        "local-fds" => "raise the limit of open files: ulimit -n",
-        "local-ports" => "no local port is free: add --bind addresses, or wait a minute",
-        "timeout" => "it accepts but does not speak: give it something with --send",
-        _ => "see the error",
-    };
-    format!(
-        "--to {name}: none of {} connections was made ({class}: {words}): {advice}",
-        report.attempts
-    )
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_model::ladder::{SynSysctls, syn_ladder};
+use tcptoll_model::link::LinkSpec;
 
-use super::{Context, TrialError};
+use super::TrialError;
 use crate::lab::{Answered, Handle, Interrupt, LabError, Place};
 use crate::messages::{
     Ask, ConnectLoad, ConnectReport, Counted, GreetReport, Rows, Snapshot, Tell,
@@ -38,36 +39,26 @@ pub(super) enum Server {
     Launched,
 }
 
-/// The server host before the load: as it was before the in-house server began, or with the
-/// launched one waiting.
-pub(super) fn look_at_server(
-    place: &mut Place,
-    server: &Server,
-    idle: Snapshot,
-) -> Result<Snapshot, TrialError> {
-    match server {
-        Server::Ours => Ok(idle),
-        Server::Launched => Ok(observe(place.server()?)?),
-    }
-}
-
 pub(super) fn end_serving(
     place: &mut Place,
     server: &Server,
     trace: &mut Trace,
 ) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
     let host = place.server()?;
-    match server {
-        Server::Ours => {
-            host.begin(&Ask::Stop)?;
-            let Answered { tell, rows } = host.wait(&Interrupt::new(), &mut |_| {})?;
-            trace.add(rows);
-            match tell {
-                Tell::Greeted(report) => Ok((observe(host)?, Some(*report))),
-                other => Err(host.unexpected(&other).into()),
-            }
-        }
-        Server::Launched => Ok((observe(host)?, None)),
+    let greeted = match server {
+        Server::Ours => Some(end_greeting(host, trace)?),
+        Server::Launched => None,
+    };
+    Ok((observe(host)?, greeted))
+}
+
+pub(super) fn end_greeting(host: &mut Handle, trace: &mut Trace) -> Result<GreetReport, LabError> {
+    host.begin(&Ask::Stop)?;
+    let Answered { tell, rows } = host.wait(&Interrupt::new(), &mut |_| {})?;
+    trace.add(rows);
+    match tell {
+        Tell::Greeted(report) => Ok(*report),
+        other => Err(host.unexpected(&other)),
     }
 }
 
@@ -75,17 +66,26 @@ pub(super) fn drive(
     client: &mut Handle,
     load: &ConnectLoad,
     trace: &mut Trace,
-    context: &mut Context<'_>,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(u64),
 ) -> Result<ConnectReport, TrialError> {
     client.begin(&Ask::Connect(Box::new(load.clone())))?;
-    let total = load.count;
-    let progress = &mut context.progress;
-    let answered = client.wait(context.interrupt, &mut |done| progress(done, total))?;
+    let answered = client.wait(interrupt, progress)?;
     trace.add(answered.rows);
     match answered.tell {
         Tell::Connected(report) => Ok(*report),
         other => Err(client.unexpected(&other).into()),
     }
+}
+
+/// Waits until the last FINs have come through, so that they are counted.
+pub(super) fn settle(client: &mut Handle, link: &LinkSpec) -> Result<(), LabError> {
+    // A server that is slow to close is not waited for longer.
+    let limit = link.rtt * 2 + link.jitter + Duration::from_millis(30);
+    client.ask(&Ask::Settle { limit_ns: limit.as_nanos() as u64 })?;
+    // The client has the server's FIN; its ACK is on the way.
+    std::thread::sleep(link.rtt / 2 + link.jitter + Duration::from_millis(2));
+    Ok(())
 }
 
 pub(super) fn count(link: &mut Handle, trace: &mut Trace) -> Result<Counted, TrialError> {
@@ -132,4 +132,28 @@ pub(super) fn ladder_of(host: &mut Handle) -> Result<Vec<Duration>, LabError> {
         syn_retries: number(RETRIES).unwrap_or(6),
         linear_timeouts: number(LINEAR).unwrap_or(0),
     }))
+}
+
+/// Why a target gave nothing, with what to do about it.
+pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {
+    let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
+        return format!("--to {name}: no connection was begun");
+    };
+    let words = report.first_errors.get(class).map_or("", String::as_str);
+    let advice = match class.as_str() {
+        "connect-refused" => "nothing listens there: check the port, or start the server",
+        "connect-timeout" => {
+            "nothing answers there: check address and firewall, or raise --timeout"
+        }
+        "unreachable" => "there is no route to it: check the address",
+        "bind" => "--bind names an address that this host does not have",
+        "local-fds" => "raise the limit of open files: ulimit -n",
+        "local-ports" => "no local port is free: add --bind addresses, or wait a minute",
+        "timeout" => "it accepts but does not speak: give it something with --send",
+        _ => "see the error",
+    };
+    format!(
+        "--to {name}: none of {} connections was made ({class}: {words}): {advice}",
+        report.attempts
+    )
 }

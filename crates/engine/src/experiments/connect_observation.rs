@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use tcptoll_model::counters::difference;
+use tcptoll_model::counters::{difference, stolen};
 use tcptoll_model::expectation::expectation;
 use tcptoll_model::record::{HostSummary, LinkMeasured, Metric, Softirq};
-use tcptoll_model::stats::{Histogram, need};
+use tcptoll_model::stats::{Histogram, little, need};
 use tcptoll_model::tcp_info::TcpInfo;
+use tcptoll_model::validity::{self, ClosedLoop};
 use tcptoll_model::warning::Warning;
 
 use super::connect::Trial;
+use crate::clock::ClockChange;
 use crate::lab::certification::{histogram, median};
 use crate::messages::{ConnectLoad, ConnectReport, Counted, GreetReport, Snapshot};
 
-/// Lateness above this makes a warning, µs.
-const LATE_US: f64 = 500.0;
-
-/// In open loop, a client that uses more of its CPU than this may have set the pace.
-const BOTTLENECK: f64 = 0.9;
+/// In a pause slots are empty on purpose and what began before it goes on; where that is more than
+/// a fiftieth of the operations, the number at once says nothing.
+const TURNS_PER_PAUSE: u64 = 50;
 
 /// CPU time below which user and system are not told apart: 20 ticks.
 const SPLIT_MIN_US: u64 = 200_000;
@@ -41,7 +41,7 @@ impl Trial<'_> {
         let busy_s = report.elapsed_ns.saturating_sub(report.paused_ns) as f64 / 1e9;
         let mut metric = |name: &str, value: Option<f64>, unit: &str, n: u64| {
             if let Some(value) = value.filter(|value| value.is_finite()) {
-                let metric = Metric { value, unit: unit.to_owned(), ci95: None, n };
+                let metric = Metric { value, unit: unit.to_owned(), ci95: None, median: None, n };
                 arm.metrics.insert(name.to_owned(), metric);
             }
         };
@@ -65,21 +65,33 @@ impl Trial<'_> {
             sample.congestion = Some(report.congestion.clone()).filter(|name| !name.is_empty());
             arm.client.tcp_info = Some(sample);
         }
-        if load.rate_per_s.is_some()
-            && let Some(p99) = report.lateness.quantile_ns(99, 100)
-            && p99 as f64 / 1e3 > LATE_US
-        {
-            self.warn(&Warning::GeneratorLate { p99_us: p99 as f64 / 1e3 });
-        }
-        let cpu_share =
-            (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / report.elapsed_ns.max(1) as f64;
-        if load.rate_per_s.is_some() && cpu_share > BOTTLENECK {
-            self.valid = false;
-            self.warn(&Warning::ClientBottleneck { cpu_share });
-        }
+        self.judge_client(report, load);
         let have = report.connect.count();
         if have > 0 && have < need(999, 1000) {
             self.warn(&Warning::TooFewSamples { have, need: need(999, 1000), quantile: "p99.9" });
+        }
+    }
+
+    /// Whether it was the client that set the pace.
+    fn judge_client(&mut self, report: &ConnectReport, load: &ConnectLoad) {
+        let working_ns = report.elapsed_ns.saturating_sub(report.paused_ns).max(1) as f64;
+        let cpu_share = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / working_ns;
+        if load.rate_per_s.is_some() {
+            let late = |numerator| quantile_us(&report.lateness, numerator);
+            let latency = quantile_us(&report.connect, 50);
+            self.found(validity::client_late(late(50), late(99), latency));
+            self.found(validity::client_bottleneck(cpu_share, None));
+        } else if let Some(closed) = kept_at_once(report, load) {
+            let metric = Metric {
+                value: closed.found,
+                unit: "connections".to_owned(),
+                ci95: None,
+                median: None,
+                n: report.attempts,
+            };
+            self.arm.metrics.insert("in_flight_mean".to_owned(), metric);
+            self.found(validity::littles_law(closed));
+            self.found(validity::client_bottleneck(cpu_share, Some(closed)));
         }
     }
 
@@ -104,7 +116,13 @@ impl Trial<'_> {
             ("server_cpu_us_per_op", self.arm.server.as_ref().and_then(|s| s.cpu_us_per_op)),
         ] {
             if let Some(value) = value {
-                let metric = Metric { value, unit: "us".into(), ci95: None, n: report.attempts };
+                let metric = Metric {
+                    value,
+                    unit: "us".into(),
+                    ci95: None,
+                    median: None,
+                    n: report.attempts,
+                };
                 self.arm.metrics.insert(name.to_owned(), metric);
             }
         }
@@ -132,8 +150,13 @@ impl Trial<'_> {
             server.rss_peak_bytes = None;
         }
         if let Some(peak) = server.listeners.iter().map(|l| l.accept_queue_peak).max() {
-            let metric =
-                Metric { value: f64::from(peak), unit: "connections".into(), ci95: None, n: 1 };
+            let metric = Metric {
+                value: f64::from(peak),
+                unit: "connections".into(),
+                ci95: None,
+                median: None,
+                n: 1,
+            };
             self.arm.metrics.insert("accept_queue_peak".to_owned(), metric);
         }
     }
@@ -159,12 +182,10 @@ impl Trial<'_> {
             *lateness_us = (late.count > 0).then(|| late.clone());
         }
         if unwanted + softnet > 0 {
-            self.valid = false;
+            self.exclude("the lab lost packets that nobody asked it to lose");
             self.warn(&Warning::UnwantedDrops { packets: unwanted + softnet });
         }
-        if let Some(p99) = late.p99.filter(|p99| *p99 > LATE_US) {
-            self.warn(&Warning::LinkLate { p99_us: p99 });
-        }
+        self.found(validity::link_late(late.p50, late.p99, self.tolerance_us));
         let Some(wire) = counted.wire.filter(|_| tapped) else { return };
         if wire.tap_drops > 0 {
             self.warn(&Warning::TapDrops { packets: wire.tap_drops });
@@ -202,23 +223,13 @@ impl Trial<'_> {
             resolution_us: TICK_US * per_cpu.len() as f64,
             per_cpu_us_per_op: per_cpu.into_iter().map(|us| us / ops).collect(),
         });
-        let ticks = |times: &tcptoll_model::counters::CpuTimes| {
-            times.user
-                + times.nice
-                + times.system
-                + times.idle
-                + times.iowait
-                + times.irq
-                + times.softirq
-                + times.steal
-        };
-        let total = |snapshot: &Snapshot| snapshot.cpu.iter().map(ticks).sum::<u64>();
-        let stolen = |snapshot: &Snapshot| snapshot.cpu.iter().map(|t| t.steal).sum::<u64>();
-        let all = total(after).saturating_sub(total(before));
-        let share = stolen(after).saturating_sub(stolen(before)) as f64 / all.max(1) as f64;
-        if share > 0.02 {
-            self.warn(&Warning::Steal { share });
-        }
+        self.found(validity::steal(stolen(&before.cpu, &after.cpu)));
+    }
+
+    /// `stamped`: packets' time stamps, which are on the wall clock, are part of what was measured.
+    pub(super) fn take_clocks(&mut self, change: ClockChange, stamped: bool) {
+        self.found(validity::suspended(change.slept_ns));
+        self.found(validity::clock_step(change.step_ns, stamped));
     }
 
     /// What arithmetic expects: round trips from the setting where the link has one, from the echo
@@ -255,21 +266,29 @@ impl Trial<'_> {
     pub(super) fn judge(&mut self) {
         let lacking = ["local-ports", "local-fds"];
         if lacking.iter().any(|class| self.arm.errors.contains_key(*class)) {
-            self.valid = false;
-        }
-        let median = |name: &str| self.arm.histograms.get(name).and_then(|h| h.p50);
-        // The schedule, not the network, made these latencies.
-        if let (Some(late), Some(latency)) = (median("lateness_us"), median("connect_us"))
-            && self.settings.rate.is_some()
-            && late > latency / 2.0
-        {
-            self.valid = false;
-        }
-        let link_late = self.arm.link.as_ref().and_then(|l| l.lateness_us.as_ref()?.p50);
-        if link_late.is_some_and(|late| late > self.tolerance_us) {
-            self.valid = false;
+            self.exclude("the client ran out of ports or files");
         }
     }
+}
+
+/// Operations that were at once while all slots were to be filled: throughput times latency.
+///
+/// An operation lasts from before `socket(2)` to after `close(2)`, because that is what takes up a
+/// slot; the latency that is reported, from `connect(2)` to established, is part of it. So what is
+/// left for "between operations" is the client's own loop.
+fn kept_at_once(report: &ConnectReport, load: &ConnectLoad) -> Option<ClosedLoop> {
+    let often = |every: u64| every < load.concurrency.saturating_mul(TURNS_PER_PAUSE);
+    if report.full_ns == 0 || report.attempts == 0 || load.pause_every.is_some_and(often) {
+        return None;
+    }
+    let operations = report.attempts as f64;
+    let throughput_per_s = operations / (report.full_ns as f64 / 1e9);
+    let found = little::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
+    Some(ClosedLoop { operations: report.attempts, asked: load.concurrency, found })
+}
+
+fn quantile_us(histogram: &Histogram, percent: u64) -> Option<f64> {
+    histogram.quantile_ns(percent, 100).map(|ns| ns as f64 / 1e3)
 }
 
 fn set_cpu(host: &mut HostSummary, cpu_us: (u64, u64), operations: u64) {

@@ -1,14 +1,13 @@
 //! The settings of `connect`: from what was typed to what it means, without doing anything.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use serde_json::Value;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
-use tcptoll_model::units::{parse_count, parse_time};
 
 use super::TrialError;
+use super::connect_reader::{Reader, is_public, resolve, unescape};
 
 /// Everything `--…` of `connect` that makes a difference between arms.
 pub const OPTIONS: &[&str] = &[
@@ -20,6 +19,7 @@ pub const OPTIONS: &[&str] = &[
     "congestion",
     "count",
     "distance-km",
+    "duration",
     "fast-open",
     "first-byte",
     "ipv6",
@@ -35,10 +35,23 @@ pub const OPTIONS: &[&str] = &[
     "tap",
     "timeout",
     "to",
+    "warmup",
 ];
 
 /// The most connections one trial opens.
-const COUNT_MAX: u64 = 10_000_000;
+pub(super) const COUNT_MAX: u64 = 10_000_000;
+
+/// Connections that are opened before any is measured, unless `--warmup` says other.
+const WARM_UP: u64 = 20;
+
+/// A closed loop opens no more than this with one CPU (measured on Linux 6.18: 12,000 to 16,000).
+const CLOSED_LOOP_MAX_PER_S: f64 = 20_000.0;
+
+/// A local port is free again after this, s: TIME-WAIT.
+const PORT_S: f64 = 60.0;
+
+/// What a trial takes besides its load, s: namespaces, hosts, echoes, counters.
+const OVERHEAD_S: f64 = 0.15;
 
 /// Against an address that is not of this machine or its own network, unless `--rate` says other.
 pub const PUBLIC_RATE_PER_S: f64 = 20.0;
@@ -60,8 +73,12 @@ pub struct ConnectSettings {
     pub server: Option<String>,
     /// Its port, where it listens on several.
     pub port: Option<u16>,
-    /// Connections in all.
+    /// Connections in all, at most.
     pub count: u64,
+    /// No connection begins after this long.
+    pub duration: Option<Duration>,
+    /// What comes before the measurement, if the user said.
+    pub warmup: Option<WarmUp>,
     /// At once, at most; absent: chosen from the link.
     pub concurrency: Option<u64>,
     /// Begun per second; absent: closed loop.
@@ -98,9 +115,13 @@ pub struct ConnectSettings {
     pub public_target: bool,
 }
 
-/// One setting as text, whatever TOML type it had.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+/// How much comes before the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUp {
+    /// So many connections.
+    Operations(u64),
+    /// Connections for so long.
+    Time(Duration),
 }
 
 impl ConnectSettings {
@@ -162,6 +183,25 @@ impl ConnectSettings {
             }
         }
         let public_default = public_target && !settings.contains_key("rate");
+        let rate = match reader.rate()? {
+            None if public_default => Some(PUBLIC_RATE_PER_S),
+            rate => rate,
+        };
+        let duration = reader.time("duration")?;
+        if duration.is_some_and(|long| long.is_zero()) {
+            return Err(TrialError::Setting(
+                "--duration 0: nothing would be opened; write a time above 0, like 10s".to_owned(),
+            ));
+        }
+        let count = count.unwrap_or(match (duration, rate) {
+            // What is due at the very end does not begin any more.
+            (Some(long), Some(rate)) => {
+                ((long.as_secs_f64() * rate).ceil() as u64).clamp(1, COUNT_MAX)
+            }
+            (Some(_), None) => COUNT_MAX,
+            (None, _) if public_target => PUBLIC_COUNT,
+            (None, _) => 1_000,
+        });
         Ok(Self {
             link,
             ipv6: reader.flag("ipv6", false)?,
@@ -169,12 +209,11 @@ impl ConnectSettings {
             to,
             server: reader.get("server"),
             port: reader.count("port", 1, 65_535)?.map(|port| port as u16),
-            count: count.unwrap_or(if public_target { PUBLIC_COUNT } else { 1_000 }),
+            count,
+            duration,
+            warmup: reader.warm_up()?,
             concurrency: reader.count("concurrency", 1, 100_000)?,
-            rate: match reader.rate()? {
-                None if public_default => Some(PUBLIC_RATE_PER_S),
-                rate => rate,
-            },
+            rate,
             pause_every,
             pause: pause.unwrap_or(Duration::from_secs(1)),
             backlog: reader.count("backlog", 0, i32::MAX as u64)?.map_or(4096, |n| n as i32),
@@ -201,185 +240,97 @@ impl ConnectSettings {
             .min(self.count)
     }
 
-    /// How long the arm will take, seconds, if all goes well.
-    pub fn expected_s(&self) -> f64 {
-        let one = self.link.rtt.as_secs_f64() * 2.0 + 100e-6;
-        let busy = match self.rate {
-            Some(rate) => self.count as f64 / rate,
+    /// The load before the measurement; `None`: there is none.
+    ///
+    /// What was asked for is the same load, shorter. What nobody asked for is a few connections to
+    /// a server of their own that no setting can make slow; a server that is not ours gets none.
+    pub fn warm_up(&self) -> Option<Self> {
+        let (count, duration) = match self.warmup {
+            None if self.to.is_some() => return None,
             None => {
-                self.count as f64 * one.max(self.accept_delay.as_secs_f64()) / self.at_once() as f64
+                return Some(Self {
+                    count: WARM_UP,
+                    duration: None,
+                    concurrency: Some(WARM_UP),
+                    rate: None,
+                    pause_every: None,
+                    backlog: 4096,
+                    accept_delay: Duration::ZERO,
+                    fast_open: false,
+                    first_byte: true,
+                    send: Vec::new(),
+                    server: None,
+                    port: None,
+                    timeout: Duration::from_secs(2),
+                    tap: false,
+                    ..self.clone()
+                });
             }
+            Some(WarmUp::Operations(0)) => return None,
+            Some(WarmUp::Operations(count)) => (count, None),
+            Some(WarmUp::Time(long)) if long.is_zero() => return None,
+            Some(WarmUp::Time(long)) => (COUNT_MAX, Some(long)),
         };
+        Some(Self { count, duration, tap: false, ..self.clone() })
+    }
+
+    /// Time of one connection if all goes well, s: a round trip to connect, another to the first
+    /// byte, and the CPU of both ends (measured without distance on Linux 6.18: 150 µs).
+    fn one_s(&self) -> f64 {
+        let trips = if self.first_byte { 2.0 } else { 1.0 };
+        self.link.rtt.as_secs_f64() * trips + 150e-6
+    }
+
+    /// Connections begun per second while there is no pause, if all goes well.
+    fn per_s(&self) -> f64 {
+        let delay = self.accept_delay.as_secs_f64();
+        let begun = self.rate.unwrap_or_else(|| {
+            (self.at_once() as f64 / self.one_s().max(delay)).min(CLOSED_LOOP_MAX_PER_S)
+        });
+        if delay > 0.0 { begun.min(1.0 / delay) } else { begun }
+    }
+
+    /// Connections that will be opened, if all goes well.
+    pub fn expected_count(&self) -> u64 {
+        let Some(long) = self.duration else { return self.count };
+        let (long, per_s) = (long.as_secs_f64(), self.per_s());
+        let in_time = match self.pause_every {
+            Some(every) => {
+                let every = every as f64;
+                long / (every / per_s + self.pause.as_secs_f64()) * every
+            }
+            None => long * per_s,
+        };
+        self.count.min(in_time.ceil().max(1.0) as u64)
+    }
+
+    /// Local ports in use at once, warm-up included: those of the last minute.
+    pub fn ports(&self) -> u64 {
+        let held = |load: &Self| load.expected_count().min((load.per_s() * PORT_S).ceil() as u64);
+        held(self) + self.warm_up().map_or(0, |warm| held(&warm))
+    }
+
+    /// How long the load takes, if all goes well, s.
+    fn load_s(&self) -> f64 {
         let pauses = self
             .pause_every
             .map_or(0.0, |every| ((self.count - 1) / every) as f64 * self.pause.as_secs_f64());
-        busy.max(self.accept_delay.as_secs_f64() * self.count as f64) + pauses + 1.5
-    }
-}
-
-struct Reader<'a>(&'a Settings);
-
-impl Reader<'_> {
-    fn get(&self, key: &str) -> Option<String> {
-        self.0.get(key).map(text)
+        let counted = self.count as f64 / self.per_s() + pauses;
+        self.duration.map_or(counted, |long| counted.min(long.as_secs_f64())) + self.one_s()
     }
 
-    fn count(&self, key: &str, least: u64, most: u64) -> Result<Option<u64>, TrialError> {
-        let Some(typed) = self.get(key) else { return Ok(None) };
-        let say = |why: String| TrialError::Setting(format!("--{key} {typed}: {why}"));
-        let count = parse_count(&typed).map_err(|error| say(error.to_string()))?;
-        if count < least || count > most {
-            return Err(say(format!("write a number from {least} to {most}")));
-        }
-        Ok(Some(count))
+    /// How long the arm will take, seconds, if all goes well; the certification of its link, once
+    /// in a run, comes on top.
+    pub fn expected_s(&self) -> f64 {
+        let place = OVERHEAD_S + 3.0 * self.link.rtt.as_secs_f64();
+        self.load_s() + self.warm_up().map_or(0.0, |warm| warm.load_s()) + place
     }
-
-    fn time(&self, key: &str) -> Result<Option<Duration>, TrialError> {
-        self.get(key)
-            .map(|typed| {
-                parse_time(&typed)
-                    .map_err(|error| TrialError::Setting(format!("--{key} {typed}: {error}")))
-            })
-            .transpose()
-    }
-
-    fn flag(&self, key: &str, otherwise: bool) -> Result<bool, TrialError> {
-        match self.get(key).as_deref() {
-            None => Ok(otherwise),
-            Some("false" | "off" | "no") => Ok(false),
-            Some("true" | "on" | "yes") => Ok(true),
-            Some(other) => Err(TrialError::Setting(format!("--{key} {other}: write on or off"))),
-        }
-    }
-
-    fn rate(&self) -> Result<Option<f64>, TrialError> {
-        let Some(typed) = self.get("rate") else { return Ok(None) };
-        typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e6).map(Some).ok_or_else(
-            || {
-                TrialError::Setting(format!(
-                    "--rate {typed}: write connections per second, above 0 and at most 1000000"
-                ))
-            },
-        )
-    }
-
-    fn distance(&self) -> Result<Option<f64>, TrialError> {
-        let Some(typed) = self.get("distance-km") else { return Ok(None) };
-        typed.parse::<f64>().ok().filter(|km| *km > 0.0 && *km <= 40_000.0).map(Some).ok_or_else(
-            || {
-                TrialError::Setting(format!(
-                    "--distance-km {typed}: write kilometres, above 0 and at most 40000"
-                ))
-            },
-        )
-    }
-
-    fn list(&self, key: &str) -> Vec<String> {
-        match self.0.get(key) {
-            None => Vec::new(),
-            Some(Value::Array(values)) => values.iter().map(text).collect(),
-            Some(value) => text(value).split(',').map(|part| part.trim().to_owned()).collect(),
-        }
-    }
-
-    fn addresses(&self, key: &str) -> Result<Vec<IpAddr>, TrialError> {
-        self.list(key)
-            .iter()
-            .map(|typed| {
-                typed.parse().map_err(|_| {
-                    TrialError::Setting(format!("--{key} {typed}: write an IP address"))
-                })
-            })
-            .collect()
-    }
-
-    fn sysctls(&self, key: &str) -> Result<Vec<(String, String)>, TrialError> {
-        let one = |typed: &String| match typed.split_once('=') {
-            Some((name, value)) if !name.trim().is_empty() && !value.trim().is_empty() => {
-                Ok((name.trim().to_owned(), value.trim().to_owned()))
-            }
-            _ => Err(TrialError::Setting(format!(
-                "--{key} {typed}: write NAME=VALUE, like net.core.somaxconn=128"
-            ))),
-        };
-        match self.0.get(key) {
-            // A value may hold blanks and commas, so only a TOML list has several.
-            Some(Value::Array(values)) => values.iter().map(text).map(|t| one(&t)).collect(),
-            Some(value) => Ok(vec![one(&text(value))?]),
-            None => Ok(Vec::new()),
-        }
-    }
-}
-
-/// `host:port` as an address, IPv4 first; the name stays for the report.
-fn resolve(to: &str) -> Result<(String, SocketAddr), TrialError> {
-    let shape = || {
-        TrialError::Setting(format!(
-            "--to {to}: write HOST:PORT, like 192.0.2.1:443 or [2001:db8::1]:443"
-        ))
-    };
-    let (_, port) = to.rsplit_once(':').ok_or_else(shape)?;
-    let port: u16 = port.parse().map_err(|_| shape())?;
-    if port == 0 {
-        return Err(shape());
-    }
-    let mut addresses: Vec<SocketAddr> = to
-        .to_socket_addrs()
-        .map_err(|error| {
-            TrialError::Target(format!(
-                "--to {to}: the name does not resolve ({error}): check its spelling, or write the address"
-            ))
-        })?
-        .collect();
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    addresses
-        .first()
-        .map(|address| (to.to_owned(), *address))
-        .ok_or_else(|| TrialError::Target(format!("--to {to}: the name has no address")))
-}
-
-/// Whether an address may belong to somebody else: not loopback, not private, not link-local.
-pub fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(ip) => {
-            !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified())
-        }
-        IpAddr::V6(ip) => {
-            !(ip.is_loopback()
-                || ip.is_unique_local()
-                || ip.is_unicast_link_local()
-                || ip.is_unspecified())
-        }
-    }
-}
-
-/// `\r`, `\n`, `\t`, `\0`, `\\` and `\xHH` as the bytes they mean; anything else as it is.
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let (byte, used) = match (first, tail) {
-            (b'\\', [b'r', ..]) => (b'\r', 2),
-            (b'\\', [b'n', ..]) => (b'\n', 2),
-            (b'\\', [b't', ..]) => (b'\t', 2),
-            (b'\\', [b'0', ..]) => (0, 2),
-            (b'\\', [b'\\', ..]) => (b'\\', 2),
-            (b'\\', [b'x', high, low, ..]) => {
-                let digits = [*high, *low];
-                let value =
-                    std::str::from_utf8(&digits).ok().and_then(|d| u8::from_str_radix(d, 16).ok());
-                value.map_or((b'\\', 1), |value| (value, 4))
-            }
-            (byte, _) => (*byte, 1),
-        };
-        bytes.push(byte);
-        rest = &rest[used..];
-    }
-    bytes
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<ConnectSettings, String> {
@@ -425,8 +376,61 @@ mod tests {
     }
 
     #[test]
-    fn escapes_become_bytes() {
-        assert_eq!(unescape("PING\\r\\n\\x41\\\\\\q"), b"PING\r\nA\\\\q");
+    fn a_duration_alone_leaves_the_count_open() {
+        assert_eq!(read(&[("duration", "2s")]).unwrap().count, COUNT_MAX);
+        let both = read(&[("duration", "2s"), ("count", "50")]).unwrap();
+        assert_eq!((both.count, both.duration), (50, Some(Duration::from_secs(2))));
+        // 300 per second for half a second; at 0.5 s the next one would be due.
+        let paced = read(&[("duration", "0.5s"), ("rate", "300")]).unwrap();
+        assert_eq!((paced.count, paced.expected_count()), (150, 150));
+        assert!(read(&[("duration", "0")]).unwrap_err().contains("above 0"));
+    }
+
+    #[test]
+    fn a_duration_bounds_the_expected_time_and_count() {
+        let settings = read(&[("duration", "10s"), ("concurrency", "5"), ("link", "rtt=50ms")]);
+        let settings = settings.unwrap();
+        // 5 at once, 0.1 s each: 50 per second.
+        assert!((490..=500).contains(&settings.expected_count()));
+        assert!((10.0..11.0).contains(&settings.expected_s()));
+        let short = read(&[("duration", "10s"), ("count", "5"), ("link", "rtt=50ms")]).unwrap();
+        assert!((0.1..1.5).contains(&short.expected_s()), "{}", short.expected_s());
+        // 500 at 500 per second, then 4 s of nothing: 1,000 in 10 s.
+        let paced = [("duration", "10s"), ("rate", "500"), ("pause-every", "500"), ("pause", "4s")];
+        assert_eq!(read(&paced).unwrap().expected_count(), 1_000);
+    }
+
+    #[test]
+    fn a_port_is_held_for_a_minute_so_a_slow_load_needs_few() {
+        assert_eq!(read(&[("count", "50000")]).unwrap().ports(), 50_020);
+        let slow = read(&[("count", "50000"), ("rate", "10"), ("warmup", "0")]).unwrap();
+        assert_eq!(slow.ports(), 600);
+        let timed = read(&[("duration", "5s"), ("warmup", "0")]).unwrap();
+        assert!((30_000..40_000).contains(&timed.ports()), "{}", timed.ports());
+    }
+
+    #[test]
+    fn a_warm_up_without_a_unit_is_a_number_of_connections() {
+        let warm = |pairs: &[(&str, &str)]| {
+            read(pairs).unwrap().warm_up().map(|warm| (warm.count, warm.duration, warm.backlog))
+        };
+        assert_eq!(warm(&[]), Some((WARM_UP, None, 4096)));
+        assert_eq!(warm(&[("warmup", "0")]), None);
+        assert_eq!(warm(&[("warmup", "0s")]), None);
+        assert_eq!(warm(&[("warmup", "1k"), ("backlog", "4")]), Some((1_000, None, 4)));
+        let long = Some(Duration::from_secs(2));
+        assert_eq!(warm(&[("warmup", "2s")]), Some((COUNT_MAX, long, 4096)));
+        assert_eq!(warm(&[("backlog", "4"), ("accept-delay", "9s")]), Some((WARM_UP, None, 4096)));
+        for typed in ["-1", "2 parsecs", "", "11M"] {
+            assert!(read(&[("warmup", typed)]).unwrap_err().starts_with("--warmup "), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_ours_is_warmed_up_only_if_told_to() {
+        assert!(read(&[("to", "127.0.0.1:80")]).unwrap().warm_up().is_none());
+        let told = read(&[("to", "127.0.0.1:80"), ("warmup", "5")]).unwrap();
+        assert_eq!(told.warm_up().unwrap().count, 5);
     }
 
     #[test]

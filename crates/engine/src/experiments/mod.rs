@@ -3,8 +3,10 @@
 pub mod connect;
 mod connect_hosts;
 mod connect_observation;
+mod connect_reader;
 pub mod connect_report;
 pub mod connect_settings;
+mod connect_warmup;
 
 use std::collections::BTreeMap;
 
@@ -35,8 +37,11 @@ pub struct Context<'a> {
     pub interrupt: &'a Interrupt,
     /// Called with operations finished and operations planned.
     pub progress: &'a mut dyn FnMut(u64, u64),
-    /// Seed of the run.
+    /// Seed of the trial.
     pub seed: u64,
+    /// Whether to look closer with a trial of its own, where the experiment has one: once per arm
+    /// is enough.
+    pub witness: bool,
     /// How far a link may be from what was asked.
     pub tolerance: Tolerance,
     /// Where to write packets.
@@ -52,8 +57,8 @@ pub struct Outcome {
     pub arm: Arm,
     /// Doubts.
     pub warnings: Vec<WarningEntry>,
-    /// Whether the trial may be used for its question.
-    pub valid: bool,
+    /// Why the trial may not be used for its question, one sentence; `None`: it may.
+    pub invalid: Option<String>,
 }
 
 /// A question about TCP that this tool can answer by measuring.
@@ -64,6 +69,14 @@ pub trait Experiment: Sync {
     fn question(&self) -> &'static str;
     /// Options it takes; a study may set no others.
     fn options(&self) -> &'static [&'static str];
+    /// The metric that comparisons and stop rules look at, unless a study names another.
+    fn primary_metric(&self) -> &'static str;
+    /// Every metric a trial may have, in alphabetical order.
+    fn metrics(&self) -> &'static [&'static str];
+    /// Every distribution a trial may have, in alphabetical order; `NAME_p99` is a metric too.
+    fn histograms(&self) -> &'static [&'static str];
+    /// The smallest effect of interest, relative, unless a study says other: 0.01 is 1 %.
+    fn margin(&self) -> f64;
     /// Checks the settings of one arm without doing anything.
     fn check(&self, settings: &Settings) -> Result<(), TrialError>;
     /// Expected duration of one arm, seconds, for `--dry-run` and the time left.

@@ -4,6 +4,7 @@
 //! that are compared come from runs without.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::namespace::enter_network;
 use tcptoll_kernel::netlink::Netlink;
-use tcptoll_kernel::packet_socket::Tap;
+use tcptoll_kernel::packet_socket::{Seen, Tap};
 use tcptoll_model::handshake::{End, HandshakeTrace};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;
@@ -32,8 +33,9 @@ const SNAPLEN: u32 = 192;
 /// Kept between two looks: about 200,000 packets of headers.
 const RING_BYTES: usize = 64 << 20;
 
-/// A block that is not full is handed over after this long, so the tail needs a moment.
-const TAIL: Duration = Duration::from_millis(60);
+/// The kernel hands over the youngest packets within 20 ms; longer than this is a fault, and the
+/// comparison with the kernel's own counters will show what is missing.
+const TAIL: Duration = Duration::from_millis(500);
 
 /// Where the two ends are.
 pub struct Ends {
@@ -44,6 +46,11 @@ pub struct Ends {
 /// What is being watched.
 struct Watched {
     taps: Vec<Tap>,
+    sight: Sight,
+}
+
+/// What was seen so far.
+struct Sight {
     tracker: WireTracker,
     trace: HandshakeTrace,
     /// On loopback, where both ends have one address: who sent a SYN.
@@ -111,66 +118,43 @@ impl Watched {
             poller.add(tap, number as u64, Interest::READ).map_err(|error| error.to_string())?;
         }
         let cpu = thread_time();
-        Ok(Self {
-            taps,
+        let sight = Sight {
             tracker: WireTracker::new(),
             trace: HandshakeTrace::new(None, watch.trace_limit),
             clients: HashSet::new(),
             clock: FromRealtime::now(),
             pcap,
             cpu_before: cpu.user_us + cpu.system_us,
-        })
+        };
+        Ok(Self { taps, sight })
     }
 
     fn drain(&mut self) -> Result<(), SysError> {
-        let Self { taps, tracker, trace, clients, clock, pcap, .. } = self;
+        let Self { taps, sight } = self;
         let loopback = taps.len() == 1;
         for (number, tap) in taps.iter_mut().enumerate() {
-            tap.for_each(|seen| {
-                let at = clock.monotonic_ns(seen.at_realtime_ns);
-                let Some(packet) = Packet::parse(seen.bytes, seen.ip_len) else { return };
-                if loopback {
-                    // One device: every packet is seen leaving and, at once, arriving.
-                    let direction = loopback_direction(clients, &packet);
-                    let (from, to) = match direction {
-                        Direction::ClientToServer => (End::Client, End::Server),
-                        Direction::ServerToClient => (End::Server, End::Client),
-                    };
-                    if seen.outgoing {
-                        tracker.observe(direction, &packet, seen.gso_size);
-                    }
-                    trace.observe(if seen.outgoing { from } else { to }, direction, &packet, at);
-                } else {
-                    let (end, leaving, arriving) = if number == 0 {
-                        (End::Client, Direction::ClientToServer, Direction::ServerToClient)
-                    } else {
-                        (End::Server, Direction::ServerToClient, Direction::ClientToServer)
-                    };
-                    let direction = if seen.outgoing { leaving } else { arriving };
-                    // Counted at the client alone: two rings give their packets out of step, and
-                    // an ACK seen before its data would look like a retransmission.
-                    if number == 0 {
-                        tracker.observe(direction, &packet, seen.gso_size);
-                    }
-                    trace.observe(end, direction, &packet, at);
-                }
-                if let Some(pcap) = pcap {
-                    pcap.write_cut(number, at, seen.bytes, seen.ip_len);
-                }
-            })?;
+            tap.for_each(|seen| sight.take(number, loopback, &seen))?;
         }
         Ok(())
     }
 
     fn finish(mut self, channel: &mut Channel) -> Result<Tell, LoadError> {
-        std::thread::sleep(TAIL);
-        self.drain()?;
-        let pcap_error = self.pcap.take().and_then(|mut pcap| pcap.finish().err());
-        for rows in self.trace.rows().chunks(ROWS_MAX) {
+        let Self { taps, sight } = &mut self;
+        let loopback = taps.len() == 1;
+        for (number, tap) in taps.iter_mut().enumerate() {
+            match tap.flush_wait(TAIL, |seen| sight.take(number, loopback, &seen)) {
+                Err(error) if error.source.kind() != io::ErrorKind::TimedOut => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        let pcap_error = sight.pcap.take().and_then(|mut pcap| pcap.finish().err());
+        for rows in sight.trace.rows().chunks(ROWS_MAX) {
             channel.send(&Tell::Rows(Rows::Wire(rows.to_vec())))?;
         }
-        let mut wire = self.tracker.wire();
-        for tap in &mut self.taps {
+        let mut wire = sight.tracker.wire();
+        for tap in taps {
             wire.tap_drops += tap.drops()?;
         }
         let cpu = thread_time();
@@ -179,8 +163,45 @@ impl Watched {
             lateness: Histogram::new(),
             unwanted_drops: 0,
             pcap_error,
-            cpu_us: cpu.user_us + cpu.system_us - self.cpu_before,
+            cpu_us: cpu.user_us + cpu.system_us - sight.cpu_before,
         })))
+    }
+}
+
+impl Sight {
+    /// Takes one packet from the tap of host `number`.
+    fn take(&mut self, number: usize, loopback: bool, seen: &Seen<'_>) {
+        let Self { tracker, trace, clients, clock, pcap, .. } = self;
+        let at = clock.monotonic_ns(seen.at_realtime_ns);
+        let Some(packet) = Packet::parse(seen.bytes, seen.ip_len) else { return };
+        if loopback {
+            // One device: every packet is seen leaving and, at once, arriving.
+            let direction = loopback_direction(clients, &packet);
+            let (from, to) = match direction {
+                Direction::ClientToServer => (End::Client, End::Server),
+                Direction::ServerToClient => (End::Server, End::Client),
+            };
+            if seen.outgoing {
+                tracker.observe(direction, &packet, seen.gso_size);
+            }
+            trace.observe(if seen.outgoing { from } else { to }, direction, &packet, at);
+        } else {
+            let (end, leaving, arriving) = if number == 0 {
+                (End::Client, Direction::ClientToServer, Direction::ServerToClient)
+            } else {
+                (End::Server, Direction::ServerToClient, Direction::ClientToServer)
+            };
+            let direction = if seen.outgoing { leaving } else { arriving };
+            // Counted at the client alone: two rings give their packets out of step, and an ACK
+            // seen before its data would look like a retransmission.
+            if number == 0 {
+                tracker.observe(direction, &packet, seen.gso_size);
+            }
+            trace.observe(end, direction, &packet, at);
+        }
+        if let Some(pcap) = pcap {
+            pcap.write_cut(number, at, seen.bytes, seen.ip_len);
+        }
     }
 }
 

@@ -4,6 +4,10 @@
 //! evenly over a ramp, because a burst of SYNs would overflow a queue that the load itself never
 //! fills. Open loop: one begins every 1/rate s whether or not others have ended, and latency counts
 //! from when it was due.
+//!
+//! It ends after a number of operations or after a time, whichever comes first: nothing begins from
+//! then on, and what has begun is waited for. An open loop that is late by then leaves out what it
+//! could not begin in time; its lateness says so.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +21,7 @@ use tcptoll_model::handshake::{ClientRow, Peer};
 use tcptoll_model::ladder::on_ladder;
 use tcptoll_model::stats::SeriesBuilder;
 
+use super::occupancy::Occupancy;
 use super::{CHANNEL, LoadError, pair, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
@@ -33,6 +38,8 @@ const OTHER_FILES: u64 = 64;
 
 struct Operation {
     socket: Tcp,
+    /// Before its socket was made.
+    begun_ns: u64,
     due_ns: u64,
     called_ns: u64,
     established_ns: Option<u64>,
@@ -49,6 +56,8 @@ pub fn run(
     let room = cpu::file_limit().map_or(1024, |limit| limit.saturating_sub(OTHER_FILES)).max(1);
     let poller = Poller::new(512)?;
     poller.add(&*channel, CHANNEL, Interest::READ)?;
+    let start_ns = monotonic_ns();
+    let ends_ns = load.duration_ns.map_or(u64::MAX, |long| start_ns.saturating_add(long));
     let mut client = Client {
         load,
         poller,
@@ -63,7 +72,9 @@ pub fn run(
         ladder: load.ladder_ns.iter().copied().map(Duration::from_nanos).collect(),
         series: SeriesBuilder::new(400),
         begun: 0,
-        start_ns: monotonic_ns(),
+        start_ns,
+        ends_ns,
+        occupancy: Occupancy::new(ends_ns),
         not_before_ns: 0,
         told_ns: 0,
     };
@@ -89,6 +100,9 @@ struct Client<'a> {
     series: SeriesBuilder,
     begun: u64,
     start_ns: u64,
+    /// No operation begins after this.
+    ends_ns: u64,
+    occupancy: Occupancy,
     /// No operation begins before this, because of a pause.
     not_before_ns: u64,
     told_ns: u64,
@@ -110,11 +124,11 @@ impl Client<'_> {
 
     fn go(&mut self, channel: &mut Channel) -> Result<(), LoadError> {
         let cpu_before = thread_time();
-        while self.report.attempts < self.load.count {
+        while !self.is_over() {
             let more = self.begin_those_due();
             self.give_up_those_late();
             // Either may have been the last; then there is nothing left to wait for.
-            if self.report.attempts >= self.load.count {
+            if self.is_over() {
                 break;
             }
             let timeout = if more { Some(Duration::ZERO) } else { self.wait() };
@@ -125,6 +139,7 @@ impl Client<'_> {
                     match channel.receive::<Ask>(None)? {
                         Ask::Stop => {
                             self.report.partial = true;
+                            self.no_more_after(now);
                             self.give_up_all();
                             self.finish(cpu_before);
                             return Ok(());
@@ -144,14 +159,35 @@ impl Client<'_> {
     }
 
     fn finish(&mut self, cpu_before: cpu::CpuTime) {
+        let now = monotonic_ns();
         self.report.cpu_us = pair(thread_time().since(cpu_before));
-        self.report.elapsed_ns = monotonic_ns() - self.start_ns;
+        self.report.elapsed_ns = now - self.start_ns;
+        self.no_more_after(now);
+        // A pause that was cut short was not all spent.
+        let (paused_ns, not_before_ns) = (self.report.paused_ns, self.not_before_ns);
+        let paused_by = |at: u64| paused_ns.saturating_sub(not_before_ns.saturating_sub(at));
+        let (full_ns, busy_ns) = self.occupancy.measured_ns();
+        let paused_while_full = self.occupancy.until_ns().map_or(0, paused_by);
+        self.report.full_ns = full_ns.saturating_sub(paused_while_full);
+        self.report.busy_ns = busy_ns;
+        self.report.paused_ns = paused_by(now);
         self.report.series = std::mem::replace(&mut self.series, SeriesBuilder::new(2)).build();
+    }
+
+    /// Whether nothing is under way and nothing is to begin.
+    fn is_over(&self) -> bool {
+        self.begun == self.report.attempts && self.next_due().is_none()
+    }
+
+    /// Slots may be empty from now on.
+    fn no_more_after(&mut self, now: u64) {
+        let active = self.slots.iter().flatten().map(|operation| operation.begun_ns);
+        self.occupancy.close(now, active);
     }
 
     /// When the next operation is due; `None` if none is to begin before another ends.
     fn next_due(&self) -> Option<u64> {
-        if self.begun >= self.load.count {
+        if self.begun >= self.load.count || self.is_late() {
             return None;
         }
         let active = self.begun - self.report.attempts;
@@ -164,27 +200,40 @@ impl Client<'_> {
         } else {
             0
         };
-        Some(due.max(self.not_before_ns))
+        Some(due.max(self.not_before_ns)).filter(|&due| due < self.ends_ns)
+    }
+
+    /// Whether the time for beginning operations is up.
+    fn is_late(&self) -> bool {
+        self.ends_ns < u64::MAX && monotonic_ns() >= self.ends_ns
     }
 
     /// Begins what is due, a few at a time: what has happened meanwhile must be seen, or its
     /// latency would grow with what is begun. True if more is due.
     fn begin_those_due(&mut self) -> bool {
+        if self.is_late() {
+            self.no_more_after(self.ends_ns);
+        }
         for _ in 0..BURST {
+            let now = monotonic_ns();
             match self.next_due() {
                 // In closed loop an operation is due the moment it is begun.
-                Some(due) if due <= monotonic_ns() => {
-                    self.begin(self.load.rate_per_s.map(|_| due));
-                }
+                Some(due) if due <= now => self.begin(now, self.load.rate_per_s.map(|_| due)),
                 _ => return false,
             }
         }
         true
     }
 
-    fn begin(&mut self, scheduled_ns: Option<u64>) {
+    fn begin(&mut self, begun_ns: u64, scheduled_ns: Option<u64>) {
         let number = self.begun;
         self.begun += 1;
+        if scheduled_ns.is_none() && self.begun == self.load.concurrency {
+            self.occupancy.filled(begun_ns);
+        }
+        if self.begun == self.load.count {
+            self.no_more_after(begun_ns);
+        }
         if let Some(every) = self.load.pause_every
             && self.begun.is_multiple_of(every)
             && self.begun < self.load.count
@@ -194,15 +243,16 @@ impl Client<'_> {
             // The schedule of an open loop waits, too.
         }
         if self.slots.len() - self.free.len() >= self.room {
-            return self.fail("local-fds", &io::Error::from_raw_os_error(errno::EMFILE));
+            let error = io::Error::from_raw_os_error(errno::EMFILE);
+            return self.refuse(begun_ns, "local-fds", &error);
         }
         let options = &self.options[(number % self.options.len() as u64) as usize];
         let socket = match Tcp::client(self.load.target, options) {
             Ok(socket) => socket,
             Err(error) if error.raw_os_error() == Some(errno::EADDRNOTAVAIL) => {
-                return self.fail("bind", &error);
+                return self.refuse(begun_ns, "bind", &error);
             }
-            Err(error) => return self.fail(class_of(&error), &error),
+            Err(error) => return self.refuse(begun_ns, class_of(&error), &error),
         };
         let called_ns = monotonic_ns();
         let due_ns = scheduled_ns.unwrap_or(called_ns);
@@ -223,8 +273,15 @@ impl Client<'_> {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let operation =
-            Operation { socket, due_ns, called_ns, established_ns: None, sent, generation: number };
+        let operation = Operation {
+            socket,
+            begun_ns,
+            due_ns,
+            called_ns,
+            established_ns: None,
+            sent,
+            generation: number,
+        };
         let added = begun.and_then(|begun| {
             self.poller
                 .add(&operation.socket, slot as u64, Interest::EDGES)
@@ -352,6 +409,18 @@ impl Client<'_> {
             }
             Err((class, error)) => self.fail(class, &error),
         }
+        // The slot is free once the socket is closed, which takes the client's CPU too.
+        let begun_ns = operation.begun_ns;
+        drop(operation);
+        if self.occupancy.is_open() {
+            self.occupancy.ended(begun_ns, monotonic_ns());
+        }
+    }
+
+    /// An operation that came to no socket.
+    fn refuse(&mut self, begun_ns: u64, class: &'static str, error: &io::Error) {
+        self.fail(class, error);
+        self.occupancy.ended(begun_ns, monotonic_ns());
     }
 
     fn fail(&mut self, class: &'static str, error: &io::Error) {

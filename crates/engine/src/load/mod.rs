@@ -7,6 +7,7 @@
 pub mod certify;
 pub mod connect;
 pub mod greet;
+mod occupancy;
 
 use std::time::Duration;
 

@@ -227,6 +227,16 @@ impl Histogram {
         histogram.checked().map(Some)
     }
 
+    /// Middle of each bucket that holds values, in ns, and how many it holds; ascending.
+    #[must_use]
+    pub fn buckets_ns(&self) -> Vec<(u64, u64)> {
+        let middle = |value| self.hdr.median_equivalent(value);
+        self.hdr
+            .iter_recorded()
+            .map(|b| (middle(b.value_iterated_to()), b.count_at_value()))
+            .collect()
+    }
+
     /// The distribution as a line to draw: times in µs and the share of values up to there, both
     /// ascending, the last share 1.
     ///

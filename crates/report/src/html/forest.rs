@@ -1,68 +1,167 @@
-//! Which arm is higher, and is it noise? Each comparison as a ratio with its 95 % interval, and 1 as
-//! the line of no difference.
+//! Which arm is higher, and is it noise? Each comparison as a ratio with its 95 % interval against the
+//! margin, and 1 as the line of no difference.
 
-use tcptoll_model::record::{Comparison, Summary};
+use tcptoll_model::record::{Comparison, Summary, Verdict};
 
 use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
-use crate::{clean, findings, number};
+use crate::effect::{self, Group};
+use crate::{clean, figures, number};
 
-/// Comparisons with a ratio that can be drawn, and the place of their first arm.
-fn rows(summary: &Summary) -> Vec<(usize, &Comparison)> {
-    let drawable = |c: &&Comparison| {
-        [c.ratio, c.ci95[0], c.ci95[1]].into_iter().all(|v| v.is_finite() && v > 0.0)
+/// Rows of one picture at most; the table below has all.
+const ROWS: usize = 60;
+
+/// A comparison that can be drawn.
+struct Row<'a> {
+    /// Place of its first arm, for the colour.
+    arm: usize,
+    c: &'a Comparison,
+    ratio: f64,
+    ci95: [f64; 2],
+    /// What tells it from the other rows.
+    label: String,
+}
+
+/// A picture of the comparisons in one metric, or of one pair of arms at several levels.
+pub(super) struct Forest {
+    /// What is compared.
+    pub(super) title: String,
+    /// Both forms.
+    pub(super) both_svg: String,
+    /// One sentence that says what to see.
+    pub(super) caption: String,
+}
+
+/// A picture per group of comparisons that has an interval to draw.
+pub(super) fn pictures(summary: &Summary) -> Vec<Forest> {
+    let groups = effect::groups(summary, &summary.comparisons);
+    groups.iter().filter_map(|group| picture(summary, group)).collect()
+}
+
+fn picture(summary: &Summary, group: &Group<'_>) -> Option<Forest> {
+    let rows = rows(summary, group);
+    if rows.is_empty() {
+        return None;
+    }
+    let title = title(group);
+    let label = format!("Ratios with their 95 % intervals: {title}");
+    let shown = &rows[..rows.len().min(ROWS)];
+    Some(Forest {
+        both_svg: for_both(&label, |screen| draw(shown, screen)),
+        caption: caption(&rows),
+        title,
+    })
+}
+
+/// What a group compares, in words.
+pub(super) fn title(group: &Group<'_>) -> String {
+    let metric = figures::capital(&figures::metric_name(group.metric));
+    match &group.pair {
+        Some([a, b]) => format!("{metric}: {a} against {b}"),
+        None => metric,
+    }
+}
+
+fn rows<'a>(summary: &Summary, group: &Group<'a>) -> Vec<Row<'a>> {
+    let row = |c: &&'a Comparison| {
+        let (ratio, ci95) = (c.ratio?, c.ci95?);
+        let drawable = [ratio, ci95[0], ci95[1]].iter().all(|v| v.is_finite() && *v > 0.0);
+        let arm = summary.arms.iter().position(|arm| arm.name == c.a).unwrap_or(0);
+        let label = if group.pair.is_some() {
+            effect::levels(&c.per)
+        } else {
+            let [a, b] = effect::pair(summary, c);
+            effect::slash(&clean::shorten(&a, 24), &clean::shorten(&b, 24))
+        };
+        drawable.then_some(Row { arm, c, ratio, ci95, label })
     };
-    let place = |c: &Comparison| summary.arms.iter().position(|arm| arm.name == c.a).unwrap_or(0);
-    summary.comparisons.iter().filter(drawable).map(|c| (place(c), c)).collect()
+    group.rows.iter().filter_map(row).collect()
 }
 
-/// The picture, or `None` without comparisons.
-pub(super) fn picture(summary: &Summary) -> Option<String> {
-    let rows = rows(summary);
-    let label = "Ratios of compared arms with their 95 % intervals";
-    (!rows.is_empty()).then(|| for_both(label, |screen| draw(&rows, screen)))
+/// Comparisons that no picture shows, each in a line.
+pub(super) fn without_interval(summary: &Summary) -> Vec<String> {
+    let line = |c: &Comparison| {
+        let metric = figures::metric_name(&c.metric);
+        format!("{metric}, {} against {}: {}", c.a, c.b, effect::sentence(c))
+    };
+    summary.comparisons.iter().filter(|c| c.ci95.is_none()).map(line).collect()
 }
 
-fn draw(rows: &[(usize, &Comparison)], screen: Screen) -> Svg {
+fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (left, pitch) = if wide { (330.0, 34.0) } else { (10.0, 50.0) };
-    let bottom = 14.0 + rows.len() as f64 * pitch;
-    let mut svg = Svg::new(bottom + 26.0);
-    let values = rows.iter().flat_map(|(_, c)| [c.ratio, c.ci95[0], c.ci95[1]]);
-    let x = Scale::fit(values.chain([1.0]), left, screen.width() - 20.0);
+    let longest = rows.iter().map(|row| clean::columns(&row.label)).max().unwrap_or(0);
+    let for_labels = (longest as f64).mul_add(7.0, 24.0).clamp(90.0, 310.0);
+    let (left, pitch) = if wide { (for_labels, 34.0) } else { (10.0, 62.0) };
+    let right = screen.width() - if wide { 160.0 } else { 14.0 };
+    let top = 10.0;
+    let bottom = top + rows.len() as f64 * pitch;
+    let mut svg = Svg::new(bottom + 42.0);
+    let bands = rows.iter().filter_map(|row| effect::band(row.c)).flatten();
+    let values = rows.iter().flat_map(|row| [row.ratio, row.ci95[0], row.ci95[1]]);
+    let x = Scale::log(values.chain(bands).chain([1.0]), left, right);
+    for (at, row) in rows.iter().enumerate() {
+        if let Some([low, high]) = effect::band(row.c) {
+            let begin = top + at as f64 * pitch;
+            let tooltip = effect::margin(row.c).unwrap_or_default();
+            let size = (x.at(high) - x.at(low), pitch);
+            svg.rect("margin", (x.at(low), begin), size, &tooltip);
+        }
+    }
     for ratio in x.ticks(if wide { 6 } else { 4 }) {
-        svg.line("grid", (x.at(ratio), 4.0), (x.at(ratio), bottom));
+        svg.line("grid", (x.at(ratio), top), (x.at(ratio), bottom));
         let text = format!("×{}", number::trimmed_ratio(ratio));
         svg.text("tick", (x.at(ratio), bottom + 16.0), Anchor::Middle, &text);
     }
-    svg.line("none", (x.at(1.0), 4.0), (x.at(1.0), bottom));
-    for (at, (arm, c)) in rows.iter().enumerate() {
-        let top = 8.0 + at as f64 * pitch;
-        let y = if wide { top + pitch / 2.0 } else { top + 34.0 };
-        let room = if wide { 24 } else { 22 };
-        let (a, b) = (clean::shorten(&c.a, room), clean::shorten(&c.b, room));
-        svg.open(
-            &arm_class(*arm),
-            &format!("{} against {}: {}", c.a, c.b, findings::comparison(c)),
-        );
-        if wide {
-            svg.text("name", (left - 14.0, y + 4.0), Anchor::End, &format!("{a} / {b}"));
-        } else {
-            svg.text("name", (left, top + 16.0), Anchor::Start, &format!("{a} / {b}"));
-        }
-        svg.line("bar", (x.at(c.ci95[0]), y), (x.at(c.ci95[1]), y));
-        svg.dot("mark", (x.at(c.ratio), y), 4.5, "");
-        svg.close();
+    svg.line("none", (x.at(1.0), top), (x.at(1.0), bottom));
+    let axis = "ratio, log axis; grey: within the margin";
+    svg.text("label", (right, bottom + 34.0), Anchor::End, axis);
+    for (at, row) in rows.iter().enumerate() {
+        one(&mut svg, row, &x, top + at as f64 * pitch, screen);
     }
     svg
 }
 
+fn one(svg: &mut Svg, row: &Row<'_>, x: &Scale, top: f64, screen: Screen) {
+    let c = row.c;
+    let wide = screen == Screen::Wide;
+    let y = if wide { top + 17.0 } else { top + 47.0 };
+    let name = clean::shorten(&row.label, if wide { 42 } else { 46 });
+    svg.open(&arm_class(row.arm), &format!("{} against {}: {}", c.a, c.b, effect::sentence(c)));
+    let verdict = c.verdict.to_string();
+    let strong = matches!(c.verdict, Verdict::Higher | Verdict::Lower);
+    let class = if strong { "name strong" } else { "name" };
+    let [ratio, _] = effect::ratio(c);
+    if wide {
+        svg.text("name", (x.from - 14.0, y + 4.0), Anchor::End, &name);
+        let text = if strong { format!("{verdict} {ratio}") } else { verdict };
+        svg.text(class, (x.to + 14.0, y + 4.0), Anchor::Start, &text);
+    } else {
+        svg.text("name", (x.from, top + 16.0), Anchor::Start, &name);
+        svg.text(class, (x.from, top + 33.0), Anchor::Start, &format!("{ratio} {verdict}"));
+    }
+    svg.line("bar", (x.at(row.ci95[0]), y), (x.at(row.ci95[1]), y));
+    svg.dot("mark", (x.at(row.ratio), y), 4.5, "");
+    svg.close();
+}
+
 /// One sentence that says what to see.
-pub(super) fn caption(summary: &Summary) -> String {
-    let rows = rows(summary);
-    let clear = rows.iter().filter(|(_, c)| c.ci95[0] > 1.0 || c.ci95[1] < 1.0).count();
-    format!(
-        "Bar: 95 % interval of the ratio; {clear} of {} {} off the line of no difference (×1).",
-        rows.len(),
-        if rows.len() == 1 { "stays" } else { "stay" }
-    )
+fn caption(rows: &[Row<'_>]) -> String {
+    let count = |verdict: Verdict| rows.iter().filter(|row| row.c.verdict == verdict).count();
+    let clear = count(Verdict::Higher) + count(Verdict::Lower);
+    let within = count(Verdict::NoDifference);
+    let mut parts = Vec::new();
+    if clear > 0 {
+        parts.push(format!("{clear} of {} clear of ×1", rows.len()));
+    }
+    if within > 0 {
+        parts.push(format!("{within} wholly within the margin: no difference that matters"));
+    }
+    let open = count(Verdict::NotEnough);
+    if open > 0 {
+        parts.push(format!("{open} too wide to say"));
+    }
+    let more = match rows.len().saturating_sub(ROWS) {
+        0 => String::new(),
+        n => format!(" {n} more stand in the table."),
+    };
+    format!("Bar: 95 % interval of the ratio; {}.{more}", parts.join("; "))
 }

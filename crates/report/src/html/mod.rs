@@ -2,10 +2,13 @@
 //!
 //! The template decides the order, `view` prepares words and tables, the other files draw.
 
+mod chart;
 mod counted;
 mod distribution;
 mod forest;
+mod levels;
 mod range;
+mod rounds;
 mod series;
 mod svg;
 mod timeline;

@@ -117,6 +117,17 @@ impl Svg {
         ));
     }
 
+    /// A hollow cross: what does not count.
+    pub(super) fn cross(&mut self, class: &str, at: (f64, f64), radius: f64, tooltip: &str) {
+        let (x, y) = at;
+        self.open(class, tooltip);
+        self.line("stroke", (x - radius, y - radius), (x + radius, y + radius));
+        self.line("stroke", (x - radius, y + radius), (x + radius, y - radius));
+        // Something to point at: the strokes alone are too thin.
+        self.dot("hit", at, radius + 2.0, "");
+        self.close();
+    }
+
     /// A text.
     pub(super) fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
@@ -195,6 +206,21 @@ impl Scale {
         Self { least: (least - margin).max(0.0), most: most + margin, log: false, from, to }
     }
 
+    /// A logarithmic scale that holds all `values` above 0, with some room at both ends.
+    pub(super) fn log(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+        let values: Vec<f64> = values.filter(|v| v.is_finite() && *v > 0.0).collect();
+        let least = values.iter().copied().reduce(f64::min).unwrap_or(1.0);
+        let most = values.iter().copied().reduce(f64::max).unwrap_or(1.0);
+        let room = (most / least).powf(0.05).max(1.000_5);
+        Self { least: least / room, most: most * room, log: true, from, to }
+    }
+
+    /// A linear scale between two values.
+    pub(super) fn between(least: f64, most: f64, from: f64, to: f64) -> Self {
+        let most = if most > least { most } else { least + least.abs().max(1e-9) * 1e-3 };
+        Self { least, most, log: false, from, to }
+    }
+
     /// A linear scale from 0.
     pub(super) fn from_zero(most: f64, from: f64, to: f64) -> Self {
         Self { least: 0.0, most: most.max(1e-9), log: false, from, to }
@@ -217,7 +243,12 @@ impl Scale {
 
     /// Round values inside, at most about `most`.
     pub(super) fn ticks(&self, most: usize) -> Vec<f64> {
-        if self.log { self.log_ticks(most) } else { self.linear_ticks(most) }
+        // Within a few times the least value, decades have no ticks to offer.
+        if self.log && self.most / self.least > 5.0 {
+            self.log_ticks(most)
+        } else {
+            self.linear_ticks(most)
+        }
     }
 
     fn linear_ticks(&self, most: usize) -> Vec<f64> {
@@ -257,6 +288,15 @@ mod tests {
         let log = Scale::fit([20.0, 3e6].into_iter(), 0.0, 100.0);
         assert_eq!(log.ticks(6), [100.0, 1e3, 1e4, 1e5, 1e6]);
         assert!(log.is_log() && !linear.is_log());
+    }
+
+    #[test]
+    fn a_logarithmic_axis_close_to_one_has_plain_ticks() {
+        let near = Scale::log([0.96, 1.04].into_iter(), 0.0, 100.0);
+        assert_eq!(near.ticks(5).len(), 5);
+        let far = Scale::log([0.1, 10.0].into_iter(), 0.0, 100.0);
+        assert!((far.at(1.0) - 50.0).abs() < 1e-9);
+        assert_eq!(far.ticks(9), [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
     }
 
     #[test]

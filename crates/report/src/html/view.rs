@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 use tcptoll_model::record::{Arm, PlaceKind, Summary, WarningEntry};
 
 use super::svg::arm_class;
-use super::{counted, distribution, forest, range, series, timeline};
+use super::{counted, distribution, forest, levels, range, series, timeline};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
-use crate::{clean, findings};
+use crate::{clean, effect, findings, rounds};
 
 /// The page.
 #[derive(Serialize)]
@@ -30,8 +30,18 @@ pub(super) struct View {
     distribution: Option<Picture>,
     range: Option<Picture>,
     figures: Table,
-    forest: Option<Picture>,
+    /// Whether the comparisons, not the distribution, are the answer.
+    in_rounds: bool,
+    over_levels: Option<Titled>,
+    ratios: Vec<Titled>,
+    forests: Vec<Titled>,
+    no_interval: Vec<String>,
     comparisons: Vec<Vec<String>>,
+    together: Option<String>,
+    ending: Option<String>,
+    rounds: Option<Picture>,
+    left_out: Vec<[String; 4]>,
+    warmup: Vec<[String; 2]>,
     published: Vec<Vec<String>>,
     timelines: Vec<TimelineView>,
     over_time: Vec<Named>,
@@ -62,6 +72,25 @@ struct Picture {
 impl Picture {
     fn new(both_svg: String, caption: &str) -> Self {
         Self { both_svg, caption: keep_units(caption) }
+    }
+}
+
+/// A picture under a heading of its own.
+#[derive(Serialize)]
+struct Titled {
+    title: String,
+    picture: Picture,
+}
+
+impl Titled {
+    fn new(title: String, both_svg: String, caption: &str) -> Self {
+        Self { title, picture: Picture::new(both_svg, caption) }
+    }
+}
+
+impl From<levels::OverLevels> for Titled {
+    fn from(picture: levels::OverLevels) -> Self {
+        Self::new(picture.title, picture.both_svg, &picture.caption)
     }
 }
 
@@ -145,9 +174,21 @@ pub(super) fn of(summary: &Summary) -> View {
         range: range::picture(summary, &primary)
             .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
         figures: table(summary, &primary),
-        forest: forest::picture(summary)
-            .map(|both_svg| Picture::new(both_svg, &forest::caption(summary))),
+        in_rounds: summary.rounds.is_some() && summary.comparisons.iter().any(|c| c.ci95.is_some()),
+        over_levels: levels::of_metric(summary).map(Titled::from),
+        ratios: levels::of_ratio(summary).into_iter().map(Titled::from).collect(),
+        forests: forest::pictures(summary)
+            .into_iter()
+            .map(|f| Titled::new(f.title, f.both_svg, &f.caption))
+            .collect(),
+        no_interval: forest::without_interval(summary),
         comparisons: summary.comparisons.iter().map(comparison).collect(),
+        together: effect::together(&summary.comparisons),
+        ending: rounds::ending(summary),
+        rounds: super::rounds::picture(summary)
+            .map(|both_svg| Picture::new(both_svg, &super::rounds::caption(summary))),
+        left_out: rounds::left_out(summary),
+        warmup: warmups(summary),
         published: published(summary),
         timelines: each_arm(summary, timeline_of),
         over_time: each_arm(summary, over_time),
@@ -183,6 +224,9 @@ fn warning(entry: &WarningEntry, arms: usize) -> Warning {
     Warning { arm: entry.arm.clone().filter(|_| arms > 1), text: entry.text.clone() }
 }
 
+/// Metrics that have a column whatever the run is about.
+const SHOWN: [&str; 3] = ["connect_us_mean", "connections_per_s", "accept_queue_peak"];
+
 /// Figures per arm; columns that no arm has are left out.
 fn table(summary: &Summary, primary: &Primary) -> Table {
     type Column<'a> = (String, Box<dyn Fn(&Arm) -> Cell + 'a>);
@@ -194,7 +238,7 @@ fn table(summary: &Summary, primary: &Primary) -> Table {
             None => absent(),
         }
     };
-    let candidates: Vec<Column<'_>> = vec![
+    let mut candidates: Vec<Column<'_>> = vec![
         ("p50".into(), Box::new(quantile(0))),
         ("p99".into(), Box::new(quantile(1))),
         ("p99.9".into(), Box::new(quantile(2))),
@@ -210,6 +254,13 @@ fn table(summary: &Summary, primary: &Primary) -> Table {
         ("CPU kernel µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_system_us_per_op))),
         ("accept queue peak".into(), Box::new(metric("accept_queue_peak", ""))),
     ];
+    if let Some(key) = rounds::metric(summary).filter(|key| !SHOWN.contains(key)) {
+        let cell = move |arm: &Arm| match rounds::measured(arm, key) {
+            Some(m) => Cell { text: m.estimate().text(), value: Some(m.value) },
+            None => absent(),
+        };
+        candidates.insert(0, (figures::metric_name(key), Box::new(cell)));
+    }
     let mut heads = Vec::new();
     let mut columns = Vec::new();
     for (head, column) in candidates {
@@ -263,14 +314,25 @@ fn interval(value: f64, ci95: Option<[f64; 2]>, unit: &str) -> String {
 }
 
 fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
+    let [ratio, interval] = effect::ratio(c);
+    let absent = || ABSENT.to_owned();
     vec![
         figures::metric_name(&c.metric),
         c.a.clone(),
         c.b.clone(),
-        number::ratio(c.ratio),
-        findings::interval(c.ci95),
-        c.verdict.clone(),
+        ratio,
+        interval,
+        effect::difference(c).unwrap_or_else(absent),
+        if c.margin > 0.0 { number::plain_percent(c.margin) } else { absent() },
+        if c.rounds > 0 { c.rounds.to_string() } else { absent() },
+        c.verdict.to_string(),
     ]
+}
+
+/// What each arm did before the measurement.
+fn warmups(summary: &Summary) -> Vec<[String; 2]> {
+    let row = |arm: &Arm| Some([arm.name.clone(), rounds::warmup(arm.warmup.as_ref()?)]);
+    summary.arms.iter().filter_map(row).collect()
 }
 
 fn published(summary: &Summary) -> Vec<Vec<String>> {

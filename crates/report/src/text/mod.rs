@@ -2,8 +2,13 @@
 //! doubt on it, what to do next; clear without colour and at 80 columns.
 
 mod arms;
+mod between;
+mod comparisons;
+mod rounds;
 mod table;
 mod timeline;
+
+pub(crate) use between::{Runs, render as between};
 
 use std::path::Path;
 
@@ -135,10 +140,20 @@ pub(crate) fn render(summary: &Summary, record: Option<&Path>, style: TextStyle)
         page.prose(0, &line, Tone::Bad);
     }
     page.blank();
+    // Of a run in rounds the comparisons are the answer; of any other the figures of its arms.
+    if summary.rounds.is_some() {
+        rounds::write(&mut page, summary);
+        comparisons::write(&mut page, summary);
+        rounds::ending(&mut page, summary);
+        page.blank();
+    }
     arms::write(&mut page, summary);
     timeline::write(&mut page, summary);
     expected(&mut page, summary);
-    comparisons(&mut page, summary);
+    if summary.rounds.is_none() {
+        comparisons::write(&mut page, summary);
+        rounds::ending(&mut page, summary);
+    }
     trouble(&mut page, summary);
     published(&mut page, summary);
     explain(&mut page, summary);
@@ -231,21 +246,6 @@ fn expected_table(page: &mut Page, rows: &[(&Arm, figures::Expected<'_>)]) {
     how.sort();
     how.dedup();
     page.prose(2, &format!("expected: {}", how.join("; ")), Tone::Dim);
-}
-
-fn comparisons(page: &mut Page, summary: &Summary) {
-    let mut metric = "";
-    for comparison in &summary.comparisons {
-        if comparison.metric != metric {
-            page.blank();
-            metric = &comparison.metric;
-            let title = format!("{}, ratio with 95 % interval", figures::metric_name(metric));
-            page.prose(2, &title, Tone::Strong);
-        }
-        let (a, b) = (clean::shorten(&comparison.a, 30), clean::shorten(&comparison.b, 30));
-        page.prose(4, &format!("{a} against {b}:"), Tone::Plain);
-        page.prose(8, &findings::comparison(comparison), Tone::Plain);
-    }
 }
 
 /// Errors by class and what kernel and wire counted, where it is not as it should be.

@@ -3,7 +3,7 @@
 use tcptoll_model::record::Summary;
 
 /// All golden summaries.
-pub(crate) const NAMES: [&str; 4] = ["one-arm", "nine-arms", "failure", "hostile"];
+pub(crate) const NAMES: [&str; 5] = ["one-arm", "nine-arms", "failure", "hostile", "study"];
 
 /// One golden summary.
 pub(crate) fn load(name: &str) -> Summary {

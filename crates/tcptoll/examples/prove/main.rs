@@ -6,6 +6,7 @@
 mod faults;
 mod links;
 mod opening;
+mod studies;
 mod table;
 
 use std::process::ExitCode;
@@ -27,6 +28,12 @@ const GROUPS: &[Group] = &[
     ("servers", opening::servers),
     ("study", opening::study),
     ("kills", faults::kills),
+    ("honesty", studies::honesty),
+    ("itself", studies::itself),
+    ("power", studies::power),
+    ("resume", studies::resume),
+    ("stops", studies::stops),
+    ("shorter", studies::shorter),
     ("clone", faults::clone),
 ];
 

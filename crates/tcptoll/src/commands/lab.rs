@@ -9,6 +9,7 @@ use tcptoll_engine::lab::certification::{Tolerance, certify};
 use tcptoll_engine::lab::plan::Plan;
 use tcptoll_engine::lab::{Handle, Interrupt, LabError, Place};
 use tcptoll_engine::messages::{Ask, Launch, Tell, Watch};
+use tcptoll_engine::observe::parse_sysctl;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::units::human_us;
 
@@ -94,11 +95,12 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
 fn sysctls(host: &mut Handle, typed: &[String]) -> anyhow::Result<()> {
     let pairs = typed
         .iter()
-        .map(|text| match text.split_once('=') {
-            Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-            None => Err(LabError::Refused(format!(
-                "sysctl {text}: write NAME=VALUE, like net.core.somaxconn=128"
-            ))),
+        .map(|text| {
+            parse_sysctl(text).ok_or_else(|| {
+                LabError::Refused(format!(
+                    "sysctl {text}: write NAME=VALUE, like net.core.somaxconn=128"
+                ))
+            })
         })
         .collect::<Result<Vec<_>, _>>()?;
     if !pairs.is_empty() {

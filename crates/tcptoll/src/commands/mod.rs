@@ -1,15 +1,19 @@
 //! One file per sub-command that does more than print.
 
+mod compare;
 mod explain;
 mod lab;
 mod links;
 mod manual;
+mod runs;
+mod study;
 
 use anyhow::{Context as _, bail};
 use tcptoll_engine::record::Record;
 use tcptoll_model::record::Summary;
+use tcptoll_model::study::Study;
 
-use crate::cli::{Cli, Command, ConnectArgs, ReportArgs, StudyAction, StudyArgs, TourArgs};
+use crate::cli::{Cli, Command, ConnectArgs, ReportArgs, SchemaOf, TourArgs};
 use crate::exit::{Status, say};
 use crate::{output, studies};
 
@@ -18,12 +22,14 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => tour(args),
         Command::Connect(args) => connect(&args),
-        Command::Study(args) => study(args),
+        Command::Study(args) => study::run(&args),
         Command::Report(args) => report(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Runs(args) => runs::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Links => Ok(links::run()),
         Command::Explain { name } => explain::run(name.as_deref()),
-        Command::Schema => schema(),
+        Command::Schema { of } => schema(of),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { dir } => manual::man(dir.as_deref()),
     }
@@ -38,11 +44,15 @@ fn tour(args: TourArgs) -> anyhow::Result<Status> {
 }
 
 fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
+    if let Some(record) = &args.rounds.resume {
+        studies::check_alone(args)?;
+        return output::resume(record, &args.output);
+    }
     let study = studies::from_connect(args);
     if let Some(notice) = public_notice(args)? {
         say(&notice);
     }
-    output::run(&study, &args.output)
+    study::start(&study, &args.rounds, &args.output)
 }
 
 /// Load on somebody else's server is said before it begins.
@@ -60,34 +70,6 @@ fn public_notice(args: &ConnectArgs) -> anyhow::Result<Option<String>> {
     }))
 }
 
-fn study(args: StudyArgs) -> anyhow::Result<Status> {
-    let (name, output) = match (args.action, args.name) {
-        (Some(StudyAction::Run { name, output }), _) => (name, output),
-        (None, Some(name)) => (name, args.output),
-        (Some(StudyAction::List) | None, None) | (Some(StudyAction::List), Some(_)) => {
-            for (name, _) in studies::BUILT_IN {
-                println!("{name:<16}{}", studies::load(name)?.question);
-            }
-            return Ok(Status::Met);
-        }
-        (Some(StudyAction::Show { name }), _) => {
-            print!("{}", studies::text(&name)?);
-            return Ok(Status::Met);
-        }
-        (Some(StudyAction::Check { name }), _) => {
-            let study = studies::load(&name)?;
-            let (experiment, arms) = tcptoll_engine::runner::check(&study)?;
-            let seconds: f64 = arms.iter().map(|arm| experiment.expected_s(&arm.settings)).sum();
-            for arm in &arms {
-                println!("{}", arm.name);
-            }
-            println!("{} arms, about {seconds:.0} s", arms.len());
-            return Ok(Status::Met);
-        }
-    };
-    output::run(&studies::load(&name)?, &output)
-}
-
 fn report(args: &ReportArgs) -> anyhow::Result<Status> {
     let name = args.record.display().to_string();
     let record = Record::read(&args.record).with_context(|| format!("record {name}"))?;
@@ -98,13 +80,25 @@ fn report(args: &ReportArgs) -> anyhow::Result<Status> {
         bail!("record {name}: the run was stopped before its first trial ended");
     }
     output::print(&summary, Some(&args.record), args.format)?;
-    if let Some(path) = &args.html {
-        output::write_html(&summary, path)?;
+    let files = [
+        ("--html", &args.html, tcptoll_report::html as fn(&Summary) -> String),
+        ("--csv", &args.csv, tcptoll_report::csv),
+        ("--markdown", &args.markdown, tcptoll_report::markdown),
+    ];
+    for (option, path, render) in files {
+        if let Some(path) = path {
+            std::fs::write(path, render(&summary))
+                .with_context(|| format!("{option} {}", path.display()))?;
+        }
     }
     Ok(Status::Met)
 }
 
-fn schema() -> anyhow::Result<Status> {
-    println!("{}", serde_json::to_string_pretty(&schemars::schema_for!(Summary))?);
+fn schema(of: SchemaOf) -> anyhow::Result<Status> {
+    let schema = match of {
+        SchemaOf::Summary => schemars::schema_for!(Summary),
+        SchemaOf::Study => schemars::schema_for!(Study),
+    };
+    println!("{}", serde_json::to_string_pretty(&schema)?);
     Ok(Status::Met)
 }

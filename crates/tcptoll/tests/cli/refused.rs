@@ -146,6 +146,8 @@ fn a_record_that_cannot_be_read_says_why() {
         command: vec!["tcptoll".into()],
         started_at: "2026-01-01T00:00:00Z".into(),
         seed: 1,
+        tcptoll_version: String::new(),
+        link_tolerance: None,
         passport: Passport::default(),
     })))
     .unwrap();

@@ -12,6 +12,7 @@ mod opening;
 mod packets;
 mod privileges;
 mod queues;
+mod rounds;
 mod servers;
 mod settings;
 mod studies;

@@ -1,0 +1,209 @@
+//! From header and trials to the summary: the same for a run that has just ended, one that was
+//! killed, and one that is read again years later.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tcptoll_model::record::{
+    Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
+    Trial, Verdict, WarningEntry,
+};
+use tcptoll_model::warning::Warning;
+use tcptoll_model::{answer, compare, consolidate, stop};
+
+use super::schedule::Schedule;
+
+/// What is known of a run besides its header.
+pub(super) struct Ended<'a> {
+    /// Its trials, in order of running.
+    pub trials: &'a [Trial],
+    /// Where it went on.
+    pub resumed: &'a [Resumed],
+    /// Why it ended, one clause.
+    pub stopped: &'a str,
+    /// Whether it ended before its plan was done.
+    pub partial: bool,
+    /// Share of CPU time stolen during the run.
+    pub steal: Option<f64>,
+}
+
+/// The summary of a run.
+pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Summary {
+    let study = &header.study;
+    let arms = consolidate::arms(&schedule.arms, ended.trials);
+    let in_rounds = schedule.rule.max > 1;
+    let mut summary = outline(header, arms);
+    summary.passport.steal = ended.steal;
+    summary.primary_metric = in_rounds.then(|| schedule.metric.clone());
+    summary.rounds = in_rounds.then(|| rounds(schedule, ended));
+    summary.comparisons =
+        compare::within(&schedule.pairs, &schedule.arms, ended.trials, schedule.margin);
+    summary.warnings = warnings(ended.trials);
+    summary.warnings.extend(elsewhere(&header.passport, ended.resumed));
+    summary.warnings.extend(compare::doubts(
+        &schedule.pairs,
+        &schedule.arms,
+        ended.trials,
+        schedule.margin,
+    ));
+    summary.partial = ended.partial;
+    // Every arm of the plan that was run must have something that counts.
+    summary.valid = summary.arms.iter().all(|arm| {
+        let trials = || ended.trials.iter().filter(|trial| trial.arm.name == arm.name);
+        trials().all(|trial| trial.invalid.is_none()) && arm.failure.is_none()
+            || trials().any(Trial::counts)
+    });
+    schedule.experiment.conclude(&mut summary);
+    match &study.answer {
+        Some(sentence) => summary.answer = answer::fill(sentence, &summary),
+        None => summary.answer += &verdicts(&summary.comparisons),
+    }
+    summary
+}
+
+fn rounds(schedule: &Schedule, ended: &Ended<'_>) -> Rounds {
+    let count = |wanted: &dyn Fn(&Trial) -> bool| {
+        ended.trials.iter().filter(|trial| wanted(trial)).count() as u32
+    };
+    Rounds {
+        done: whole_rounds(schedule.arms.len(), ended.trials),
+        most: schedule.rule.max,
+        rule: schedule.rule.to_string(),
+        stopped: ended.stopped.to_owned(),
+        elapsed_s: ended.trials.iter().map(|trial| trial.took_s).sum(),
+        excluded: count(&|trial| trial.invalid.is_some()),
+        failed: count(&|trial| trial.arm.failure.is_some()),
+    }
+}
+
+/// Rounds in which every arm has a trial that is not to be run again.
+fn whole_rounds(arms: usize, trials: &[Trial]) -> u32 {
+    let mut seen: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+    for trial in trials.iter().filter(|trial| !trial.arm.partial) {
+        seen.entry(trial.round).or_default().insert(&trial.arm.name);
+    }
+    (0..).take_while(|round| seen.get(round).is_some_and(|names| names.len() == arms)).count()
+        as u32
+}
+
+/// What header and arms say by themselves.
+fn outline(header: &Header, arms: Vec<Arm>) -> Summary {
+    let study = &header.study;
+    let links: Vec<_> = arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
+    let one_link = links
+        .first()
+        .filter(|first| links.iter().all(|link| link.asked == first.asked))
+        .map(|link| link.asked.clone());
+    let target = study.settings.get("to").map(|to| to.as_str().unwrap_or_default().to_owned());
+    let kind = if target.is_some() { PlaceKind::Target } else { PlaceKind::Lab };
+    Summary {
+        record_version: RECORD_VERSION,
+        tcptoll_version: header.tcptoll_version.clone(),
+        experiment: study.experiment.clone(),
+        study: Some(study.name.clone()).filter(|name| !name.is_empty()),
+        question: study.question.clone(),
+        answer: String::new(),
+        command: header.command.clone(),
+        started_at: header.started_at.clone(),
+        place: Place { kind, link: one_link, target },
+        passport: header.passport.clone(),
+        primary_metric: None,
+        rounds: None,
+        arms,
+        comparisons: Vec::new(),
+        published: study.published.clone(),
+        causes: Vec::new(),
+        advice: Vec::new(),
+        warnings: Vec::new(),
+        next: Vec::new(),
+        partial: false,
+        valid: true,
+    }
+}
+
+/// Warnings of trials, each once per arm; what came again is said with its count.
+fn warnings(trials: &[Trial]) -> Vec<WarningEntry> {
+    let mut first: Vec<(WarningEntry, usize)> = Vec::new();
+    for warning in trials.iter().flat_map(|trial| &trial.warnings) {
+        match first.iter_mut().find(|(w, _)| w.id == warning.id && w.arm == warning.arm) {
+            Some((_, count)) => *count += 1,
+            None => first.push((warning.clone(), 1)),
+        }
+    }
+    let mut warnings: Vec<WarningEntry> = first
+        .into_iter()
+        .map(|(mut warning, count)| {
+            if count > 1 {
+                warning.text += &format!(" (so in {count} trials)");
+            }
+            warning
+        })
+        .collect();
+    say_once(&mut warnings);
+    warnings
+}
+
+/// What every arm has too little of is said once, of the whole run.
+fn say_once(warnings: &mut Vec<WarningEntry>) {
+    let few = |warning: &WarningEntry| warning.id == "too-few-samples";
+    if warnings.iter().filter(|warning| few(warning)).count() > 1 {
+        let mut seen = false;
+        warnings.retain_mut(|warning| {
+            let first = few(warning) && !std::mem::replace(&mut seen, true);
+            if first {
+                warning.arm = None;
+            }
+            first || !few(warning)
+        });
+    }
+}
+
+/// A run that went on under other conditions than it began.
+fn elsewhere(began: &Passport, resumed: &[Resumed]) -> Option<WarningEntry> {
+    let mut differs = Vec::new();
+    for now in resumed.iter().map(|resumed| &resumed.passport) {
+        let pairs = [
+            ("kernel", &began.kernel, &now.kernel),
+            ("CPU", &began.cpu, &now.cpu),
+            ("clock source", &began.clock_source, &now.clock_source),
+        ];
+        for (what, then, now) in pairs {
+            if then != now {
+                differs.push(format!("{what} {now} instead of {then}"));
+            }
+        }
+        if began.cpus != now.cpus {
+            differs.push(format!("{} CPUs instead of {}", now.cpus, began.cpus));
+        }
+    }
+    differs.dedup();
+    (!differs.is_empty())
+        .then(|| Warning::ResumedElsewhere { what: differs.join(", ") }.entry(None))
+}
+
+/// What the comparisons say, in a sentence after the experiment's own.
+fn verdicts(comparisons: &[Comparison]) -> String {
+    let interval = |c: &Comparison| match (c.ratio, c.ci95) {
+        (Some(ratio), Some([low, high])) => format!(" ×{ratio:.3} [{low:.3}, {high:.3}],"),
+        _ => String::new(),
+    };
+    match comparisons {
+        [] => String::new(),
+        [c] => {
+            let margin = match c.verdict {
+                Verdict::Higher | Verdict::Lower => String::new(),
+                _ => format!(" (margin {})", stop::percent(c.margin)),
+            };
+            format!(" {} against {}, {}:{} {}{margin}.", c.a, c.b, c.metric, interval(c), c.verdict)
+        }
+        many => {
+            let count = |verdict| many.iter().filter(|c| c.verdict == verdict).count();
+            let words: Vec<String> =
+                [Verdict::Higher, Verdict::Lower, Verdict::NoDifference, Verdict::NotEnough]
+                    .into_iter()
+                    .filter(|verdict| count(*verdict) > 0)
+                    .map(|verdict| format!("{} {verdict}", count(verdict)))
+                    .collect();
+            format!(" Of {} comparisons: {}.", many.len(), words.join(", "))
+        }
+    }
+}

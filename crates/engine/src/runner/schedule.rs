@@ -1,0 +1,86 @@
+//! What a study asks for, checked whole before anything is measured.
+
+use tcptoll_model::pairs::{Pair, pairs};
+use tcptoll_model::stop::StopRule;
+use tcptoll_model::study::{PlannedArm, Study};
+use tcptoll_model::{answer, order, study};
+
+use super::RunError;
+use crate::experiments::{self, Experiment};
+
+/// Everything a run is to do.
+pub struct Schedule {
+    /// The experiment.
+    pub experiment: &'static dyn Experiment,
+    /// Its arms, in the order of the study.
+    pub arms: Vec<PlannedArm>,
+    /// The metric that stop rules look at first.
+    pub metric: String,
+    /// What is compared.
+    pub pairs: Vec<Pair>,
+    /// The smallest effect of interest, relative.
+    pub margin: f64,
+    /// When to stop.
+    pub rule: StopRule,
+}
+
+impl Schedule {
+    /// Checks a study: its experiment, every setting of every arm, comparisons, stop rule, answer.
+    pub fn of(study: &Study) -> Result<Self, RunError> {
+        let experiment = experiments::find(&study.experiment)
+            .ok_or_else(|| RunError::NoSuchExperiment(study.experiment.clone()))?;
+        let arms = study.arms()?;
+        for arm in &arms {
+            experiment.check(&arm.settings).map_err(|error| {
+                if arms.len() == 1 {
+                    RunError::Trial(error)
+                } else {
+                    RunError::Arm { arm: arm.name.clone(), error }
+                }
+            })?;
+        }
+        let metric = study.metric.clone().unwrap_or_else(|| experiment.primary_metric().to_owned());
+        let pairs = pairs(study, &arms, &metric)?;
+        let names = study::metric_names(experiment.metrics(), experiment.histograms());
+        for named in pairs.iter().map(|pair| &pair.metric).chain([&metric]) {
+            if !names.iter().any(|name| name == named) {
+                return Err(RunError::NoSuchMetric {
+                    metric: named.clone(),
+                    there_are: experiment.metrics().join(", "),
+                });
+            }
+        }
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        answer::check(&Study { metric: Some(metric.clone()), ..study.clone() }, &known)?;
+        Ok(Self {
+            margin: study.margin()?.unwrap_or(experiment.margin()),
+            rule: StopRule::of(study)?,
+            experiment,
+            arms,
+            metric,
+            pairs,
+        })
+    }
+
+    /// Whether the experiment has a metric of this name, or a distribution it is a quantile of.
+    pub fn knows(&self, metric: &str) -> bool {
+        let Self { experiment, .. } = self;
+        study::metric_names(experiment.metrics(), experiment.histograms())
+            .iter()
+            .any(|name| name == metric)
+    }
+
+    /// What one round is expected to take, s.
+    pub fn round_s(&self) -> f64 {
+        self.arms.iter().map(|arm| self.experiment.expected_s(&arm.settings)).sum()
+    }
+
+    /// The order of the arms in a round. What runs once runs as it is written.
+    pub(super) fn order(&self, seed: u64, round: u32) -> Vec<usize> {
+        if self.rule.max == 1 {
+            (0..self.arms.len()).collect()
+        } else {
+            order::of_round(seed, round, self.arms.len())
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The sentence of a study that the answer fills.
+//!
+//! Between braces stands what was measured:
+//!
+//! | placeholder | becomes |
+//! | --- | --- |
+//! | `{ARM: METRIC}` | the value with its unit: `37.1 ms`, `13,500/s` |
+//! | `{A / B: METRIC}` | the ratio with its interval: `×0.52 [0.51, 0.54]` |
+//! | `{A ? B: METRIC}` | the verdict: `higher`, `no difference found (margin 1 %)` |
+//!
+//! Without `: METRIC` the primary metric is meant. Names of arms may hold any sign: a placeholder
+//! is read by the names there are.
+
+use crate::consolidate;
+use crate::pairs::pairs;
+use crate::record::{Comparison, Summary, Verdict};
+use crate::stop::percent;
+use crate::study::{Study, StudyError, suggestion};
+use crate::units::{echo, human_count, human_rate, human_us};
+
+/// Stands where there is no figure.
+const ABSENT: &str = "not measured";
+
+/// What a placeholder asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked<'a> {
+    Value(&'a str),
+    Ratio(&'a str, &'a str),
+    Verdict(&'a str, &'a str),
+}
+
+/// Checks every `{…}` of a study's answer: arms and metrics must be there, and what is put in
+/// relation must be compared. `metrics` are those of the experiment, see
+/// [`crate::study::metric_names`].
+///
+/// Where the study names no primary metric, any metric may be that of its comparisons.
+pub fn check(study: &Study, metrics: &[&str]) -> Result<(), StudyError> {
+    let Some(sentence) = &study.answer else { return Ok(()) };
+    let arms = study.arms()?;
+    let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+    let pairs = pairs(study, &arms, study.metric.as_deref().unwrap_or_default())?;
+    for piece in pieces(sentence) {
+        let Piece::Placeholder(text) = piece else { continue };
+        let refuse = |problem: String| StudyError::text("answer", &format!("{{{text}}}"), problem);
+        let Some((asked, metric)) = read(text, &names) else {
+            return Err(refuse(no_arm(text, &names)));
+        };
+        if let Some(unknown) = metric.filter(|metric| !metrics.contains(metric)) {
+            let problem =
+                format!("{} is no metric; {}", echo(unknown), suggestion(unknown, metrics));
+            return Err(refuse(problem));
+        }
+        let metric = metric.or(study.metric.as_deref()).unwrap_or_default();
+        let (Asked::Ratio(a, b) | Asked::Verdict(a, b)) = asked else { continue };
+        let compared = |a: &str, b: &str| {
+            pairs.iter().any(|pair| {
+                let right = metric.is_empty() || pair.metric.is_empty() || pair.metric == metric;
+                right && names[pair.a] == a && names[pair.b] == b
+            })
+        };
+        if compared(b, a) && !compared(a, b) {
+            let problem = "it is compared the other way round: write the second name first";
+            return Err(refuse(problem.to_owned()));
+        }
+        if !compared(a, b) {
+            return Err(refuse(format!(
+                "these two are not compared{}: add them to [[compare]]",
+                if metric.is_empty() { String::new() } else { format!(" in {metric}") }
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn no_arm(text: &str, names: &[&str]) -> String {
+    let arms = metric_apart(text).map_or(text, |(arms, _)| arms);
+    let unknown =
+        arms.split(['/', '?']).map(str::trim).find(|name| !names.contains(name)).unwrap_or(arms);
+    format!("no arm is called {}; {}", echo(unknown), suggestion(unknown, names))
+}
+
+/// Fills the sentence; what was not measured is said to be so.
+pub fn fill(sentence: &str, summary: &Summary) -> String {
+    let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let filled = pieces(sentence).map(|piece| match piece {
+        Piece::Text(text) => text.to_owned(),
+        Piece::Placeholder(text) => {
+            read(text, &names).and_then(|read| one(read, summary)).unwrap_or(ABSENT.to_owned())
+        }
+    });
+    filled.collect()
+}
+
+/// What one placeholder becomes; `None` if it was not measured.
+fn one((asked, metric): (Asked<'_>, Option<&str>), summary: &Summary) -> Option<String> {
+    let metric = metric.or(summary.primary_metric.as_deref())?;
+    let comparison = |a: &str, b: &str| {
+        summary.comparisons.iter().find(|c| c.metric == metric && c.a == a && c.b == b)
+    };
+    match asked {
+        Asked::Value(name) => {
+            let arm = summary.arms.iter().find(|arm| arm.name == name)?;
+            let unit = consolidate::unit(arm, metric)?;
+            consolidate::value(arm, metric).map(|value| with_unit(value, &unit))
+        }
+        Asked::Ratio(a, b) => ratio(comparison(a, b)?),
+        Asked::Verdict(a, b) => comparison(a, b).map(verdict),
+    }
+}
+
+/// `×0.52 [0.51, 0.54]`, with as many digits as its interval deserves.
+fn ratio(comparison: &Comparison) -> Option<String> {
+    let ratio = comparison.ratio.filter(|ratio| ratio.is_finite())?;
+    let Some([low, high]) = comparison.ci95 else {
+        return Some(format!("×{ratio:.2} [too few rounds for an interval]"));
+    };
+    let least = if ratio < 10.0 { 2 } else { usize::from(ratio < 100.0) };
+    // One digit of the interval's width is shown.
+    let digits = (-(high - low).log10()).ceil().clamp(0.0, 4.0) as usize;
+    let digits = digits.max(least);
+    Some(format!("×{ratio:.digits$} [{low:.digits$}, {high:.digits$}]"))
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    match comparison.verdict {
+        Verdict::NoDifference => {
+            format!("{} (margin {})", comparison.verdict, percent(comparison.margin))
+        }
+        verdict => verdict.to_string(),
+    }
+}
+
+/// A figure for a sentence: `37.1 ms`, `13,500/s`, `941 Mbit/s`.
+fn with_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "us" => human_us(value),
+        "bytes/s" => human_rate(value * 8.0),
+        "1/s" => format!("{}/s", number(value)),
+        "" | "1" => number(value),
+        unit => format!("{} {unit}", number(value)),
+    }
+}
+
+/// Three significant digits, or a whole number with its thousands apart.
+fn number(value: f64) -> String {
+    let sign = if value < 0.0 { "-" } else { "" };
+    let size = value.abs();
+    match size {
+        size if size >= 99.95 => format!("{sign}{}", human_count(size.round() as u64)),
+        size if size >= 9.995 => format!("{sign}{size:.1}"),
+        size if size >= 0.9995 => format!("{sign}{size:.2}"),
+        size => format!("{sign}{size:.3}"),
+    }
+}
+
+/// A part of the sentence.
+enum Piece<'a> {
+    Text(&'a str),
+    /// What stands between the braces.
+    Placeholder(&'a str),
+}
+
+/// The parts in order. A brace without its partner is text.
+fn pieces(sentence: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = sentence;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        if let Some((inner, after)) = rest.strip_prefix('{').and_then(|inner| inner.split_once('}'))
+        {
+            rest = after;
+            return Some(Piece::Placeholder(inner.trim()));
+        }
+        // Beyond the first sign: a brace that stands there has no partner.
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let end = rest[first..].find('{').map_or(rest.len(), |at| at + first);
+        let (text, after) = rest.split_at(end);
+        rest = after;
+        Some(Piece::Text(text))
+    })
+}
+
+/// What a placeholder asks for, and the metric it names; `None` if no arms fit.
+fn read<'a>(text: &'a str, names: &[&'a str]) -> Option<(Asked<'a>, Option<&'a str>)> {
+    // A name may end in what looks like a metric, so the whole is tried first.
+    if let Some(asked) = of_arms(text, names) {
+        return Some((asked, None));
+    }
+    let (arms, metric) = metric_apart(text)?;
+    of_arms(arms, names).map(|asked| (asked, Some(metric)))
+}
+
+/// `A / B: METRIC` is `A / B` and `METRIC`.
+fn metric_apart(text: &str) -> Option<(&str, &str)> {
+    let (arms, metric) = text.rsplit_once(':')?;
+    let metric = metric.trim();
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    (!metric.is_empty() && metric.chars().all(plain)).then_some((arms.trim(), metric))
+}
+
+fn of_arms<'a>(text: &'a str, names: &[&'a str]) -> Option<Asked<'a>> {
+    if names.contains(&text) {
+        return Some(Asked::Value(text));
+    }
+    text.match_indices(['/', '?']).find_map(|(at, sign)| {
+        let (a, b) = (text[..at].trim(), text[at + 1..].trim());
+        let known = names.contains(&a) && names.contains(&b);
+        known.then_some(if sign == "/" { Asked::Ratio(a, b) } else { Asked::Verdict(a, b) })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{
+        Arm, HistogramSummary, Metric, Passport, Place, PlaceKind, RECORD_VERSION,
+    };
+
+    fn summary() -> Summary {
+        let metric = |value, unit: &str| Metric {
+            value,
+            unit: unit.to_owned(),
+            ci95: None,
+            median: None,
+            n: 1,
+        };
+        let arm = |name: &str, us, per_s| Arm {
+            name: name.to_owned(),
+            metrics: [
+                ("connect_us_mean".to_owned(), metric(us, "us")),
+                ("connections_per_s".to_owned(), metric(per_s, "1/s")),
+            ]
+            .into(),
+            histograms: [(
+                "connect_us".to_owned(),
+                HistogramSummary { p99: Some(41_000.0), ..HistogramSummary::default() },
+            )]
+            .into(),
+            ..Arm::default()
+        };
+        let compared = |metric: &str, ratio, ci95, verdict| Comparison {
+            metric: metric.to_owned(),
+            a: "backlog 16, link a/b".to_owned(),
+            b: "backlog 4096, link a/b".to_owned(),
+            ratio: Some(ratio),
+            ci95,
+            margin: 0.01,
+            verdict,
+            ..Comparison::default()
+        };
+        Summary {
+            record_version: RECORD_VERSION,
+            tcptoll_version: String::new(),
+            experiment: "connect".into(),
+            study: None,
+            question: "what?".into(),
+            answer: String::new(),
+            command: vec![],
+            started_at: String::new(),
+            place: Place { kind: PlaceKind::Lab, link: None, target: None },
+            passport: Passport::default(),
+            primary_metric: Some("connect_us_mean".into()),
+            rounds: None,
+            arms: vec![
+                arm("backlog 16, link a/b", 37_100.0, 13_500.0),
+                arm("backlog 4096, link a/b", 48.1, 27.0),
+            ],
+            comparisons: vec![
+                compared("connect_us_mean", 0.52, Some([0.51, 0.54]), Verdict::Lower),
+                compared(
+                    "connections_per_s",
+                    1.0004,
+                    Some([0.9982, 1.0021]),
+                    Verdict::NoDifference,
+                ),
+            ],
+            published: vec![],
+            causes: vec![],
+            advice: vec![],
+            warnings: vec![],
+            next: vec![],
+            partial: false,
+            valid: true,
+        }
+    }
+
+    #[test]
+    fn a_sentence_is_filled_with_values_ratios_and_verdicts() {
+        for (sentence, filled) in [
+            ("It takes {backlog 16, link a/b: connect_us_mean}.", "It takes 37.1 ms."),
+            ("{backlog 4096, link a/b} each", "48.1 µs each"),
+            ("{ backlog 16, link a/b : connections_per_s }", "13,500/s"),
+            ("{backlog 16, link a/b: connect_us_p99}", "41.0 ms"),
+            ("{backlog 16, link a/b / backlog 4096, link a/b}", "×0.52 [0.51, 0.54]"),
+            (
+                "{backlog 16, link a/b / backlog 4096, link a/b: connections_per_s}",
+                "×1.000 [0.998, 1.002]",
+            ),
+            ("{backlog 16, link a/b ? backlog 4096, link a/b}", "lower"),
+            (
+                "{backlog 16, link a/b ? backlog 4096, link a/b: connections_per_s}",
+                "no difference found (margin 1 %)",
+            ),
+            ("no braces, é", "no braces, é"),
+            ("a { stays {", "a { stays {"),
+            ("", ""),
+        ] {
+            assert_eq!(fill(sentence, &summary()), filled, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said_to_be_so() {
+        let mut summary = summary();
+        summary.comparisons.clear();
+        for sentence in [
+            "{backlog 8}",
+            "{backlog 16, link a/b: first_byte_us_mean}",
+            "{backlog 16, link a/b: connect_us_p99_9}",
+            "{backlog 16, link a/b / backlog 4096, link a/b}",
+            "{backlog 16, link a/b ? backlog 4096, link a/b}",
+        ] {
+            assert_eq!(fill(sentence, &summary), "not measured", "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_placeholder_that_nothing_can_fill_is_refused_with_what_there_is() {
+        let check = |answer: &str| {
+            let study = Study::from_toml(&format!(
+                "question = 'what?'\nexperiment = 'connect'\nmetric = 'rtt_us'\nanswer = '''{answer}'''\n\
+                 [factors]\nbacklog = [16, 128, 4096]\n[[compare]]\nagainst = 'backlog 16'\n",
+            ))
+            .unwrap();
+            super::check(&study, &["connect_us_mean", "rtt_us"])
+        };
+        check("{backlog 16} {backlog 128 / backlog 16} {backlog 4096 ? backlog 16: rtt_us} {")
+            .unwrap();
+        for (answer, says) in [
+            (
+                "{bcklog 16}",
+                "answer \"{bcklog 16}\": no arm is called bcklog 16; did you mean backlog 16?",
+            ),
+            ("{backlog 16 / x}", "no arm is called x; there are backlog 16, backlog 128"),
+            (
+                "{backlog 16: rtt_us_p98}",
+                "rtt_us_p98 is no metric; there are connect_us_mean, rtt_us",
+            ),
+            ("{backlog 16 / backlog 128}", "the other way round"),
+            ("{backlog 4096 / backlog 128}", "not compared in rtt_us: add them to [[compare]]"),
+            ("{backlog 128 ? backlog 16: connect_us_mean}", "not compared in connect_us_mean"),
+        ] {
+            let error = check(answer).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

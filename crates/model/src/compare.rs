@@ -1,0 +1,137 @@
+//! What do the rounds allow one to say of two arms?
+//!
+//! Of one run, arms are compared within rounds ([`within`]); rounds of two runs have nothing in
+//! common and are not paired ([`between`]). Every verdict is read from the interval that is shown,
+//! and from nothing else. What the intervals take for granted is looked at by [`doubts`]; nothing is
+//! dropped because of a doubt.
+
+use std::collections::BTreeMap;
+
+use crate::consolidate::{by_arm, counting, unit, value};
+use crate::pairs::Pair;
+use crate::record::{Comparison, Trial};
+use crate::stats::{sample, sequence};
+use crate::study::PlannedArm;
+
+mod between;
+mod doubts;
+mod estimate;
+mod quantiles;
+
+pub use between::{Run, between};
+pub use doubts::doubts;
+use estimate::Estimate;
+
+/// Probability that any interval of a run misses the truth; it is divided among the comparisons
+/// (Bonferroni), so that it holds for all of them together.
+const ALPHA: f64 = 0.05;
+
+/// Comparisons paired within rounds; 0.05 is divided among them.
+///
+/// A pair's value of a round is that of the last trial that counts. The ratio is the geometric mean
+/// of the ratios of rounds: what a round did to both arms cancels, and so does the unit; b over a
+/// is its inverse, which the mean of ratios is not. Its interval is the confidence sequence of the
+/// mean log-ratio ([`sequence`]), valid at every look.
+///
+/// Verdict: no difference, if the interval lies within the margin, 1 / (1 + m) to 1 + m, after at
+/// least 15 rounds ([`sequence::ROUNDS_TO_BE_NARROW`]); higher or lower, if it does not lie there
+/// and does not hold 1. Where a value is not above 0 there is no ratio: the
+/// verdict is then read from the interval of the difference, with the margin as a share of the mean
+/// of b.
+///
+/// Shape:   one comparison per pair, in their order; without a common round, of 0 rounds.
+/// Panics:  a pair names an arm that is not in `arms`.
+pub fn within(
+    pairs: &[Pair],
+    arms: &[PlannedArm],
+    trials: &[Trial],
+    margin: f64,
+) -> Vec<Comparison> {
+    let counted = Counted::of(trials);
+    let alpha = ALPHA / pairs.len().max(1) as f64;
+    let compare = |pair: &Pair| {
+        let (a, b) = (&arms[pair.a].name, &arms[pair.b].name);
+        let rounds = counted.pairs(a, b, &pair.metric);
+        let blank = Comparison {
+            metric: pair.metric.clone(),
+            a: a.clone(),
+            b: b.clone(),
+            per: pair.per.clone(),
+            margin,
+            rounds: rounds.values.len() as u32,
+            alpha,
+            ..Comparison::default()
+        };
+        rounds.estimate(alpha).fill(blank, rounds.unit)
+    };
+    pairs.iter().map(compare).collect()
+}
+
+/// The trials of a run that count, by arm and round.
+struct Counted<'a>(BTreeMap<&'a str, BTreeMap<u32, &'a Trial>>);
+
+impl<'a> Counted<'a> {
+    fn of(trials: &'a [Trial]) -> Self {
+        Self(by_arm(trials).into_iter().map(|(name, of)| (name, counting(&of))).collect())
+    }
+
+    /// The arm's rounds, in order of running; none if nothing of it counts.
+    fn rounds(&self, arm: &str) -> impl Iterator<Item = (u32, &'a Trial)> {
+        self.0.get(arm).into_iter().flatten().map(|(round, trial)| (*round, *trial))
+    }
+
+    /// Round and value of every round that has the metric.
+    fn values(&self, arm: &str, metric: &str) -> BTreeMap<u32, f64> {
+        self.rounds(arm)
+            .filter_map(|(round, trial)| Some((round, value(&trial.arm, metric)?)))
+            .collect()
+    }
+
+    fn unit(&self, arm: &str, metric: &str) -> Option<String> {
+        self.rounds(arm).find_map(|(_, trial)| unit(&trial.arm, metric))
+    }
+
+    /// The rounds that both arms have a value of.
+    fn pairs(&self, a: &str, b: &str, metric: &str) -> Paired {
+        let of_b = self.values(b, metric);
+        let both = |(round, a): (u32, f64)| Some((a, *of_b.get(&round)?));
+        Paired {
+            values: self.values(a, metric).into_iter().filter_map(both).collect(),
+            unit: self.unit(a, metric).or_else(|| self.unit(b, metric)),
+        }
+    }
+}
+
+/// Values of two arms, a round each.
+struct Paired {
+    values: Vec<(f64, f64)>,
+    unit: Option<String>,
+}
+
+impl Paired {
+    fn differences(&self) -> Vec<f64> {
+        self.values.iter().map(|(a, b)| a - b).collect()
+    }
+
+    /// None: a value is not above 0.
+    fn log_ratios(&self) -> Option<Vec<f64>> {
+        self.values.iter().map(|&(a, b)| (a > 0.0 && b > 0.0).then(|| a.ln() - b.ln())).collect()
+    }
+
+    fn estimate(&self, alpha: f64) -> Estimate {
+        let differences = self.differences();
+        let logs = self.log_ratios();
+        let of_b: Vec<f64> = self.values.iter().map(|(_, b)| *b).collect();
+        Estimate {
+            log_ratio: logs.as_deref().and_then(sample::mean),
+            log_interval: logs.and_then(|logs| sequence::interval(&logs, alpha)),
+            difference: sample::mean(&differences),
+            difference_interval: sequence::interval(&differences, alpha),
+            difference_median: sample::median(&differences),
+            mean_of_b: sample::mean(&of_b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

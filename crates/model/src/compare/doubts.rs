@@ -1,0 +1,96 @@
+//! Are the rounds what the intervals take them for?
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Counted;
+use crate::consolidate::{by_arm, left_out};
+use crate::pairs::Pair;
+use crate::record::{Trial, WarningEntry};
+use crate::stats::diagnostics;
+use crate::study::PlannedArm;
+use crate::warning::Warning;
+
+/// Probability that any test of its kind warns of a run that has nothing wrong.
+const ALPHA: f64 = 0.01;
+
+/// Doubts about rounds: trials left out, drift, outliers, two modes, autocorrelation.
+///
+/// Looked at are the metrics that are compared, of the arms that are. A drift is told if it is
+/// beyond chance and beyond the margin: a smaller one does not matter, by the study's own measure.
+///
+/// Panics:  a pair names an arm that is not in `arms`.
+pub fn doubts(
+    pairs: &[Pair],
+    arms: &[PlannedArm],
+    trials: &[Trial],
+    margin: f64,
+) -> Vec<WarningEntry> {
+    let counted = Counted::of(trials);
+    let mut doubts = left_out_of(arms, trials);
+    let compared: BTreeSet<(usize, &str)> =
+        pairs.iter().flat_map(|p| [(p.a, p.metric.as_str()), (p.b, p.metric.as_str())]).collect();
+    let alpha = ALPHA / compared.len().max(1) as f64;
+    for (arm, metric) in compared {
+        let arm = arms[arm].name.as_str();
+        let rounds = counted.values(arm, metric);
+        doubts.extend(of_arm(metric, &rounds, margin, alpha).iter().map(|w| w.entry(Some(arm))));
+    }
+    let alpha = ALPHA / pairs.len().max(1) as f64;
+    for pair in pairs {
+        let (a, b) = (arms[pair.a].name.as_str(), arms[pair.b].name.as_str());
+        let rounds = counted.pairs(a, b, &pair.metric);
+        let effects = rounds.log_ratios().unwrap_or_else(|| rounds.differences());
+        if let Some(found) = diagnostics::autocorrelation(&effects).filter(|test| test.p < alpha) {
+            let what = format!("{}, {a} against {b}", pair.metric);
+            doubts.push(Warning::Autocorrelated { what, lag1: found.lag1 }.entry(None));
+        }
+    }
+    doubts
+}
+
+fn of_arm(metric: &str, rounds: &BTreeMap<u32, f64>, margin: f64, alpha: f64) -> Vec<Warning> {
+    let metric = metric.to_owned();
+    let values: Vec<f64> = rounds.values().copied().collect();
+    let mut warnings = Vec::new();
+    if let Some(drift) = diagnostics::drift(&values)
+        && drift.p < alpha
+        && drift.change.abs() > margin
+    {
+        warnings.push(Warning::Drift { metric: metric.clone(), change: drift.change });
+    }
+    let numbers: Vec<u32> = rounds.keys().map(|round| round + 1).collect();
+    let far: Vec<u32> = diagnostics::outliers(&values)
+        .into_iter()
+        .filter_map(|at| numbers.get(at).copied())
+        .collect();
+    if !far.is_empty() {
+        warnings.push(Warning::OutlierRounds { metric: metric.clone(), rounds: far });
+    }
+    if let Some(modes) = diagnostics::two_modes(&values) {
+        warnings.push(Warning::TwoModes { metric, low: modes.low, high: modes.high });
+    }
+    warnings
+}
+
+/// Trials that were excluded or failed. What a signal stopped is told by the run being partial.
+fn left_out_of(arms: &[PlannedArm], trials: &[Trial]) -> Vec<WarningEntry> {
+    let by_rule = |trial: &&Trial| trial.invalid.is_some() || trial.arm.failure.is_some();
+    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
+    for why in trials.iter().filter(by_rule).filter_map(left_out) {
+        *reasons.entry(why).or_default() += 1;
+    }
+    let count: u64 = reasons.values().sum();
+    // Of reasons that are as frequent, the last of the alphabet: the order of trials is no matter.
+    let most = reasons.into_iter().max_by_key(|(_, times)| *times);
+    let excluded = most.map(|(why, _)| {
+        Warning::TrialsExcluded { count, of: trials.len() as u64, why }.entry(None)
+    });
+    let by_arm = by_arm(trials);
+    let nothing = arms.iter().filter(|arm| {
+        let of = by_arm.get(arm.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let excluded = |trial: &&Trial| trial.invalid.is_some() && trial.arm.failure.is_none();
+        !of.iter().any(|trial| trial.counts()) && of.iter().any(excluded)
+    });
+    let nothing = nothing.map(|arm| Warning::NothingCounts.entry(Some(&arm.name)));
+    excluded.into_iter().chain(nothing).collect()
+}

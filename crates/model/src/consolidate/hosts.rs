@@ -1,0 +1,109 @@
+//! What several rounds saw of a host, of the machine and of the wire becomes one.
+//!
+//! Each round comes with its attempts: figures per operation are weighted by them.
+
+use std::collections::BTreeMap;
+
+use super::sum;
+use crate::record::{HostSummary, Listener, Softirq, Wire, WireCounts};
+
+pub(super) fn host(rounds: &[(&HostSummary, u64)]) -> HostSummary {
+    let hosts = || rounds.iter().map(|(host, _)| *host);
+    let per_op = |part: fn(&HostSummary) -> Option<f64>| {
+        weighted(rounds.iter().filter_map(|(host, ops)| Some((part(host)?, *ops))))
+    };
+    // A short trial does not tell user from system time: these two are given where they add up.
+    let split = hosts()
+        .all(|host| host.cpu_us_per_op.is_none() == host.cpu_user_us_per_op.is_none())
+        && hosts().all(|host| host.cpu_us_per_op.is_none() == host.cpu_system_us_per_op.is_none());
+    let split = |part| if split { per_op(part) } else { None };
+    HostSummary {
+        cpu_us_per_op: per_op(|host| host.cpu_us_per_op),
+        cpu_user_us_per_op: split(|host| host.cpu_user_us_per_op),
+        cpu_system_us_per_op: split(|host| host.cpu_system_us_per_op),
+        rss_peak_bytes: hosts().filter_map(|host| host.rss_peak_bytes).max(),
+        counters: counters(hosts()),
+        sockstat: hosts().next_back().map(|host| host.sockstat.clone()).unwrap_or_default(),
+        sysctls: hosts().next().map(|host| host.sysctls.clone()).unwrap_or_default(),
+        listeners: listeners(hosts()),
+        tcp_info: hosts().find_map(|host| host.tcp_info.clone()),
+        pinned_cpu: hosts().find_map(|host| host.pinned_cpu),
+    }
+}
+
+/// None: no round has it.
+pub(super) fn softirq(rounds: &[(&Softirq, u64)]) -> Option<Softirq> {
+    let cpus = rounds.iter().map(|(softirq, _)| softirq.per_cpu_us_per_op.len()).max()?;
+    let on = |cpu| {
+        let of = |(softirq, ops): &(&Softirq, u64)| {
+            (softirq.per_cpu_us_per_op.get(cpu).copied().unwrap_or(0.0), *ops)
+        };
+        weighted(rounds.iter().map(of))
+    };
+    Some(Softirq {
+        per_cpu_us_per_op: (0..cpus).map(on).collect::<Option<_>>()?,
+        us_per_op: weighted(rounds.iter().map(|(softirq, ops)| (softirq.us_per_op, *ops)))?,
+        // Of the time of all rounds together, as each may be off by its own.
+        resolution_us: rounds.iter().map(|(softirq, _)| softirq.resolution_us).sum(),
+    })
+}
+
+/// None: no round has it.
+pub(super) fn wire(rounds: &[&Wire]) -> Option<Wire> {
+    let total = |part: fn(&Wire) -> u64| sum(rounds.iter().map(|wire| part(wire)));
+    (!rounds.is_empty()).then(|| Wire {
+        client_to_server: counts(rounds.iter().map(|wire| &wire.client_to_server)),
+        server_to_client: counts(rounds.iter().map(|wire| &wire.server_to_client)),
+        tap_drops: total(|wire| wire.tap_drops),
+        lost_on_purpose: total(|wire| wire.lost_on_purpose),
+        queue_drops: total(|wire| wire.queue_drops),
+    })
+}
+
+fn counts<'a>(directions: impl Iterator<Item = &'a WireCounts>) -> WireCounts {
+    directions.fold(WireCounts::default(), |a, b| WireCounts {
+        syn: a.syn.saturating_add(b.syn),
+        syn_ack: a.syn_ack.saturating_add(b.syn_ack),
+        retransmission: a.retransmission.saturating_add(b.retransmission),
+        keepalive_probe: a.keepalive_probe.saturating_add(b.keepalive_probe),
+        keepalive_ack: a.keepalive_ack.saturating_add(b.keepalive_ack),
+        pure_ack: a.pure_ack.saturating_add(b.pure_ack),
+        data: a.data.saturating_add(b.data),
+        fin: a.fin.saturating_add(b.fin),
+        rst: a.rst.saturating_add(b.rst),
+        packets: a.packets.saturating_add(b.packets),
+        bytes: a.bytes.saturating_add(b.bytes),
+    })
+}
+
+fn counters<'a>(hosts: impl Iterator<Item = &'a HostSummary>) -> BTreeMap<String, i64> {
+    let mut sums = BTreeMap::new();
+    for (name, change) in hosts.flat_map(|host| &host.counters) {
+        let sum: &mut i64 = sums.entry(name.clone()).or_default();
+        *sum = sum.saturating_add(*change);
+    }
+    sums
+}
+
+/// One per address and port, with its greatest queues.
+fn listeners<'a>(hosts: impl Iterator<Item = &'a HostSummary>) -> Vec<Listener> {
+    let mut listeners: Vec<Listener> = Vec::new();
+    for one in hosts.flat_map(|host| &host.listeners) {
+        let same = |seen: &&mut Listener| (&seen.address, seen.port) == (&one.address, one.port);
+        if let Some(seen) = listeners.iter_mut().find(same) {
+            seen.accept_queue_peak = seen.accept_queue_peak.max(one.accept_queue_peak);
+            seen.syn_queue_peak = seen.syn_queue_peak.max(one.syn_queue_peak);
+        } else {
+            listeners.push(one.clone());
+        }
+    }
+    listeners
+}
+
+/// The mean of figures per operation, each with its operations. None: no operation.
+fn weighted(figures: impl Iterator<Item = (f64, u64)>) -> Option<f64> {
+    let (total, ops) = figures
+        .map(|(figure, ops)| (figure * ops as f64, ops as f64))
+        .fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+    (ops > 0.0).then(|| total / ops)
+}

@@ -1,0 +1,211 @@
+//! What was observed of one arm.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{HostSummary, LinkMeasured, Round, Softirq};
+use crate::wire::Wire;
+
+/// One combination of factor levels, with everything observed of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Arm {
+    /// Unique within the run.
+    pub name: String,
+    /// Option name to level.
+    pub factors: BTreeMap<String, serde_json::Value>,
+    /// The link as measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkMeasured>,
+    /// Single figures.
+    pub metrics: BTreeMap<String, Metric>,
+    /// Distributions; the name ends in the unit of the quantiles.
+    pub histograms: BTreeMap<String, HistogramSummary>,
+    /// Operations begun.
+    pub attempts: u64,
+    /// Operations that succeeded.
+    pub ok: u64,
+    /// Operations that failed, by class. `attempts` = `ok` + the sum of these.
+    pub errors: BTreeMap<String, u64>,
+    /// The client host.
+    pub client: HostSummary,
+    /// The server host, where it is ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<HostSummary>,
+    /// CPU time that belongs to no process alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softirq: Option<Softirq>,
+    /// Packets by kind as the wire saw them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Wire>,
+    /// Where the time of one operation went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
+    /// What arithmetic expects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expectation: Option<Expectation>,
+    /// The times at which this host's kernel would send a SYN again, seconds after the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub syn_retry_ladder_s: Vec<f64>,
+    /// Handshakes that stand on each rung of that ladder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rungs: Vec<u64>,
+    /// Its rounds in order of running, excluded and failed ones too; empty if it ran once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Round>,
+    /// What came before the measurement and is in none of its figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+    /// Bounded time series by name; the name ends in the unit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Series>,
+    /// Wall time of the trial in seconds.
+    pub elapsed_s: f64,
+    /// Whether the trial was stopped before its plan was done.
+    #[serde(default)]
+    pub partial: bool,
+    /// Why there is no result, where the trial failed for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// Operations before the measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Warmup {
+    /// Operations begun.
+    pub attempts: u64,
+    /// Operations that succeeded.
+    pub ok: u64,
+    /// Operations that failed, by class.
+    pub errors: BTreeMap<String, u64>,
+    /// Wall time, s.
+    pub elapsed_s: f64,
+    /// Distributions, as in the arm.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub histograms: BTreeMap<String, HistogramSummary>,
+}
+
+/// A single figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Metric {
+    /// The figure; of several rounds their mean.
+    pub value: f64,
+    /// Its unit: `us`, `1/s`, `bytes/s`.
+    pub unit: String,
+    /// 95 % interval over rounds; absent with too few rounds to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// Median over rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median: Option<f64>,
+    /// Observations behind the value: operations of one round, or else rounds.
+    pub n: u64,
+}
+
+/// A distribution, summarised and whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HistogramSummary {
+    /// Values recorded.
+    pub count: u64,
+    /// Smallest value; absent if there is none.
+    #[serde(default)]
+    pub min: Option<f64>,
+    /// Arithmetic mean of what was recorded.
+    #[serde(default)]
+    pub mean: Option<f64>,
+    /// Median. Like every quantile: absent with fewer than ten values beyond it.
+    #[serde(default)]
+    pub p50: Option<f64>,
+    /// 90th percentile.
+    #[serde(default)]
+    pub p90: Option<f64>,
+    /// 99th percentile.
+    #[serde(default)]
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    #[serde(default)]
+    pub p99_9: Option<f64>,
+    /// Largest value.
+    #[serde(default)]
+    pub max: Option<f64>,
+    /// The whole histogram: HDR, nanoseconds, V2 deflate, base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hdr: Option<String>,
+}
+
+/// Where the time of one operation went, step by step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Timeline {
+    /// The steps in the order of the handshake.
+    pub steps: Vec<Step>,
+    /// The same handshake from each point of view.
+    pub views: Vec<View>,
+    /// Operations whose every stamp was found.
+    pub matched: u64,
+    /// Operations left out because a stamp is missing or they were retransmitted.
+    pub unmatched: u64,
+    /// `measured` or `witness`: the witness is a shorter trial of its own with a packet tap.
+    pub source: String,
+}
+
+/// One step of a timeline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// What happens: `SYN on its way`.
+    pub name: String,
+    /// `client`, `wire` or `server`: whose time it is.
+    pub at: String,
+    /// When the median operation begins the step, µs after `connect()` was called.
+    pub begins_us: f64,
+    /// Median, µs.
+    pub p50_us: f64,
+    /// 99th percentile, µs; absent with fewer than ten values beyond.
+    #[serde(default)]
+    pub p99_us: Option<f64>,
+}
+
+/// The handshake from one point of view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct View {
+    /// `client`, `server kernel`, `server process` or `wire`.
+    pub name: String,
+    /// From what to what.
+    pub span: String,
+    /// Median, µs.
+    pub p50_us: f64,
+    /// What arithmetic expects, in round trips: 1, 1.5.
+    pub expected_rtts: f64,
+}
+
+/// What arithmetic expects of one operation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Expectation {
+    /// One round trip plus the CPU of both ends, µs.
+    pub client_us: f64,
+    /// One and a half round trips plus CPU, until the server's process has it, µs.
+    pub server_process_us: f64,
+    /// The round trip these rest on, µs, and where it is from.
+    pub rtt_us: f64,
+    /// `link setting`, `ICMP echo`.
+    pub rtt_from: String,
+    /// CPU of both ends that is part of it, µs; absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<f64>,
+    /// Distance given by the user, km.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance_km: Option<f64>,
+    /// Least round trip over that distance in fibre, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_fibre_us: Option<f64>,
+    /// Least round trip over that distance in vacuum, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_vacuum_us: Option<f64>,
+}
+
+/// A bounded time series; neighbours are merged with least and greatest kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Series {
+    /// `[seconds since start, least, mean, greatest]`, ascending in time, at most 400 points.
+    pub points: Vec<[f64; 4]>,
+}

@@ -1,0 +1,111 @@
+//! What rounds allow one to say of two arms.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Metric;
+
+/// How a run in rounds went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rounds {
+    /// Rounds in which every arm was run.
+    pub done: u32,
+    /// Most rounds that were to be run.
+    pub most: u32,
+    /// The stop rule in words: `30 rounds`, `until every verdict is found`.
+    pub rule: String,
+    /// Why it ended, one clause: `every comparison has its verdict`.
+    pub stopped: String,
+    /// Time of the run so far, pauses between resumed parts left out, s.
+    pub elapsed_s: f64,
+    /// Trials that were excluded from verdicts.
+    pub excluded: u32,
+    /// Trials that failed.
+    pub failed: u32,
+}
+
+/// One trial of an arm, as it counts in comparisons.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Round {
+    /// Round, from 0.
+    pub round: u32,
+    /// When the trial began, seconds after the run did.
+    pub began_s: f64,
+    /// Why it is excluded or failed; absent: it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
+    /// Metric to value.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// A comparison of two arms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// Metric compared.
+    pub metric: String,
+    /// The arm of the numerator.
+    pub a: String,
+    /// The arm of the denominator.
+    pub b: String,
+    /// Factor levels that both arms share, where the study asks for a ratio per level.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub per: BTreeMap<String, serde_json::Value>,
+    /// a / b; absent if a value is not above 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// 95 % interval of the ratio, of all comparisons of the run together; absent with too few
+    /// rounds to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// a − b.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Metric>,
+    /// The smallest effect of interest, relative: 0.01 is 1 %.
+    #[serde(default)]
+    pub margin: f64,
+    /// Rounds in which both arms count.
+    #[serde(default)]
+    pub rounds: u32,
+    /// Probability that this interval alone misses the truth; 0.05 divided among the comparisons.
+    #[serde(default)]
+    pub alpha: f64,
+    /// What is said.
+    pub verdict: Verdict,
+    /// p-value of the rank test (Mann and Whitney), where the arms are of two runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank_test_p: Option<f64>,
+}
+
+/// What a comparison says.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub enum Verdict {
+    /// The interval lies above 1, and not within the margin.
+    #[serde(rename = "higher")]
+    Higher,
+    /// The interval lies below 1, and not within the margin.
+    #[serde(rename = "lower")]
+    Lower,
+    /// The interval lies within the margin, after 15 rounds at least: a difference that matters is
+    /// ruled out.
+    #[serde(rename = "no difference found")]
+    NoDifference,
+    /// The interval holds both no difference and one that matters.
+    #[default]
+    #[serde(rename = "not enough evidence")]
+    NotEnough,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+            Self::NoDifference => "no difference found",
+            Self::NotEnough => "not enough evidence",
+        })
+    }
+}

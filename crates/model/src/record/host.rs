@@ -1,0 +1,68 @@
+//! What was observed of one host, and of the machine under both.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What one host was like during a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostSummary {
+    /// User and system time per operation, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_op: Option<f64>,
+    /// User time per operation, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_user_us_per_op: Option<f64>,
+    /// System time per operation, µs. On one kernel it holds softirq work of both sides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_system_us_per_op: Option<f64>,
+    /// Largest resident memory of the process, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_peak_bytes: Option<u64>,
+    /// Kernel counters of the host's namespace that changed, after less before.
+    #[serde(default)]
+    pub counters: BTreeMap<String, i64>,
+    /// Socket counts of the namespace at the end (`TCP_tw`, `TCP_inuse` …).
+    #[serde(default)]
+    pub sockstat: BTreeMap<String, u64>,
+    /// Sysctls asked for, as read back.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+    /// Listening sockets seen, with the peak of their queues.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<Listener>,
+    /// TCP_INFO of some of the connections, names and units as in the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_info: Option<crate::tcp_info::PathSample>,
+    /// CPU the host was pinned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_cpu: Option<u32>,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Listener {
+    /// Local address.
+    pub address: String,
+    /// Local port.
+    pub port: u16,
+    /// Largest accept queue seen.
+    pub accept_queue_peak: u32,
+    /// The effective backlog; the queue holds one more.
+    pub accept_queue_limit: u32,
+    /// Largest number in SYN-RECEIVED seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syn_queue_peak: Option<u32>,
+}
+
+/// Softirq and stolen time of the whole machine during a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Softirq {
+    /// Softirq time per operation, µs, one element a CPU.
+    pub per_cpu_us_per_op: Vec<f64>,
+    /// All CPUs together, µs per operation.
+    pub us_per_op: f64,
+    /// Granularity of these figures, µs for the whole trial.
+    pub resolution_us: f64,
+}

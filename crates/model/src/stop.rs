@@ -1,0 +1,367 @@
+//! When has a run seen enough?
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::record::{Arm, Comparison, Verdict};
+use crate::stats::sequence::ROUNDS_TO_BE_NARROW;
+use crate::study::{RoundsAsked, Study, StudyError, percentage};
+use crate::units::{parse_time, text_time};
+
+/// What a run is after.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// A number of rounds, whatever they show.
+    Rounds,
+    /// A verdict for every comparison.
+    Verdicts,
+    /// Every interval reaches at most this far to each side, relative: 0.01 is 1 %.
+    Interval(f64),
+}
+
+impl Target {
+    /// Reads `verdict` or `ci 1%`.
+    ///
+    /// Errors: anything else, as a clause that says what to write.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        const REMEDY: &str = "write \"ci 1%\" or \"verdict\"";
+        match text.trim() {
+            "verdict" => Ok(Self::Verdicts),
+            other => {
+                other.strip_prefix("ci ").and_then(percentage).map(Self::Interval).ok_or(REMEDY)
+            }
+        }
+    }
+}
+
+/// When to stop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StopRule {
+    /// What is sought.
+    pub target: Target,
+    /// Rounds run before the target is looked for.
+    pub min: u32,
+    /// Most rounds.
+    pub max: u32,
+    /// Time that no round but the first is expected to end after.
+    pub max_time: Option<Duration>,
+}
+
+/// Fewest rounds with a target: below, one comparison's interval has no end
+/// ([`crate::stats::sequence`]).
+pub const MIN_ROUNDS: u32 = 5;
+/// Most rounds with a target, unless the study says other.
+pub const MAX_ROUNDS: u32 = 30;
+/// Most rounds of any study.
+pub const ROUNDS_MAX: u32 = 1_000;
+/// Time limit where neither rounds nor time are asked for.
+pub const MAX_TIME: Duration = Duration::from_mins(1);
+
+impl StopRule {
+    /// What a study asks for. Without `[rounds]`: until every comparison has its verdict, at most
+    /// 30 rounds or a minute; once, where nothing is compared.
+    pub fn of(study: &Study) -> Result<Self, StudyError> {
+        let RoundsAsked { fixed, target, min, max, max_time } = &study.rounds;
+        for (name, count) in [("fixed", fixed), ("min", min), ("max", max)] {
+            if let Some(count) = count.filter(|count| !(1..=ROUNDS_MAX).contains(count)) {
+                return Err(StudyError::key(
+                    format!("rounds.{name}"),
+                    format!("{count} rounds: write a number from 1 to {ROUNDS_MAX}"),
+                ));
+            }
+        }
+        let limit = max_time
+            .as_ref()
+            .map(|text| {
+                parse_time(text).map_err(|error| {
+                    let problem = error.remedy().replace("37ms", "2m");
+                    StudyError::text("rounds.max_time", text, problem)
+                })
+            })
+            .transpose()?;
+        if let Some(fixed) = *fixed {
+            let others =
+                [("target", target.is_some()), ("min", min.is_some()), ("max", max.is_some())];
+            if let Some((other, _)) = others.iter().find(|(_, given)| *given) {
+                return Err(StudyError::key(
+                    "rounds.fixed",
+                    format!("it leaves no room for rounds.{other}: leave one of them out"),
+                ));
+            }
+            return Ok(Self { target: Target::Rounds, min: fixed, max: fixed, max_time: limit });
+        }
+        if let (Some(min), Some(max)) = (min, max)
+            && min > max
+        {
+            return Err(StudyError::key(
+                "rounds.min",
+                format!("{min} rounds are more than rounds.max, {max}: make it at most that"),
+            ));
+        }
+        let sought = match target {
+            Some(text) => Target::parse(text)
+                .map_err(|problem| StudyError::text("rounds.target", text, problem))?,
+            None if study.compare.is_empty() => Target::Rounds,
+            None => Target::Verdicts,
+        };
+        if sought == Target::Verdicts && study.compare.is_empty() {
+            return Err(StudyError::text(
+                "rounds.target",
+                "verdict",
+                "nothing is compared: say what in [[compare]], or write \"ci 1%\"",
+            ));
+        }
+        let asked_nothing = min.is_none() && max.is_none() && limit.is_none();
+        if sought == Target::Rounds && asked_nothing {
+            return Ok(Self { target: sought, min: 1, max: 1, max_time: None });
+        }
+        let max = max.unwrap_or_else(|| MAX_ROUNDS.max(min.unwrap_or(0)));
+        Ok(Self {
+            target: sought,
+            min: min.unwrap_or(MIN_ROUNDS).min(max),
+            max,
+            max_time: limit.or_else(|| asked_nothing.then_some(MAX_TIME)),
+        })
+    }
+
+    /// Why to stop after `done` whole rounds, one clause; `None`: go on.
+    ///
+    /// `next_round_s` is what another round is expected to take.
+    pub fn reached(
+        &self,
+        done: u32,
+        elapsed: Duration,
+        next_round_s: f64,
+        arms: &[Arm],
+        primary_metric: &str,
+        comparisons: &[Comparison],
+    ) -> Option<String> {
+        if done == 0 {
+            return None;
+        }
+        let rounds = rounds(done);
+        if done >= self.min {
+            match self.target {
+                Target::Verdicts if all_found(comparisons) => {
+                    return Some(format!("every comparison has its verdict after {rounds}"));
+                }
+                Target::Interval(width)
+                    if done as usize >= ROUNDS_TO_BE_NARROW
+                        && all_narrow(width, arms, primary_metric, comparisons) =>
+                {
+                    return Some(format!("every interval is narrower than {}", percent(width)));
+                }
+                _ => {}
+            }
+        }
+        if done >= self.max {
+            return Some(format!("{done} of {rounds}"));
+        }
+        let limit = self.max_time?;
+        (elapsed.as_secs_f64() + next_round_s.max(0.0) > limit.as_secs_f64())
+            .then(|| format!("the time limit of {}", time(limit)))
+    }
+}
+
+fn all_found(comparisons: &[Comparison]) -> bool {
+    !comparisons.is_empty() && comparisons.iter().all(|c| c.verdict != Verdict::NotEnough)
+}
+
+/// Whether the intervals of the primary metric, of comparisons if there are any and else of arms,
+/// reach at most `width` to each side.
+fn all_narrow(width: f64, arms: &[Arm], metric: &str, comparisons: &[Comparison]) -> bool {
+    let narrow = |value: Option<f64>, ci95: Option<[f64; 2]>| match (value, ci95) {
+        (Some(value), Some([low, high])) => {
+            value - low <= width * value.abs() && high - value <= width * value.abs()
+        }
+        _ => false,
+    };
+    let mut compared = comparisons.iter().filter(|c| c.metric == metric).peekable();
+    if compared.peek().is_some() {
+        return compared.all(|c| narrow(c.ratio, c.ci95));
+    }
+    !arms.is_empty()
+        && arms.iter().all(|arm| {
+            arm.metrics.get(metric).is_some_and(|metric| narrow(Some(metric.value), metric.ci95))
+        })
+}
+
+fn rounds(count: u32) -> String {
+    if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") }
+}
+
+/// A relative size for a sentence: 0.01 is `1 %`, 0.005 `0.5 %`.
+pub fn percent(share: f64) -> String {
+    let text = format!("{:.2}", share * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// `60 s`, `500 ms`.
+fn time(time: Duration) -> String {
+    let text = text_time(time);
+    let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
+}
+
+impl fmt::Display for StopRule {
+    /// One clause: `30 rounds`, `until every verdict is found, 5 to 30 rounds, at most 60 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.target {
+            Target::Rounds => f.write_str(&rounds(self.max))?,
+            Target::Verdicts => f.write_str("until every verdict is found")?,
+            Target::Interval(width) => {
+                write!(f, "until every interval reaches at most {} to each side", percent(width))?;
+            }
+        }
+        if self.target != Target::Rounds {
+            if self.min == self.max {
+                write!(f, ", {}", rounds(self.max))?;
+            } else {
+                write!(f, ", {} to {}", self.min, rounds(self.max))?;
+            }
+        }
+        self.max_time.map_or(Ok(()), |limit| write!(f, ", at most {}", time(limit)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Metric;
+    use crate::study::Compare;
+
+    fn study(rounds: RoundsAsked, compared: bool) -> Study {
+        let compare = compared.then(|| Compare { all_pairs: true, ..Compare::default() });
+        Study { rounds, compare: compare.into_iter().collect(), ..Study::default() }
+    }
+
+    fn rule(rounds: RoundsAsked, compared: bool) -> StopRule {
+        StopRule::of(&study(rounds, compared)).unwrap()
+    }
+
+    fn asked() -> RoundsAsked {
+        RoundsAsked::default()
+    }
+
+    #[test]
+    fn without_a_word_what_is_compared_runs_until_it_is_sure_and_what_is_not_runs_once() {
+        assert_eq!(
+            rule(asked(), true),
+            StopRule { target: Target::Verdicts, min: 5, max: 30, max_time: Some(MAX_TIME) }
+        );
+        let once = rule(asked(), false);
+        assert_eq!((once.target, once.min, once.max, once.max_time), (Target::Rounds, 1, 1, None));
+    }
+
+    #[test]
+    fn what_is_asked_for_takes_the_place_of_the_default() {
+        let fixed = rule(RoundsAsked { fixed: Some(12), ..asked() }, true);
+        assert_eq!((fixed.target, fixed.min, fixed.max), (Target::Rounds, 12, 12));
+        let ci = rule(RoundsAsked { target: Some("ci 0.5%".into()), ..asked() }, false);
+        assert_eq!((ci.target, ci.max_time), (Target::Interval(0.005), Some(MAX_TIME)));
+        let long = rule(RoundsAsked { min: Some(40), ..asked() }, true);
+        assert_eq!((long.min, long.max, long.max_time), (40, 40, None), "rounds were asked for");
+        let short = rule(RoundsAsked { max: Some(3), ..asked() }, true);
+        assert_eq!((short.min, short.max), (3, 3));
+        let timed = rule(RoundsAsked { max_time: Some("2m".into()), ..asked() }, true);
+        assert_eq!((timed.max, timed.max_time), (30, Some(Duration::from_mins(2))));
+    }
+
+    #[test]
+    fn what_cannot_be_names_its_key_and_what_to_write() {
+        let cases = [
+            (RoundsAsked { target: Some("ci".into()), ..asked() }, "write \"ci 1%\" or"),
+            (RoundsAsked { target: Some("ci 1".into()), ..asked() }, "rounds.target \"ci 1\""),
+            (RoundsAsked { target: Some("ci 0%".into()), ..asked() }, "rounds.target"),
+            (RoundsAsked { fixed: Some(0), ..asked() }, "rounds.fixed: 0 rounds: write a number"),
+            (RoundsAsked { max: Some(1_001), ..asked() }, "rounds.max: 1001 rounds"),
+            (RoundsAsked { min: Some(9), max: Some(8), ..asked() }, "rounds.min: 9 rounds"),
+            (RoundsAsked { max_time: Some("2".into()), ..asked() }, "rounds.max_time \"2\": write"),
+            (
+                RoundsAsked { fixed: Some(3), target: Some("verdict".into()), ..asked() },
+                "rounds.fixed: it leaves no room for rounds.target",
+            ),
+        ];
+        for (rounds, says) in cases {
+            let error = StopRule::of(&study(rounds, true)).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        let verdict = RoundsAsked { target: Some("verdict".into()), ..asked() };
+        let error = StopRule::of(&study(verdict, false)).unwrap_err().to_string();
+        assert!(error.contains("nothing is compared"), "{error}");
+    }
+
+    fn compared(verdict: Verdict, ci95: [f64; 2]) -> Comparison {
+        let metric = "m".to_owned();
+        Comparison { metric, ratio: Some(1.0), ci95: Some(ci95), verdict, ..Comparison::default() }
+    }
+
+    #[test]
+    fn verdicts_stop_a_run_once_all_are_found_and_never_before_the_fewest_rounds() {
+        let rule = rule(asked(), true);
+        let found = compared(Verdict::Higher, [1.1, 1.2]);
+        let open = compared(Verdict::NotEnough, [0.9, 1.2]);
+        let after = |done, comparisons: &[Comparison]| {
+            rule.reached(done, Duration::from_secs(7), 1.0, &[], "m", comparisons)
+        };
+        assert_eq!(after(4, std::slice::from_ref(&found)), None);
+        assert_eq!(after(7, &[found.clone(), open.clone()]), None);
+        assert_eq!(
+            after(7, &[found.clone(), found]).as_deref(),
+            Some("every comparison has its verdict after 7 rounds")
+        );
+        assert_eq!(after(30, &[open]).as_deref(), Some("30 of 30 rounds"));
+    }
+
+    #[test]
+    fn intervals_stop_a_run_once_the_widest_is_narrow() {
+        let rule = rule(RoundsAsked { target: Some("ci 1%".into()), ..asked() }, true);
+        let reached = |done, arms: &[Arm], comparisons: &[Comparison]| {
+            rule.reached(done, Duration::ZERO, 0.0, arms, "m", comparisons)
+        };
+        let after = |arms: &[Arm], comparisons: &[Comparison]| reached(15, arms, comparisons);
+        let narrow = compared(Verdict::NotEnough, [0.991, 1.009]);
+        let wide = compared(Verdict::NotEnough, [0.991, 1.011]);
+        let other = Comparison { metric: "other".into(), ..wide.clone() };
+        assert_eq!(after(&[], &[narrow.clone(), wide]), None);
+        let says = Some("every interval is narrower than 1 %".to_owned());
+        let seen_too_little = reached(14, &[], std::slice::from_ref(&narrow));
+        assert_eq!(seen_too_little, None, "a mode may not have been seen yet");
+        assert_eq!(after(&[], &[narrow, other]), says, "only the primary metric counts");
+        let arm = |ci95| Arm {
+            metrics: [(
+                "m".to_owned(),
+                Metric { value: 200.0, unit: "us".into(), ci95, median: None, n: 6 },
+            )]
+            .into(),
+            ..Arm::default()
+        };
+        assert_eq!(after(&[arm(Some([198.5, 201.5])), arm(None)], &[]), None);
+        assert_eq!(after(&[arm(Some([198.5, 201.5]))], &[]), says);
+    }
+
+    #[test]
+    fn no_round_begins_that_would_end_after_the_limit_but_the_first_always_runs() {
+        let rule = rule(asked(), true);
+        let after = |done, s, next| rule.reached(done, Duration::from_secs(s), next, &[], "m", &[]);
+        assert_eq!(after(0, 100, 100.0), None);
+        assert_eq!(after(3, 40, 20.0), None);
+        assert_eq!(after(3, 40, 20.5).as_deref(), Some("the time limit of 60 s"));
+    }
+
+    #[test]
+    fn a_rule_reads_as_a_clause() {
+        let text = |rounds: RoundsAsked, compared| rule(rounds, compared).to_string();
+        assert_eq!(text(RoundsAsked { fixed: Some(30), ..asked() }, true), "30 rounds");
+        assert_eq!(text(asked(), false), "1 round");
+        assert_eq!(
+            text(asked(), true),
+            "until every verdict is found, 5 to 30 rounds, at most 60 s"
+        );
+        let ci = RoundsAsked { target: Some("ci 1%".into()), max: Some(5), ..asked() };
+        assert_eq!(
+            text(ci, true),
+            "until every interval reaches at most 1 % to each side, 5 rounds"
+        );
+    }
+}

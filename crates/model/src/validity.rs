@@ -1,0 +1,236 @@
+//! May a trial be used for its question?
+//!
+//! Pure decisions over what was measured of the client, the machine and the link; every experiment
+//! asks the same ones. What was found is a warning, and where it spoils the figures also the reason
+//! for which the trial is left out of verdicts. Such a trial is recorded all the same.
+
+use crate::counters::Stolen;
+use crate::stats::little;
+use crate::warning::Warning;
+
+/// A client that uses more of its CPU than this may have set the pace.
+const CPU_SHARE_MAX: f64 = 0.9;
+
+/// Stolen time above this share spoils a trial.
+const STEAL_MAX: f64 = 0.02;
+
+/// Fewer stolen ticks than this may be chance: one tick of a trial of 0.1 s is 10 % of a CPU.
+const STEAL_TICKS_MIN: u64 = 3;
+
+/// The wall clock moves against the monotonic one by steps alone (slewing moves both); less than
+/// this is the error of reading two clocks one after the other, ns.
+const STEP_NS_MAX: u64 = 1_000_000;
+
+/// A machine that slept this long has cold caches and timers that are late, ns.
+const SLEPT_NS_MAX: u64 = 100_000_000;
+
+/// Lateness of the client or the link above this makes a warning, µs at the 99th percentile.
+const LATE_US: f64 = 500.0;
+
+/// Closed loop: the law is judged over at least this many turns of every slot, so that one stall
+/// in a short trial is no verdict on the client.
+const TURNS_MIN: u64 = 20;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// For the reader.
+    pub warning: Warning,
+    /// Why the trial may not be used for its question, one sentence without its full stop; `None`:
+    /// it may.
+    pub reason: Option<&'static str>,
+}
+
+impl Finding {
+    fn told(warning: Warning) -> Self {
+        Self { warning, reason: None }
+    }
+
+    fn spoilt(warning: Warning, reason: &'static str) -> Self {
+        Self { warning, reason: Some(reason) }
+    }
+}
+
+/// What a closed loop kept at once, over the stretch in which it was to keep all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClosedLoop {
+    /// Operations in all.
+    pub operations: u64,
+    /// Operations that were to be at once.
+    pub asked: u64,
+    /// Operations that were at once: throughput times mean latency.
+    pub found: f64,
+}
+
+impl ClosedLoop {
+    fn departs(&self) -> bool {
+        self.operations >= self.asked.saturating_mul(TURNS_MIN)
+            && little::departs(self.found, self.asked as f64)
+    }
+}
+
+/// Whether Little's law holds: throughput times latency is the number at once.
+///
+/// None: it does, or there were too few operations to say.
+pub fn littles_law(found: ClosedLoop) -> Option<Finding> {
+    found.departs().then(|| {
+        Finding::told(Warning::LittlesLaw { found: found.found, asked: found.asked as f64 })
+    })
+}
+
+/// Whether the client set the pace instead of what it measured.
+///
+/// In open loop a client without CPU to spare is late. In closed loop it may be as busy as it likes
+/// as long as it keeps its slots filled: without distance the client *is* what takes the time (it
+/// carries the server's softirq work, too) and uses 70 to 100 % of its CPU with one connection at
+/// once as with a hundred. There it is the bottleneck when its slots stay empty meanwhile.
+///
+/// `cpu_share`: of one CPU, 0 to 1, over the time without pauses. `closed`: absent in open loop.
+pub fn client_bottleneck(cpu_share: f64, closed: Option<ClosedLoop>) -> Option<Finding> {
+    let empty = closed.is_none_or(|found| found.departs() && found.found < found.asked as f64);
+    (cpu_share > CPU_SHARE_MAX && empty).then(|| {
+        Finding::spoilt(Warning::ClientBottleneck { cpu_share }, "the client used up its CPU")
+    })
+}
+
+/// Whether an open loop's client kept its schedule; all in µs, absent with too few values.
+///
+/// The trial is spoilt when the median operation began late by half of its latency or more: then
+/// the schedule, not the network, made the figure.
+pub fn client_late(
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+    latency_p50_us: Option<f64>,
+) -> Option<Finding> {
+    let spoilt = p50_us.zip(latency_p50_us).is_some_and(|(late, latency)| late > latency / 2.0);
+    late(p50_us, p99_us, spoilt, "the client was late by half of what it measured", |p99_us| {
+        Warning::GeneratorLate { p99_us }
+    })
+}
+
+/// Whether the link emulator released packets when they were due; all in µs.
+///
+/// A round trip waits for two releases, and the tolerance is of the round trip's median.
+pub fn link_late(p50_us: Option<f64>, p99_us: Option<f64>, tolerance_us: f64) -> Option<Finding> {
+    let spoilt = p50_us.is_some_and(|late| 2.0 * late > tolerance_us);
+    late(p50_us, p99_us, spoilt, "the link was late by more than the tolerance", |p99_us| {
+        Warning::LinkLate { p99_us }
+    })
+}
+
+fn late(
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+    spoilt: bool,
+    reason: &'static str,
+    warning: impl Fn(f64) -> Warning,
+) -> Option<Finding> {
+    // With too few values for a 99th percentile the median is what there is to show.
+    let shown = p99_us.or(p50_us)?;
+    if spoilt {
+        Some(Finding::spoilt(warning(shown), reason))
+    } else {
+        p99_us.filter(|p99| *p99 > LATE_US).map(|p99| Finding::told(warning(p99)))
+    }
+}
+
+/// Whether a hypervisor took too much of the machine's CPU time.
+pub fn steal(stolen: Stolen) -> Option<Finding> {
+    let share = stolen.share?;
+    (share > STEAL_MAX && stolen.ticks >= STEAL_TICKS_MIN)
+        .then(|| Finding::spoilt(Warning::Steal { share }, "a hypervisor took CPU time"))
+}
+
+/// Whether somebody set the wall clock, ns forwards; it spoils what rests on packets' time stamps.
+pub fn clock_step(step_ns: i64, stamps_are_used: bool) -> Option<Finding> {
+    (step_ns.unsigned_abs() > STEP_NS_MAX).then(|| Finding {
+        warning: Warning::ClockStep { ms: step_ns as f64 / 1e6 },
+        reason: stamps_are_used.then_some("the wall clock was set, and packets are stamped by it"),
+    })
+}
+
+/// Whether the machine was suspended, for so many ns.
+pub fn suspended(slept_ns: u64) -> Option<Finding> {
+    (slept_ns > SLEPT_NS_MAX).then(|| {
+        Finding::spoilt(Warning::Suspended { s: slept_ns as f64 / 1e9 }, "the machine slept")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(operations: u64, asked: u64, found: f64) -> ClosedLoop {
+        ClosedLoop { operations, asked, found }
+    }
+
+    fn spoils(finding: Option<Finding>) -> Option<bool> {
+        finding.map(|finding| finding.reason.is_some())
+    }
+
+    #[test]
+    fn a_client_that_keeps_its_slots_filled_obeys_the_law() {
+        assert_eq!(littles_law(closed(2_000, 100, 98.0)), None);
+        assert_eq!(littles_law(closed(2_000, 100, 104.0)), None);
+        assert_eq!(spoils(littles_law(closed(2_000, 100, 85.0))), Some(false));
+        assert_eq!(spoils(littles_law(closed(2_000, 100, 106.0))), Some(false));
+    }
+
+    #[test]
+    fn too_few_turns_are_no_verdict() {
+        assert_eq!(littles_law(closed(1_999, 100, 50.0)), None);
+        assert_eq!(client_bottleneck(1.0, Some(closed(1_999, 100, 50.0))), None);
+    }
+
+    #[test]
+    fn a_busy_client_is_the_bottleneck_in_open_loop_but_in_closed_loop_only_with_empty_slots() {
+        assert_eq!(spoils(client_bottleneck(0.95, None)), Some(true));
+        assert_eq!(client_bottleneck(0.85, None), None);
+        assert_eq!(client_bottleneck(1.0, Some(closed(200, 1, 0.97))), None);
+        assert_eq!(spoils(client_bottleneck(0.95, Some(closed(200, 1, 0.7)))), Some(true));
+        assert_eq!(client_bottleneck(0.85, Some(closed(200, 1, 0.7))), None);
+        // More at once than asked for is an error of the count, not a lack of CPU.
+        assert_eq!(client_bottleneck(1.0, Some(closed(200, 1, 1.2))), None);
+    }
+
+    #[test]
+    fn stolen_time_spoils_a_trial_if_it_is_more_than_chance() {
+        let stolen = |ticks, share| steal(Stolen { ticks, share: Some(share) });
+        assert_eq!(spoils(stolen(3, 0.03)), Some(true));
+        assert_eq!(stolen(2, 0.1), None);
+        assert_eq!(stolen(300, 0.019), None);
+        assert_eq!(steal(Stolen { ticks: 0, share: None }), None);
+    }
+
+    #[test]
+    fn a_set_clock_spoils_only_what_rests_on_time_stamps() {
+        assert_eq!(clock_step(-900_000, true), None);
+        assert_eq!(spoils(clock_step(-2_500_000, false)), Some(false));
+        let spoilt = clock_step(-2_500_000, true).unwrap();
+        assert_eq!(spoilt.warning, Warning::ClockStep { ms: -2.5 });
+        assert!(spoilt.reason.is_some());
+    }
+
+    #[test]
+    fn a_machine_that_slept_spoils_the_trial() {
+        assert_eq!(suspended(99_000_000), None);
+        assert_eq!(spoils(suspended(1_500_000_000)), Some(true));
+    }
+
+    #[test]
+    fn the_link_may_be_late_by_half_the_tolerance_each_way() {
+        assert_eq!(link_late(Some(49.0), Some(90.0), 100.0), None);
+        assert_eq!(spoils(link_late(Some(51.0), Some(90.0), 100.0)), Some(true));
+        assert_eq!(spoils(link_late(Some(5.0), Some(501.0), 100.0)), Some(false));
+        assert_eq!(link_late(None, None, 100.0), None);
+    }
+
+    #[test]
+    fn an_open_loop_late_by_half_its_latency_measured_its_schedule() {
+        assert_eq!(client_late(Some(4.0), Some(40.0), Some(100.0)), None);
+        assert_eq!(spoils(client_late(Some(4.0), Some(600.0), Some(100.0))), Some(false));
+        let spoilt = client_late(Some(51.0), Some(80.0), Some(100.0)).unwrap();
+        assert_eq!(spoilt.warning, Warning::GeneratorLate { p99_us: 80.0 });
+        assert!(spoilt.reason.is_some());
+    }
+}

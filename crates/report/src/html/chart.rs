@@ -1,0 +1,218 @@
+//! How is something drawn over the levels of a factor? Lines with interval bars, on an axis of numbers
+//! or of names, with published figures as hollow squares beside ours.
+
+use super::svg::{Anchor, Scale, Screen, Svg};
+use crate::{clean, effect};
+
+/// A point of a line.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    /// Place among the levels.
+    pub(super) level: usize,
+    /// Value, and the ends of its interval.
+    pub(super) value: f64,
+    pub(super) ci95: Option<[f64; 2]>,
+    /// Colour of its arm.
+    pub(super) class: String,
+    pub(super) tooltip: String,
+    /// A published value with its tooltip.
+    pub(super) published: Option<(f64, String)>,
+}
+
+/// One line over the levels.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// What its points have in common; empty if there is only one line.
+    pub(super) label: String,
+    pub(super) points: Vec<Point>,
+}
+
+/// The levels along the bottom, ascending if they are numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Levels {
+    /// Name of the factor.
+    pub(super) factor: String,
+    /// Each level in words.
+    pub(super) names: Vec<String>,
+    /// Each level as a number, where all are.
+    pub(super) numbers: Option<Vec<f64>>,
+}
+
+impl Levels {
+    /// Numbers over more than two decades stand on a logarithmic axis.
+    pub(super) fn is_log(&self) -> bool {
+        self.numbers.as_ref().is_some_and(|numbers| {
+            let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = numbers.iter().copied().fold(0.0, f64::max);
+            least > 0.0 && most / least > 100.0
+        })
+    }
+
+    /// Place of each level between `from` and `to`.
+    fn places(&self, from: f64, to: f64) -> Vec<f64> {
+        let (inner_from, inner_to) = (from + 24.0, to - 24.0);
+        let Some(numbers) = &self.numbers else {
+            let step = (inner_to - inner_from) / self.names.len().max(1) as f64;
+            return (0..self.names.len()).map(|at| inner_from + (at as f64 + 0.5) * step).collect();
+        };
+        let scaled = |v: f64| if self.is_log() { v.ln() } else { v };
+        let least = numbers.iter().copied().map(scaled).fold(f64::INFINITY, f64::min);
+        let most = numbers.iter().copied().map(scaled).fold(f64::NEG_INFINITY, f64::max);
+        let span = (most - least).max(1e-12);
+        let place = |v: &f64| inner_from + (scaled(*v) - least) / span * (inner_to - inner_from);
+        numbers.iter().map(place).collect()
+    }
+}
+
+/// A picture over levels.
+pub(super) struct Chart<'a> {
+    pub(super) levels: Levels,
+    pub(super) lines: Vec<Line>,
+    /// The vertical axis for places from bottom to top.
+    pub(super) scale: &'a dyn Fn(f64, f64) -> Scale,
+    /// A tick of it in words.
+    pub(super) tick: &'a dyn Fn(f64) -> String,
+    /// What it shows.
+    pub(super) label: String,
+    /// A band and a line to hold the points against.
+    pub(super) margin: Option<[f64; 2]>,
+    pub(super) one: bool,
+}
+
+/// All values of lines that must have room on the axis.
+pub(super) fn values(lines: &[Line]) -> Vec<f64> {
+    let of = |p: &Point| {
+        let published = p.published.as_ref().map(|(value, _)| *value);
+        [Some(p.value), p.ci95.map(|ci| ci[0]), p.ci95.map(|ci| ci[1]), published]
+    };
+    lines.iter().flat_map(|line| &line.points).flat_map(of).flatten().collect()
+}
+
+/// Draws it.
+pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
+    let wide = screen == Screen::Wide;
+    let labelled = chart.lines.len() > 1;
+    let (left, top) = (if wide { 76.0 } else { 62.0 }, 26.0);
+    let right = screen.width() - if wide && labelled { 170.0 } else { 12.0 };
+    let bottom = if wide { 290.0 } else { 240.0 };
+    // On a phone the lines are named below, with a piece of each.
+    let key = if labelled && !wide { 18.0 * chart.lines.len() as f64 } else { 0.0 };
+    let mut svg = Svg::new(bottom + 44.0 + key);
+    let y = (chart.scale)(bottom, top);
+    if let Some([low, high]) = chart.margin {
+        let size = (right - left, y.at(low) - y.at(high));
+        svg.rect("margin", (left, y.at(high)), size, "within the margin");
+    }
+    for value in y.ticks(6) {
+        svg.line("grid", (left, y.at(value)), (right, y.at(value)));
+        svg.text("tick", (left - 6.0, y.at(value) + 4.0), Anchor::End, &(chart.tick)(value));
+    }
+    if chart.one {
+        svg.line("none", (left, y.at(1.0)), (right, y.at(1.0)));
+    }
+    svg.line("axis", (left, bottom), (right, bottom));
+    let log = if y.is_log() && !chart.one { " (log)" } else { "" };
+    svg.text("label", (4.0, 12.0), Anchor::Start, &format!("{}{log}", chart.label));
+    let places = chart.levels.places(left, right);
+    level_axis(&mut svg, &chart.levels, &places, (right, bottom), wide);
+    let mut ends: Vec<(f64, usize)> = Vec::new();
+    for (at, line) in chart.lines.iter().enumerate() {
+        // Lines stand beside each other, so that one interval does not hide another.
+        let aside = (at as f64 - (chart.lines.len() - 1) as f64 / 2.0) * 5.0;
+        let aside = aside.clamp(-18.0, 18.0);
+        one_line(&mut svg, line, dash(at), &y, &|level| places[level] + aside);
+        if let Some(last) = line.points.last() {
+            ends.push((y.at(last.value), at));
+        }
+    }
+    if labelled {
+        if wide {
+            name_at_end(&mut svg, &chart.lines, ends, right);
+        } else {
+            for (at, line) in chart.lines.iter().enumerate() {
+                let y = bottom + 56.0 + 18.0 * at as f64;
+                svg.line(&format!("join {}", dash(at)), (6.0, y - 4.0), (34.0, y - 4.0));
+                let name = clean::shorten(&line.label, 42);
+                svg.text("name", (42.0, y), Anchor::Start, &name);
+            }
+        }
+    }
+    svg
+}
+
+/// Lines differ by their dashes: colours belong to arms.
+fn dash(at: usize) -> &'static str {
+    ["d0", "d1", "d2", "d3"][at % 4]
+}
+
+fn level_axis(
+    svg: &mut Svg,
+    levels: &Levels,
+    places: &[f64],
+    (right, bottom): (f64, f64),
+    wide: bool,
+) {
+    let mut free = f64::MIN;
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));
+    let pitch = (right - 60.0) / places.len().max(1) as f64;
+    let room = if levels.numbers.is_some() { 12 } else { ((pitch / 7.0) as usize).max(4) };
+    for at in order {
+        let x = places[at];
+        svg.line("grid", (x, bottom), (x, bottom + 4.0));
+        let name = clean::shorten(&levels.names[at], room);
+        let half = clean::columns(&name) as f64 * 3.4;
+        // Levels too close to each other are not all named; their points are.
+        if x - half > free {
+            svg.text("tick", (x, bottom + 17.0), Anchor::Middle, &name);
+            free = x + half + 2.0;
+        }
+    }
+    let log = if levels.is_log() { " (log)" } else { "" };
+    let name = clean::shorten(&levels.factor, if wide { 60 } else { 36 });
+    svg.text("label", (right, bottom + 36.0), Anchor::End, &format!("{name}{log}"));
+}
+
+fn one_line(svg: &mut Svg, line: &Line, dash: &str, y: &Scale, x: &dyn Fn(usize) -> f64) {
+    let path: Vec<(f64, f64)> = line.points.iter().map(|p| (x(p.level), y.at(p.value))).collect();
+    svg.path(&format!("join {dash}"), &path, false);
+    for p in &line.points {
+        let at = x(p.level);
+        svg.open(&p.class, &p.tooltip);
+        if let Some([low, high]) = p.ci95 {
+            svg.line("whisker", (at, y.at(low)), (at, y.at(high)));
+            for end in [low, high] {
+                svg.line("whisker", (at - 4.0, y.at(end)), (at + 4.0, y.at(end)));
+            }
+        }
+        svg.dot("full", (at, y.at(p.value)), 4.0, "");
+        svg.close();
+        if let Some((value, tooltip)) = &p.published {
+            svg.open(&p.class, "");
+            svg.rect("hollow", (at + 6.0, y.at(*value) - 4.0), (8.0, 8.0), tooltip);
+            svg.close();
+        }
+    }
+}
+
+/// Columns of a name at the end of its line.
+const END: usize = 20;
+
+/// Names of lines at their right ends, moved apart where they would touch.
+fn name_at_end(svg: &mut Svg, lines: &[Line], mut ends: Vec<(f64, usize)>, right: f64) {
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Where names are long, the words that all begin with give way.
+    let labels: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
+    let long = labels.iter().any(|label| clean::columns(label) > END);
+    let from = if long { effect::common_words(&labels) } else { 0 };
+    let mut free = f64::MIN;
+    for (y, at) in ends {
+        let y = (y + 4.0).max(free);
+        free = y + 16.0;
+        svg.line(&format!("join {}", dash(at)), (right + 6.0, y - 4.0), (right + 26.0, y - 4.0));
+        let name = clean::shorten(&lines[at].label[from..], END);
+        svg.open("", &lines[at].label);
+        svg.text("name", (right + 31.0, y), Anchor::Start, &name);
+        svg.close();
+    }
+}

@@ -1,0 +1,254 @@
+//! Did the machine drift while the run went on? Each arm's rounds in order of running; what does not
+//! count is a hollow cross.
+
+use tcptoll_model::record::{Arm, Round, Summary};
+
+use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
+use crate::number::{self, Estimate};
+use crate::{clean, figures, rounds};
+
+/// More arms than this stand in pictures of their own.
+const TOGETHER: usize = 6;
+
+/// Arms further apart than this would flatten each other's rounds on one axis.
+const FAR_APART: f64 = 1.5;
+
+/// The rounds of an arm.
+struct Track<'a> {
+    at: usize,
+    arm: &'a Arm,
+    /// Mean of the rounds that count, if any does.
+    mean: Option<f64>,
+}
+
+/// The picture; `None` if no arm has two rounds.
+pub(super) fn picture(summary: &Summary) -> Option<String> {
+    let metric = rounds::metric(summary)?;
+    let tracks = tracks(summary, metric);
+    tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
+    let unit = rounds::unit(summary, metric);
+    let label = format!("{} of each round in order of running", figures::metric_name(metric));
+    let view = View { tracks, metric, unit };
+    Some(for_both(
+        &label,
+        |screen| {
+            if view.together() { view.one(screen) } else { view.many(screen) }
+        },
+    ))
+}
+
+fn tracks<'a>(summary: &'a Summary, metric: &str) -> Vec<Track<'a>> {
+    let track = |(at, arm): (usize, &'a Arm)| {
+        let values: Vec<f64> =
+            arm.rounds.iter().filter_map(|round| rounds::counted(round, metric)).collect();
+        let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        (!arm.rounds.is_empty()).then_some(Track { at, arm, mean })
+    };
+    summary.arms.iter().enumerate().filter_map(track).collect()
+}
+
+struct View<'a> {
+    tracks: Vec<Track<'a>>,
+    metric: &'a str,
+    unit: &'a str,
+}
+
+impl View<'_> {
+    fn together(&self) -> bool {
+        let means = || self.tracks.iter().filter_map(|track| track.mean);
+        let (least, most) = (means().fold(f64::INFINITY, f64::min), means().fold(0.0, f64::max));
+        self.tracks.len() <= TOGETHER && least > 0.0 && most / least <= FAR_APART
+    }
+
+    fn last_s(&self) -> f64 {
+        let rounds = self.tracks.iter().flat_map(|track| &track.arm.rounds);
+        rounds.map(|round| round.began_s).filter(|s| s.is_finite()).fold(0.0, f64::max)
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> {
+        self.tracks.iter().flat_map(|track| {
+            track.arm.rounds.iter().filter_map(|round| rounds::counted(round, self.metric))
+        })
+    }
+
+    /// All arms on one axis.
+    fn one(&self, screen: Screen) -> Svg {
+        let wide = screen == Screen::Wide;
+        let (left, top) = (if wide { 84.0 } else { 66.0 }, 26.0);
+        let bottom = if wide { 250.0 } else { 220.0 };
+        let mut svg = Svg::new(bottom + 44.0);
+        let y = Scale::fit(self.values(), bottom - 8.0, top);
+        let x = Scale::from_zero(self.last_s() * 1.02, left + 8.0, screen.width() - 14.0);
+        for value in y.ticks(5) {
+            svg.line("grid", (left, y.at(value)), (x.to, y.at(value)));
+            let text = Estimate::new(value, None, self.unit).text();
+            svg.text("tick", (left - 6.0, y.at(value) + 4.0), Anchor::End, &text);
+        }
+        seconds(&mut svg, &x, bottom, if wide { 8 } else { 4 });
+        svg.line("axis", (left, bottom), (x.to, bottom));
+        let name = figures::metric_name(self.metric);
+        svg.text("label", (4.0, 12.0), Anchor::Start, &name);
+        svg.text("label", (x.to, bottom + 36.0), Anchor::End, "since the start of the run");
+        for track in &self.tracks {
+            self.track(&mut svg, track, &x, &y, bottom);
+        }
+        svg
+    }
+
+    /// A small picture per arm, with as many percent from bottom to top in each.
+    fn many(&self, screen: Screen) -> Svg {
+        let wide = screen == Screen::Wide;
+        let across = if wide { 3 } else { 1 };
+        let (cell, height) = (screen.width() / f64::from(across), if wide { 120.0 } else { 104.0 });
+        let rows = self.tracks.len().div_ceil(across as usize);
+        let mut svg = Svg::new(rows as f64 * height + 24.0);
+        let reach = self.reach();
+        for (n, track) in self.tracks.iter().enumerate() {
+            let (column, row) = (n % across as usize, n / across as usize);
+            let left = column as f64 * cell + 62.0;
+            let right = (column + 1) as f64 * cell - 14.0;
+            let (top, bottom) = (row as f64 * height + 26.0, (row + 1) as f64 * height - 22.0);
+            let x = Scale::from_zero(self.last_s() * 1.02, left + 6.0, right);
+            let name = clean::shorten(&track.arm.name, if wide { 36 } else { 46 });
+            svg.open(&arm_class(track.at), "");
+            svg.dot("full", (left - 54.0, top - 12.0), 4.0, "");
+            svg.close();
+            svg.text("name", (left - 44.0, top - 8.0), Anchor::Start, &name);
+            svg.line("axis", (left, bottom), (right, bottom));
+            seconds(&mut svg, &x, bottom, 3);
+            let Some(mean) = track.mean else {
+                let text = "no round counts";
+                svg.text("tick", (left + 8.0, f64::midpoint(top, bottom)), Anchor::Start, text);
+                let y = Scale::between(0.0, 1.0, bottom - 6.0, top);
+                self.track(&mut svg, track, &x, &y, bottom);
+                continue;
+            };
+            let y = Scale::between(
+                mean - mean.abs() * reach,
+                mean + mean.abs() * reach,
+                bottom - 6.0,
+                top,
+            );
+            for value in [mean * (1.0 - reach * 0.8), mean, mean * (1.0 + reach * 0.8)] {
+                let ci95 = Some([mean * (1.0 - reach), mean * (1.0 + reach)]);
+                let text = Estimate::new(value, ci95, self.unit);
+                svg.line("grid", (left, y.at(value)), (right, y.at(value)));
+                let text = format!("{} {}", text.value, text.symbol);
+                svg.text("tick", (left - 5.0, y.at(value) + 4.0), Anchor::End, text.trim_end());
+            }
+            self.track(&mut svg, track, &x, &y, bottom);
+        }
+        let bottom = rows as f64 * height + 14.0;
+        let text = "since the start of the run";
+        svg.text("label", (screen.width() - 14.0, bottom), Anchor::End, text);
+        svg
+    }
+
+    /// The largest distance of a round from the mean of its arm, as a share of it.
+    fn reach(&self) -> f64 {
+        let far = self.tracks.iter().filter_map(|track| {
+            let mean = track.mean.filter(|mean| *mean != 0.0)?;
+            let values =
+                track.arm.rounds.iter().filter_map(|round| rounds::counted(round, self.metric));
+            values.map(|value| (value / mean - 1.0).abs()).reduce(f64::max)
+        });
+        far.fold(0.005, f64::max) * 1.15
+    }
+
+    fn track(&self, svg: &mut Svg, track: &Track<'_>, x: &Scale, y: &Scale, bottom: f64) {
+        let name = &track.arm.name;
+        svg.open(&arm_class(track.at), name);
+        let counted = |round: &Round| Some((round.began_s, rounds::counted(round, self.metric)?));
+        let path: Vec<(f64, f64)> = track
+            .arm
+            .rounds
+            .iter()
+            .filter_map(counted)
+            .map(|(s, value)| (x.at(s), y.at(value)))
+            .collect();
+        svg.path("thin", &path, false);
+        for round in &track.arm.rounds {
+            let at = x.at(round.began_s);
+            let number = u64::from(round.round) + 1;
+            let began = number::duration(round.began_s);
+            let value = round.metrics.get(self.metric).copied().filter(|v| v.is_finite());
+            let text = value.map_or_else(
+                || "no value".to_owned(),
+                |value| Estimate::new(value, None, self.unit).text(),
+            );
+            let text = format!("{name}, round {number}, {began} after the start: {text}");
+            match (&round.left_out, value) {
+                (None, Some(value)) => svg.dot("mark", (at, y.at(value)), 3.0, &text),
+                (None, None) => {}
+                (Some(why), value) => {
+                    // What failed has no value: it lies on the axis.
+                    let height = value.map_or(bottom - 5.0, |value| y.at(value));
+                    svg.cross("out", (at, height), 4.0, &format!("{text}; left out: {why}"));
+                }
+            }
+        }
+        svg.close();
+    }
+
+    fn caption(&self) -> String {
+        let crosses = self.tracks.iter().flat_map(|track| &track.arm.rounds);
+        let crosses = crosses.filter(|round| round.left_out.is_some()).count() as u64;
+        let crosses = match crosses {
+            0 => String::new(),
+            n => format!(
+                " Crosses: {} that {} not count.",
+                figures::plural(n, "trial"),
+                if n == 1 { "does" } else { "do" }
+            ),
+        };
+        let axes = if self.together() {
+            ""
+        } else {
+            " Every arm has its own axis, with as many percent from bottom to top in each."
+        };
+        let drift = self.tracks.iter().filter_map(|track| Some((track, self.drift(track)?)));
+        let most = drift.max_by(|a, b| (a.1 - 1.0).abs().total_cmp(&(b.1 - 1.0).abs()));
+        let drift = most.map_or_else(
+            || "A dot per round.".to_owned(),
+            |(track, ratio)| {
+                format!(
+                    "From its first half to its second, {} moved most: by {} on average.",
+                    track.arm.name,
+                    number::percent_off(ratio)
+                )
+            },
+        );
+        format!("{drift}{crosses}{axes}")
+    }
+
+    /// Mean of the second half of the rounds over that of the first; `None` with fewer than four.
+    fn drift(&self, track: &Track<'_>) -> Option<f64> {
+        let values: Vec<f64> = track
+            .arm
+            .rounds
+            .iter()
+            .filter_map(|round| rounds::counted(round, self.metric))
+            .collect();
+        let half = values.len() / 2;
+        if half < 2 {
+            return None;
+        }
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let ratio = mean(&values[values.len() - half..]) / mean(&values[..half]);
+        (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+    }
+}
+
+fn seconds(svg: &mut Svg, x: &Scale, bottom: f64, most: usize) {
+    for s in x.ticks(most) {
+        let anchor = if x.at(s) > x.to - 14.0 { Anchor::End } else { Anchor::Middle };
+        svg.text("tick", (x.at(s), bottom + 16.0), anchor, &format!("{} s", number::trimmed(s)));
+    }
+}
+
+/// One sentence that says what to see.
+pub(super) fn caption(summary: &Summary) -> String {
+    let Some(metric) = rounds::metric(summary) else { return String::new() };
+    let unit = rounds::unit(summary, metric);
+    View { tracks: tracks(summary, metric), metric, unit }.caption()
+}

@@ -1,0 +1,221 @@
+//! How does a run look in an issue? The answer as a headline, tables of arms and comparisons,
+//! warnings, and how it was run.
+
+use tcptoll_model::record::Summary;
+
+use crate::number::{self, ABSENT};
+use crate::{effect, figures, findings, rounds};
+
+/// The page of a cleaned summary.
+pub(crate) fn render(summary: &Summary) -> String {
+    let mut page = format!("### {}\n\n{}\n", escape(&summary.question), escape(&summary.answer));
+    for doubt in findings::verdict_on_run(summary) {
+        page.push_str(&format!("\n**{}**\n", escape(&doubt)));
+    }
+    arms(&mut page, summary);
+    comparisons(&mut page, summary);
+    published(&mut page, summary);
+    findings(&mut page, summary);
+    how(&mut page, summary);
+    page
+}
+
+/// Text that stays text: no table ends, no tag opens, nobody is mentioned.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied();
+        match c {
+            '\\' | '|' | '`' | '*' | '_' | '~' | '#' => {
+                out.push('\\');
+                out.push(c);
+            }
+            // An interval stays readable; a link does not come about.
+            ']' if next.is_some_and(|next| "([:".contains(next)) => out.push_str("\\]"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            // A word joiner after it keeps the sign and calls nobody.
+            '@' if next.is_some_and(char::is_alphanumeric) => out.push_str("@\u{2060}"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Code that ends where it should, whatever back-quotes it holds.
+fn code(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}sh\n{text}\n{fence}\n")
+}
+
+/// A table; `left` columns are words, the others figures.
+fn table(page: &mut String, heads: &[&str], left: &[usize], rows: &[Vec<String>]) {
+    if rows.is_empty() {
+        return;
+    }
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    page.push('\n');
+    page.push_str(&line(heads.iter().map(|head| (*head).to_owned()).collect()));
+    let rule = |at: usize| if left.contains(&at) { "---" } else { "---:" }.to_owned();
+    page.push_str(&line((0..heads.len()).map(rule).collect()));
+    for row in rows {
+        page.push_str(&line(row.iter().map(|cell| escape(cell)).collect()));
+    }
+}
+
+/// The metric of the run with its interval, quantiles of latency, and how many succeeded.
+fn arms(page: &mut String, summary: &Summary) {
+    let primary = figures::primary(summary);
+    let metric = rounds::metric(summary)
+        .filter(|metric| summary.arms.iter().any(|arm| rounds::measured(arm, metric).is_some()));
+    let name = metric.map(|metric| escape(&figures::metric_name(metric)));
+    let latency = ["p50", "p99", "max"].map(|q| format!("{} {q}", escape(&primary.name)));
+    let with_latency = summary
+        .arms
+        .iter()
+        .any(|arm| figures::quantiles(arm, &primary.key).iter().any(Option::is_some));
+    let mut heads = vec!["arm"];
+    if let Some(name) = &name {
+        heads.extend([name.as_str(), "95 % interval", "rounds"]);
+    }
+    if with_latency {
+        heads.extend(latency.iter().map(String::as_str));
+    }
+    heads.push("ok");
+    let row = |arm: &tcptoll_model::record::Arm| {
+        let mut cells = vec![arm.name.clone()];
+        if let Some(metric) = metric {
+            let absent = || ABSENT.to_owned();
+            let estimate = rounds::measured(arm, metric).map(|m| m.estimate());
+            cells.push(estimate.as_ref().map_or_else(absent, |e| {
+                format!("{} {}", e.value, e.symbol).trim_end().to_owned()
+            }));
+            cells.push(estimate.and_then(|e| e.ci95).unwrap_or_else(absent));
+            let counted =
+                arm.rounds.iter().filter(|r| rounds::counted(r, metric).is_some()).count();
+            cells.push(if arm.rounds.is_empty() { "1".to_owned() } else { counted.to_string() });
+        }
+        if with_latency {
+            let [p50, p99, _, max] = figures::quantiles(arm, &primary.key);
+            cells.extend([p50, p99, max].map(number::time_or_absent));
+        }
+        let errors = findings::errors(arm).map(|e| format!(" ({e})")).unwrap_or_default();
+        let failure = arm.failure.as_ref().map(|f| format!("no result: {f}"));
+        cells.push(failure.unwrap_or_else(|| format!("{}{errors}", figures::ok_of_attempts(arm))));
+        cells
+    };
+    let rows: Vec<Vec<String>> = summary.arms.iter().map(row).collect();
+    table(page, &heads, &[0], &rows);
+}
+
+fn comparisons(page: &mut String, summary: &Summary) {
+    let per = summary.comparisons.iter().any(|c| !c.per.is_empty());
+    let row = |c: &tcptoll_model::record::Comparison| {
+        let pair = effect::pair(summary, c);
+        let [a, b] = if c.per.is_empty() { [c.a.clone(), c.b.clone()] } else { pair };
+        let [ratio, interval] = effect::ratio(c);
+        let absent = || ABSENT.to_owned();
+        let mut cells = vec![figures::metric_name(&c.metric)];
+        if per {
+            cells.push(effect::levels(&c.per));
+        }
+        cells.extend([a, b, ratio, interval]);
+        cells.push(effect::difference(c).unwrap_or_else(absent));
+        cells.push(effect::verdict(c));
+        cells
+    };
+    let rows: Vec<Vec<String>> = summary.comparisons.iter().map(row).collect();
+    let mut heads = vec!["metric"];
+    if per {
+        heads.push("at");
+    }
+    heads.extend(["arm", "against", "ratio", "95 % interval", "difference", "verdict"]);
+    let words = if per { vec![0, 1, 2, 3, 7] } else { vec![0, 1, 2, 6] };
+    table(page, &heads, &words, &rows);
+    let lines = [effect::together(&summary.comparisons), rounds::ending(summary)];
+    let lines: Vec<String> = lines.into_iter().flatten().map(|line| escape(&line)).collect();
+    if !lines.is_empty() {
+        page.push_str(&format!("\n{}\n", lines.join(" ")));
+    }
+}
+
+fn published(page: &mut String, summary: &Summary) {
+    let rows: Vec<Vec<String>> = figures::published(summary)
+        .into_iter()
+        .map(|row| {
+            let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
+            vec![
+                row.arm.to_owned(),
+                row.metric,
+                row.published,
+                row.ours,
+                ratio,
+                row.source.to_owned(),
+            ]
+        })
+        .collect();
+    let heads = ["arm", "metric", "published", "ours", "ours / published", "source"];
+    table(page, &heads, &[0, 1, 5], &rows);
+}
+
+/// Causes, advice and warnings as a list.
+fn findings(page: &mut String, summary: &Summary) {
+    let of = |arm: &str| if summary.arms.len() > 1 { format!(" ({arm})") } else { String::new() };
+    let mut items: Vec<String> = Vec::new();
+    items
+        .extend(summary.causes.iter().map(|c| format!("cause {}: {}{}", c.id, c.text, of(&c.arm))));
+    items.extend(summary.advice.iter().map(|a| {
+        let proof = a.proof.as_deref().unwrap_or("not proven in this run");
+        format!("cure: {}. Costs: {}. Undo: {}. Proof: {proof}", a.change, a.cost, a.undo)
+    }));
+    items.extend(
+        summary.warnings.iter().map(|w| {
+            format!("warning: {}{}", w.text, w.arm.as_deref().map(of).unwrap_or_default())
+        }),
+    );
+    if !items.is_empty() {
+        page.push('\n');
+        for item in &items {
+            page.push_str(&format!("- {}\n", escape(item)));
+        }
+    }
+}
+
+/// Command, place, machine and version.
+fn how(page: &mut String, summary: &Summary) {
+    let p = &summary.passport;
+    let mut machine = vec![
+        p.kernel.clone(),
+        format!("{} × {}", p.cpus, p.cpu),
+        number::bytes(p.memory_bytes),
+        p.clock_source.clone(),
+    ];
+    machine.extend(p.governor.clone());
+    let version = format!("tcptoll {}", summary.tcptoll_version);
+    page.push_str(&format!(
+        "\n{}\n{}  \n{}  \n{}\n",
+        code(&findings::command(&summary.command)),
+        escape(&figures::place(summary).join(" · ")),
+        escape(&machine.join(" · ")),
+        escape(&format!("{version} · {}", summary.started_at)),
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_can_neither_end_a_cell_nor_open_a_tag_nor_call_anybody() {
+        assert_eq!(escape("a|b <img> @all"), "a\\|b &lt;img&gt; @\u{2060}all");
+        assert_eq!(escape("[0.98, 1.02] ![a](b)"), "[0.98, 1.02] ![a\\](b)");
+    }
+
+    #[test]
+    fn a_command_cannot_leave_its_fence() {
+        assert!(code("a ```` b").starts_with("`````sh\n"));
+    }
+}

@@ -1,0 +1,206 @@
+//! How did the rounds go? The metric they were run for, each arm's values in order of running, why
+//! the run ended, and what came before it.
+
+use tcptoll_model::record::{Arm, Round, Summary, Warmup};
+
+use crate::number::{self, Estimate};
+use crate::{figures, findings};
+
+/// The metric that the run was about: the stated one, or that of the first comparison.
+pub(crate) fn metric(summary: &Summary) -> Option<&str> {
+    let stated = summary.primary_metric.as_deref();
+    stated.or_else(|| summary.comparisons.first().map(|c| c.metric.as_str()))
+}
+
+/// A metric of an arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured<'a> {
+    /// Mean over rounds.
+    pub(crate) value: f64,
+    /// Its 95 % interval.
+    pub(crate) ci95: Option<[f64; 2]>,
+    /// Its unit.
+    pub(crate) unit: &'a str,
+}
+
+impl Measured<'_> {
+    /// In the reader's unit.
+    pub(crate) fn estimate(&self) -> Estimate {
+        Estimate::new(self.value, self.ci95, self.unit)
+    }
+}
+
+/// A metric of an arm by name; of a quantile there is no interval.
+pub(crate) fn measured<'a>(arm: &'a Arm, metric: &str) -> Option<Measured<'a>> {
+    let (value, unit) = figures::value_of(arm, metric)?;
+    let ci95 = arm.metrics.get(metric).and_then(|m| m.ci95);
+    value.is_finite().then_some(Measured { value, ci95, unit })
+}
+
+/// Unit of a metric: that of the first arm that has it, or else the one in its name.
+pub(crate) fn unit<'a>(summary: &'a Summary, metric: &str) -> &'a str {
+    let known = summary.arms.iter().find_map(|arm| measured(arm, metric));
+    known.map_or_else(|| figures::unit_of(metric), |m| m.unit)
+}
+
+/// Whether there is anything to show in order of running.
+pub(crate) fn any(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| !arm.rounds.is_empty())
+}
+
+/// The value of a round that counts.
+pub(crate) fn counted(round: &Round, metric: &str) -> Option<f64> {
+    let value = round.metrics.get(metric).copied();
+    value.filter(|v| v.is_finite() && round.left_out.is_none())
+}
+
+/// Least and greatest value of all rounds that count.
+pub(crate) fn range(summary: &Summary, metric: &str) -> Option<(f64, f64)> {
+    let values = summary.arms.iter().flat_map(|arm| &arm.rounds);
+    values.filter_map(|round| counted(round, metric)).fold(None, |range, value| match range {
+        None => Some((value, value)),
+        Some((least, most)) => Some((f64::min(least, value), f64::max(most, value))),
+    })
+}
+
+/// From this ratio on, heights are logarithmic.
+const DECADES: f64 = 20.0;
+
+/// One character per round, or the mean of neighbours if there are more than `columns`.
+///
+/// A round that does not count is `×`, one without a value `·`.
+pub(crate) fn sparkline(
+    rounds: &[Round],
+    metric: &str,
+    (least, most): (f64, f64),
+    columns: usize,
+) -> String {
+    let count = rounds.len().min(columns.max(1));
+    let height = |value: f64| {
+        let share = if most <= least {
+            0.5
+        } else if least > 0.0 && most / least >= DECADES {
+            (value / least).ln() / (most / least).ln()
+        } else {
+            (value - least) / (most - least)
+        };
+        ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][(share.clamp(0.0, 1.0) * 7.0).round() as usize]
+    };
+    let column = |at: usize| {
+        let part = &rounds[at * rounds.len() / count..(at + 1) * rounds.len() / count];
+        let values: Vec<f64> = part.iter().filter_map(|round| counted(round, metric)).collect();
+        if !values.is_empty() {
+            height(values.iter().sum::<f64>() / values.len() as f64)
+        } else if part.iter().any(|round| round.left_out.is_some()) {
+            '×'
+        } else {
+            '·'
+        }
+    };
+    (0..count).map(column).collect()
+}
+
+/// Why the run ended, and what does not count: `Stopped after 11 rounds, 41 s: … .`
+pub(crate) fn ending(summary: &Summary) -> Option<String> {
+    let rounds = summary.rounds.as_ref()?;
+    let done = figures::plural(u64::from(rounds.done), "round");
+    let of = if rounds.done < rounds.most {
+        format!(" (of at most {})", number::count(u64::from(rounds.most)))
+    } else {
+        String::new()
+    };
+    let why = if rounds.stopped.is_empty() { &rounds.rule } else { &rounds.stopped };
+    let why = why.trim_end_matches('.');
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let took = number::duration(rounds.elapsed_s);
+    let mut text = format!("Stopped after {done}{of}, {took}{why}.");
+    let left_out = [(rounds.excluded, "excluded from verdicts"), (rounds.failed, "failed")];
+    let left_out: Vec<String> = left_out
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{} {what}", figures::plural(u64::from(n), "trial")))
+        .collect();
+    if !left_out.is_empty() {
+        text.push_str(&format!(" {}.", left_out.join(", ")));
+    }
+    Some(text)
+}
+
+/// What the warm-up of an arm did: `20 connections in 0.4 s, mean 45.1 µs`.
+pub(crate) fn warmup(warmup: &Warmup) -> String {
+    let known = ["connect_us", "latency_us", "first_byte_us"];
+    let key = known.into_iter().find(|key| warmup.histograms.contains_key(*key));
+    let word = if key == Some("connect_us") { "connection" } else { "operation" };
+    let mut text = format!(
+        "{} in {}",
+        figures::plural(warmup.attempts, word),
+        number::duration(warmup.elapsed_s)
+    );
+    if let Some(mean) = key.and_then(|key| warmup.histograms[key].mean) {
+        text.push_str(&format!(", mean {}", number::time(mean)));
+    }
+    let failed: Vec<String> = warmup
+        .errors
+        .iter()
+        .filter(|(_, n)| **n > 0)
+        .map(|(class, n)| format!("{class} {}", number::count(*n)))
+        .collect();
+    if !failed.is_empty() {
+        text.push_str(&format!(", failed: {}", failed.join(" · ")));
+    }
+    text
+}
+
+/// Rounds that do not count, each with its arm and reason.
+pub(crate) fn left_out(summary: &Summary) -> Vec<[String; 4]> {
+    let of = |arm: &Arm| {
+        let rows = arm.rounds.iter().filter_map(|round| {
+            Some([
+                arm.name.clone(),
+                (u64::from(round.round) + 1).to_string(),
+                number::duration(round.began_s),
+                round.left_out.clone()?,
+            ])
+        });
+        rows.collect::<Vec<_>>()
+    };
+    summary.arms.iter().flat_map(of).collect()
+}
+
+/// A level as a number, where it is one.
+pub(crate) fn numeric(level: &serde_json::Value) -> Option<f64> {
+    let number = level.as_f64().or_else(|| level.as_str()?.trim().parse().ok());
+    number.filter(|n: &f64| n.is_finite())
+}
+
+/// A level as the reader knows it.
+pub(crate) fn level(level: &serde_json::Value) -> String {
+    findings::plain(level)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(value: f64, left_out: bool) -> Round {
+        Round {
+            left_out: left_out.then(|| "the client was late".to_owned()),
+            metrics: [("m".to_owned(), value)].into(),
+            ..Round::default()
+        }
+    }
+
+    #[test]
+    fn a_sparkline_runs_from_least_to_greatest_and_marks_what_does_not_count() {
+        let rounds = [1.0, 8.0, 4.5, 2.0].map(|v| round(v, (v - 4.5).abs() < 0.1));
+        assert_eq!(sparkline(&rounds, "m", (1.0, 8.0), 12), "▁█×▂");
+        assert_eq!(sparkline(&rounds, "other", (1.0, 8.0), 12), "··×·");
+    }
+
+    #[test]
+    fn more_rounds_than_columns_are_averaged() {
+        let rounds: Vec<Round> = (0..24).map(|n| round(f64::from(n / 2), false)).collect();
+        assert_eq!(sparkline(&rounds, "m", (0.0, 11.0), 12).chars().count(), 12);
+        assert_eq!(sparkline(&rounds, "m", (3.0, 3.0), 2), "▅▅");
+    }
+}

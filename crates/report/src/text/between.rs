@@ -1,0 +1,306 @@
+//! What changed between two runs? How many arms moved, whether the machines are the same, and each
+//! arm of both with ratio and verdict.
+
+use tcptoll_model::record::{Comparison, Passport, Summary, Verdict, WarningEntry};
+
+use super::table::{Align, Column, Lines, lay_out};
+use super::{Page, Tone, wrap_phrases};
+use crate::number::{self, ABSENT, Estimate};
+use crate::{TextStyle, clean, effect, figures, findings, rounds};
+
+/// Two cleaned runs, and what is said of them.
+pub(crate) struct Runs<'a> {
+    pub(crate) a: &'a Summary,
+    pub(crate) b: &'a Summary,
+    pub(crate) a_name: &'a str,
+    pub(crate) b_name: &'a str,
+    pub(crate) comparisons: &'a [Comparison],
+    pub(crate) warnings: &'a [WarningEntry],
+}
+
+/// The whole text.
+pub(crate) fn render(runs: &Runs<'_>, style: TextStyle) -> String {
+    let mut page = Page { out: String::new(), style };
+    names(&mut page, runs);
+    page.blank();
+    page.prose(0, &answer(runs), Tone::Strong);
+    for (name, run) in [("A", runs.a), ("B", runs.b)] {
+        for line in findings::verdict_on_run(run) {
+            page.prose(0, &format!("{name}: {line}"), Tone::Bad);
+        }
+    }
+    page.blank();
+    differences(&mut page, runs);
+    tables(&mut page, runs);
+    for warning in runs.warnings {
+        let arm = warning.arm.as_ref().map(|arm| format!(" ({arm})")).unwrap_or_default();
+        page.labelled("  warning", 14, &format!("{}{arm}", warning.text), Tone::Doubt);
+    }
+    page.out
+}
+
+/// Which run is A and which is B.
+fn names(page: &mut Page, runs: &Runs<'_>) {
+    for (letter, name, run) in [("A", runs.a_name, runs.a), ("B", runs.b_name, runs.b)] {
+        let mut words = vec![run.experiment.clone()];
+        words.extend(run.study.clone());
+        words.push(run.started_at.clone());
+        if let Some(rounds) = &run.rounds {
+            words.push(figures::plural(u64::from(rounds.done), "round"));
+        }
+        let about = words.join(" · ");
+        let room = page.width().saturating_sub(7);
+        let name = clean::shorten(name, room);
+        if clean::columns(&name) + clean::columns(&about) <= room {
+            page.line(&page.paint(Tone::Dim, &format!("{letter}  {name}   {about}")));
+        } else {
+            page.line(&page.paint(Tone::Dim, &format!("{letter}  {name}")));
+            page.prose(3, &about, Tone::Dim);
+        }
+    }
+}
+
+/// How many comparisons went which way, in a sentence.
+fn answer(runs: &Runs<'_>) -> String {
+    if runs.comparisons.is_empty() {
+        return "The two runs have no arm and metric in common: there is nothing to compare."
+            .to_owned();
+    }
+    let metrics = effect::groups(runs.a, runs.comparisons);
+    let mut seen: Vec<&str> = Vec::new();
+    let mut sentences = Vec::new();
+    for metric in metrics.iter().map(|group| group.metric) {
+        if seen.contains(&metric) {
+            continue;
+        }
+        seen.push(metric);
+        let rows: Vec<&Comparison> =
+            runs.comparisons.iter().filter(|c| c.metric == metric).collect();
+        let count = |verdict: Verdict| rows.iter().filter(|c| c.verdict == verdict).count() as u64;
+        let arms = figures::plural(rows.len() as u64, "arm");
+        let parts: Vec<String> = [
+            (Verdict::Higher, "higher"),
+            (Verdict::Lower, "lower"),
+            (Verdict::NoDifference, "without a difference that matters"),
+            (Verdict::NotEnough, "without enough evidence"),
+        ]
+        .into_iter()
+        .filter(|(verdict, _)| count(*verdict) > 0)
+        .map(|(verdict, words)| format!("{} {words}", number::count(count(verdict))))
+        .collect();
+        sentences.push(format!(
+            "{} of A against B, {arms}: {}.",
+            figures::capital(&figures::metric_name(metric)),
+            parts.join(", ")
+        ));
+    }
+    sentences.join(" ")
+}
+
+/// What differs between the machines and the commands.
+fn differences(page: &mut Page, runs: &Runs<'_>) {
+    let (a, b) = (facts(runs.a), facts(runs.b));
+    let rows: Vec<(&str, &str, &str)> = a
+        .iter()
+        .zip(&b)
+        .filter(|((_, x), (_, y))| x != y)
+        .map(|((what, x), (_, y))| (*what, x.as_str(), y.as_str()))
+        .collect();
+    if rows.is_empty() {
+        let p = &runs.a.passport;
+        let same = [p.kernel.clone(), p.cpu.clone(), figures::plural(u64::from(p.cpus), "CPU")];
+        for line in wrap_phrases(&same, page.width().saturating_sub(4)) {
+            page.prose(2, &line, Tone::Dim);
+        }
+        page.prose(2, "Same machine, kernel and version of tcptoll.", Tone::Plain);
+    } else {
+        let room = page.width().saturating_sub(26) / 2;
+        let cells =
+            |of: &dyn Fn(&(&str, &str, &str)) -> String| rows.iter().map(of).collect::<Vec<_>>();
+        let lines = lay_out(vec![
+            Column::new("what differs", Align::Left, cells(&|row| row.0.to_owned())),
+            Column::new("A", Align::Left, cells(&|row| clean::shorten(row.1, room))),
+            Column::new("B", Align::Left, cells(&|row| clean::shorten(row.2, room))),
+        ]);
+        page.table(&lines, Tone::Strong);
+    }
+    if runs.a.command != runs.b.command {
+        page.prose(2, "the commands differ:", Tone::Plain);
+        for (letter, run) in [("A", runs.a), ("B", runs.b)] {
+            page.labelled(
+                &format!("    {letter}"),
+                7,
+                &findings::command(&run.command),
+                Tone::Plain,
+            );
+        }
+    }
+    for (letter, mine, other) in [("A", runs.a, runs.b), ("B", runs.b, runs.a)] {
+        let alone: Vec<&str> = mine
+            .arms
+            .iter()
+            .filter(|arm| other.arms.iter().all(|theirs| theirs.name != arm.name))
+            .map(|arm| arm.name.as_str())
+            .collect();
+        if !alone.is_empty() {
+            let text = format!("only in {letter}: {}", alone.join(" · "));
+            page.prose(2, &text, Tone::Doubt);
+        }
+    }
+}
+
+/// What may make two runs differ although nothing was changed, in a fixed order.
+fn facts(run: &Summary) -> Vec<(&'static str, String)> {
+    let Passport {
+        kernel,
+        cpu,
+        cpus,
+        memory_bytes,
+        clock_source,
+        governor,
+        congestion_control,
+        ..
+    } = &run.passport;
+    let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+    vec![
+        ("experiment", run.experiment.clone()),
+        ("kernel", kernel.clone()),
+        ("CPU", cpu.clone()),
+        ("CPUs", cpus.to_string()),
+        ("memory", number::bytes(*memory_bytes)),
+        ("clock source", clock_source.clone()),
+        ("governor", or_none(governor)),
+        ("congestion control", or_none(congestion_control)),
+        ("tcptoll", run.tcptoll_version.clone()),
+        ("place", place(run)),
+    ]
+}
+
+fn place(run: &Summary) -> String {
+    match (&run.place.target, &run.place.link) {
+        (Some(target), _) => format!("target {target}"),
+        (None, Some(link)) => format!("lab, link {}", link.spec),
+        (None, None) => "lab".to_owned(),
+    }
+}
+
+/// Both values of each arm, ratio, interval and verdict; a table per metric.
+fn tables(page: &mut Page, runs: &Runs<'_>) {
+    let mut metrics: Vec<&str> = Vec::new();
+    for c in runs.comparisons {
+        if !metrics.contains(&c.metric.as_str()) {
+            metrics.push(&c.metric);
+        }
+    }
+    for metric in &metrics {
+        page.blank();
+        let rows: Vec<&Comparison> =
+            runs.comparisons.iter().filter(|c| c.metric == *metric).collect();
+        table(page, runs, metric, &rows);
+    }
+    if metrics.is_empty() {
+        return;
+    }
+    let mut note = "Rounds of two runs are not paired: what changed between them, a neighbour on \
+                    the machine too, counts as a difference."
+        .to_owned();
+    if let Some(together) = effect::together(runs.comparisons) {
+        note = format!("{together} {note}");
+    }
+    page.prose(2, &note, Tone::Dim);
+}
+
+fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
+    let names: Vec<&str> = rows.iter().map(|c| c.a.as_str()).collect();
+    let of = |run: &Summary, name: &str| -> Option<Estimate> {
+        let arm = run.arms.iter().find(|arm| arm.name == name)?;
+        rounds::measured(arm, metric).map(|m| Estimate { ci95: None, ..m.estimate() })
+    };
+    let text = |e: Option<Estimate>| e.map_or_else(|| ABSENT.to_owned(), |e| e.text());
+    let cells = |of: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| of(c)).collect::<Vec<_>>();
+    let columns = vec![
+        Column::new("A mean", Align::Right, cells(&|c| text(of(runs.a, &c.a)))),
+        Column::new("B mean", Align::Right, cells(&|c| text(of(runs.b, &c.b)))),
+        Column::new("A / B", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
+        Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
+        Column::new("verdict", Align::Left, cells(&|c| c.verdict.to_string())),
+    ];
+    let head = figures::metric_name(metric);
+    let with = |width: usize| -> Lines {
+        let names = clean::shorten_all(&names, width);
+        let first = Column::new(&clean::shorten(&head, width.max(16)), Align::Left, names);
+        lay_out([vec![first], columns.clone()].concat())
+    };
+    let fitting = [40, 32, 24, 18].into_iter().map(with).find(|l| l.width() <= page.width());
+    match fitting {
+        Some(lines) => page.table(&lines, Tone::Strong),
+        None => below_names(page, &head, &names, columns),
+    }
+    let mut margins: Vec<String> = rows.iter().filter_map(|c| effect::margin(c)).collect();
+    margins.sort();
+    margins.dedup();
+    if !margins.is_empty() {
+        page.prose(2, &margins.join(", "), Tone::Dim);
+    }
+    for c in rows {
+        if let Some(doubt) = rank_doubt(c) {
+            page.labelled("  doubt", 14, &format!("{}: {doubt}", c.a), Tone::Doubt);
+        }
+    }
+}
+
+/// Each name on a line of its own, its figures on the next.
+fn below_names(page: &mut Page, head: &str, names: &[&str], mut columns: Vec<Column>) {
+    columns[0].gap = 4;
+    let lines = lay_out(columns);
+    page.prose(2, head, Tone::Strong);
+    for head in &lines.heads {
+        page.line(&page.paint(Tone::Dim, head));
+    }
+    for (name, row) in names.iter().zip(&lines.rows) {
+        page.line(&format!("  {}", clean::shorten(name, page.width() - 2)));
+        page.line(row);
+    }
+}
+
+/// Where the rank test does not agree with the interval.
+fn rank_doubt(c: &Comparison) -> Option<String> {
+    let p = c.rank_test_p?;
+    let level = if c.alpha > 0.0 { c.alpha } else { 0.05 };
+    let differs = matches!(c.verdict, Verdict::Higher | Verdict::Lower);
+    let p_text = number::three(p);
+    if differs && p > level {
+        Some(format!(
+            "the ranks of the rounds do not confirm that it is {} (Mann-Whitney p = {p_text}): a \
+             few extreme rounds may carry the mean",
+            c.verdict
+        ))
+    } else if !differs && p <= level {
+        Some(format!(
+            "the ranks of the rounds differ (Mann-Whitney p = {p_text}) although the interval of \
+             the ratio does not show it"
+        ))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_disagree_with_the_interval_are_a_doubt() {
+        let c = Comparison {
+            verdict: Verdict::Higher,
+            rank_test_p: Some(0.4),
+            alpha: 0.05,
+            ..Comparison::default()
+        };
+        assert!(rank_doubt(&c).is_some_and(|text| text.contains("do not confirm")));
+        let agreeing = Comparison { rank_test_p: Some(0.001), ..c.clone() };
+        assert_eq!(rank_doubt(&agreeing), None);
+        let quiet = Comparison { verdict: Verdict::NoDifference, ..agreeing };
+        assert!(rank_doubt(&quiet).is_some());
+    }
+}

@@ -1,0 +1,141 @@
+//! What did the rounds give? The metric of the run with its interval and its rounds as a sparkline,
+//! beside a common baseline where there is room; and how the run ended.
+
+use tcptoll_model::record::{Arm, Comparison, Summary};
+
+use super::comparisons::{Ruler, STRIP};
+use super::table::{Align, Column, Lines, lay_out};
+use super::{Page, Tone};
+use crate::number::{self, ABSENT, Estimate};
+use crate::{clean, effect, figures, rounds};
+
+/// Columns of a sparkline at most.
+const SPARK: usize = 12;
+
+/// Columns that a name may take, from a roomy table to a tight one.
+const NAME: [usize; 5] = [34, 28, 22, 16, 12];
+
+/// The table; nothing without rounds.
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    let Some(metric) = rounds::metric(summary).filter(|_| rounds::any(summary)) else { return };
+    let Some(range) = rounds::range(summary, metric) else { return };
+    let own = columns(summary, metric, range);
+    let beside = against(summary, metric);
+    let with = |columns: &[Vec<Column>], name: usize| {
+        let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
+        let head = figures::metric_name(metric);
+        let head = clean::shorten(&head, name.max(24));
+        let first = Column::new(&head, Align::Left, clean::shorten_all(&names, name));
+        lay_out([vec![first], columns.concat()].concat())
+    };
+    let fitting = |columns: &[Vec<Column>]| -> Option<Lines> {
+        NAME.into_iter().map(|name| with(columns, name)).find(|l| l.width() <= page.width())
+    };
+    let lines = fitting(&[own.clone(), beside])
+        .or_else(|| fitting(std::slice::from_ref(&own)))
+        .unwrap_or_else(|| with(std::slice::from_ref(&own[..2].to_vec()), 12));
+    page.table(&lines, Tone::Strong);
+    let unit = rounds::unit(summary, metric);
+    let text = |value| Estimate::new(value, None, unit).text();
+    let left_out =
+        summary.arms.iter().flat_map(|arm| &arm.rounds).any(|round| round.left_out.is_some());
+    let cross = if left_out { ", × a round that does not count" } else { "" };
+    let key = format!(
+        "rounds in order of running, from ▁ {} to █ {}{cross}",
+        text(range.0),
+        text(range.1)
+    );
+    page.prose(2, &key, Tone::Dim);
+}
+
+/// Mean, interval, unit and rounds.
+fn columns(summary: &Summary, metric: &str, range: (f64, f64)) -> Vec<Column> {
+    let estimates: Vec<Option<Estimate>> = summary
+        .arms
+        .iter()
+        .map(|arm| rounds::measured(arm, metric).map(|m| m.estimate()))
+        .collect();
+    let cells = |of: &dyn Fn(&Estimate) -> String| {
+        let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| ABSENT.to_owned(), of);
+        estimates.iter().map(cell).collect::<Vec<_>>()
+    };
+    let interval = |e: &Estimate| e.ci95.clone().unwrap_or_else(|| "too few rounds".to_owned());
+    let symbols = estimates.iter().map(|e| e.as_ref().map_or(String::new(), |e| e.symbol.clone()));
+    let spark = |arm: &Arm| rounds::sparkline(&arm.rounds, metric, range, SPARK);
+    vec![
+        Column::new("mean", Align::Point, cells(&|e| e.value.clone())),
+        Column::new("95 % interval", Align::Left, cells(&interval)),
+        Column::new("", Align::Left, symbols.map(|s| clean::shorten(&s, 8)).collect()).gap(1),
+        Column::new("rounds", Align::Left, summary.arms.iter().map(spark).collect()),
+    ]
+}
+
+/// Verdict, ratio and a drawing of it, where every arm is compared with the same one.
+fn against(summary: &Summary, metric: &str) -> Vec<Column> {
+    let of_metric: Vec<&Comparison> =
+        summary.comparisons.iter().filter(|c| c.metric == metric && c.per.is_empty()).collect();
+    let Some(first) = of_metric.first() else { return Vec::new() };
+    let mut compared: Vec<&str> = of_metric.iter().map(|c| c.a.as_str()).collect();
+    compared.sort_unstable();
+    compared.dedup();
+    if of_metric.iter().any(|c| c.b != first.b) || compared.len() < of_metric.len() {
+        return Vec::new();
+    }
+    let ruler = Ruler::of(&of_metric);
+    let cells = |of: &dyn Fn(&Comparison) -> String, none: &str| {
+        let cell = |arm: &Arm| {
+            let found = of_metric.iter().find(|c| c.a == arm.name);
+            found.map_or_else(|| none.to_owned(), |c| of(c))
+        };
+        summary.arms.iter().map(cell).collect::<Vec<_>>()
+    };
+    let head = format!("against {}", clean::shorten(&first.b, 18));
+    let mut columns = vec![
+        Column::new(&head, Align::Left, cells(&|c| c.verdict.to_string(), ABSENT)),
+        Column::new("", Align::Left, cells(&|c| effect::ratio(c)[0].clone(), "")),
+    ];
+    if let Some(ruler) = ruler {
+        columns.push(Column::new("", Align::Left, cells(&|c| ruler.draw(c, STRIP), "")));
+    }
+    columns
+}
+
+/// Why the run ended, and what came before it.
+pub(super) fn ending(page: &mut Page, summary: &Summary) {
+    let ending = rounds::ending(summary);
+    let warmups: Vec<(&str, String)> = summary
+        .arms
+        .iter()
+        .filter_map(|arm| Some((arm.name.as_str(), rounds::warmup(arm.warmup.as_ref()?))))
+        .collect();
+    if ending.is_none() && warmups.is_empty() {
+        return;
+    }
+    page.blank();
+    if let Some(ending) = ending {
+        page.prose(2, &ending, Tone::Plain);
+    }
+    match warmups.as_slice() {
+        [] => {}
+        [(_, text)] => page.prose(2, &format!("Warm-up kept apart: {text}."), Tone::Dim),
+        _ => page.prose(2, &format!("Warm-up kept apart: {}.", all_warmups(summary)), Tone::Dim),
+    }
+}
+
+/// The warm-ups of several arms in one clause.
+fn all_warmups(summary: &Summary) -> String {
+    let warmups = || summary.arms.iter().filter_map(|arm| arm.warmup.as_ref());
+    let attempts: u64 = warmups().map(|w| w.attempts).sum();
+    let failed: u64 = warmups().map(|w| w.errors.values().sum::<u64>()).sum();
+    let seconds: f64 = warmups().map(|w| w.elapsed_s).sum();
+    let arms = figures::plural(warmups().count() as u64, "arm");
+    let mut text = format!(
+        "{} in {}, over {arms}",
+        figures::plural(attempts, "operation"),
+        number::duration(seconds)
+    );
+    if failed > 0 {
+        text.push_str(&format!(", {} failed", number::count(failed)));
+    }
+    text
+}

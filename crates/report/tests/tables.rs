@@ -1,0 +1,122 @@
+//! The golden summaries as CSV and Markdown: read back as tables, and deaf to what is written in them.
+
+mod golden;
+
+use std::collections::BTreeMap;
+
+use golden::{NAMES, load};
+use tcptoll_report::{csv, markdown};
+
+/// Rows of a table as column to cell.
+fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let heads = reader.headers().expect("a heading").clone();
+    let row = |record: csv::StringRecord| {
+        heads.iter().zip(&record).map(|(head, cell)| (head.to_owned(), cell.to_owned())).collect()
+    };
+    reader.records().map(|record| row(record.expect("rows are equally long"))).collect()
+}
+
+fn of_kind<'a>(
+    rows: &'a [BTreeMap<String, String>],
+    kind: &'a str,
+) -> impl Iterator<Item = &'a BTreeMap<String, String>> {
+    rows.iter().filter(move |row| row["kind"] == kind)
+}
+
+#[test]
+fn both_figures_of_a_study_can_be_drawn_from_its_csv() {
+    let summary = load("study");
+    let rows = rows(&csv(&summary));
+    let totals: Vec<_> =
+        of_kind(&rows, "arm").filter(|row| row["metric"] == "requests_per_s").collect();
+    assert_eq!(totals.len(), 8);
+    for (row, arm) in totals.iter().zip(&summary.arms) {
+        let metric = &arm.metrics["requests_per_s"];
+        assert_eq!(row["factor_connections"], arm.factors["connections"].to_string());
+        assert_eq!(Some(row["factor_reuse"].as_str()), arm.factors["reuse"].as_str());
+        assert_eq!(row["value"], metric.value.to_string());
+        assert_eq!(row["ci95_low"], metric.ci95.unwrap()[0].to_string());
+        assert_eq!(row["median"], metric.median.unwrap().to_string());
+        assert_eq!(row["unit"], "1/s");
+    }
+    let ratios: Vec<_> = of_kind(&rows, "comparison").collect();
+    assert_eq!(ratios.len(), summary.comparisons.len());
+    for (row, c) in ratios.iter().zip(&summary.comparisons) {
+        assert_eq!(row["value"], c.ratio.unwrap().to_string());
+        assert_eq!(row["ci95_high"], c.ci95.map_or(String::new(), |ci| ci[1].to_string()));
+        assert_eq!(row["verdict"], c.verdict.to_string());
+        let level = c.per.get("connections").map_or(String::new(), ToString::to_string);
+        assert_eq!(row["factor_connections"], level);
+    }
+    let of_published: Vec<_> = of_kind(&rows, "published").collect();
+    assert_eq!(of_published[0]["value"], "13577");
+    assert_eq!(of_published[0]["factor_connections"], "8");
+}
+
+#[test]
+fn every_round_is_in_the_csv_and_says_if_it_does_not_count() {
+    let summary = load("study");
+    let rows = rows(&csv(&summary));
+    assert_eq!(of_kind(&rows, "round").count(), 8 * 12);
+    let left_out: Vec<_> =
+        of_kind(&rows, "round").filter(|row| !row["left_out"].is_empty()).collect();
+    assert_eq!(left_out.len(), 2);
+    let failed = left_out.iter().find(|row| row["metric"].is_empty()).expect("one has no value");
+    assert_eq!((failed["round"].as_str(), failed["value"].as_str()), ("7", ""));
+}
+
+#[test]
+fn quantiles_are_metrics_with_their_count() {
+    let rows = rows(&csv(&load("one-arm")));
+    let p99 = rows.iter().find(|row| row["metric"] == "connect_us_p99").expect("there are many");
+    assert_eq!((p99["unit"].as_str(), p99["n"].as_str()), ("us", "30000"));
+}
+
+#[test]
+fn no_cell_is_a_formula_or_holds_a_control() {
+    for name in NAMES {
+        for row in rows(&csv(&load(name))) {
+            for (head, cell) in row {
+                let formula = cell.trim_start().starts_with(['=', '+', '-', '@']);
+                assert!(!formula || cell.parse::<f64>().is_ok(), "{name} {head}: {cell}");
+                assert!(!cell.contains(|c: char| c.is_control()), "{name} {head}: {cell:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_of_markdown_is_as_wide_in_every_row() {
+    for name in NAMES {
+        let text = markdown(&load(name));
+        let mut width = None;
+        for line in text.lines() {
+            if line.starts_with('|') {
+                // A pipe after an odd number of back-slashes is text.
+                let plain = line.replace("\\\\", "").replace("\\|", "");
+                let pipes = plain.matches('|').count();
+                assert_eq!(*width.get_or_insert(pipes), pipes, "{name}: {line}");
+            } else {
+                width = None;
+            }
+        }
+        assert!(text.ends_with('\n') && !text.contains('\u{1b}'), "{name}");
+    }
+}
+
+#[test]
+fn markdown_of_a_study() {
+    insta::assert_snapshot!(markdown(&load("study")));
+}
+
+#[test]
+fn a_hostile_summary_opens_no_tag_in_markdown() {
+    let text = markdown(&load("hostile"));
+    let mut in_code = false;
+    for line in text.lines() {
+        in_code ^= line.starts_with("```");
+        assert!(in_code || !line.contains('<'), "{line}");
+    }
+    assert!(!in_code);
+}

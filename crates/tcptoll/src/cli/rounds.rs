@@ -1,0 +1,165 @@
+//! Which words say how often every arm is run, and when to stop?
+#![allow(clippy::doc_markdown)] // the doc comments are the help text, which has no back quotes
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tcptoll_model::stop::{ROUNDS_MAX, Target};
+use tcptoll_model::study::{Study, percentage};
+use tcptoll_model::units::parse_time;
+
+/// How often every arm is run; the same for every experiment.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+#[command(next_help_heading = "Rounds")]
+pub struct RoundArgs {
+    /// Run every arm so often, in an order shuffled anew each round [default: with several arms,
+    /// until every verdict is found, 5 to 30 rounds within a minute; with one, once]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX)),
+        conflicts_with_all = ["target", "max_rounds"]
+    )]
+    pub rounds: Option<u32>,
+    /// Stop once this is reached: 'verdict' of every comparison, or 'ci 1%', every interval at most
+    /// that far to each side
+    #[arg(long, value_name = "TARGET", value_parser = target)]
+    pub target: Option<String>,
+    /// But after so many rounds at the latest [default: 30]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX))
+    )]
+    pub max_rounds: Option<u32>,
+    /// Begin no round that would end after this time, like 2m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub max_time: Option<String>,
+    /// Smallest difference that matters, like 1%; what is surely less is "no difference found"
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub margin: Option<String>,
+    /// Print arms, comparisons, rounds and the time they are expected to take, and end
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Go on with a run that was stopped or killed; its record holds all other settings
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all =
+            ["rounds", "target", "max_rounds", "max_time", "margin", "dry_run"]
+    )]
+    pub resume: Option<PathBuf>,
+}
+
+impl RoundArgs {
+    /// Puts what was typed in the place of what the study says.
+    pub fn apply(&self, study: &mut Study) {
+        let rounds = &mut study.rounds;
+        if let Some(count) = self.rounds {
+            (rounds.fixed, rounds.target, rounds.min, rounds.max) = (Some(count), None, None, None);
+        }
+        if let Some(target) = &self.target {
+            rounds.fixed = None;
+            rounds.target = Some(target.clone());
+        }
+        if let Some(most) = self.max_rounds {
+            if let Some(fixed) = &mut rounds.fixed {
+                *fixed = most.min(*fixed);
+            } else {
+                rounds.max = Some(most);
+                rounds.min = rounds.min.map(|least| least.min(most));
+            }
+        }
+        if let Some(time) = &self.max_time {
+            rounds.max_time = Some(time.clone());
+        }
+        if let Some(margin) = &self.margin {
+            study.margin = Some(margin.clone());
+        }
+    }
+}
+
+fn target(text: &str) -> Result<String, &'static str> {
+    Target::parse(text).map(|_| text.to_owned())
+}
+
+fn time(text: &str) -> Result<String, String> {
+    parse_time(text).map(|_| text.to_owned()).map_err(|error| error.remedy().replace("37ms", "2m"))
+}
+
+pub(super) fn percent(text: &str) -> Result<String, &'static str> {
+    percentage(text)
+        .map(|_| text.to_owned())
+        .ok_or("write a percentage above 0% and below 100%, like 1%")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use tcptoll_model::study::RoundsAsked;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        rounds: RoundArgs,
+    }
+
+    fn typed(words: &[&str]) -> Result<RoundArgs, String> {
+        Alone::try_parse_from([&["x"], words].concat())
+            .map(|alone| alone.rounds)
+            .map_err(|error| error.to_string())
+    }
+
+    /// What becomes of a study's rounds.
+    fn applied(words: &[&str], rounds: RoundsAsked) -> RoundsAsked {
+        let mut study = Study { rounds, ..Study::default() };
+        typed(words).unwrap().apply(&mut study);
+        study.rounds
+    }
+
+    #[test]
+    fn what_is_typed_takes_the_place_of_what_the_study_says() {
+        let fixed = RoundsAsked { fixed: Some(30), ..RoundsAsked::default() };
+        let sought = RoundsAsked {
+            target: Some("ci 1%".into()),
+            min: Some(8),
+            max: Some(50),
+            ..RoundsAsked::default()
+        };
+        assert_eq!(applied(&[], sought.clone()), sought);
+        let three = RoundsAsked { fixed: Some(3), ..RoundsAsked::default() };
+        assert_eq!(applied(&["--rounds", "3"], sought.clone()), three);
+        assert_eq!(applied(&["--max-rounds", "3"], fixed.clone()), three);
+        assert_eq!(
+            applied(&["--target", "verdict", "--max-time", "2m"], fixed),
+            RoundsAsked {
+                target: Some("verdict".into()),
+                max_time: Some("2m".into()),
+                ..RoundsAsked::default()
+            }
+        );
+        let fewer = applied(&["--max-rounds", "6"], sought);
+        assert_eq!((fewer.min, fewer.max), (Some(6), Some(6)));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_option() {
+        for (words, says) in [
+            (&["--rounds", "0"][..], "--rounds"),
+            (&["--rounds", "-1"], "--rounds"),
+            (&["--max-rounds", "1001"], "1..=1000"),
+            (&["--target", "ci"], "write \"ci 1%\" or \"verdict\""),
+            (&["--max-time", "2"], "like 2m"),
+            (&["--margin", "0%"], "like 1%"),
+            (&["--rounds", "3", "--target", "verdict"], "--target"),
+            (&["--resume", "x", "--rounds", "3"], "--resume"),
+        ] {
+            let error = typed(words).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! `tcptoll compare A B`: two runs of the same arms, on another day, kernel or machine.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+use tcptoll_engine::record::Record;
+use tcptoll_engine::runner::{self, Schedule};
+use tcptoll_model::compare::{Run, between};
+use tcptoll_model::record::{Comparison, Summary, Trial, WarningEntry};
+use tcptoll_model::study::Study;
+use tcptoll_report::Between;
+
+use crate::cli::{CompareArgs, Format};
+use crate::exit::Status;
+use crate::screen;
+
+/// One of the two.
+struct Side {
+    name: String,
+    schedule: Schedule,
+    trials: Vec<Trial>,
+    summary: Summary,
+}
+
+/// What `--format json` prints.
+#[derive(Serialize)]
+struct Json<'a> {
+    a: &'a str,
+    b: &'a str,
+    comparisons: &'a [Comparison],
+    warnings: &'a [WarningEntry],
+}
+
+/// Compares two records.
+pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let (ea, eb) = (a.schedule.experiment.name(), b.schedule.experiment.name());
+    if ea != eb {
+        bail!("{} is of experiment {ea}, {} of {eb}: compare runs of the same one", a.name, b.name);
+    }
+    if !a.schedule.arms.iter().any(|arm| b.schedule.arms.iter().any(|other| other.name == arm.name)) {
+        bail!(
+            "no arm of {} has its like in {}: there are {} against {}",
+            a.name,
+            b.name,
+            names(&a.schedule),
+            names(&b.schedule)
+        );
+    }
+    for metric in &args.metric {
+        if !a.schedule.knows(metric) {
+            bail!(
+                "--metric {metric}: there is no such metric; there are {}",
+                a.schedule.experiment.metrics().join(", ")
+            );
+        }
+    }
+    let metrics =
+        if args.metric.is_empty() { vec![a.schedule.metric.clone()] } else { args.metric.clone() };
+    let margin = match &args.margin {
+        Some(text) => {
+            let asked = Study { margin: Some(text.clone()), ..Study::default() };
+            asked.margin().with_context(|| format!("--margin {text}"))?
+        }
+        None => None,
+    };
+    let (comparisons, warnings) = between(
+        Run { arms: &a.schedule.arms, trials: &a.trials },
+        Run { arms: &b.schedule.arms, trials: &b.trials },
+        &metrics,
+        margin.unwrap_or(a.schedule.margin),
+    );
+    let text = match args.format {
+        Format::Json => {
+            let json = Json {
+                a: &a.name,
+                b: &b.name,
+                comparisons: &comparisons,
+                warnings: &warnings,
+            };
+            serde_json::to_string(&json)? + "\n"
+        }
+        Format::Text => {
+            let view = Between {
+                a: &a.summary,
+                b: &b.summary,
+                a_name: &a.name,
+                b_name: &b.name,
+                comparisons: &comparisons,
+                warnings: &warnings,
+            };
+            tcptoll_report::between(&view, screen::style())
+        }
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(Status::Met)
+}
+
+fn read(path: &Path) -> anyhow::Result<Side> {
+    let name = path.display().to_string();
+    let record = Record::read(path).with_context(|| format!("record {name}"))?;
+    let header = record.header().with_context(|| format!("record {name}: it has no header"))?;
+    let schedule =
+        Schedule::of(&header.study).with_context(|| format!("record {name}: its study"))?;
+    let trials: Vec<Trial> = record.trials().cloned().collect();
+    let Some(summary) = runner::summarise(&record).filter(|_| !trials.is_empty()) else {
+        bail!("record {name}: the run was stopped before its first trial ended");
+    };
+    Ok(Side { name, schedule, trials, summary })
+}
+
+fn names(schedule: &Schedule) -> String {
+    let names: Vec<&str> = schedule.arms.iter().map(|arm| arm.name.as_str()).take(8).collect();
+    names.join("; ")
+}

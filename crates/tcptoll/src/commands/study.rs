@@ -1,0 +1,161 @@
+//! `study`, and what every study goes through before it runs.
+
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use tcptoll_engine::runner::Schedule;
+use tcptoll_model::stop::{Target, percent};
+use tcptoll_model::study::Study;
+
+use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
+use crate::exit::Status;
+use crate::{output, studies};
+
+/// Does what `tcptoll study …` says.
+pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
+    match &args.action {
+        Some(StudyAction::Run(args)) => carry_out(args),
+        None if args.run.name.is_some() || args.run.rounds.resume.is_some() => carry_out(&args.run),
+        None | Some(StudyAction::List) => list(),
+        Some(StudyAction::Show { name }) => print(&studies::text(name)?),
+        Some(StudyAction::Check { name }) => print(&plan_text(&studies::load(name)?)?),
+    }
+}
+
+fn carry_out(args: &StudyRunArgs) -> anyhow::Result<Status> {
+    if let Some(record) = &args.rounds.resume {
+        return output::resume(record, &args.output);
+    }
+    let Some(name) = &args.name else {
+        bail!("study run: name a study of `tcptoll study list` or a file, or give --resume FILE");
+    };
+    let mut study = studies::load(name)?;
+    studies::set(&mut study, &args.set)?;
+    args.rounds.apply(&mut study);
+    start(&study, &args.rounds, &args.output)
+}
+
+/// Runs a study, or prints what would be run.
+pub(super) fn start(
+    study: &Study,
+    rounds: &RoundArgs,
+    output: &OutputArgs,
+) -> anyhow::Result<Status> {
+    if rounds.dry_run {
+        return print(&plan_text(study)?);
+    }
+    output::run(study, output)
+}
+
+/// A reader that closes the pipe early is an error that ends well, not a panic.
+fn print(text: &str) -> anyhow::Result<Status> {
+    let mut stdout = std::io::stdout().lock();
+    std::io::Write::write_all(&mut stdout, text.as_bytes())?;
+    std::io::Write::flush(&mut stdout)?;
+    Ok(Status::Met)
+}
+
+fn list() -> anyhow::Result<Status> {
+    let mut text = String::new();
+    for (name, _) in studies::BUILT_IN {
+        let study = studies::load(name)?;
+        let schedule = Schedule::of(&study)?;
+        let size = format!("{} × {}", schedule.arms.len(), rounds(&schedule));
+        writeln!(text, "{name:<18}{size:<14}{}", study.question)?;
+    }
+    print(&text)
+}
+
+/// `5 to 30`, `1`: how many rounds there will be.
+fn rounds(schedule: &Schedule) -> String {
+    let rule = &schedule.rule;
+    if least(schedule) == rule.max {
+        rule.max.to_string()
+    } else {
+        format!("{} to {}", least(schedule), rule.max)
+    }
+}
+
+fn least(schedule: &Schedule) -> u32 {
+    let rule = &schedule.rule;
+    if rule.target == Target::Rounds { rule.max } else { rule.min }
+}
+
+/// What would be run: arms, comparisons, rounds, and the time all that is expected to take.
+pub(super) fn plan_text(study: &Study) -> anyhow::Result<String> {
+    let schedule = Schedule::of(study)?;
+    let Schedule { arms, pairs, metric, margin, rule, .. } = &schedule;
+    let mut text = format!("{}\n\narms\n", study.question);
+    for arm in arms {
+        writeln!(text, "  {}", arm.name)?;
+    }
+    if !pairs.is_empty() {
+        writeln!(text, "compared, margin {}", percent(*margin))?;
+        for pair in pairs {
+            let (a, b) = (&arms[pair.a].name, &arms[pair.b].name);
+            writeln!(text, "  {a} / {b}, {}", pair.metric)?;
+        }
+    }
+    writeln!(text, "rounds\n  {rule}; {metric} is looked at first")?;
+    let round_s = schedule.round_s();
+    // The limit of time holds from the second round on.
+    let limit_s = rule.max_time.map_or(f64::INFINITY, |time| time.as_secs_f64().max(round_s));
+    let most_s = (round_s * f64::from(rule.max)).min(limit_s);
+    let least_s = (round_s * f64::from(least(&schedule))).min(most_s);
+    let all = if arms.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", arms.len()) };
+    if rule.max == 1 {
+        writeln!(text, "{all}, about {}", seconds(round_s))?;
+    } else if least_s.round() >= most_s.round() {
+        writeln!(text, "{all}, about {} a round, {} in all", seconds(round_s), seconds(most_s))?;
+    } else {
+        let (round, least, most) = (seconds(round_s), seconds(least_s), seconds(most_s));
+        writeln!(text, "{all}, about {round} a round, {least} to {most} in all")?;
+    }
+    Ok(text)
+}
+
+fn seconds(s: f64) -> String {
+    match s {
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3_600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(body: &str) -> String {
+        let text = format!("question = 'what?'\nexperiment = 'connect'\n{body}");
+        plan_text(&Study::from_toml(&text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_plan_has_arms_comparisons_rounds_and_time() {
+        let text = plan(
+            "margin = '0.5%'\n[settings]\nrate = 100\ncount = 500\n[factors]\nbacklog = [1, 2]\n\
+             [[compare]]\nall_pairs = true\n",
+        );
+        let expected = "what?\n\narms\n  backlog 1\n  backlog 2\ncompared, margin 0.5 %\n  \
+                        backlog 2 / backlog 1, connect_us_mean\nrounds\n  until every verdict is \
+                        found, 5 to 30 rounds, at most 60 s; connect_us_mean is looked at first\n\
+                        2 arms, about ";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.ends_with(" to 60 s in all\n"), "{text}");
+    }
+
+    #[test]
+    fn a_plan_of_one_round_has_one_time() {
+        let text = plan("[settings]\ncount = 50\n");
+        assert!(text.contains("1 arm, about ") && !text.contains("in all"), "{text}");
+        let text = plan("[rounds]\nfixed = 3\n[settings]\ncount = 50\n");
+        assert!(text.contains(" a round, ") && !text.contains(" to "), "{text}");
+    }
+
+    #[test]
+    fn time_is_told_in_the_unit_that_fits() {
+        assert_eq!([0.5, 43.2, 600.0, 10_000.0].map(seconds), ["0.5 s", "43 s", "10 min", "2.8 h"]);
+    }
+}

@@ -1,0 +1,374 @@
+//! Rounds: their order, what is on disk, what goes on after a signal or a kill, what is left out.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tcptoll_engine::record::Record;
+use tcptoll_model::record::{Summary, Trial, Verdict};
+
+use crate::support::{
+    Folder, Ran, TOLERANCE, checked_summary, counter, no_lab, only, run, tcptoll,
+};
+
+/// Three arms that are the same but for their names' sake, five rounds.
+const STUDY: &str = "question = 'what?'\nexperiment = 'connect'\n\
+    [settings]\ncount = 40\n[rounds]\nfixed = 5\n\
+    [factors]\nbacklog = [16, 64, 256]\n[[compare]]\nall_pairs = true\n";
+
+fn args<'a>(study: &'a str, record: &'a str) -> Vec<&'a str> {
+    let mut args = vec!["study", "run", study, "--format", "json", "--quiet", "--out", record];
+    args.extend(["--link-tolerance", TOLERANCE]);
+    args
+}
+
+/// Runs the study into `name` of the folder.
+fn study(folder: &Folder, name: &str, more: &[&str]) -> (Ran, Vec<Trial>) {
+    let (file, record) = (folder.path("study.toml"), folder.path(name));
+    fs::write(&file, STUDY).unwrap();
+    let ran = run(tcptoll(&args(&file, &record)).args(more));
+    (ran, trials(Path::new(&record)))
+}
+
+fn trials(record: &Path) -> Vec<Trial> {
+    Record::read(record).unwrap().trials().cloned().collect()
+}
+
+fn order(trials: &[Trial]) -> Vec<(u32, &str)> {
+    trials.iter().map(|trial| (trial.round, trial.arm.name.as_str())).collect()
+}
+
+/// Runs `connect` into a record of its own and gives its trials, too.
+fn connect(more: &[&str]) -> (Summary, Vec<Trial>, Option<i32>) {
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let mut all = vec!["connect", "--quiet", "--format", "json", "--out", &record];
+    all.extend(["--link-tolerance", TOLERANCE]);
+    all.extend(more);
+    let ran = run(&mut tcptoll(&all));
+    assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
+    (checked_summary(&ran.stdout), trials(Path::new(&record)), ran.status)
+}
+
+#[test]
+fn every_round_runs_every_arm_once_in_an_order_of_its_own_that_the_seed_gives_again() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let (ran, first) = study(&folder, "a.jsonl", &["--seed", "7"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    for round in 0..5 {
+        let arms: BTreeSet<&str> =
+            first.iter().filter(|t| t.round == round).map(|t| t.arm.name.as_str()).collect();
+        assert_eq!(arms.len(), 3, "round {round}");
+    }
+    assert_eq!(first.len(), 15);
+    let orders: BTreeSet<Vec<&str>> = first
+        .chunks(3)
+        .map(|round| round.iter().map(|t| t.arm.name.as_str()).collect())
+        .collect();
+    assert!(orders.len() > 1, "shuffled anew each round: {orders:?}");
+    let (_, again) = study(&folder, "b.jsonl", &["--seed", "7"]);
+    assert_eq!(order(&first), order(&again));
+    let (_, other) = study(&folder, "c.jsonl", &["--seed", "8"]);
+    assert_ne!(order(&first), order(&other));
+}
+
+#[test]
+fn the_summary_is_what_arithmetic_makes_of_the_trials_on_disk() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let (ran, trials) = study(&folder, "a.jsonl", &[]);
+    let summary = checked_summary(&ran.stdout);
+    let of = |name: &str| -> Vec<f64> {
+        let mut all: Vec<&Trial> = trials.iter().filter(|t| t.arm.name == name).collect();
+        all.sort_by_key(|trial| trial.round);
+        all.iter().map(|trial| trial.arm.metrics["connect_us_mean"].value).collect()
+    };
+    for arm in &summary.arms {
+        let values = of(&arm.name);
+        assert_eq!((arm.attempts, arm.rounds.len()), (200, 5));
+        let mean = values.iter().sum::<f64>() / 5.0;
+        let metric = &arm.metrics["connect_us_mean"];
+        assert!((metric.value / mean - 1.0).abs() < 1e-9 && metric.n == 5, "{metric:?}");
+        assert!(metric.ci95.is_some_and(|[low, high]| low < mean && mean < high));
+        assert_eq!(arm.histograms["connect_us"].count, 200);
+        assert_eq!(counter(&arm.client.counters, "TcpActiveOpens"), 200);
+    }
+    assert_eq!(summary.comparisons.len(), 3);
+    for comparison in &summary.comparisons {
+        let logs: f64 =
+            of(&comparison.a).iter().zip(of(&comparison.b)).map(|(a, b)| (a / b).ln()).sum();
+        let ratio = comparison.ratio.unwrap();
+        assert!((ratio / (logs / 5.0).exp() - 1.0).abs() < 1e-9, "{comparison:?}");
+        assert_eq!((comparison.rounds, comparison.alpha), (5, 0.05 / 3.0));
+    }
+    let rounds = summary.rounds.unwrap();
+    assert_eq!((rounds.done, rounds.most), (5, 5));
+}
+
+#[test]
+fn a_round_trip_of_twice_the_length_is_told_from_once_and_the_run_stops_there() {
+    if no_lab() {
+        return;
+    }
+    let (summary, ..) =
+        connect(&["--link", "rtt=10ms,rtt=20ms", "--count", "30", "--concurrency", "10"]);
+    let [comparison] = summary.comparisons.as_slice() else { panic!("{:?}", summary.comparisons) };
+    assert_eq!(comparison.verdict, Verdict::Higher);
+    assert_eq!((comparison.a.as_str(), comparison.b.as_str()), ("link rtt=20ms", "link rtt=10ms"));
+    assert!(comparison.ratio.is_some_and(|ratio| (1.5..2.5).contains(&ratio)), "{comparison:?}");
+    let rounds = summary.rounds.unwrap();
+    assert!(rounds.done < rounds.most, "{rounds:?}");
+    assert!(rounds.stopped.contains("verdict"), "{rounds:?}");
+}
+
+#[test]
+fn trials_have_hosts_of_their_own_so_no_time_wait_is_handed_on() {
+    if no_lab() {
+        return;
+    }
+    let (_, trials, _) = connect(&["--backlog", "64,128", "--count", "100", "--rounds", "3"]);
+    assert_eq!(trials.len(), 6);
+    for trial in &trials {
+        let waiting = trial.arm.client.sockstat.get("TCP_tw").copied().unwrap_or(0);
+        let warm = trial.arm.warmup.as_ref().map_or(0, |warmup| warmup.attempts);
+        assert!(waiting <= 100 + warm, "{waiting} in TIME-WAIT in round {}", trial.round);
+    }
+}
+
+#[test]
+fn the_warm_up_is_measured_and_in_no_other_figure() {
+    if no_lab() {
+        return;
+    }
+    let (summary, ..) = connect(&["--count", "100", "--warmup", "50"]);
+    let arm = only(&summary);
+    let warmup = arm.warmup.as_ref().unwrap();
+    assert_eq!((warmup.attempts, warmup.ok), (50, 50));
+    assert_eq!(warmup.histograms["connect_us"].count, 50);
+    assert_eq!((arm.attempts, arm.histograms["connect_us"].count), (100, 100));
+    assert_eq!(counter(&arm.client.counters, "TcpActiveOpens"), 100);
+    let none = connect(&["--count", "10", "--warmup", "0"]).0;
+    assert_eq!(only(&none).warmup, None);
+}
+
+#[test]
+fn a_duration_ends_a_trial_that_has_no_count() {
+    if no_lab() {
+        return;
+    }
+    let (summary, ..) = connect(&["--link", "rtt=2ms", "--duration", "600ms"]);
+    let arm = only(&summary);
+    assert!(!summary.partial && arm.ok > 20, "{}", arm.ok);
+    // What has begun by then is ended, not cut off.
+    assert_eq!((arm.attempts, arm.errors.len()), (arm.ok, 0));
+    assert!(arm.elapsed_s >= 0.6, "{}", arm.elapsed_s);
+}
+
+/// Ends the run once `trials` trials are on disk, by a signal.
+fn stopped_after(folder: &Folder, trials: usize, signal: &str) -> (Option<i32>, String) {
+    let (file, record) = (folder.path("study.toml"), folder.path("record.jsonl"));
+    fs::write(&file, STUDY).unwrap();
+    let mut child = tcptoll(&args(&file, &record))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = || fs::read(&record).map_or(0, |b| b.iter().filter(|b| **b == b'\n').count());
+    while lines() < trials + 1 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let kill = format!("kill -s {signal} {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// Goes on, and checks that what was on disk is untouched and the plan is done once.
+fn goes_on(folder: &Folder) -> Summary {
+    let record = folder.path("record.jsonl");
+    let before = fs::read(&record).unwrap();
+    let whole = before.iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let kept = trials(Path::new(&record)).len();
+    let ran = run(&mut tcptoll(&["study", "--resume", &record, "--format", "json", "--quiet"]));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert_eq!(fs::read(&record).unwrap()[..whole], before[..whole]);
+    let all = trials(Path::new(&record));
+    let done: BTreeSet<(u32, &str)> =
+        all.iter().filter(|t| t.counts()).map(|t| (t.round, t.arm.name.as_str())).collect();
+    assert_eq!(done.len(), 15);
+    assert_eq!(all.iter().filter(|trial| trial.counts()).count(), 15, "none was run twice");
+    assert!(kept < 15 && all.len() >= 15);
+    let summary = checked_summary(&ran.stdout);
+    assert!(!summary.partial && summary.valid);
+    summary
+}
+
+#[test]
+fn a_run_stopped_by_a_signal_keeps_its_rounds_and_goes_on_later() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let (status, stdout) = stopped_after(&folder, 4, "TERM");
+    assert_eq!(status, Some(143));
+    let partial = checked_summary(&stdout);
+    assert!(partial.partial);
+    assert_eq!(partial.rounds.unwrap().stopped, "a signal stopped it");
+    goes_on(&folder);
+}
+
+#[test]
+fn a_killed_run_is_read_back_and_goes_on_in_the_order_it_would_have_had() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let (status, _) = stopped_after(&folder, 5, "KILL");
+    assert_eq!(status, None, "killed");
+    let record = folder.path("record.jsonl");
+    let said = run(&mut tcptoll(&["report", &record, "--format", "json"]));
+    assert!(checked_summary(&said.stdout).partial);
+    goes_on(&folder);
+    let (_, whole) = study(&folder, "whole.jsonl", &[]);
+    assert_eq!(order(&trials(&folder.file("record.jsonl"))), order(&whole));
+}
+
+#[test]
+fn a_run_that_is_done_is_not_run_again() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let (ran, first) = study(&folder, "record.jsonl", &[]);
+    let record = folder.path("record.jsonl");
+    let again = run(&mut tcptoll(&["study", "--resume", &record, "--format", "json", "--quiet"]));
+    assert_eq!(again.status, ran.status, "{}", again.stderr);
+    assert_eq!(trials(Path::new(&record)), first);
+    assert_eq!(checked_summary(&again.stdout).comparisons, checked_summary(&ran.stdout).comparisons);
+}
+
+#[test]
+fn an_invalid_trial_is_run_again_three_times_recorded_and_never_in_a_verdict() {
+    if no_lab() {
+        return;
+    }
+    // More connections than ports: no repetition mends it, so the second round does not repeat.
+    let range = "net.ipv4.ip_local_port_range=40000 40063";
+    let (summary, trials, status) = connect(&[
+        "--client-sysctl",
+        range,
+        "--count",
+        "50,150",
+        "--rounds",
+        "2",
+        "--warmup",
+        "0",
+    ]);
+    let ill: Vec<(u32, u32)> = trials
+        .iter()
+        .filter(|trial| trial.arm.name == "count 150")
+        .map(|trial| (trial.round, trial.attempt))
+        .collect();
+    assert_eq!(ill, [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]);
+    assert!(trials.iter().all(|t| (t.arm.name == "count 150") == t.invalid.is_some()));
+    let [comparison] = summary.comparisons.as_slice() else { panic!("{:?}", summary.comparisons) };
+    assert_eq!((comparison.rounds, comparison.verdict), (0, Verdict::NotEnough));
+    assert!(summary.warnings.iter().any(|warning| warning.id == "trials-excluded"));
+    assert!(!summary.valid);
+    assert_eq!(status, Some(1));
+    let rounds = summary.arms[1].rounds.iter().filter(|round| round.left_out.is_some()).count();
+    assert_eq!((rounds, summary.rounds.unwrap().excluded), (5, 5));
+}
+
+#[test]
+fn an_arm_that_fails_in_every_round_does_not_keep_the_others_from_theirs() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let (file, record) = (folder.path("study.toml"), folder.path("record.jsonl"));
+    let text = "question = 'what?'\nexperiment = 'connect'\n[settings]\ncount = 20\n\
+        [rounds]\nfixed = 3\n[[arm]]\nname = 'ill'\nserver = 'exit 4'\n[[arm]]\nname = 'well'\n";
+    fs::write(&file, text).unwrap();
+    let ran = run(&mut tcptoll(&args(&file, &record)));
+    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+    let summary = checked_summary(&ran.stdout);
+    assert!(summary.arms[0].failure.as_ref().is_some_and(|why| why.contains("exit 4")));
+    assert_eq!(summary.arms[1].ok, 60);
+    assert_eq!(summary.rounds.unwrap().failed, 3);
+}
+
+#[test]
+fn a_dry_run_prints_the_plan_and_measures_nothing() {
+    let folder = Folder::new();
+    let (file, record) = (folder.path("study.toml"), folder.path("record.jsonl"));
+    fs::write(&file, STUDY).unwrap();
+    let ran = run(&mut tcptoll(&["study", "run", &file, "--dry-run", "--out", &record]));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    for said in ["backlog 16", "backlog 256", "5 rounds", "3 arms"] {
+        assert!(ran.stdout.contains(said), "{said}: {}", ran.stdout);
+    }
+    assert!(!Path::new(&record).exists());
+}
+
+#[test]
+fn one_record_has_one_writer() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    study(&folder, "record.jsonl", &[]);
+    let held = fs::File::open(folder.file("record.jsonl")).unwrap();
+    held.lock().unwrap();
+    let record = folder.path("record.jsonl");
+    let ran = run(&mut tcptoll(&["connect", "--count", "5", "--quiet", "--out", &record]));
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.stderr.contains("another run is writing it"), "{}", ran.stderr);
+}
+
+#[test]
+fn two_records_are_compared_and_listed_and_printed_in_every_form() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let (near, far) = (folder.path("near.jsonl"), folder.path("far.jsonl"));
+    for (record, link) in [(&near, "rtt=5ms"), (&far, "rtt=10ms")] {
+        let mut all = vec!["connect", "--quiet", "--link", link, "--count", "20", "--rounds", "6"];
+        all.extend(["--link-tolerance", TOLERANCE, "--out", record]);
+        let ran = run(&mut tcptoll(&all));
+        assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
+    }
+    let ran = run(&mut tcptoll(&["compare", &far, &near, "--format", "json"]));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(said["comparisons"][0]["verdict"], "higher", "{said}");
+    assert!(said["comparisons"][0]["rank_test_p"].as_f64().is_some_and(|p| p < 0.01), "{said}");
+    let text = run(&mut tcptoll(&["compare", &far, &near]));
+    assert!(text.stdout.contains("higher"), "{}", text.stdout);
+    let (csv, markdown) = (folder.path("far.csv"), folder.path("far.md"));
+    let ran = run(&mut tcptoll(&["report", &far, "--csv", &csv, "--markdown", &markdown]));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(fs::read_to_string(&csv).unwrap().contains("connect_us_mean"));
+    assert!(fs::read_to_string(&markdown).unwrap().contains('|'));
+    // The default folder of records, newest first.
+    let records = folder.file("tcptoll");
+    fs::create_dir(&records).unwrap();
+    fs::copy(&far, records.join("far.jsonl")).unwrap();
+    fs::write(records.join("empty.jsonl"), "").unwrap();
+    let mut runs = tcptoll(&["runs", "--format", "json"]);
+    let ran = run(runs.env("XDG_DATA_HOME", folder.0.path()));
+    let listed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let states: BTreeSet<&str> =
+        listed.as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap()).collect();
+    assert_eq!(states, BTreeSet::from(["complete", "empty"]));
+}
