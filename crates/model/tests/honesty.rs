@@ -1,11 +1,17 @@
 //! How often does a verdict say what is not so? Seeded simulations; `--nocapture` shows the figures.
 //!
 //! Two arms `a` and `b` are independent sources, paired by round. After each round from 5 to 30 the
-//! interval of their log-ratio is read, and the run stops once it leaves out 0 or lies within the
-//! margin of 1 %.
+//! comparison and the stop rule are asked as the runner asks them, with a margin of 1 %.
+
+use std::time::Duration;
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
+use tcptoll_model::compare;
+use tcptoll_model::pairs::Pair;
+use tcptoll_model::record::{self, Arm, Metric, Trial};
 use tcptoll_model::stats::{diagnostics, sequence};
+use tcptoll_model::stop::{StopRule, Target};
+use tcptoll_model::study::{PlannedArm, Settings};
 
 const RUNS: usize = 1_000;
 const ROUNDS: std::ops::RangeInclusive<usize> = 5..=30;
@@ -167,6 +173,61 @@ fn runs_of(shapes: [Shape; 2], ratio: f64, within_from: usize) -> Vec<Stop> {
     (0..RUNS).map(|_| stop(&log_ratios(&mut source, shapes, ratio), within_from)).collect()
 }
 
+/// A whole study as the runner does it: trials in, the stop rule asked after every round, the
+/// verdict and interval of the comparison out.
+fn studied(log_ratios: &[f64]) -> Stop {
+    let arm = |name: &str| PlannedArm {
+        name: name.into(),
+        factors: Settings::new(),
+        settings: Settings::new(),
+    };
+    let arms = [arm("b"), arm("a")];
+    let pairs = [Pair { metric: "m".into(), a: 1, b: 0, per: Settings::new() }];
+    let rule = StopRule { target: Target::Verdicts, min: 5, max: 30, max_time: None };
+    let trial = |round: usize, name: &str, value: f64| Trial {
+        round: round as u32,
+        arm: Arm {
+            name: name.into(),
+            metrics: [(
+                "m".to_owned(),
+                Metric { value, unit: "us".into(), ci95: None, median: None, n: 1 },
+            )]
+            .into(),
+            ..Arm::default()
+        },
+        ..Trial::default()
+    };
+    let mut trials = Vec::new();
+    for (round, log_ratio) in log_ratios.iter().enumerate() {
+        trials.extend([trial(round, "a", 100.0 * log_ratio.exp()), trial(round, "b", 100.0)]);
+        let done = round as u32 + 1;
+        if done < rule.min {
+            continue;
+        }
+        let found = compare::within(&pairs, &arms, &trials, MARGIN);
+        if rule.reached(done, Duration::ZERO, 0.0, &[], "m", &found).is_some() {
+            let verdict = match found[0].verdict {
+                record::Verdict::Higher | record::Verdict::Lower => Verdict::Differs,
+                record::Verdict::NoDifference => Verdict::Within,
+                record::Verdict::NotEnough => Verdict::Open,
+            };
+            let interval = found[0].ci95.expect("five rounds and more").map(f64::ln);
+            return Stop { verdict, rounds: round + 1, interval };
+        }
+    }
+    panic!("the rule has an end");
+}
+
+fn studies_of(shape: Shape, ratio: f64) -> Vec<Stop> {
+    let mut source = Source::new(2024 + shape as u64);
+    (0..RUNS).map(|_| studied(&log_ratios(&mut source, [shape; 2], ratio))).collect()
+}
+
+/// A row of `cargo xtask prove honesty`.
+fn figure(what: &str, goal: &str, measured: &str, met: bool) {
+    println!("figure: {what} | {goal} | {measured} | {}", if met { "met" } else { "MISSED" });
+}
+
 fn mean_rounds(runs: &[Stop]) -> f64 {
     runs.iter().map(|run| run.rounds as f64).sum::<f64>() / runs.len() as f64
 }
@@ -174,14 +235,23 @@ fn mean_rounds(runs: &[Stop]) -> f64 {
 #[test]
 fn an_arm_against_itself_differs_in_at_most_5_percent_with_early_stopping() {
     for shape in [Shape::Quiet].into_iter().chain(Shape::ALL) {
-        let runs = runs_of([shape; 2], 1.0, 5);
+        let runs = studies_of(shape, 1.0);
         let differs = share(&runs, |run| run.verdict == Verdict::Differs);
         let covers = share(&runs, |run| run.holds(0.0));
         let within = share(&runs, |run| run.verdict == Verdict::Within);
-        println!(
-            "A/A {shape:?}: differs {differs:.3}, interval holds the ratio {covers:.3}, within the \
-             margin {within:.3}, rounds {:.1}",
-            mean_rounds(&runs)
+        figure(
+            &format!(
+                "A/A, {shape:?}, 1,000 studies with early stopping: told apart; interval holds the truth"
+            ),
+            "at most 5 %; at least 94 %",
+            &format!(
+                "{:.1} %; {:.1} % (no difference found {:.1} %, {:.1} rounds)",
+                differs * 100.0,
+                covers * 100.0,
+                within * 100.0,
+                mean_rounds(&runs)
+            ),
+            differs <= 0.05 && covers >= 0.94,
         );
         assert!(differs <= 0.05 && covers >= 0.94, "{shape:?}: {differs}, {covers}");
     }
@@ -190,17 +260,26 @@ fn an_arm_against_itself_differs_in_at_most_5_percent_with_early_stopping() {
 #[test]
 fn a_true_5_percent_is_within_the_interval_at_the_stopping_time() {
     for shape in Shape::ALL {
-        let runs = runs_of([shape; 2], 1.05, 5);
+        let runs = studies_of(shape, 1.05);
         let covers = share(&runs, |run| run.holds(1.05_f64.ln()));
         let found = share(&runs, |run| run.verdict == Verdict::Differs && run.interval[0] > 0.0);
-        println!(
-            "5 % {shape:?}: interval holds the ratio {covers:.3}, found {found:.3}, rounds {:.1}",
-            mean_rounds(&runs)
+        figure(
+            &format!(
+                "true ratio 1.05, {shape:?}, 1,000 studies: interval at the stopping time holds it"
+            ),
+            "at least 94 %",
+            &format!(
+                "{:.1} % (found {:.1} %, {:.1} rounds)",
+                covers * 100.0,
+                found * 100.0,
+                mean_rounds(&runs)
+            ),
+            covers >= 0.94,
         );
         assert!(covers >= 0.94, "{shape:?}: {covers}");
     }
     // With 2 % of noise in each arm it takes about ten rounds.
-    let found = share(&runs_of([Shape::Normal; 2], 1.05, 5), |run| run.verdict == Verdict::Differs);
+    let found = share(&studies_of(Shape::Normal, 1.05), |run| run.verdict == Verdict::Differs);
     assert!(found >= 0.99, "{found}");
 }
 
@@ -256,7 +335,14 @@ fn one_arm(shape: Shape, fewest: usize) -> (f64, f64) {
 fn an_arms_own_interval_holds_its_mean_if_it_runs_15_rounds_before_it_may_stop() {
     for shape in [Shape::Normal, Shape::LogNormal, Shape::Bimodal] {
         let (covers, rounds) = one_arm(shape, 15);
-        println!("one arm {shape:?}: holds its mean {covers:.3}, rounds {rounds:.1}");
+        figure(
+            &format!(
+                "one arm until its interval reaches 5 % to each side, {shape:?}: interval holds its mean"
+            ),
+            "at least 94 %",
+            &format!("{:.1} % ({rounds:.1} rounds)", covers * 100.0),
+            covers >= 0.94,
+        );
         assert!(covers >= 0.94, "{shape:?}: {covers}");
     }
 }
@@ -293,11 +379,16 @@ fn rounds_that_resemble_their_neighbours_cost_honesty_and_raise_the_alarm() {
     let stops: Vec<Stop> = runs
         .iter()
         .map(|run| run.iter().map(|value| 0.028 * value).collect::<Vec<_>>())
-        .map(|run| stop(&run, 5))
+        .map(|run| studied(&run))
         .collect();
     let differs = share(&stops, |run| run.verdict == Verdict::Differs);
     let alarm = share(&runs, |run| diagnostics::autocorrelation(run).unwrap().p < 0.05);
-    println!("correlation 0.5: differs {differs:.3}, alarm in {alarm:.3} of 30 rounds");
+    figure(
+        "A/A, neighbouring rounds correlated by 0.5: told apart; the warning's test fires in 30 rounds",
+        "its cost stated; fires",
+        &format!("{:.1} %; in {:.1} % of runs", differs * 100.0, alarm * 100.0),
+        alarm >= 0.72,
+    );
     assert!((0.10..0.30).contains(&differs), "{differs}");
     assert!(alarm >= 0.72, "{alarm}");
 }
