@@ -185,6 +185,7 @@ impl Record {
             }
             match serde_json::from_slice::<Line>(line) {
                 Ok(line) => lines.push(line),
+                Err(_) if number == 0 => return Err(ReadError::NoHeader),
                 Err(error) => return Err(ReadError::Damaged { number: number + 1, error }),
             }
             whole_bytes += line.len() as u64;
@@ -278,7 +279,10 @@ mod tests {
     #[test]
     fn a_format_that_would_be_misread_is_refused() {
         let newer = header().replace("\"record_version\":1", "\"record_version\":9");
-        assert!(matches!(Record::parse(format!("{newer}\n").as_bytes()), Err(ReadError::TooNew(9))));
+        assert!(matches!(
+            Record::parse(format!("{newer}\n").as_bytes()),
+            Err(ReadError::TooNew(9))
+        ));
     }
 
     #[test]

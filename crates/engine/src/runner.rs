@@ -210,8 +210,7 @@ pub fn summarise(record: &Record) -> Option<Summary> {
     let trials: Vec<Trial> = record.trials().cloned().collect();
     let resumed: Vec<Resumed> = record.resumed().cloned().collect();
     let stopped = "the run was killed";
-    let ended =
-        Ended { trials: &trials, resumed: &resumed, stopped, partial: true, steal: None };
+    let ended = Ended { trials: &trials, resumed: &resumed, stopped, partial: true, steal: None };
     Some(conclusion::of(header, &schedule, &ended))
 }
 

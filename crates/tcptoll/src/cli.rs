@@ -189,7 +189,8 @@ pub struct ConnectArgs {
     /// Time each trial opens connections for, instead of a number of them; list: one arm each
     #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Load")]
     pub duration: Vec<String>,
-    /// Connections, or time, before what is measured; they are counted apart [default: none]
+    /// Connections, or time, before what is measured; they are counted apart [default: 20 in
+    /// the lab, none with --to]
     #[arg(
         long,
         allow_negative_numbers = true,

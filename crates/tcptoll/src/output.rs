@@ -92,9 +92,7 @@ fn limits(args: &OutputArgs, schedule: &Schedule) -> anyhow::Result<Vec<Limit>> 
 }
 
 fn tolerance(text: Option<&str>) -> anyhow::Result<Tolerance> {
-    text.map_or(Ok(Tolerance::default()), |text| {
-        Tolerance::parse(text).map_err(anyhow::Error::msg)
-    })
+    text.map_or(Ok(Tolerance::default()), |text| Tolerance::parse(text).map_err(anyhow::Error::msg))
 }
 
 type Going<'a> = &'a mut dyn FnMut(&Progress<'_>);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tcptoll_model::counters::{difference, stolen};
 use tcptoll_model::expectation::expectation;
 use tcptoll_model::record::{HostSummary, LinkMeasured, Metric, Softirq};
-use tcptoll_model::stats::{Histogram, little, need};
+use tcptoll_model::stats::{Histogram, little};
 use tcptoll_model::tcp_info::TcpInfo;
 use tcptoll_model::validity::{self, ClosedLoop};
 use tcptoll_model::warning::Warning;
@@ -66,10 +66,6 @@ impl Trial<'_> {
             arm.client.tcp_info = Some(sample);
         }
         self.judge_client(report, load);
-        let have = report.connect.count();
-        if have > 0 && have < need(999, 1000) {
-            self.warn(&Warning::TooFewSamples { have, need: need(999, 1000), quantile: "p99.9" });
-        }
     }
 
     /// Whether it was the client that set the pace.

@@ -2,6 +2,7 @@
 
 use tcptoll_model::causes::{Rungs, advice_for, causes_of};
 use tcptoll_model::record::{Arm, NextStep, PlaceKind, Summary};
+use tcptoll_model::stats::need;
 use tcptoll_model::units::{human_count, human_us};
 use tcptoll_model::warning::Warning;
 
@@ -23,6 +24,7 @@ pub fn conclude(summary: &mut Summary) {
     summary.advice = advice;
     summary.answer = answer(summary);
     same_backlogs(summary);
+    few_samples(summary);
     summary.next = next(summary);
 }
 
@@ -57,6 +59,21 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
         human_count(well.ok),
         human_us(max)
     ))
+}
+
+/// Too few values for the last quantile that is shown; what several arms lack is said once.
+fn few_samples(summary: &mut Summary) {
+    let need = need(999, 1000);
+    let few: Vec<(&str, u64)> = summary
+        .arms
+        .iter()
+        .filter_map(|arm| Some((arm.name.as_str(), arm.histograms.get("connect_us")?.count)))
+        .filter(|(_, have)| *have > 0 && *have < need)
+        .collect();
+    let Some(&(arm, have)) = few.first() else { return };
+    let warning = Warning::TooFewSamples { have, need, quantile: "p99.9" };
+    let entry = warning.entry((few.len() == 1).then_some(arm));
+    summary.warnings.insert(0, entry);
 }
 
 /// Backlogs above `net.core.somaxconn` are all the same one; arms of them are the same arm.

@@ -75,14 +75,13 @@ fn rounds(schedule: &Schedule, ended: &Ended<'_>) -> Rounds {
     }
 }
 
-/// Rounds in which every arm has a trial that is not to be run again.
+/// Rounds in which every arm has a trial that came to its end.
 fn whole_rounds(arms: usize, trials: &[Trial]) -> u32 {
     let mut seen: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
     for trial in trials.iter().filter(|trial| !trial.arm.partial) {
         seen.entry(trial.round).or_default().insert(&trial.arm.name);
     }
-    (0..).take_while(|round| seen.get(round).is_some_and(|names| names.len() == arms)).count()
-        as u32
+    seen.values().filter(|names| names.len() == arms).count() as u32
 }
 
 /// What header and arms say by themselves.
@@ -129,7 +128,7 @@ fn warnings(trials: &[Trial]) -> Vec<WarningEntry> {
             None => first.push((warning.clone(), 1)),
         }
     }
-    let mut warnings: Vec<WarningEntry> = first
+    first
         .into_iter()
         .map(|(mut warning, count)| {
             if count > 1 {
@@ -137,24 +136,7 @@ fn warnings(trials: &[Trial]) -> Vec<WarningEntry> {
             }
             warning
         })
-        .collect();
-    say_once(&mut warnings);
-    warnings
-}
-
-/// What every arm has too little of is said once, of the whole run.
-fn say_once(warnings: &mut Vec<WarningEntry>) {
-    let few = |warning: &WarningEntry| warning.id == "too-few-samples";
-    if warnings.iter().filter(|warning| few(warning)).count() > 1 {
-        let mut seen = false;
-        warnings.retain_mut(|warning| {
-            let first = few(warning) && !std::mem::replace(&mut seen, true);
-            if first {
-                warning.arm = None;
-            }
-            first || !few(warning)
-        });
-    }
+        .collect()
 }
 
 /// A run that went on under other conditions than it began.

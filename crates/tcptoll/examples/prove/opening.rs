@@ -119,6 +119,8 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
 
 pub(crate) fn queue(table: &mut Table) -> anyhow::Result<()> {
     let burst = [
+        "--rounds",
+        "1",
         "--count",
         "500",
         "--concurrency",

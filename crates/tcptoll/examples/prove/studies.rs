@@ -112,8 +112,7 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
     for seed in 0..STUDIES {
         let summary = study(&[&file, "--seed", &seed.to_string(), "--out", "/dev/null"])?;
         let comparison = summary.comparisons.first().context("comparison")?;
-        told_apart +=
-            usize::from(matches!(comparison.verdict, Verdict::Higher | Verdict::Lower));
+        told_apart += usize::from(matches!(comparison.verdict, Verdict::Higher | Verdict::Lower));
         equal += usize::from(comparison.verdict == Verdict::NoDifference);
         let rounds = summary.rounds.as_ref().context("rounds")?;
         round_s.push(rounds.elapsed_s / f64::from(rounds.done));
@@ -122,7 +121,10 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
     table.row(
         "A/A in the lab, 100 studies with early stopping: told apart",
         "at most 5",
-        &format!("{told_apart}; no difference found {equal}, not enough evidence {}", STUDIES - told_apart - equal),
+        &format!(
+            "{told_apart}; no difference found {equal}, not enough evidence {}",
+            STUDIES - told_apart - equal
+        ),
         told_apart <= 5,
     );
     let sd = sample::sd(&ratios).context("spread")?;
@@ -172,8 +174,7 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
 fn log_ratios(summary: &Summary, metric: &str) -> Vec<f64> {
     let [a, b] = summary.arms.as_slice() else { return Vec::new() };
     let value = |arm: &tcptoll_model::record::Arm, round| {
-        let found =
-            arm.rounds.iter().find(|r| r.round == round && r.left_out.is_none())?;
+        let found = arm.rounds.iter().find(|r| r.round == round && r.left_out.is_none())?;
         found.metrics.get(metric).copied()
     };
     (0..).take(1000).filter_map(|r| Some((value(a, r)? / value(b, r)?).ln())).collect()
@@ -291,8 +292,11 @@ pub(crate) fn resume(table: &mut Table) -> anyhow::Result<()> {
         let whole = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         lost += u32::from(after.get(..whole) != Some(&before[..whole]));
         let record = Record::read(&out)?;
-        let mut done: Vec<(u32, &str)> =
-            record.trials().filter(|t| t.counts()).map(|t| (t.round, t.arm.name.as_str())).collect();
+        let mut done: Vec<(u32, &str)> = record
+            .trials()
+            .filter(|t| t.counts())
+            .map(|t| (t.round, t.arm.name.as_str()))
+            .collect();
         let all = done.len();
         done.sort_unstable();
         done.dedup();
@@ -355,7 +359,10 @@ pub(crate) fn stops(table: &mut Table) -> anyhow::Result<()> {
 }
 
 fn lines(path: &Path) -> usize {
-    fs::read(path).map_or(0, |bytes| bytes.iter().filter(|byte| **byte == b'\n').count())
+    fs::read(path).map_or(0, |bytes| {
+        let torn = usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'));
+        bytes.split_inclusive(|byte| *byte == b'\n').count() - torn
+    })
 }
 
 /// A study of 4 × 2 arms at 17 s a trial, and the same at 0.5 s.
@@ -369,7 +376,8 @@ pub(crate) fn shorter(table: &mut Table) -> anyhow::Result<()> {
     };
     let (long, long_s) = run("17s")?;
     let (short, short_s) = run("0.5s")?;
-    let same = long.comparisons.iter().zip(&short.comparisons).filter(|(l, s)| l.verdict == s.verdict);
+    let same =
+        long.comparisons.iter().zip(&short.comparisons).filter(|(l, s)| l.verdict == s.verdict);
     let same = same.count();
     table.row(
         "4 × 2 study, 5 rounds, trials of 17 s shortened to 0.5 s: verdicts that are the same",

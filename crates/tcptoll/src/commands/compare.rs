@@ -40,7 +40,8 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     if ea != eb {
         bail!("{} is of experiment {ea}, {} of {eb}: compare runs of the same one", a.name, b.name);
     }
-    if !a.schedule.arms.iter().any(|arm| b.schedule.arms.iter().any(|other| other.name == arm.name)) {
+    if !a.schedule.arms.iter().any(|arm| b.schedule.arms.iter().any(|other| other.name == arm.name))
+    {
         bail!(
             "no arm of {} has its like in {}: there are {} against {}",
             a.name,
@@ -74,12 +75,8 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     );
     let text = match args.format {
         Format::Json => {
-            let json = Json {
-                a: &a.name,
-                b: &b.name,
-                comparisons: &comparisons,
-                warnings: &warnings,
-            };
+            let json =
+                Json { a: &a.name, b: &b.name, comparisons: &comparisons, warnings: &warnings };
             serde_json::to_string(&json)? + "\n"
         }
         Format::Text => {

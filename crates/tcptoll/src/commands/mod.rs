@@ -65,7 +65,7 @@ fn public_notice(args: &ConnectArgs) -> anyhow::Result<Option<String>> {
         let rate = checked.rate.unwrap_or(PUBLIC_RATE_PER_S);
         format!(
             "notice: {to} is a public address: {} connections at {rate} per second will be opened to it; make sure you may do this (--rate and --count set other figures)",
-            checked.count
+            checked.expected_count()
         )
     }))
 }

@@ -60,8 +60,11 @@ fn newest(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let path = item.with_context(cannot)?.path();
         let is_record = path.extension().is_some_and(|end| end == "jsonl");
         // One that has just been removed is none.
-        if let Some(changed) =
-            path.metadata().ok().filter(|m| is_record && m.is_file()).and_then(|m| m.modified().ok())
+        if let Some(changed) = path
+            .metadata()
+            .ok()
+            .filter(|m| is_record && m.is_file())
+            .and_then(|m| m.modified().ok())
         {
             files.push((changed, path));
         }
@@ -93,7 +96,8 @@ fn entry(path: &Path) -> Entry {
     if let Some(header) = record.header() {
         entry.started_at = Some(header.started_at.clone());
         let study = &header.study;
-        entry.name = Some(if study.name.is_empty() { &study.experiment } else { &study.name }.clone());
+        entry.name =
+            Some(if study.name.is_empty() { &study.experiment } else { &study.name }.clone());
         entry.arms = study.arms().map_or(0, |arms| arms.len());
     }
     entry.trials = record.trials().count();
@@ -111,10 +115,11 @@ fn entry(path: &Path) -> Entry {
 fn text(entries: &[Entry]) -> String {
     let mut text = String::new();
     for entry in entries {
-        let when = entry.started_at.as_ref().and_then(|at| at.parse::<Timestamp>().ok()).map_or_else(
-            || "unknown time".to_owned(),
-            |at| at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
-        );
+        let when =
+            entry.started_at.as_ref().and_then(|at| at.parse::<Timestamp>().ok()).map_or_else(
+                || "unknown time".to_owned(),
+                |at| at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
+            );
         let name = entry.name.as_deref().unwrap_or("?");
         let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let _ = writeln!(

@@ -194,7 +194,8 @@ fn of_a_record_torn_while_its_summary_was_written_every_finished_trial_is_shown(
     }
     let folder = Folder::new();
     let record = folder.path("record.jsonl");
-    let args = ["connect", "--quiet", "--count", "20,30", "--format", "json", "--out", &record];
+    let mut args = vec!["connect", "--quiet", "--count", "20,30", "--rounds", "1"];
+    args.extend(["--format", "json", "--out", &record]);
     let ran = run(&mut tcptoll(&args));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     let text = fs::read_to_string(&record).unwrap();

@@ -67,6 +67,8 @@ fn settings_of_the_hosts_do_not_leave_the_lab() {
     connect(&[
         "--link",
         "direct,metro",
+        "--rounds",
+        "1",
         "--count",
         "20",
         "--client-sysctl",

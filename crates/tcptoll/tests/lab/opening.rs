@@ -196,7 +196,7 @@ fn every_level_of_a_list_is_an_arm_named_after_it() {
     if no_lab() {
         return;
     }
-    let summary = connect(&["--count", "10,20", "--link", "direct,loopback"]);
+    let summary = connect(&["--count", "10,20", "--link", "direct,loopback", "--rounds", "1"]);
     let arms: Vec<(&str, u64)> =
         summary.arms.iter().map(|arm| (arm.name.as_str(), arm.attempts)).collect();
     assert_eq!(

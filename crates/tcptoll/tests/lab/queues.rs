@@ -4,7 +4,9 @@ use tcptoll_model::record::Summary;
 
 use crate::support::{causes, checked_summary, connect, counter, errors, no_lab, only, run};
 
-const BURST: [&str; 10] = [
+const BURST: [&str; 12] = [
+    "--rounds",
+    "1",
     "--backlog",
     "16,4096",
     "--count",

@@ -67,10 +67,8 @@ fn every_round_runs_every_arm_once_in_an_order_of_its_own_that_the_seed_gives_ag
         assert_eq!(arms.len(), 3, "round {round}");
     }
     assert_eq!(first.len(), 15);
-    let orders: BTreeSet<Vec<&str>> = first
-        .chunks(3)
-        .map(|round| round.iter().map(|t| t.arm.name.as_str()).collect())
-        .collect();
+    let orders: BTreeSet<Vec<&str>> =
+        first.chunks(3).map(|round| round.iter().map(|t| t.arm.name.as_str()).collect()).collect();
     assert!(orders.len() > 1, "shuffled anew each round: {orders:?}");
     let (_, again) = study(&folder, "b.jsonl", &["--seed", "7"]);
     assert_eq!(order(&first), order(&again));
@@ -118,8 +116,8 @@ fn a_round_trip_of_twice_the_length_is_told_from_once_and_the_run_stops_there() 
     if no_lab() {
         return;
     }
-    let (summary, ..) =
-        connect(&["--link", "rtt=10ms,rtt=20ms", "--count", "30", "--concurrency", "10"]);
+    let links = ["--link", "rtt=10ms", "--link", "rtt=20ms"];
+    let (summary, ..) = connect(&[&links[..], &["--count", "30", "--concurrency", "10"]].concat());
     let [comparison] = summary.comparisons.as_slice() else { panic!("{:?}", summary.comparisons) };
     assert_eq!(comparison.verdict, Verdict::Higher);
     assert_eq!((comparison.a.as_str(), comparison.b.as_str()), ("link rtt=20ms", "link rtt=10ms"));
@@ -181,7 +179,8 @@ fn stopped_after(folder: &Folder, trials: usize, signal: &str) -> (Option<i32>, 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = || fs::read(&record).map_or(0, |b| b.iter().filter(|b| **b == b'\n').count());
+    let lines =
+        || fs::read(&record).map_or(0, |b| b.split_inclusive(|byte| *byte == b'\n').count());
     while lines() < trials + 1 {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::sleep(Duration::from_millis(5));
@@ -253,7 +252,10 @@ fn a_run_that_is_done_is_not_run_again() {
     let again = run(&mut tcptoll(&["study", "--resume", &record, "--format", "json", "--quiet"]));
     assert_eq!(again.status, ran.status, "{}", again.stderr);
     assert_eq!(trials(Path::new(&record)), first);
-    assert_eq!(checked_summary(&again.stdout).comparisons, checked_summary(&ran.stdout).comparisons);
+    assert_eq!(
+        checked_summary(&again.stdout).comparisons,
+        checked_summary(&ran.stdout).comparisons
+    );
 }
 
 #[test]
@@ -263,16 +265,8 @@ fn an_invalid_trial_is_run_again_three_times_recorded_and_never_in_a_verdict() {
     }
     // More connections than ports: no repetition mends it, so the second round does not repeat.
     let range = "net.ipv4.ip_local_port_range=40000 40063";
-    let (summary, trials, status) = connect(&[
-        "--client-sysctl",
-        range,
-        "--count",
-        "50,150",
-        "--rounds",
-        "2",
-        "--warmup",
-        "0",
-    ]);
+    let (summary, trials, status) =
+        connect(&["--client-sysctl", range, "--count", "50,150", "--rounds", "2", "--warmup", "0"]);
     let ill: Vec<(u32, u32)> = trials
         .iter()
         .filter(|trial| trial.arm.name == "count 150")
