@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -81,10 +81,18 @@ impl Channel {
         &mut self,
         timeout: Option<Duration>,
     ) -> Result<T, ChannelError> {
-        if let Some(limit) = timeout
-            && !readable(&self.0, limit).map_err(|error| ChannelError::from(error.source))?
-        {
-            return Err(ChannelError::Silent(limit));
+        if let Some(limit) = timeout {
+            let begun = Instant::now();
+            // A signal ends a wait early; it is no silence of the peer.
+            loop {
+                let left = limit.saturating_sub(begun.elapsed());
+                if readable(&self.0, left).map_err(|error| ChannelError::from(error.source))? {
+                    break;
+                }
+                if begun.elapsed() >= limit {
+                    return Err(ChannelError::Silent(limit));
+                }
+            }
         }
         // Once a message has begun, its rest is on its way.
         self.0.set_read_timeout(timeout.map(|_| REST_LIMIT))?;

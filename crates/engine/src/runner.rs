@@ -400,11 +400,14 @@ impl<'a> Runner<'a> {
             ..Trial::default()
         };
         let mut failure = None;
+        let stopped = self.interrupt.signal().is_some();
         match outcome {
-            Ok(Outcome { arm, warnings, invalid }) => {
+            Ok(Outcome { mut arm, warnings, invalid }) => {
+                // What a signal may have spoilt is run again by a run that goes on.
+                arm.partial |= stopped && invalid.is_some();
                 (trial.arm, trial.warnings, trial.invalid) = (arm, warnings, invalid);
             }
-            Err(TrialError::Lab(LabError::Interrupted)) => return None,
+            Err(_) if stopped => return None,
             Err(error) => {
                 trial.arm = failed(planned, &error);
                 // Another measurement of the link may be within tolerance; nothing else changes.

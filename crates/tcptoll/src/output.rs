@@ -25,10 +25,12 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     // Known before anything is measured, not after.
     let schedule = Schedule::of(study)?;
     let limits = limits(args, &schedule)?;
+    let tolerance = tolerance(args.link_tolerance.as_deref())?;
+    check_files(args)?;
     let options = RunOptions {
         record: record_path(study, args)?,
         seed: args.seed,
-        tolerance: tolerance(args.link_tolerance.as_deref())?,
+        tolerance,
         tolerance_text: args.link_tolerance.clone(),
         pcap: args.pcap.as_ref().map(|path| path.display().to_string()),
         ..options()?
@@ -58,6 +60,7 @@ pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
         .started_at
         .parse()
         .with_context(|| format!("record {name}: started_at {}", header.started_at))?;
+    check_files(args)?;
     let fresh = options()?;
     let now: Timestamp = fresh.started_at.parse()?;
     let options = RunOptions {
@@ -103,11 +106,6 @@ fn carry_out(
     limits: &[Limit],
     measure: impl FnOnce(&Interrupt, Going<'_>) -> Result<Run, RunError>,
 ) -> anyhow::Result<Status> {
-    for (option, path) in [("--html", &args.html), ("--pcap", &args.pcap)] {
-        if let Some(path) = path {
-            check_writable(path).with_context(|| format!("{option} {}", path.display()))?;
-        }
-    }
     let interrupt = on_signals()?;
     let run = {
         let line = ProgressLine::new(args.quiet);
@@ -174,7 +172,8 @@ fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
             broken = true;
         }
     }
-    let failed = run.summary.arms.iter().any(|arm| arm.failure.is_some());
+    let failed = run.summary.arms.iter().any(|arm| arm.failure.is_some())
+        || run.summary.rounds.as_ref().is_some_and(|rounds| rounds.failed > 0);
     Ok(if broken || failed || !run.summary.valid { Status::Missed } else { Status::Met })
 }
 
@@ -206,6 +205,15 @@ fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
         )
     })?;
     Ok(folder.join(format!("{name}-{stamp}-{process}.jsonl")))
+}
+
+fn check_files(args: &OutputArgs) -> anyhow::Result<()> {
+    for (option, path) in [("--html", &args.html), ("--pcap", &args.pcap)] {
+        if let Some(path) = path {
+            check_writable(path).with_context(|| format!("{option} {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Opens the file for appending, so that what is there stays until there is something to write.

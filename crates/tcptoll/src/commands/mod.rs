@@ -73,12 +73,12 @@ fn public_notice(args: &ConnectArgs) -> anyhow::Result<Option<String>> {
 fn report(args: &ReportArgs) -> anyhow::Result<Status> {
     let name = args.record.display().to_string();
     let record = Record::read(&args.record).with_context(|| format!("record {name}"))?;
-    let Some(summary) = tcptoll_engine::runner::summarise(&record) else {
-        bail!("record {name}: its experiment is not known to this tcptoll");
-    };
-    if summary.arms.is_empty() {
+    if record.trials().next().is_none() {
         bail!("record {name}: the run was stopped before its first trial ended");
     }
+    let Some(summary) = tcptoll_engine::runner::summarise(&record) else {
+        bail!("record {name}: its study is not known to this tcptoll");
+    };
     output::print(&summary, Some(&args.record), args.format)?;
     let files = [
         ("--html", &args.html, tcptoll_report::html as fn(&Summary) -> String),

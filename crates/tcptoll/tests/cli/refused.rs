@@ -161,7 +161,7 @@ fn a_record_that_cannot_be_read_says_why() {
         ("torn", format!("{header}\n{{\"line\":\"tri"), "stopped before its first trial ended"),
         ("newer", format!("{newer}\n"), "use a newer tcptoll"),
         ("headless", "{}\n".to_owned(), "headless"),
-        ("empty", String::new(), "does not begin with a record's header"),
+        ("empty", String::new(), "it is empty"),
     ] {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
