@@ -26,6 +26,9 @@ use crate::record::{Record, Recorder};
 /// An invalid trial is run again so often, at most.
 const RERUNS_MAX: u32 = 3;
 
+/// Most trials of a run: its record stays readable.
+const TRIALS_MAX: u64 = 100_000;
+
 /// Settings of a run that make no difference between arms.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -92,6 +95,17 @@ pub enum RunError {
         metric: String,
         /// The experiment's metrics.
         there_are: String,
+    },
+    /// More trials than a record may hold.
+    #[error(
+        "{arms} arms in up to {rounds} rounds are {} trials, at most {TRIALS_MAX} are run: give fewer levels or rounds",
+        u64::from(*.rounds) * *.arms as u64
+    )]
+    TooManyTrials {
+        /// Arms.
+        arms: usize,
+        /// Rounds, at most.
+        rounds: u32,
     },
     /// A setting or the place, before anything was measured.
     #[error(transparent)]
@@ -406,6 +420,10 @@ impl<'a> Runner<'a> {
                 // What a signal may have spoilt is run again by a run that goes on.
                 arm.partial |= stopped && invalid.is_some();
                 (trial.arm, trial.warnings, trial.invalid) = (arm, warnings, invalid);
+                // Two thirds of a trial's line; one round of it is enough to look at.
+                if round > 0 {
+                    trial.arm.series.clear();
+                }
             }
             Err(_) if stopped => return None,
             Err(error) => {

@@ -205,7 +205,9 @@ pub enum LinkError {
         name: &'static str,
     },
     /// A key given twice.
-    #[error("--link {link}: {key} is given twice\n  keep one of them")]
+    #[error(
+        "--link {link}: {key} is given twice\n  keep one of them; for two links give --link twice"
+    )]
     Twice {
         /// The link as typed.
         link: String,

@@ -124,6 +124,15 @@ impl StopRule {
         })
     }
 
+    /// Fewest rounds after which the rule can end a run, its time limit apart.
+    pub fn fewest(&self) -> u32 {
+        match self.target {
+            Target::Rounds => self.max,
+            Target::Verdicts => self.min,
+            Target::Interval(_) => self.min.max(ROUNDS_TO_BE_NARROW as u32).min(self.max),
+        }
+    }
+
     /// Why to stop after `done` whole rounds, one clause; `None`: go on.
     ///
     /// `next_round_s` is what another round is expected to take.

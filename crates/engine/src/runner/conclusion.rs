@@ -43,6 +43,7 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
         &schedule.pairs,
         &schedule.arms,
         ended.trials,
+        &schedule.metric,
         schedule.margin,
     ));
     summary.partial = ended.partial;

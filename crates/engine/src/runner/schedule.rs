@@ -5,7 +5,7 @@ use tcptoll_model::stop::StopRule;
 use tcptoll_model::study::{PlannedArm, Study};
 use tcptoll_model::{answer, order, study};
 
-use super::RunError;
+use super::{RunError, TRIALS_MAX};
 use crate::experiments::{self, Experiment};
 
 /// Everything a run is to do.
@@ -52,9 +52,13 @@ impl Schedule {
         }
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
         answer::check(&Study { metric: Some(metric.clone()), ..study.clone() }, &known)?;
+        let rule = StopRule::of(study)?;
+        if u64::from(rule.max) * arms.len() as u64 > TRIALS_MAX {
+            return Err(RunError::TooManyTrials { arms: arms.len(), rounds: rule.max });
+        }
         Ok(Self {
             margin: study.margin()?.unwrap_or(experiment.margin()),
-            rule: StopRule::of(study)?,
+            rule,
             experiment,
             arms,
             metric,

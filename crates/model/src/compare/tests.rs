@@ -217,7 +217,7 @@ fn quantiles_of_rounds_are_compared_in_the_unit_of_their_histogram() {
 }
 
 fn told(trials: &[Trial], margin: f64) -> Vec<WarningEntry> {
-    doubts(&[pair("m", 0, 1)], &planned(&["a", "b", "c"]), trials, margin)
+    doubts(&[pair("m", 0, 1)], &planned(&["a", "b", "c"]), trials, "m", margin)
 }
 
 fn ids(entries: &[WarningEntry]) -> Vec<(&str, Option<&str>)> {

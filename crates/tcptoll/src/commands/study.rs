@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use tcptoll_engine::runner::Schedule;
-use tcptoll_model::stop::{Target, percent};
+use tcptoll_model::stop::percent;
 use tcptoll_model::study::Study;
 
 use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
@@ -69,16 +69,11 @@ fn list() -> anyhow::Result<Status> {
 /// `5 to 30`, `1`: how many rounds there will be.
 fn rounds(schedule: &Schedule) -> String {
     let rule = &schedule.rule;
-    if least(schedule) == rule.max {
+    if rule.fewest() == rule.max {
         rule.max.to_string()
     } else {
-        format!("{} to {}", least(schedule), rule.max)
+        format!("{} to {}", rule.fewest(), rule.max)
     }
-}
-
-fn least(schedule: &Schedule) -> u32 {
-    let rule = &schedule.rule;
-    if rule.target == Target::Rounds { rule.max } else { rule.min }
 }
 
 /// What would be run: arms, comparisons, rounds, and the time all that is expected to take.
@@ -101,7 +96,7 @@ pub(super) fn plan_text(study: &Study) -> anyhow::Result<String> {
     // The limit of time holds from the second round on.
     let limit_s = rule.max_time.map_or(f64::INFINITY, |time| time.as_secs_f64().max(round_s));
     let most_s = (round_s * f64::from(rule.max)).min(limit_s);
-    let least_s = (round_s * f64::from(least(&schedule))).min(most_s);
+    let least_s = (round_s * f64::from(rule.fewest())).min(most_s);
     let all = if arms.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", arms.len()) };
     if rule.max == 1 {
         writeln!(text, "{all}, about {}", seconds(round_s))?;
