@@ -2,10 +2,11 @@
 //! run loses the running trial and nothing else.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use tcptoll_model::record::{Header, Line, Resumed, Summary, Trial};
+use tcptoll_model::stop::ROUNDS_MAX;
 
 /// Longest record that is read back.
 const RECORD_MAX_BYTES: u64 = 1 << 30;
@@ -42,20 +43,23 @@ impl Recorder {
         })
     }
 
-    /// Opens the file a record was read from, to go on behind its last whole line.
+    /// Reads a record to go on behind its last whole line. It is locked first: what is read is
+    /// what will be appended to.
     ///
-    /// Errors: if it cannot be opened, or another run writes it.
-    pub fn append(path: &Path, record: &Record) -> io::Result<Self> {
-        let file = File::options().write(true).open(path)?;
+    /// Errors: if it cannot be read or written, or another run is writing it.
+    pub fn resume(path: &Path) -> Result<(Record, Self), ReadError> {
+        let file = File::options().read(true).write(true).open(path)?;
         lock(&file)?;
-        Ok(Self {
+        let record = Record::from_file(&file)?;
+        let recorder = Self {
             path: path.to_owned(),
             file,
             waiting: None,
             created: false,
             whole_bytes: Some(record.whole_bytes),
             failure: None,
-        })
+        };
+        Ok((record, recorder))
     }
 
     /// Leaves the folder as it was, for a run that measured nothing.
@@ -139,6 +143,12 @@ pub enum ReadError {
         /// What is wrong.
         error: serde_json::Error,
     },
+    /// A trial that no run can have written.
+    #[error("line {number} is damaged: no run has such a round or time")]
+    Impossible {
+        /// From 1.
+        number: usize,
+    },
     /// A record of a newer format that this build would misread.
     #[error("its format is version {0}, this build reads up to {max}: use a newer tcptoll", max = tcptoll_model::record::RECORD_VERSION)]
     TooNew(u32),
@@ -151,6 +161,12 @@ pub enum ReadError {
     /// Larger than any record.
     #[error("it is larger than {} MiB", RECORD_MAX_BYTES >> 20)]
     TooLarge,
+}
+
+/// Whether a run can have had this trial: what follows from rounds and times has no surprises.
+fn possible(trial: &Trial) -> bool {
+    let time = |s: f64| (0.0..1e9).contains(&s);
+    trial.round < ROUNDS_MAX && time(trial.began_s) && time(trial.took_s)
 }
 
 /// A record as read.
@@ -167,10 +183,17 @@ pub struct Record {
 impl Record {
     /// Reads a record. A torn last line is told apart from damage.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        if fs::metadata(path)?.len() > RECORD_MAX_BYTES {
+        Self::from_file(&File::open(path)?)
+    }
+
+    fn from_file(file: &File) -> Result<Self, ReadError> {
+        let mut bytes = Vec::new();
+        // A device has no length, and may have no end.
+        file.take(RECORD_MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > RECORD_MAX_BYTES {
             return Err(ReadError::TooLarge);
         }
-        Self::parse(&fs::read(path)?)
+        Self::parse(&bytes)
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, ReadError> {
@@ -184,8 +207,13 @@ impl Record {
                 break;
             }
             match serde_json::from_slice::<Line>(line) {
+                Ok(Line::Trial(trial)) if !possible(&trial) => {
+                    return Err(ReadError::Impossible { number: number + 1 });
+                }
                 Ok(line) => lines.push(line),
-                Err(_) if number == 0 => return Err(ReadError::NoHeader),
+                Err(_) if number == 0 && !line.starts_with(b"{\"line\":\"header\"") => {
+                    return Err(ReadError::NoHeader);
+                }
                 Err(error) => return Err(ReadError::Damaged { number: number + 1, error }),
             }
             whole_bytes += line.len() as u64;
@@ -303,17 +331,29 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tcptoll-append-{}", std::process::id()));
         let trial = serde_json::to_string(&Line::Trial(Box::default())).unwrap();
         fs::write(&path, format!("{}\n{trial}\n{}", header(), &trial[..50])).unwrap();
-        let record = Record::read(&path).unwrap();
+        let (record, mut recorder) = Recorder::resume(&path).unwrap();
         assert!(record.torn);
-        let mut recorder = Recorder::append(&path, &record).unwrap();
-        let locked = Recorder::append(&path, &record).unwrap_err();
-        assert_eq!(locked.kind(), io::ErrorKind::WouldBlock);
+        let locked = Recorder::resume(&path).unwrap_err();
+        assert!(locked.to_string().contains("another run is writing it"), "{locked}");
         recorder.write(&Line::Trial(Box::default()));
         drop(recorder);
         let again = Record::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         assert!(!again.torn);
         assert_eq!(again.trials().count(), 2);
+    }
+
+    #[test]
+    fn a_trial_that_no_run_can_have_written_is_damage() {
+        for change in
+            [r#""round":4294967295"#, r#""round":0,"took_s":-5.0"#, r#""round":0,"took_s":1e308"#]
+        {
+            let trial = serde_json::to_string(&Line::Trial(Box::default())).unwrap();
+            let text =
+                trial.replacen(r#""round":0"#, change, 1).replacen(r#","took_s":0.0"#, "", 1);
+            let error = Record::parse(format!("{}\n{text}\n", header()).as_bytes()).unwrap_err();
+            assert!(error.to_string().starts_with("line 2 is damaged"), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -8,10 +8,11 @@ mod conclusion;
 mod schedule;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tcptoll_model::record::{Arm, Header, Line, RECORD_VERSION, Resumed, Summary, Trial};
+use tcptoll_model::record::{Arm, Header, Line, NextStep, RECORD_VERSION, Resumed, Summary, Trial};
+use tcptoll_model::stop::Target;
 use tcptoll_model::study::{PlannedArm, Study};
 use tcptoll_model::{compare, consolidate, order};
 
@@ -178,13 +179,14 @@ pub fn run(
     Runner::new(&schedule, &header, options, interrupt, recorder).finish(progress)
 }
 
-/// Goes on with a run where it was stopped or killed: `record` is what was read from
-/// `options.record`. The study and the seed are the record's; a trial that was not finished is run
-/// again. A run that has come to its end is only summarised again.
+/// Goes on with a run where it was stopped or killed: `record` is what `recorder` was opened with.
+/// The study and the seed are the record's; a trial that was not finished is run again. Of a run
+/// that has come to its end nothing is run and nothing written.
 ///
-/// Errors: as [`run`]; nothing is written before the next trial has ended.
+/// Errors: as [`run`]; nothing is written before the next trial has begun.
 pub fn resume(
     record: &Record,
+    recorder: Recorder,
     options: &RunOptions,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(&Progress<'_>),
@@ -193,13 +195,20 @@ pub fn resume(
         return Err(RunError::NothingToResume(options.record.display().to_string()));
     };
     let schedule = Schedule::of(&header.study)?;
-    let recorder =
-        Recorder::append(&options.record, record).map_err(|error| cannot(options, error))?;
     let options = RunOptions { seed: header.seed, ..options.clone() };
     let mut runner = Runner::new(&schedule, header, &options, interrupt, recorder);
     runner.trials = record.trials().cloned().collect();
     runner.resumed = record.resumed().cloned().collect();
-    if runner.reached().is_none() {
+    let ended = runner.reached().is_some();
+    if let (true, Some(summary)) = (ended, record.summary()) {
+        return Ok(Run {
+            summary: summary.clone(),
+            record: runner.recorder.path().to_owned(),
+            not_stored: None,
+            signal: None,
+        });
+    }
+    if !ended {
         let resumed = Resumed {
             at: options.started_at.clone(),
             after_s: options.after_s,
@@ -293,7 +302,10 @@ impl<'a> Runner<'a> {
             partial,
             steal,
         };
-        let summary = conclusion::of(self.header, self.schedule, &ended);
+        let mut summary = conclusion::of(self.header, self.schedule, &ended);
+        if partial && !self.schedule.is_single() {
+            summary.next.insert(0, go_on(self.recorder.path()));
+        }
         self.recorder.write(&Line::Summary(Box::new(summary.clone())));
         Ok(Run {
             summary,
@@ -305,7 +317,8 @@ impl<'a> Runner<'a> {
 
     /// Rounds with nothing left to run.
     fn rounds_done(&self) -> u32 {
-        let Some(last) = self.trials.iter().map(|trial| trial.round).max() else { return 0 };
+        // Trials stand in the order of their rounds, also where a run went on.
+        let Some(last) = self.trials.last().map(|trial| trial.round) else { return 0 };
         let arms = 0..self.schedule.arms.len();
         last + u32::from(arms.into_iter().all(|arm| self.next_attempt(last, arm).is_none()))
     }
@@ -314,14 +327,17 @@ impl<'a> Runner<'a> {
     fn reached(&self) -> Option<String> {
         let Schedule { arms, pairs, margin, metric, rule, .. } = self.schedule;
         let done = self.rounds_done();
-        if done == 0 {
-            return None;
-        }
-        let compared = compare::within(pairs, arms, &self.trials, *margin);
-        let consolidated =
-            if pairs.is_empty() { consolidate::arms(arms, &self.trials) } else { Vec::new() };
+        // What costs the more the longer a run is, is done only where the rule looks at it.
+        let looks = rule.target != Target::Rounds && done >= rule.min;
+        let compared =
+            if looks { compare::within(pairs, arms, &self.trials, *margin) } else { Vec::new() };
+        let consolidated = if looks && pairs.iter().all(|pair| pair.metric != *metric) {
+            consolidate::arms(arms, &self.trials)
+        } else {
+            Vec::new()
+        };
         let elapsed_s: f64 = self.trials.iter().map(|trial| trial.took_s).sum();
-        let elapsed = Duration::from_secs_f64(elapsed_s);
+        let elapsed = Duration::try_from_secs_f64(elapsed_s).unwrap_or(Duration::MAX);
         rule.reached(done, elapsed, self.round_s(), &consolidated, metric, &compared)
     }
 
@@ -357,17 +373,20 @@ impl<'a> Runner<'a> {
     /// that it will not do better.
     fn next_attempt(&self, round: u32, arm: usize) -> Option<u32> {
         let name = &self.schedule.arms[arm].name;
-        let all = || self.trials.iter().chain(&self.held_back).filter(|t| t.arm.name == *name);
-        let mut next = 0;
-        for trial in all().filter(|trial| trial.round == round && !trial.arm.partial) {
-            if trial.counts() || trial.arm.failure.is_some() || trial.attempt >= RERUNS_MAX {
-                return None;
-            }
-            next = trial.attempt + 1;
+        let mut of_arm = self
+            .held_back
+            .iter()
+            .rev()
+            .chain(self.trials.iter().rev())
+            .filter(|trial| !trial.arm.partial && trial.arm.name == *name)
+            .peekable();
+        let Some(last) = of_arm.next_if(|trial| trial.round == round) else { return Some(0) };
+        if last.counts() || last.arm.failure.is_some() || last.attempt >= RERUNS_MAX {
+            return None;
         }
-        // An arm that no repetition ever mended is not repeated in every round.
-        let futile = all().any(|trial| trial.invalid.is_some() && trial.attempt >= RERUNS_MAX);
-        (next == 0 || !futile).then_some(next)
+        // An arm that no repetition mended in the round before is not repeated until one counts.
+        let futile = of_arm.find(|trial| trial.round < round).is_some_and(|t| t.invalid.is_some());
+        (!futile).then_some(last.attempt + 1)
     }
 
     /// Runs one trial and records it. Returns the error of a trial that failed.
@@ -458,15 +477,21 @@ impl<'a> Runner<'a> {
         self.schedule.arms.iter().map(|arm| self.trial_s(arm)).sum()
     }
 
+    /// As long as the last one that counts; the first one of an arm has also measured its link and
+    /// looked closer.
     fn trial_s(&self, arm: &PlannedArm) -> f64 {
-        let last = self.trials.iter().rev().find(|trial| trial.arm.name == arm.name);
-        last.map_or_else(
-            || self.schedule.experiment.expected_s(&arm.settings),
-            // The first one of an arm may have measured its link and looked closer.
-            |trial| trial.took_s,
-        )
+        let last = self.trials.iter().rev().find(|t| t.arm.name == arm.name && t.counts());
+        let expected_s = self.schedule.experiment.expected_s(&arm.settings);
+        match last {
+            Some(trial) if trial.round == 0 => {
+                trial.took_s.min(expected_s.max(trial.arm.elapsed_s))
+            }
+            Some(trial) => trial.took_s,
+            None => expected_s,
+        }
     }
 
+    /// What is left of the plan, if nothing is run again.
     fn left_s(&self) -> f64 {
         let rule = &self.schedule.rule;
         let done = self.rounds_done();
@@ -474,14 +499,30 @@ impl<'a> Runner<'a> {
             .schedule
             .arms
             .iter()
-            .filter(|arm| {
-                self.trials.iter().any(|t| t.round == done && t.arm.name == arm.name && t.counts())
-            })
-            .map(|arm| self.trial_s(arm))
+            .enumerate()
+            .filter(|(arm, _)| self.next_attempt(done, *arm).is_none())
+            .map(|(_, arm)| self.trial_s(arm))
             .sum();
         let all = f64::from(rule.max.saturating_sub(done)) * self.round_s() - of_this_round;
         let elapsed: f64 = self.trials.iter().map(|trial| trial.took_s).sum();
         rule.max_time.map_or(all, |limit| all.min(limit.as_secs_f64() - elapsed)).max(0.0)
+    }
+}
+
+/// How to go on with a run that was stopped.
+fn go_on(record: &Path) -> NextStep {
+    NextStep {
+        command: format!("tcptoll study --resume {}", quoted(&record.display().to_string())),
+        why: "go on where it was stopped".to_owned(),
+    }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    if word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c)) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -28,7 +28,10 @@ const ALPHA: f64 = 0.05;
 
 /// Comparisons paired within rounds; 0.05 is divided among them.
 ///
-/// A pair's value of a round is that of the last trial that counts. The ratio is the geometric mean
+/// A pair's value of a round is that of the last trial that counts. Where both arms count in a round
+/// and one has no value of the metric (no operation succeeded, a quantile has too few values), what
+/// is left are the better rounds of that arm: ratio and rounds are given, and neither an interval
+/// nor a verdict ([`doubts`] says so). The ratio is the geometric mean
 /// of the ratios of rounds: what a round did to both arms cancels, and so does the unit; b over a
 /// is its inverse, which the mean of ratios is not. Its interval is the confidence sequence of the
 /// mean log-ratio ([`sequence`]), valid at every look.
@@ -62,7 +65,9 @@ pub fn within(
             alpha,
             ..Comparison::default()
         };
-        rounds.estimate(alpha).fill(blank, rounds.unit)
+        let estimate = rounds.estimate(alpha);
+        let estimate = if rounds.missing > 0 { estimate.without_intervals() } else { estimate };
+        estimate.fill(blank, rounds.unit)
     };
     pairs.iter().map(compare).collect()
 }
@@ -87,24 +92,41 @@ impl<'a> Counted<'a> {
             .collect()
     }
 
+    /// Share of the arm's operations that failed, 0 to 1. None: nothing of it counts, or it had none.
+    fn failed_share(&self, arm: &str) -> Option<f64> {
+        let (mut failed, mut attempts) = (0.0, 0.0);
+        for (_, trial) in self.rounds(arm) {
+            failed += trial.arm.errors.values().map(|count| *count as f64).sum::<f64>();
+            attempts += trial.arm.attempts as f64;
+        }
+        (attempts > 0.0).then(|| failed / attempts)
+    }
+
     fn unit(&self, arm: &str, metric: &str) -> Option<String> {
         self.rounds(arm).find_map(|(_, trial)| unit(&trial.arm, metric))
     }
 
-    /// The rounds that both arms have a value of.
+    /// The rounds in which both arms count.
     fn pairs(&self, a: &str, b: &str, metric: &str) -> Paired {
-        let of_b = self.values(b, metric);
-        let both = |(round, a): (u32, f64)| Some((a, *of_b.get(&round)?));
-        Paired {
-            values: self.values(a, metric).into_iter().filter_map(both).collect(),
-            unit: self.unit(a, metric).or_else(|| self.unit(b, metric)),
+        let of_b: BTreeMap<u32, &Trial> = self.rounds(b).collect();
+        let both = self.rounds(a).filter_map(|(round, a)| Some((a, *of_b.get(&round)?)));
+        let (mut values, mut missing) = (Vec::new(), 0);
+        for (a, b) in both {
+            match value(&a.arm, metric).zip(value(&b.arm, metric)) {
+                Some(pair) => values.push(pair),
+                None => missing += 1,
+            }
         }
+        Paired { values, missing, unit: self.unit(a, metric).or_else(|| self.unit(b, metric)) }
     }
 }
 
 /// Values of two arms, a round each.
 struct Paired {
+    /// Of the rounds that have both, in order of running.
     values: Vec<(f64, f64)>,
+    /// Rounds in which both arms count, and one or both have no value.
+    missing: u32,
     unit: Option<String>,
 }
 

@@ -203,7 +203,14 @@ fn metrics(arms: &[&Arm], concludes: bool) -> BTreeMap<String, Metric> {
         let metric = Metric {
             value: sample::mean(&values)?,
             unit: arms.iter().find_map(|arm| unit(arm, &name))?,
-            ci95: concludes.then(|| sequence::interval(&values, ALPHA)).flatten(),
+            ci95: concludes.then(|| sequence::interval(&values, ALPHA)).flatten().map(|ends| {
+                // The mean of what is never below 0 is not below 0 either.
+                if values.iter().all(|value| *value >= 0.0) {
+                    ends.map(|end| end.max(0.0))
+                } else {
+                    ends
+                }
+            }),
             median: sample::median(&values),
             n: values.len() as u64,
         };

@@ -47,6 +47,7 @@ pub struct Header {
     /// The experiment's name, kebab case.
     pub experiment: String,
     /// The study, whole, as it was run (lists of the command line are a study too).
+    #[serde(deserialize_with = "crate::study::stored")]
     pub study: crate::study::Study,
     /// The exact command line, one element an argument.
     pub command: Vec<String>,
@@ -353,4 +354,29 @@ pub struct NextStep {
     pub command: String,
     /// What it tells.
     pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_with_a_study_of_a_later_version_is_read() {
+        let header = Header {
+            record_version: RECORD_VERSION,
+            experiment: "connect".to_owned(),
+            study: crate::study::Study::default(),
+            command: Vec::new(),
+            started_at: "2021-11-05T09:00:00Z".to_owned(),
+            seed: 1,
+            tcptoll_version: String::new(),
+            link_tolerance: None,
+            passport: Passport::default(),
+        };
+        let header = Line::Header(Box::new(header));
+        let mut later = serde_json::to_value(&header).unwrap();
+        later["study"]["telepathy"] = true.into();
+        later["telepathy"] = true.into();
+        assert_eq!(serde_json::from_str::<Line>(&later.to_string()).unwrap(), header);
+    }
 }

@@ -47,9 +47,12 @@ pub struct StopRule {
     pub max_time: Option<Duration>,
 }
 
-/// Fewest rounds with a target: below, one comparison's interval has no end
-/// ([`crate::stats::sequence`]).
-pub const MIN_ROUNDS: u32 = 5;
+/// Fewest rounds with a target, unless the study says other.
+///
+/// An interval has an end from 5 rounds on ([`crate::stats::sequence`]), and a difference may be told
+/// there. But a mode not seen yet fakes a difference as well as a narrow interval, and below 8 rounds
+/// no diagnostic can speak: who wants to stop earlier says so.
+pub const MIN_ROUNDS: u32 = ROUNDS_TO_BE_NARROW as u32;
 /// Most rounds with a target, unless the study says other.
 pub const MAX_ROUNDS: u32 = 30;
 /// Most rounds of any study.
@@ -58,8 +61,9 @@ pub const ROUNDS_MAX: u32 = 1_000;
 pub const MAX_TIME: Duration = Duration::from_mins(1);
 
 impl StopRule {
-    /// What a study asks for. Without `[rounds]`: until every comparison has its verdict, at most
-    /// 30 rounds or a minute; once, where nothing is compared.
+    /// What a study asks for. Without `[rounds]`: until every comparison has its verdict, 15 to 30
+    /// rounds, at most a minute; once, where nothing is compared. A smaller `min` than 15, or a `max`
+    /// below it, is taken at its word: higher and lower are told from 5 rounds on.
     pub fn of(study: &Study) -> Result<Self, StudyError> {
         let RoundsAsked { fixed, target, min, max, max_time } = &study.rounds;
         for (name, count) in [("fixed", fixed), ("min", min), ("max", max)] {
@@ -164,11 +168,24 @@ impl StopRule {
             }
         }
         if done >= self.max {
-            return Some(format!("{done} of {rounds}"));
+            return Some(match self.target {
+                Target::Rounds => "as planned".to_owned(),
+                _ => format!("the most that were to be run, {}", self.not_reached()),
+            });
         }
         let limit = self.max_time?;
         (elapsed.as_secs_f64() + next_round_s.max(0.0) > limit.as_secs_f64())
-            .then(|| format!("the time limit of {}", time(limit)))
+            .then(|| format!("the time limit of {}, {}", time(limit), self.not_reached()))
+    }
+
+    fn not_reached(&self) -> String {
+        match self.target {
+            Target::Rounds => format!("before all {}", rounds(self.max)),
+            Target::Verdicts => "before every comparison had its verdict".to_owned(),
+            Target::Interval(width) => {
+                format!("before every interval was narrower than {}", percent(width))
+            }
+        }
     }
 }
 
@@ -177,8 +194,10 @@ fn all_found(comparisons: &[Comparison]) -> bool {
 }
 
 /// Whether the intervals of the primary metric, of comparisons if there are any and else of arms,
-/// reach at most `width` to each side.
+/// reach at most `width` to each side, each of 15 rounds of its own: an arm that was left out of
+/// rounds has fewer than the run.
 fn all_narrow(width: f64, arms: &[Arm], metric: &str, comparisons: &[Comparison]) -> bool {
+    let seen = |rounds: u64| rounds >= ROUNDS_TO_BE_NARROW as u64;
     let narrow = |value: Option<f64>, ci95: Option<[f64; 2]>| match (value, ci95) {
         (Some(value), Some([low, high])) => {
             value - low <= width * value.abs() && high - value <= width * value.abs()
@@ -187,11 +206,13 @@ fn all_narrow(width: f64, arms: &[Arm], metric: &str, comparisons: &[Comparison]
     };
     let mut compared = comparisons.iter().filter(|c| c.metric == metric).peekable();
     if compared.peek().is_some() {
-        return compared.all(|c| narrow(c.ratio, c.ci95));
+        return compared.all(|c| seen(u64::from(c.rounds)) && narrow(c.ratio, c.ci95));
     }
     !arms.is_empty()
         && arms.iter().all(|arm| {
-            arm.metrics.get(metric).is_some_and(|metric| narrow(Some(metric.value), metric.ci95))
+            arm.metrics
+                .get(metric)
+                .is_some_and(|metric| seen(metric.n) && narrow(Some(metric.value), metric.ci95))
         })
 }
 
@@ -213,7 +234,7 @@ fn time(time: Duration) -> String {
 }
 
 impl fmt::Display for StopRule {
-    /// One clause: `30 rounds`, `until every verdict is found, 5 to 30 rounds, at most 60 s`.
+    /// One clause: `30 rounds`, `until every verdict is found, 15 to 30 rounds, at most 60 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.target {
             Target::Rounds => f.write_str(&rounds(self.max))?,
@@ -256,7 +277,7 @@ mod tests {
     fn without_a_word_what_is_compared_runs_until_it_is_sure_and_what_is_not_runs_once() {
         assert_eq!(
             rule(asked(), true),
-            StopRule { target: Target::Verdicts, min: 5, max: 30, max_time: Some(MAX_TIME) }
+            StopRule { target: Target::Verdicts, min: 15, max: 30, max_time: Some(MAX_TIME) }
         );
         let once = rule(asked(), false);
         assert_eq!((once.target, once.min, once.max, once.max_time), (Target::Rounds, 1, 1, None));
@@ -270,6 +291,8 @@ mod tests {
         assert_eq!((ci.target, ci.max_time), (Target::Interval(0.005), Some(MAX_TIME)));
         let long = rule(RoundsAsked { min: Some(40), ..asked() }, true);
         assert_eq!((long.min, long.max, long.max_time), (40, 40, None), "rounds were asked for");
+        let early = rule(RoundsAsked { min: Some(5), ..asked() }, true);
+        assert_eq!((early.min, early.max), (5, 30));
         let short = rule(RoundsAsked { max: Some(3), ..asked() }, true);
         assert_eq!((short.min, short.max), (3, 3));
         let timed = rule(RoundsAsked { max_time: Some("2m".into()), ..asked() }, true);
@@ -302,12 +325,19 @@ mod tests {
 
     fn compared(verdict: Verdict, ci95: [f64; 2]) -> Comparison {
         let metric = "m".to_owned();
-        Comparison { metric, ratio: Some(1.0), ci95: Some(ci95), verdict, ..Comparison::default() }
+        Comparison {
+            metric,
+            ratio: Some(1.0),
+            ci95: Some(ci95),
+            rounds: 15,
+            verdict,
+            ..Comparison::default()
+        }
     }
 
     #[test]
     fn verdicts_stop_a_run_once_all_are_found_and_never_before_the_fewest_rounds() {
-        let rule = rule(asked(), true);
+        let rule = rule(RoundsAsked { min: Some(5), ..asked() }, true);
         let found = compared(Verdict::Higher, [1.1, 1.2]);
         let open = compared(Verdict::NotEnough, [0.9, 1.2]);
         let after = |done, comparisons: &[Comparison]| {
@@ -319,7 +349,10 @@ mod tests {
             after(7, &[found.clone(), found]).as_deref(),
             Some("every comparison has its verdict after 7 rounds")
         );
-        assert_eq!(after(30, &[open]).as_deref(), Some("30 of 30 rounds"));
+        assert_eq!(
+            after(30, &[open]).as_deref(),
+            Some("the most that were to be run, before every comparison had its verdict")
+        );
     }
 
     #[test]
@@ -332,21 +365,29 @@ mod tests {
         let narrow = compared(Verdict::NotEnough, [0.991, 1.009]);
         let wide = compared(Verdict::NotEnough, [0.991, 1.011]);
         let other = Comparison { metric: "other".into(), ..wide.clone() };
+        let gaps = Comparison { rounds: 14, ..narrow.clone() };
+        assert_eq!(
+            reached(20, &[], &[narrow.clone(), gaps]),
+            None,
+            "a comparison has too few rounds"
+        );
         assert_eq!(after(&[], &[narrow.clone(), wide]), None);
         let says = Some("every interval is narrower than 1 %".to_owned());
         let seen_too_little = reached(14, &[], std::slice::from_ref(&narrow));
         assert_eq!(seen_too_little, None, "a mode may not have been seen yet");
         assert_eq!(after(&[], &[narrow, other]), says, "only the primary metric counts");
-        let arm = |ci95| Arm {
+        let arm = |n, ci95| Arm {
             metrics: [(
                 "m".to_owned(),
-                Metric { value: 200.0, unit: "us".into(), ci95, median: None, n: 6 },
+                Metric { value: 200.0, unit: "us".into(), ci95, median: None, n },
             )]
             .into(),
             ..Arm::default()
         };
-        assert_eq!(after(&[arm(Some([198.5, 201.5])), arm(None)], &[]), None);
-        assert_eq!(after(&[arm(Some([198.5, 201.5]))], &[]), says);
+        let sure = Some([198.5, 201.5]);
+        assert_eq!(after(&[arm(15, sure), arm(15, None)], &[]), None);
+        assert_eq!(reached(20, &[arm(15, sure), arm(14, sure)], &[]), None, "of 14 rounds");
+        assert_eq!(after(&[arm(15, sure)], &[]), says);
     }
 
     #[test]
@@ -355,7 +396,10 @@ mod tests {
         let after = |done, s, next| rule.reached(done, Duration::from_secs(s), next, &[], "m", &[]);
         assert_eq!(after(0, 100, 100.0), None);
         assert_eq!(after(3, 40, 20.0), None);
-        assert_eq!(after(3, 40, 20.5).as_deref(), Some("the time limit of 60 s"));
+        assert_eq!(
+            after(3, 40, 20.5).as_deref(),
+            Some("the time limit of 60 s, before every comparison had its verdict")
+        );
     }
 
     #[test]
@@ -365,7 +409,7 @@ mod tests {
         assert_eq!(text(asked(), false), "1 round");
         assert_eq!(
             text(asked(), true),
-            "until every verdict is found, 5 to 30 rounds, at most 60 s"
+            "until every verdict is found, 15 to 30 rounds, at most 60 s"
         );
         let ci = RoundsAsked { target: Some("ci 1%".into()), max: Some(5), ..asked() };
         assert_eq!(

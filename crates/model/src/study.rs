@@ -20,8 +20,10 @@ use crate::units::{echo, parse_share};
 
 pub mod error;
 mod file;
+mod stored;
 
 pub use error::{StudyError, nearest, suggestion};
+pub(crate) use stored::stored;
 
 /// Option name (as on the command line, without dashes) to value.
 pub type Settings = BTreeMap<String, Value>;
@@ -167,6 +169,7 @@ impl Study {
             return Err(StudyError::text("name", &self.name, problem));
         }
         let arms = self.arms()?;
+        self.check_lost()?;
         for (published, number) in self.published.iter().zip(1..) {
             if !arms.iter().any(|arm| arm.name == published.arm) {
                 let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
@@ -239,6 +242,31 @@ impl Study {
             Some(twin) => Err(StudyError::text("arm", &twin.name, TWICE)),
             None => Ok(arms),
         }
+    }
+
+    /// Refuses a setting that is given in two places of which one has no say. That a named arm has
+    /// its own instead of the study's is no loss.
+    fn check_lost(&self) -> Result<(), StudyError> {
+        let lost = |key: String, by: String| {
+            Err(StudyError::key(key, format!("{by} takes its place in every arm: remove it here")))
+        };
+        for factor in self.factors.keys() {
+            let by = format!("the factor {}", echo(factor));
+            if factor == "warmup" && self.warmup.is_some() {
+                return lost("warmup".to_owned(), by);
+            }
+            if self.settings.contains_key(factor) {
+                return lost(format!("settings.{factor}"), by);
+            }
+            let arm = self.named_arms.iter().position(|arm| arm.settings.contains_key(factor));
+            if let Some(arm) = arm {
+                return lost(format!("arm[{}].{factor}", arm + 1), by);
+            }
+        }
+        if self.warmup.is_some() && self.settings.contains_key("warmup") {
+            return lost("warmup".to_owned(), "settings.warmup".to_owned());
+        }
+        Ok(())
     }
 
     /// Checks the question, and every name and value that arms are made of.
@@ -341,129 +369,4 @@ impl PlannedArm {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn study(body: &str) -> Result<Study, StudyError> {
-        Study::from_toml(&format!("question = 'what?'\nexperiment = 'connect'\n{body}"))
-    }
-
-    fn refused(body: &str) -> String {
-        study(body).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn factors_multiply_and_name_the_arms() {
-        let study = study("[factors]\nbacklog = [4, 128]\nlink = ['direct', 'metro']").unwrap();
-        let names: Vec<_> = study.arms().unwrap().into_iter().map(|arm| arm.name).collect();
-        assert_eq!(
-            names,
-            [
-                "backlog 4, link direct",
-                "backlog 4, link metro",
-                "backlog 128, link direct",
-                "backlog 128, link metro"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_named_arm_overrides_the_settings_of_the_study() {
-        let study =
-            study("[settings]\ncount = 10\n[[arm]]\nname = 'a'\ncount = 20\n[[arm]]\nname = 'b'")
-                .unwrap();
-        let arms = study.arms().unwrap();
-        assert_eq!(arms[0].settings["count"], 20);
-        assert_eq!(arms[1].settings["count"], 10);
-        assert_eq!(arms[0].factors["count"], 20);
-    }
-
-    #[test]
-    fn the_warm_up_is_of_every_arm_that_has_none_of_its_own() {
-        let study =
-            study("warmup = '1s'\n[[arm]]\nname = 'a'\nwarmup = 20\n[[arm]]\nname = 'b'").unwrap();
-        let arms = study.arms().unwrap();
-        assert_eq!(arms[0].settings["warmup"], 20);
-        assert_eq!(arms[1].settings["warmup"], "1s");
-    }
-
-    #[test]
-    fn two_arms_may_be_the_same_but_for_their_names() {
-        assert_eq!(
-            study("[[arm]]\nname = 'A'\n[[arm]]\nname = 'a'").unwrap().arms().unwrap().len(),
-            2
-        );
-    }
-
-    #[test]
-    fn a_product_that_explodes_is_refused_with_its_count() {
-        let levels = (0..20).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
-        let error = refused(&format!("[factors]\na = [{levels}]\nb = [{levels}]"));
-        assert!(error.starts_with("line 3: 400 arms, at most 256"), "{error}");
-    }
-
-    #[test]
-    fn what_cannot_be_an_arm_names_line_key_and_remedy() {
-        for (body, says) in [
-            ("[factors]\na = [1, 1]", "line 4: factors.a \"1\": it is there twice: give each"),
-            ("[factors]\na = []", "line 4: factors.a: no levels; give at least one"),
-            ("[factors]\na = [nan]", "line 4: factors.a: write text in quotes"),
-            ("[settings]\n\na = 2003-01-01", "line 5: settings.a: write text in quotes"),
-            ("[settings]\na.b = 3", "line 4: settings.a: write text in quotes"),
-            ("[[arm]]\nname = 'x'\n[[arm]]\nname = 'x'", "line 6: arm[2].name \"x\": it is there"),
-            ("[[arm]]\nname = ' '", "line 4: arm[1].name: it is empty"),
-            ("name = '../../x'", "line 3: name \"../../x\": write small letters"),
-            ("margin = '1'", "line 3: margin \"1\": write a percentage"),
-            ("margin = '0%'", "line 3: margin \"0%\": write a percentage"),
-            (
-                "[rounds]\ntarget = 'ci'",
-                "line 4: rounds.target \"ci\": write \"ci 1%\" or \"verdict\"",
-            ),
-            (
-                "[rounds]\nmax = 2000",
-                "line 4: rounds.max: 2000 rounds: write a number from 1 to 1000",
-            ),
-            (
-                "[rounds]\nmin = 3\nfixed = 0",
-                "line 5: rounds.fixed: 0 rounds: write a number from 1 to 1000",
-            ),
-        ] {
-            let error = refused(body);
-            assert!(error.starts_with(says), "{body}: {error}");
-        }
-        let text = "question = 'what'\nexperiment = 'connect'";
-        let error = Study::from_toml(text).unwrap_err().to_string();
-        assert_eq!(error, "line 1: question \"what\": it must end in a question mark");
-    }
-
-    #[test]
-    fn a_published_figure_needs_its_arm() {
-        let body = "[[published]]\narm = 'conect'\nmetric = 'm'\nvalue = 1.0\nsource = 's'";
-        assert_eq!(
-            refused(body),
-            "line 4: published[1].arm \"conect\": no arm is called so; did you mean connect?"
-        );
-    }
-
-    #[test]
-    fn a_study_is_the_same_after_its_way_through_the_record() {
-        let study = study(
-            "name = 'all'\nsource = 's'\nanswer = 'a'\nwarmup = 3\nmetric = 'm'\nmargin = '2%'\n\
-             [rounds]\ntarget = 'ci 1%'\nmin = 6\nmax = 7\nmax_time = '1m'\n\
-             [settings]\ncount = 1\n[factors]\nbacklog = [1, 'auto', true]\n\
-             [[compare]]\nfactor = 'backlog'\nagainst = 1\nmetric = 'n'\n\
-             [[arm]]\nname = 'x'\nrate = 1.5\n\
-             [[published]]\narm = 'x, backlog 1'\nmetric = 'm'\nvalue = 1\nsource = 's'",
-        )
-        .unwrap();
-        let text = serde_json::to_string(&study).unwrap();
-        assert_eq!(serde_json::from_str::<Study>(&text).unwrap(), study);
-    }
-
-    #[test]
-    fn a_distribution_lends_its_name_to_its_figures() {
-        let names = metric_names(&["rtt_us"], &["connect_us"]);
-        assert!(names.contains(&"connect_us_p99_9".to_owned()) && names.contains(&"rtt_us".into()));
-        assert_eq!(names.len(), 8);
-    }
-}
+mod tests;

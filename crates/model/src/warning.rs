@@ -77,14 +77,32 @@ pub enum Warning {
         /// Why.
         why: String,
     },
-    /// Trials were left out of verdicts.
+    /// Trials of an arm were left out of verdicts.
     TrialsExcluded {
         /// How many, of how many.
         count: u64,
-        /// All that were run.
+        /// All of the arm that were run.
         of: u64,
         /// The most frequent reason.
         why: String,
+    },
+    /// Rounds lack a metric that is compared, so that nothing is concluded from the others.
+    MetricMissing {
+        /// The metric and the arms compared.
+        what: String,
+        /// Rounds in which an arm counts and has no value.
+        rounds: u32,
+        /// All in which both arms count.
+        of: u32,
+    },
+    /// One of two arms compared fails more often, and metrics are of what succeeded.
+    FailuresDiffer {
+        /// The arms compared.
+        what: String,
+        /// Share of operations of the first that failed, 0 to 1.
+        a: f64,
+        /// The same of the second.
+        b: f64,
     },
     /// An arm has no trial that counts; its figures are those of trials that do not.
     NothingCounts,
@@ -173,6 +191,8 @@ impl Warning {
             Self::NoWitness { .. } => "no-witness",
             Self::PcapIncomplete { .. } => "pcap-incomplete",
             Self::TrialsExcluded { .. } => "trials-excluded",
+            Self::MetricMissing { .. } => "metric-missing",
+            Self::FailuresDiffer { .. } => "failures-differ",
             Self::NothingCounts => "nothing-counts",
             Self::Drift { .. } => "drift",
             Self::Autocorrelated { .. } => "autocorrelated",
@@ -251,6 +271,23 @@ impl fmt::Display for Warning {
                 f,
                 "{count} of {of} trials are left out of verdicts: {why}; they are in the record"
             ),
+            Self::MetricMissing { what, rounds, of } => {
+                let metric = what.split(", ").next().unwrap_or(what);
+                write!(
+                    f,
+                    "{what}: in {rounds} of {of} rounds an arm has no {metric}, most likely the slow or failed ones, so there is no verdict: run more operations a round, or compare another metric"
+                )
+            }
+            Self::FailuresDiffer { what, a, b } => {
+                // A small margin finds what one digit does not show.
+                let digits = if (a - b).abs() < 0.001 { 3 } else { 1 };
+                write!(
+                    f,
+                    "{what}: {:.digits$} % against {:.digits$} % of the operations failed, and the metric is of those that succeeded: compare the failures first",
+                    a * 100.0,
+                    b * 100.0
+                )
+            }
             Self::NothingCounts => write!(
                 f,
                 "no trial of it counts: its figures are those of trials that were left out, and nothing is compared"

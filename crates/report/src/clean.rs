@@ -58,6 +58,16 @@ pub(crate) fn line(text: &str) -> String {
         .collect()
 }
 
+/// As [`line`], for a text of several: line feeds and tabs stay, of CR LF the line feed.
+pub(crate) fn lines(text: &str) -> String {
+    let clean = |one: &str| {
+        let cells: Vec<String> =
+            one.strip_suffix('\r').unwrap_or(one).split('\t').map(line).collect();
+        cells.join("\t")
+    };
+    text.split('\n').map(clean).collect::<Vec<_>>().join("\n")
+}
+
 /// Characters that change the direction or the look of others, and show nothing themselves.
 fn invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
@@ -117,6 +127,17 @@ mod tests {
     #[test]
     fn a_peer_cannot_move_the_cursor_or_turn_the_text_round() {
         assert_eq!(line("a\u{1b}[31mb\nc\u{202e}d\u{9b}2J\u{0}"), "a·[31mb cd·2J·");
+    }
+
+    #[test]
+    fn lines_and_tabs_stay_where_a_text_has_several() {
+        assert_eq!(lines("a\tb\r\nc\rd\u{1b}[2J\n\u{2067}e\u{85}\n"), "a\tb\nc d·[2J\ne \n");
+    }
+
+    #[test]
+    fn no_control_of_direction_is_left() {
+        let marks = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+        assert_eq!((line(marks), lines(marks)), (String::new(), String::new()));
     }
 
     #[test]

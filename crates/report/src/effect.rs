@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_model::record::{Arm, Comparison, Summary, Verdict};
+use tcptoll_model::stats::sequence::{self, ROUNDS_TO_BE_NARROW};
 
 use crate::number::{self, ABSENT, Estimate};
 use crate::{figures, findings};
@@ -22,11 +23,50 @@ pub(crate) fn ratio(c: &Comparison) -> [String; 2] {
 /// `×0.752 [0.740, 0.760]`; a missing interval is said.
 pub(crate) fn ratio_with_interval(c: &Comparison) -> String {
     let [ratio, interval] = ratio(c);
-    match (c.ratio, c.ci95) {
-        (None, None) => "no ratio: a figure is missing or not above 0".to_owned(),
-        (_, None) => format!("{ratio}, no interval yet"),
-        _ => format!("{ratio} {interval}"),
+    match (c.ratio, no_interval(c)) {
+        (None, Some(why)) => why.to_owned(),
+        (Some(_), Some(why)) => format!("{ratio}, {why}"),
+        (_, None) => format!("{ratio} {interval}"),
     }
+}
+
+/// Rounds from which on one comparison has an interval, if no figure is missing.
+const ROUNDS_OF_ONE: usize = 5;
+
+/// The level of the interval of one comparison that stands alone.
+const ALPHA_OF_ONE: f64 = 0.05;
+
+/// Why there is no interval of the ratio; `None` if there is one.
+pub(crate) fn no_interval(c: &Comparison) -> Option<&'static str> {
+    // A level divided among many asks for more rounds.
+    let needed = match c.alpha {
+        alpha if !(alpha > 0.0 && alpha < ALPHA_OF_ONE) => ROUNDS_OF_ONE,
+        // Of two runs, whose quantiles are drawn anew: more than a sequence needs, less than these.
+        _ if c.a == c.b => ROUNDS_TO_BE_NARROW,
+        alpha => sequence::fewest(alpha),
+    };
+    match (c.ratio, c.ci95) {
+        (_, Some(_)) => None,
+        (None, None) if c.rounds == 0 => Some("no round in which both arms count"),
+        (None, None) => Some("no ratio: a figure is missing or not above 0"),
+        (Some(_), None) if c.rounds as usize >= needed => {
+            Some("no interval: a figure is missing in some rounds")
+        }
+        (Some(_), None) => Some("no interval yet"),
+    }
+}
+
+/// Whether the interval lies within the margin already, after too few rounds to be believed.
+pub(crate) fn narrow_too_soon(c: &Comparison) -> bool {
+    let least = 1.0 + c.margin;
+    c.verdict == Verdict::NotEnough
+        && (c.rounds as usize) < ROUNDS_TO_BE_NARROW
+        && c.ci95.is_some_and(|[low, high]| low >= 1.0 / least && high <= least)
+}
+
+/// From when on an interval within the margin says that there is no difference that matters.
+pub(crate) fn shown_from() -> String {
+    format!("shown from {ROUNDS_TO_BE_NARROW} rounds on")
 }
 
 /// a − b with its unit and interval: `-3,360 [-3,420, -3,300] /s`.
@@ -49,6 +89,11 @@ pub(crate) fn verdict(c: &Comparison) -> String {
     let mut rests_on: Vec<String> = margin(c).into_iter().collect();
     if matches!(c.verdict, Verdict::Higher | Verdict::Lower) {
         return c.verdict.to_string();
+    }
+    if narrow_too_soon(c) {
+        let margin = margin(c).map(|margin| format!("{margin}: ")).unwrap_or_default();
+        let (from, run) = (shown_from(), c.rounds);
+        return format!("{} ({margin}{from}, {run} run: raise --rounds)", c.verdict);
     }
     if c.verdict == Verdict::NotEnough && c.rounds > 0 {
         let rounds = figures::plural(u64::from(c.rounds), "round");
@@ -166,7 +211,48 @@ mod tests {
         assert_eq!(verdict(&c), "not enough evidence (margin 1 %, 5 rounds: raise --rounds)");
         assert_eq!(ratio_with_interval(&c), "no ratio: a figure is missing or not above 0");
         let one = Comparison { ratio: Some(1.05), ..c };
-        assert_eq!(ratio_with_interval(&one), "×1.05, no interval yet");
+        assert_eq!(
+            ratio_with_interval(&one),
+            "×1.05, no interval: a figure is missing in some rounds"
+        );
+        let early = Comparison { rounds: 4, ..one.clone() };
+        assert_eq!(ratio_with_interval(&early), "×1.05, no interval yet");
+        let of_many = Comparison { alpha: 0.05 / 28.0, a: "a".into(), rounds: 7, ..one };
+        assert_eq!(ratio_with_interval(&of_many), "×1.05, no interval yet");
+        let missing = "no interval: a figure is missing in some rounds";
+        assert_eq!(no_interval(&Comparison { rounds: 8, ..of_many.clone() }), Some(missing));
+        let of_two_runs = Comparison { b: "a".into(), rounds: 14, ..of_many };
+        assert_eq!(no_interval(&of_two_runs), Some("no interval yet"));
+    }
+
+    #[test]
+    fn arms_without_a_common_round_have_no_ratio_for_that_reason() {
+        let c = Comparison { rounds: 0, ..comparison(Verdict::NotEnough) };
+        assert_eq!(
+            sentence(&c),
+            "no round in which both arms count · not enough evidence (margin 1 %)"
+        );
+    }
+
+    #[test]
+    fn an_interval_within_the_margin_is_not_believed_before_its_rounds() {
+        let narrow = Comparison {
+            ratio: Some(1.0),
+            ci95: Some([0.995, 1.005]),
+            rounds: 8,
+            ..comparison(Verdict::NotEnough)
+        };
+        assert_eq!(
+            verdict(&narrow),
+            "not enough evidence (margin 1 %: shown from 15 rounds on, 8 run: raise --rounds)"
+        );
+        let no_margin = Comparison { margin: 0.0, ci95: Some([1.0, 1.0]), ..narrow.clone() };
+        assert_eq!(
+            verdict(&no_margin),
+            "not enough evidence (shown from 15 rounds on, 8 run: raise --rounds)"
+        );
+        let wide = Comparison { ci95: Some([0.98, 1.005]), ..narrow };
+        assert_eq!(verdict(&wide), "not enough evidence (margin 1 %, 8 rounds: raise --rounds)");
     }
 
     #[test]

@@ -127,15 +127,17 @@ pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
 
 /// A command line to paste into a shell: arguments that need it are quoted.
 pub(crate) fn command(arguments: &[String]) -> String {
-    let quote = |argument: &String| {
-        let safe = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-        if !argument.is_empty() && argument.chars().all(safe) {
-            argument.clone()
-        } else {
-            format!("'{}'", argument.replace('\'', r"'\''"))
-        }
-    };
-    arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
+    arguments.iter().map(|one| argument(one)).collect::<Vec<_>>().join(" ")
+}
+
+/// One argument of a command line, quoted if it needs to be.
+pub(crate) fn argument(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !text.is_empty() && text.chars().all(safe) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]

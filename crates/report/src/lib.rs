@@ -20,6 +20,27 @@ use std::path::Path;
 
 use tcptoll_model::record::{Comparison, Summary, WarningEntry};
 
+/// `text` without what steers a terminal, as it may come from a file, a peer or a command line.
+///
+/// Shape:   lines as they were, with their tabs; CR LF is a line end. Other control characters
+///          become `·`, characters that show nothing or turn the direction round go.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    clean::lines(text)
+}
+
+/// As [`printable`], in one line: line ends and tabs become blanks.
+#[must_use]
+pub fn printable_line(text: &str) -> String {
+    clean::line(text)
+}
+
+/// One argument of a command to paste into a POSIX shell: printable, and quoted if it needs to be.
+#[must_use]
+pub fn shell_argument(argument: &str) -> String {
+    findings::argument(&clean::line(argument))
+}
+
 /// How the terminal text is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextStyle {

@@ -23,16 +23,18 @@ pub(crate) fn render(summary: &Summary) -> String {
 /// Text that stays text: no table ends, no tag opens, nobody is mentioned.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let next = chars.peek().copied();
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next);
         match c {
             '\\' | '|' | '`' | '*' | '_' | '~' | '#' => {
                 out.push('\\');
                 out.push(c);
             }
             // An interval stays readable; a link does not come about.
-            ']' if next.is_some_and(|next| "([:".contains(next)) => out.push_str("\\]"),
+            ']' if next.is_some_and(|next| "([:".contains(next)) => {
+                out.push_str(closing(&text[..at], next));
+            }
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
@@ -42,6 +44,20 @@ fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+/// `]` after `before`, where `next` could make a link of it.
+fn closing(before: &str, next: Option<char>) -> &'static str {
+    let Some((ahead, inside)) = before.rsplit_once('[') else { return "\\]" };
+    let figure = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || "+-.,".contains(c))
+    };
+    if !inside.split_once(", ").is_some_and(|(low, high)| figure(low) && figure(high)) {
+        return "\\]";
+    }
+    // At the beginning of a block a colon makes a definition of it, a parenthesis anywhere a link.
+    // A word joiner keeps both away and is not seen.
+    if next == Some('(') || ahead.trim().is_empty() { "]\u{2060}" } else { "]" }
 }
 
 /// Code that ends where it should, whatever back-quotes it holds.
@@ -122,6 +138,7 @@ fn comparisons(page: &mut String, summary: &Summary) {
         if per {
             cells.push(effect::levels(&c.per));
         }
+        let interval = effect::no_interval(c).map_or(interval, str::to_owned);
         cells.extend([a, b, ratio, interval]);
         cells.push(effect::difference(c).unwrap_or_else(absent));
         cells.push(effect::verdict(c));
@@ -212,6 +229,16 @@ mod tests {
     fn a_name_can_neither_end_a_cell_nor_open_a_tag_nor_call_anybody() {
         assert_eq!(escape("a|b <img> @all"), "a\\|b &lt;img&gt; @\u{2060}all");
         assert_eq!(escape("[0.98, 1.02] ![a](b)"), "[0.98, 1.02] ![a\\](b)");
+    }
+
+    #[test]
+    fn an_interval_is_shown_as_it_is_and_links_nowhere() {
+        assert_eq!(escape("×1.02 [0.89, 1.21]: open"), "×1.02 [0.89, 1.21]: open");
+        assert_eq!(escape("×1 [0.89, 1.21] (margin 1 %)"), "×1 [0.89, 1.21] (margin 1 %)");
+        assert_eq!(escape("-9 [-1,010, +2][3, 4]"), "-9 [-1,010, +2][3, 4]");
+        assert_eq!(escape("×1 [0.89, 1.21](all)"), "×1 [0.89, 1.21]\u{2060}(all)");
+        assert_eq!(escape("[1, 2]: //peer"), "[1, 2]\u{2060}: //peer");
+        assert_eq!(escape("[a, 2]: [b](c)"), "[a, 2\\]: [b\\](c)");
     }
 
     #[test]

@@ -113,9 +113,10 @@ pub struct OutputArgs {
     /// Exit with 1 if this holds, like 'p99(connect_us) > 5000' or 'connect_us_mean > 300'
     #[arg(long, value_name = "LIMIT")]
     pub fail_if: Vec<String>,
-    /// Seed of everything random: the order of each round, the link's loss and jitter
-    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
-    pub seed: u64,
+    /// Seed of everything random: the order of each round, the link's loss and jitter; it is in the
+    /// record [default: another for each run]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
     /// How far the measured link may be from what was asked [default: delay=100us,rate=2%]
     #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
     pub link_tolerance: Option<String>,

@@ -33,14 +33,9 @@ impl From<Status> for ExitCode {
 }
 
 /// Writes a sentence for people on stderr. What a user or a peer put into it cannot steer the
-/// terminal: control characters other than line ends are shown as what they are.
+/// terminal: see [`tcptoll_report::printable`].
 pub fn say(sentence: &str) {
-    let clean: String = sentence
-        .trim_end()
-        .chars()
-        .map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c })
-        .collect();
-    eprintln!("{clean}");
+    eprintln!("{}", tcptoll_report::printable(sentence.trim_end()));
 }
 
 /// Turns the outcome into an exit status, with the whole chain of causes on stderr.

@@ -3,14 +3,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Zoned};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::lab::certification::Tolerance;
-use tcptoll_engine::record::Record;
+use tcptoll_engine::record::Recorder;
 use tcptoll_engine::runner::{self, Progress, Run, RunError, RunOptions, Schedule};
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
@@ -22,14 +23,10 @@ use crate::screen::{self, ProgressLine};
 
 /// Runs a study, prints its result, writes what was asked for.
 pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
-    // Known before anything is measured, not after.
-    let schedule = Schedule::of(study)?;
-    let limits = limits(args, &schedule)?;
-    let tolerance = tolerance(args.link_tolerance.as_deref())?;
-    check_files(args)?;
+    let (limits, tolerance) = check(study, args)?;
     let options = RunOptions {
         record: record_path(study, args)?,
-        seed: args.seed,
+        seed: args.seed.unwrap_or_else(any_seed),
         tolerance,
         tolerance_text: args.link_tolerance.clone(),
         pcap: args.pcap.as_ref().map(|path| path.display().to_string()),
@@ -40,6 +37,14 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     })
 }
 
+/// What can be known before anything is measured: the study, limits, tolerance, files.
+pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<(Vec<Limit>, Tolerance)> {
+    let limits = limits(args, &Schedule::of(study)?)?;
+    let tolerance = tolerance(args.link_tolerance.as_deref())?;
+    check_files(args)?;
+    Ok((limits, tolerance))
+}
+
 /// Goes on with the run of a record.
 pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
     let name = path.display().to_string();
@@ -47,11 +52,12 @@ pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
         ("--out", args.out.is_some()),
         ("--pcap", args.pcap.is_some()),
         ("--link-tolerance", args.link_tolerance.is_some()),
+        ("--seed", args.seed.is_some()),
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
         bail!("{option} has no effect with --resume: the run goes on as it began; leave it out");
     }
-    let record = Record::read(path).with_context(|| format!("record {name}"))?;
+    let (record, recorder) = Recorder::resume(path).with_context(|| format!("record {name}"))?;
     let header = record.header().with_context(|| format!("record {name}: it has no header"))?;
     let schedule =
         Schedule::of(&header.study).with_context(|| format!("record {name}: its study"))?;
@@ -71,7 +77,7 @@ pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
         ..fresh
     };
     carry_out(args, &limits, |interrupt, progress| {
-        runner::resume(&record, &options, interrupt, progress)
+        runner::resume(&record, recorder, &options, interrupt, progress)
     })
 }
 
@@ -88,6 +94,13 @@ fn options() -> anyhow::Result<RunOptions> {
         started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
         after_s: 0.0,
     })
+}
+
+/// A seed that no other run has. It is short, to be typed again.
+fn any_seed() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    // Keyed from the system's randomness, anew for each.
+    RandomState::new().hash_one(std::process::id()) >> 32
 }
 
 fn limits(args: &OutputArgs, schedule: &Schedule) -> anyhow::Result<Vec<Limit>> {
@@ -137,16 +150,32 @@ pub fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("--html {}", path.display()))
 }
 
-/// A signal stops the run with what it has; a second one ends it at once.
+/// How often the signals' thread looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// A second signal within this time is the first one again.
+const INSIST_AFTER: Duration = Duration::from_secs(1);
+
+/// A signal stops the run with what it has; a second one, a second later, ends it at once.
 pub fn on_signals() -> anyhow::Result<Interrupt> {
     let interrupt = Interrupt::new();
+    let insisted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let again = Arc::new(AtomicBool::new(false));
-        // In this order: the first signal finds `again` still unset.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))?;
-        signal_hook::flag::register(signal, again)?;
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            128 + signal,
+            Arc::clone(&insisted),
+        )?;
         signal_hook::flag::register_usize(signal, interrupt.flag(), signal as usize)?;
     }
+    let first = interrupt.clone();
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        while first.signal().is_none() {
+            std::thread::sleep(LOOK);
+        }
+        // timeout(1) and terminals send one signal twice: to the program and to its group.
+        std::thread::sleep(INSIST_AFTER);
+        insisted.store(true, Ordering::SeqCst);
+    })?;
     Ok(interrupt)
 }
 

@@ -39,7 +39,7 @@ impl ProgressLine {
 
     /// Shows how far the run has come.
     pub(crate) fn show(&self, progress: &Progress<'_>) {
-        let mut message = progress.arm.to_owned();
+        let mut message = tcptoll_report::printable_line(progress.arm);
         if progress.rounds > 1 {
             message += &format!(" · round {} of {}", progress.round, progress.rounds);
         }
@@ -59,8 +59,7 @@ impl ProgressLine {
         let left = progress.left_s - self.trial_begun.get().elapsed().as_secs_f64();
         if left >= 1.0 {
             let left = left.ceil() as u64;
-            let most = if progress.rounds > 1 { "at most" } else { "about" };
-            message += &format!(" · {most} {:02}:{:02} left", left / 60, left % 60);
+            message += &format!(" · about {:02}:{:02} left", left / 60, left % 60);
         }
         self.bar.set_message(message);
     }

@@ -117,7 +117,7 @@ fn answer(summary: &Summary) -> String {
         [arm] => sentences.extend(one(arm)),
         arms => match arms.iter().filter(|arm| typical(arm).is_some()).collect::<Vec<_>>()[..] {
             [arm] => sentences.extend(one(arm)),
-            _ => sentences.extend(many(arms)),
+            _ => sentences.extend(many(arms, !summary.comparisons.is_empty())),
         },
     }
     sentences.extend(summary.causes.first().and_then(|cause| turned_away(summary, &cause.arm)));
@@ -211,7 +211,8 @@ fn one(arm: &Arm) -> Option<String> {
     Some(text + ".")
 }
 
-fn many(arms: &[&Arm]) -> Option<String> {
+/// Several arms at once. Where arms are compared, which is slower is for their verdict to say.
+fn many(arms: &[&Arm], compared: bool) -> Option<String> {
     let key = |arm: &&&Arm| typical(arm).map_or(u64::MAX, |us| (us * 1e3) as u64);
     let least = arms.iter().filter(|arm| typical(arm).is_some()).min_by_key(key)?;
     let most = arms.iter().filter(|arm| typical(arm).is_some()).max_by_key(key)?;
@@ -220,13 +221,28 @@ fn many(arms: &[&Arm]) -> Option<String> {
         cpu.iter().copied().fold(f64::INFINITY, f64::min),
         cpu.iter().copied().fold(0.0, f64::max),
     );
-    let mut text = format!(
-        "Opening a connection takes from {} ({}) to {} ({})",
-        human_us(typical(least)?),
-        least.name,
-        human_us(typical(most)?),
-        most.name
-    );
+    let mut text = match (compared, arms) {
+        (false, _) => format!(
+            "Opening a connection takes from {} ({}) to {} ({})",
+            human_us(typical(least)?),
+            least.name,
+            human_us(typical(most)?),
+            most.name
+        ),
+        (true, [a, b]) => format!(
+            "Opening a connection takes {} in the median ({}) and {} ({})",
+            human_us(typical(a)?),
+            a.name,
+            human_us(typical(b)?),
+            b.name
+        ),
+        (true, _) => format!(
+            "Opening a connection takes {} to {} in the medians of {} arms",
+            human_us(typical(least)?),
+            human_us(typical(most)?),
+            arms.len()
+        ),
+    };
     let trips: Vec<f64> = arms
         .iter()
         .filter_map(|arm| {

@@ -56,7 +56,11 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
     schedule.experiment.conclude(&mut summary);
     match &study.answer {
         Some(sentence) => summary.answer = answer::fill(sentence, &summary),
-        None => summary.answer += &verdicts(&summary.comparisons),
+        // What was asked comes first: whether the arms differ.
+        None if !summary.comparisons.is_empty() => {
+            summary.answer = format!("{} {}", verdicts(&summary.comparisons), summary.answer);
+        }
+        None => {}
     }
     summary
 }
@@ -163,30 +167,34 @@ fn elsewhere(began: &Passport, resumed: &[Resumed]) -> Option<WarningEntry> {
         .then(|| Warning::ResumedElsewhere { what: differs.join(", ") }.entry(None))
 }
 
-/// What the comparisons say, in a sentence after the experiment's own.
+/// What the comparisons say, in a sentence before the experiment's own.
 fn verdicts(comparisons: &[Comparison]) -> String {
-    let interval = |c: &Comparison| match (c.ratio, c.ci95) {
-        (Some(ratio), Some([low, high])) => format!(" ×{ratio:.3} [{low:.3}, {high:.3}],"),
-        _ => String::new(),
-    };
-    match comparisons {
-        [] => String::new(),
-        [c] => {
-            let margin = match c.verdict {
-                Verdict::Higher | Verdict::Lower => String::new(),
-                _ => format!(" (margin {})", stop::percent(c.margin)),
-            };
-            format!(" {} against {}, {}:{} {}{margin}.", c.a, c.b, c.metric, interval(c), c.verdict)
-        }
-        many => {
-            let count = |verdict| many.iter().filter(|c| c.verdict == verdict).count();
-            let words: Vec<String> =
-                [Verdict::Higher, Verdict::Lower, Verdict::NoDifference, Verdict::NotEnough]
-                    .into_iter()
-                    .filter(|verdict| count(*verdict) > 0)
-                    .map(|verdict| format!("{} {verdict}", count(verdict)))
-                    .collect();
-            format!(" Of {} comparisons: {}.", many.len(), words.join(", "))
-        }
+    if let [c] = comparisons {
+        let interval = match (c.ratio, c.ci95) {
+            (Some(ratio), Some([low, high])) => format!("×{ratio:.3} [{low:.3}, {high:.3}]"),
+            (Some(ratio), None) => format!("×{ratio:.3}, of too few rounds for an interval"),
+            _ => "no ratio".to_owned(),
+        };
+        let margin = stop::percent(c.margin);
+        let (a, b, metric) = (&c.a, &c.b, &c.metric);
+        return match c.verdict {
+            Verdict::Higher | Verdict::Lower => {
+                format!("{metric} of {a} is {} than that of {b}: {interval}.", c.verdict)
+            }
+            Verdict::NoDifference => format!(
+                "No difference found in {metric} between {a} and {b}: {interval}, within the margin of {margin}."
+            ),
+            Verdict::NotEnough => format!(
+                "Not enough evidence to say whether {a} differs from {b} in {metric}: {interval} (margin {margin})."
+            ),
+        };
     }
+    let count = |verdict| comparisons.iter().filter(|c| c.verdict == verdict).count();
+    let words: Vec<String> =
+        [Verdict::Higher, Verdict::Lower, Verdict::NoDifference, Verdict::NotEnough]
+            .into_iter()
+            .filter(|verdict| count(*verdict) > 0)
+            .map(|verdict| format!("{} {verdict}", count(verdict)))
+            .collect();
+    format!("Of {} comparisons: {}.", comparisons.len(), words.join(", "))
 }

@@ -74,6 +74,11 @@ impl Schedule {
             .any(|name| name == metric)
     }
 
+    /// Whether there is one trial only.
+    pub(super) fn is_single(&self) -> bool {
+        self.arms.len() == 1 && self.rule.max == 1
+    }
+
     /// What one round is expected to take, s.
     pub fn round_s(&self) -> f64 {
         self.arms.iter().map(|arm| self.experiment.expected_s(&arm.settings)).sum()

@@ -14,10 +14,14 @@ use crate::warning::Warning;
 const DRIFT_ALPHA: f64 = 0.01;
 
 /// The same for autocorrelation. It is larger because what it finds breaks the intervals' promise:
-/// at a correlation of 0.5 it warns of 78 % of runs of 30, and 26 % of A/A verdicts are wrong there.
+/// at a correlation of 0.5 it warns of 78 % of runs of 30, and 18 % of A/A verdicts are wrong there.
 const ALIKE_ALPHA: f64 = 0.05;
 
-/// Doubts about rounds: trials left out, drift, outliers, two modes, autocorrelation.
+/// A share of failed operations that is looked at, however large the margin is.
+const FAILURES_MATTER: f64 = 0.01;
+
+/// Doubts about rounds: trials left out, failures that differ, a metric that is missing, drift,
+/// outliers, two modes, autocorrelation.
 ///
 /// Looked at are the metrics that are compared, of the arms that are; `primary`, of every arm, where
 /// nothing is compared. A drift is told if it is
@@ -33,6 +37,7 @@ pub fn doubts(
 ) -> Vec<WarningEntry> {
     let counted = Counted::of(trials);
     let mut doubts = left_out_of(arms, trials);
+    doubts.extend(failures(pairs, arms, &counted, margin).iter().map(|w| w.entry(None)));
     let mut compared: BTreeSet<(usize, &str)> =
         pairs.iter().flat_map(|p| [(p.a, p.metric.as_str()), (p.b, p.metric.as_str())]).collect();
     if compared.is_empty() {
@@ -48,9 +53,14 @@ pub fn doubts(
     for pair in pairs {
         let (a, b) = (arms[pair.a].name.as_str(), arms[pair.b].name.as_str());
         let rounds = counted.pairs(a, b, &pair.metric);
+        let what = format!("{}, {a} against {b}", pair.metric);
+        if rounds.missing > 0 {
+            let of = rounds.missing + rounds.values.len() as u32;
+            let what = what.clone();
+            doubts.push(Warning::MetricMissing { what, rounds: rounds.missing, of }.entry(None));
+        }
         let effects = rounds.log_ratios().unwrap_or_else(|| rounds.differences());
         if let Some(found) = diagnostics::autocorrelation(&effects).filter(|test| test.p < alpha) {
-            let what = format!("{}, {a} against {b}", pair.metric);
             doubts.push(Warning::Autocorrelated { what, lag1: found.lag1 }.entry(None));
         }
     }
@@ -81,25 +91,57 @@ fn of_arm(metric: &str, rounds: &BTreeMap<u32, f64>, margin: f64, alpha: f64) ->
     warnings
 }
 
-/// Trials that were excluded or failed. What a signal stopped is told by the run being partial.
+/// Pairs of arms of which one fails more often: metrics are of operations that succeeded, so what
+/// an arm gave up on is missing from its figures.
+///
+/// Shape:   at most one per pair of arms, whatever metrics they are compared in.
+fn failures(
+    pairs: &[Pair],
+    arms: &[PlannedArm],
+    counted: &Counted<'_>,
+    margin: f64,
+) -> Vec<Warning> {
+    let mut seen = BTreeSet::new();
+    let differ = |pair: &Pair| {
+        let (a, b) = (arms[pair.a].name.as_str(), arms[pair.b].name.as_str());
+        let shares = counted.failed_share(a).zip(counted.failed_share(b))?;
+        let (less, more) = (shares.0.min(shares.1), shares.0.max(shares.1));
+        let differ = more - less > margin || (more > FAILURES_MATTER && less < more / 2.0);
+        differ.then(|| Warning::FailuresDiffer {
+            what: format!("{a} against {b}"),
+            a: shares.0,
+            b: shares.1,
+        })
+    };
+    let once = pairs.iter().filter(|pair| seen.insert((pair.a.min(pair.b), pair.a.max(pair.b))));
+    once.filter_map(differ).collect()
+}
+
+/// Trials that were excluded or failed, by arm. What a signal stopped is told by the run being partial.
 fn left_out_of(arms: &[PlannedArm], trials: &[Trial]) -> Vec<WarningEntry> {
-    let by_rule = |trial: &&Trial| trial.invalid.is_some() || trial.arm.failure.is_some();
+    let by_arm = by_arm(trials);
+    let of_arm = |arm: &PlannedArm| {
+        let of = by_arm.get(arm.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let mut warnings = Vec::new();
+        warnings.extend(excluded(of));
+        let by_rule = |trial: &&Trial| trial.invalid.is_some() && trial.arm.failure.is_none();
+        if !of.iter().any(|trial| trial.counts()) && of.iter().any(by_rule) {
+            warnings.push(Warning::NothingCounts);
+        }
+        warnings.into_iter().map(|warning| warning.entry(Some(&arm.name))).collect::<Vec<_>>()
+    };
+    arms.iter().flat_map(of_arm).collect()
+}
+
+/// How many trials of an arm were excluded or failed, and why most of them were.
+fn excluded(trials: &[&Trial]) -> Option<Warning> {
+    let by_rule = |trial: &&&Trial| trial.invalid.is_some() || trial.arm.failure.is_some();
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
-    for why in trials.iter().filter(by_rule).filter_map(left_out) {
+    for why in trials.iter().filter(by_rule).filter_map(|trial| left_out(trial)) {
         *reasons.entry(why).or_default() += 1;
     }
     let count: u64 = reasons.values().sum();
     // Of reasons that are as frequent, the last of the alphabet: the order of trials is no matter.
-    let most = reasons.into_iter().max_by_key(|(_, times)| *times);
-    let excluded = most.map(|(why, _)| {
-        Warning::TrialsExcluded { count, of: trials.len() as u64, why }.entry(None)
-    });
-    let by_arm = by_arm(trials);
-    let nothing = arms.iter().filter(|arm| {
-        let of = by_arm.get(arm.name.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let excluded = |trial: &&Trial| trial.invalid.is_some() && trial.arm.failure.is_none();
-        !of.iter().any(|trial| trial.counts()) && of.iter().any(excluded)
-    });
-    let nothing = nothing.map(|arm| Warning::NothingCounts.entry(Some(&arm.name)));
-    excluded.into_iter().chain(nothing).collect()
+    let (why, _) = reasons.into_iter().max_by_key(|(_, times)| *times)?;
+    Some(Warning::TrialsExcluded { count, of: trials.len() as u64, why })
 }

@@ -8,11 +8,11 @@ use crate::stats::sequence::ROUNDS_TO_BE_NARROW;
 pub(super) struct Estimate {
     /// Logarithm of a / b. None: a value is not above 0, or there is none.
     pub log_ratio: Option<f64>,
-    /// Of [`Self::log_ratio`]. None: too few rounds.
+    /// Of [`Self::log_ratio`]. None: too few rounds, or rounds that lack the metric.
     pub log_interval: Option<[f64; 2]>,
     /// a − b.
     pub difference: Option<f64>,
-    /// Of [`Self::difference`]. None: too few rounds.
+    /// Of [`Self::difference`]. None: as [`Self::log_interval`].
     pub difference_interval: Option<[f64; 2]>,
     /// Median of the rounds' differences, where rounds are paired.
     pub difference_median: Option<f64>,
@@ -21,6 +21,11 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
+    /// The same figures with nothing to be concluded from them.
+    pub(super) fn without_intervals(self) -> Self {
+        Self { log_interval: None, difference_interval: None, ..self }
+    }
+
     /// The comparison with what was found, and the verdict that its interval gives.
     pub(super) fn fill(self, blank: Comparison, unit: Option<String>) -> Comparison {
         let difference = self.difference.zip(unit).map(|(value, unit)| Metric {

@@ -172,6 +172,28 @@ fn a_metric_that_nobody_has_is_compared_over_no_rounds() {
 }
 
 #[test]
+fn a_round_without_a_value_takes_the_verdict_from_the_others() {
+    let mut trials = thirty(1.05);
+    assert_eq!(compared(&trials).verdict, Verdict::Higher);
+    // Of a, one round; of b, the same and another; and one in which a does not count at all.
+    for (arm, round) in [("a", 3), ("b", 3), ("b", 7)] {
+        let at = trials.iter_mut().find(|t| t.arm.name == arm && t.round == round).unwrap();
+        at.arm.metrics.clear();
+    }
+    trials.iter_mut().find(|t| t.arm.name == "a" && t.round == 9).unwrap().arm.partial = true;
+    let found = compared(&trials);
+    assert_eq!((found.rounds, found.ci95, found.verdict), (27, None, Verdict::NotEnough));
+    assert!((found.ratio.unwrap() - 1.05).abs() < 0.01, "{found:?}");
+    let difference = found.difference.unwrap();
+    assert_eq!((difference.ci95, difference.n), (None, 27));
+    let told = told(&trials, MARGIN);
+    let entry = told.iter().find(|entry| entry.id == "metric-missing").unwrap();
+    assert_eq!(entry.arm, None);
+    let says = "m, a against b: in 2 of 29 rounds an arm has no m, most likely the slow or failed";
+    assert!(entry.text.starts_with(says), "{}", entry.text);
+}
+
+#[test]
 fn a_pair_keeps_the_levels_it_shares() {
     let mut shared = pair("m", 0, 1);
     shared.per.insert("backlog".to_owned(), serde_json::json!(128));
@@ -285,7 +307,7 @@ fn arms_that_are_not_compared_are_not_looked_at() {
 }
 
 #[test]
-fn trials_left_out_are_counted_with_the_most_frequent_reason() {
+fn trials_left_out_are_counted_per_arm_with_the_most_frequent_reason() {
     let mut trials = trials([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]);
     trials[0] = excluded(trials[0].clone(), "late");
     trials[1] = excluded(trials[1].clone(), "stolen from");
@@ -293,10 +315,11 @@ fn trials_left_out_are_counted_with_the_most_frequent_reason() {
     trials[4].arm.failure = Some("no server".to_owned());
     trials[5].arm.partial = true;
     let found = told(&trials, MARGIN);
-    assert_eq!(found[0].id, "trials-excluded");
-    assert!(found[0].text.starts_with("4 of 6 trials are left out of verdicts: stolen from"));
     // b: one excluded, one failed, one stopped.
-    assert_eq!(ids(&found)[1..], [("nothing-counts", Some("b"))]);
+    let expected = [("trials-excluded", "a"), ("trials-excluded", "b"), ("nothing-counts", "b")];
+    assert_eq!(ids(&found), expected.map(|(id, arm)| (id, Some(arm))));
+    assert!(found[0].text.starts_with("2 of 3 trials are left out of verdicts: stolen from"));
+    assert!(found[1].text.starts_with("2 of 3 trials are left out of verdicts: stolen from"));
 }
 
 #[test]
@@ -305,7 +328,56 @@ fn an_arm_that_failed_or_was_stopped_says_so_itself() {
     trials[0].arm.partial = true;
     assert_eq!(told(&trials, MARGIN), []);
     trials[0].arm.failure = Some("no server".to_owned());
-    assert_eq!(ids(&told(&trials, MARGIN)), [("trials-excluded", None)]);
+    assert_eq!(ids(&told(&trials, MARGIN)), [("trials-excluded", Some("a"))]);
+}
+
+/// Two rounds of `a` and `b` of 1,000 operations, of which so many failed.
+fn failing(a: u64, b: u64) -> Vec<Trial> {
+    let mut trials = trials([1.0, 2.0], [1.0, 2.0]);
+    for trial in &mut trials {
+        let failed = if trial.arm.name == "a" { a } else { b };
+        trial.arm.attempts = 1_000;
+        trial.arm.ok = 1_000 - failed;
+        trial.arm.errors.insert("connect-timeout".to_owned(), failed);
+    }
+    trials
+}
+
+#[test]
+fn arms_of_which_one_fails_more_are_told_once_per_pair() {
+    let pairs = [pair("m", 0, 1), pair("n", 1, 0), pair("m", 2, 0)];
+    let mut trials = failing(0, 478);
+    // What does not count has no say.
+    trials.push(excluded(Trial { round: 2, ..trials[1].clone() }, "late"));
+    trials.last_mut().unwrap().arm.errors.insert("reset".to_owned(), 1_000);
+    let found = doubts(&pairs, &planned(&["a", "b", "c"]), &trials, "m", MARGIN);
+    let told: Vec<_> = found.iter().filter(|entry| entry.id == "failures-differ").collect();
+    assert_eq!(told.len(), 1, "{found:?}");
+    assert_eq!(told[0].arm, None);
+    assert_eq!(
+        told[0].text,
+        "a against b: 0.0 % against 47.8 % of the operations failed, and the metric is of those that \
+         succeeded: compare the failures first"
+    );
+}
+
+#[test]
+fn failures_differ_beyond_the_margin_or_where_they_matter_and_the_other_has_less_than_half() {
+    for (a, b, margin, differ) in [
+        (0, 0, 0.01, false),
+        (9, 0, 0.01, false), // 0.9 %
+        (11, 0, 0.05, true), // 1.1 % against none
+        (30, 16, 0.05, false),
+        (30, 14, 0.05, true),
+        (500, 440, 0.05, true),
+        (500, 460, 0.05, false),
+    ] {
+        for (a, b) in [(a, b), (b, a)] {
+            let found = told(&failing(a, b), margin);
+            let found = found.iter().any(|entry| entry.id == "failures-differ");
+            assert_eq!(found, differ, "{a} {b} {margin}");
+        }
+    }
 }
 
 /// Values of two arms that are alike, apart or wide.

@@ -56,7 +56,7 @@ pub struct Comparison {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio, of all comparisons of the run together; absent with too few
-    /// rounds to say.
+    /// rounds to say, or where a round lacks the metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
     /// a − b.

@@ -1,7 +1,7 @@
 //! Are the rounds what a verdict takes them for: independent values of one kind?
 //!
 //! Four doubts, each a warning and none a reason to drop a round. False-alarm rates are those of
-//! independent normal values, simulated in `tests/honesty.rs`.
+//! independent normal values, simulated in `tests/honesty/`.
 
 use statrs::function::beta::checked_beta_reg;
 use statrs::function::erf::erfc;

@@ -155,7 +155,14 @@ fn caption(rows: &[Row<'_>]) -> String {
     if within > 0 {
         parts.push(format!("{within} wholly within the margin: no difference that matters"));
     }
-    let open = count(Verdict::NotEnough);
+    let too_soon = rows.iter().filter(|row| effect::narrow_too_soon(row.c)).count();
+    if too_soon > 0 {
+        parts.push(format!(
+            "{too_soon} within the margin after too few rounds: {}",
+            effect::shown_from()
+        ));
+    }
+    let open = count(Verdict::NotEnough) - too_soon;
     if open > 0 {
         parts.push(format!("{open} too wide to say"));
     }

@@ -239,6 +239,15 @@ fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
     let mut margins: Vec<String> = rows.iter().filter_map(|c| effect::margin(c)).collect();
     margins.sort();
     margins.dedup();
+    if rows.iter().any(|c| effect::narrow_too_soon(c)) {
+        margins.push(format!("within the margin: {}", effect::shown_from()));
+    }
+    let mut absent: Vec<&str> = rows.iter().filter_map(|c| effect::no_interval(c)).collect();
+    absent.sort_unstable();
+    absent.dedup();
+    if !absent.is_empty() {
+        margins.push(format!("—: {}", absent.join(", or ")));
+    }
     if !margins.is_empty() {
         page.prose(2, &margins.join(", "), Tone::Dim);
     }

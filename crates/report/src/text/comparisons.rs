@@ -106,15 +106,26 @@ fn note(rows: &[&Comparison]) -> Option<String> {
     let mut parts: Vec<String> = rows.iter().filter_map(|c| effect::margin(c)).collect();
     parts.sort();
     parts.dedup();
-    let lacking = rows.iter().filter(|c| c.verdict == Verdict::NotEnough);
-    if let Some(fewest) = lacking.clone().map(|c| c.rounds).min() {
+    let lacking = rows.iter().filter(|c| c.verdict == Verdict::NotEnough && c.rounds > 0);
+    let (narrow, lacking): (Vec<&Comparison>, Vec<&Comparison>) =
+        lacking.copied().partition(|c| effect::narrow_too_soon(c));
+    if let Some(fewest) = narrow.iter().map(|c| c.rounds).min() {
+        parts.push(format!(
+            "within the margin: {}, {fewest} run: raise --rounds",
+            effect::shown_from()
+        ));
+    }
+    if let Some(fewest) = lacking.iter().map(|c| c.rounds).min() {
         parts.push(format!(
             "not enough evidence after {}: raise --rounds",
             figures::plural(u64::from(fewest), "round")
         ));
     }
-    if rows.iter().any(|c| c.ci95.is_none()) {
-        parts.push("—: no interval yet, or no ratio".to_owned());
+    let mut absent: Vec<&str> = rows.iter().filter_map(|c| effect::no_interval(c)).collect();
+    absent.sort_unstable();
+    absent.dedup();
+    if !absent.is_empty() {
+        parts.push(format!("—: {}", absent.join(", or ")));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
 }
@@ -178,6 +189,21 @@ mod tests {
 
     fn of(ratio: f64, ci95: [f64; 2]) -> Comparison {
         Comparison { ratio: Some(ratio), ci95: Some(ci95), ..Comparison::default() }
+    }
+
+    #[test]
+    fn a_table_says_what_its_verdicts_and_its_dashes_rest_on() {
+        let open = |c: Comparison, rounds| Comparison { margin: 0.01, rounds, ..c };
+        let narrow = open(of(1.0, [0.995, 1.005]), 8);
+        let wide = open(of(1.0, [0.9, 1.1]), 9);
+        let apart = open(Comparison::default(), 0);
+        let early = Comparison { ci95: None, ..open(narrow.clone(), 3) };
+        assert_eq!(
+            note(&[&narrow, &wide, &apart, &early]).unwrap(),
+            "margin 1 %; within the margin: shown from 15 rounds on, 8 run: raise --rounds; not \
+             enough evidence after 3 rounds: raise --rounds; —: no interval yet, or no round in \
+             which both arms count"
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use tcptoll_engine::record::{ReadError, Record};
 use tcptoll_model::record::{Comparison, Summary, Verdict};
 use tcptoll_model::stats::{sample, sequence};
+use tcptoll_model::stop::MIN_ROUNDS;
 
 use crate::links::tcptoll;
 use crate::table::Table;
@@ -90,7 +91,6 @@ link = 'direct'
 count = 300
 [rounds]
 target = 'verdict'
-min = 5
 max = 20
 [[arm]]
 name = 'a'
@@ -142,7 +142,7 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
             let at = dice.below(ratios.len() as u64) as usize;
             let sign = if dice.below(2) == 0 { 1.0 } else { -1.0 };
             drawn.push(ratios[at] * sign + 1.05_f64.ln());
-            if drawn.len() < 5 {
+            if drawn.len() < MIN_ROUNDS as usize {
                 continue;
             }
             match sequence::interval(&drawn, 0.05) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tcptoll_model::stop::{ROUNDS_MAX, Target};
-use tcptoll_model::study::{Study, percentage};
+use tcptoll_model::study::{RoundsAsked, Study, percentage};
 use tcptoll_model::units::parse_time;
 
 /// How often every arm is run; the same for every experiment.
@@ -13,7 +13,7 @@ use tcptoll_model::units::parse_time;
 #[command(next_help_heading = "Rounds")]
 pub struct RoundArgs {
     /// Run every arm so often, in an order shuffled anew each round [default: with several arms,
-    /// until every verdict is found, 5 to 30 rounds within a minute; with one, once]
+    /// until every verdict is found, 15 to 30 rounds within a minute; with one, once]
     #[arg(
         long,
         value_name = "N",
@@ -58,7 +58,8 @@ impl RoundArgs {
     pub fn apply(&self, study: &mut Study) {
         let rounds = &mut study.rounds;
         if let Some(count) = self.rounds {
-            (rounds.fixed, rounds.target, rounds.min, rounds.max) = (Some(count), None, None, None);
+            // So many, however long they take.
+            *rounds = RoundsAsked { fixed: Some(count), ..RoundsAsked::default() };
         }
         if let Some(target) = &self.target {
             rounds.fixed = None;
@@ -97,10 +98,8 @@ pub(super) fn percent(text: &str) -> Result<String, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-    use tcptoll_model::study::RoundsAsked;
-
     use super::*;
+    use clap::Parser;
 
     #[derive(Parser)]
     struct Alone {

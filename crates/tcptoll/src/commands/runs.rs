@@ -10,7 +10,9 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use tcptoll_engine::record::Record;
 use tcptoll_engine::runner;
+use tcptoll_report::{printable_line, shell_argument};
 
+use super::study;
 use crate::cli::{Format, RunsArgs};
 use crate::exit::Status;
 use crate::output;
@@ -39,14 +41,13 @@ pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
     let entries: Vec<Entry> =
         newest(&folder)?.into_iter().take(args.count).map(|path| entry(&path)).collect();
     if args.format == Format::Json {
-        println!("{}", serde_json::to_string(&entries)?);
-        return Ok(Status::Met);
+        return study::print(&format!("{}\n", serde_json::to_string(&entries)?));
     }
     if entries.is_empty() {
-        println!("no records in {}: run an experiment first", folder.display());
+        let folder = printable_line(&folder.display().to_string());
+        return study::print(&format!("no records in {folder}: run an experiment first\n"));
     }
-    print!("{}", text(&entries));
-    Ok(Status::Met)
+    study::print(&text(&entries))
 }
 
 /// Records of a folder by their time, newest first. A folder that is not there has none.
@@ -112,6 +113,7 @@ fn entry(path: &Path) -> Entry {
     entry
 }
 
+/// The list for a terminal. What a file or its name says cannot steer it.
 fn text(entries: &[Entry]) -> String {
     let mut text = String::new();
     for entry in entries {
@@ -120,7 +122,8 @@ fn text(entries: &[Entry]) -> String {
                 || "unknown time".to_owned(),
                 |at| at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
             );
-        let name = entry.name.as_deref().unwrap_or("?");
+        let name = printable_line(entry.name.as_deref().unwrap_or("?"));
+        let path = entry.path.display().to_string();
         let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let _ = writeln!(
             text,
@@ -129,15 +132,36 @@ fn text(entries: &[Entry]) -> String {
             many(entry.trials, "trial"),
             entry.state
         );
-        for line in [&entry.says, &entry.path.display().to_string()] {
-            // What a file says cannot steer the terminal.
-            let line: String =
-                line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-            let _ = writeln!(text, "    {line}");
+        for line in [&entry.says, &path] {
+            let _ = writeln!(text, "    {}", printable_line(line));
         }
         if matches!(entry.state, "killed" | "stopped") {
-            let _ = writeln!(text, "    go on: tcptoll study --resume {}", entry.path.display());
+            let _ = writeln!(text, "    go on: tcptoll study --resume {}", shell_argument(&path));
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_record_or_its_name_says_cannot_steer_the_terminal_or_the_shell() {
+        let evil = "a\u{1b}[2J\n\u{202e}b\u{9b}1m";
+        let text = text(&[Entry {
+            path: PathBuf::from("/records/it's; \u{1b}\u{2066}rm\n.jsonl"),
+            started_at: None,
+            name: Some(evil.to_owned()),
+            arms: 1,
+            trials: 2,
+            state: "killed",
+            says: evil.to_owned(),
+        }]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].contains(" a·[2J b·1m ") && lines[1] == "    a·[2J b·1m", "{text}");
+        assert_eq!(lines[2], "    /records/it's; ·rm .jsonl");
+        assert_eq!(lines[3], r"    go on: tcptoll study --resume '/records/it'\''s; ·rm .jsonl'");
+    }
 }

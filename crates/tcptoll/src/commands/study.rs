@@ -6,6 +6,7 @@ use anyhow::bail;
 use tcptoll_engine::runner::Schedule;
 use tcptoll_model::stop::percent;
 use tcptoll_model::study::Study;
+use tcptoll_report::{printable, printable_line};
 
 use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
 use crate::exit::Status;
@@ -17,13 +18,16 @@ pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
         Some(StudyAction::Run(args)) => carry_out(args),
         None if args.run.name.is_some() || args.run.rounds.resume.is_some() => carry_out(&args.run),
         None | Some(StudyAction::List) => list(),
-        Some(StudyAction::Show { name }) => print(&studies::text(name)?),
+        Some(StudyAction::Show { name }) => print(&shown(name)?),
         Some(StudyAction::Check { name }) => print(&plan_text(&studies::load(name)?)?),
     }
 }
 
 fn carry_out(args: &StudyRunArgs) -> anyhow::Result<Status> {
     if let Some(record) = &args.rounds.resume {
+        if !args.set.is_empty() {
+            bail!("--set has no effect with --resume: the run goes on as it began; leave it out");
+        }
         return output::resume(record, &args.output);
     }
     let Some(name) = &args.name else {
@@ -42,13 +46,22 @@ pub(super) fn start(
     output: &OutputArgs,
 ) -> anyhow::Result<Status> {
     if rounds.dry_run {
+        // What would be refused is refused now.
+        output::check(study, output)?;
         return print(&plan_text(study)?);
     }
     output::run(study, output)
 }
 
+/// The text of a study; what a file holds cannot steer the terminal.
+fn shown(name: &str) -> anyhow::Result<String> {
+    let text = studies::text(name)?;
+    let built_in = studies::BUILT_IN.iter().any(|(built_in, _)| *built_in == name);
+    Ok(if built_in { text } else { printable(&text) })
+}
+
 /// A reader that closes the pipe early is an error that ends well, not a panic.
-fn print(text: &str) -> anyhow::Result<Status> {
+pub(super) fn print(text: &str) -> anyhow::Result<Status> {
     let mut stdout = std::io::stdout().lock();
     std::io::Write::write_all(&mut stdout, text.as_bytes())?;
     std::io::Write::flush(&mut stdout)?;
@@ -61,12 +74,12 @@ fn list() -> anyhow::Result<Status> {
         let study = studies::load(name)?;
         let schedule = Schedule::of(&study)?;
         let size = format!("{} × {}", schedule.arms.len(), rounds(&schedule));
-        writeln!(text, "{name:<18}{size:<14}{}", study.question)?;
+        writeln!(text, "{name:<18}{size:<14}{}", printable_line(&study.question))?;
     }
     print(&text)
 }
 
-/// `5 to 30`, `1`: how many rounds there will be.
+/// `15 to 30`, `1`: how many rounds there will be.
 fn rounds(schedule: &Schedule) -> String {
     let rule = &schedule.rule;
     if rule.fewest() == rule.max {
@@ -76,22 +89,24 @@ fn rounds(schedule: &Schedule) -> String {
     }
 }
 
-/// What would be run: arms, comparisons, rounds, and the time all that is expected to take.
+/// What would be run: arms, comparisons, rounds, and the time all that is expected to take. What the
+/// study's file says cannot steer the terminal.
 pub(super) fn plan_text(study: &Study) -> anyhow::Result<String> {
     let schedule = Schedule::of(study)?;
     let Schedule { arms, pairs, metric, margin, rule, .. } = &schedule;
-    let mut text = format!("{}\n\narms\n", study.question);
+    let mut text = format!("{}\n\narms\n", printable_line(&study.question));
     for arm in arms {
-        writeln!(text, "  {}", arm.name)?;
+        writeln!(text, "  {}", printable_line(&arm.name))?;
     }
     if !pairs.is_empty() {
         writeln!(text, "compared, margin {}", percent(*margin))?;
         for pair in pairs {
-            let (a, b) = (&arms[pair.a].name, &arms[pair.b].name);
-            writeln!(text, "  {a} / {b}, {}", pair.metric)?;
+            let [a, b, metric] =
+                [&arms[pair.a].name, &arms[pair.b].name, &pair.metric].map(|s| printable_line(s));
+            writeln!(text, "  {a} / {b}, {metric}")?;
         }
     }
-    writeln!(text, "rounds\n  {rule}; {metric} is looked at first")?;
+    writeln!(text, "rounds\n  {rule}; {} is looked at first", printable_line(metric))?;
     let round_s = schedule.round_s();
     // The limit of time holds from the second round on.
     let limit_s = rule.max_time.map_or(f64::INFINITY, |time| time.as_secs_f64().max(round_s));
@@ -133,12 +148,30 @@ mod tests {
             "margin = '0.5%'\n[settings]\nrate = 100\ncount = 500\n[factors]\nbacklog = [1, 2]\n\
              [[compare]]\nall_pairs = true\n",
         );
-        let expected = "what?\n\narms\n  backlog 1\n  backlog 2\ncompared, margin 0.5 %\n  \
-                        backlog 2 / backlog 1, connect_us_mean\nrounds\n  until every verdict is \
-                        found, 5 to 30 rounds, at most 60 s; connect_us_mean is looked at first\n\
-                        2 arms, about ";
-        assert!(text.starts_with(expected), "{text}");
-        assert!(text.ends_with(" to 60 s in all\n"), "{text}");
+        let begins = "what?\n\narms\n  backlog 1\n  backlog 2\ncompared, margin 0.5 %\n  \
+                      backlog 2 / backlog 1, connect_us_mean\nrounds\n  until every verdict is \
+                      found, ";
+        let goes_on = " to 30 rounds, at most 60 s; connect_us_mean is looked at first\n2 arms, \
+                       about 10 s a round, ";
+        assert!(text.starts_with(begins) && text.contains(goes_on), "{text}");
+        assert!(text.ends_with("60 s in all\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_file_says_cannot_steer_the_terminal() {
+        let file = "question = \"what\\u001b[2J\\n\\u202e?\"\nexperiment = 'connect'\n\
+                    [settings]\ncount = 50\n[[arm]]\nname = \"a\\u2066\\u009b1m\"\n\
+                    [[arm]]\nname = \"b\\u0007\"\n[[compare]]\nall_pairs = true\n";
+        let text = plan_text(&Study::from_toml(file).unwrap()).unwrap();
+        assert!(text.starts_with("what·[2J ?\n\narms\n  a·1m\n  b·\ncompared, "), "{text:?}");
+        assert!(text.contains("\n  b· / a·1m, connect_us_mean\n"), "{text:?}");
+
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "# \u{1b}[2J\u{202e}\n[settings]\n\tcount = 1\n").unwrap();
+        let text = shown(&file.path().display().to_string()).unwrap();
+        assert_eq!(text, "# ·[2J\n[settings]\n\tcount = 1\n");
+        let (name, built_in) = studies::BUILT_IN[0];
+        assert_eq!(shown(name).unwrap(), built_in);
     }
 
     #[test]
