@@ -150,7 +150,8 @@ fn level(value: &Value) -> String {
     }
 }
 
-/// Metrics of an arm, then the quantiles of its histograms.
+/// Metrics of an arm, then the quantiles of its histograms: of the values of all rounds together,
+/// which is not the mean of the rounds' quantiles and so has a kind of its own.
 fn arm(arm: &Arm) -> Vec<Row<'_>> {
     let metrics = arm.metrics.iter().map(|(name, m)| {
         Row::of_arm("arm", arm)
@@ -165,7 +166,7 @@ fn arm(arm: &Arm) -> Vec<Row<'_>> {
         quantiles(h).into_iter().filter_map(move |(quantile, value)| {
             let value = value?;
             let unit = if name.ends_with("_us") { "us" } else { "" };
-            let row = Row::of_arm("arm", arm)
+            let row = Row::of_arm("arm_merged", arm)
                 .text("metric", &format!("{name}_{quantile}"))
                 .text("unit", unit)
                 .figure("value", Some(value))

@@ -7,7 +7,7 @@ use tcptoll_model::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_model::stats::sequence::{self, ROUNDS_TO_BE_NARROW};
 
 use crate::number::{self, ABSENT, Estimate};
-use crate::{figures, findings};
+use crate::{figures, rounds};
 
 /// The ratio and its interval apart: `×0.752`, `[0.740, 0.760]`; [`ABSENT`] where there is none.
 pub(crate) fn ratio(c: &Comparison) -> [String; 2] {
@@ -69,6 +69,47 @@ pub(crate) fn shown_from() -> String {
     format!("shown from {ROUNDS_TO_BE_NARROW} rounds on")
 }
 
+/// More rounds than this are no advice: longer trials cost less.
+const MOST_ROUNDS: u64 = 1_000;
+
+/// Rounds after which the interval is about as narrow as the margin, if its width goes on falling
+/// with the root of their number; rounded up to two digits.
+///
+/// None: there is no interval or no margin yet, or the interval is narrow enough and lies across the
+/// end of the margin, where nobody can say how many it takes.
+fn rounds_needed(c: &Comparison) -> Option<u64> {
+    let [low, high] = c.ci95?;
+    let half_width = (high / low).ln() / 2.0;
+    let margin = (c.margin > 0.0).then(|| c.margin.ln_1p())?;
+    let needed = (f64::from(c.rounds) * (half_width / margin).powi(2)).ceil();
+    let usable = needed.is_finite() && low > 0.0;
+    let needed = (needed as u64).max(ROUNDS_TO_BE_NARROW as u64);
+    if !usable || needed <= u64::from(c.rounds) {
+        return None;
+    }
+    let step = 10_u64.pow(needed.ilog10().saturating_sub(1));
+    Some(needed.div_ceil(step).saturating_mul(step))
+}
+
+/// What gives the evidence that lacks, for all of `open` or for those of which it can be said.
+pub(crate) fn more_rounds(open: &[&Comparison]) -> String {
+    let needed = || open.iter().filter_map(|c| rounds_needed(c));
+    match (needed().min(), needed().max()) {
+        (Some(least), Some(most)) if most > MOST_ROUNDS => {
+            let some = if least > MOST_ROUNDS { "" } else { " for some" };
+            format!(
+                "{} rounds would still be too few{some}: use longer trials (--count, --duration) \
+                 or a wider --margin",
+                number::count(MOST_ROUNDS)
+            )
+        }
+        (_, Some(most)) => {
+            format!("about {} rounds would show it: --rounds {most}", number::count(most))
+        }
+        _ => "raise --rounds".to_owned(),
+    }
+}
+
 /// a − b with its unit and interval: `-3,360 [-3,420, -3,300] /s`.
 pub(crate) fn difference(c: &Comparison) -> Option<String> {
     c.difference.as_ref().map(|d| Estimate::signed(d.value, d.ci95, &d.unit).text())
@@ -93,11 +134,11 @@ pub(crate) fn verdict(c: &Comparison) -> String {
     if narrow_too_soon(c) {
         let margin = margin(c).map(|margin| format!("{margin}: ")).unwrap_or_default();
         let (from, run) = (shown_from(), c.rounds);
-        return format!("{} ({margin}{from}, {run} run: raise --rounds)", c.verdict);
+        return format!("{} ({margin}{from}, {run} run: {})", c.verdict, more_rounds(&[c]));
     }
     if c.verdict == Verdict::NotEnough && c.rounds > 0 {
         let rounds = figures::plural(u64::from(c.rounds), "round");
-        rests_on.push(format!("{rounds}: raise --rounds"));
+        rests_on.push(format!("{rounds}: {}", more_rounds(&[c])));
     }
     if rests_on.is_empty() {
         c.verdict.to_string()
@@ -130,7 +171,7 @@ pub(crate) fn together(comparisons: &[Comparison]) -> Option<String> {
 pub(crate) fn levels<'a>(levels: impl IntoIterator<Item = (&'a String, &'a Value)>) -> String {
     let words: Vec<String> = levels
         .into_iter()
-        .map(|(factor, level)| format!("{factor} {}", findings::plain(level)))
+        .map(|(factor, level)| format!("{factor} {}", rounds::level(level)))
         .collect();
     words.join(", ")
 }
@@ -177,7 +218,8 @@ pub(crate) struct Group<'a> {
     pub(crate) rows: Vec<&'a Comparison>,
 }
 
-/// By metric, and with levels also by pair of arms; in the order of the study.
+/// By metric, and with levels also by pair of arms; the metric of the run first, then in the order of
+/// the study.
 pub(crate) fn groups<'a>(summary: &'a Summary, comparisons: &'a [Comparison]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for c in comparisons {
@@ -190,6 +232,7 @@ pub(crate) fn groups<'a>(summary: &'a Summary, comparisons: &'a [Comparison]) ->
             None => groups.push(Group { metric: &c.metric, pair, rows: vec![c] }),
         }
     }
+    groups.sort_by_key(|group| rounds::metric(summary) != Some(group.metric));
     groups
 }
 
@@ -244,7 +287,8 @@ mod tests {
         };
         assert_eq!(
             verdict(&narrow),
-            "not enough evidence (margin 1 %: shown from 15 rounds on, 8 run: raise --rounds)"
+            "not enough evidence (margin 1 %: shown from 15 rounds on, 8 run: about 15 rounds \
+             would show it: --rounds 15)"
         );
         let no_margin = Comparison { margin: 0.0, ci95: Some([1.0, 1.0]), ..narrow.clone() };
         assert_eq!(
@@ -252,7 +296,40 @@ mod tests {
             "not enough evidence (shown from 15 rounds on, 8 run: raise --rounds)"
         );
         let wide = Comparison { ci95: Some([0.98, 1.005]), ..narrow };
-        assert_eq!(verdict(&wide), "not enough evidence (margin 1 %, 8 rounds: raise --rounds)");
+        assert_eq!(
+            verdict(&wide),
+            "not enough evidence (margin 1 %, 8 rounds: about 15 rounds would show it: --rounds 15)"
+        );
+    }
+
+    #[test]
+    fn advice_names_a_number_of_rounds_only_if_it_can_be_run() {
+        let of = |ci95| Comparison { ci95: Some(ci95), rounds: 12, ..Comparison::default() };
+        let with_margin = |ci95| Comparison { margin: 0.01, ..of(ci95) };
+        // Half the width is ln(1.05): 12 · (0.04879 / 0.00995)² = 288.5.
+        let wide = with_margin([1.0 / 1.05, 1.05]);
+        assert_eq!(more_rounds(&[&wide]), "about 290 rounds would show it: --rounds 290");
+        let hopeless = with_margin([0.5, 2.0]);
+        let longer = "use longer trials (--count, --duration) or a wider --margin";
+        assert_eq!(
+            more_rounds(&[&hopeless]),
+            format!("1,000 rounds would still be too few: {longer}")
+        );
+        assert_eq!(
+            more_rounds(&[&wide, &hopeless]),
+            format!("1,000 rounds would still be too few for some: {longer}")
+        );
+        let across = Comparison { rounds: 40, ..with_margin([1.005, 1.015]) };
+        let no_margin = of([0.9, 1.1]);
+        let broken = with_margin([0.0, 1.1]);
+        assert_eq!(more_rounds(&[&across, &no_margin, &broken]), "raise --rounds");
+    }
+
+    #[test]
+    fn levels_stand_as_they_were_written() {
+        let written = [("b".to_owned(), 4096.into()), ("keep".to_owned(), true.into())];
+        let written: BTreeMap<String, Value> = written.into();
+        assert_eq!(levels(&written), "b 4096, keep true");
     }
 
     #[test]

@@ -205,6 +205,17 @@ pub(crate) fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)>
     value.map(|value| (value, "us"))
 }
 
+/// Whether a metric is a quantile by its name: `connect_us_p99`, `connect_us_p99_9`, `rtt_us_max`.
+pub(crate) fn is_quantile(metric: &str) -> bool {
+    let of = |word: &str| {
+        let digits = word.strip_prefix('p').unwrap_or_default();
+        let percent = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        percent || matches!(word, "min" | "median" | "max")
+    };
+    let tail = metric.trim_end_matches("_9").rsplit('_').next();
+    tail.is_some_and(of)
+}
+
 /// The unit in the name of a metric.
 pub(crate) fn unit_of(metric: &str) -> &'static str {
     match metric {
@@ -325,4 +336,17 @@ pub(crate) fn measured_rtt(link: &LinkMeasured) -> Option<f64> {
 /// `1 CPU`, `2 CPUs`.
 pub(crate) fn plural(n: u64, word: &str) -> String {
     format!("{} {word}{}", number::count(n), if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_known_by_its_name() {
+        let quantiles = ["connect_us_p99", "connect_us_p99_9", "latency_us_max"];
+        assert!(quantiles.iter().all(|metric| is_quantile(metric)));
+        let others = ["connect_us_mean", "connections_per_s", "steps_p", "rtt_us", ""];
+        assert!(others.iter().all(|metric| !is_quantile(metric)));
+    }
 }

@@ -40,7 +40,7 @@ pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
         let counted: Vec<String> = TROUBLE
             .iter()
             .filter_map(|name| Some((name, host.counters.get(*name).filter(|n| **n != 0)?)))
-            .map(|(name, n)| format!("{name} {}", number::three(*n as f64)))
+            .map(|(name, n)| format!("{name} {}", number::whole(*n)))
             .collect();
         if !counted.is_empty() {
             lines.push(format!("{side}: {}", counted.join(" · ")));
@@ -85,10 +85,11 @@ pub(crate) fn plain(value: &Value) -> String {
         Value::Null => number::ABSENT.to_owned(),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
-        Value::Number(n) => match (n.as_u64(), n.as_f64()) {
-            (Some(whole), _) => number::count(whole),
-            (None, Some(value)) => number::three(value),
-            (None, None) => n.to_string(),
+        Value::Number(n) => match (n.as_u64(), n.as_i64(), n.as_f64()) {
+            (Some(whole), ..) => number::count(whole),
+            (None, Some(whole), _) => number::whole(whole),
+            (None, None, Some(value)) => number::three(value),
+            (None, None, None) => n.to_string(),
         },
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),

@@ -83,8 +83,10 @@ pub fn html(summary: &Summary) -> String {
 ///
 /// Shape:   a heading and one row per figure; `kind` says what a row is.
 ///
-/// - `arm`: one per arm and metric, `value` with `median`, interval and `n`. Quantiles of histograms
-///   are metrics too: `connect_us_p99`.
+/// - `arm`: one per arm and metric, `value` with `median`, interval and `n`: a mean over rounds,
+///   where the run has rounds, also of a quantile.
+/// - `arm_merged`: one per arm, histogram and quantile, as `connect_us_p99`, of the values of all
+///   rounds together; `n` is their number. No interval.
 /// - `round`: one per arm, round and metric, in order of running; `left_out` says why it does not
 ///   count. A round without any value has one row, without `metric`.
 /// - `comparison`: `arm` is the numerator, `against` the denominator, `value` their ratio,

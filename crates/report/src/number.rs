@@ -36,6 +36,11 @@ pub(crate) fn significant(value: f64, digits: u8) -> String {
     }
 }
 
+/// A counter, thousands grouped: `2`, `-3`, `1,234`.
+pub(crate) fn whole(n: i64) -> String {
+    group(&n.to_string())
+}
+
 fn group(digits: &str) -> String {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
     let mut out = String::from(sign);

@@ -3,8 +3,8 @@
 
 use tcptoll_model::record::{Arm, Round, Summary, Warmup};
 
+use crate::figures;
 use crate::number::{self, Estimate};
-use crate::{figures, findings};
 
 /// The metric that the run was about: the stated one, or that of the first comparison.
 pub(crate) fn metric(summary: &Summary) -> Option<&str> {
@@ -66,16 +66,22 @@ pub(crate) fn range(summary: &Summary, metric: &str) -> Option<(f64, f64)> {
 /// From this ratio on, heights are logarithmic.
 const DECADES: f64 = 20.0;
 
-/// One character per round, or the mean of neighbours if there are more than `columns`.
+/// How many neighbouring rounds share a mark, so that no arm has more than `columns` of them; 1 at
+/// least.
+pub(crate) fn per_mark(summary: &Summary, columns: usize) -> usize {
+    let most = summary.arms.iter().map(|arm| arm.rounds.len()).max().unwrap_or(0);
+    most.div_ceil(columns.max(1)).max(1)
+}
+
+/// One character per round, or the mean of `per` neighbours.
 ///
 /// A round that does not count is `×`, one without a value `·`.
 pub(crate) fn sparkline(
     rounds: &[Round],
     metric: &str,
     (least, most): (f64, f64),
-    columns: usize,
+    per: usize,
 ) -> String {
-    let count = rounds.len().min(columns.max(1));
     let height = |value: f64| {
         let share = if most <= least {
             0.5
@@ -86,8 +92,7 @@ pub(crate) fn sparkline(
         };
         ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][(share.clamp(0.0, 1.0) * 7.0).round() as usize]
     };
-    let column = |at: usize| {
-        let part = &rounds[at * rounds.len() / count..(at + 1) * rounds.len() / count];
+    let mark = |part: &[Round]| {
         let values: Vec<f64> = part.iter().filter_map(|round| counted(round, metric)).collect();
         if !values.is_empty() {
             height(values.iter().sum::<f64>() / values.len() as f64)
@@ -97,7 +102,7 @@ pub(crate) fn sparkline(
             '·'
         }
     };
-    (0..count).map(column).collect()
+    rounds.chunks(per.max(1)).map(mark).collect()
 }
 
 /// Why the run ended, and what does not count: `Stopped after 11 rounds, 41 s: … .`
@@ -173,9 +178,13 @@ pub(crate) fn numeric(level: &serde_json::Value) -> Option<f64> {
     number.filter(|n: &f64| n.is_finite())
 }
 
-/// A level as the reader knows it.
+/// A level as it was written, and as the names of arms have it: `4096`, `true`.
 pub(crate) fn level(level: &serde_json::Value) -> String {
-    findings::plain(level)
+    match level {
+        serde_json::Value::Null => number::ABSENT.to_owned(),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -193,14 +202,15 @@ mod tests {
     #[test]
     fn a_sparkline_runs_from_least_to_greatest_and_marks_what_does_not_count() {
         let rounds = [1.0, 8.0, 4.5, 2.0].map(|v| round(v, (v - 4.5).abs() < 0.1));
-        assert_eq!(sparkline(&rounds, "m", (1.0, 8.0), 12), "▁█×▂");
-        assert_eq!(sparkline(&rounds, "other", (1.0, 8.0), 12), "··×·");
+        assert_eq!(sparkline(&rounds, "m", (1.0, 8.0), 1), "▁█×▂");
+        assert_eq!(sparkline(&rounds, "other", (1.0, 8.0), 1), "··×·");
     }
 
     #[test]
-    fn more_rounds_than_columns_are_averaged() {
+    fn neighbours_that_share_a_mark_are_averaged() {
         let rounds: Vec<Round> = (0..24).map(|n| round(f64::from(n / 2), false)).collect();
-        assert_eq!(sparkline(&rounds, "m", (0.0, 11.0), 12).chars().count(), 12);
-        assert_eq!(sparkline(&rounds, "m", (3.0, 3.0), 2), "▅▅");
+        assert_eq!(sparkline(&rounds, "m", (0.0, 11.0), 2).chars().count(), 12);
+        assert_eq!(sparkline(&rounds, "m", (0.0, 11.0), 5).chars().count(), 5);
+        assert_eq!(sparkline(&rounds, "m", (3.0, 3.0), 12), "▅▅");
     }
 }

@@ -152,6 +152,38 @@ fn a_comparison_without_interval_is_listed_and_not_drawn() {
 }
 
 #[test]
+fn a_run_in_rounds_begins_with_its_metric_even_without_an_interval() {
+    let first = |summary: &Summary| {
+        let page = html(summary);
+        assert_eq!(page.matches("Requests per second over connections</h").count(), 1);
+        between(&page, "The answer as a picture\">", "</figure>").to_owned()
+    };
+    let mut summary = load("study");
+    assert!(first(&summary).contains("Ratio of requests per second"));
+    for c in &mut summary.comparisons {
+        c.ci95 = None;
+    }
+    assert!(first(&summary).contains("Requests per second over connections"));
+    summary.arms.iter_mut().for_each(|arm| arm.factors.clear());
+    let page = html(&summary);
+    let picture = between(&page, "The answer as a picture\">", "</figure>");
+    assert!(picture.contains("since the start of the run"));
+    assert!(!page.contains("is fastest"), "arms are ranked without their intervals");
+    assert!(page.contains("the arms range from"));
+}
+
+#[test]
+fn the_metric_of_the_run_is_the_first_column_of_the_figures() {
+    let mut summary = load("nine-arms");
+    summary.primary_metric = Some("connections_per_s".into());
+    let page = html(&summary);
+    let heads = between(&page, "<table class=\"sortable full\">", "</thead>");
+    let second = heads.split("<th scope=\"col\">").nth(2).unwrap_or_default();
+    assert!(second.starts_with("connections per second"), "{second}");
+    assert!(!heads.contains("conn/s"), "it stands there twice");
+}
+
+#[test]
 fn a_run_that_measured_nothing_has_a_page() {
     let mut summary = load("failure");
     summary.arms.clear();

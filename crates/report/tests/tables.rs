@@ -71,6 +71,25 @@ fn quantiles_are_metrics_with_their_count() {
     let rows = rows(&csv(&load("one-arm")));
     let p99 = rows.iter().find(|row| row["metric"] == "connect_us_p99").expect("there are many");
     assert_eq!((p99["unit"].as_str(), p99["n"].as_str()), ("us", "30000"));
+    assert_eq!(p99["kind"], "arm_merged");
+}
+
+#[test]
+fn no_two_rows_of_one_kind_and_arm_have_one_name() {
+    for name in NAMES {
+        let mut summary = load(name);
+        for arm in &mut summary.arms {
+            for key in ["connect_us_p99", "connect_us_mean", "latency_us_p50"] {
+                let metric = serde_json::json!({"value": 1.0, "unit": "us", "n": 12});
+                arm.metrics.insert(key.to_owned(), serde_json::from_value(metric).unwrap());
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        for row in rows(&csv(&summary)).iter().filter(|row| row["kind"].starts_with("arm")) {
+            let key = [&row["kind"], &row["arm"], &row["metric"]].map(String::clone);
+            assert!(seen.insert(key.clone()), "{name}: {key:?}");
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod golden;
 use std::path::Path;
 
 use golden::{NAMES, load};
-use tcptoll_model::record::{Comparison, Summary, Verdict, WarningEntry};
+use tcptoll_model::record::{Comparison, Round, Summary, Verdict, WarningEntry};
 use tcptoll_report::{Between, TextStyle, between, text};
 
 const RECORD: &str = "/home/me/.local/share/tcptoll/connect-20261121-2104.jsonl";
@@ -113,6 +113,64 @@ fn two_runs() {
         warnings: &warnings,
     };
     insta::assert_snapshot!(between(&view, TextStyle::default()));
+}
+
+#[test]
+fn a_quantile_of_two_runs_is_not_called_a_mean() {
+    let run = load("nine-arms");
+    let name = run.arms[0].name.clone();
+    let c = Comparison {
+        metric: "connect_us_p99".into(),
+        a: name.clone(),
+        b: name,
+        ..Comparison::default()
+    };
+    let view = Between {
+        a: &run,
+        b: &run,
+        a_name: "a.jsonl",
+        b_name: "b.jsonl",
+        comparisons: &[c],
+        warnings: &[],
+    };
+    let text = between(&view, TextStyle::default());
+    assert!(text.contains("A / B") && !text.contains("A mean"), "{text}");
+}
+
+#[test]
+fn a_mark_is_a_round_up_to_thirty_and_says_if_it_is_more() {
+    let mut summary = load("study");
+    for arm in &mut summary.arms {
+        let one = arm.rounds[0].clone();
+        arm.rounds = (0..30).map(|round| Round { round, ..one.clone() }).collect();
+    }
+    let marks = |text: &str| {
+        let row = text.lines().find(|line| line.contains("reuse keep-alive")).expect("a row");
+        row.chars().filter(|c| ('▁'..='█').contains(c)).count()
+    };
+    let wide = TextStyle { colour: false, width: 140 };
+    let each = text(&summary, None, wide);
+    assert_eq!(marks(&each), 30);
+    assert!(!each.contains("each mark") && !each.contains("× a round"), "{each}");
+    for arm in &mut summary.arms {
+        arm.rounds.extend(arm.rounds.clone());
+    }
+    let shared = text(&summary, None, wide);
+    assert_eq!(marks(&shared), 30);
+    assert!(shared.contains("each mark: the mean of 2 rounds"), "{shared}");
+}
+
+#[test]
+fn what_has_no_interval_has_a_dash_that_is_explained() {
+    let mut summary = load("study");
+    for arm in &mut summary.arms {
+        for metric in arm.metrics.values_mut() {
+            metric.ci95 = None;
+        }
+    }
+    let text = text(&summary, None, TextStyle { colour: false, width: 140 });
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains("—: no interval, too few rounds"), "{text}");
 }
 
 #[test]

@@ -127,6 +127,10 @@ fn answer(summary: &Summary) -> String {
     sentences.join(" ")
 }
 
+fn handshakes(count: u64) -> String {
+    format!("{} handshake{}", human_count(count), if count == 1 { "" } else { "s" })
+}
+
 /// What a full queue or a lack of ports did to one arm, and that another was spared.
 fn turned_away(summary: &Summary, name: &str) -> Option<String> {
     let arm = summary.arms.iter().find(|arm| arm.name == name)?;
@@ -141,8 +145,7 @@ fn turned_away(summary: &Summary, name: &str) -> Option<String> {
     let mut text = format!("In arm {name} {what}: ");
     if late > 0 {
         let first = arm.syn_retry_ladder_s.first().copied().unwrap_or(1.0);
-        text +=
-            &format!("{} handshakes waited {first} s or more for the next SYN", human_count(late));
+        text += &format!("{} waited {first} s or more for the next SYN", handshakes(late));
     }
     if silent > 0 {
         let and = if late > 0 { ", " } else { "" };

@@ -26,7 +26,7 @@ pub(super) fn of(name: ArmName, arm: &Arm) -> Counters {
     let server = arm.server.as_ref().map_or(&empty, |host| &host.counters);
     let keys: BTreeSet<&String> = arm.client.counters.keys().chain(server.keys()).collect();
     let of = |host: &BTreeMap<String, i64>, key: &String| {
-        host.get(key).map_or_else(|| ABSENT.to_owned(), |n| number::three(*n as f64))
+        host.get(key).map_or_else(|| ABSENT.to_owned(), |n| number::whole(*n))
     };
     let kernel =
         keys.into_iter().map(|k| vec![k.clone(), of(&arm.client.counters, k), of(server, k)]);

@@ -180,6 +180,10 @@ pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
         ([(name, us)], _) => {
             format!("Only {name} has values: {} in the middle.", number::time(*us))
         }
+        // Which arm is lower is for the comparisons to say, with their intervals.
+        ([(_, least), .., (_, most)], _) if !summary.comparisons.is_empty() => {
+            format!("{at} the arms range from {} to {}.", number::time(*least), number::time(*most))
+        }
         ([(fast, least), .., (slow, most)], _) => format!(
             "{at} {fast} is fastest with {}, {slow} slowest with {} ({}).",
             number::time(*least),

@@ -30,8 +30,7 @@ pub(super) struct View {
     distribution: Option<Picture>,
     range: Option<Picture>,
     figures: Table,
-    /// Whether the comparisons, not the distribution, are the answer.
-    in_rounds: bool,
+    first: First,
     over_levels: Option<Titled>,
     ratios: Vec<Titled>,
     forests: Vec<Titled>,
@@ -54,6 +53,17 @@ pub(super) struct View {
     command: String,
     file_name: String,
     one_machine: bool,
+}
+
+/// The picture that the page begins with: of a run in rounds one of the metric that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum First {
+    Ratios,
+    Forests,
+    Levels,
+    Rounds,
+    Distribution,
 }
 
 /// A name with its colour.
@@ -156,6 +166,30 @@ struct AdviceView {
 /// The page of a cleaned summary.
 pub(super) fn of(summary: &Summary) -> View {
     let primary = figures::primary(summary);
+    let over_levels = levels::of_metric(summary).map(Titled::from);
+    let ratios: Vec<Titled> = levels::of_ratio(summary).into_iter().map(Titled::from).collect();
+    let forests: Vec<Titled> = forest::pictures(summary)
+        .into_iter()
+        .map(|f| Titled::new(f.title, f.both_svg, &f.caption))
+        .collect();
+    let in_order = super::rounds::picture(summary)
+        .map(|both_svg| Picture::new(both_svg, &super::rounds::caption(summary)));
+    let metric = rounds::metric(summary);
+    let drawn =
+        summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
+    let first = if summary.rounds.is_none() {
+        First::Distribution
+    } else if drawn && !ratios.is_empty() {
+        First::Ratios
+    } else if drawn && !forests.is_empty() {
+        First::Forests
+    } else if over_levels.is_some() {
+        First::Levels
+    } else if in_order.is_some() {
+        First::Rounds
+    } else {
+        First::Distribution
+    };
     View {
         title: format!("{} · tcptoll", summary.question),
         experiment: summary.experiment.clone(),
@@ -174,19 +208,15 @@ pub(super) fn of(summary: &Summary) -> View {
         range: range::picture(summary, &primary)
             .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
         figures: table(summary, &primary),
-        in_rounds: summary.rounds.is_some() && summary.comparisons.iter().any(|c| c.ci95.is_some()),
-        over_levels: levels::of_metric(summary).map(Titled::from),
-        ratios: levels::of_ratio(summary).into_iter().map(Titled::from).collect(),
-        forests: forest::pictures(summary)
-            .into_iter()
-            .map(|f| Titled::new(f.title, f.both_svg, &f.caption))
-            .collect(),
+        first,
+        over_levels,
+        ratios,
+        forests,
         no_interval: forest::without_interval(summary),
         comparisons: summary.comparisons.iter().map(comparison).collect(),
         together: effect::together(&summary.comparisons),
         ending: rounds::ending(summary),
-        rounds: super::rounds::picture(summary)
-            .map(|both_svg| Picture::new(both_svg, &super::rounds::caption(summary))),
+        rounds: in_order,
         left_out: rounds::left_out(summary),
         warmup: warmups(summary),
         published: published(summary),
@@ -224,8 +254,12 @@ fn warning(entry: &WarningEntry, arms: usize) -> Warning {
     Warning { arm: entry.arm.clone().filter(|_| arms > 1), text: entry.text.clone() }
 }
 
-/// Metrics that have a column whatever the run is about.
-const SHOWN: [&str; 3] = ["connect_us_mean", "connections_per_s", "accept_queue_peak"];
+/// Metrics that have a column whatever the run is about, and its heading.
+const SHOWN: [(&str, &str); 3] = [
+    ("connect_us_mean", "mean"),
+    ("connections_per_s", "conn/s"),
+    ("accept_queue_peak", "accept queue peak"),
+];
 
 /// Figures per arm; columns that no arm has are left out.
 fn table(summary: &Summary, primary: &Primary) -> Table {
@@ -254,11 +288,15 @@ fn table(summary: &Summary, primary: &Primary) -> Table {
         ("CPU kernel µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_system_us_per_op))),
         ("accept queue peak".into(), Box::new(metric("accept_queue_peak", ""))),
     ];
-    if let Some(key) = rounds::metric(summary).filter(|key| !SHOWN.contains(key)) {
+    if let Some(key) = rounds::metric(summary) {
         let cell = move |arm: &Arm| match rounds::measured(arm, key) {
             Some(m) => Cell { text: m.estimate().text(), value: Some(m.value) },
             None => absent(),
         };
+        // It stands first, under its whole name, and not a second time.
+        if let Some((_, head)) = SHOWN.iter().find(|(shown, _)| *shown == key) {
+            candidates.retain(|(candidate, _)| candidate != head);
+        }
         candidates.insert(0, (figures::metric_name(key), Box::new(cell)));
     }
     let mut heads = Vec::new();

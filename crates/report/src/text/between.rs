@@ -218,9 +218,11 @@ fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
     };
     let text = |e: Option<Estimate>| e.map_or_else(|| ABSENT.to_owned(), |e| e.text());
     let cells = |of: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| of(c)).collect::<Vec<_>>();
+    // A quantile of a run is no mean.
+    let heads = if figures::is_quantile(metric) { ["A", "B"] } else { ["A mean", "B mean"] };
     let columns = vec![
-        Column::new("A mean", Align::Right, cells(&|c| text(of(runs.a, &c.a)))),
-        Column::new("B mean", Align::Right, cells(&|c| text(of(runs.b, &c.b)))),
+        Column::new(heads[0], Align::Right, cells(&|c| text(of(runs.a, &c.a)))),
+        Column::new(heads[1], Align::Right, cells(&|c| text(of(runs.b, &c.b)))),
         Column::new("A / B", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
         Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
         Column::new("verdict", Align::Left, cells(&|c| c.verdict.to_string())),

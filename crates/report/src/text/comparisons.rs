@@ -111,14 +111,16 @@ fn note(rows: &[&Comparison]) -> Option<String> {
         lacking.copied().partition(|c| effect::narrow_too_soon(c));
     if let Some(fewest) = narrow.iter().map(|c| c.rounds).min() {
         parts.push(format!(
-            "within the margin: {}, {fewest} run: raise --rounds",
-            effect::shown_from()
+            "within the margin: {}, {fewest} run: {}",
+            effect::shown_from(),
+            effect::more_rounds(&narrow)
         ));
     }
     if let Some(fewest) = lacking.iter().map(|c| c.rounds).min() {
         parts.push(format!(
-            "not enough evidence after {}: raise --rounds",
-            figures::plural(u64::from(fewest), "round")
+            "not enough evidence after {}: {}",
+            figures::plural(u64::from(fewest), "round"),
+            effect::more_rounds(&lacking)
         ));
     }
     let mut absent: Vec<&str> = rows.iter().filter_map(|c| effect::no_interval(c)).collect();
@@ -200,9 +202,9 @@ mod tests {
         let early = Comparison { ci95: None, ..open(narrow.clone(), 3) };
         assert_eq!(
             note(&[&narrow, &wide, &apart, &early]).unwrap(),
-            "margin 1 %; within the margin: shown from 15 rounds on, 8 run: raise --rounds; not \
-             enough evidence after 3 rounds: raise --rounds; —: no interval yet, or no round in \
-             which both arms count"
+            "margin 1 %; within the margin: shown from 15 rounds on, 8 run: about 15 rounds would \
+             show it: --rounds 15; not enough evidence after 3 rounds: about 920 rounds would \
+             show it: --rounds 920; —: no interval yet, or no round in which both arms count"
         );
     }
 

@@ -9,8 +9,8 @@ use super::{Page, Tone};
 use crate::number::{self, ABSENT, Estimate};
 use crate::{clean, effect, figures, rounds};
 
-/// Columns of a sparkline at most.
-const SPARK: usize = 12;
+/// Columns of a sparkline at most: with room, and in a table that is too wide.
+const SPARK: [usize; 2] = [30, 12];
 
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 5] = [34, 28, 22, 16, 12];
@@ -19,7 +19,7 @@ const NAME: [usize; 5] = [34, 28, 22, 16, 12];
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let Some(metric) = rounds::metric(summary).filter(|_| rounds::any(summary)) else { return };
     let Some(range) = rounds::range(summary, metric) else { return };
-    let own = columns(summary, metric, range);
+    let own = |spark: usize| columns(summary, metric, range, rounds::per_mark(summary, spark));
     let beside = against(summary, metric);
     let with = |columns: &[Vec<Column>], name: usize| {
         let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
@@ -31,25 +31,44 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let fitting = |columns: &[Vec<Column>]| -> Option<Lines> {
         NAME.into_iter().map(|name| with(columns, name)).find(|l| l.width() <= page.width())
     };
-    let lines = fitting(&[own.clone(), beside])
-        .or_else(|| fitting(std::slice::from_ref(&own)))
-        .unwrap_or_else(|| with(std::slice::from_ref(&own[..2].to_vec()), 12));
+    let [roomy, tight] = SPARK;
+    let candidates = [(roomy, vec![own(roomy), beside]), (roomy, vec![own(roomy)])];
+    let candidates = candidates.into_iter().chain([(tight, vec![own(tight)])]);
+    let found = candidates.into_iter().find_map(|(spark, c)| Some((fitting(&c)?, Some(spark))));
+    let (lines, spark) = found.unwrap_or_else(|| (with(&[own(tight)[..2].to_vec()], 12), None));
     page.table(&lines, Tone::Strong);
+    page.prose(2, &key(summary, metric, range, spark), Tone::Dim);
+}
+
+/// What the marks and dashes of the table mean; `spark` is the room for marks, if they are shown.
+fn key(summary: &Summary, metric: &str, range: (f64, f64), spark: Option<usize>) -> String {
     let unit = rounds::unit(summary, metric);
     let text = |value| Estimate::new(value, None, unit).text();
-    let left_out =
-        summary.arms.iter().flat_map(|arm| &arm.rounds).any(|round| round.left_out.is_some());
-    let cross = if left_out { ", × a round that does not count" } else { "" };
-    let key = format!(
-        "rounds in order of running, from ▁ {} to █ {}{cross}",
-        text(range.0),
-        text(range.1)
-    );
-    page.prose(2, &key, Tone::Dim);
+    let mut parts = Vec::new();
+    if let Some(spark) = spark {
+        let per = rounds::per_mark(summary, spark);
+        let (least, most) = (text(range.0), text(range.1));
+        parts.push(format!("rounds in order of running, from ▁ {least} to █ {most}"));
+        if per > 1 {
+            parts.push(format!("each mark: the mean of {}", figures::plural(per as u64, "round")));
+        }
+        let line = |arm: &Arm| rounds::sparkline(&arm.rounds, metric, range, per);
+        if summary.arms.iter().any(|arm| line(arm).contains('×')) {
+            parts.push(match per {
+                1 => "× a round that does not count".to_owned(),
+                _ => "× none of them counts".to_owned(),
+            });
+        }
+    }
+    let measured = || summary.arms.iter().filter_map(|arm| rounds::measured(arm, metric));
+    if measured().any(|m| m.ci95.is_none()) {
+        parts.push(format!("{ABSENT}: no interval, too few rounds"));
+    }
+    parts.join(", ")
 }
 
 /// Mean, interval, unit and rounds.
-fn columns(summary: &Summary, metric: &str, range: (f64, f64)) -> Vec<Column> {
+fn columns(summary: &Summary, metric: &str, range: (f64, f64), per: usize) -> Vec<Column> {
     let estimates: Vec<Option<Estimate>> = summary
         .arms
         .iter()
@@ -59,9 +78,9 @@ fn columns(summary: &Summary, metric: &str, range: (f64, f64)) -> Vec<Column> {
         let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| ABSENT.to_owned(), of);
         estimates.iter().map(cell).collect::<Vec<_>>()
     };
-    let interval = |e: &Estimate| e.ci95.clone().unwrap_or_else(|| "too few rounds".to_owned());
+    let interval = |e: &Estimate| e.ci95.clone().unwrap_or_else(|| ABSENT.to_owned());
     let symbols = estimates.iter().map(|e| e.as_ref().map_or(String::new(), |e| e.symbol.clone()));
-    let spark = |arm: &Arm| rounds::sparkline(&arm.rounds, metric, range, SPARK);
+    let spark = |arm: &Arm| rounds::sparkline(&arm.rounds, metric, range, per);
     vec![
         Column::new("mean", Align::Point, cells(&|e| e.value.clone())),
         Column::new("95 % interval", Align::Left, cells(&interval)),
