@@ -147,7 +147,7 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
             }
             match sequence::interval(&drawn, 0.05) {
                 Some([low, _]) if low > 0.0 => break Some(drawn.len()),
-                _ if drawn.len() >= 30 => break None,
+                _ if drawn.len() >= 300 => break None,
                 _ => {}
             }
         };
@@ -156,9 +156,9 @@ pub(crate) fn itself(table: &mut Table) -> anyhow::Result<()> {
             rounds_needed.push(rounds as f64);
         }
     }
-    let rounds = sample::median(&rounds_needed).unwrap_or(30.0);
+    let rounds = sample::median(&rounds_needed).unwrap_or(300.0);
     table.row(
-        "power: 5 % put into those rounds, 1,000 studies drawn from them, at most 30 rounds",
+        "power: 5 % put into those rounds, 1,000 studies drawn from them, at most 300 rounds",
         "found in at least 90 %",
         &format!(
             "{:.1} %, in the median after {rounds} rounds = {:.1} s",
@@ -371,7 +371,7 @@ pub(crate) fn shorter(table: &mut Table) -> anyhow::Result<()> {
         let begun = Instant::now();
         let setting = format!("duration={duration}");
         let summary =
-            study(&["backlog-clients", "--set", &setting, "--rounds", "5", "--out", "/dev/null"])?;
+            study(&["backlog-clients", "--set", &setting, "--rounds", "7", "--out", "/dev/null"])?;
         Ok((summary, begun.elapsed().as_secs_f64()))
     };
     let (long, long_s) = run("17s")?;
@@ -380,7 +380,7 @@ pub(crate) fn shorter(table: &mut Table) -> anyhow::Result<()> {
         long.comparisons.iter().zip(&short.comparisons).filter(|(l, s)| l.verdict == s.verdict);
     let same = same.count();
     table.row(
-        "4 × 2 study, 5 rounds, trials of 17 s shortened to 0.5 s: verdicts that are the same",
+        "4 × 2 study, 7 rounds, trials of 17 s shortened to 0.5 s: verdicts that are the same",
         "all",
         &format!("{same} of {}: {}", long.comparisons.len(), said(&long.comparisons)),
         same == long.comparisons.len(),
