@@ -371,7 +371,7 @@ pub(crate) fn shorter(table: &mut Table) -> anyhow::Result<()> {
         let begun = Instant::now();
         let setting = format!("duration={duration}");
         let summary =
-            study(&["backlog-clients", "--set", &setting, "--rounds", "7", "--out", "/dev/null"])?;
+            study(&["backlog-clients", "--set", &setting, "--rounds", "6", "--out", "/dev/null"])?;
         Ok((summary, begun.elapsed().as_secs_f64()))
     };
     let (long, long_s) = run("17s")?;
@@ -380,7 +380,7 @@ pub(crate) fn shorter(table: &mut Table) -> anyhow::Result<()> {
         long.comparisons.iter().zip(&short.comparisons).filter(|(l, s)| l.verdict == s.verdict);
     let same = same.count();
     table.row(
-        "4 × 2 study, 7 rounds, trials of 17 s shortened to 0.5 s: verdicts that are the same",
+        "4 × 2 study, 6 rounds, trials of 17 s shortened to 0.5 s: verdicts that are the same",
         "all",
         &format!("{same} of {}: {}", long.comparisons.len(), said(&long.comparisons)),
         same == long.comparisons.len(),
