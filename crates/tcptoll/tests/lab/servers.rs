@@ -132,7 +132,7 @@ fn an_ordinary_ping_over_20_ms_takes_20_ms() {
     let (_, figures) = ran.stdout.split_once("mdev = ").unwrap();
     let least: f64 = figures.split('/').next().unwrap().parse().unwrap();
     // The link's own delay is corrected for what it is late, so a packet may be a little early.
-    assert!((19.8..40.0).contains(&least), "{least} ms");
+    assert!((19.0..40.0).contains(&least), "{least} ms");
 }
 
 #[test]
