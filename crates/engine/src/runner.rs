@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tcptoll_model::record::{Arm, Header, Line, NextStep, RECORD_VERSION, Resumed, Summary, Trial};
 use tcptoll_model::stop::Target;
 use tcptoll_model::study::{PlannedArm, Study};
-use tcptoll_model::{compare, consolidate, order};
+use tcptoll_model::{compare, consolidate, order, shell};
 
 use self::conclusion::Ended;
 pub use self::schedule::Schedule;
@@ -336,7 +336,7 @@ impl<'a> Runner<'a> {
         } else {
             Vec::new()
         };
-        let elapsed_s: f64 = self.trials.iter().map(|trial| trial.took_s).sum();
+        let elapsed_s = conclusion::elapsed_s(&self.trials);
         let elapsed = Duration::try_from_secs_f64(elapsed_s).unwrap_or(Duration::MAX);
         rule.reached(done, elapsed, self.round_s(), &consolidated, metric, &compared)
     }
@@ -504,7 +504,7 @@ impl<'a> Runner<'a> {
             .map(|(_, arm)| self.trial_s(arm))
             .sum();
         let all = f64::from(rule.max.saturating_sub(done)) * self.round_s() - of_this_round;
-        let elapsed: f64 = self.trials.iter().map(|trial| trial.took_s).sum();
+        let elapsed = conclusion::elapsed_s(&self.trials);
         rule.max_time.map_or(all, |limit| all.min(limit.as_secs_f64() - elapsed)).max(0.0)
     }
 }
@@ -512,17 +512,11 @@ impl<'a> Runner<'a> {
 /// How to go on with a run that was stopped.
 fn go_on(record: &Path) -> NextStep {
     NextStep {
-        command: format!("tcptoll study --resume {}", quoted(&record.display().to_string())),
+        command: format!(
+            "tcptoll study --resume {}",
+            shell::argument(&record.display().to_string())
+        ),
         why: "go on where it was stopped".to_owned(),
-    }
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    if word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c)) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

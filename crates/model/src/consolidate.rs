@@ -33,6 +33,11 @@ const FIGURES: [(&str, Figure); 7] = [
 /// The figures of a histogram that are followed over rounds.
 const FOLLOWED: [&str; 2] = ["_p50", "_p99"];
 
+/// The names by which [`value`] finds the figures of a histogram: `connect_us_p99`.
+pub(crate) fn figures_of(histogram: &str) -> impl Iterator<Item = String> {
+    FIGURES.iter().map(move |(ending, _)| format!("{histogram}{ending}"))
+}
+
 /// One arm per planned arm that has a trial, in the order of the plan.
 ///
 /// An arm with one trial is that trial's arm, unchanged. Of several trials:

@@ -18,6 +18,7 @@ pub mod order;
 pub mod packet;
 pub mod pairs;
 pub mod record;
+pub mod shell;
 pub mod stats;
 pub mod stop;
 pub mod study;

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::consolidate::figures_of;
 use crate::pairs::pairs;
 use crate::record::Published;
 use crate::stop::StopRule;
@@ -337,9 +338,7 @@ pub fn level_text(level: &Value) -> String {
 /// Every name that a metric of an experiment may go by: its metrics, and of each distribution the
 /// figures that [`crate::consolidate::value`] finds, like `connect_us_p99`.
 pub fn metric_names(metrics: &[&str], histograms: &[&str]) -> Vec<String> {
-    const ENDS: [&str; 7] = ["p50", "p90", "p99", "p99_9", "mean", "min", "max"];
-    let of_histograms =
-        histograms.iter().flat_map(|name| ENDS.iter().map(move |end| format!("{name}_{end}")));
+    let of_histograms = histograms.iter().flat_map(|name| figures_of(name));
     let mut names: Vec<String> =
         metrics.iter().map(|name| (*name).to_owned()).chain(of_histograms).collect();
     names.sort_unstable();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_model::record::{Arm, HostSummary, Summary};
+use tcptoll_model::shell;
 
 use crate::{figures, number};
 
@@ -128,17 +129,7 @@ pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
 
 /// A command line to paste into a shell: arguments that need it are quoted.
 pub(crate) fn command(arguments: &[String]) -> String {
-    arguments.iter().map(|one| argument(one)).collect::<Vec<_>>().join(" ")
-}
-
-/// One argument of a command line, quoted if it needs to be.
-pub(crate) fn argument(text: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !text.is_empty() && text.chars().all(safe) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
+    arguments.iter().map(|one| shell::argument(one)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use anyhow::{Context as _, bail};
 use tcptoll_engine::experiments::Experiment;
 use tcptoll_model::consolidate;
 use tcptoll_model::record::{Arm, HistogramSummary, Summary};
-use tcptoll_model::study::metric_names;
 
 /// Counts that every experiment has, beside its metrics.
 const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
@@ -67,7 +66,7 @@ impl Limit {
             (names.contains(&name), names.to_vec())
         } else {
             let metrics = experiment.metrics();
-            let figures = metric_names(metrics, experiment.histograms());
+            let figures = experiment.metric_names();
             let shown: Vec<&str> = metrics.iter().copied().chain(COUNTS).collect();
             (shown.contains(&name) || figures.iter().any(|figure| figure == name), shown)
         };

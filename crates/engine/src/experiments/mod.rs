@@ -11,7 +11,7 @@ mod connect_warmup;
 use std::collections::BTreeMap;
 
 use tcptoll_model::record::{Arm, Summary, WarningEntry};
-use tcptoll_model::study::{PlannedArm, Settings};
+use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
 use crate::lab::certification::{Certificate, Tolerance};
 use crate::lab::{Interrupt, LabError};
@@ -75,6 +75,10 @@ pub trait Experiment: Sync {
     fn metrics(&self) -> &'static [&'static str];
     /// Every distribution a trial may have, in alphabetical order; `NAME_p99` is a metric too.
     fn histograms(&self) -> &'static [&'static str];
+    /// Every name that a metric may go by: metrics, and figures of distributions.
+    fn metric_names(&self) -> Vec<String> {
+        metric_names(self.metrics(), self.histograms())
+    }
     /// The smallest effect of interest, relative, unless a study says other: 0.01 is 1 %.
     fn margin(&self) -> f64;
     /// Checks the settings of one arm without doing anything.

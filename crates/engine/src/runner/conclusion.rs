@@ -74,10 +74,15 @@ fn rounds(schedule: &Schedule, ended: &Ended<'_>) -> Rounds {
         most: schedule.rule.max,
         rule: schedule.rule.to_string(),
         stopped: ended.stopped.to_owned(),
-        elapsed_s: ended.trials.iter().map(|trial| trial.took_s).sum(),
+        elapsed_s: elapsed_s(ended.trials),
         excluded: count(&|trial| trial.invalid.is_some()),
         failed: count(&|trial| trial.arm.failure.is_some()),
     }
+}
+
+/// Time of a run, pauses between resumed parts left out, s.
+pub(super) fn elapsed_s(trials: &[Trial]) -> f64 {
+    trials.iter().map(|trial| trial.took_s).sum()
 }
 
 /// Rounds in which every arm has a trial that came to its end.

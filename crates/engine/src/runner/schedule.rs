@@ -3,7 +3,7 @@
 use tcptoll_model::pairs::{Pair, pairs};
 use tcptoll_model::stop::StopRule;
 use tcptoll_model::study::{PlannedArm, Study};
-use tcptoll_model::{answer, order, study};
+use tcptoll_model::{answer, order};
 
 use super::{RunError, TRIALS_MAX};
 use crate::experiments::{self, Experiment};
@@ -41,7 +41,7 @@ impl Schedule {
         }
         let metric = study.metric.clone().unwrap_or_else(|| experiment.primary_metric().to_owned());
         let pairs = pairs(study, &arms, &metric)?;
-        let names = study::metric_names(experiment.metrics(), experiment.histograms());
+        let names = experiment.metric_names();
         for named in pairs.iter().map(|pair| &pair.metric).chain([&metric]) {
             if !names.iter().any(|name| name == named) {
                 return Err(RunError::NoSuchMetric {
@@ -50,6 +50,7 @@ impl Schedule {
                 });
             }
         }
+        // With the primary metric filled in, so that a placeholder of it is told from one of another.
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
         answer::check(&Study { metric: Some(metric.clone()), ..study.clone() }, &known)?;
         let rule = StopRule::of(study)?;
@@ -68,10 +69,7 @@ impl Schedule {
 
     /// Whether the experiment has a metric of this name, or a distribution it is a quantile of.
     pub fn knows(&self, metric: &str) -> bool {
-        let Self { experiment, .. } = self;
-        study::metric_names(experiment.metrics(), experiment.histograms())
-            .iter()
-            .any(|name| name == metric)
+        self.experiment.metric_names().iter().any(|name| name == metric)
     }
 
     /// Whether there is one trial only.

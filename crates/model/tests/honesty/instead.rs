@@ -11,17 +11,8 @@ use crate::{ALPHA, MARGIN, ROUNDS, RUNS, figure, log_ratios, ours, share};
 
 #[test]
 fn looking_each_round_at_a_fixed_interval_would_be_wrong_far_more_often() {
-    let bounds: Vec<f64> = (0..=*ROUNDS.end())
-        .map(|n| (n as f64 - 1.0).max(1.0))
-        .map(|df| StudentsT::new(0.0, 1.0, df).unwrap().inverse_cdf(1.0 - ALPHA / 2.0))
-        .collect();
-    let fixed = |values: &[f64]| {
-        let n = values.len();
-        let mean = values.iter().sum::<f64>() / n as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let half = bounds[n] * (squares / (n as f64 - 1.0) / n as f64).sqrt();
-        [mean - half, mean + half]
-    };
+    let bounds: Vec<f64> = (0..=*ROUNDS.end()).map(|n| students_bound(n.max(2))).collect();
+    let fixed = |values: &[f64]| about_mean(values, bounds[values.len()]);
     let mut source = Source::new(2024);
     let runs: Vec<[bool; 2]> = (0..RUNS)
         .map(|_| log_ratios(&mut source, [Shape::Normal; 2], 1.0))
@@ -39,16 +30,23 @@ fn looking_each_round_at_a_fixed_interval_would_be_wrong_far_more_often() {
     assert!((0.20..0.26).contains(&fixed) && ours <= 0.05, "{fixed}, {ours}");
 }
 
-/// The ends of Student's interval of `n` values about their mean, for one look.
-fn students(values: &[f64]) -> [f64; 2] {
+/// Half of Student's interval of `n` values, for one look, in standard errors.
+fn students_bound(n: usize) -> f64 {
+    let students = StudentsT::new(0.0, 1.0, n as f64 - 1.0).expect("two values and more");
+    students.inverse_cdf(1.0 - ALPHA / 2.0)
+}
+
+/// The ends of the interval that reaches `bound` standard errors from the mean.
+fn about_mean(values: &[f64], bound: f64) -> [f64; 2] {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let bound = StudentsT::new(0.0, 1.0, n - 1.0)
-        .expect("two values and more")
-        .inverse_cdf(1.0 - ALPHA / 2.0);
     let half = bound * (squares / (n - 1.0) / n).sqrt();
     [mean - half, mean + half]
+}
+
+fn students(values: &[f64]) -> [f64; 2] {
+    about_mean(values, students_bound(values.len()))
 }
 
 /// The percentile interval of a bootstrap of the mean.
