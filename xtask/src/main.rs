@@ -1,8 +1,9 @@
-//! What a contributor types: `cargo xtask setup | test | layers | docs | prove`.
+//! What a contributor types: `cargo xtask setup | test | layers | docs | prove | bench`.
 //!
 //! This file says which tasks there are and what an exit status means; each task has a file of its
 //! own. It does not know how to build or test anything. Read `checks.rs` next.
 
+mod bench;
 mod checks;
 mod layers;
 mod process;
@@ -55,6 +56,12 @@ const TASKS: &[Task] = &[
         summary: "the acceptance figures, beside their goals; a run of all writes docs/proof.md",
         run: prove::run,
     },
+    Task {
+        name: "bench",
+        arguments: "[NAME] [--rounds N]",
+        summary: "tcptoll beside its peers, in turn; writes bench/RESULTS.md; without a name, the names",
+        run: bench::run,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -100,7 +107,7 @@ fn help() -> String {
     let mut text = String::from("cargo xtask TASK\n\n");
     for task in TASKS {
         let usage = format!("{} {}", task.name, task.arguments);
-        let _ = writeln!(text, "  {usage:<20} {}", task.summary);
+        let _ = writeln!(text, "  {usage:<26} {}", task.summary);
     }
     text.push_str("\nExit status: 0 passed, 1 failed, 2 could not be done here.\n");
     text

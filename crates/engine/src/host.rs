@@ -11,16 +11,16 @@ use tcptoll_kernel::{SysError, cpu};
 
 use crate::channel::{Channel, ChannelError, ROWS_MAX};
 use crate::clock::monotonic_ns;
-use crate::load::{LoadError, certify, connect, greet};
+use crate::load::{LoadError, certify, connect, greet, http};
 use crate::messages::{Ask, Launch, Ready, Rows, Tell};
 use crate::observe::{Observer, read_sysctl, set_sysctls};
-
-/// The uid that a real server sees itself run as; not 0, because servers that start as root want
-/// to change owners, which a namespace of one id cannot.
-const SERVER_UID: u32 = 1000;
+use crate::servers::{self, Running, SERVER_UID};
 
 /// A real server must listen within this.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest text that is uploaded in pieces, bytes: a million requests of an access log.
+const UPLOADED_MAX: usize = 512 << 20;
 
 /// Which end a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         Role::Client => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
-    let mut host = Host { observer, children: Vec::new() };
+    let mut host = Host { observer, children: Vec::new(), servers: Vec::new(), role, uploaded: String::new() };
     loop {
         let ask = match channel.receive(None) {
             Ok(ask) => ask,
@@ -67,6 +67,11 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
 struct Host {
     observer: Observer,
     children: Vec<Child>,
+    /// Those known by name.
+    servers: Vec<Running>,
+    role: Role,
+    /// A long text that the next order refers to, as far as it has come.
+    uploaded: String,
 }
 
 impl Host {
@@ -102,6 +107,22 @@ impl Host {
                 }
                 Tell::Greeted(Box::new(report))
             }
+            Ask::Upload(piece) => {
+                self.upload(&piece)?;
+                Tell::Done
+            }
+            Ask::Http(load) => {
+                let requests = std::mem::take(&mut self.uploaded);
+                let (report, histograms) =
+                    http::run(&load, &requests, channel).map_err(failed)?;
+                for (name, histogram) in histograms {
+                    let (name, histogram) = (name.to_owned(), Box::new(histogram));
+                    channel
+                        .send(&Tell::Histogram { name, histogram })
+                        .map_err(|error| error.to_string())?;
+                }
+                Tell::Requested(Box::new(report))
+            }
             Ask::Connect(load) => {
                 let (report, rows) = connect::run(&load, channel).map_err(failed)?;
                 for part in rows.chunks(ROWS_MAX) {
@@ -110,6 +131,11 @@ impl Host {
                 Tell::Connected(Box::new(report))
             }
             Ask::Launch(launch) => self.launch(&launch)?,
+            Ask::Serve(spec) if self.role == Role::Server => {
+                let (running, serving) = servers::start(&spec)?;
+                self.servers.push(running);
+                Tell::Serving(Box::new(serving))
+            }
             Ask::Run(launch) => {
                 let status = command(&launch)
                     .status()
@@ -119,6 +145,16 @@ impl Host {
             }
             other => return Err(format!("a host cannot do {other:?}")),
         })
+    }
+
+    /// Keeps a piece of a text that the following order refers to.
+    fn upload(&mut self, piece: &str) -> Result<(), String> {
+        if self.uploaded.len() + piece.len() > UPLOADED_MAX {
+            self.uploaded = String::new();
+            return Err(format!("more than {UPLOADED_MAX} bytes were uploaded"));
+        }
+        self.uploaded.push_str(piece);
+        Ok(())
     }
 
     /// Starts a real server and waits until it listens.

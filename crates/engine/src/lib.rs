@@ -15,3 +15,4 @@ pub mod observe;
 pub mod passport;
 pub mod record;
 pub mod runner;
+pub mod servers;

@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tcptoll_kernel::SysError;
+use tcptoll_kernel::{SysError, cpu};
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_model::counters;
 use tcptoll_model::record::Listener;
@@ -90,7 +90,7 @@ impl Observer {
         let shared = Arc::clone(&observer.peaks);
         std::thread::spawn(move || {
             // Not on the CPU whose work is measured, if there is another.
-            let _ = tcptoll_kernel::cpu::allow(&cpus);
+            let _ = cpu::allow(&cpus);
             let Ok(mut diag) = SockDiag::open() else { return };
             for turn in 0_u64.. {
                 // Looked at under the lock: what was seen before `forget` must not come after it.
@@ -127,7 +127,8 @@ impl Observer {
                 connections = infos.into_iter().map(|(_, _, info)| info).collect();
             }
         }
-        let children = tcptoll_kernel::cpu::children_time();
+        let children_time = cpu::children_time();
+        let children = cpu::running(&cpu::descendants());
         Snapshot {
             at_ns: monotonic_ns(),
             counters: all,
@@ -142,8 +143,10 @@ impl Observer {
             device_drops: counters::parse_device_drops(&net("dev")).values().sum(),
             softnet_drops: counters::parse_softnet_drops(&net("softnet_stat")),
             cpu: counters::parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default()),
-            children_cpu_us: (children.user_us, children.system_us),
-            rss_peak_bytes: tcptoll_kernel::cpu::rss_peak_bytes(),
+            children_cpu_us: (children_time.user_us, children_time.system_us),
+            children: children.len() as u64,
+            children_memory_bytes: cpu::memory_bytes(&children),
+            rss_peak_bytes: cpu::rss_peak_bytes(),
             connections,
         }
     }

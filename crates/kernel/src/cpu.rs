@@ -1,6 +1,7 @@
 //! CPU time and CPU affinity of the calling thread and of other processes.
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -31,7 +32,6 @@ impl CpuTime {
 /// CPU time of the calling thread.
 pub fn thread_time() -> CpuTime {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("RUSAGE_THREAD exists since 2.6.26");
-    let us = |t: nix::sys::time::TimeVal| t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64;
     CpuTime { user_us: us(usage.user_time()), system_us: us(usage.system_time()) }
 }
 
@@ -71,29 +71,138 @@ pub fn file_limit() -> io::Result<u64> {
     Ok(getrlimit(Resource::RLIMIT_NOFILE)?.0)
 }
 
-/// CPU time of the processes this one started and has waited for, and of those still running.
-pub fn children_time() -> CpuTime {
-    let mut time = CpuTime::default();
-    let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
-    let us_per_tick = 1_000_000 / u64::try_from(ticks.unwrap_or(100)).unwrap_or(100);
+/// Processes below this one that still run: those it started, and theirs.
+pub fn descendants() -> Vec<u32> {
+    // A process tree larger than this is not a server.
+    const MOST: usize = 10_000;
+    let mut found = Vec::new();
     let mut pending = children_of(std::process::id());
-    // A process tree deeper than this is not a server.
-    let mut left = 10_000;
     while let Some(pid) = pending.pop() {
-        left -= 1;
-        if left == 0 {
+        if found.len() == MOST {
             break;
         }
         pending.extend(children_of(pid));
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        // The name may hold blanks; fields are counted from the last parenthesis (proc(5)).
-        let rest = stat.rsplit(')').next().unwrap_or_default();
-        let field =
-            |n: usize| rest.split_whitespace().nth(n - 3).and_then(|text| text.parse::<u64>().ok());
-        time.user_us += (field(14).unwrap_or(0) + field(16).unwrap_or(0)) * us_per_tick;
-        time.system_us += (field(15).unwrap_or(0) + field(17).unwrap_or(0)) * us_per_tick;
+        // One that has ended and was not waited for has used CPU time, but is not there any more.
+        if stat(pid).is_some() {
+            found.push(pid);
+        }
     }
-    time
+    found
+}
+
+/// Of these processes, those that have not ended.
+pub fn running(pids: &[u32]) -> Vec<u32> {
+    let alive = |pid: &u32| stat(*pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'));
+    pids.iter().copied().filter(alive).collect()
+}
+
+/// CPU time of the processes this one started, and of theirs: of those still there and of those
+/// waited for.
+///
+/// The sum of both is exact to 1 µs, but for what descendants have waited for, which the kernel
+/// tells in ticks of 10 ms. What was used since the last call is split into user and system time as
+/// the ticks of that time are, so that neither ever decreases; a tick of each process may be missed.
+///
+/// Source: `CPUCLOCK_SCHED` of a process counts what the scheduler does, of its ended threads too
+/// (kernel/time/posix-cpu-timers.c of Linux 6.18); /proc/PID/task/*/schedstat leaves those out, and
+/// the tick during which it is read.
+pub fn children_time() -> CpuTime {
+    static SPLIT: Mutex<Split> = Mutex::new(Split::NONE);
+    let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
+    let us_per_tick = 1_000_000 / u64::try_from(ticks.unwrap_or(100)).unwrap_or(100);
+    let waited = getrusage(UsageWho::RUSAGE_CHILDREN).expect("RUSAGE_CHILDREN always exists");
+    let mut rough =
+        CpuTime { user_us: us(waited.user_time()), system_us: us(waited.system_time()) };
+    let mut exact_us = rough.user_us + rough.system_us;
+    for pid in descendants() {
+        let Some(stat) = stat(pid) else { continue };
+        exact_us += process_time_us(pid).unwrap_or((stat.user + stat.system) * us_per_tick)
+            + (stat.waited_user + stat.waited_system) * us_per_tick;
+        rough.user_us += (stat.user + stat.waited_user) * us_per_tick;
+        rough.system_us += (stat.system + stat.waited_system) * us_per_tick;
+    }
+    SPLIT.lock().unwrap_or_else(PoisonError::into_inner).add(exact_us, rough)
+}
+
+/// Splits an exact time as a rough one is split, each part growing.
+struct Split {
+    exact_us: u64,
+    rough: CpuTime,
+    time: CpuTime,
+}
+
+impl Split {
+    const NONE: Self = {
+        let none = CpuTime { user_us: 0, system_us: 0 };
+        Self { exact_us: 0, rough: none, time: none }
+    };
+
+    fn add(&mut self, exact_us: u64, rough: CpuTime) -> CpuTime {
+        let grown = exact_us.saturating_sub(self.exact_us);
+        let since = rough.since(self.rough);
+        // Within one tick, as it was so far.
+        let like = if since == CpuTime::default() { rough } else { since };
+        let user_us = match like.user_us + like.system_us {
+            0 => grown,
+            all => (u128::from(grown) * u128::from(like.user_us) / u128::from(all)) as u64,
+        };
+        self.time.user_us += user_us;
+        self.time.system_us += grown - user_us;
+        self.exact_us = self.exact_us.max(exact_us);
+        self.rough = rough;
+        self.time
+    }
+}
+
+/// Memory of these processes, bytes: what several share is divided among them (PSS), or, where the
+/// kernel does not tell that, counted for each (RSS).
+///
+/// Cost: the kernel walks their page tables.
+pub fn memory_bytes(pids: &[u32]) -> u64 {
+    let field = |text: &str, name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+    };
+    let of = |pid: &u32| {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+        let proportional = read("smaps_rollup").ok().and_then(|text| field(&text, "Pss:"));
+        proportional.or_else(|| field(&read("status").ok()?, "VmRSS:")).unwrap_or(0)
+    };
+    pids.iter().map(of).sum()
+}
+
+/// What is used of `/proc/PID/stat`; times in ticks.
+struct Stat {
+    state: char,
+    user: u64,
+    system: u64,
+    waited_user: u64,
+    waited_system: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold blanks; fields are counted from the last parenthesis (proc(5)).
+    let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
+    let number = |n: usize| fields.get(n - 3).and_then(|text| text.parse().ok()).unwrap_or(0);
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        user: number(14),
+        system: number(15),
+        waited_user: number(16),
+        waited_system: number(17),
+    })
+}
+
+/// CPU time of one process, threads that have ended included.
+fn process_time_us(pid: u32) -> Option<u64> {
+    let clock = nix::time::clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
+    let time = nix::time::clock_gettime(clock).ok()?;
+    Some(time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1_000)
+}
+
+fn us(time: nix::sys::time::TimeVal) -> u64 {
+    time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64
 }
 
 fn children_of(pid: u32) -> Vec<u32> {
@@ -112,4 +221,38 @@ pub fn rss_peak_bytes() -> u64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("RUSAGE_SELF always exists");
     // Linux counts ru_maxrss in KiB (getrusage(2)).
     usage.max_rss() as u64 * 1024
+}
+
+/// Resident memory of this process now, bytes.
+pub fn rss_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    pages.unwrap_or(0) * u64::try_from(page.unwrap_or(4096)).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_time_is_split_as_the_ticks_of_its_growth_and_neither_part_shrinks() {
+        let time = |user_us, system_us| CpuTime { user_us, system_us };
+        let mut split = Split::NONE;
+        assert_eq!(split.add(14_000, time(0, 0)), time(14_000, 0));
+        // 10,000 more, in which the one tick was the system's.
+        assert_eq!(split.add(24_000, time(0, 10_000)), time(14_000, 10_000));
+        // No tick: as all so far, which was the system's.
+        assert_eq!(split.add(25_000, time(0, 10_000)), time(14_000, 11_000));
+        // A process whose time nobody waited for is gone.
+        assert_eq!(split.add(20_000, time(0, 0)), time(14_000, 11_000));
+    }
+
+    #[test]
+    fn a_child_that_takes_less_than_a_tick_is_seen_to_have_taken_time() {
+        let before = children_time();
+        let status = std::process::Command::new("true").status().unwrap();
+        let used = children_time().since(before);
+        assert!(status.success() && used.user_us + used.system_us > 0);
+    }
 }

@@ -20,6 +20,13 @@ impl Interest {
     /// Both, told once each time they become true, so that no change of mind costs a system call.
     pub const EDGES: Self =
         Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLOUT).union(EpollFlags::EPOLLET));
+    /// Both, and that the peer has closed, told once each time they become true.
+    pub const STREAM: Self = Self(
+        EpollFlags::EPOLLIN
+            .union(EpollFlags::EPOLLOUT)
+            .union(EpollFlags::EPOLLRDHUP)
+            .union(EpollFlags::EPOLLET),
+    );
     /// Reading, told once each time it becomes true.
     pub const READ_EDGE: Self = Self(EpollFlags::EPOLLIN.union(EpollFlags::EPOLLET));
 }
@@ -33,6 +40,8 @@ pub struct Event {
     pub readable: bool,
     /// Writing will not block.
     pub writable: bool,
+    /// The peer has closed its side; only told to [`Interest::STREAM`].
+    pub finished: bool,
     /// An error or hang-up is pending.
     pub broken: bool,
 }
@@ -42,6 +51,8 @@ pub struct Event {
 pub struct Poller {
     epoll: Epoll,
     buffer: Vec<EpollEvent>,
+    /// Events of the last wait.
+    count: usize,
 }
 
 impl Poller {
@@ -49,7 +60,7 @@ impl Poller {
     pub fn new(events: usize) -> Result<Self, SysError> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|e| SysError::new("epoll_create1", "a new set", e))?;
-        Ok(Self { epoll, buffer: vec![EpollEvent::empty(); events.max(1)] })
+        Ok(Self { epoll, buffer: vec![EpollEvent::empty(); events.max(1)], count: 0 })
     }
 
     /// Adds a file descriptor under a number of the caller's.
@@ -61,19 +72,30 @@ impl Poller {
 
     /// Waits for events; empty when `timeout` has passed or a signal came. `None` waits for ever.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Vec<Event>, SysError> {
+        let count = self.wait_count(timeout)?;
+        Ok((0..count).map(|at| self.event(at)).collect())
+    }
+
+    /// As [`Poller::wait`], without the list: how many events there are for [`Poller::event`].
+    pub fn wait_count(&mut self, timeout: Option<Duration>) -> Result<usize, SysError> {
         let count = self.wait_raw(timeout)?;
-        Ok(self.buffer[..count]
-            .iter()
-            .map(|event| {
-                let flags = event.events();
-                Event {
-                    token: event.data(),
-                    readable: flags.intersects(EpollFlags::EPOLLIN),
-                    writable: flags.intersects(EpollFlags::EPOLLOUT),
-                    broken: flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP),
-                }
-            })
-            .collect())
+        self.count = count;
+        Ok(count)
+    }
+
+    /// Event number `at` of the last wait.
+    ///
+    /// Panics: there were not so many.
+    pub fn event(&self, at: usize) -> Event {
+        let event = &self.buffer[..self.count][at];
+        let flags = event.events();
+        Event {
+            token: event.data(),
+            readable: flags.intersects(EpollFlags::EPOLLIN),
+            writable: flags.intersects(EpollFlags::EPOLLOUT),
+            finished: flags.intersects(EpollFlags::EPOLLRDHUP),
+            broken: flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP),
+        }
     }
 
     fn wait_raw(&mut self, timeout: Option<Duration>) -> Result<usize, SysError> {

@@ -17,6 +17,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet_socket;
 pub mod process;
+pub mod ring;
 pub mod sock_diag;
 pub mod socket;
 pub mod tun;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -87,6 +88,16 @@ pub fn mount_proc() -> Result<(), SysError> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>)
         .map_err(|e| SysError::new("mount", "/proc", e))
+}
+
+/// Mounts an empty folder in memory over this one; nobody outside the mount namespace sees it, and
+/// it goes with the namespace.
+///
+/// Must be called in a mount namespace of the lab's own.
+pub fn mount_memory(over: &Path) -> Result<(), SysError> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("tmpfs"), over, Some("tmpfs"), flags, Some("mode=0700"))
+        .map_err(|e| SysError::new("mount", over.display().to_string(), e))
 }
 
 /// Makes a network namespace, enters it, and gives a handle to come back.

@@ -135,6 +135,11 @@ pub fn restore_signals(command: &mut Command) {
     }
 }
 
+/// Kills a process group: a server that was started as its leader, and what that started.
+pub fn kill_group(leader: u32) {
+    let _ = nix::sys::signal::killpg(Pid::from_raw(leader as i32), Signal::SIGKILL);
+}
+
 /// A socket handed over at start-up under a number of the command line.
 ///
 /// Errors: if the number is no open socket.

@@ -14,8 +14,8 @@ pub type Address = SockAddr;
 /// The error numbers that tell classes of failure apart.
 pub mod errno {
     pub use libc::{
-        EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EMFILE, ENETUNREACH, ENFILE, EPIPE,
-        EROFS, ETIMEDOUT,
+        EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE, ENETUNREACH, ENFILE,
+        EPIPE, EROFS, ETIMEDOUT,
     };
 }
 
@@ -63,10 +63,28 @@ impl Tcp {
 
     /// Makes a listening socket; port 0 lets the kernel choose.
     pub fn listener(at: SocketAddr, backlog: i32, fast_open: bool) -> Result<Self, SysError> {
+        Self::listen(at, backlog, fast_open, false)
+    }
+
+    /// Makes a listening socket on a port that other sockets of the same user may listen on too:
+    /// the kernel spreads connections over them (`SO_REUSEPORT`).
+    pub fn shared_listener(at: SocketAddr, backlog: i32) -> Result<Self, SysError> {
+        Self::listen(at, backlog, false, true)
+    }
+
+    fn listen(
+        at: SocketAddr,
+        backlog: i32,
+        fast_open: bool,
+        shared: bool,
+    ) -> Result<Self, SysError> {
         let name = |op| move |e| SysError::new(op, at.to_string(), e);
         let socket = Socket::new(Domain::for_address(at), Type::STREAM.nonblocking(), None)
             .map_err(name("socket"))?;
         socket.set_reuse_address(true).map_err(name("SO_REUSEADDR"))?;
+        if shared {
+            socket.set_reuse_port(true).map_err(name("SO_REUSEPORT"))?;
+        }
         if fast_open {
             set_int(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, backlog.max(1))
                 .map_err(name("TCP_FASTOPEN"))?;
@@ -113,6 +131,53 @@ impl Tcp {
         would_block(self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL))
     }
 
+    /// Asks for the time at which what is read arrived, for [`Tcp::read_stamped`].
+    pub fn stamp_arrivals(&self) -> io::Result<()> {
+        set_int(&self.0, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+    }
+
+    /// Reads what has arrived, with the time at which the last of it did, ns on `CLOCK_REALTIME`;
+    /// 0: the kernel did not say.
+    ///
+    /// `None` when nothing has arrived, length 0 when the peer closed. The stamp is taken where the
+    /// device hands the packet to the stack, before TCP sees it. Source: `tcp_recv_timestamp()` in
+    /// net/ipv4/tcp.c of Linux 6.18.
+    pub fn read_stamped(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, u64)>> {
+        /// Room for one control message with a time.
+        #[repr(C, align(8))]
+        struct Control([u8; 64]);
+        let mut control = Control([0; 64]);
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        // SAFETY: all zeroes is a valid msghdr: null pointers with lengths of 0.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len();
+        // SAFETY: the message points at one buffer and one control area, both as long as said and
+        // alive across the call.
+        let length = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, 0) };
+        if length < 0 {
+            return would_block(Err(io::Error::last_os_error()))
+                .map(|read| read.map(|n: usize| (n, 0)));
+        }
+        // SAFETY: CMSG_FIRSTHDR gives null or a header inside the control area, which the kernel
+        // filled up to `msg_controllen`; a message of this type holds a timespec.
+        let stamp_ns = unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            if !header.is_null()
+                && (*header).cmsg_level == libc::SOL_SOCKET
+                && (*header).cmsg_type == libc::SCM_TIMESTAMPNS
+            {
+                let time: libc::timespec = std::ptr::read_unaligned(libc::CMSG_DATA(header).cast());
+                time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+            } else {
+                0
+            }
+        };
+        Ok(Some((length as usize, stamp_ns)))
+    }
+
     /// The address of this end.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
@@ -151,6 +216,11 @@ impl AsFd for Tcp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Makes closing send a RST, so that neither end is left in TIME-WAIT.
+pub fn reset_when_closed(socket: &impl AsFd) -> io::Result<()> {
+    socket2::SockRef::from(socket).set_linger(Some(std::time::Duration::ZERO))
 }
 
 /// A UDP socket, for certifying a link.

@@ -9,6 +9,8 @@ use serde_json::Value;
 use crate::record::{Advice, Arm, Cause};
 use crate::units::human_count;
 
+mod reuse;
+
 /// What is known of the SYN ladder in one arm.
 #[derive(Clone, Debug, Default)]
 pub struct Rungs {
@@ -20,10 +22,17 @@ pub struct Rungs {
 
 /// Names the causes that the arm's evidence supports.
 pub fn causes_of(arm: &Arm, rungs: &Rungs) -> Vec<Cause> {
-    [accept_queue_full(arm, rungs), syn_queue_full(arm, rungs), local_ports_scarce(arm)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        accept_queue_full(arm, rungs),
+        syn_queue_full(arm, rungs),
+        local_ports_scarce(arm),
+        reuse::close_ignored(arm),
+        reuse::keepalive_inert(arm),
+        reuse::close_race(arm),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn counter(arm: &Arm, name: &str) -> u64 {
@@ -150,18 +159,36 @@ fn syn_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
 fn local_ports_scarce(arm: &Arm) -> Option<Cause> {
     let refused = arm.errors.get("local-ports").copied().filter(|&count| count > 0)?;
     let waiting = arm.client.sockstat.get("TCP_tw").copied().unwrap_or(0);
-    let evidence = BTreeMap::from([
+    let mut evidence = BTreeMap::from([
         ("local-ports".to_owned(), Value::from(refused)),
         ("TCP_tw".to_owned(), Value::from(waiting)),
     ]);
+    let mut text = format!(
+        "The client ran out of local ports {} times; {} of them were in TIME-WAIT",
+        human_count(refused),
+        human_count(waiting)
+    );
+    if let Some(ports) = &arm.ports {
+        evidence.insert("usable_ports".into(), ports.usable.into());
+        evidence.insert("connections_at_once".into(), ports.at_once.into());
+        evidence.insert("held_s".into(), ports.held_s.into());
+        text += &format!(
+            ". It has {} connections to give, {} from each source address",
+            human_count(ports.at_once),
+            human_count(ports.usable)
+        );
+        if let Some(per_s) = ports.sustained_per_s {
+            evidence.insert("sustained_per_s".into(), per_s.into());
+            text += &format!(
+                ", and each closed one holds its port for {:.0} s: {per_s:.0} a second can go on for ever",
+                ports.held_s
+            );
+        }
+    }
     Some(Cause {
         id: "local-ports-scarce".into(),
         arm: arm.name.clone(),
-        text: format!(
-            "The client ran out of local ports {} times; {} of them were in TIME-WAIT.",
-            human_count(refused),
-            human_count(waiting)
-        ),
+        text: text + ".",
         evidence,
     })
 }
@@ -183,6 +210,21 @@ pub fn advice_for(id: &str, proof: Option<String>) -> Option<Advice> {
             "Keep connections open and use them again; or widen net.ipv4.ip_local_port_range, or add source addresses (--bind).",
             "A wider range may take ports that servers on this machine want to listen on.",
             "net.ipv4.ip_local_port_range = 32768 60999",
+        ),
+        "close-ignored" => (
+            "Let the client close after the response (--reuse client-close), or find what between the two keeps the server's connection open and does not pass Connection: close on.",
+            "The client that closes first holds TIME-WAIT, and with it the port.",
+            "Ask the server to close again (--reuse server-close).",
+        ),
+        "keepalive-inert" => (
+            "Raise the server's limit of requests per connection and its keep-alive time, and check that keep-alive is on at every server in between (nginx: keepalive_requests, keepalive_timeout, and proxy_http_version 1.1 with an empty Connection field towards its upstream; Apache: KeepAlive, MaxKeepAliveRequests, KeepAliveTimeout).",
+            "Idle connections take memory on both sides, and in servers of one process per connection a whole process.",
+            "Set the former values.",
+        ),
+        "close-race" => (
+            "Let the side that sends requests give up idle connections first: its idle time must be shorter than the server's keep-alive time, by a round trip and a second to spare. Between a balancer and its servers that is a keep-alive time of the servers above the balancer's.",
+            "The server keeps idle connections for longer, which takes memory.",
+            "Set the former times.",
         ),
         _ => return None,
     };
@@ -250,7 +292,14 @@ mod tests {
 
     #[test]
     fn every_cause_has_advice() {
-        for id in ["accept-queue-full", "syn-queue-full", "local-ports-scarce"] {
+        for id in [
+            "accept-queue-full",
+            "syn-queue-full",
+            "local-ports-scarce",
+            "close-ignored",
+            "keepalive-inert",
+            "close-race",
+        ] {
             assert!(advice_for(id, None).is_some(), "{id}");
         }
     }

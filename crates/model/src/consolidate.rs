@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{Arm, HistogramSummary, LinkMeasured, Metric, Round, Trial, Warmup};
+use crate::record::{Arm, Closing, HistogramSummary, LinkMeasured, Metric, Round, Trial, Warmup};
 use crate::stats::{sample, sequence};
 use crate::study::PlannedArm;
 
@@ -159,6 +159,12 @@ fn one(trials: &[&Trial]) -> Arm {
         rounds: rounds(trials),
         warmup: warmup(&arms),
         series: first.series.clone(),
+        reuse: first.reuse.clone(),
+        connections_attempted: sum_of_some(&arms, |arm| arm.connections_attempted),
+        connections_ok: sum_of_some(&arms, |arm| arm.connections_ok),
+        closing: closing(&arms),
+        ports: first.ports.clone(),
+        io: first.io.clone(),
         elapsed_s: arms.iter().map(|arm| arm.elapsed_s).sum(),
         partial: stopped(trials),
         failure: trials.iter().rev().find_map(|t| t.arm.failure.clone()).filter(|_| failed),
@@ -249,6 +255,29 @@ fn warmup(arms: &[&Arm]) -> Option<Warmup> {
         errors: summed(&of(&warmups, |warmup| &warmup.errors)),
         elapsed_s: warmups.iter().map(|warmup| warmup.elapsed_s).sum(),
         histograms: distributions::merged(&of(&warmups, |warmup| &warmup.histograms)),
+    })
+}
+
+/// The sum of what some of the arms have.
+fn sum_of_some(arms: &[&Arm], of: impl Fn(&Arm) -> Option<u64>) -> Option<u64> {
+    arms.iter().copied().filter_map(of).reduce(u64::saturating_add)
+}
+
+fn closing(arms: &[&Arm]) -> Option<Closing> {
+    let all: Vec<&Closing> = arms.iter().filter_map(|arm| arm.closing.as_ref()).collect();
+    let total = |of: fn(&Closing) -> u64| sum(all.iter().map(|closing| of(closing)));
+    // Of one trial: each has hosts of its own, so nothing adds up.
+    let waiting = |of: fn(&Closing) -> Option<u64>| {
+        all.iter().filter_map(|closing| of(closing)).reduce(u64::max)
+    };
+    (!all.is_empty()).then(|| Closing {
+        by_client: total(|closing| closing.by_client),
+        by_server: total(|closing| closing.by_server),
+        while_idle: total(|closing| closing.while_idle),
+        ignored: total(|closing| closing.ignored),
+        open_at_end: total(|closing| closing.open_at_end),
+        client_time_wait: waiting(|closing| closing.client_time_wait),
+        server_time_wait: waiting(|closing| closing.server_time_wait),
     })
 }
 

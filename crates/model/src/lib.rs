@@ -5,18 +5,21 @@
 //! [`stats`] for what the numbers allow one to say, and [`record`] for what is kept.
 
 pub mod answer;
+pub mod arrivals;
 pub mod causes;
 pub mod compare;
 pub mod consolidate;
 pub mod counters;
 pub mod expectation;
 pub mod handshake;
+pub mod http;
 pub mod ladder;
 pub mod link;
 pub mod link_model;
 pub mod order;
 pub mod packet;
 pub mod pairs;
+pub mod ports;
 pub mod record;
 pub mod shell;
 pub mod stats;

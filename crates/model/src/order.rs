@@ -20,7 +20,8 @@ pub fn seed_of_trial(seed: u64, round: u32, arm: usize, attempt: u32) -> u64 {
     generator(seed, [u64::from(round), arm as u64, u64::from(attempt)]).next_u64()
 }
 
-fn generator(seed: u64, parts: [u64; 3]) -> Xoshiro256PlusPlus {
+/// A generator of its own for each seed and each triple of numbers.
+pub(crate) fn generator(seed: u64, parts: [u64; 3]) -> Xoshiro256PlusPlus {
     // SplitMix64's finaliser keeps neighbouring numbers far apart; seed_from_u64 applies it again.
     let mixed = parts.iter().fold(seed, |state, part| {
         let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_add(*part);

@@ -90,6 +90,9 @@ impl Asked<'_> {
 
     fn against_arm(&self, name: &Value) -> Result<Vec<(usize, usize, Settings)>, StudyError> {
         let name = level_text(name);
+        if let Some(pairs) = self.against_named(&name) {
+            return Ok(pairs);
+        }
         let Some(b) = self.arms.iter().position(|arm| arm.name == name) else {
             let names: Vec<&str> = self.arms.iter().map(|arm| arm.name.as_str()).collect();
             let problem = format!("no arm is called so; {}", suggestion(&name, &names));
@@ -97,6 +100,30 @@ impl Asked<'_> {
         };
         let others = (0..self.arms.len()).filter(|a| *a != b);
         Ok(others.map(|a| (a, b, Settings::new())).collect())
+    }
+
+    /// Against a named arm of a study with factors: once per combination of their levels. `None`:
+    /// there are no factors, or no such arm.
+    fn against_named(&self, name: &str) -> Option<Vec<(usize, usize, Settings)>> {
+        let named = &self.study.named_arms;
+        let baseline = named.iter().position(|arm| arm.name == name)?;
+        // Named arms turn slowest.
+        let combinations = self.arms.len() / named.len();
+        if self.study.factors.is_empty() {
+            return None;
+        }
+        let pair = |combination: usize, arm: usize| {
+            let at = |arm: usize| arm * combinations + combination;
+            let levels = &self.arms[at(arm)].factors;
+            let of = |name: &String| Some((name.clone(), levels.get(name)?.clone()));
+            let per = self.study.factors.keys().filter_map(of).collect();
+            (at(arm), at(baseline), per)
+        };
+        let others = |combination| {
+            let others = (0..named.len()).filter(|arm| *arm != baseline);
+            others.map(move |arm| pair(combination, arm))
+        };
+        Some((0..combinations).flat_map(others).collect())
     }
 
     fn against_level(
@@ -193,6 +220,23 @@ mod tests {
             asked("[factors]\nbacklog = [1, 2, 3]\n[[compare]]\nall_pairs = true"),
             ["backlog 2 / backlog 1 []", "backlog 3 / backlog 1 []", "backlog 3 / backlog 2 []"]
         );
+    }
+
+    #[test]
+    fn named_arms_with_factors_are_compared_once_per_combination() {
+        let arms = "[[arm]]\nname = 'a'\n[[arm]]\nname = 'b'\n[[arm]]\nname = 'c'\n";
+        let body = format!("{arms}[factors]\nlink = ['x', 'y']\n[[compare]]\nagainst = 'a'");
+        assert_eq!(
+            asked(&body),
+            [
+                "b, link x / a, link x [x]",
+                "c, link x / a, link x [x]",
+                "b, link y / a, link y [y]",
+                "c, link y / a, link y [y]"
+            ]
+        );
+        let whole = body.replace("against = 'a'", "against = 'a, link x'");
+        assert_eq!(asked(&whole).len(), 5);
     }
 
     #[test]

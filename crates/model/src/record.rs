@@ -13,7 +13,9 @@ mod arm;
 mod comparison;
 mod host;
 
-pub use arm::{Arm, Expectation, HistogramSummary, Metric, Series, Step, Timeline, View, Warmup};
+pub use arm::{
+    Arm, Closing, Expectation, HistogramSummary, Metric, Series, Step, Timeline, View, Warmup,
+};
 pub use comparison::{Comparison, Round, Rounds, Verdict};
 pub use host::{HostSummary, Listener, Softirq};
 

@@ -121,7 +121,8 @@ pub struct Compare {
     /// Every arm with every other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_pairs: bool,
-    /// Name of the arm that every other is compared against; with `factor`, the level of it.
+    /// Name of the arm that every other is compared against, where there are factors too: once per
+    /// combination of their levels; with `factor`, the level of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Value>,
     /// The factor whose levels are compared against the level `against`, once per combination of

@@ -35,6 +35,9 @@ const LATE_US: f64 = 500.0;
 /// in a short trial is no verdict on the client.
 const TURNS_MIN: u64 = 20;
 
+/// An open loop that answers less than this share of what was due did not reach its rate.
+const RATE_SHARE_MIN: f64 = 0.99;
+
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -110,6 +113,21 @@ pub fn client_late(
     let spoilt = p50_us.zip(latency_p50_us).is_some_and(|(late, latency)| late > latency / 2.0);
     late(p50_us, p99_us, spoilt, "the client was late by half of what it measured", |p99_us| {
         Warning::GeneratorLate { p99_us }
+    })
+}
+
+/// Whether an open loop's requests succeeded as fast as they were due, over `measured_s` seconds.
+///
+/// It spoils nothing: what a server cannot do is a finding. But then latency grows for as long as
+/// the load lasts, and whoever reads it must know.
+pub fn rate_not_reached(intended: u64, ok: u64, measured_s: f64) -> Option<Finding> {
+    let per_s = |count: u64| count as f64 / measured_s;
+    let missed = (ok as f64) < intended as f64 * RATE_SHARE_MIN;
+    (missed && measured_s > 0.0).then(|| {
+        Finding::told(Warning::RateNotReached {
+            intended_per_s: per_s(intended),
+            achieved_per_s: per_s(ok),
+        })
     })
 }
 
@@ -236,6 +254,15 @@ mod tests {
         assert_eq!(spoils(link_late(Some(51.0), Some(90.0), 100.0)), Some(true));
         assert_eq!(spoils(link_late(Some(5.0), Some(501.0), 100.0)), Some(false));
         assert_eq!(link_late(None, None, 100.0), None);
+    }
+
+    #[test]
+    fn a_rate_that_was_missed_by_a_hundredth_is_told() {
+        assert_eq!(rate_not_reached(1_000, 990, 1.0), None);
+        let found = rate_not_reached(1_000, 500, 2.0).unwrap();
+        let warning = Warning::RateNotReached { intended_per_s: 500.0, achieved_per_s: 250.0 };
+        assert_eq!((found.warning, found.reason), (warning, None));
+        assert_eq!(rate_not_reached(10, 0, 0.0), None);
     }
 
     #[test]

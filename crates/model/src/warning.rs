@@ -165,6 +165,42 @@ pub enum Warning {
         /// p-value of the rank test.
         rank_p: f64,
     },
+    /// Lines of an access log were not asked for.
+    AccessLogCut {
+        /// Requests that were.
+        kept: u64,
+        /// Lines with another method than GET or HEAD.
+        other_methods: u64,
+        /// Lines in neither format.
+        unreadable: u64,
+        /// Lines after the most that is kept.
+        too_many: u64,
+    },
+    /// Fewer requests per second were answered than were due.
+    RateNotReached {
+        /// Due per second.
+        intended_per_s: f64,
+        /// Answered per second.
+        achieved_per_s: f64,
+    },
+    /// Requests that were due were never sent, because no connection was free for them.
+    UnsentRequests {
+        /// How many.
+        unsent: u64,
+        /// Of how many.
+        of: u64,
+        /// Connections at once, at most.
+        connections: u64,
+    },
+    /// Requests of the warm-up failed.
+    WarmupFailed {
+        /// How many.
+        failed: u64,
+        /// Of how many.
+        of: u64,
+        /// The most frequent class.
+        class: String,
+    },
     /// Arms differ in nothing that took effect.
     SameEffectiveValue {
         /// Option.
@@ -203,6 +239,10 @@ impl Warning {
             Self::Suspended { .. } => "suspended",
             Self::ResumedElsewhere { .. } => "resumed-elsewhere",
             Self::TestsDisagree { .. } => "tests-disagree",
+            Self::AccessLogCut { .. } => "access-log-cut",
+            Self::RateNotReached { .. } => "rate-not-reached",
+            Self::UnsentRequests { .. } => "unsent-requests",
+            Self::WarmupFailed { .. } => "warmup-failed",
             Self::SameEffectiveValue { .. } => "same-effective-value",
         }
     }
@@ -223,7 +263,7 @@ impl fmt::Display for Warning {
         match self {
             Self::GeneratorLate { p99_us } => write!(
                 f,
-                "the client started operations late (p99 {p99_us:.0} µs): lower --rate or --concurrency"
+                "the client started operations late (p99 {p99_us:.0} µs): lower --rate, or let fewer be at once (--concurrency, --connections)"
             ),
             Self::LinkLate { p99_us } => write!(
                 f,
@@ -234,7 +274,7 @@ impl fmt::Display for Warning {
             }
             Self::UnwantedDrops { packets } => write!(
                 f,
-                "the lab itself lost {packets} packets that nobody asked it to lose: lower --concurrency or --rate; the trial is invalid"
+                "the lab itself lost {packets} packets that nobody asked it to lose: lower --rate, or let fewer be at once (--concurrency, --connections); the trial is invalid"
             ),
             Self::TapDrops { packets } => write!(
                 f,
@@ -315,7 +355,7 @@ impl fmt::Display for Warning {
             ),
             Self::LittlesLaw { found, asked } => write!(
                 f,
-                "throughput × latency is {found:.2}, {asked:.0} were to be at once (Little's law): the client spent the rest between operations; lower --concurrency"
+                "throughput × latency is {found:.2}, {asked:.0} were to be at once (Little's law): the client spent the rest between operations; let fewer be at once (--concurrency, --connections)"
             ),
             Self::ClockStep { ms } => write!(
                 f,
@@ -329,6 +369,22 @@ impl fmt::Display for Warning {
             Self::TestsDisagree { what, rank_p } => write!(
                 f,
                 "{what}: the interval and the rank test (p = {rank_p:.3}) do not agree: look at the rounds before trusting either"
+            ),
+            Self::AccessLogCut { kept, other_methods, unreadable, too_many } => write!(
+                f,
+                "of the access log {kept} requests are asked for; left out: {other_methods} lines with another method than GET or HEAD, {unreadable} unreadable, {too_many} after the most that is kept"
+            ),
+            Self::RateNotReached { intended_per_s, achieved_per_s } => write!(
+                f,
+                "{intended_per_s:.0} requests/s were due and {achieved_per_s:.0}/s succeeded: latencies hold the time that requests waited to be sent; lower --rate, or raise --connections if the server is not what is slow"
+            ),
+            Self::UnsentRequests { unsent, of, connections } => write!(
+                f,
+                "{unsent} of {of} requests that were due were never sent: all {connections} connections were busy until the end; they count as errors; raise --connections or lower --rate"
+            ),
+            Self::WarmupFailed { failed, of, class } => write!(
+                f,
+                "{failed} of {of} requests of the warm-up failed, most of them with {class}: they are in no figure, and what follows may not be warm"
             ),
             Self::SameEffectiveValue { option, value } => write!(
                 f,

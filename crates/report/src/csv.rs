@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use csv::WriterBuilder;
 use serde_json::Value;
-use tcptoll_model::record::{Arm, Comparison, HistogramSummary, Round, Summary};
+use tcptoll_model::ports::PortForecast;
+use tcptoll_model::record::{Arm, Closing, Comparison, HistogramSummary, Round, Summary};
 
 use crate::{clean, rounds};
 
@@ -181,7 +182,47 @@ fn arm(arm: &Arm) -> Vec<Row<'_>> {
     let counts = counts.filter(|(name, _)| !arm.metrics.contains_key(name)).map(|(name, n)| {
         Row::of_arm("arm", arm).text("metric", &name).figure("value", Some(n as f64))
     });
-    metrics.chain(quantiles).chain(counts).collect()
+    metrics.chain(quantiles).chain(counts).chain(connections(arm)).collect()
+}
+
+/// Connections under requests, as counts: how many, who closed them, how many ports there were; and
+/// what answered and waited, in words.
+fn connections(arm: &Arm) -> Vec<Row<'_>> {
+    let closing = arm.closing.as_ref();
+    let ports = arm.ports.as_ref();
+    let server = arm.server.as_ref();
+    let of_closing = |of: fn(&Closing) -> u64| closing.map(|closing| of(closing) as f64);
+    let of_ports = |of: fn(&PortForecast) -> u64| ports.map(|ports| of(ports) as f64);
+    let count = |n: Option<u64>| n.map(|n| n as f64);
+    let figures = [
+        ("connections_attempted", "", count(arm.connections_attempted)),
+        ("connections_ok", "", count(arm.connections_ok)),
+        ("closed_by_client", "", of_closing(|closing| closing.by_client)),
+        ("closed_by_server", "", of_closing(|closing| closing.by_server)),
+        ("closed_while_idle", "", of_closing(|closing| closing.while_idle)),
+        ("close_ignored", "", of_closing(|closing| closing.ignored)),
+        ("open_at_end", "", of_closing(|closing| closing.open_at_end)),
+        ("client_time_wait", "", closing.and_then(|closing| count(closing.client_time_wait))),
+        ("server_time_wait", "", closing.and_then(|closing| count(closing.server_time_wait))),
+        ("ports_usable", "", of_ports(|ports| ports.usable)),
+        ("ports_at_once", "", of_ports(|ports| ports.at_once)),
+        ("ports_sustained_per_s", "1/s", ports.and_then(|ports| ports.sustained_per_s)),
+        ("server_processes", "", server.and_then(|host| count(host.processes))),
+        ("server_memory_bytes", "bytes", server.and_then(|host| count(host.memory_bytes))),
+    ];
+    let words = [
+        ("server_version", server.and_then(|host| host.version.as_deref())),
+        ("io", arm.io.as_deref()),
+    ];
+    let new = |name: &str| !arm.metrics.contains_key(name);
+    let figures = figures.into_iter().filter(|(name, _, n)| n.is_some() && new(name));
+    let figures = figures.map(|(name, unit, n)| {
+        Row::of_arm("arm", arm).text("metric", name).text("unit", unit).figure("value", n)
+    });
+    let words = words.into_iter().filter(|(name, _)| new(name)).filter_map(|(name, text)| {
+        Some(Row::of_arm("arm", arm).text("metric", name).text("note", text?))
+    });
+    figures.chain(words).collect()
 }
 
 fn quantiles(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7] {

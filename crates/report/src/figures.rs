@@ -5,7 +5,7 @@ use tcptoll_model::record::{
     Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Summary, Timeline,
 };
 
-use crate::number;
+use crate::{number, requests};
 
 /// The distribution that carries the answer.
 #[derive(Clone, Debug)]
@@ -16,10 +16,11 @@ pub(crate) struct Primary {
     pub(crate) name: String,
 }
 
-/// The distribution that carries the answer: connect latency where there is any.
+/// The distribution that carries the answer: latency of requests where there are any, else that of
+/// connecting, which requests have too.
 pub(crate) fn primary(summary: &Summary) -> Primary {
     let has = |key: &str| summary.arms.iter().any(|arm| arm.histograms.contains_key(key));
-    let known = ["connect_us", "latency_us", "first_byte_us"].into_iter().find(|key| has(key));
+    let known = ["latency_us", "connect_us", "first_byte_us"].into_iter().find(|key| has(key));
     let other = || {
         let keys = summary.arms.iter().flat_map(|arm| arm.histograms.keys());
         keys.map(String::as_str).find(|key| !matches!(*key, "rtt_us" | "lateness_us"))
@@ -34,6 +35,8 @@ pub(crate) fn histogram_name(key: &str) -> String {
         "connect_us" => "connect latency".to_owned(),
         "latency_us" => "latency".to_owned(),
         "first_byte_us" => "time to first byte".to_owned(),
+        "tls_us" => "TLS handshake".to_owned(),
+        "idle_close_us" => "idle time until the server closed".to_owned(),
         "rtt_us" => "ICMP echo".to_owned(),
         "lateness_us" => "lateness of the client".to_owned(),
         other => other.strip_suffix("_us").unwrap_or(other).replace('_', " "),
@@ -231,6 +234,7 @@ pub(crate) fn unit_of(metric: &str) -> &'static str {
 pub(crate) fn metric_name(metric: &str) -> String {
     match metric {
         "connect_us_mean" => "mean connect latency".to_owned(),
+        "latency_us_mean" => "mean latency".to_owned(),
         "first_byte_us_mean" => "mean time to first byte".to_owned(),
         "client_cpu_us_per_op" => "client CPU per operation".to_owned(),
         "server_cpu_us_per_op" => "server CPU per operation".to_owned(),
@@ -273,6 +277,8 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
     }
     words.extend(summary.passport.congestion_control.clone());
     words.push(plural(u64::from(summary.passport.cpus), "CPU"));
+    words.extend(requests::servers(summary));
+    words.extend(requests::engines(summary));
     words
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tcptoll_model::record::{Arm, HostSummary, Summary};
 use tcptoll_model::shell;
 
-use crate::{figures, number};
+use crate::{figures, number, requests};
 
 /// Counters that mean trouble when they are not zero, with the names of the kernel.
 const TROUBLE: [&str; 10] = [
@@ -48,16 +48,39 @@ pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
         }
         lines.extend(full_queues(host).map(|queue| format!("{side}: {queue}")));
     }
+    lines.extend(requests::ignored(arm));
+    lines.extend(refused_connections(arm));
     if let Some(wire) = &arm.wire {
         let again = wire.client_to_server.retransmission + wire.server_to_client.retransmission;
         if again > 0 {
             let syns = wire.client_to_server.syn;
-            let rest =
-                format!("{} SYN for {} attempts", number::count(syns), number::count(arm.attempts));
+            let rest = match arm.connections_attempted {
+                Some(n) => {
+                    format!("{} SYN for {}", number::count(syns), figures::plural(n, "connection"))
+                }
+                None => format!(
+                    "{} SYN for {} attempts",
+                    number::count(syns),
+                    number::count(arm.attempts)
+                ),
+            };
             lines.push(format!("wire: {} sent again · {rest}", figures::plural(again, "segment")));
         }
     }
     lines
+}
+
+/// Connections that were begun and not made.
+fn refused_connections(arm: &Arm) -> Option<String> {
+    let (tried, made) = arm.connections_attempted.zip(arm.connections_ok)?;
+    let lost = tried.saturating_sub(made);
+    (lost > 0).then(|| {
+        format!(
+            "client: {} of {} connections were not made",
+            number::count(lost),
+            number::count(tried)
+        )
+    })
 }
 
 /// Listeners whose accept queue was full at least once; a queue of limit n holds n + 1.
@@ -117,8 +140,13 @@ pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
     }
     let (failed, tried) = failed(summary);
     if failed > 0 {
+        let (what, figures) = if requests::any(summary) {
+            ("requests", "rates and latencies")
+        } else {
+            ("attempts", "the latencies")
+        };
         lines.push(format!(
-            "{} of {} attempts failed; the latencies are those of the {} that succeeded.",
+            "{} of {} {what} failed; {figures} are those of the {} that succeeded.",
             number::count(failed),
             number::count(tried),
             number::count(tried - failed)

@@ -13,6 +13,7 @@ mod findings;
 mod html;
 mod markdown;
 mod number;
+mod requests;
 mod rounds;
 mod text;
 
@@ -84,7 +85,9 @@ pub fn html(summary: &Summary) -> String {
 /// Shape:   a heading and one row per figure; `kind` says what a row is.
 ///
 /// - `arm`: one per arm and metric, `value` with `median`, interval and `n`: a mean over rounds,
-///   where the run has rounds, also of a quantile.
+///   where the run has rounds, also of a quantile. Of requests also counts, over all rounds: of
+///   connections, of who closed them, of local ports; and in `note` what the server says of its
+///   version and what the client waited with.
 /// - `arm_merged`: one per arm, histogram and quantile, as `connect_us_p99`, of the values of all
 ///   rounds together; `n` is their number. No interval.
 /// - `round`: one per arm, round and metric, in order of running; `left_out` says why it does not

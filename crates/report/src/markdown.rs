@@ -1,10 +1,10 @@
 //! How does a run look in an issue? The answer as a headline, tables of arms and comparisons,
 //! warnings, and how it was run.
 
-use tcptoll_model::record::Summary;
+use tcptoll_model::record::{Arm, Summary};
 
 use crate::number::{self, ABSENT};
-use crate::{effect, figures, findings, rounds};
+use crate::{effect, figures, findings, requests, rounds};
 
 /// The page of a cleaned summary.
 pub(crate) fn render(summary: &Summary) -> String {
@@ -13,6 +13,7 @@ pub(crate) fn render(summary: &Summary) -> String {
         page.push_str(&format!("\n**{}**\n", escape(&doubt)));
     }
     arms(&mut page, summary);
+    connections(&mut page, summary);
     comparisons(&mut page, summary);
     published(&mut page, summary);
     findings(&mut page, summary);
@@ -101,7 +102,7 @@ fn arms(page: &mut String, summary: &Summary) {
         heads.extend(latency.iter().map(String::as_str));
     }
     heads.push("ok");
-    let row = |arm: &tcptoll_model::record::Arm| {
+    let row = |arm: &Arm| {
         let mut cells = vec![arm.name.clone()];
         if let Some(metric) = metric {
             let absent = || ABSENT.to_owned();
@@ -125,6 +126,71 @@ fn arms(page: &mut String, summary: &Summary) {
     };
     let rows: Vec<Vec<String>> = summary.arms.iter().map(row).collect();
     table(page, &heads, &[0], &rows);
+}
+
+/// Where operations are requests: what they cost both sides, and what became of their connections.
+fn connections(page: &mut String, summary: &Summary) {
+    if !requests::any(summary) {
+        return;
+    }
+    let figure = |value: Option<f64>| value.map_or_else(|| ABSENT.to_owned(), number::three);
+    let memory = |value: Option<f64>| {
+        value.map_or_else(|| ABSENT.to_owned(), |bytes| number::metric(bytes, "bytes"))
+    };
+    // What stands in the first table with its interval is not said again.
+    let said = rounds::metric(summary) == Some(requests::RATE);
+    let rate = |arm: &Arm| requests::metric(arm, requests::RATE).filter(|_| !said);
+    let row = |arm: &Arm| {
+        let [client, server] = requests::time_wait(arm).map(requests::count_or_absent);
+        vec![
+            arm.name.clone(),
+            figure(requests::metric(arm, requests::INTENDED)),
+            figure(rate(arm)),
+            number::time_or_absent(figures::quantiles(arm, "connect_us")[0]),
+            number::time_or_absent(figures::quantiles(arm, "tls_us")[0]),
+            number::time_or_absent(figures::quantiles(arm, "first_byte_us")[0]),
+            figure(arm.client.cpu_us_per_op),
+            figure(arm.server.as_ref().and_then(|host| host.cpu_us_per_op)),
+            figure(requests::metric(arm, requests::PER_CONNECTION)),
+            requests::closer(arm).unwrap_or_else(|| ABSENT.to_owned()),
+            client,
+            server,
+            figure(requests::metric(arm, requests::SEGMENTS[0])),
+            figure(requests::metric(arm, requests::SEGMENTS[1])),
+            memory(requests::metric(arm, requests::KERNEL_MEMORY)),
+            memory(requests::metric(arm, requests::CLIENT_MEMORY)),
+        ]
+    };
+    let heads = [
+        "arm",
+        "intended/s",
+        "requests/s",
+        "connect p50",
+        "TLS p50",
+        "first byte p50",
+        "client CPU µs/req",
+        "server CPU µs/req",
+        "requests per connection",
+        "closed first",
+        "client TIME-WAIT",
+        "server TIME-WAIT",
+        "client segments/req",
+        "server segments/req",
+        "kernel memory/conn",
+        "client memory/conn",
+    ];
+    let rows: Vec<Vec<String>> = summary.arms.iter().map(row).collect();
+    let told = |at: &usize| *at == 0 || rows.iter().any(|row| row[*at] != ABSENT);
+    let shown: Vec<usize> = (0..heads.len()).filter(told).collect();
+    let heads: Vec<&str> = shown.iter().map(|at| heads[*at]).collect();
+    let words: Vec<usize> =
+        (0..heads.len()).filter(|at| matches!(heads[*at], "arm" | "closed first")).collect();
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| shown.iter().map(|at| row[*at].clone()).collect()).collect();
+    table(page, &heads, &words, &rows);
+    for line in requests::forecasts(&summary.arms) {
+        page.push_str(&format!("\n{}\n", escape(&line)));
+    }
 }
 
 fn comparisons(page: &mut String, summary: &Summary) {

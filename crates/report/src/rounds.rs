@@ -1,10 +1,10 @@
 //! How did the rounds go? The metric they were run for, each arm's values in order of running, why
 //! the run ended, and what came before it.
 
-use tcptoll_model::record::{Arm, Round, Summary, Warmup};
+use tcptoll_model::record::{Arm, Round, Summary};
 
-use crate::figures;
 use crate::number::{self, Estimate};
+use crate::{figures, requests};
 
 /// The metric that the run was about: the stated one, or that of the first comparison.
 pub(crate) fn metric(summary: &Summary) -> Option<&str> {
@@ -131,11 +131,16 @@ pub(crate) fn ending(summary: &Summary) -> Option<String> {
     Some(text)
 }
 
-/// What the warm-up of an arm did: `20 connections in 0.4 s, mean 45.1 µs`.
-pub(crate) fn warmup(warmup: &Warmup) -> String {
-    let known = ["connect_us", "latency_us", "first_byte_us"];
+/// What the warm-up of an arm did, if it had one: `20 connections in 0.4 s, mean 45.1 µs`.
+pub(crate) fn warmup(arm: &Arm) -> Option<String> {
+    let warmup = arm.warmup.as_ref()?;
+    let known = ["latency_us", "connect_us", "first_byte_us"];
     let key = known.into_iter().find(|key| warmup.histograms.contains_key(*key));
-    let word = if key == Some("connect_us") { "connection" } else { "operation" };
+    let word = match key {
+        _ if requests::are(arm) => "request",
+        Some("connect_us") => "connection",
+        _ => "operation",
+    };
     let mut text = format!(
         "{} in {}",
         figures::plural(warmup.attempts, word),
@@ -153,7 +158,7 @@ pub(crate) fn warmup(warmup: &Warmup) -> String {
     if !failed.is_empty() {
         text.push_str(&format!(", failed: {}", failed.join(" · ")));
     }
-    text
+    Some(text)
 }
 
 /// Rounds that do not count, each with its arm and reason.

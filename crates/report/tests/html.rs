@@ -184,6 +184,27 @@ fn the_metric_of_the_run_is_the_first_column_of_the_figures() {
 }
 
 #[test]
+fn who_closed_and_how_many_ports_there_were_stand_on_the_page() {
+    let page = html(&load("http"));
+    for words in [
+        "<dt>connections closed by the client first</dt><dd>60,000</dd>",
+        "<dt>server sockets in TIME-WAIT after the load</dt><dd>4,000</dd>",
+        "<dt>server</dt><dd>nginx&#x2f;1.22.1</dd>",
+        "<dt>server processes</dt><dd>2</dd>",
+        "ports (reuse client-close): 28,232 usable",
+        "closed first",
+        "Connections under these requests",
+        "CPU is per request",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    let page = html(&load("http-open-loop"));
+    assert!(page.contains("ignored Connection: close 1,200 times"));
+    let heads = between(&page, "<table class=\"sortable full\">", "</thead>");
+    assert!(heads.contains("arm</th><th scope=\"col\">intended&#x2f;s</th>"), "{heads}");
+}
+
+#[test]
 fn a_run_that_measured_nothing_has_a_page() {
     let mut summary = load("failure");
     summary.arms.clear();

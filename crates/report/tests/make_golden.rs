@@ -7,6 +7,8 @@
 
 #[path = "make_golden/hostile.rs"]
 mod hostile;
+#[path = "make_golden/http.rs"]
+mod http;
 #[path = "make_golden/study.rs"]
 mod study;
 
@@ -442,6 +444,8 @@ fn write_goldens() {
         ("failure", failure(&mut dice)),
         ("hostile", hostile::hostile(&mut dice)),
         ("study", study::study(&mut dice)),
+        ("http", http::http(&mut dice)),
+        ("http-open-loop", http::open_loop(&mut dice)),
     ];
     for (name, summary) in all {
         let path = format!("{}/tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));

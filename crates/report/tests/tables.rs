@@ -130,6 +130,30 @@ fn markdown_of_a_study() {
 }
 
 #[test]
+fn markdown_of_http() {
+    insta::assert_snapshot!(markdown(&load("http")));
+}
+
+#[test]
+fn the_csv_of_http_has_connections_and_who_closed_them() {
+    let rows = rows(&csv(&load("http")));
+    let of = |metric: &str| {
+        let found = of_kind(&rows, "arm").filter(|row| row["metric"] == metric);
+        found.map(|row| row["value"].as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("connections_ok"), ["750", "60000", "60000"]);
+    assert_eq!(of("closed_by_client"), ["0", "0", "60000"]);
+    assert_eq!(of("closed_by_server"), ["0", "60000", "0"]);
+    assert_eq!(of("client_time_wait"), ["0", "0", "4000"]);
+    assert_eq!(of("ports_sustained_per_s"), ["470.533"], "absent where ports do not limit");
+    let version = of_kind(&rows, "arm").find(|row| row["metric"] == "server_version");
+    assert_eq!(version.map(|row| row["note"].as_str()), Some("nginx/1.22.1"));
+    let text = csv(&load("http"));
+    let arms: Vec<&str> = text.lines().filter(|line| line.starts_with("arm,")).collect();
+    insta::assert_snapshot!(arms.join("\n"));
+}
+
+#[test]
 fn a_hostile_summary_opens_no_tag_in_markdown() {
     let text = markdown(&load("hostile"));
     let mut in_code = false;

@@ -35,6 +35,32 @@ fn study() {
 }
 
 #[test]
+fn http() {
+    insta::assert_snapshot!(plain("http"));
+}
+
+#[test]
+fn http_open_loop() {
+    insta::assert_snapshot!(plain("http-open-loop"));
+}
+
+#[test]
+fn the_ports_are_forecast_before_the_answer() {
+    let summary = load("http");
+    let text = text(&summary, None, TextStyle { colour: false, width: 300 });
+    let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what} in {text}"));
+    assert!(at("ports (reuse client-close): 28,232 usable") < at("Asking the server to close"));
+}
+
+#[test]
+fn requests_have_no_column_that_says_connections() {
+    for name in ["http", "http-open-loop", "study"] {
+        let text = plain(name);
+        assert!(text.contains("CPU µs/req") && !text.contains("µs/conn"), "{text}");
+    }
+}
+
+#[test]
 fn a_wide_terminal_has_verdicts_beside_the_rounds() {
     let mut summary = load("study");
     let baseline = summary.arms[0].name.clone();

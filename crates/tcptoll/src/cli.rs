@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod http;
 mod rounds;
 
+pub use http::HttpArgs;
 pub use rounds::RoundArgs;
 
 use rounds::percent;
@@ -17,6 +19,7 @@ Examples:
   tcptoll connect --link cross-region            what a connection costs at 37 ms
   tcptoll connect --to db.example:5432           the same against a server of yours
   tcptoll connect --backlog 128,4096             two arms in rounds, until their verdict is found
+  tcptoll http --reuse keep-alive,server-close   does a connection that is used again pay?
   tcptoll lab --link metro -- ping -c 3 10.77.0.2   any command over an honest link
 
 Exit status: 0 measured; 1 measured, but a limit was broken or the run is invalid;
@@ -38,6 +41,8 @@ pub enum Command {
     Tour(TourArgs),
     /// Measure what opening a TCP connection costs, and where the time goes
     Connect(Box<ConnectArgs>),
+    /// Measure what HTTP requests cost with each way of using a connection again, and who closes
+    Http(Box<HttpArgs>),
     /// Run a study: list, show, check or run one by its name or file
     Study(Box<StudyArgs>),
     /// Show a stored record again: as text, JSON, HTML, CSV or Markdown

@@ -1,19 +1,24 @@
-//! The studies that come with the program, and how a command line becomes one.
+//! The studies that come with the program, and files like them. `options` says how a command line
+//! becomes one.
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tcptoll_engine::experiments::{self, Experiment, TrialError};
 use tcptoll_engine::runner::{RunError, Schedule};
 use tcptoll_model::study::error::line_of;
-use tcptoll_model::study::{Compare, Study, StudyError, level_text, suggestion};
+use tcptoll_model::study::{Study, StudyError, level_text, suggestion};
 
-use crate::cli::ConnectArgs;
+mod options;
+
+pub use options::{check_alone, from_connect, from_http};
 
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("backlog", include_str!("../../../studies/backlog.toml")),
     ("backlog-clients", include_str!("../../../studies/backlog-clients.toml")),
     ("connect-2021", include_str!("../../../studies/connect-2021.toml")),
+    ("http-keepalive-2019", include_str!("../../../studies/http-keepalive-2019.toml")),
+    ("http-reuse", include_str!("../../../studies/http-reuse.toml")),
     ("tour", include_str!("../../../studies/tour.toml")),
 ];
 
@@ -168,103 +173,6 @@ pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The study that a command line of `connect` is: an option with several values is a factor, and
-/// the first arm is what the others are compared against.
-pub fn from_connect(args: &ConnectArgs) -> Study {
-    let mut study = Study {
-        question: "What does it cost to open a TCP connection, and where does the time go?".into(),
-        experiment: "connect".into(),
-        ..Study::default()
-    };
-    let mut levels = |name: &str, levels: Vec<String>| {
-        let mut values: Vec<Value> = levels.into_iter().map(Value::from).collect();
-        match values.len() {
-            0 => {}
-            1 => {
-                study.settings.insert(name.to_owned(), values.remove(0));
-            }
-            _ => {
-                study.factors.insert(name.to_owned(), values);
-            }
-        }
-    };
-    levels("link", args.link.iter().flat_map(|text| links(text)).collect());
-    levels("count", args.count.clone());
-    levels("duration", args.duration.clone());
-    levels("warmup", args.warmup.clone());
-    levels("concurrency", args.concurrency.clone());
-    levels("rate", args.rate.clone());
-    levels("pause-every", args.pause_every.clone());
-    levels("pause", args.pause.clone());
-    levels("timeout", args.timeout.clone());
-    levels("congestion", args.congestion.clone());
-    levels("fast-open", args.fast_open.clone());
-    levels("first-byte", args.first_byte.clone());
-    levels("backlog", args.backlog.clone());
-    levels("accept-delay", args.accept_delay.clone());
-    for (name, value) in [
-        ("to", &args.to),
-        ("server", &args.server),
-        ("port", &args.port),
-        ("distance-km", &args.distance_km),
-        ("bind", &args.bind),
-        ("send", &args.send),
-    ] {
-        if let Some(value) = value {
-            study.settings.insert(name.to_owned(), Value::from(value.clone()));
-        }
-    }
-    for (name, value) in
-        [("ipv6", args.ipv6), ("packet-relay", args.packet_relay), ("tap", args.tap)]
-    {
-        if value {
-            study.settings.insert(name.to_owned(), Value::from(true));
-        }
-    }
-    for (name, values) in
-        [("client-sysctl", &args.client_sysctl), ("server-sysctl", &args.server_sysctl)]
-    {
-        if !values.is_empty() {
-            study.settings.insert(name.to_owned(), Value::from(values.clone()));
-        }
-    }
-    if !study.factors.is_empty() {
-        // What is wrong with the arms is said once the study is checked.
-        let first = study.arms().ok().and_then(|arms| Some(arms.first()?.name.clone()));
-        study.compare = first
-            .map(|name| Compare { against: Some(Value::from(name)), ..Compare::default() })
-            .into_iter()
-            .collect();
-    }
-    args.rounds.apply(&mut study);
-    study
-}
-
-/// With `--resume` the record holds every setting; one that is given as well would be lost.
-pub fn check_alone(args: &ConnectArgs) -> anyhow::Result<()> {
-    if from_connect(args) == from_connect(&ConnectArgs::default()) {
-        return Ok(());
-    }
-    bail!(
-        "--resume goes on with the settings of the record: leave out all others, or begin a new run without --resume"
-    )
-}
-
-/// `metro,loss=1%,direct` is two links: a word without `=` begins the next.
-fn links(text: &str) -> Vec<String> {
-    let mut links: Vec<String> = Vec::new();
-    for part in text.split(',') {
-        match links.last_mut() {
-            Some(link) if part.contains('=') => {
-                link.push(',');
-                link.push_str(part);
-            }
-            _ => links.push(part.to_owned()),
-        }
-    }
-    links
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,43 +261,5 @@ mod tests {
             let error = set(&mut study, &[assignment.to_owned()]).unwrap_err().to_string();
             assert!(error.starts_with("--set ") && error.contains(says), "{error}");
         }
-    }
-
-    #[test]
-    fn a_word_without_an_equals_sign_begins_the_next_link() {
-        assert_eq!(links("rtt=37ms,loss=1%"), ["rtt=37ms,loss=1%"]);
-        assert_eq!(links("metro,loss=1%,direct"), ["metro,loss=1%", "direct"]);
-    }
-
-    #[test]
-    fn one_level_is_a_setting_and_two_are_a_factor_compared_against_the_first() {
-        let args = ConnectArgs {
-            backlog: vec!["4".into(), "128".into()],
-            count: vec!["10".into()],
-            ..ConnectArgs::default()
-        };
-        let study = from_connect(&args);
-        assert_eq!(study.settings["count"], "10");
-        assert_eq!(study.factors["backlog"].len(), 2);
-        let arms = study.arms().unwrap();
-        assert_eq!(arms[1].name, "backlog 128");
-        let schedule = Schedule::of(&study).unwrap();
-        let compared: Vec<_> = schedule.pairs.iter().map(|pair| (pair.a, pair.b)).collect();
-        assert_eq!(compared, [(1, 0)]);
-        assert_eq!(schedule.rule.max, 30, "the default stop rule");
-    }
-
-    #[test]
-    fn one_arm_is_compared_with_nothing_and_runs_once() {
-        let study = from_connect(&ConnectArgs::default());
-        assert!(study.compare.is_empty());
-        assert_eq!(Schedule::of(&study).unwrap().rule.max, 1);
-    }
-
-    #[test]
-    fn a_resumed_run_takes_no_other_setting() {
-        check_alone(&ConnectArgs::default()).unwrap();
-        let args = ConnectArgs { count: vec!["10".into()], ..ConnectArgs::default() };
-        check_alone(&args).unwrap_err();
     }
 }

@@ -1,45 +1,29 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_model::handshake::timeline;
-use tcptoll_model::record::{Arm, HostSummary, LinkKind, Summary, Timeline, WarningEntry};
+use tcptoll_model::record::{Summary, Timeline};
 use tcptoll_model::study::{PlannedArm, Settings};
-use tcptoll_model::validity::Finding;
 use tcptoll_model::warning::Warning;
 
-use super::connect_hosts::{
-    Server, Trace, count, drive, end_serving, ladder_of, nothing_reached, observe, set_sysctls,
-    settle,
-};
+use super::connect_hosts::{Server, Trace, drive, end_serving, nothing_reached};
 use super::connect_report;
 use super::connect_settings::{ConnectSettings, OPTIONS};
+use super::hosts::{ECHOES, Wish, count, ladder_of, launch, observe, settle};
+use super::trial::{Span, Trial};
 use super::{Context, Experiment, Outcome, TrialError};
 use crate::clock::ClockWatch;
-use crate::lab::certification::{Certificate, certify, echoes};
-use crate::lab::plan::Plan;
+use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
-use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Launch, Tell, Watch};
+use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Tell, Watch};
 
 /// Handshakes remembered for the timeline, at most.
 const TRACE_MAX: usize = 20_000;
 
-/// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
-/// does not: there are many such trials, and what they have adds up.
-const ECHOES: [(u16, u64); 2] = [(50, 2_000_000), (10, 1_000_000)];
-
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
-
-/// Ports of the kernel's default range, 32768 to 60999.
-const DEFAULT_PORTS: u64 = 28_232;
-
-/// Most source addresses that are added.
-const SOURCES_MAX: u64 = 200;
-
-/// A range that leaves the ports below 5000 to servers.
-const WIDE_RANGE: &str = "5000 65000";
 
 /// Differences in connect latency below this relative size change no decision.
 const MARGIN: f64 = 0.01;
@@ -100,7 +84,7 @@ impl Experiment for Connect {
 
     fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
         let settings = ConnectSettings::from(&arm.settings)?;
-        let mut trial = Trial::new(&arm.name, &settings);
+        let mut trial = ConnectTrial::new(&arm.name, &settings);
         if settings.to.is_some() {
             trial.at_target(context)?;
         } else {
@@ -108,15 +92,13 @@ impl Experiment for Connect {
             let untapped = !settings.link.is_emulated() && !settings.tap && context.pcap.is_none();
             if context.witness
                 && untapped
-                && trial.arm.ok == trial.arm.attempts
-                && !trial.arm.partial
+                && trial.common.arm.ok == trial.common.arm.attempts
+                && !trial.common.arm.partial
             {
                 trial.with_witness(context);
             }
         }
-        trial.judge();
-        trial.arm.factors = arm.factors.clone().into_iter().collect();
-        Ok(Outcome { arm: trial.arm, warnings: trial.warnings, invalid: trial.invalid })
+        Ok(trial.common.into_outcome(&arm.factors))
     }
 
     fn conclude(&self, summary: &mut Summary) {
@@ -125,140 +107,35 @@ impl Experiment for Connect {
 }
 
 /// One arm, being run.
-pub(super) struct Trial<'a> {
+pub(super) struct ConnectTrial<'a> {
     pub(super) settings: &'a ConnectSettings,
-    pub(super) arm: Arm,
-    warnings: Vec<WarningEntry>,
-    /// Why the trial is useless for its question.
-    pub(super) invalid: Option<String>,
-    /// Source addresses: those asked for, or those the lab added.
-    pub(super) sources: Vec<IpAddr>,
-    /// Median lateness of the link that is still allowed, µs.
-    pub(super) tolerance_us: f64,
+    pub(super) common: Trial,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> ConnectTrial<'a> {
     pub(super) fn new(name: &str, settings: &'a ConnectSettings) -> Self {
-        let arm = Arm { name: name.to_owned(), ..Arm::default() };
-        let sources = settings.bind.clone();
-        Self {
-            settings,
-            arm,
-            warnings: Vec::new(),
-            invalid: None,
-            sources,
-            tolerance_us: f64::INFINITY,
-        }
-    }
-
-    /// Excludes the trial from verdicts; the first reason stays.
-    pub(super) fn exclude(&mut self, why: &str) {
-        self.invalid.get_or_insert_with(|| why.to_owned());
-    }
-
-    pub(super) fn warn(&mut self, warning: &Warning) {
-        self.warnings.push(warning.entry(Some(&self.arm.name)));
-    }
-
-    /// Takes what was found wrong, if anything was.
-    pub(super) fn found(&mut self, finding: Option<Finding>) {
-        let Some(Finding { warning, reason }) = finding else { return };
-        self.warn(&warning);
-        if let Some(reason) = reason {
-            self.exclude(reason);
-        }
+        Self { settings, common: Trial::new(name, &settings.bind) }
     }
 
     /// A lab with its link certified and its sysctls set.
     fn lab(&mut self, context: &mut Context<'_>) -> Result<Place, TrialError> {
         let settings = self.settings;
-        let mut client_sysctls = settings.client_sysctls.clone();
-        self.spread_ports(&mut client_sysctls);
-        let mut server_sysctls = settings.server_sysctls.clone();
-        self.allow_fast_open(&mut client_sysctls, &mut server_sysctls);
-        let cpus = tcptoll_kernel::cpu::allowed();
-        let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
-        let plan = Plan {
-            link: settings.link.text.clone(),
+        let mut wish = Wish {
+            link: &settings.link,
             ipv6: settings.ipv6,
-            seed: settings.link.seed.unwrap_or(context.seed),
-            force_packet: settings.packet_relay,
-            client_cpu: pair.0,
-            server_cpu: pair.1,
-            client_addresses: if settings.link.loopback {
-                Vec::new()
-            } else {
-                self.sources.clone()
-            },
+            packet_relay: settings.packet_relay,
+            client_sysctls: settings.client_sysctls.clone(),
+            server_sysctls: settings.server_sysctls.clone(),
         };
-        let mut place = Place::lab(&plan, &settings.link)?;
-        let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
-        let certificate: Certificate = match context.certificates.get(&key) {
-            Some(known) => {
-                place.link()?.ask(&Ask::Calibrate { early_ns: known.early_ns })?;
-                known.clone()
-            }
-            None => certify(&mut place, &settings.link, context.tolerance, context.interrupt)?,
-        };
-        context.certificates.insert(key, certificate.clone());
-        if certificate.measured.kind == LinkKind::EmulatedPacket && !settings.packet_relay {
-            self.warn(&Warning::PacketFallback);
-        }
-        self.arm.link = Some(certificate.measured);
-        self.arm.client.pinned_cpu = place.client.ready.pinned_cpu;
-        self.arm.client.sysctls = set_sysctls(&mut place.client, client_sysctls)?;
-        let server = place.server()?;
-        let server_sysctls = set_sysctls(server, server_sysctls)?;
-        self.arm.server = Some(HostSummary {
-            sysctls: server_sysctls,
-            pinned_cpu: server.ready.pinned_cpu,
-            ..HostSummary::default()
-        });
-        Ok(place)
-    }
-
-    /// Where one address's ports would become scarce, the lab's client takes more addresses: past
-    /// half of the range the kernel searches long for a port (measured on Linux 6.18: 50,000 from
-    /// one address cost 0.9 ms of CPU each, from four 0.05 ms). On loopback, where the addresses
-    /// are one, the range is widened.
-    fn spread_ports(&mut self, sysctls: &mut Vec<(String, String)>) {
-        const RANGE: &str = "net.ipv4.ip_local_port_range";
-        let per_address = DEFAULT_PORTS / 2;
-        let told = sysctls.iter().any(|(name, _)| name == RANGE) || !self.settings.bind.is_empty();
-        let ports = self.settings.ports();
-        if told || ports <= per_address {
-            return;
-        }
-        let (name, value) = if self.settings.link.loopback {
-            if ports <= DEFAULT_PORTS {
-                return;
-            }
-            sysctls.push((RANGE.to_owned(), WIDE_RANGE.to_owned()));
-            (RANGE.to_owned(), WIDE_RANGE.to_owned())
-        } else {
-            let addresses = ports.div_ceil(per_address).min(SOURCES_MAX);
-            self.sources = (1..=addresses)
-                .map(|n| crate::lab::plan::client_address(n as u16, self.settings.ipv6))
-                .collect();
-            ("--bind".to_owned(), format!("{addresses} source addresses"))
-        };
-        self.warn(&Warning::SettingMade {
-            name,
-            value,
-            why: format!(
-                "{} connections from one address leave it short of local ports (--bind or --client-sysctl to choose yourself)",
-                self.settings.expected_count()
-            ),
-        });
+        self.common.spread_ports(settings.ports(), settings.expected_count(), &mut wish);
+        self.allow_fast_open(&mut wish);
+        self.common.lab(wish, context)
     }
 
     /// The kernel's default lets clients send data with the SYN and servers refuse it.
-    fn allow_fast_open(
-        &mut self,
-        client: &mut Vec<(String, String)>,
-        server: &mut Vec<(String, String)>,
-    ) {
+    fn allow_fast_open(&mut self, wish: &mut Wish<'_>) {
         const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
+        let (client, server) = (&mut wish.client_sysctls, &mut wish.server_sysctls);
         let told = client.iter().chain(server.iter()).any(|(name, _)| name == FAST_OPEN);
         if !self.settings.fast_open || told {
             return;
@@ -266,7 +143,7 @@ impl<'a> Trial<'a> {
         for sysctls in [client, server] {
             sysctls.push((FAST_OPEN.to_owned(), "3".to_owned()));
         }
-        self.warn(&Warning::SettingMade {
+        self.common.warn(&Warning::SettingMade {
             name: FAST_OPEN.to_owned(),
             value: "3".to_owned(),
             why: "--fast-open needs it on both hosts; servers refuse by default".to_owned(),
@@ -274,7 +151,6 @@ impl<'a> Trial<'a> {
     }
 
     fn in_lab(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
-        self.tolerance_us = context.tolerance.delay_us;
         let mut place = self.lab(context)?;
         // A launched server is warmed up itself; what it does before the load is not of the load.
         let launched = match self.settings.server {
@@ -306,18 +182,22 @@ impl<'a> Trial<'a> {
         settle(&mut place.client, &self.settings.link)?;
         let clocks = clocks.end();
         let client_after = observe(&mut place.client)?;
-        let counted = count(place.link()?, &mut trace)?;
+        let (counted, rows) = count(place.link()?)?;
+        trace.add(rows);
         let (server_after, greeted) = end_serving(&mut place, &server, &mut trace)?;
         self.take_report(&report, &load, &ladder);
         self.take_hosts(&report, greeted.as_ref(), &client_before, &client_after);
         self.take_server(&server_before, &server_after);
-        let server_drops = server_after.device_drops.saturating_sub(server_before.device_drops);
-        self.take_link(counted, tapped, server_drops, &client_before, &client_after);
-        self.take_machine(&client_before, &client_after);
+        let client = Span { before: &client_before, after: &client_after };
+        let server = Span { before: &server_before, after: &server_after };
+        if self.common.take_link(counted, tapped, client, server) && !self.settings.fast_open {
+            self.common.compare_syns();
+        }
+        self.common.take_machine(client, self.common.arm.attempts);
         // The emulated link stamps its packets itself.
-        self.take_clocks(clocks, tapped && !self.settings.link.is_emulated());
+        self.common.take_clocks(clocks, tapped && !self.settings.link.is_emulated());
         let traced = timeline(&trace.client, &trace.wire, &trace.server);
-        self.arm.timeline = (traced.matched > 0).then_some(traced);
+        self.common.arm.timeline = (traced.matched > 0).then_some(traced);
         self.expect(&quiet);
         Ok(())
     }
@@ -355,13 +235,13 @@ impl<'a> Trial<'a> {
             pcap: None,
             certificates: context.certificates,
         };
-        let mut witness = Trial::new(&self.arm.name, &settings);
+        let mut witness = ConnectTrial::new(&self.common.arm.name, &settings);
         // What was measured stands without it.
         if let Err(error) = witness.in_lab(&mut quiet) {
-            self.warn(&Warning::NoWitness { why: error.to_string() });
+            self.common.warn(&Warning::NoWitness { why: error.to_string() });
         }
-        if let Some(timeline) = witness.arm.timeline.take() {
-            self.arm.timeline = Some(Timeline { source: "witness".to_owned(), ..timeline });
+        if let Some(timeline) = witness.common.arm.timeline.take() {
+            self.common.arm.timeline = Some(Timeline { source: "witness".to_owned(), ..timeline });
         }
     }
 
@@ -387,10 +267,11 @@ impl<'a> Trial<'a> {
         }
         self.take_report(&report, &load, &ladder);
         self.take_hosts(&report, None, &client_before, &client_after);
-        self.take_machine(&client_before, &client_after);
-        self.take_clocks(clocks, false);
+        let client = Span { before: &client_before, after: &client_after };
+        self.common.take_machine(client, self.common.arm.attempts);
+        self.common.take_clocks(clocks, false);
         let traced = timeline(&trace.client, &[], &[]);
-        self.arm.timeline = (traced.matched > 0).then_some(traced);
+        self.common.arm.timeline = (traced.matched > 0).then_some(traced);
         // A firewall may eat echoes, and this user may not be allowed to send them.
         if let Ok(rtt) = quiet {
             self.expect(&rtt);
@@ -399,36 +280,20 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) fn serve(&self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
-        let address = place.addresses.server;
-        let variables = place.addresses.variables();
-        let server = place.server()?;
-        let (kind, ask) = match &self.settings.server {
-            None => {
-                let greet = Greet {
-                    at: SocketAddr::new(address, 0),
-                    backlog: self.settings.backlog,
-                    accept_delay_ns: self.settings.accept_delay.as_nanos() as u64,
-                    fast_open: self.settings.fast_open,
-                    speak: self.settings.first_byte,
-                    trace_limit: TRACE_MAX,
-                };
-                (Server::Ours, Ask::Greet(greet))
-            }
-            Some(line) => {
-                let launch = Launch {
-                    words: vec![line.clone()],
-                    shell: true,
-                    environment: variables,
-                    ordinary_user: true,
-                };
-                (Server::Launched, Ask::Launch(launch))
-            }
+        if let Some(line) = &self.settings.server {
+            return Ok((Server::Launched, launch(place, line, self.settings.port)?));
+        }
+        let greet = Greet {
+            at: SocketAddr::new(place.addresses.server, 0),
+            backlog: self.settings.backlog,
+            accept_delay_ns: self.settings.accept_delay.as_nanos() as u64,
+            fast_open: self.settings.fast_open,
+            speak: self.settings.first_byte,
+            trace_limit: TRACE_MAX,
         };
-        match server.ask(&ask)? {
-            Tell::Listening { at } => {
-                let port = self.settings.port.unwrap_or(at.port());
-                Ok((kind, SocketAddr::new(address, port)))
-            }
+        let server = place.server()?;
+        match server.ask(&Ask::Greet(greet))? {
+            Tell::Listening { at } => Ok((Server::Ours, at)),
             other => Err(server.unexpected(&other).into()),
         }
     }
@@ -456,7 +321,7 @@ impl<'a> Trial<'a> {
                 settings.link.rtt.as_nanos() as u64 * u64::from(settings.count > at_once)
             },
             timeout_ns: settings.timeout.as_nanos() as u64,
-            bind: self.sources.clone(),
+            bind: self.common.sources.clone(),
             fast_open: settings.fast_open,
             congestion: settings.congestion.clone(),
             send: if settings.fast_open && settings.send.is_empty() {

@@ -7,7 +7,8 @@ use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 
 use super::TrialError;
-use super::connect_reader::{Reader, is_public, resolve, unescape};
+use super::connect_reader::{resolve, unescape};
+use super::reader::{Reader, WarmUp, is_public};
 
 /// Everything `--…` of `connect` that makes a difference between arms.
 pub const OPTIONS: &[&str] = &[
@@ -39,7 +40,7 @@ pub const OPTIONS: &[&str] = &[
 ];
 
 /// The most connections one trial opens.
-pub(super) const COUNT_MAX: u64 = 10_000_000;
+const COUNT_MAX: u64 = 10_000_000;
 
 /// Connections that are opened before any is measured, unless `--warmup` says other.
 const WARM_UP: u64 = 20;
@@ -117,25 +118,11 @@ pub struct ConnectSettings {
     pub public_target: bool,
 }
 
-/// How much comes before the measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WarmUp {
-    /// So many connections.
-    Operations(u64),
-    /// Connections for so long.
-    Time(Duration),
-}
-
 impl ConnectSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        if let Some(unknown) = settings.keys().find(|key| !OPTIONS.contains(&key.as_str())) {
-            return Err(TrialError::Setting(format!(
-                "{unknown}: `connect` has no such setting; it has {}",
-                OPTIONS.join(", ")
-            )));
-        }
         let reader = Reader(settings);
+        reader.check_names("connect", OPTIONS)?;
         let to = reader.get("to").map(|to| resolve(&to)).transpose()?;
         let public_target = to.as_ref().is_some_and(|(_, address)| is_public(address.ip()));
         let link_text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
@@ -185,7 +172,7 @@ impl ConnectSettings {
             }
         }
         let public_default = public_target && !settings.contains_key("rate");
-        let rate = match reader.rate()? {
+        let rate = match reader.rate("connections")? {
             None if public_default => Some(PUBLIC_RATE_PER_S),
             rate => rate,
         };
@@ -213,7 +200,7 @@ impl ConnectSettings {
             port: reader.count("port", 1, 65_535)?.map(|port| port as u16),
             count,
             duration,
-            warmup: reader.warm_up()?,
+            warmup: reader.warm_up("connections", COUNT_MAX)?,
             concurrency: reader.count("concurrency", 1, 100_000)?,
             rate,
             pause_every,

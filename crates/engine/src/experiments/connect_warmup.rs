@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use tcptoll_model::record::Warmup;
 
-use super::connect::Trial;
+use super::connect::ConnectTrial;
 use super::connect_hosts::{Server, Trace, drive, end_greeting};
 use super::{Context, TrialError};
 use crate::lab::{LabError, Place};
 use crate::messages::{Ask, ConnectReport};
 
-impl Trial<'_> {
+impl ConnectTrial<'_> {
     /// Opens connections for caches, routes and branch predictors: to the server that is measured
     /// if there is one already and the user asked for it, else to one of their own.
     pub(super) fn warm_up(
@@ -20,8 +20,8 @@ impl Trial<'_> {
         context: &Context<'_>,
     ) -> Result<(), TrialError> {
         let Some(warm) = self.settings.warm_up() else { return Ok(()) };
-        let mut trial = Trial::new("", &warm);
-        trial.sources.clone_from(&self.sources);
+        let mut trial = ConnectTrial::new("", &warm);
+        trial.common.sources.clone_from(&self.common.sources);
         let running = running.filter(|_| warm.server.is_some() || warm.to.is_some());
         let (server, at) = match running {
             Some(at) => (None, at),
@@ -42,7 +42,7 @@ impl Trial<'_> {
             // Its queues are no peak of the measurement.
             server.ask(&Ask::Forget)?;
         }
-        self.arm.warmup = Some(kept(report));
+        self.common.arm.warmup = Some(kept(report));
         Ok(())
     }
 }

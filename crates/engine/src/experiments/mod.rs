@@ -7,6 +7,15 @@ mod connect_reader;
 pub mod connect_report;
 pub mod connect_settings;
 mod connect_warmup;
+mod hosts;
+pub mod http;
+mod http_observation;
+mod http_plan;
+pub mod http_report;
+pub mod http_requests;
+pub mod http_settings;
+mod reader;
+mod trial;
 
 use std::collections::BTreeMap;
 
@@ -92,7 +101,7 @@ pub trait Experiment: Sync {
 }
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&dyn Experiment] = &[&connect::Connect];
+pub const ALL: &[&dyn Experiment] = &[&connect::Connect, &http::Http];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {

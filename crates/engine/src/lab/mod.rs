@@ -22,9 +22,11 @@ use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process::{inherited_socket, spawn_with};
 use tcptoll_model::link::LinkSpec;
+use tcptoll_model::stats::Histogram;
 
 use crate::channel::{Channel, ChannelError};
 use crate::messages::{Ask, Ready, Tell};
+use crate::servers::null;
 use plan::{Addresses, Plan};
 
 /// The hidden sub-command that makes a lab of the re-executed binary.
@@ -112,6 +114,8 @@ pub struct Answered {
     pub tell: Tell,
     /// Rows that came before it.
     pub rows: Vec<crate::messages::Rows>,
+    /// Distributions that came before it, by name.
+    pub histograms: Vec<(String, Histogram)>,
 }
 
 impl Handle {
@@ -164,12 +168,14 @@ impl Handle {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Answered, LabError> {
         let mut rows = Vec::new();
+        let mut histograms = Vec::new();
         let mut stopped: Option<Instant> = None;
         loop {
             match self.receive(Some(Duration::from_millis(50))) {
                 Ok(Tell::Progress { done }) => progress(done),
                 Ok(Tell::Rows(part)) => rows.push(part),
-                Ok(tell) => return Ok(Answered { tell, rows }),
+                Ok(Tell::Histogram { name, histogram }) => histograms.push((name, *histogram)),
+                Ok(tell) => return Ok(Answered { tell, rows, histograms }),
                 Err(LabError::Channel { error: ChannelError::Silent(_), .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -336,6 +342,7 @@ pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
             let _ = tcptoll_kernel::process::ignore_stop_signals();
             Some(crate::host::run(channel, None, crate::host::Role::Client))
         }
+        [command, orders] if command == null::RESPOND_COMMAND => Some(null::run(orders)),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@
 pub mod certify;
 pub mod connect;
 pub mod greet;
+pub mod http;
 mod occupancy;
 
 use std::time::Duration;
@@ -26,6 +27,9 @@ pub enum LoadError {
     /// The parent is gone.
     #[error(transparent)]
     Channel(#[from] ChannelError),
+    /// What was asked for cannot be done; a sentence for the user.
+    #[error("{0}")]
+    Refused(String),
     /// The parent asked for something else meanwhile.
     #[error("asked for {0} while another task was running")]
     Busy(String),

@@ -102,7 +102,8 @@ fn outline(header: &Header, arms: Vec<Arm>) -> Summary {
         .first()
         .filter(|first| links.iter().all(|link| link.asked == first.asked))
         .map(|link| link.asked.clone());
-    let target = study.settings.get("to").map(|to| to.as_str().unwrap_or_default().to_owned());
+    let target = ["to", "url"].iter().find_map(|name| study.settings.get(*name));
+    let target = target.map(|to| to.as_str().unwrap_or_default().to_owned());
     let kind = if target.is_some() { PlaceKind::Target } else { PlaceKind::Lab };
     Summary {
         record_version: RECORD_VERSION,

@@ -7,5 +7,6 @@
 mod hosts;
 mod netlink;
 mod packet_socket;
+mod ring;
 mod sock_diag;
 mod tun;

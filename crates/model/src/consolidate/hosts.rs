@@ -27,6 +27,9 @@ pub(super) fn host(rounds: &[(&HostSummary, u64)]) -> HostSummary {
         sysctls: hosts().next().map(|host| host.sysctls.clone()).unwrap_or_default(),
         listeners: listeners(hosts()),
         tcp_info: hosts().find_map(|host| host.tcp_info.clone()),
+        processes: hosts().filter_map(|host| host.processes).max(),
+        memory_bytes: hosts().filter_map(|host| host.memory_bytes).max(),
+        version: hosts().find_map(|host| host.version.clone()),
         pinned_cpu: hosts().find_map(|host| host.pinned_cpu),
     }
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{HostSummary, LinkMeasured, Round, Softirq};
+use crate::ports::PortForecast;
 use crate::wire::Wire;
 
 /// One combination of factor levels, with everything observed of it.
@@ -60,6 +61,24 @@ pub struct Arm {
     /// Bounded time series by name; the name ends in the unit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Series>,
+    /// How connections were to be used again, where it was a matter of choice: `keep-alive`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<String>,
+    /// Connections begun, where operations are not connections themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_attempted: Option<u64>,
+    /// Connections that were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_ok: Option<u64>,
+    /// Who closed connections, and what that left behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closing: Option<Closing>,
+    /// How many connections the client's ports allow, worked out before the trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<PortForecast>,
+    /// What the load engine waited with: `epoll` or `io_uring`, and how it was batched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<String>,
     /// Wall time of the trial in seconds.
     pub elapsed_s: f64,
     /// Whether the trial was stopped before its plan was done.
@@ -68,6 +87,29 @@ pub struct Arm {
     /// Why there is no result, where the trial failed for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+/// Who closed connections, and what that left behind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Closing {
+    /// Connections that the client closed first.
+    pub by_client: u64,
+    /// Connections that the server closed first.
+    pub by_server: u64,
+    /// Of these, while no request was under way on them: the server's keep-alive time was over.
+    pub while_idle: u64,
+    /// Times the client asked with `Connection: close` and the server did not close: the client
+    /// did, half a second later.
+    pub ignored: u64,
+    /// Connections still open when the load ended; the client closed them then, and they are in
+    /// no other count.
+    pub open_at_end: u64,
+    /// Sockets in TIME-WAIT on the client host after the load; of several rounds the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_time_wait: Option<u64>,
+    /// Sockets in TIME-WAIT on the server host after the load; of several rounds the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_time_wait: Option<u64>,
 }
 
 /// Operations before the measurement.

@@ -35,6 +35,16 @@ pub struct HostSummary {
     /// TCP_INFO of some of the connections, names and units as in the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_info: Option<crate::tcp_info::PathSample>,
+    /// Processes of a launched server at the end of the trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Memory of a launched server's processes at the end of the load, what they share counted
+    /// once (PSS), bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// What a launched server says of its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// CPU the host was pinned to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned_cpu: Option<u32>,

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use tcptoll_model::record::{Arm, LinkMeasured, Summary};
+use tcptoll_model::record::{Arm, LinkMeasured, Metric, Summary};
 
 use super::view::ArmName;
-use crate::number::{self, ABSENT};
-use crate::{figures, findings};
+use crate::number::{self, ABSENT, Estimate};
+use crate::{figures, findings, requests};
 
 /// What was counted of an arm.
 #[derive(Serialize)]
@@ -17,6 +17,7 @@ pub(super) struct Counters {
     kernel: Vec<Vec<String>>,
     wire: Vec<Vec<String>>,
     notes: Vec<[String; 2]>,
+    metrics: Vec<Vec<String>>,
 }
 
 /// What was counted of an arm.
@@ -37,7 +38,18 @@ pub(super) fn of(name: ArmName, arm: &Arm) -> Counters {
         (true, true) => "no sign of loss or of a full queue".to_owned(),
         (true, false) => "not counted".to_owned(),
     };
-    Counters { arm: name, summary, kernel, wire: wire(arm), notes: notes(arm) }
+    let metrics = if requests::are(arm) { metrics(arm) } else { Vec::new() };
+    Counters { arm: name, summary, kernel, wire: wire(arm), notes: notes(arm), metrics }
+}
+
+/// Every single figure with its interval and the number of values behind it: an arm of requests has
+/// more than a table has room for.
+fn metrics(arm: &Arm) -> Vec<Vec<String>> {
+    let row = |(name, m): (&String, &Metric)| {
+        let text = Estimate::new(m.value, m.ci95, &m.unit).text();
+        vec![name.clone(), text, number::count(m.n)]
+    };
+    arm.metrics.iter().map(row).collect()
 }
 
 fn wire(arm: &Arm) -> Vec<Vec<String>> {
@@ -59,9 +71,44 @@ fn wire(arm: &Arm) -> Vec<Vec<String>> {
     rows.map(|(kind, a, b)| vec![kind.to_owned(), number::count(a), number::count(b)]).into()
 }
 
+/// Connections under requests: how many, who closed them, and what the forecast of ports said.
+fn connections(arm: &Arm) -> Vec<[String; 2]> {
+    let mut notes = Vec::new();
+    if let Some(tried) = arm.connections_attempted {
+        let made = arm.connections_ok.map_or_else(|| ABSENT.to_owned(), number::count);
+        let text = format!("{made} of {}", number::count(tried));
+        notes.push(["connections made".to_owned(), text]);
+    }
+    notes.extend(arm.closing.as_ref().map(requests::closing).into_iter().flatten());
+    if let Some(ports) = &arm.ports {
+        notes.push(["forecast of ports".to_owned(), ports.text.clone()]);
+        let text = format!(
+            "{}: {} × {} × {}",
+            number::count(ports.at_once),
+            figures::plural(ports.usable, "port"),
+            figures::plural(ports.sources, "source"),
+            figures::plural(ports.destinations, "destination")
+        );
+        notes.push(["connections at once that ports allow".to_owned(), text]);
+        let rate = ports.sustained_per_s.map_or_else(
+            || "any number".to_owned(),
+            |rate| {
+                format!(
+                    "{}, each port held for {} s",
+                    number::three(rate),
+                    number::trimmed(ports.held_s)
+                )
+            },
+        );
+        notes.push(["connections per second that ports allow".to_owned(), rate]);
+    }
+    notes.extend(arm.io.clone().map(|io| ["client waits with".to_owned(), io]));
+    notes
+}
+
 /// Settings, sockets and listeners of both hosts.
 fn notes(arm: &Arm) -> Vec<[String; 2]> {
-    let mut notes = Vec::new();
+    let mut notes = connections(arm);
     for (side, host) in [("client", Some(&arm.client)), ("server", arm.server.as_ref())] {
         let Some(host) = host else { continue };
         notes.extend(host.sysctls.iter().map(|(k, v)| [format!("{side} {k}"), v.clone()]));
@@ -81,6 +128,11 @@ fn notes(arm: &Arm) -> Vec<[String; 2]> {
         notes.extend(
             host.rss_peak_bytes.map(|n| [format!("{side} memory at most"), number::bytes(n)]),
         );
+        notes.extend(host.processes.map(|n| [format!("{side} processes"), number::count(n)]));
+        notes
+            .extend(host.memory_bytes.map(|n| {
+                [format!("{side} memory, what is shared counted once"), number::bytes(n)]
+            }));
     }
     if let Some(softirq) = &arm.softirq {
         notes.push(["softirq, all CPUs, per operation".into(), number::time(softirq.us_per_op)]);
@@ -119,6 +171,9 @@ pub(super) fn passport(summary: &Summary) -> Vec<[String; 2]> {
     rows.extend(p.congestion_control.clone().map(|c| ["congestion control".to_owned(), c]));
     rows.extend(p.load_1min.map(|l| ["load when it began".to_owned(), number::three(l)]));
     rows.push(["user id".to_owned(), p.uid.to_string()]);
+    let [servers, engines] = [requests::servers(summary), requests::engines(summary)];
+    rows.extend(servers.into_iter().map(|version| ["server".to_owned(), version]));
+    rows.extend(engines.into_iter().map(|engine| ["client waits with".to_owned(), engine]));
     rows
 }
 

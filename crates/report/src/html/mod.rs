@@ -11,6 +11,7 @@ mod range;
 mod rounds;
 mod series;
 mod svg;
+mod table;
 mod timeline;
 mod view;
 

@@ -3,15 +3,15 @@
 use tcptoll_model::record::Series;
 
 use super::svg::{Anchor, Scale, Screen, Svg, for_both};
-use crate::number;
+use crate::{figures, number};
 
-/// The picture; `None` with fewer than two points.
-pub(super) fn picture(series: &Series, class: &str, arm: &str) -> Option<String> {
-    let label = format!("Connect latency of {arm} over the run");
-    (series.points.len() > 1).then(|| for_both(&label, |screen| draw(series, class, screen)))
+/// The picture of `what`, a latency; `None` with fewer than two points.
+pub(super) fn picture(series: &Series, what: &str, class: &str, arm: &str) -> Option<String> {
+    let label = format!("{} of {arm} over the run", figures::capital(what));
+    (series.points.len() > 1).then(|| for_both(&label, |screen| draw(series, what, class, screen)))
 }
 
-fn draw(series: &Series, class: &str, screen: Screen) -> Svg {
+fn draw(series: &Series, what: &str, class: &str, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (left, top) = (if wide { 72.0 } else { 60.0 }, 24.0);
     let bottom = if wide { 170.0 } else { 150.0 };
@@ -34,7 +34,7 @@ fn draw(series: &Series, class: &str, screen: Screen) -> Svg {
         "label",
         (4.0, 12.0),
         Anchor::Start,
-        &format!("connect latency{log}: mean, and least to greatest"),
+        &format!("{what}{log}: mean, and least to greatest"),
     );
     svg.open(class, "");
     let over = points.iter().map(|p| (x.at(p[0]), y.at(p[3])));

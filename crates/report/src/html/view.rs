@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 use tcptoll_model::record::{Arm, PlaceKind, Summary, WarningEntry};
 
 use super::svg::arm_class;
-use super::{counted, distribution, forest, levels, range, series, timeline};
+use super::{counted, distribution, forest, levels, range, series, table, timeline};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
-use crate::{clean, effect, findings, rounds};
+use crate::{clean, effect, findings, requests, rounds};
 
 /// The page.
 #[derive(Serialize)]
@@ -21,6 +21,8 @@ pub(super) struct View {
     question: String,
     answer: String,
     place: Vec<String>,
+    forecasts: Vec<String>,
+    cpu_note: &'static str,
     started_at: String,
     version: String,
     record_version: u32,
@@ -29,7 +31,8 @@ pub(super) struct View {
     legend: Vec<ArmName>,
     distribution: Option<Picture>,
     range: Option<Picture>,
-    figures: Table,
+    figures: table::Table,
+    connections: Option<table::Table>,
     first: First,
     over_levels: Option<Titled>,
     ratios: Vec<Titled>,
@@ -116,26 +119,6 @@ struct Warning {
     text: String,
 }
 
-/// A sortable table.
-#[derive(Serialize)]
-struct Table {
-    heads: Vec<String>,
-    rows: Vec<Row>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    arm: ArmName,
-    cells: Vec<Cell>,
-}
-
-/// What is shown, and what is sorted by.
-#[derive(Serialize)]
-struct Cell {
-    text: String,
-    value: Option<f64>,
-}
-
 #[derive(Serialize)]
 struct TimelineView {
     arm: ArmName,
@@ -197,6 +180,12 @@ pub(super) fn of(summary: &Summary) -> View {
         question: summary.question.clone(),
         answer: keep_units(&summary.answer),
         place: figures::place(summary),
+        forecasts: requests::forecasts(&summary.arms),
+        cpu_note: if requests::any(summary) {
+            "CPU is per request"
+        } else {
+            "CPU is the client's, per operation"
+        },
         started_at: summary.started_at.clone(),
         version: summary.tcptoll_version.clone(),
         record_version: summary.record_version,
@@ -207,7 +196,8 @@ pub(super) fn of(summary: &Summary) -> View {
             .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary))),
         range: range::picture(summary, &primary)
             .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
-        figures: table(summary, &primary),
+        figures: table::of(summary, &primary),
+        connections: table::of_connections(summary),
         first,
         over_levels,
         ratios,
@@ -221,7 +211,7 @@ pub(super) fn of(summary: &Summary) -> View {
         warmup: warmups(summary),
         published: published(summary),
         timelines: each_arm(summary, timeline_of),
-        over_time: each_arm(summary, over_time),
+        over_time: each_arm(summary, |at, arm| over_time(at, arm, &primary)),
         counters: each_arm(summary, |at, arm| Some(counted::of(name(at, arm), arm))),
         causes: summary.causes.iter().map(cause).collect(),
         advice: summary.advice.iter().map(advice).collect(),
@@ -238,11 +228,11 @@ pub(super) fn of(summary: &Summary) -> View {
     }
 }
 
-fn each_arm<T>(summary: &Summary, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
+pub(super) fn each_arm<T>(summary: &Summary, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
     summary.arms.iter().enumerate().filter_map(|(at, arm)| of(at, arm)).collect()
 }
 
-fn name(at: usize, arm: &Arm) -> ArmName {
+pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
     ArmName { class: arm_class(at), name: arm.name.clone() }
 }
 
@@ -252,103 +242,6 @@ fn names(summary: &Summary) -> Vec<ArmName> {
 
 fn warning(entry: &WarningEntry, arms: usize) -> Warning {
     Warning { arm: entry.arm.clone().filter(|_| arms > 1), text: entry.text.clone() }
-}
-
-/// Metrics that have a column whatever the run is about, and its heading.
-const SHOWN: [(&str, &str); 3] = [
-    ("connect_us_mean", "mean"),
-    ("connections_per_s", "conn/s"),
-    ("accept_queue_peak", "accept queue peak"),
-];
-
-/// Figures per arm; columns that no arm has are left out.
-fn table(summary: &Summary, primary: &Primary) -> Table {
-    type Column<'a> = (String, Box<dyn Fn(&Arm) -> Cell + 'a>);
-    let quantile =
-        |at: usize| move |arm: &Arm| time_cell(figures::quantiles(arm, &primary.key)[at]);
-    let metric = |key: &'static str, unit: &'static str| {
-        move |arm: &Arm| match arm.metrics.get(key) {
-            Some(m) => Cell { text: interval(m.value, m.ci95, unit), value: Some(m.value) },
-            None => absent(),
-        }
-    };
-    let mut candidates: Vec<Column<'_>> = vec![
-        ("p50".into(), Box::new(quantile(0))),
-        ("p99".into(), Box::new(quantile(1))),
-        ("p99.9".into(), Box::new(quantile(2))),
-        ("max".into(), Box::new(quantile(3))),
-        ("mean".into(), Box::new(metric("connect_us_mean", "us"))),
-        (
-            "first byte p50".into(),
-            Box::new(|arm| time_cell(figures::quantiles(arm, "first_byte_us")[0])),
-        ),
-        ("ICMP echo p50".into(), Box::new(|arm| time_cell(figures::quantiles(arm, "rtt_us")[0]))),
-        ("conn/s".into(), Box::new(metric("connections_per_s", ""))),
-        ("CPU total µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_us_per_op))),
-        ("CPU kernel µs".into(), Box::new(|arm| plain_cell(arm.client.cpu_system_us_per_op))),
-        ("accept queue peak".into(), Box::new(metric("accept_queue_peak", ""))),
-    ];
-    if let Some(key) = rounds::metric(summary) {
-        let cell = move |arm: &Arm| match rounds::measured(arm, key) {
-            Some(m) => Cell { text: m.estimate().text(), value: Some(m.value) },
-            None => absent(),
-        };
-        // It stands first, under its whole name, and not a second time.
-        if let Some((_, head)) = SHOWN.iter().find(|(shown, _)| *shown == key) {
-            candidates.retain(|(candidate, _)| candidate != head);
-        }
-        candidates.insert(0, (figures::metric_name(key), Box::new(cell)));
-    }
-    let mut heads = Vec::new();
-    let mut columns = Vec::new();
-    for (head, column) in candidates {
-        if summary.arms.iter().any(|arm| column(arm).value.is_some()) {
-            heads.push(head);
-            columns.push(column);
-        }
-    }
-    heads.push("ok".into());
-    columns.push(Box::new(|arm| Cell {
-        text: figures::ok_of_attempts(arm),
-        value: (arm.attempts > 0).then(|| arm.ok as f64 / arm.attempts as f64),
-    }));
-    if summary.arms.iter().any(|arm| !arm.errors.is_empty() || arm.failure.is_some()) {
-        heads.push("errors".into());
-        columns.push(Box::new(|arm| Cell {
-            text: arm
-                .failure
-                .clone()
-                .or_else(|| findings::errors(arm))
-                .unwrap_or_else(|| "0".into()),
-            value: Some(arm.errors.values().sum::<u64>() as f64),
-        }));
-    }
-    let row = |at, arm: &Arm| {
-        Some(Row { arm: name(at, arm), cells: columns.iter().map(|column| column(arm)).collect() })
-    };
-    Table { heads, rows: each_arm(summary, row) }
-}
-
-fn absent() -> Cell {
-    Cell { text: ABSENT.to_owned(), value: None }
-}
-
-fn time_cell(us: Option<f64>) -> Cell {
-    us.map_or_else(absent, |us| Cell { text: number::time(us), value: Some(us) })
-}
-
-fn plain_cell(value: Option<f64>) -> Cell {
-    value.map_or_else(absent, |value| Cell { text: number::three(value), value: Some(value) })
-}
-
-fn interval(value: f64, ci95: Option<[f64; 2]>, unit: &str) -> String {
-    let value = number::metric(value, unit);
-    match ci95 {
-        Some([low, high]) => {
-            format!("{value} [{}, {}]", number::metric(low, unit), number::metric(high, unit))
-        }
-        None => value,
-    }
 }
 
 fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
@@ -369,7 +262,7 @@ fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
 
 /// What each arm did before the measurement.
 fn warmups(summary: &Summary) -> Vec<[String; 2]> {
-    let row = |arm: &Arm| Some([arm.name.clone(), rounds::warmup(arm.warmup.as_ref()?)]);
+    let row = |arm: &Arm| Some([arm.name.clone(), rounds::warmup(arm)?]);
     summary.arms.iter().filter_map(row).collect()
 }
 
@@ -443,9 +336,9 @@ fn timeline_of(at: usize, arm: &Arm) -> Option<TimelineView> {
     })
 }
 
-fn over_time(at: usize, arm: &Arm) -> Option<Named> {
-    let points = arm.series.get("connect_us")?;
-    let both_svg = series::picture(points, &arm_class(at), &arm.name)?;
+fn over_time(at: usize, arm: &Arm, primary: &Primary) -> Option<Named> {
+    let points = arm.series.get(&primary.key)?;
+    let both_svg = series::picture(points, &primary.name, &arm_class(at), &arm.name)?;
     Some(Named { arm: name(at, arm), picture: Picture::new(both_svg, &series::caption(points)) })
 }
 

@@ -3,9 +3,9 @@
 use tcptoll_model::record::{Arm, Summary};
 
 use super::table::{Align, Column, Lines, lay_out};
-use super::{Page, Tone};
+use super::{Page, Tone, requests as of_requests};
 use crate::number::{ABSENT, TimeUnit};
-use crate::{clean, figures, number};
+use crate::{clean, figures, number, requests};
 
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 4] = [32, 24, 18, 12];
@@ -15,6 +15,9 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if summary.arms.is_empty() {
         page.line("  no arm was measured");
         return;
+    }
+    if requests::any(summary) {
+        return of_requests::write(page, summary);
     }
     let room = page.width();
     let all = [latency(summary), cost(summary)].concat();
@@ -33,37 +36,51 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
 }
 
 /// The columns in which any arm has a figure.
-fn told(columns: Vec<Column>) -> Vec<Column> {
+pub(super) fn told(columns: Vec<Column>) -> Vec<Column> {
     columns.into_iter().filter(|column| column.cells.iter().any(|cell| cell != ABSENT)).collect()
 }
 
 /// The table with names as long as the width allows, or `None` if it is too wide with short ones.
-fn fitting(summary: &Summary, columns: &[Column], room: usize) -> Option<Lines> {
+pub(super) fn fitting(summary: &Summary, columns: &[Column], room: usize) -> Option<Lines> {
     let with = |name| lay_out(with_names(summary, name, columns.to_vec()));
     NAME.into_iter().map(with).find(|lines| lines.width() <= room)
 }
 
-fn with_names(summary: &Summary, width: usize, mut columns: Vec<Column>) -> Vec<Column> {
+pub(super) fn with_names(summary: &Summary, width: usize, mut columns: Vec<Column>) -> Vec<Column> {
     let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
     columns.insert(0, Column::new("arm", Align::Left, clean::shorten_all(&names, width)));
     columns
 }
 
-/// Latency of every arm, one unit a row, and the first byte.
+/// Latency of every arm and the first byte.
 fn latency(summary: &Summary) -> Vec<Column> {
     let primary = figures::primary(summary);
-    let rows: Vec<_> =
-        summary.arms.iter().map(|arm| figures::quantiles(arm, &primary.key)).collect();
+    let group = if primary.key == "connect_us" { "connect latency" } else { "latency" };
+    let mut columns = quantiles(summary, &primary.key, group, &["p50", "p99", "p99.9", "max"]);
+    if primary.key != "first_byte_us" {
+        columns.extend(median(summary, "first_byte_us", "first byte"));
+    }
+    columns
+}
+
+/// Some quantiles of a histogram of every arm, one unit a row.
+pub(super) fn quantiles(
+    summary: &Summary,
+    key: &str,
+    group: &'static str,
+    shown: &[&str],
+) -> Vec<Column> {
+    let rows: Vec<_> = summary.arms.iter().map(|arm| figures::quantiles(arm, key)).collect();
     let units: Vec<Option<TimeUnit>> = rows
         .iter()
         .map(|row| {
             row.iter().any(Option::is_some).then(|| TimeUnit::of_row(row.iter().flatten().copied()))
         })
         .collect();
-    let group = if primary.key == "connect_us" { "connect latency" } else { "latency" };
     let mut columns: Vec<Column> = ["p50", "p99", "p99.9", "max"]
         .into_iter()
         .enumerate()
+        .filter(|(_, head)| shown.contains(head))
         .map(|(at, head)| {
             let cell = |(row, unit): (&[Option<f64>; 4], &Option<TimeUnit>)| {
                 let figure = row[at].zip(*unit).map(|(us, unit)| unit.figure(us));
@@ -75,16 +92,13 @@ fn latency(summary: &Summary) -> Vec<Column> {
         .collect();
     let symbols = units.iter().map(|unit| unit.map_or("", TimeUnit::symbol).to_owned()).collect();
     columns.push(Column::new("", Align::Left, symbols).gap(1));
-    if primary.key != "first_byte_us" {
-        columns.extend(first_byte(summary));
-    }
     columns
 }
 
-/// Median time to the first byte, where any arm has it.
-fn first_byte(summary: &Summary) -> Vec<Column> {
+/// Median of a histogram, where any arm has it.
+pub(super) fn median(summary: &Summary, key: &str, group: &'static str) -> Vec<Column> {
     let values: Vec<Option<f64>> =
-        summary.arms.iter().map(|arm| figures::quantiles(arm, "first_byte_us")[0]).collect();
+        summary.arms.iter().map(|arm| figures::quantiles(arm, key)[0]).collect();
     if values.iter().all(Option::is_none) {
         return Vec::new();
     }
@@ -94,7 +108,7 @@ fn first_byte(summary: &Summary) -> Vec<Column> {
     };
     let symbol = |us: &Option<f64>| us.map_or("", |us| TimeUnit::of(us).symbol()).to_owned();
     vec![
-        Column::new("p50", Align::Point, values.iter().map(figure).collect()).under("first byte"),
+        Column::new("p50", Align::Point, values.iter().map(figure).collect()).under(group),
         Column::new("", Align::Left, values.iter().map(symbol).collect()).gap(1),
     ]
 }

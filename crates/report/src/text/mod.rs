@@ -4,6 +4,7 @@
 mod arms;
 mod between;
 mod comparisons;
+mod requests;
 mod rounds;
 mod table;
 mod timeline;
@@ -134,6 +135,10 @@ fn fitting(word: &str, width: usize) -> usize {
 pub(crate) fn render(summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
     let mut page = Page { out: String::new(), style };
     place(&mut page, summary, record);
+    // A forecast comes before what happened.
+    for line in crate::requests::forecasts(&summary.arms) {
+        page.prose(0, &line, Tone::Dim);
+    }
     page.blank();
     page.prose(0, &summary.answer, Tone::Strong);
     for line in findings::verdict_on_run(summary) {

@@ -7,7 +7,7 @@ use super::comparisons::{Ruler, STRIP};
 use super::table::{Align, Column, Lines, lay_out};
 use super::{Page, Tone};
 use crate::number::{self, ABSENT, Estimate};
-use crate::{clean, effect, figures, rounds};
+use crate::{clean, effect, figures, requests, rounds};
 
 /// Columns of a sparkline at most: with room, and in a table that is too wide.
 const SPARK: [usize; 2] = [30, 12];
@@ -125,7 +125,7 @@ pub(super) fn ending(page: &mut Page, summary: &Summary) {
     let warmups: Vec<(&str, String)> = summary
         .arms
         .iter()
-        .filter_map(|arm| Some((arm.name.as_str(), rounds::warmup(arm.warmup.as_ref()?))))
+        .filter_map(|arm| Some((arm.name.as_str(), rounds::warmup(arm)?)))
         .collect();
     if ending.is_none() && warmups.is_empty() {
         return;
@@ -150,7 +150,7 @@ fn all_warmups(summary: &Summary) -> String {
     let arms = figures::plural(warmups().count() as u64, "arm");
     let mut text = format!(
         "{} in {}, over {arms}",
-        figures::plural(attempts, "operation"),
+        figures::plural(attempts, if requests::any(summary) { "request" } else { "operation" }),
         number::duration(seconds)
     );
     if failed > 0 {

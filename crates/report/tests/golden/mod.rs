@@ -3,7 +3,8 @@
 use tcptoll_model::record::Summary;
 
 /// All golden summaries.
-pub(crate) const NAMES: [&str; 5] = ["one-arm", "nine-arms", "failure", "hostile", "study"];
+pub(crate) const NAMES: [&str; 7] =
+    ["one-arm", "nine-arms", "failure", "hostile", "study", "http", "http-open-loop"];
 
 /// One golden summary.
 pub(crate) fn load(name: &str) -> Summary {

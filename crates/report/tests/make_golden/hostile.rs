@@ -27,6 +27,7 @@ pub(super) fn hostile(dice: &mut Dice) -> Summary {
     t.views[0].span = evil.into();
     one.metrics.insert(evil.into(), metric(1.0, evil, 1));
     one.failure = Some(evil.into());
+    of_requests(&mut one, evil);
     one.expectation.as_mut().unwrap().rtt_from = evil.into();
     s.arms = vec![one];
     s.published = vec![Published {
@@ -60,6 +61,22 @@ pub(super) fn hostile(dice: &mut Dice) -> Summary {
     s.comparisons = vec![compared.clone(), per(evil), per("=1+1|`")];
     in_evil_rounds(&mut s, evil);
     s
+}
+
+/// What a server says of itself, and what is said of the connections to it.
+fn of_requests(arm: &mut Arm, evil: &str) {
+    arm.connections_attempted = Some(2_003);
+    arm.connections_ok = Some(2_000);
+    arm.closing = Some(Closing { by_client: 1, ignored: 1, ..Closing::default() });
+    arm.ports = Some(tcptoll_model::ports::PortForecast {
+        text: evil.into(),
+        ..tcptoll_model::ports::PortForecast::default()
+    });
+    arm.io = Some(evil.into());
+    arm.metrics.insert("requests_per_s".into(), metric(1.0, evil, 1));
+    let server = arm.server.as_mut().unwrap();
+    server.version = Some(evil.into());
+    server.sockstat.insert(evil.into(), 1);
 }
 
 /// Two arms with rounds, so that every picture of rounds and levels is drawn with hostile words.

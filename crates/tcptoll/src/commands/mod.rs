@@ -2,6 +2,7 @@
 
 mod compare;
 mod explain;
+mod http;
 mod lab;
 mod links;
 mod manual;
@@ -22,6 +23,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => tour(args),
         Command::Connect(args) => connect(&args),
+        Command::Http(args) => http::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report(&args),
         Command::Compare(args) => compare::run(&args),
@@ -45,29 +47,33 @@ fn tour(args: TourArgs) -> anyhow::Result<Status> {
 
 fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
     if let Some(record) = &args.rounds.resume {
-        studies::check_alone(args)?;
+        let empty = studies::from_connect(&ConnectArgs::default());
+        studies::check_alone(&studies::from_connect(args), &empty)?;
         return output::resume(record, &args.output);
     }
     let study = studies::from_connect(args);
-    if let Some(notice) = public_notice(args)? {
+    if let Some(notice) = connect_notice(args)? {
         say(&notice);
     }
     study::start(&study, &args.rounds, &args.output)
 }
 
-/// Load on somebody else's server is said before it begins.
-fn public_notice(args: &ConnectArgs) -> anyhow::Result<Option<String>> {
+fn connect_notice(args: &ConnectArgs) -> anyhow::Result<Option<String>> {
     use tcptoll_engine::experiments::connect_settings::{ConnectSettings, PUBLIC_RATE_PER_S};
     let Some(to) = &args.to else { return Ok(None) };
     let settings = studies::from_connect(args).settings;
     let checked = ConnectSettings::from(&settings)?;
     Ok(checked.public_target.then(|| {
         let rate = checked.rate.unwrap_or(PUBLIC_RATE_PER_S);
-        format!(
-            "notice: {to} is a public address: {} connections at {rate} per second will be opened to it; make sure you may do this (--rate and --count set other figures)",
-            checked.expected_count()
-        )
+        let count = checked.expected_count();
+        let load = format!("{count} connections at {rate} per second will be opened to it");
+        public_notice(to, &load, "--rate and --count set other figures")
     }))
+}
+
+/// Load on somebody else's server is said before it begins.
+fn public_notice(target: &str, load: &str, options: &str) -> String {
+    format!("notice: {target} is a public address: {load}; make sure you may do this ({options})")
 }
 
 fn report(args: &ReportArgs) -> anyhow::Result<Status> {

@@ -13,9 +13,10 @@ fn printed(args: &[&str]) -> String {
     ran.stdout
 }
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "tour",
     "connect",
+    "http",
     "study",
     "report",
     "lab",
@@ -45,7 +46,9 @@ fn help_is_as_reviewed() {
 
 #[test]
 fn help_is_at_most_as_wide_as_the_terminal() {
-    for args in [vec!["--help"], vec!["connect", "--help"], vec!["lab", "--help"]] {
+    for args in
+        [vec!["--help"], vec!["connect", "--help"], vec!["http", "--help"], vec!["lab", "--help"]]
+    {
         for line in printed(&args).lines() {
             assert!(console::measure_text_width(line) <= 100, "{line}");
         }

@@ -64,6 +64,50 @@ fn an_impossible_setting_of_connect_is_named_with_what_to_write() {
 }
 
 #[test]
+fn an_impossible_setting_of_http_is_named_with_what_to_write() {
+    let url = "http://127.0.0.1:9/";
+    for (args, names) in [
+        (&["--reuse", "close"][..], "--reuse close"),
+        (&["--reuse", "keep-alive,requests=0"], "--reuse requests=0"),
+        (&["--reuse", "idle=1s", "--rate", "5"], "--reuse idle="),
+        (&["--reuse", "keep-alive,keep-alive"], "twice"),
+        (&["--connections", "0"], "--connections 0"),
+        (&["--rate", "0"], "--rate 0: write requests per second"),
+        (&["--spread", "poisson"], "--rate"),
+        (&["--rate", "5", "--spread", "even"], "write constant or poisson"),
+        (&["--rate", "5", "--ramp", "1s"], "--ramp 1s"),
+        (&["--requests=-1"], "--requests -1"),
+        (&["--duration", "soon"], "--duration soon"),
+        (&["--timeout", "0"], "--timeout 0"),
+        (&["--threads", "3", "--connections", "2"], "--threads 3"),
+        (&["--io", "select"], "write auto, epoll or io-uring"),
+        (&["--batch", "1m"], "--batch 1m"),
+        (&["--tls", "yes"], "write off, full or resumed"),
+        (&["--insecure"], "--insecure"),
+        (&["--expect-status", "2x"], "--expect-status 2x"),
+        (&["--expect-sha256", "abc"], "64 hexadecimal digits"),
+        (&["--header", "none"], "--header none"),
+        (&["--method", "GET POST"], "--method GET POST"),
+        (&["--body", "x", "--method", "GET"], "--body x"),
+        (&["--access-log", "/no/such.log"], "--access-log /no/such.log"),
+        (&["--path", "here"], "--path here"),
+        (&["--port", "80"], "--port 80"),
+        (&["--server", "sleep 1", "--work", "5ms"], "--work 5ms"),
+        (&["--keepalive", "off", "--keepalive-requests", "3"], "--keepalive-requests 3"),
+        (&["--link", "moon"], "profiles: direct"),
+        (&["--fail-if", "p99(rtt) > 1"], "latency_us"),
+        (&["ftp://127.0.0.1/"], "ftp://127.0.0.1/"),
+        (&["http://127.0.0.1:0/"], "http://127.0.0.1:0/"),
+        (&[url, "http://127.0.0.1:10/"], "host and port"),
+        (&[url, "--server", "nginx"], "--server nginx"),
+        (&[url, "--work", "1ms"], "--work 1ms"),
+        (&[url, "--tls", "full"], "--tls full"),
+    ] {
+        refused(&[&["http"], args].concat(), names);
+    }
+}
+
+#[test]
 fn a_target_that_cannot_be_is_named_with_what_to_write() {
     for (args, names) in [
         (&["--to", "nohost"][..], "write HOST:PORT"),

@@ -46,7 +46,7 @@ fn machine() -> BTreeMap<String, String> {
 }
 
 /// The product's promise of how long a process may outlive the run it belongs to.
-fn gone_within_two_seconds(mark: &str) {
+pub(crate) fn gone_within_two_seconds(mark: &str) {
     let ended = Instant::now();
     loop {
         let left = marked(mark);

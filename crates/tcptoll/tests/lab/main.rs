@@ -7,7 +7,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod endings;
+mod http;
+mod http_faults;
+mod http_tls;
 mod isolation;
+mod known_servers;
 mod opening;
 mod packets;
 mod privileges;

@@ -1,0 +1,207 @@
+//! A lab made for one trial, and what every experiment asks of its hosts.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tcptoll_model::ladder::{SynSysctls, syn_ladder};
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::{HostSummary, LinkKind};
+use tcptoll_model::warning::Warning;
+
+use super::trial::Trial;
+use super::{Context, TrialError};
+use crate::lab::certification::{Certificate, certify};
+use crate::lab::plan::{Plan, client_address};
+use crate::lab::{Handle, Interrupt, LabError, Place};
+use crate::messages::{Ask, Counted, Launch, Rows, Snapshot, Tell};
+
+/// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
+/// does not: there are many such trials, and what they have adds up.
+pub(super) const ECHOES: [(u16, u64); 2] = [(50, 2_000_000), (10, 1_000_000)];
+
+/// Ports of the kernel's default range, 32768 to 60999.
+pub(super) const DEFAULT_PORTS: u64 = 28_232;
+
+/// Most source addresses that are added.
+const SOURCES_MAX: u64 = 200;
+
+const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
+
+/// A range that leaves the ports below 5000 to servers.
+const WIDE_RANGE: &str = "5000 65000";
+
+/// The lab a trial wants.
+pub(super) struct Wish<'a> {
+    pub(super) link: &'a LinkSpec,
+    pub(super) ipv6: bool,
+    /// Relay over AF_PACKET even where TUN can be had.
+    pub(super) packet_relay: bool,
+    pub(super) client_sysctls: Vec<(String, String)>,
+    pub(super) server_sysctls: Vec<(String, String)>,
+}
+
+impl Trial {
+    /// A lab with its link certified and its sysctls set.
+    pub(super) fn lab(
+        &mut self,
+        wish: Wish<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<Place, TrialError> {
+        let Wish { link, ipv6, packet_relay, client_sysctls, server_sysctls } = wish;
+        self.tolerance_us = context.tolerance.delay_us;
+        let cpus = tcptoll_kernel::cpu::allowed();
+        let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
+        let plan = Plan {
+            link: link.text.clone(),
+            ipv6,
+            seed: link.seed.unwrap_or(context.seed),
+            force_packet: packet_relay,
+            client_cpu: pair.0,
+            server_cpu: pair.1,
+            client_addresses: if link.loopback { Vec::new() } else { self.sources.clone() },
+        };
+        let mut place = Place::lab(&plan, link)?;
+        let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
+        let certificate: Certificate = match context.certificates.get(&key) {
+            Some(known) => {
+                place.link()?.ask(&Ask::Calibrate { early_ns: known.early_ns })?;
+                known.clone()
+            }
+            None => certify(&mut place, link, context.tolerance, context.interrupt)?,
+        };
+        context.certificates.insert(key, certificate.clone());
+        if certificate.measured.kind == LinkKind::EmulatedPacket && !packet_relay {
+            self.warn(&Warning::PacketFallback);
+        }
+        self.arm.link = Some(certificate.measured);
+        self.arm.client.pinned_cpu = place.client.ready.pinned_cpu;
+        self.arm.client.sysctls = set_sysctls(&mut place.client, client_sysctls)?;
+        let server = place.server()?;
+        let server_sysctls = set_sysctls(server, server_sysctls)?;
+        self.arm.server = Some(HostSummary {
+            sysctls: server_sysctls,
+            pinned_cpu: server.ready.pinned_cpu,
+            ..HostSummary::default()
+        });
+        Ok(place)
+    }
+
+    /// Where one address's ports would become scarce, the lab's client takes more addresses: past
+    /// half of the range the kernel searches long for a port (measured on Linux 6.18: 50,000 from
+    /// one address cost 0.9 ms of CPU each, from four 0.05 ms). On loopback, where the addresses
+    /// are one, the range is widened.
+    ///
+    /// `ports` are in use at once, of `connections` in all.
+    pub(super) fn spread_ports(&mut self, ports: u64, connections: u64, wish: &mut Wish<'_>) {
+        let per_address = DEFAULT_PORTS / 2;
+        let sysctls = &mut wish.client_sysctls;
+        let told = sysctls.iter().any(|(name, _)| name == PORT_RANGE) || !self.sources.is_empty();
+        if told || ports <= per_address {
+            return;
+        }
+        let (name, value) = if wish.link.loopback {
+            if ports <= DEFAULT_PORTS {
+                return;
+            }
+            sysctls.push((PORT_RANGE.to_owned(), WIDE_RANGE.to_owned()));
+            (PORT_RANGE.to_owned(), WIDE_RANGE.to_owned())
+        } else {
+            let addresses = ports.div_ceil(per_address).min(SOURCES_MAX);
+            self.sources = (1..=addresses).map(|n| client_address(n as u16, wish.ipv6)).collect();
+            ("--bind".to_owned(), format!("{addresses} source addresses"))
+        };
+        self.warn(&Warning::SettingMade {
+            name,
+            value,
+            why: format!(
+                "{connections} connections from one address leave it short of local ports (--bind or --client-sysctl to choose yourself)"
+            ),
+        });
+    }
+}
+
+/// Starts a real server by a line for the shell and waits until it listens; `port` where it
+/// listens on several.
+pub(super) fn launch(
+    place: &mut Place,
+    line: &str,
+    port: Option<u16>,
+) -> Result<SocketAddr, TrialError> {
+    let launch = Launch {
+        words: vec![line.to_owned()],
+        shell: true,
+        environment: place.addresses.variables(),
+        ordinary_user: true,
+    };
+    let address = place.addresses.server;
+    let server = place.server()?;
+    match server.ask(&Ask::Launch(launch))? {
+        Tell::Listening { at } => Ok(SocketAddr::new(address, port.unwrap_or(at.port()))),
+        other => Err(server.unexpected(&other).into()),
+    }
+}
+
+/// Waits until the last FINs have come through, so that they are counted.
+pub(super) fn settle(client: &mut Handle, link: &LinkSpec) -> Result<(), LabError> {
+    // A server that is slow to close is not waited for longer.
+    let limit = link.rtt * 2 + link.jitter + Duration::from_millis(30);
+    client.ask(&Ask::Settle { limit_ns: limit.as_nanos() as u64 })?;
+    // The client has the server's FIN; its ACK is on the way.
+    std::thread::sleep(link.rtt / 2 + link.jitter + Duration::from_millis(2));
+    Ok(())
+}
+
+/// What the link counted, and the rows that came before.
+pub(super) fn count(link: &mut Handle) -> Result<(Counted, Vec<Rows>), TrialError> {
+    link.begin(&Ask::Counted)?;
+    let answered = link.wait(&Interrupt::new(), &mut |_| {})?;
+    match answered.tell {
+        Tell::Counted(counted) => Ok((*counted, answered.rows)),
+        other => Err(link.unexpected(&other).into()),
+    }
+}
+
+pub(super) fn set_sysctls(
+    host: &mut Handle,
+    wanted: Vec<(String, String)>,
+) -> Result<BTreeMap<String, String>, LabError> {
+    if wanted.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    match host.ask(&Ask::Sysctls(wanted))? {
+        Tell::Sysctls(got) => Ok(got.into_iter().collect()),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+/// Reads sysctls of a host; what it does not have is absent.
+pub(super) fn read_sysctls(
+    host: &mut Handle,
+    names: &[&str],
+) -> Result<BTreeMap<String, String>, LabError> {
+    let names = names.iter().map(|name| (*name).to_owned()).collect();
+    match host.ask(&Ask::ReadSysctls(names))? {
+        Tell::Sysctls(got) => Ok(got.into_iter().collect()),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+pub(super) fn observe(host: &mut Handle) -> Result<Snapshot, LabError> {
+    match host.ask(&Ask::Observe)? {
+        Tell::Snapshot(snapshot) => Ok(*snapshot),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+/// The retry ladder of this host, from its own sysctls.
+pub(super) fn ladder_of(host: &mut Handle) -> Result<Vec<Duration>, LabError> {
+    const RETRIES: &str = "net.ipv4.tcp_syn_retries";
+    const LINEAR: &str = "net.ipv4.tcp_syn_linear_timeouts";
+    let got = read_sysctls(host, &[RETRIES, LINEAR])?;
+    let number = |name: &str| got.get(name).and_then(|text| text.parse().ok());
+    Ok(syn_ladder(&SynSysctls {
+        syn_retries: number(RETRIES).unwrap_or(6),
+        linear_timeouts: number(LINEAR).unwrap_or(0),
+    }))
+}

@@ -1,0 +1,158 @@
+use tcptoll_model::record::{
+    Closing, HistogramSummary, Metric, Passport, Place, RECORD_VERSION, Verdict, WarningEntry,
+};
+use tcptoll_model::warning::Warning;
+
+use super::*;
+
+fn summary(arms: Vec<Arm>) -> Summary {
+    Summary {
+        record_version: RECORD_VERSION,
+        tcptoll_version: String::new(),
+        experiment: "http".into(),
+        study: None,
+        question: "What does it cost?".into(),
+        answer: String::new(),
+        command: Vec::new(),
+        started_at: String::new(),
+        place: Place { kind: PlaceKind::Lab, link: None, target: None },
+        passport: Passport::default(),
+        primary_metric: None,
+        rounds: None,
+        arms,
+        comparisons: Vec::new(),
+        published: Vec::new(),
+        causes: Vec::new(),
+        advice: Vec::new(),
+        warnings: Vec::new(),
+        next: Vec::new(),
+        partial: false,
+        valid: true,
+    }
+}
+
+fn arm(reuse: &str, metrics: &[(&str, f64)]) -> Arm {
+    let metric = |value| Metric { value, unit: String::new(), ci95: None, median: None, n: 1 };
+    let latency = HistogramSummary { p50: Some(431.0), count: 10, ..HistogramSummary::default() };
+    Arm {
+        name: reuse.to_owned(),
+        reuse: Some(reuse.to_owned()),
+        attempts: 1_000,
+        ok: 1_000,
+        metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), metric(*value))).collect(),
+        histograms: [("latency_us".to_owned(), latency)].into(),
+        connections_ok: Some(1_000),
+        closing: Some(Closing::default()),
+        ..Arm::default()
+    }
+}
+
+fn closing(reuse: &str, by: [u64; 2], segments: f64) -> Arm {
+    let [client, server] = by;
+    let metrics = [
+        ("requests_per_s", 7_087.0),
+        ("client_time_wait", client as f64),
+        ("server_time_wait", server as f64),
+        ("client_segments_per_op", segments),
+        ("server_segments_per_op", 4.0),
+    ];
+    let closing = Closing { by_client: client, by_server: server, ..Closing::default() };
+    Arm { closing: Some(closing), ..arm(reuse, &metrics) }
+}
+
+fn concluded(mut summary: Summary) -> Summary {
+    conclude(&mut summary);
+    summary
+}
+
+#[test]
+fn one_arm_is_told_by_rate_latency_and_cpu() {
+    let metrics = [
+        ("requests_per_s", 13_577.4),
+        ("client_cpu_us_per_op", 7.1),
+        ("server_cpu_us_per_op", 12.0),
+    ];
+    let told = concluded(summary(vec![arm("keep-alive", &metrics)]));
+    assert_eq!(
+        told.answer,
+        "13,577 requests/s with keep-alive, each answered in 431 µs (median); one costs the client 7.10 µs and the server 12.0 µs of CPU."
+    );
+    assert!(told.next[0].command.contains("--reuse keep-alive,server-close,client-close"));
+}
+
+#[test]
+fn what_was_due_and_what_succeeded_comes_first() {
+    let metrics =
+        [("requests_per_s", 900.0), ("intended_per_s", 2_000.0), ("achieved_per_s", 900.0)];
+    let mut one = summary(vec![arm("keep-alive", &metrics)]);
+    let late = Warning::GeneratorLate { p99_us: 900.0 }.entry(None);
+    let missed = Warning::RateNotReached { intended_per_s: 2e3, achieved_per_s: 900.0 };
+    one.warnings = vec![late, missed.entry(None)];
+    let told = concluded(one);
+    assert!(told.answer.starts_with("2,000/s were due and 900/s succeeded. "), "{}", told.answer);
+    let ids = |warning: &WarningEntry| warning.id.clone();
+    assert_eq!(told.warnings.iter().map(ids).collect::<Vec<_>>()[0], "rate-not-reached");
+}
+
+#[test]
+fn comparisons_say_what_is_left_and_arms_say_who_pays() {
+    let mut three = summary(vec![
+        arm("keep-alive", &[("requests_per_s", 13_577.0)]),
+        closing("server-close", [0, 10_185], 5.0),
+        closing("client-close", [7_087, 0], 6.0),
+    ]);
+    let compared = |a: &str, ratio: f64| Comparison {
+        metric: "requests_per_s".into(),
+        a: a.into(),
+        b: "keep-alive".into(),
+        ratio: Some(ratio),
+        ci95: Some([ratio - 0.01, ratio + 0.01]),
+        verdict: Verdict::Lower,
+        ..Comparison::default()
+    };
+    three.comparisons = vec![compared("server-close", 0.75), compared("client-close", 0.52)];
+    let answer = concluded(three).answer;
+    let starts = "server-close gives 0.75 [0.74, 0.76] of the throughput of keep-alive; client-close gives 0.52 [0.51, 0.53] of";
+    assert!(answer.starts_with(starts), "{answer}");
+    let server = "With server-close: the server closes, and 0 sockets wait in TIME-WAIT on the client, 10,185 on the server; 9.0 segments a request.";
+    let client = "With client-close: the client closes, and 7,087 sockets wait in TIME-WAIT on the client, 0 on the server; 10.0 segments a request.";
+    assert!(answer.contains(server) && answer.contains(client), "{answer}");
+}
+
+#[test]
+fn arms_that_are_not_compared_are_a_range() {
+    let arms = vec![
+        arm("keep-alive", &[("requests_per_s", 13_577.0)]),
+        arm("requests=10", &[("requests_per_s", 9_000.0)]),
+    ];
+    let answer = concluded(summary(arms)).answer;
+    let range = "From 9,000 requests/s (requests=10) to 13,577 (keep-alive).";
+    assert!(answer.starts_with(range), "{answer}");
+}
+
+#[test]
+fn failures_are_told_and_a_run_of_nothing_else_says_so() {
+    let mut some = arm("keep-alive", &[("requests_per_s", 1.0)]);
+    some.ok = 991;
+    some.errors.insert("reset".into(), 9);
+    let answer = concluded(summary(vec![some.clone()])).answer;
+    assert!(answer.contains("9 of 1,000 requests failed"), "{answer}");
+    some.ok = 0;
+    some.errors.insert("reset".into(), 1_000);
+    let answer = concluded(summary(vec![some])).answer;
+    assert_eq!(answer, "No request succeeded; most failed with reset.");
+    assert_eq!(concluded(summary(Vec::new())).answer, "Nothing was measured.");
+}
+
+#[test]
+fn lost_ports_are_cured_by_an_arm_of_the_same_run() {
+    let mut ill = arm("client-close", &[]);
+    ill.ok = 0;
+    ill.errors.insert("local-ports".into(), 1_000);
+    let well = arm("keep-alive", &[("requests_per_s", 5.0)]);
+    let told = concluded(summary(vec![ill, well]));
+    assert_eq!(told.causes[0].id, "local-ports-scarce");
+    let proof = told.advice[0].proof.as_deref().unwrap();
+    assert!(proof.contains("all 1,000 requests answered over 1,000 connections"), "{proof}");
+    assert_eq!(told.next[0].command, "tcptoll explain local-ports-scarce");
+}

@@ -1,0 +1,116 @@
+use serde_json::Value;
+
+use super::*;
+
+fn read(pairs: &[(&str, &str)]) -> Result<HttpSettings, String> {
+    let settings =
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
+    HttpSettings::from(&settings).map_err(|error| error.to_string())
+}
+
+fn refused(pairs: &[(&str, &str)], starts: &str, has: &str) {
+    let error = read(pairs).expect_err(starts);
+    assert!(error.starts_with(starts) && error.contains(has), "{error}");
+}
+
+#[test]
+fn options_are_sorted_so_that_errors_list_them_in_order() {
+    assert!(OPTIONS.is_sorted());
+    assert!(OF_THE_LAB.iter().chain(OF_THE_SERVER).all(|option| OPTIONS.contains(option)));
+    refused(&[("conections", "5")], "conections: ", "connections");
+}
+
+#[test]
+fn nothing_said_is_nginx_next_door_with_fifty_connections() {
+    let settings = read(&[]).unwrap();
+    let lab = settings.lab().unwrap();
+    let LabServer::Known(server) = &lab.server else { panic!("{lab:?}") };
+    assert_eq!((server.kind, server.workers, server.response_bytes), (ServerKind::Nginx, 1, 13));
+    assert_eq!((settings.load.connections, settings.load.threads), (50, 1));
+    assert_eq!((settings.load.reuse, settings.tls), (Reuse::KeepAlive, Tls::Off));
+    assert_eq!((settings.requests.method.as_str(), lab.paths.len()), ("GET", 0));
+}
+
+#[test]
+fn a_setting_without_effect_is_an_error_that_names_the_other() {
+    let url = ("url", "http://127.0.0.1:8080/");
+    refused(&[url, ("backlog", "4")], "--backlog 4: ", "--url");
+    refused(&[url, ("link", "metro")], "--link metro: ", "--url");
+    refused(&[url, ("tls", "full")], "--tls full: ", "https");
+    refused(&[("server", "python3 x"), ("work", "1ms")], "--work 1ms: ", "known by name");
+    refused(&[("port", "80")], "--port 80: ", "--server");
+    refused(&[("spread", "poisson")], "--spread poisson: ", "--rate");
+    refused(&[("rate", "5"), ("ramp", "1s")], "--ramp 1s: ", "--rate");
+    refused(&[("rate", "5"), ("reuse", "idle=1s")], "--reuse idle=1000ms: ", "--rate");
+    refused(&[("threads", "51")], "--threads 51: ", "50");
+    refused(
+        &[("keepalive", "off"), ("keepalive-requests", "5")],
+        "--keepalive-requests 5: ",
+        "--keepalive off",
+    );
+    refused(&[("body", "x"), ("method", "GET")], "--body x: ", "GET");
+    refused(&[("insecure", "true")], "--insecure true: ", "--tls");
+    refused(&[("tls", "full"), ("ca", "/dev/null")], "--ca /dev/null: ", "lab");
+    refused(&[("access-log", "/dev/null"), ("path", "/a")], "--path /a: ", "access log");
+}
+
+#[test]
+fn a_value_out_of_range_says_what_to_write() {
+    refused(&[("connections", "0")], "--connections 0: ", "from 1");
+    refused(&[("rate", "-1")], "--rate -1: ", "requests per second");
+    refused(&[("reuse", "sometimes")], "--reuse sometimes: ", "keep-alive");
+    refused(&[("io", "aio")], "--io aio: ", "epoll");
+    refused(&[("tls", "1.3")], "--tls 1.3: ", "resumed");
+    refused(&[("expect-sha256", "abc")], "--expect-sha256 abc: ", "64");
+    refused(&[("expect-status", "abc")], "--expect-status abc: ", "2xx");
+    refused(&[("duration", "0")], "--duration 0: ", "above 0");
+    refused(&[("batch", "2s")], "--batch 2s: ", "1s");
+    refused(&[("path", "hello")], "--path hello: ", "/");
+    refused(&[("access-log", "/no/such.log")], "--access-log /no/such.log: ", "");
+    refused(&[("body", "@/no/such")], "--body @/no/such: ", "");
+    refused(&[("warmup", "some")], "--warmup some: ", "number of requests");
+}
+
+#[test]
+fn content_makes_a_post_of_a_get() {
+    let settings = read(&[("body", "a=1")]).unwrap();
+    assert_eq!(
+        (settings.requests.method.as_str(), &*settings.requests.body),
+        ("POST", &b"a=1"[..])
+    );
+}
+
+#[test]
+fn the_host_field_may_be_given() {
+    let mut settings = Settings::new();
+    settings.insert("header".into(), Value::from(vec!["Host: example.org", "Accept: a, b"]));
+    let read = HttpSettings::from(&settings).unwrap().requests;
+    assert_eq!(read.host.as_deref(), Some("example.org"));
+    assert_eq!(read.fields, [("Accept".to_owned(), "a, b".to_owned())]);
+}
+
+#[test]
+fn several_paths_are_asked_for_in_turn() {
+    let settings = read(&[("path", "/a /b?c=d")]).unwrap();
+    assert_eq!(settings.lab().unwrap().paths, ["/a", "/b?c=d"]);
+}
+
+#[test]
+fn any_other_name_of_a_server_is_a_command() {
+    let settings = read(&[("server", "python3 -m http.server 8000"), ("port", "8000")]).unwrap();
+    let LabServer::Command(line, port) = &settings.lab().unwrap().server else { panic!() };
+    assert_eq!((line.as_str(), *port), ("python3 -m http.server 8000", Some(8000)));
+}
+
+#[test]
+fn urls_are_of_one_origin_and_https_speaks_tls() {
+    let two = read(&[("url", "http://10.0.0.1:81/a http://10.0.0.1:81/b")]).unwrap();
+    let PlaceSettings::Target(urls, _) = &two.place else { panic!() };
+    assert_eq!((urls.len(), two.tls), (2, Tls::Off));
+    refused(&[("url", "http://10.0.0.1/a http://10.0.0.2/b")], "--url ", "run of its own");
+    refused(&[("url", "ftp://10.0.0.1/")], "--url ftp://10.0.0.1/: ", "");
+    assert_eq!(read(&[("url", "https://10.0.0.1/")]).unwrap().tls, Tls::Resumed);
+    let full = read(&[("url", "https://10.0.0.1/"), ("tls", "full"), ("insecure", "on")]);
+    assert_eq!(full.unwrap().tls, Tls::Full);
+    refused(&[("url", "https://10.0.0.1/"), ("tls", "off")], "--tls off: ", "https");
+}

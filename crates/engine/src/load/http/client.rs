@@ -1,0 +1,497 @@
+//! The loop of one thread: begins requests, follows each to its end, counts what became of it.
+//!
+//! [`Pace`] says when a request may begin, the [`Driver`] carries bytes, the model's reader says
+//! what a response is. Of every request exactly one thing becomes: [`Client::succeed`] or
+//! [`Client::fail`].
+
+mod exchange;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tcptoll_kernel::cpu::thread_time;
+use tcptoll_kernel::socket::errno;
+use tcptoll_model::http::response::Limits;
+use tcptoll_model::http::reuse::Reuse;
+
+use super::Shared;
+use super::driver::Driver;
+use super::pace::Pace;
+use super::slot::{Slot, State};
+use super::tally::Tally;
+use super::waiting::Waiting;
+use crate::clock::monotonic_ns;
+use crate::load::occupancy::Occupancy;
+use crate::load::{LoadError, pair};
+use crate::messages::HttpLoad;
+
+/// Requests begun between two looks at what has happened.
+const BURST: u32 = 16;
+
+/// A slot whose connection failed waits so long before it tries again, ns: what fails at once must
+/// not become a loop that does nothing else.
+const RETRY_NS: u64 = 1_000_000;
+
+/// The loop looks up at least this often, ns.
+const LOOK_NS: u64 = 50_000_000;
+
+/// A thread that sleeps until this much before a request is due wakes up in time; the rest is spun,
+/// ns. A sleeping thread wakes 50 to 80 µs late here (Linux 6.18 in a virtual machine).
+const SPIN_NS: u64 = 150_000;
+
+/// Numbers of the queues: what a slot waits for beside its request.
+mod queue {
+    pub(super) const CONNECT: usize = 0;
+    pub(super) const CLOSE: usize = 1;
+    pub(super) const REST: usize = 2;
+    pub(super) const RETRY: usize = 3;
+}
+
+/// One thread's loop.
+pub(super) struct Client<'a, D: Driver> {
+    load: &'a HttpLoad,
+    shared: &'a Shared,
+    driver: D,
+    pace: Pace,
+    limits: Limits,
+    slots: Vec<Slot>,
+    /// Until when a request may take.
+    requests: Waiting<1>,
+    /// What a slot waits for beside that.
+    phases: Waiting<4>,
+    /// Closed loop: slots that have been begun.
+    begun_slots: u32,
+    /// Open loop: slots with a connection and without, some of which may have lost theirs.
+    resting: VecDeque<u32>,
+    empty: Vec<u32>,
+    /// Open loop: since when there has been no slot for what was due, and until when that was so.
+    starved: bool,
+    starved_until_ns: u64,
+    /// Requests under way.
+    under_way: u64,
+    next_request: u32,
+    opened: usize,
+    tally: Tally,
+    occupancy: Occupancy,
+    cpu_before: tcptoll_kernel::cpu::CpuTime,
+    /// Time that was spun away in the measured part, ns.
+    spun_ns: u64,
+    last_end_ns: u64,
+    plain: Vec<u8>,
+}
+
+impl<'a, D: Driver> Client<'a, D> {
+    pub(super) fn new(
+        load: &'a HttpLoad,
+        shared: &'a Shared,
+        driver: D,
+        pace: Pace,
+        (slots, first_request, first_source): (u32, u32, usize),
+    ) -> Self {
+        Self {
+            load,
+            shared,
+            driver,
+            pace,
+            limits: Limits { body_bytes: load.body_limit, ..Limits::default() },
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            requests: Waiting::new(slots as usize),
+            phases: Waiting::new(slots as usize),
+            begun_slots: 0,
+            resting: VecDeque::with_capacity(slots as usize),
+            empty: (0..slots).rev().collect(),
+            starved: false,
+            starved_until_ns: 0,
+            under_way: 0,
+            next_request: first_request % shared.requests.len() as u32,
+            opened: first_source,
+            tally: Tally::new(load.duration_ns.is_some()),
+            occupancy: Occupancy::new(u64::MAX),
+            cpu_before: thread_time(),
+            spun_ns: 0,
+            last_end_ns: 0,
+            plain: Vec::new(),
+        }
+    }
+
+    /// Runs the load to its end; connections stay open until [`Client::close_all`].
+    pub(super) fn run(&mut self) -> Result<(), LoadError> {
+        loop {
+            let mut now = monotonic_ns();
+            if self.shared.stop.load(Ordering::Relaxed) {
+                self.tally.report.partial = true;
+                self.give_up_all("interrupted", "the run was stopped");
+                break;
+            }
+            if self.pace.advance(now) {
+                self.begin_measuring(now);
+            }
+            let more = self.begin_those_due(now);
+            self.end_waits(now);
+            if self.pace.is_over(now) {
+                if self.occupancy.is_open() {
+                    let since =
+                        self.slots.iter().filter(|slot| slot.busy).map(|slot| slot.begun_ns);
+                    self.occupancy.close(now, since);
+                }
+                // A server that is to close first is let do so.
+                if self.under_way == 0 && self.phases.is_empty(queue::CLOSE) {
+                    break;
+                }
+            }
+            if now >= self.pace.gives_up_ns() {
+                self.give_up_all("unfinished", "not finished when the run had to end");
+                break;
+            }
+            let timeout = if more { Duration::ZERO } else { self.timeout(now) };
+            self.driver.wait(Some(timeout))?;
+            let mut idle = true;
+            while let Some(event) = self.driver.next() {
+                idle = false;
+                self.handle(event);
+            }
+            if idle && timeout.is_zero() && !more && self.pace.begun_ns().is_some() {
+                let before = std::mem::replace(&mut now, monotonic_ns());
+                self.spun_ns += now - before;
+            }
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn begin_measuring(&mut self, now: u64) {
+        self.cpu_before = thread_time();
+        self.occupancy = Occupancy::new(self.pace.ends_ns());
+        if self.pace.intended().is_none() && !matches!(self.load.reuse, Reuse::Idle(_)) {
+            self.occupancy.filled(now);
+        }
+    }
+
+    fn finish(&mut self) {
+        let cpu = pair(thread_time().since(self.cpu_before));
+        let now = monotonic_ns();
+        let begun = self.pace.begun_ns().unwrap_or(now);
+        let report = &mut self.tally.report;
+        // Spinning is system calls for the most part.
+        let spun_us = self.spun_ns / 1_000;
+        report.spun_us = spun_us.min(cpu.0 + cpu.1);
+        let user_spun = report.spun_us * cpu.0 / (cpu.0 + cpu.1).max(1);
+        report.cpu_us = (cpu.0 - user_spun, cpu.1 - (report.spun_us - user_spun).min(cpu.1));
+        report.measured_ns = self.pace.measured_ns(self.last_end_ns);
+        if report.partial {
+            report.measured_ns = report.measured_ns.min(now - begun);
+        }
+        report.elapsed_ns = self.last_end_ns.max(begun) - begun;
+        let (length_ns, busy_ns) = self.occupancy.measured_ns();
+        report.full_ns = length_ns * self.slots.len() as u64;
+        report.busy_ns = busy_ns;
+        report.intended = self.pace.intended();
+        report.open = self.slots.iter().filter(|slot| slot.state != State::Empty).count() as u64;
+        report.closing.open_at_end = report.open;
+        let open = self.slots.iter().position(|slot| slot.state == State::Resting);
+        if let Some((info, congestion)) = open.and_then(|slot| self.driver.look(slot as u32)) {
+            report.tcp_info = info;
+            report.congestion = congestion;
+        }
+    }
+
+    /// Closes what is open.
+    pub(super) fn close_all(mut self) -> Tally {
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].state != State::Empty {
+                self.driver.close(slot);
+            }
+        }
+        self.tally
+    }
+
+    /// How long nothing is to be done.
+    fn timeout(&self, now: u64) -> Duration {
+        let due = self.pace.next_due().filter(|_| !self.starved);
+        let begin = if due.is_none() && self.begun_slots < self.slots.len() as u32 {
+            self.slot_due()
+        } else {
+            None
+        };
+        let early = due.map(|due| due.saturating_sub(SPIN_NS));
+        let ends = [self.requests.next_ns(), self.phases.next_ns(), early, begin];
+        let next = ends.into_iter().flatten().min().unwrap_or(u64::MAX);
+        let next = next.min(self.pace.changes_ns(now));
+        Duration::from_nanos(next.saturating_sub(now).min(LOOK_NS))
+    }
+
+    /// Closed loop: when the next slot is to be begun.
+    fn slot_due(&self) -> Option<u64> {
+        let slots = self.slots.len() as u64;
+        let due = self.shared.start_ns + self.load.ramp_ns * u64::from(self.begun_slots) / slots;
+        (self.pace.next_due().is_none() && !self.pace.is_over(due)).then_some(due)
+    }
+
+    /// Begins what is due, a few at a time: what has happened meanwhile must be seen. True if more
+    /// is due.
+    fn begin_those_due(&mut self, now: u64) -> bool {
+        if self.load.rate_per_s.is_some() {
+            return self.begin_scheduled(now);
+        }
+        for _ in 0..BURST {
+            if self.begun_slots == self.slots.len() as u32 {
+                return false;
+            }
+            match self.slot_due() {
+                Some(due) if due <= now => {
+                    let slot = self.begun_slots;
+                    self.begun_slots += 1;
+                    self.again(slot);
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn begin_scheduled(&mut self, now: u64) -> bool {
+        let mut now = now;
+        for _ in 0..BURST {
+            let Some(due) = self.pace.next_due().filter(|&due| due <= now) else {
+                self.starved = false;
+                return false;
+            };
+            let measured = self.pace.measures(due);
+            if due + self.load.timeout_ns <= now {
+                // It has waited for a connection for as long as it may take in all.
+                self.pace.take_due();
+                self.tally.report.attempts += u64::from(measured);
+                self.tally.report.queued += u64::from(measured);
+                self.tally.failure(measured, "timeout", "no connection was free in time");
+                self.ended(measured);
+                continue;
+            }
+            let Some(slot) = self.free_slot() else {
+                self.starved = true;
+                return false;
+            };
+            if std::mem::take(&mut self.starved) {
+                self.starved_until_ns = now;
+            }
+            self.pace.take_due();
+            if measured && due <= self.starved_until_ns {
+                self.tally.report.queued += 1;
+            } else if measured {
+                self.tally.lateness.record_ns(now - due);
+            }
+            self.begin(slot, due, now);
+            now = monotonic_ns();
+        }
+        true
+    }
+
+    /// Open loop: a slot for a request, with a connection if there is one.
+    fn free_slot(&mut self) -> Option<u32> {
+        while let Some(slot) = self.resting.pop_front() {
+            if self.slots[slot as usize].state == State::Resting {
+                return Some(slot);
+            }
+            // It lost its connection meanwhile.
+            self.empty.push(slot);
+        }
+        self.empty.pop()
+    }
+
+    /// What has waited long enough.
+    fn end_waits(&mut self, now: u64) {
+        while let Some(slot) = self.requests.over(0, now) {
+            let connecting = self.slots[slot as usize].state == State::Connecting;
+            let class = if connecting { "connect-timeout" } else { "timeout" };
+            self.fail(slot, class, "no answer in time", true);
+        }
+        while let Some(slot) = self.phases.over(queue::CONNECT, now) {
+            self.fail(slot, "connect-timeout", "no handshake in time", true);
+        }
+        while let Some(slot) = self.phases.over(queue::CLOSE, now) {
+            self.tally.report.closing.ignored += 1;
+            self.close(slot, true);
+            self.again(slot);
+        }
+        for number in [queue::REST, queue::RETRY] {
+            while let Some(slot) = self.phases.over(number, now) {
+                self.phases.end(slot);
+                self.again(slot);
+            }
+        }
+    }
+
+    /// The slot has nothing to do: closed loop: the next request, if there is one; open loop: it
+    /// waits for what is due.
+    fn again(&mut self, slot: u32) {
+        if self.load.rate_per_s.is_some() {
+            match self.slots[slot as usize].state {
+                State::Empty => self.empty.push(slot),
+                _ => self.resting.push_back(slot),
+            }
+            return;
+        }
+        let now = monotonic_ns();
+        if self.pace.may_begin(now) {
+            self.begin(slot, now, now);
+        }
+    }
+
+    fn begin(&mut self, slot: u32, due: u64, now: u64) {
+        let measured = self.pace.measures(due);
+        self.tally.report.attempts += u64::from(measured);
+        self.under_way += 1;
+        let request = self.next_request;
+        self.next_request = (request + 1) % self.shared.requests.len() as u32;
+        self.requests.begin(0, slot, due + self.load.timeout_ns);
+        let it = &mut self.slots[slot as usize];
+        (it.measured, it.busy) = (measured, true);
+        (it.due_ns, it.begun_ns, it.request) = (due, now, request);
+        if it.state == State::Resting {
+            self.ask(slot, now);
+        } else {
+            self.open(slot, now);
+        }
+    }
+
+    fn open(&mut self, slot: u32, now: u64) {
+        let report = &mut self.tally.report;
+        let it = &mut self.slots[slot as usize];
+        report.connections.0 += 1;
+        report.measured_connections.0 += u64::from(it.measured);
+        (it.state, it.called_ns, it.served) = (State::Connecting, now, 0);
+        self.phases.begin(queue::CONNECT, slot, now + self.load.connect_timeout_ns);
+        let source = self.opened;
+        self.opened += 1;
+        if let Err(error) = self.driver.open(slot, source) {
+            self.slots[slot as usize].state = State::Empty;
+            let class = class_of(&error);
+            self.fail(slot, class, &error.to_string(), true);
+        }
+    }
+
+    /// The request under way has succeeded.
+    fn succeed(&mut self, slot: u32, at_ns: u64) {
+        let it = &mut self.slots[slot as usize];
+        it.busy = false;
+        let (measured, begun_ns) = (it.measured, it.begun_ns);
+        if measured {
+            let begun = self.pace.begun_ns().unwrap_or(at_ns);
+            let of_ns = self.load.duration_ns.unwrap_or(u64::MAX);
+            let latency_ns = at_ns.saturating_sub(it.due_ns);
+            self.tally.success(at_ns.saturating_sub(begun), of_ns, latency_ns);
+            self.tally.first_byte.record_ns(it.first_ns.saturating_sub(it.sent_ns));
+            self.tally.report.body_bytes += it.body_bytes;
+        }
+        self.occupancy.ended(begun_ns, at_ns);
+        self.requests.end(slot);
+        self.under_way -= 1;
+        self.last_end_ns = self.last_end_ns.max(at_ns);
+        self.ended(measured);
+    }
+
+    /// The request under way has failed; its connection may go on.
+    fn uncounted(&mut self, slot: u32, class: &'static str, words: &str) {
+        let it = &mut self.slots[slot as usize];
+        if !std::mem::take(&mut it.busy) {
+            return;
+        }
+        let (measured, begun_ns) = (it.measured, it.begun_ns);
+        self.tally.failure(measured, class, words);
+        let now = monotonic_ns();
+        self.occupancy.ended(begun_ns, now);
+        self.requests.end(slot);
+        self.under_way -= 1;
+        self.last_end_ns = self.last_end_ns.max(now);
+        self.ended(measured);
+    }
+
+    /// The request under way has failed, and its connection with it.
+    fn fail(&mut self, slot: u32, class: &'static str, words: &str, by_client: bool) {
+        self.uncounted(slot, class, words);
+        let state = self.slots[slot as usize].state;
+        let made = !matches!(state, State::Empty | State::Connecting);
+        if made {
+            self.close(slot, by_client);
+        } else {
+            self.phases.end(slot);
+            self.slots[slot as usize].state = State::Empty;
+            self.driver.close(slot);
+        }
+        // In closed loop what fails must not be tried again at once, as fast as it fails.
+        if self.load.rate_per_s.is_some() {
+            self.again(slot);
+        } else {
+            self.phases.begin(queue::RETRY, slot, monotonic_ns() + RETRY_NS);
+        }
+    }
+
+    /// A request of either part has ended.
+    fn ended(&mut self, measured: bool) {
+        if measured {
+            self.shared.done.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.tally.report.warmup.0 += 1;
+            self.pace.warmed();
+        }
+    }
+
+    /// Closes a connection that was made.
+    fn close(&mut self, slot: u32, by_client: bool) {
+        let closing = &mut self.tally.report.closing;
+        if by_client {
+            closing.by_client += 1;
+        } else {
+            closing.by_server += 1;
+        }
+        let it = &mut self.slots[slot as usize];
+        it.state = State::Empty;
+        it.tls = None;
+        it.digest = None;
+        it.leaving = false;
+        self.phases.end(slot);
+        self.driver.close(slot);
+    }
+
+    /// What is under way when the run ends is an attempt too, and so is what was due.
+    fn give_up_all(&mut self, class: &'static str, words: &str) {
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].busy {
+                self.uncounted(slot, class, words);
+                let state = self.slots[slot as usize].state;
+                if matches!(state, State::Empty | State::Connecting) {
+                    self.driver.close(slot);
+                    self.slots[slot as usize].state = State::Empty;
+                } else {
+                    self.close(slot, true);
+                }
+            }
+        }
+        let now = monotonic_ns();
+        while let Some(due) = self.pace.next_due().filter(|&due| due <= now) {
+            self.pace.take_due();
+            if self.pace.measures(due) {
+                self.tally.report.attempts += 1;
+                self.tally.failure(true, "unsent", "due, and no connection was free");
+            }
+        }
+    }
+}
+
+/// The class of a failed socket call; the classes are listed in `docs/causes.md`.
+fn class_of(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(errno::EADDRNOTAVAIL) => "local-ports",
+        Some(errno::EMFILE | errno::ENFILE) => "local-fds",
+        Some(errno::ECONNREFUSED) => "connect-refused",
+        Some(errno::ETIMEDOUT) => "connect-timeout",
+        Some(errno::ECONNRESET | errno::EPIPE) => "reset",
+        Some(errno::ENETUNREACH | errno::EHOSTUNREACH) => "unreachable",
+        _ => match error.kind() {
+            io::ErrorKind::ConnectionRefused => "connect-refused",
+            io::ErrorKind::ConnectionReset => "reset",
+            _ => "other",
+        },
+    }
+}

@@ -1,0 +1,66 @@
+//! What the client loop needs of the kernel, so that epoll and `io_uring` are one loop.
+//!
+//! A slot is one connection's place; the driver keeps its socket. What happened comes one by one
+//! from [`Driver::next`]; received bytes stay readable in [`Driver::bytes`] until the next call.
+
+use std::io;
+use std::time::Duration;
+
+use crate::load::LoadError;
+
+/// Something that happened to a slot.
+#[derive(Debug)]
+pub(super) struct Event {
+    /// Which slot.
+    pub(super) slot: u32,
+    /// What.
+    pub(super) what: What,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum What {
+    /// The handshake is decided. `at_ns`: when this was seen, `CLOCK_MONOTONIC`.
+    Connected { outcome: io::Result<()>, at_ns: u64 },
+    /// Bytes have come, they are in [`Driver::bytes`]; at least one. `at_ns`: when the last of them
+    /// arrived, by the kernel's stamp where it has one, else when it was seen.
+    Received { at_ns: u64 },
+    /// The peer has closed; all bytes before have been given.
+    Closed { at_ns: u64 },
+    /// There is room for more bytes, after [`Driver::tell_of_room`].
+    Room,
+    /// The socket has failed.
+    Failed(io::Error),
+}
+
+/// Sockets of one thread and what is waited with.
+pub(super) trait Driver {
+    /// Name in the record: `epoll`, `io_uring`.
+    const NAME: &'static str;
+
+    /// Begins a connection from source address number `source` in an empty slot.
+    ///
+    /// Errors: none was begun; the slot is still empty.
+    fn open(&mut self, slot: u32, source: usize) -> io::Result<()>;
+
+    /// Sends bytes; gives how many were taken, all or as many as there was room for.
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Tells by [`What::Room`] when there is room for more bytes, after a send was short.
+    fn tell_of_room(&mut self, slot: u32);
+
+    /// Closes the slot's socket. Nothing is told of it any more; it is empty at once.
+    fn close(&mut self, slot: u32);
+
+    /// Waits until something has happened or `timeout` has passed.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError>;
+
+    /// The next thing that happened, in order; `None`: wait again.
+    fn next(&mut self) -> Option<Event>;
+
+    /// The bytes of the last [`What::Received`].
+    fn bytes(&self) -> &[u8];
+
+    /// `TCP_INFO` and congestion control of a slot; not to be had of a direct descriptor.
+    fn look(&self, slot: u32) -> Option<(Vec<u8>, String)>;
+}

@@ -1,0 +1,266 @@
+//! The client loop's sockets over epoll: edges, one registration a connection, one system call to
+//! receive and one to send.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tcptoll_kernel::epoll::{Event as Edge, Interest, Poller};
+use tcptoll_kernel::socket::{Address, Begun, ClientOptions, Tcp};
+
+use super::driver::{Driver, Event, What};
+use crate::clock::{FromRealtime, monotonic_ns};
+use crate::load::LoadError;
+
+/// Events taken at once.
+const EVENTS: usize = 1024;
+
+/// What one receive takes at most, bytes.
+const BUFFER: usize = 128 << 10;
+
+/// The wall clock is compared with the monotonic one again after so long, ns.
+const COMPARE_NS: u64 = 100_000_000;
+
+/// A connection's socket.
+#[derive(Debug, Default)]
+struct Place {
+    socket: Option<Tcp>,
+    /// Counts the connections of the slot, so that an event of an earlier one is told apart.
+    generation: u32,
+    connecting: bool,
+    wants_room: bool,
+}
+
+/// See [`Driver`].
+#[derive(Debug)]
+pub(super) struct Epoll {
+    poller: Poller,
+    target: SocketAddr,
+    /// The form that `connect(2)` takes, made once instead of once per connection.
+    address: Address,
+    sources: Vec<ClientOptions>,
+    places: Vec<Place>,
+    /// What was known at once, without an event.
+    at_once: VecDeque<Event>,
+    /// Edges of the last wait, and the one being looked at.
+    edges: usize,
+    at: usize,
+    /// When they were seen.
+    seen_ns: u64,
+    buffer: Vec<u8>,
+    received: usize,
+    batch: Duration,
+    stamps: bool,
+    wall: FromRealtime,
+    compared_ns: u64,
+}
+
+impl Epoll {
+    /// No connection yet. `stamps`: use the kernel's receive stamps.
+    pub(super) fn new(
+        target: SocketAddr,
+        sources: &[IpAddr],
+        congestion: Option<&str>,
+        slots: u32,
+        batch_ns: u64,
+        stamps: bool,
+    ) -> Result<Self, LoadError> {
+        let options = |bind| ClientOptions {
+            bind,
+            congestion: congestion.map(str::to_owned),
+            fast_open: false,
+        };
+        let sources = if sources.is_empty() {
+            vec![options(None)]
+        } else {
+            sources.iter().copied().map(Some).map(options).collect()
+        };
+        Ok(Self {
+            poller: Poller::new(EVENTS)?,
+            target,
+            address: target.into(),
+            sources,
+            places: (0..slots).map(|_| Place::default()).collect(),
+            at_once: VecDeque::new(),
+            edges: 0,
+            at: 0,
+            seen_ns: 0,
+            buffer: vec![0; BUFFER],
+            received: 0,
+            batch: Duration::from_nanos(batch_ns),
+            stamps,
+            wall: FromRealtime::now(),
+            compared_ns: monotonic_ns(),
+        })
+    }
+
+    /// When bytes arrived, from the kernel's stamp; never after they were seen.
+    fn arrived_ns(&self, stamp_ns: u64) -> u64 {
+        let now = monotonic_ns();
+        if stamp_ns == 0 { now } else { self.wall.monotonic_ns(stamp_ns).min(now) }
+    }
+
+    /// What an edge means; `None`: nothing, or nothing more.
+    fn look_at(&mut self, slot: u32, edge: Edge) -> Option<What> {
+        let place = &mut self.places[slot as usize];
+        let socket = place.socket.as_ref()?;
+        if place.connecting {
+            if !edge.writable && !edge.broken {
+                self.at += 1;
+                return None;
+            }
+            place.connecting = false;
+            let outcome = match socket.take_error() {
+                Ok(None) => Ok(()),
+                Ok(Some(error)) | Err(error) => Err(error),
+            };
+            if !edge.readable || outcome.is_err() {
+                self.at += 1;
+            }
+            return Some(What::Connected { outcome, at_ns: self.seen_ns });
+        }
+        if !edge.readable {
+            self.at += 1;
+            if edge.broken {
+                let error = socket.take_error().ok().flatten();
+                return Some(What::Failed(error.unwrap_or(io::ErrorKind::ConnectionReset.into())));
+            }
+            if edge.finished {
+                return Some(What::Closed { at_ns: self.seen_ns });
+            }
+            if edge.writable && std::mem::take(&mut place.wants_room) {
+                return Some(What::Room);
+            }
+            return None;
+        }
+        let read = if self.stamps {
+            socket.read_stamped(&mut self.buffer)
+        } else {
+            socket.read(&mut self.buffer).map(|read| read.map(|length| (length, 0)))
+        };
+        match read {
+            Ok(Some((0, _))) => {
+                self.at += 1;
+                Some(What::Closed { at_ns: self.seen_ns })
+            }
+            Ok(Some((length, stamp_ns))) => {
+                self.received = length;
+                // A short read has emptied the socket; a full one may not have.
+                if length < self.buffer.len() {
+                    self.at += 1;
+                    if edge.finished && !edge.broken {
+                        let closed = What::Closed { at_ns: self.seen_ns };
+                        self.at_once.push_back(Event { slot, what: closed });
+                    } else if edge.broken {
+                        // Of a reset after data the next receive tells.
+                        self.at -= 1;
+                    }
+                }
+                Some(What::Received { at_ns: self.arrived_ns(stamp_ns) })
+            }
+            Ok(None) => {
+                self.at += 1;
+                if std::mem::take(&mut self.places[slot as usize].wants_room) {
+                    return Some(What::Room);
+                }
+                None
+            }
+            Err(error) => {
+                self.at += 1;
+                Some(What::Failed(error))
+            }
+        }
+    }
+}
+
+impl Driver for Epoll {
+    const NAME: &'static str = "epoll";
+
+    fn open(&mut self, slot: u32, source: usize) -> io::Result<()> {
+        let options = &self.sources[source % self.sources.len()];
+        let socket = Tcp::client(self.target, options)?;
+        if self.stamps {
+            // Without it latency is as exact as the loop is prompt.
+            let _ = socket.stamp_arrivals();
+        }
+        let begun = socket.connect(&self.address)?;
+        let place = &mut self.places[slot as usize];
+        let token = u64::from(slot) | u64::from(place.generation) << 32;
+        self.poller.add(&socket, token, Interest::STREAM).map_err(|error| error.source)?;
+        place.socket = Some(socket);
+        place.connecting = begun == Begun::InProgress;
+        place.wants_room = false;
+        if begun == Begun::Done {
+            let what = What::Connected { outcome: Ok(()), at_ns: monotonic_ns() };
+            self.at_once.push_back(Event { slot, what });
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> io::Result<usize> {
+        let Some(socket) = &self.places[slot as usize].socket else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        socket.write(bytes).map(|written| written.unwrap_or(0))
+    }
+
+    fn tell_of_room(&mut self, slot: u32) {
+        self.places[slot as usize].wants_room = true;
+    }
+
+    fn close(&mut self, slot: u32) {
+        let place = &mut self.places[slot as usize];
+        place.socket = None;
+        place.generation = place.generation.wrapping_add(1);
+        self.at_once.retain(|event| event.slot != slot);
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError> {
+        let mut timeout = timeout;
+        if !self.batch.is_zero() && timeout != Some(Duration::ZERO) && self.at_once.is_empty() {
+            let pause = timeout.map_or(self.batch, |timeout| timeout.min(self.batch));
+            std::thread::sleep(pause);
+            timeout = timeout.map(|timeout| timeout.saturating_sub(pause));
+        }
+        if !self.at_once.is_empty() {
+            timeout = Some(Duration::ZERO);
+        }
+        self.edges = self.poller.wait_count(timeout)?;
+        self.at = 0;
+        self.seen_ns = monotonic_ns();
+        if self.stamps && self.seen_ns >= self.compared_ns + COMPARE_NS {
+            self.wall = FromRealtime::now();
+            self.compared_ns = self.seen_ns;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        if let Some(event) = self.at_once.pop_front() {
+            return Some(event);
+        }
+        while self.at < self.edges {
+            let edge = self.poller.event(self.at);
+            let (slot, generation) = (edge.token as u32, (edge.token >> 32) as u32);
+            let known = self.places.get(slot as usize);
+            if known.is_none_or(|place| place.generation != generation) {
+                self.at += 1;
+                continue;
+            }
+            if let Some(what) = self.look_at(slot, edge) {
+                return Some(Event { slot, what });
+            }
+        }
+        None
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.received]
+    }
+
+    fn look(&self, slot: u32) -> Option<(Vec<u8>, String)> {
+        let socket = self.places.get(slot as usize)?.socket.as_ref()?;
+        Some((socket.tcp_info().ok()?, socket.congestion().unwrap_or_default()))
+    }
+}

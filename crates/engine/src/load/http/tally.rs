@@ -1,0 +1,189 @@
+//! What one thread of a load counted; those of several are added up exactly.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tcptoll_model::record::{Closing, Series};
+use tcptoll_model::stats::{Histogram, SeriesBuilder};
+
+use crate::messages::HttpReport;
+
+/// Points of the rate over time.
+const RATE_POINTS: usize = 200;
+
+/// Status codes, by number.
+const STATUSES: usize = 1000;
+
+/// Counts of one thread.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) report: HttpReport,
+    pub(super) latency: Histogram,
+    pub(super) first_byte: Histogram,
+    pub(super) connect: Histogram,
+    pub(super) tls: Histogram,
+    pub(super) lateness: Histogram,
+    pub(super) idle_close: Histogram,
+    latency_series: SeriesBuilder,
+    /// Successes in each `1 / RATE_POINTS` of the measured time; empty where that is not known.
+    rates: Vec<u64>,
+    statuses: Vec<u64>,
+}
+
+impl Tally {
+    /// `timed`: the measured part has a length that is known before.
+    pub(super) fn new(timed: bool) -> Self {
+        Self {
+            report: HttpReport::default(),
+            latency: Histogram::new(),
+            first_byte: Histogram::new(),
+            connect: Histogram::new(),
+            tls: Histogram::new(),
+            lateness: Histogram::new(),
+            idle_close: Histogram::new(),
+            latency_series: SeriesBuilder::new(400),
+            rates: if timed { vec![0; RATE_POINTS] } else { Vec::new() },
+            statuses: vec![0; STATUSES],
+        }
+    }
+
+    /// A measured request succeeded, so long after the measured part began, which lasts `of_ns`.
+    pub(super) fn success(&mut self, since_ns: u64, of_ns: u64, latency_ns: u64) {
+        self.report.ok += 1;
+        self.latency.record_ns(latency_ns);
+        self.latency_series.push(Duration::from_nanos(since_ns), latency_ns as f64 / 1e3);
+        if !self.rates.is_empty() && since_ns < of_ns {
+            let at = (u128::from(since_ns) * RATE_POINTS as u128 / u128::from(of_ns)) as usize;
+            self.rates[at] += 1;
+        }
+    }
+
+    /// A measured response came with this status, a success or not.
+    pub(super) fn status(&mut self, status: u16) {
+        if let Some(count) = self.statuses.get_mut(usize::from(status)) {
+            *count += 1;
+        }
+    }
+
+    /// A request failed.
+    pub(super) fn failure(&mut self, measured: bool, class: &'static str, words: &str) {
+        let errors = if measured { &mut self.report.errors } else { &mut self.report.warmup.1 };
+        match errors.get_mut(class) {
+            Some(count) => *count += 1,
+            None => {
+                errors.insert(class.to_owned(), 1);
+            }
+        }
+        if !self.report.first_errors.contains_key(class) {
+            self.report.first_errors.insert(class.to_owned(), words.to_owned());
+        }
+    }
+
+    /// Adds what another thread counted.
+    pub(super) fn add(&mut self, other: Self) {
+        let Self { report: theirs, .. } = &other;
+        let ours = &mut self.report;
+        ours.attempts += theirs.attempts;
+        ours.ok += theirs.ok;
+        add(&mut ours.errors, &theirs.errors);
+        for (class, words) in &theirs.first_errors {
+            ours.first_errors.entry(class.clone()).or_insert_with(|| words.clone());
+        }
+        ours.warmup.0 += theirs.warmup.0;
+        add(&mut ours.warmup.1, &theirs.warmup.1);
+        ours.connections.0 += theirs.connections.0;
+        ours.connections.1 += theirs.connections.1;
+        ours.measured_connections.0 += theirs.measured_connections.0;
+        ours.measured_connections.1 += theirs.measured_connections.1;
+        ours.closing = closing(&ours.closing, &theirs.closing);
+        ours.intended = match (ours.intended, theirs.intended) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        ours.queued += theirs.queued;
+        ours.body_bytes += theirs.body_bytes;
+        ours.measured_ns = ours.measured_ns.max(theirs.measured_ns);
+        ours.elapsed_ns = ours.elapsed_ns.max(theirs.elapsed_ns);
+        ours.cpu_us.0 += theirs.cpu_us.0;
+        ours.cpu_us.1 += theirs.cpu_us.1;
+        ours.spun_us += theirs.spun_us;
+        ours.full_ns += theirs.full_ns;
+        ours.busy_ns += theirs.busy_ns;
+        ours.open += theirs.open;
+        if ours.tcp_info.is_empty() {
+            ours.tcp_info.clone_from(&theirs.tcp_info);
+            ours.congestion.clone_from(&theirs.congestion);
+        }
+        ours.tls = match (ours.tls.take(), theirs.tls.clone()) {
+            (Some((words, a)), Some((_, b))) => Some((words, a + b)),
+            (a, b) => a.or(b),
+        };
+        ours.partial |= theirs.partial;
+        for (mine, other) in self.histograms_mut().into_iter().zip(other.histograms()) {
+            mine.1.merge(other.1);
+        }
+        for (mine, other) in self.rates.iter_mut().zip(&other.rates) {
+            *mine += other;
+        }
+        for (mine, other) in self.statuses.iter_mut().zip(&other.statuses) {
+            *mine += other;
+        }
+    }
+
+    /// Every distribution by its name.
+    pub(super) fn histograms(&self) -> [(&'static str, &Histogram); 6] {
+        [
+            ("latency", &self.latency),
+            ("first_byte", &self.first_byte),
+            ("connect", &self.connect),
+            ("tls", &self.tls),
+            ("lateness", &self.lateness),
+            ("idle_close", &self.idle_close),
+        ]
+    }
+
+    fn histograms_mut(&mut self) -> [(&'static str, &mut Histogram); 6] {
+        [
+            ("latency", &mut self.latency),
+            ("first_byte", &mut self.first_byte),
+            ("connect", &mut self.connect),
+            ("tls", &mut self.tls),
+            ("lateness", &mut self.lateness),
+            ("idle_close", &mut self.idle_close),
+        ]
+    }
+
+    /// The report, whole.
+    pub(super) fn report(&mut self) -> HttpReport {
+        let mut report = std::mem::take(&mut self.report);
+        let counted = self.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
+        report.statuses = counted.map(|(status, count)| (status as u16, *count)).collect();
+        let series = std::mem::replace(&mut self.latency_series, SeriesBuilder::new(2));
+        report.latency_series = series.build();
+        let width_s = report.measured_ns as f64 / 1e9 / RATE_POINTS as f64;
+        let points = self.rates.iter().enumerate().map(|(at, count)| {
+            let rate = *count as f64 / width_s;
+            [at as f64 * width_s, rate, rate, rate]
+        });
+        report.rate_series = Series { points: points.collect() };
+        report
+    }
+}
+
+fn add(ours: &mut BTreeMap<String, u64>, theirs: &BTreeMap<String, u64>) {
+    for (class, count) in theirs {
+        *ours.entry(class.clone()).or_default() += count;
+    }
+}
+
+fn closing(ours: &Closing, theirs: &Closing) -> Closing {
+    Closing {
+        by_client: ours.by_client + theirs.by_client,
+        by_server: ours.by_server + theirs.by_server,
+        while_idle: ours.while_idle + theirs.while_idle,
+        ignored: ours.ignored + theirs.ignored,
+        open_at_end: ours.open_at_end + theirs.open_at_end,
+        client_time_wait: None,
+        server_time_wait: None,
+    }
+}

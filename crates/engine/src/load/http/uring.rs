@@ -1,0 +1,472 @@
+//! The client loop's sockets over `io_uring`: all that a turn asks for goes to the kernel in one
+//! call, and sockets are direct descriptors, which the limit of open files does not count.
+//!
+//! A slot's socket stands in a place of the ring's table. A place is used again only after its
+//! close was submitted and all that was under way on it has completed, so a late completion cannot
+//! be taken for one of the next connection. No connection has a buffer of its own.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tcptoll_kernel::SysError;
+use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, max_direct};
+
+use super::driver::{Driver, Event, What};
+use crate::clock::{FromRealtime, monotonic_ns};
+use crate::load::LoadError;
+
+/// No slot, or no place.
+const NONE: u32 = u32::MAX;
+
+/// Operations queued before they go to the kernel in the middle of a turn.
+const ENTRIES: u32 = 1024;
+
+/// Completions before the kernel keeps them elsewhere, which costs it an allocation each.
+const COMPLETIONS: u32 = 8192;
+
+/// All buffers to receive into together, bytes: at 10,000 connections 105 bytes each.
+const BUFFERS: u32 = 1 << 20;
+
+/// With batches: most completions waited for.
+const BATCH: usize = 64;
+
+/// The wall clock is compared with the monotonic one again after so long, ns.
+const COMPARE_NS: u64 = 100_000_000;
+
+/// `ENOBUFS`, `ECANCELED`: no buffer was free; what was under way has been ended by a close.
+const NO_BUFFER: i32 = 105;
+const CANCELLED: i32 = 125;
+
+/// What a place of the table holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Connecting,
+    Open,
+    /// Refused, closed by the peer or failed: nothing more is told.
+    Over,
+}
+
+/// A socket.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Whose; [`NONE`]: nobody's any more.
+    slot: u32,
+    /// The turn of the last send.
+    sent_in: u32,
+    state: State,
+    /// Operations that will complete: connect, receive, a long send.
+    under_way: u8,
+    /// Sends and receives so far, up to 2.
+    sends: u8,
+    receives: u8,
+    /// A receive is under way, or queued for the end of the turn.
+    receiving: bool,
+    /// A send is under way that will be told of.
+    sending: bool,
+    wants_room: bool,
+}
+
+const EMPTY: Place = Place {
+    slot: NONE,
+    sent_in: 0,
+    state: State::Over,
+    under_way: 0,
+    sends: 0,
+    receives: 0,
+    receiving: false,
+    sending: false,
+    wants_room: false,
+};
+
+/// See [`Driver`].
+#[derive(Debug)]
+pub(super) struct Uring {
+    ring: Ring,
+    routes: usize,
+    places: Vec<Place>,
+    /// The place of each slot.
+    of_slot: Vec<u32>,
+    /// Slots with a connection.
+    busy: u32,
+    free: Vec<u32>,
+    /// Empty as soon as their close was submitted.
+    leaving: Vec<u32>,
+    /// Connections that wait for a place, with their source.
+    waiting: VecDeque<(u32, usize)>,
+    /// Places that are to receive from the end of this turn on.
+    to_receive: Vec<u32>,
+    /// Places of which room was asked.
+    to_tell: Vec<u32>,
+    at_once: VecDeque<Event>,
+    turn: u32,
+    /// When the completions of this turn were seen.
+    seen_ns: u64,
+    batch: Option<Duration>,
+    stamps: bool,
+    wall: FromRealtime,
+    compared_ns: u64,
+    /// The ring took an operation no more; ends the load.
+    broken: Option<io::Error>,
+}
+
+/// Places beyond the slots, for connections that are being closed.
+fn spare(slots: u32) -> u32 {
+    64 + slots / 16
+}
+
+/// Most slots of one driver; more need more drivers, each on a thread of its own.
+pub(super) fn most_slots() -> u32 {
+    max_direct().saturating_sub(64) / 17 * 16
+}
+
+impl Uring {
+    /// No connection yet. `stamps`: use the kernel's receive stamps, where it has them.
+    ///
+    /// To be made on the thread that will use it.
+    pub(super) fn new(
+        target: SocketAddr,
+        sources: &[IpAddr],
+        congestion: Option<&str>,
+        slots: u32,
+        batch_ns: u64,
+        stamps: bool,
+    ) -> Result<Self, LoadError> {
+        let table = slots + spare(slots);
+        let buffers = (slots.saturating_mul(2)).next_power_of_two().clamp(64, 512);
+        let settings = Settings {
+            entries: ENTRIES,
+            completions: COMPLETIONS,
+            direct: table,
+            buffers: buffers as u16,
+            buffer_bytes: BUFFERS / buffers,
+            stamps,
+        };
+        let sources = if sources.is_empty() {
+            vec![None]
+        } else {
+            sources.iter().copied().map(Some).collect()
+        };
+        let (ring, stamps) = match ring(&settings, target, &sources, congestion) {
+            Err(error) if stamps && error.op == "setsockopt" => {
+                let plain = Settings { stamps: false, ..settings };
+                (ring(&plain, target, &sources, congestion)?, false)
+            }
+            made => (made?, stamps),
+        };
+        Ok(Self {
+            ring,
+            routes: sources.len(),
+            places: vec![EMPTY; table as usize],
+            of_slot: vec![NONE; slots as usize],
+            busy: 0,
+            free: (0..table).rev().collect(),
+            leaving: Vec::new(),
+            waiting: VecDeque::new(),
+            to_receive: Vec::new(),
+            to_tell: Vec::new(),
+            at_once: VecDeque::new(),
+            turn: 1,
+            seen_ns: monotonic_ns(),
+            batch: (batch_ns > 0).then_some(Duration::from_nanos(batch_ns)),
+            stamps,
+            wall: FromRealtime::now(),
+            compared_ns: monotonic_ns(),
+            broken: None,
+        })
+    }
+
+    fn begin(&mut self, slot: u32, source: usize, direct: u32) -> io::Result<()> {
+        if let Err(error) = self.ring.connect(direct, source % self.routes) {
+            self.free.push(direct);
+            return Err(error);
+        }
+        self.places[direct as usize] =
+            Place { slot, state: State::Connecting, under_way: 1, ..EMPTY };
+        self.of_slot[slot as usize] = direct;
+        Ok(())
+    }
+
+    fn place(&mut self, slot: u32) -> Option<(u32, &mut Place)> {
+        let direct = self.of_slot[slot as usize];
+        self.places.get_mut(direct as usize).map(|place| (direct, place))
+    }
+
+    /// Remembers that the ring took an operation no more.
+    fn note(&mut self, outcome: io::Result<()>) {
+        if let Err(error) = outcome {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    /// Has a place receive from the end of this turn on: bytes that are sent meanwhile go first.
+    fn will_receive(&mut self, direct: u32) {
+        let place = &mut self.places[direct as usize];
+        if !place.receiving {
+            place.receiving = true;
+            self.to_receive.push(direct);
+        }
+    }
+
+    fn receive_again(&mut self) {
+        let mut to_receive = std::mem::take(&mut self.to_receive);
+        for direct in to_receive.drain(..) {
+            let place = &mut self.places[direct as usize];
+            if place.slot == NONE || place.state != State::Open {
+                place.receiving = false;
+                continue;
+            }
+            // A connection used once receives once, so that nothing has to be cancelled when it
+            // is closed; one used again keeps its receive.
+            let until = if place.sends > 1 || place.receives > 1 {
+                Until::Ended
+            } else {
+                Until::Once { waiting: place.receives == 0 }
+            };
+            place.under_way += 1;
+            let outcome = self.ring.receive(direct, until);
+            self.note(outcome);
+        }
+        self.to_receive = to_receive;
+    }
+
+    /// What a completion means; `None`: nothing for the caller.
+    fn look_at(&mut self, done: Completion) -> Option<Event> {
+        let direct = done.direct;
+        let place = self.places.get_mut(direct as usize)?;
+        let ended = match done.operation {
+            Operation::Close | Operation::Cancel | Operation::Short => return None,
+            Operation::Socket | Operation::Option | Operation::Bind | Operation::Connect => true,
+            Operation::Receive => {
+                place.receiving = done.more;
+                !done.more
+            }
+            Operation::Send => std::mem::take(&mut place.sending),
+        };
+        if ended {
+            place.under_way = place.under_way.saturating_sub(1);
+        }
+        if place.slot == NONE {
+            if ended && place.under_way == 0 {
+                self.leaving.push(direct);
+            }
+            return None;
+        }
+        let slot = place.slot;
+        if place.state == State::Over {
+            return None;
+        }
+        let at_ns = self.seen_ns;
+        let what = match (done.operation, done.result) {
+            (Operation::Receive, Ok(0)) => {
+                place.state = State::Over;
+                What::Closed { at_ns }
+            }
+            (Operation::Receive, Ok(_)) => {
+                place.receives = place.receives.saturating_add(1).min(2);
+                if !done.more {
+                    self.will_receive(direct);
+                }
+                What::Received { at_ns: self.arrived_ns(done.stamp_ns) }
+            }
+            (Operation::Receive, Err(error)) if error.raw_os_error() == Some(NO_BUFFER) => {
+                place.receives = 2;
+                self.will_receive(direct);
+                return None;
+            }
+            (Operation::Receive, Err(error)) if error.raw_os_error() == Some(CANCELLED) => {
+                return None;
+            }
+            (Operation::Send, Ok(_)) => {
+                if !std::mem::take(&mut place.wants_room) {
+                    return None;
+                }
+                What::Room
+            }
+            (Operation::Receive | Operation::Send, Err(error)) => {
+                place.state = State::Over;
+                What::Failed(error)
+            }
+            (_, Ok(_)) => {
+                place.state = State::Open;
+                self.will_receive(direct);
+                What::Connected { outcome: Ok(()), at_ns }
+            }
+            (_, Err(error)) => {
+                place.state = State::Over;
+                What::Connected { outcome: Err(error), at_ns }
+            }
+        };
+        Some(Event { slot, what })
+    }
+
+    /// When bytes arrived, from the kernel's stamp; never after they were seen.
+    fn arrived_ns(&self, stamp_ns: u64) -> u64 {
+        if stamp_ns == 0 {
+            self.seen_ns
+        } else {
+            self.wall.monotonic_ns(stamp_ns).min(self.seen_ns)
+        }
+    }
+
+    /// What the end of a wait decides: sends that need time, places that are empty now.
+    fn settle(&mut self) {
+        for at in 0..self.ring.held().len() {
+            let direct = self.ring.held()[at];
+            let place = &mut self.places[direct as usize];
+            place.sending = true;
+            place.under_way += 1;
+            self.leaving.retain(|&leaving| leaving != direct);
+        }
+        if self.ring.submitted() {
+            self.free.append(&mut self.leaving);
+        }
+        for direct in std::mem::take(&mut self.to_tell) {
+            let place = &mut self.places[direct as usize];
+            if place.slot == NONE || place.state != State::Open {
+                continue;
+            }
+            if place.sending {
+                place.wants_room = true;
+            } else {
+                let what = What::Room;
+                self.at_once.push_back(Event { slot: place.slot, what });
+            }
+        }
+        while let Some((slot, source)) = self.waiting.pop_front() {
+            let Some(direct) = self.free.pop() else {
+                self.waiting.push_front((slot, source));
+                break;
+            };
+            if let Err(error) = self.begin(slot, source, direct) {
+                self.busy -= 1;
+                let what = What::Connected { outcome: Err(error), at_ns: self.seen_ns };
+                self.at_once.push_back(Event { slot, what });
+            }
+        }
+    }
+}
+
+/// A ring with a route from each source.
+fn ring(
+    settings: &Settings,
+    target: SocketAddr,
+    sources: &[Option<IpAddr>],
+    congestion: Option<&str>,
+) -> Result<Ring, SysError> {
+    let mut ring = Ring::new(settings)?;
+    for &source in sources {
+        ring.add_route(&Route { target, source, congestion: congestion.map(str::to_owned) })?;
+    }
+    Ok(ring)
+}
+
+impl Driver for Uring {
+    const NAME: &'static str = "io_uring";
+
+    fn open(&mut self, slot: u32, source: usize) -> io::Result<()> {
+        self.close(slot);
+        match self.free.pop() {
+            Some(direct) => self.begin(slot, source, direct)?,
+            None => self.waiting.push_back((slot, source)),
+        }
+        self.busy += 1;
+        Ok(())
+    }
+
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> io::Result<usize> {
+        let turn = self.turn;
+        let Some((direct, place)) = self.place(slot) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        // A second send before the first is decided might come between its parts.
+        if place.sending || place.sent_in == turn || bytes.is_empty() {
+            return Ok(0);
+        }
+        place.sent_in = turn;
+        place.sends = place.sends.saturating_add(1).min(2);
+        let accepted = self.ring.send(direct, bytes);
+        if let Ok(accepted) = &accepted
+            && accepted.told
+        {
+            let place = &mut self.places[direct as usize];
+            place.sending = true;
+            place.under_way += 1;
+        }
+        accepted.map(|accepted| accepted.bytes)
+    }
+
+    fn tell_of_room(&mut self, slot: u32) {
+        if let Some((direct, _)) = self.place(slot) {
+            self.to_tell.push(direct);
+        }
+    }
+
+    fn close(&mut self, slot: u32) {
+        if !self.at_once.is_empty() {
+            self.at_once.retain(|event| event.slot != slot);
+        }
+        let direct = std::mem::replace(&mut self.of_slot[slot as usize], NONE);
+        if direct == NONE {
+            let before = self.waiting.len();
+            self.waiting.retain(|(waiting, _)| *waiting != slot);
+            self.busy -= (before - self.waiting.len()) as u32;
+            return;
+        }
+        self.busy -= 1;
+        let place = &mut self.places[direct as usize];
+        place.slot = NONE;
+        if place.under_way > 0 {
+            let outcome = self.ring.cancel(direct);
+            self.note(outcome);
+        } else {
+            self.leaving.push(direct);
+        }
+        let outcome = self.ring.close(direct);
+        self.note(outcome);
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError> {
+        self.receive_again();
+        if let Some(error) = self.broken.take() {
+            return Err(SysError::new("io_uring_enter", "a ring", error).into());
+        }
+        let room = self.to_tell.iter().any(|&direct| !self.places[direct as usize].sending);
+        let known = room || !self.at_once.is_empty();
+        let timeout = if known { Some(Duration::ZERO) } else { timeout };
+        let want = if self.batch.is_some() { (self.busy as usize / 2).clamp(1, BATCH) } else { 1 };
+        self.ring.wait(want, self.batch, timeout)?;
+        self.turn = self.turn.wrapping_add(1);
+        self.seen_ns = monotonic_ns();
+        if self.stamps && self.seen_ns > self.compared_ns + COMPARE_NS {
+            self.wall = FromRealtime::now();
+            self.compared_ns = self.seen_ns;
+        }
+        self.settle();
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        if let Some(event) = self.at_once.pop_front() {
+            return Some(event);
+        }
+        loop {
+            let done = self.ring.next()?;
+            if let Some(event) = self.look_at(done) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.ring.received()
+    }
+
+    fn look(&self, _slot: u32) -> Option<(Vec<u8>, String)> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Real servers, known by name: each writes its configuration, is started inside the server host,
+//! and is waited for until it answers.
+//!
+//! One file per server says what its configuration is and why. [`program`] finds, starts and waits
+//! for them, [`run_folder`] is where their files are, [`certificate`] what they speak TLS with, and
+//! [`null`] the one of our own. What a server's settings mean for its user is in
+//! `docs/guide/servers.md`.
+
+mod apache;
+mod certificate;
+mod nginx;
+pub mod null;
+mod program;
+mod puma;
+mod run_folder;
+
+use std::process::{Child, Command};
+
+use tcptoll_kernel::{cpu, process};
+
+use crate::messages::{ServerKind, ServerSpec, Serving};
+use certificate::Certificate;
+use run_folder::RunFolder;
+
+/// The uid that a real server sees itself run as; not 0, because servers that start as root want
+/// to change owners, which a namespace of one id cannot.
+pub const SERVER_UID: u32 = 1000;
+
+/// Descriptors that a server needs besides its connections: listeners, logs, pipes.
+const OWN_FILES: u64 = 64;
+
+/// A server that runs; it ends with its host, or when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    children: Vec<Child>,
+    /// Only kept: it is removed after the processes that use it have ended.
+    folder: RunFolder,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // Each was started as the leader of a group, in which its workers are too.
+            process::kill_group(child.id());
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What a server needs to be started.
+struct Prepared {
+    /// As messages call it: `nginx`.
+    name: &'static str,
+    /// One, or several that listen on the same port.
+    commands: Vec<Command>,
+    version: String,
+    /// Path that is to be asked for.
+    path: String,
+    configuration: String,
+}
+
+/// Starts a server and waits until it answers a request.
+///
+/// Only to be called in the server host of a lab: the folder of the server's files is mounted over
+/// one of this process's mount namespace.
+///
+/// Errors: a sentence for the user; a program that is missing is named with its Debian package.
+pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
+    program::refuse_taken_port(spec.at)?;
+    let folder = RunFolder::make()?;
+    let certificate = spec.tls.then(|| Certificate::make(spec.at.ip(), &folder)).transpose()?;
+    let tls = certificate.as_ref();
+    let prepared = match spec.kind {
+        ServerKind::Nginx => nginx::prepare(spec, &folder, tls),
+        ServerKind::ApacheEvent => apache::prepare(apache::Mpm::Event, spec, &folder, tls),
+        ServerKind::ApacheWorker => apache::prepare(apache::Mpm::Worker, spec, &folder, tls),
+        ServerKind::ApachePrefork => apache::prepare(apache::Mpm::Prefork, spec, &folder, tls),
+        ServerKind::Puma => puma::prepare(spec, &folder, tls),
+        ServerKind::Null => null::prepare(spec),
+    }?;
+    let name = prepared.name;
+    let mut running = Running { children: Vec::new(), folder };
+    let log = running.folder.file("log");
+    for command in prepared.commands {
+        let child = program::spawn(command, &log).map_err(|error| format!("{name}: {error}"))?;
+        running.children.push(child);
+    }
+    program::wait_until_it_answers(name, spec.at, tls, &log, &mut running.children)?;
+    let serving = Serving {
+        at: spec.at,
+        version: prepared.version,
+        certificate: certificate.map(|certificate| certificate.pem),
+        path: prepared.path,
+        configuration: prepared.configuration,
+    };
+    Ok((running, serving))
+}
+
+/// Processes asked for, or as many as the CPUs this host may use.
+fn workers(spec: &ServerSpec) -> u64 {
+    spec.workers.unwrap_or(cpu::allowed().len() as u64).max(1)
+}
+
+/// Files that each of so many processes must be able to open, so that all hold the connections
+/// asked for together; one may get a quarter more than its share.
+///
+/// Errors: where the limit of open files forbids it.
+fn files_each(name: &str, spec: &ServerSpec, workers: u64) -> Result<u64, String> {
+    let limit = cpu::file_limit().map_err(|error| format!("RLIMIT_NOFILE: {error}"))?;
+    let share = spec.connections.div_ceil(workers);
+    let room = limit.saturating_sub(OWN_FILES);
+    if share > room {
+        return Err(format!(
+            "{name}: {} connections need {} worker processes at least, since each may open {limit} files \
+             (ulimit -Hn)",
+            spec.connections,
+            spec.connections.div_ceil(room.max(1)),
+        ));
+    }
+    Ok((share + share / 4 + OWN_FILES).max(1024).min(limit))
+}
+
+/// A time in the form that nginx and Apache take, whole milliseconds.
+fn milliseconds(ns: u64) -> String {
+    format!("{}ms", ns.div_ceil(1_000_000))
+}
+
+/// The refusal of a time of work by a server that only serves files.
+fn refuse_work(name: &str, spec: &ServerSpec) -> Result<(), String> {
+    if spec.work_ns == 0 {
+        return Ok(());
+    }
+    Err(format!("{name} answers at once: it has nothing that works for a time; puma and null have"))
+}
+
+/// Content of a response.
+fn content(spec: &ServerSpec) -> Vec<u8> {
+    vec![b'x'; spec.body_bytes as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A specification that every test changes a little.
+    pub(super) fn spec(kind: ServerKind) -> ServerSpec {
+        ServerSpec {
+            kind,
+            at: "10.77.0.2:80".parse().unwrap(),
+            workers: Some(2),
+            keepalive: true,
+            keepalive_timeout_ns: None,
+            keepalive_requests: None,
+            tls: false,
+            body_bytes: 5,
+            work_ns: 0,
+            backlog: None,
+            connections: 100,
+        }
+    }
+
+    #[test]
+    fn a_time_is_rounded_up_to_whole_milliseconds() {
+        assert_eq!([0, 1, 1_000_000, 1_500_000].map(milliseconds), ["0ms", "1ms", "1ms", "2ms"]);
+    }
+
+    #[test]
+    fn more_connections_than_files_are_refused_with_the_number_of_workers_that_would_do() {
+        let limit = cpu::file_limit().unwrap();
+        let all = ServerSpec { connections: 2 * limit, ..spec(ServerKind::Nginx) };
+        let error = files_each("nginx", &all, 1).unwrap_err();
+        assert!(error.contains("need 3 worker processes"), "{error}");
+        assert!(files_each("nginx", &all, 3).is_ok_and(|files| files <= limit));
+    }
+
+    #[test]
+    fn a_server_of_files_refuses_to_work_and_names_those_that_do() {
+        let slow = ServerSpec { work_ns: 1, ..spec(ServerKind::Nginx) };
+        assert!(refuse_work("nginx", &slow).unwrap_err().contains("puma and null"));
+        assert_eq!(refuse_work("nginx", &spec(ServerKind::Nginx)), Ok(()));
+    }
+}

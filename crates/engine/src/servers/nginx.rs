@@ -1,0 +1,123 @@
+//! nginx: its configuration.
+
+use std::process::Command;
+
+use super::certificate::Certificate;
+use super::run_folder::RunFolder;
+use super::{Prepared, content, files_each, milliseconds, program, refuse_work, workers};
+use crate::messages::ServerSpec;
+
+/// Content up to this length is part of the configuration (`return`), which takes words of 4 KiB at
+/// most; longer content is a file.
+const INLINE_MAX: u64 = 2_000;
+
+/// For any number of requests on a connection; nginx knows no such word.
+const WITHOUT_END: u64 = u32::MAX as u64;
+
+pub(super) fn prepare(
+    spec: &ServerSpec,
+    folder: &RunFolder,
+    tls: Option<&Certificate>,
+) -> Result<Prepared, String> {
+    refuse_work("nginx", spec)?;
+    let program = program::find(&["nginx"], "nginx-light")?;
+    let version = program::version(&program, "-v")?;
+    let version = version.strip_prefix("nginx version: ").unwrap_or(&version).to_owned();
+    let files = files_each("nginx", spec, workers(spec))?;
+    if spec.body_bytes > INLINE_MAX {
+        folder.write("content", &content(spec))?;
+    }
+    let configuration = configuration(spec, folder, tls, files);
+    let file = folder.write("nginx.conf", configuration.as_bytes())?;
+    let mut command = Command::new(program);
+    command.arg("-c").arg(file);
+    // Without it nginx opens the machine's own log before it reads where ours is.
+    if takes_log_option(&version) {
+        command.arg("-e").arg("stderr");
+    }
+    let path = "/".to_owned();
+    Ok(Prepared { name: "nginx", commands: vec![command], version, path, configuration })
+}
+
+/// Since 1.19.5 (its CHANGES).
+fn takes_log_option(version: &str) -> bool {
+    let numbers = version.strip_prefix("nginx/").unwrap_or_default();
+    let mut numbers = numbers.split(['.', ' ']).map_while(|number| number.parse::<u32>().ok());
+    let numbers: [u32; 3] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
+    numbers >= [1, 19, 5]
+}
+
+fn configuration(
+    spec: &ServerSpec,
+    folder: &RunFolder,
+    tls: Option<&Certificate>,
+    files: u64,
+) -> String {
+    let folder = folder.path().display();
+    let workers = workers(spec);
+    let mut listen = spec.at.to_string();
+    if workers > 1 {
+        listen += " reuseport";
+    }
+    if let Some(backlog) = spec.backlog {
+        listen += &format!(" backlog={backlog}");
+    }
+    if tls.is_some() {
+        listen += " ssl";
+    }
+    let mut text = format!(
+        "daemon off;\n\
+         worker_processes {workers};\n\
+         worker_rlimit_nofile {files};\n\
+         pid {folder}/pid;\n\
+         error_log stderr warn;\n\
+         events {{ worker_connections {files}; }}\n\
+         http {{\n  \
+           access_log off;\n  \
+           default_type text/plain;\n  \
+           sendfile on;\n  \
+           tcp_nopush on;\n  \
+           open_file_cache max=16;\n"
+    );
+    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+        text += &format!("  {kind}_temp_path {folder}/{kind};\n");
+    }
+    if !spec.keepalive {
+        text += "  keepalive_timeout 0;\n";
+    } else if let Some(ns) = spec.keepalive_timeout_ns {
+        text += &format!("  keepalive_timeout {};\n", milliseconds(ns));
+    }
+    match spec.keepalive_requests {
+        Some(0) => text += &format!("  keepalive_requests {WITHOUT_END};\n"),
+        Some(requests) => text += &format!("  keepalive_requests {requests};\n"),
+        None => {}
+    }
+    if let Some(tls) = tls {
+        text += &format!(
+            "  ssl_certificate {};\n  ssl_certificate_key {};\n  \
+             ssl_protocols TLSv1.2 TLSv1.3;\n  \
+             ssl_session_cache shared:tcptoll:10m;\n  ssl_session_tickets on;\n",
+            tls.chain_file.display(),
+            tls.key_file.display()
+        );
+    }
+    text += &format!("  server {{\n    listen {listen};\n    location / {{\n");
+    if spec.body_bytes > INLINE_MAX {
+        text += &format!("      root {folder};\n      try_files /content =404;\n");
+    } else {
+        text += &format!("      return 200 \"{}\";\n", String::from_utf8_lossy(&content(spec)));
+    }
+    text += "    }\n  }\n}\n";
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_versions_that_know_it_get_the_option_of_the_log() {
+        let versions = ["nginx/1.18.0 (Ubuntu)", "nginx/1.19.5", "nginx/1.22.1", "nginx/2.0", "?"];
+        assert_eq!(versions.map(takes_log_option), [false, true, true, true, false]);
+    }
+}

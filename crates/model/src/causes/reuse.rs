@@ -1,0 +1,200 @@
+//! Causes that lie in how connections are used again, and in who closes them.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::http::reuse::Reuse;
+use crate::record::{Arm, Cause};
+use crate::units::{human_count, human_us};
+
+/// A connection that carries no more requests than this was hardly used again: what Apache allows
+/// by itself, 100, and a little.
+const FEW: f64 = 110.0;
+
+/// Fewer closed connections than this may be chance.
+const CLOSED_MIN: u64 = 10;
+
+/// Measured requests per connection are a limit of the server if they are this near to a round
+/// number: connections that were still open at the end carried fewer.
+const ROUND_SHARE: f64 = 0.05;
+
+fn cause(id: &str, arm: &Arm, text: String, evidence: BTreeMap<String, Value>) -> Cause {
+    Cause { id: id.to_owned(), arm: arm.name.clone(), text, evidence }
+}
+
+/// The server was asked to close and did not.
+pub(super) fn close_ignored(arm: &Arm) -> Option<Cause> {
+    let closing = arm.closing.as_ref().filter(|closing| closing.ignored > 0)?;
+    let text = format!(
+        "The server ignored Connection: close {} times; the client closed half a second later, so this is no measurement of a server that closes.",
+        human_count(closing.ignored)
+    );
+    let evidence = BTreeMap::from([
+        ("ignored".to_owned(), Value::from(closing.ignored)),
+        ("closed_by_server".to_owned(), Value::from(closing.by_server)),
+    ]);
+    Some(cause("close-ignored", arm, text, evidence))
+}
+
+/// Connections were to be used again, and the server closed them soon.
+pub(super) fn keepalive_inert(arm: &Arm) -> Option<Cause> {
+    let asked = match arm.reuse.as_deref()?.parse::<Reuse>().ok()? {
+        Reuse::KeepAlive | Reuse::Http10KeepAlive | Reuse::Lifetime(_) | Reuse::Idle(_) => {
+            f64::INFINITY
+        }
+        Reuse::Requests(count) if count > 1 => count as f64,
+        _ => return None,
+    };
+    let closing = arm.closing.as_ref()?;
+    let found = arm.metrics.get("requests_per_connection")?.value;
+    let made = arm.connections_ok?;
+    let often = |closed: u64| closed >= CLOSED_MIN && closed.saturating_mul(2) >= made;
+    let mut evidence = BTreeMap::from([
+        ("requests_per_connection".to_owned(), Value::from(found)),
+        ("closed_by_server".to_owned(), Value::from(closing.by_server)),
+        ("connections_ok".to_owned(), Value::from(made)),
+    ]);
+    if often(closing.while_idle) {
+        evidence.insert("closed_while_idle".into(), closing.while_idle.into());
+        let after = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
+        let mut text = format!(
+            "The server's keep-alive time was over before the next request came: it closed {} of {} connections while they were idle",
+            human_count(closing.while_idle),
+            human_count(made)
+        );
+        if let Some(us) = after {
+            evidence.insert("idle_close_us".into(), us.into());
+            text += &format!(", after {}", human_us(us));
+        }
+        return Some(cause("keepalive-inert", arm, text + ".", evidence));
+    }
+    let in_use = closing.by_server.saturating_sub(closing.while_idle);
+    if !often(in_use) || found > FEW.min(asked * (1.0 - ROUND_SHARE)) {
+        return None;
+    }
+    let text = match round(found) {
+        Some(1) => {
+            "Keep-alive was asked for and did nothing: the server closed after each request."
+                .to_owned()
+        }
+        Some(limit) => {
+            evidence.insert("limit".into(), limit.into());
+            format!(
+                "The server closes a connection after {} requests: its limit, it seems.",
+                human_count(limit)
+            )
+        }
+        None => format!(
+            "The server closed connections that were to be used again: each carried {found:.1} requests."
+        ),
+    };
+    Some(cause("keepalive-inert", arm, text, evidence))
+}
+
+/// The round number that this is, nearly: 1, 2 or 5 times a power of ten.
+fn round(found: f64) -> Option<u64> {
+    let numbers = [1_u64, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
+    numbers.into_iter().find(|&number| {
+        let number = number as f64;
+        (found - number).abs() <= number * ROUND_SHARE
+    })
+}
+
+/// The server closed an idle connection just as a request left.
+pub(super) fn close_race(arm: &Arm) -> Option<Cause> {
+    let lost = arm.errors.get("close-race").copied().filter(|&count| count > 0)?;
+    let mut evidence = BTreeMap::from([("close-race".to_owned(), Value::from(lost))]);
+    let mut text = format!(
+        "{} of {} requests left as the server closed their idle connection",
+        human_count(lost),
+        human_count(arm.attempts)
+    );
+    let idle = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
+    if let Some(us) = idle {
+        evidence.insert("idle_close_us".into(), us.into());
+        text += &format!(", which it does after {}", human_us(us));
+    }
+    if let Some(closing) = &arm.closing {
+        evidence.insert("closed_while_idle".into(), closing.while_idle.into());
+    }
+    text += ": nobody can tell whether the server has seen such a request.";
+    Some(cause("close-race", arm, text, evidence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Rungs, causes_of};
+    use super::*;
+    use crate::record::{Closing, HistogramSummary, Metric};
+
+    fn arm(reuse: &str, each: f64, made: u64, closing: Closing) -> Arm {
+        let metric =
+            Metric { value: each, unit: "requests".into(), ci95: None, median: None, n: made };
+        Arm {
+            name: "a".into(),
+            reuse: Some(reuse.into()),
+            metrics: [("requests_per_connection".to_owned(), metric)].into(),
+            connections_ok: Some(made),
+            closing: Some(closing),
+            ..Arm::default()
+        }
+    }
+
+    fn by_server(count: u64) -> Closing {
+        Closing { by_server: count, ..Closing::default() }
+    }
+
+    fn texts(arm: &Arm) -> Vec<(String, String)> {
+        let causes = causes_of(arm, &Rungs::default());
+        causes.into_iter().map(|cause| (cause.id, cause.text)).collect()
+    }
+
+    #[test]
+    fn a_server_that_closes_after_each_request_makes_keep_alive_inert() {
+        let found = texts(&arm("keep-alive", 1.0, 900, by_server(900)));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].0, "keepalive-inert");
+        assert!(found[0].1.contains("after each request"), "{}", found[0].1);
+    }
+
+    #[test]
+    fn a_limit_of_requests_per_connection_is_named() {
+        let found = texts(&arm("keep-alive", 98.7, 200, by_server(150)));
+        assert!(found[0].1.contains("after 100 requests"), "{}", found[0].1);
+        let odd = texts(&arm("keep-alive", 37.0, 200, by_server(150)));
+        assert!(odd[0].1.contains("37.0 requests"), "{}", odd[0].1);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_no_cause() {
+        assert!(texts(&arm("server-close", 1.0, 900, by_server(900))).is_empty());
+        assert!(texts(&arm("requests=50", 49.0, 900, by_server(900))).is_empty());
+        assert!(texts(&arm("keep-alive", 5_000.0, 50, Closing::default())).is_empty());
+        // A thousand requests are a connection well used.
+        assert!(texts(&arm("keep-alive", 1_000.0, 50, by_server(40))).is_empty());
+    }
+
+    #[test]
+    fn connections_closed_while_idle_are_the_servers_keep_alive_time() {
+        let closing = Closing { by_server: 100, while_idle: 100, ..Closing::default() };
+        let mut idle = arm("idle=6s", 1.0, 100, closing);
+        let after = HistogramSummary { p50: Some(5e6), ..HistogramSummary::default() };
+        idle.histograms.insert("idle_close_us".into(), after);
+        let found = texts(&idle);
+        assert!(found[0].1.contains("after 5.00 s"), "{}", found[0].1);
+    }
+
+    #[test]
+    fn an_ignored_wish_and_a_lost_race_are_told() {
+        let closing = Closing { ignored: 3, ..Closing::default() };
+        let ignored = texts(&arm("server-close", 1.0, 3, closing));
+        assert_eq!(ignored[0].0, "close-ignored");
+        let mut race = arm("idle=5s", 5.0, 100, Closing::default());
+        race.attempts = 1_000;
+        race.errors.insert("close-race".into(), 7);
+        let found = texts(&race);
+        assert_eq!(found[0].0, "close-race");
+        assert!(found[0].1.starts_with("7 of 1,000 requests"), "{}", found[0].1);
+    }
+}

@@ -1,0 +1,135 @@
+//! The chunked coding (RFC 9112, section 7.1): lines that say how long the next piece is.
+
+use super::{At, Fault, Limits, Reader};
+
+/// Most digits of a size: they fill 64 bits.
+const DIGITS_MAX: u8 = 16;
+
+/// Which byte of a chunk comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chunk {
+    /// A digit of the size, after so many; or what ends it.
+    Size(u8),
+    /// A blank after the size, or the `;` of an extension.
+    Blank,
+    /// A byte of the extensions, or the CR after them.
+    Extension,
+    /// The LF of the line.
+    LineEnd,
+    /// Content.
+    Data,
+    /// The CR after the content.
+    DataCr,
+    /// The LF after the content.
+    DataLf,
+}
+
+impl Chunk {
+    /// The beginning of a chunk.
+    pub(super) const FIRST: Self = Self::Size(0);
+}
+
+impl Reader {
+    /// Takes content, or bytes around it until there is content; returns the rest.
+    pub(super) fn take_chunk<'a>(
+        &mut self,
+        chunk: Chunk,
+        input: &'a [u8],
+        limits: &Limits,
+        content: &mut dyn FnMut(&[u8]),
+    ) -> Result<&'a [u8], Fault> {
+        if chunk == Chunk::Data {
+            let rest = self.take_content(input, content);
+            if self.left == 0 {
+                self.at = At::Chunk(Chunk::DataCr);
+            }
+            return Ok(rest);
+        }
+        let (mut chunk, mut rest) = (chunk, input);
+        while let [byte, after @ ..] = rest {
+            rest = after;
+            chunk = match self.step(chunk, *byte, limits)? {
+                At::Chunk(next) if next != Chunk::Data => next,
+                at => {
+                    self.at = at;
+                    return Ok(rest);
+                }
+            };
+        }
+        self.at = At::Chunk(chunk);
+        Ok(rest)
+    }
+
+    /// Takes one byte that is no content.
+    fn step(&mut self, chunk: Chunk, byte: u8, limits: &Limits) -> Result<At, Fault> {
+        let wrong = |rule| Err(Fault::Malformed(rule));
+        if matches!(chunk, Chunk::Blank | Chunk::Extension) && byte != b'\r' {
+            self.count_extension(limits)?;
+        }
+        Ok(At::Chunk(match (chunk, byte) {
+            (Chunk::Size(digits), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                if digits == DIGITS_MAX {
+                    return wrong("a chunk size has more than 16 digits (RFC 9112, section 7.1)");
+                }
+                let digit = (byte as char).to_digit(16).unwrap_or_default();
+                self.left = self.left << 4 | u64::from(digit);
+                Chunk::Size(digits + 1)
+            }
+            (Chunk::Size(1..) | Chunk::Extension, b'\r') => Chunk::LineEnd,
+            (Chunk::Size(1..), b' ' | b'\t' | b';') => {
+                self.count_extension(limits)?;
+                if byte == b';' { Chunk::Extension } else { Chunk::Blank }
+            }
+            (Chunk::Size(_), _) => {
+                return wrong(
+                    "a chunk size is not hexadecimal, or has no CRLF (RFC 9112, section 7.1)",
+                );
+            }
+            (Chunk::Blank, b' ' | b'\t') => Chunk::Blank,
+            (Chunk::Blank, b';') => Chunk::Extension,
+            (Chunk::Blank, _) => {
+                return wrong(
+                    "a chunk size has neither CRLF nor an extension after it (RFC 9112, section 7.1)",
+                );
+            }
+            (Chunk::Extension, 0..=8 | 10..=31 | 127) => {
+                return wrong(
+                    "a chunk extension has a control character (RFC 9112, section 7.1.1)",
+                );
+            }
+            (Chunk::Extension, _) => Chunk::Extension,
+            (Chunk::LineEnd, b'\n') => return self.begin_chunk(limits),
+            (Chunk::LineEnd, _) => {
+                return wrong(
+                    "the CR of a chunk line is not followed by LF (RFC 9112, section 7.1)",
+                );
+            }
+            (Chunk::DataCr, b'\r') => Chunk::DataLf,
+            (Chunk::DataLf, b'\n') => Chunk::FIRST,
+            (Chunk::DataCr | Chunk::DataLf, _) => {
+                return wrong("chunk data is not followed by CRLF (RFC 9112, section 7.1)");
+            }
+            (Chunk::Data, _) => Chunk::Data, // taken before this is called
+        }))
+    }
+
+    /// Extensions are no content and could go on for ever: they count as part of the heads.
+    fn count_extension(&mut self, limits: &Limits) -> Result<(), Fault> {
+        if self.head_bytes >= limits.head_bytes {
+            return Err(Fault::HeadLimit);
+        }
+        self.head_bytes += 1;
+        Ok(())
+    }
+
+    fn begin_chunk(&mut self, limits: &Limits) -> Result<At, Fault> {
+        if self.left == 0 {
+            return Ok(At::Trailers);
+        }
+        if self.left > limits.body_bytes.saturating_sub(self.body) {
+            return Err(Fault::BodyLimit);
+        }
+        self.body += self.left;
+        Ok(At::Chunk(Chunk::Data))
+    }
+}

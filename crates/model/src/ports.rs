@@ -1,0 +1,268 @@
+//! How many connections can a client open before it runs out of local ports?
+//!
+//! Arithmetic, made before a run and held against what happened in it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A forecast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PortForecast {
+    /// Ports of `net.ipv4.ip_local_port_range`, without reserved ones.
+    pub usable: u64,
+    /// Source addresses the client uses.
+    pub sources: u64,
+    /// Destinations (address and port) the client connects to.
+    pub destinations: u64,
+    /// How long a closed connection keeps its port where the client closes first, s: 60 on Linux
+    /// (`TCP_TIMEWAIT_LEN`); 1 (or `tcp_tw_reuse_delay`) with `tcp_tw_reuse` in force; 0 where the
+    /// server closes first.
+    pub held_s: f64,
+    /// Connections that may be open or in TIME-WAIT at once: usable × sources × destinations.
+    pub at_once: u64,
+    /// Connections per second that can go on for ever; absent: ports do not limit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sustained_per_s: Option<f64>,
+    /// In a sentence.
+    pub text: String,
+}
+
+/// What the forecast rests on.
+#[derive(Clone, Debug, Default)]
+pub struct PortSettings {
+    /// Sysctls of the client host, as read: `net.ipv4.ip_local_port_range`,
+    /// `net.ipv4.ip_local_reserved_ports`, `net.ipv4.tcp_tw_reuse`; and, where they are there,
+    /// `net.ipv4.tcp_tw_reuse_delay` (ms, since Linux 6.14) and `net.ipv4.tcp_timestamps`.
+    pub sysctls: BTreeMap<String, String>,
+    /// Source addresses.
+    pub sources: u64,
+    /// Destinations.
+    pub destinations: u64,
+    /// Whether the client closes first.
+    pub client_closes: bool,
+    /// Whether the destination is on loopback: `tcp_tw_reuse` = 2 helps there alone.
+    pub loopback: bool,
+}
+
+/// How long Linux keeps a connection in TIME-WAIT, s (`TCP_TIMEWAIT_LEN` in `net/tcp.h`).
+const TIME_WAIT_S: f64 = 60.0;
+
+/// After how long `tcp_tw_reuse` lets a port be used again, s, where the kernel does not say.
+const REUSE_S: f64 = 1.0;
+
+/// Makes the forecast. None: the port range cannot be read.
+///
+/// What else cannot be read is taken for what gives fewer connections: no reserved ports are known,
+/// but `tcp_tw_reuse` is taken for off.
+pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
+    let text = |name: &str| settings.sysctls.get(name).map(|value| value.trim());
+    let (low, high) = range(text("net.ipv4.ip_local_port_range")?)?;
+    let reserved = text("net.ipv4.ip_local_reserved_ports").unwrap_or_default();
+    let usable = u64::from(high - low) + 1 - reserved_within(reserved, low, high);
+    let (sources, destinations) = (settings.sources.max(1), settings.destinations.max(1));
+    let at_once = usable.saturating_mul(sources).saturating_mul(destinations);
+    let reuse = reuse_after_s(settings);
+    let held_s = match reuse {
+        _ if !settings.client_closes => 0.0,
+        Some(after_s) => after_s,
+        None => TIME_WAIT_S,
+    };
+    let sustained_per_s = (held_s > 0.0).then(|| at_once as f64 / held_s);
+    let mut forecast = PortForecast {
+        usable,
+        sources,
+        destinations,
+        held_s,
+        at_once,
+        sustained_per_s,
+        text: String::new(),
+    };
+    forecast.text = sentence(&forecast, reuse.is_some());
+    Some(forecast)
+}
+
+/// After how long a port in TIME-WAIT may be used for the same destination again, s; `None`: not
+/// before TIME-WAIT ends.
+///
+/// Source: `tcp_twsk_unique` in `net/ipv4/tcp_ipv4.c`, Linux 6.14: it needs timestamps of the
+/// connection, and 2 stands for loopback alone.
+fn reuse_after_s(settings: &PortSettings) -> Option<f64> {
+    let number = |name: &str| settings.sysctls.get(name)?.trim().parse::<u64>().ok();
+    let in_force = match number("net.ipv4.tcp_tw_reuse")? {
+        1 => true,
+        2 => settings.loopback,
+        _ => false,
+    };
+    let has_timestamps = number("net.ipv4.tcp_timestamps") != Some(0);
+    let after_s = number("net.ipv4.tcp_tw_reuse_delay").map_or(REUSE_S, |ms| ms as f64 / 1e3);
+    (in_force && has_timestamps).then_some(after_s.min(TIME_WAIT_S))
+}
+
+fn sentence(forecast: &PortForecast, reuse: bool) -> String {
+    let &PortForecast { usable, sources, destinations, held_s, at_once, sustained_per_s, .. } =
+        forecast;
+    let count = crate::units::human_count;
+    let ports = format!(
+        "{} local port{} × {} source address{}",
+        count(usable),
+        if usable == 1 { "" } else { "s" },
+        count(sources),
+        if sources == 1 { "" } else { "es" }
+    );
+    let to = match destinations {
+        1 => " to one destination".to_owned(),
+        n => format!(" × {} destinations", count(n)),
+    };
+    let at_once = count(at_once);
+    let Some(per_s) = sustained_per_s else {
+        return format!(
+            "{ports}{to}: at most {at_once} connections at once; \
+             where the server closes first, a port is free again at once"
+        );
+    };
+    let per_s = count(per_s as u64);
+    if reuse {
+        return format!(
+            "{ports}{to}; the client closes first, and net.ipv4.tcp_tw_reuse \
+             lets a port be used again after {held_s} s: \
+             at most {per_s} connections per second for long, {at_once} at once"
+        );
+    }
+    format!(
+        "{ports}{to}; the client closes first, so each is held {held_s} s: \
+         at most {per_s} connections per second for long, {at_once} within the first minute"
+    )
+}
+
+/// Reads `32768  60999`.
+fn range(text: &str) -> Option<(u16, u16)> {
+    let mut ends = text.split_whitespace().map(str::parse);
+    let (low, high) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    (ends.next().is_none() && low <= high).then_some((low, high))
+}
+
+/// How many ports of a list like `8080,9000-9010` lie from `low` to `high`, each counted once.
+fn reserved_within(list: &str, low: u16, high: u16) -> u64 {
+    let mut ranges: Vec<(u16, u16)> = list
+        .split(',')
+        .filter_map(|part| {
+            let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+            let first: u16 = first.parse().ok()?;
+            let last: u16 = last.parse().ok()?;
+            Some((first.max(low), last.min(high)))
+        })
+        .filter(|(first, last)| first <= last)
+        .collect();
+    ranges.sort_unstable();
+    let mut count = 0;
+    let mut next = u32::from(low); // ports below it are counted
+    for (first, last) in ranges {
+        let (first, end) = (u32::from(first).max(next), u32::from(last) + 1);
+        if first < end {
+            count += u64::from(end - first);
+            next = end;
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(sysctls: &[(&str, &str)]) -> PortSettings {
+        let sysctls = sysctls
+            .iter()
+            .map(|(name, value)| (format!("net.ipv4.{name}"), (*value).to_owned()))
+            .collect();
+        PortSettings { sysctls, sources: 1, destinations: 1, client_closes: true, loopback: false }
+    }
+
+    const RANGE: (&str, &str) = ("ip_local_port_range", "32768\t60999\n");
+
+    #[test]
+    fn ports_that_the_client_closes_are_held_for_a_minute() {
+        // 60999 - 32768 + 1 = 28,232; / 60 = 470.5.
+        let forecast = forecast(&settings(&[RANGE, ("tcp_tw_reuse", "2")])).unwrap();
+        assert_eq!((forecast.usable, forecast.at_once, forecast.held_s), (28_232, 28_232, 60.0));
+        assert!((forecast.sustained_per_s.unwrap() - 470.53).abs() < 0.01);
+        assert_eq!(
+            forecast.text,
+            "28,232 local ports × 1 source address to one destination; \
+             the client closes first, so each is held 60 s: \
+             at most 470 connections per second for long, 28,232 within the first minute"
+        );
+    }
+
+    #[test]
+    fn sources_and_destinations_multiply_and_reserved_ports_do_not_count() {
+        // 100 ports; 5 reserved within, 3 of them named twice, the others outside: 95 × 4 × 2.
+        let reserved = "999,1003-1005,1004,1098-1200,,8080,x,7-5";
+        let mut settings = settings(&[
+            ("ip_local_port_range", "1000 1099"),
+            ("ip_local_reserved_ports", reserved),
+        ]);
+        (settings.sources, settings.destinations) = (4, 2);
+        let forecast = forecast(&settings).unwrap();
+        assert_eq!((forecast.usable, forecast.at_once), (95, 760));
+        assert!(
+            forecast
+                .text
+                .starts_with("95 local ports × 4 source addresses × 2 destinations; the client"),
+            "{}",
+            forecast.text
+        );
+    }
+
+    #[test]
+    fn where_the_server_closes_a_port_is_free_at_once() {
+        let settings =
+            PortSettings { client_closes: false, ..settings(&[RANGE, ("tcp_tw_reuse", "1")]) };
+        let forecast = forecast(&settings).unwrap();
+        assert_eq!((forecast.held_s, forecast.sustained_per_s), (0.0, None));
+        assert_eq!(
+            forecast.text,
+            "28,232 local ports × 1 source address to one destination: at most 28,232 connections at once; \
+             where the server closes first, a port is free again at once"
+        );
+    }
+
+    #[test]
+    fn reuse_of_time_wait_needs_its_setting_and_timestamps() {
+        let held_ms = |reuse: &[(&str, &str)], loopback| {
+            let settings = PortSettings { loopback, ..settings(&[&[RANGE], reuse].concat()) };
+            (forecast(&settings).unwrap().held_s * 1e3) as u64
+        };
+        assert_eq!(held_ms(&[("tcp_tw_reuse", "0")], true), 60_000);
+        assert_eq!(held_ms(&[("tcp_tw_reuse", "1")], false), 1_000);
+        assert_eq!(held_ms(&[("tcp_tw_reuse", "2")], false), 60_000);
+        assert_eq!(held_ms(&[("tcp_tw_reuse", "2\n")], true), 1_000);
+        assert_eq!(held_ms(&[("tcp_tw_reuse", "1"), ("tcp_timestamps", "0")], false), 60_000);
+        assert_eq!(held_ms(&[("tcp_tw_reuse", "1"), ("tcp_timestamps", "1")], false), 1_000);
+        assert_eq!(held_ms(&[("tcp_tw_reuse", "1"), ("tcp_tw_reuse_delay", "250")], false), 250);
+        assert_eq!(held_ms(&[], true), 60_000);
+        let reused = forecast(&settings(&[RANGE, ("tcp_tw_reuse", "1")])).unwrap();
+        assert_eq!(
+            reused.text,
+            "28,232 local ports × 1 source address to one destination; the client closes first, and \
+             net.ipv4.tcp_tw_reuse lets a port be used again after 1 s: \
+             at most 28,232 connections per second for long, 28,232 at once"
+        );
+    }
+
+    #[test]
+    fn without_a_range_there_is_no_forecast() {
+        assert_eq!(forecast(&settings(&[])), None);
+        for range in ["", "1000", "1000 x", "2000 1000", "1 2 3", "1 70000"] {
+            assert_eq!(forecast(&settings(&[("ip_local_port_range", range)])), None, "{range}");
+        }
+        let one = forecast(&settings(&[("ip_local_port_range", "1000 1000")])).unwrap();
+        assert!(one.usable == 1 && one.text.starts_with("1 local port ×"));
+        let none =
+            settings(&[("ip_local_port_range", "1 65535"), ("ip_local_reserved_ports", "1-65535")]);
+        let none = forecast(&none).unwrap();
+        assert_eq!((none.usable, none.sustained_per_s), (0, Some(0.0)));
+    }
+}

@@ -1,0 +1,264 @@
+//! How does a command line become a study? An option with several values is a factor.
+
+use anyhow::bail;
+use serde_json::Value;
+use tcptoll_model::study::{Compare, Study};
+
+use crate::cli::{ConnectArgs, HttpArgs, RoundArgs};
+
+/// The study that a command line of `connect` is.
+pub fn from_connect(args: &ConnectArgs) -> Study {
+    let lists = [
+        ("link", every_link(&args.link)),
+        ("count", args.count.clone()),
+        ("duration", args.duration.clone()),
+        ("warmup", args.warmup.clone()),
+        ("concurrency", args.concurrency.clone()),
+        ("rate", args.rate.clone()),
+        ("pause-every", args.pause_every.clone()),
+        ("pause", args.pause.clone()),
+        ("timeout", args.timeout.clone()),
+        ("congestion", args.congestion.clone()),
+        ("fast-open", args.fast_open.clone()),
+        ("first-byte", args.first_byte.clone()),
+        ("backlog", args.backlog.clone()),
+        ("accept-delay", args.accept_delay.clone()),
+    ];
+    let values = [
+        ("to", text_of(args.to.as_ref())),
+        ("server", text_of(args.server.as_ref())),
+        ("port", text_of(args.port.as_ref())),
+        ("distance-km", text_of(args.distance_km.as_ref())),
+        ("bind", text_of(args.bind.as_ref())),
+        ("send", text_of(args.send.as_ref())),
+        ("ipv6", flag(args.ipv6)),
+        ("packet-relay", flag(args.packet_relay)),
+        ("tap", flag(args.tap)),
+        ("client-sysctl", several(&args.client_sysctl)),
+        ("server-sysctl", several(&args.server_sysctl)),
+    ];
+    let question = "What does it cost to open a TCP connection, and where does the time go?";
+    from_options("connect", question, lists, values, &args.rounds)
+}
+
+/// The study that a command line of `http` is.
+pub fn from_http(args: &HttpArgs) -> Study {
+    let lists = [
+        ("reuse", args.reuse.clone()),
+        ("server", args.server.iter().flat_map(|text| servers(text)).collect()),
+        ("connections", args.connections.clone()),
+        ("rate", args.rate.clone()),
+        ("spread", args.spread.clone()),
+        ("requests", args.requests.clone()),
+        ("duration", args.duration.clone()),
+        ("warmup", args.warmup.clone()),
+        ("ramp", args.ramp.clone()),
+        ("threads", args.threads.clone()),
+        ("io", args.io.clone()),
+        ("batch", args.batch.clone()),
+        ("tls", args.tls.clone()),
+        ("timeout", args.timeout.clone()),
+        ("connect-timeout", args.connect_timeout.clone()),
+        ("congestion", args.congestion.clone()),
+        ("keepalive", args.keepalive.clone()),
+        ("keepalive-requests", args.keepalive_requests.clone()),
+        ("keepalive-timeout", args.keepalive_timeout.clone()),
+        ("workers", args.workers.clone()),
+        ("work", args.work.clone()),
+        ("response", args.response.clone()),
+        ("backlog", args.backlog.clone()),
+        ("method", args.method.clone()),
+        ("link", every_link(&args.link)),
+    ];
+    let url = (!args.url.is_empty()).then(|| args.url.join(" "));
+    let values = [
+        ("url", text_of(url.as_ref())),
+        ("port", text_of(args.port.as_ref())),
+        ("path", text_of(args.path.as_ref())),
+        ("body", text_of(args.body.as_ref())),
+        ("access-log", text_of(args.access_log.as_ref())),
+        ("ca", text_of(args.ca.as_ref())),
+        ("bind", text_of(args.bind.as_ref())),
+        ("expect-status", text_of(args.expect_status.as_ref())),
+        ("expect-sha256", text_of(args.expect_sha256.as_ref())),
+        ("body-limit", text_of(args.body_limit.as_ref())),
+        ("header", several(&args.header)),
+        ("insecure", flag(args.insecure)),
+        ("ipv6", flag(args.ipv6)),
+        ("packet-relay", flag(args.packet_relay)),
+        ("tap", flag(args.tap)),
+        ("client-sysctl", several(&args.client_sysctl)),
+        ("server-sysctl", several(&args.server_sysctl)),
+    ];
+    let question = "What does it cost to reuse a connection, or not, and who pays?";
+    from_options("http", question, lists, values, &args.rounds)
+}
+
+fn text_of(text: Option<&String>) -> Option<Value> {
+    text.map(|text| Value::from(text.as_str()))
+}
+
+fn flag(given: bool) -> Option<Value> {
+    given.then_some(Value::from(true))
+}
+
+/// What may be given again, as one setting.
+fn several(values: &[String]) -> Option<Value> {
+    (!values.is_empty()).then(|| Value::from(values.to_vec()))
+}
+
+/// The study that options are: one with several values is a factor, and the first arm is what the
+/// others are compared against.
+fn from_options(
+    experiment: &str,
+    question: &str,
+    lists: impl IntoIterator<Item = (&'static str, Vec<String>)>,
+    values: impl IntoIterator<Item = (&'static str, Option<Value>)>,
+    rounds: &RoundArgs,
+) -> Study {
+    let mut study =
+        Study { question: question.into(), experiment: experiment.into(), ..Study::default() };
+    for (name, levels) in lists {
+        let mut levels: Vec<Value> = levels.into_iter().map(Value::from).collect();
+        match levels.len() {
+            0 => {}
+            1 => {
+                study.settings.insert(name.to_owned(), levels.remove(0));
+            }
+            _ => {
+                study.factors.insert(name.to_owned(), levels);
+            }
+        }
+    }
+    let given = values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    study.settings.extend(given);
+    if !study.factors.is_empty() {
+        // What is wrong with the arms is said once the study is checked.
+        let first = study.arms().ok().and_then(|arms| Some(arms.first()?.name.clone()));
+        study.compare = first
+            .map(|name| Compare { against: Some(Value::from(name)), ..Compare::default() })
+            .into_iter()
+            .collect();
+    }
+    rounds.apply(&mut study);
+    study
+}
+
+/// With `--resume` the record holds every setting; one that is given as well would be lost. `typed`
+/// is the study of the command line, `empty` that of one without options.
+pub fn check_alone(typed: &Study, empty: &Study) -> anyhow::Result<()> {
+    if typed == empty {
+        return Ok(());
+    }
+    bail!(
+        "--resume goes on with the settings of the record: leave out all others, or begin a new run without --resume"
+    )
+}
+
+/// Servers that are known by name, as levels of `--server`.
+const SERVERS: [&str; 7] =
+    ["nginx", "apache", "apache-event", "apache-worker", "apache-prefork", "puma", "null"];
+
+/// `nginx,puma` is two servers; a command may hold commas of its own.
+fn servers(text: &str) -> Vec<String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    if parts.iter().all(|part| SERVERS.contains(part)) {
+        parts.into_iter().map(str::to_owned).collect()
+    } else {
+        vec![text.to_owned()]
+    }
+}
+
+fn every_link(texts: &[String]) -> Vec<String> {
+    texts.iter().flat_map(|text| links(text)).collect()
+}
+
+/// `metro,loss=1%,direct` is two links: a word without `=` begins the next.
+fn links(text: &str) -> Vec<String> {
+    let mut links: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        match links.last_mut() {
+            Some(link) if part.contains('=') => {
+                link.push(',');
+                link.push_str(part);
+            }
+            _ => links.push(part.to_owned()),
+        }
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_engine::runner::Schedule;
+
+    use super::*;
+
+    #[test]
+    fn a_word_without_an_equals_sign_begins_the_next_link() {
+        assert_eq!(links("rtt=37ms,loss=1%"), ["rtt=37ms,loss=1%"]);
+        assert_eq!(links("metro,loss=1%,direct"), ["metro,loss=1%", "direct"]);
+    }
+
+    #[test]
+    fn one_level_is_a_setting_and_two_are_a_factor_compared_against_the_first() {
+        let args = ConnectArgs {
+            backlog: vec!["4".into(), "128".into()],
+            count: vec!["10".into()],
+            ..ConnectArgs::default()
+        };
+        let study = from_connect(&args);
+        assert_eq!(study.settings["count"], "10");
+        assert_eq!(study.factors["backlog"].len(), 2);
+        let arms = study.arms().unwrap();
+        assert_eq!(arms[1].name, "backlog 128");
+        let schedule = Schedule::of(&study).unwrap();
+        let compared: Vec<_> = schedule.pairs.iter().map(|pair| (pair.a, pair.b)).collect();
+        assert_eq!(compared, [(1, 0)]);
+        assert_eq!(schedule.rule.max, 30, "the default stop rule");
+    }
+
+    #[test]
+    fn one_arm_is_compared_with_nothing_and_runs_once() {
+        let study = from_connect(&ConnectArgs::default());
+        assert!(study.compare.is_empty());
+        assert_eq!(Schedule::of(&study).unwrap().rule.max, 1);
+    }
+
+    #[test]
+    fn a_resumed_run_takes_no_other_setting() {
+        let empty = from_connect(&ConnectArgs::default());
+        check_alone(&empty, &empty).unwrap();
+        let args = ConnectArgs { count: vec!["10".into()], ..ConnectArgs::default() };
+        check_alone(&from_connect(&args), &empty).unwrap_err();
+    }
+
+    #[test]
+    fn servers_by_name_are_levels_and_a_command_with_commas_is_one() {
+        assert_eq!(servers("nginx, puma,null"), ["nginx", "puma", "null"]);
+        assert_eq!(servers("apache"), ["apache"]);
+        for command in ["nginx,lighttpd", "sh -c 'a,b'", "gunicorn -w 2,nginx", ""] {
+            assert_eq!(servers(command), [command]);
+        }
+    }
+
+    #[test]
+    fn ways_of_using_connections_are_arms_compared_against_the_first() {
+        let args = HttpArgs {
+            reuse: ["keep-alive", "server-close", "client-close"].map(str::to_owned).to_vec(),
+            url: vec!["http://127.0.0.1:8080/a".into(), "http://127.0.0.1:8080/b".into()],
+            header: vec!["A: 1, 2".into()],
+            insecure: true,
+            ..HttpArgs::default()
+        };
+        let study = from_http(&args);
+        assert_eq!(study.experiment, "http");
+        assert_eq!(study.settings["url"], "http://127.0.0.1:8080/a http://127.0.0.1:8080/b");
+        assert_eq!(study.settings["header"], serde_json::json!(["A: 1, 2"]));
+        assert_eq!(study.settings["insecure"], true);
+        let names: Vec<String> = study.arms().unwrap().into_iter().map(|arm| arm.name).collect();
+        assert_eq!(names, ["reuse keep-alive", "reuse server-close", "reuse client-close"]);
+        let against: Vec<_> = study.compare.iter().map(|c| c.against.clone()).collect();
+        assert_eq!(against, [Some(Value::from("reuse keep-alive"))]);
+    }
+}
