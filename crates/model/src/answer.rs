@@ -146,6 +146,7 @@ fn number(value: f64) -> String {
     let sign = if value < 0.0 { "-" } else { "" };
     let size = value.abs();
     match size {
+        0.0 => "0".to_owned(),
         size if size >= 99.95 => format!("{sign}{}", human_count(size.round() as u64)),
         size if size >= 9.995 => format!("{sign}{size:.1}"),
         size if size >= 0.9995 => format!("{sign}{size:.2}"),

@@ -71,12 +71,11 @@ impl RequestSettings {
         authority: &str,
         paths: &[String],
     ) -> Result<(HttpRequests, Option<Warning>), TrialError> {
-        let (lines, warning) = match &self.access_log {
-            Some(file) => from_log(file)?,
-            None => {
-                let line = |path: &String| (self.method.clone(), path.clone());
-                (paths.iter().map(line).collect(), None)
-            }
+        let line = |path: &String| (self.method.clone(), path.clone());
+        let (lines, warning) = if let Some(file) = &self.access_log {
+            from_log(file)?
+        } else {
+            (paths.iter().map(line).collect(), None)
         };
         let requests = HttpRequests {
             lines,

@@ -46,7 +46,7 @@ pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
             "## {CONNECTIONS} at once, {title}\n\n{SECONDS} s each, one thread, {rounds} rounds, \
              in an order of its own each round."
         ));
-        let peers = present.iter().copied().filter(|peer| peer.can(case));
+        let peers = present.iter().copied().filter(|peer| peer.line(case, "", 1).is_some());
         let contestants: Vec<Contestant> =
             ours.iter().copied().map(Contestant::Ours).chain(peers.map(Contestant::Theirs)).collect();
         let contest = Contest::run(case, &contestants, rounds, SECONDS)?;

@@ -3,7 +3,12 @@
 //! They depend on a quiet machine, so they are no tests. Every row is measured in the run that
 //! prints it. Exit status: 0 every goal met, 1 one missed, 2 something could not be measured.
 
+#[path = "../bench/contest/mod.rs"]
+mod contest;
 mod faults;
+mod http;
+mod http_faults;
+mod http_wire;
 mod links;
 mod opening;
 mod studies;
@@ -27,6 +32,15 @@ const GROUPS: &[Group] = &[
     ("nobody", opening::nobody),
     ("servers", opening::servers),
     ("study", opening::study),
+    ("http-cpu", http::cpu),
+    ("http-exact", http_wire::exact),
+    ("http-memory", http::idle_memory),
+    ("http-hundred-thousand", http::hundred_thousand),
+    ("http-open-loop", http::open_loop),
+    ("http-stall", http::stall),
+    ("http-ports", http::ports),
+    ("http-faults", http_faults::faults),
+    ("http-study", http::study),
     ("kills", faults::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),

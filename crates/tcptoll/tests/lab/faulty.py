@@ -72,12 +72,13 @@ FIXED = {
     "status-500": (b"HTTP/1.1 500 Oh no\r\nContent-Length: 13\r\n\r\n" + BODY, KEEP),
     "wrong-content": (OK + b"Content-Length: 13\r\n\r\nhello, wurld\n", KEEP),
     "steering": (
-        b"HTTP/1.1 404 \xff<script>alert(1)</script>\r\n=cmd|x!A1: <b>\r\n"
+        b"HTTP/1.1 404 \xff<script>alert(1)</script>\r\nServer: =cmd|' /C calc'!A0<b>\r\n"
         b"Content-Length: 8\r\n\r\n\x1b[2Jgone",
         KEEP,
     ),
     "escape-in-reason": (b"HTTP/1.1 200 \x1b[31mred\r\nContent-Length: 13\r\n\r\n" + BODY, KEEP),
     "ignore-close": (OK + b"Content-Length: 13\r\n\r\n" + BODY, KEEP),
+    "hasty": (OK + b"Content-Length: 13\r\n\r\n" + BODY, KEEP),
     "early": (OK + b"Content-Length: 13\r\n\r\n" + BODY, KEEP),
 }
 
@@ -85,7 +86,7 @@ served = 0
 lock = threading.Lock()
 
 
-def read_request(reader):
+def read_request(fault, connection, reader):
     """Line, fields and content of the next request; None if there is none."""
     line = reader.readline()
     if not line.endswith(b"\r\n"):
@@ -95,6 +96,8 @@ def read_request(reader):
         name, _, value = field.rstrip(b"\r\n").partition(b": ")
         fields.append((name.decode("latin-1"), value.decode("latin-1")))
     length = next((int(v) for n, v in fields if n.lower() == "content-length"), 0)
+    if length and fault == "hasty":
+        connection.sendall(FIXED[fault][0])
     content = reader.read(length).decode("latin-1") if length else ""
     return line.decode("latin-1").rstrip(), fields, content
 
@@ -140,6 +143,9 @@ def shell(line):
 def answer(fault, connection, request, number):
     """One request's answer; whether the connection is kept. `number`: of this connection."""
     global served
+    if fault == "hasty":
+        # It has answered before it read the content.
+        return request[0].startswith("POST ")
     if fault in FIXED:
         content, then = FIXED[fault]
         connection.sendall(content)
@@ -202,7 +208,7 @@ def serve(fault, connection):
     if fault == "early":
         connection.sendall(FIXED[fault][0])
     number = 0
-    while (request := read_request(reader)) is not None:
+    while (request := read_request(fault, connection, reader)) is not None:
         number += 1
         if not answer(fault, connection, request, number):
             return

@@ -57,8 +57,8 @@ impl Faulty {
     /// Options of the load.
     pub(crate) fn args<'a>(&'a self, line: &'a str) -> Vec<&'a str> {
         let mut args = vec!["--server", line, "--link-tolerance", TOLERANCE, "--rounds", "1"];
-        args.extend(["--duration", "400ms", "--warmup", "0", "--timeout", "300ms"]);
-        args.extend(["--connections", "4"]);
+        with_defaults(&mut args, &["--duration", "400ms", "--warmup", "0"], &self.more);
+        with_defaults(&mut args, &["--timeout", "2s", "--connections", "4"], &self.more);
         args.extend(self.more.iter().map(String::as_str));
         args
     }
@@ -67,6 +67,15 @@ impl Faulty {
     fn log(&self) -> Vec<(String, Vec<(String, String)>, String)> {
         let text = fs::read_to_string(self.folder.file("log")).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// Adds options in pairs, unless they are among `more`: an option given twice makes two arms.
+fn with_defaults<'a, T: AsRef<str>>(args: &mut Vec<&'a str>, pairs: &[&'a str], more: &[T]) {
+    for pair in pairs.chunks(2) {
+        if !more.iter().any(|word| word.as_ref() == pair[0]) {
+            args.extend(pair);
+        }
     }
 }
 
@@ -111,7 +120,7 @@ fn witnessed(arm: &Arm) {
 /// A short load on tcptoll's own server or nginx.
 fn short(more: &[&str]) -> Summary {
     let mut args = vec!["--link-tolerance", TOLERANCE, "--rounds", "1", "--connections", "4"];
-    args.extend(["--duration", "300ms", "--warmup", "0"]);
+    with_defaults(&mut args, &["--duration", "300ms", "--warmup", "0"], more);
     args.extend(more);
     let Asked { summary, status, stderr } = load(&args);
     assert_eq!((status, stderr.as_str()), (Some(0), ""), "{args:?}: {:?}", summary.warnings);
@@ -174,9 +183,11 @@ fn closes_as_it_says(more: &[&str]) {
     assert_eq!((told.client_time_wait, told.server_time_wait), (Some(ok), Some(0)));
     let five = arm("requests=5");
     let told = closing(five);
-    assert_eq!((told.by_server, told.client_time_wait), (0, Some(told.by_client)));
-    assert!(told.by_client == five.ok / 5 || told.open_at_end > 0, "{told:?} of {}", five.ok);
-    assert!(five.connections_ok.unwrap() >= five.ok / 5, "{told:?}");
+    // What was open at the end is closed by the client, too.
+    assert_eq!(told.client_time_wait, Some(told.by_client + told.open_at_end));
+    assert_eq!((told.by_server, told.server_time_wait), (0, Some(0)));
+    let of_open = five.ok - 5 * told.by_client;
+    assert!(of_open <= 4 * told.open_at_end, "{of_open} requests of {}", told.open_at_end);
     for arm in &summary.arms {
         let wire = arm.wire.as_ref().unwrap();
         let retransmitted = wire.client_to_server.retransmission;
@@ -233,7 +244,8 @@ fn a_lifetime_closes_what_is_older() {
     let summary = short(&["--server", "null", "--reuse", "lifetime=50ms", "--link", "rtt=1ms"]);
     let arm = only(&summary);
     let told = closing(arm);
-    assert_eq!((told.by_server, told.client_time_wait), (0, Some(told.by_client)));
+    let by_us = told.by_client + told.open_at_end;
+    assert_eq!((told.by_server, told.client_time_wait), (0, Some(by_us)));
     // Four at once, each for 50 ms and a request longer, in 300 ms.
     assert!((4..=24).contains(&told.by_client), "{told:?}");
     assert!(per_connection(arm) > 2.0, "{}", per_connection(arm));
@@ -249,9 +261,10 @@ fn the_server_s_own_limit_of_requests_is_seen() {
         let arm = only(&summary);
         let told = closing(arm);
         assert_eq!((told.by_client, told.ignored), (0, 0), "{io}");
-        assert_eq!(told.by_server, arm.ok / 10 - told.open_at_end.min(arm.ok / 10) / 10, "{io}");
+        let of_open = arm.ok - 10 * told.by_server;
+        assert!(of_open <= 9 * told.open_at_end, "{io}: {of_open} of {}", told.open_at_end);
         let each = per_connection(arm);
-        assert!((9.0..=10.0).contains(&each), "{io}: {each} requests per connection");
+        assert!((8.0..=10.0).contains(&each), "{io}: {each} requests per connection");
     }
 }
 
@@ -388,6 +401,22 @@ fn method_fields_and_content_arrive_and_paths_are_asked_for_in_turn() {
 }
 
 #[test]
+fn an_answer_that_comes_before_its_request_has_left_spoils_no_other_request() {
+    if lacks(&["python3"]) {
+        return;
+    }
+    for io in ["epoll", "io-uring"] {
+        let faulty = Faulty::new("hasty");
+        let body = faulty.folder.path("body");
+        fs::write(&body, vec![b'x'; 1 << 20]).unwrap();
+        let body = format!("@{body}");
+        let Asked { summary, .. } = ask(&faulty.with(&["--body", &body, "--io", io]));
+        let arm = only(&summary);
+        assert_eq!(arm.ok, arm.attempts, "{io}: {:?}", arm.errors);
+    }
+}
+
+#[test]
 fn an_access_log_is_repeated_in_its_order() {
     if lacks(&["python3"]) {
         return;
@@ -439,8 +468,6 @@ fn with_64_local_ports_every_failure_is_of_class_local_ports_and_the_run_is_inva
         "client-close",
         "--client-sysctl",
         "net.ipv4.ip_local_port_range=40000 40063",
-        "--bind",
-        "10.77.0.1",
         "--duration",
         "300ms",
         "--warmup",
@@ -468,7 +495,7 @@ fn with_64_local_ports_every_failure_is_of_class_local_ports_and_the_run_is_inva
 fn with_files(files: u32, more: &[&str]) -> (Option<i32>, Summary) {
     let line = format!(
         "ulimit -n {files}; exec \"$0\" http --quiet --format json --out /dev/null --server null \
-         --rounds 1 --connections 300 --duration 300ms --warmup 0 --link-tolerance {TOLERANCE} \"$@\""
+         --workers 4 --rounds 1 --connections 300 --duration 300ms --warmup 0 --link-tolerance {TOLERANCE} \"$@\""
     );
     let mut command = Command::new("sh");
     command.args(["-c", &line, env!("CARGO_BIN_EXE_tcptoll")]).args(more).stdin(Stdio::null());
@@ -557,7 +584,8 @@ fn an_interrupt_in_the_middle_keeps_what_was_measured() {
         let folder = Folder::new();
         let record = folder.path("record.jsonl");
         let mut command = tcptoll(&["http", "--server", "null", "--duration", "100s"]);
-        command.args(["--format", "json", "--out", &record, "--rounds", "1"]).args(more);
+        command.args(["--format", "json", "--out", &record, "--rounds", "1", "--warmup", "0"]);
+        command.args(more);
         let mark = format!("http-{signal}-{}", std::process::id());
         command.env(crate::isolation::MARK, &mark);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);

@@ -13,6 +13,9 @@ const OVER_S: f64 = 2.0;
 /// Most resident memory of a client with a few connections.
 const RESIDENT_MAX: u64 = 64 << 20;
 
+/// Where every request takes as long as it may.
+const SHORT: &[&str] = &["--timeout", "300ms"];
+
 /// What holds whatever the server does: `attempts` = `ok` + errors is checked by the support.
 fn bounded(fault: &str, arm: &Arm) {
     assert!(arm.attempts > 0, "{fault}: nothing was attempted");
@@ -138,7 +141,7 @@ fn content_without_end_meets_the_limit_of_content() {
 
 #[test]
 fn an_answer_that_does_not_come_in_time_is_of_class_timeout() {
-    all_of_class("timeout", &["silent", "drip", "slow-body", "body-short"], &[]);
+    all_of_class("timeout", &["silent", "drip", "slow-body", "body-short"], SHORT);
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn a_server_that_does_not_accept_gives_no_answer_or_no_handshake_in_time() {
     if lacks(&["python3"]) {
         return;
     }
-    let summary = failing("not-accepting", &[]);
+    let summary = failing("not-accepting", SHORT);
     let errors = &only(&summary).errors;
     assert!(errors["connect-timeout"] > 0, "{errors:?}");
     let known = |class: &String| class == "connect-timeout" || class == "timeout";
@@ -229,7 +232,7 @@ fn nothing_a_server_says_steers_a_terminal_or_a_page() {
         let mut args = vec!["http", "--quiet", "--out", &record, "--html", &page];
         let line = faulty.line();
         args.extend(faulty.args(&line));
-        let ran = run(tcptoll(&args).env("CLICOLOR_FORCE", "0"));
+        let ran = run(&mut tcptoll(&args));
         assert_eq!(ran.status, Some(1), "{fault}: {}", ran.stderr);
         let steers = |text: &str| text.chars().any(|c| c.is_control() && c != '\n');
         assert!(!steers(&ran.stdout) && !steers(&ran.stderr), "{fault}: {:?}", ran.stdout);
@@ -250,7 +253,7 @@ fn over_io_uring_every_class_is_the_same() {
         ("status-500", "status"),
     ];
     for (fault, class) in faults {
-        all_of_class(class, &[fault], &["--io", "io-uring"]);
+        all_of_class(class, &[fault], &["--io", "io-uring", "--timeout", "300ms"]);
     }
     all_of_class("body-limit", &["infinite-body"], &["--io", "io-uring", "--body-limit", "1MB"]);
     all_of_class("connect-refused", &["good"], &["--io", "io-uring", "--port", "7778"]);

@@ -17,20 +17,27 @@ const WORKERS: u64 = 6;
 /// Time for each connection to be begun in, ns: the server's side takes 30 µs or so of its CPU.
 const RAMP_NS: u64 = 100_000;
 
+/// Length of the part after the ramp where nothing is to happen in it, ns.
+const QUIET_NS: u64 = 100_000_000;
+
 /// A connection rests for longer than the load takes.
 const REST_NS: u64 = 300_000_000_000;
 
-/// Opens so many connections, has each answer one request, and keeps all of them.
+/// Opens so many connections one after the other and keeps all of them.
 ///
-/// The lab is new, so that memory that an earlier load has freed is not used again unseen.
-pub(crate) fn hold(connections: u64, io: Io) -> anyhow::Result<HttpReport> {
+/// Each answers one request as soon as it is open, which is the load's warm-up. Then it rests: to
+/// the end, or (`again`) until it answers a second one, which is what the report counts. The lab is
+/// new, so that memory that an earlier load has freed is not used again unseen.
+pub(crate) fn hold(connections: u64, io: Io, again: bool) -> anyhow::Result<HttpReport> {
     let addresses = u16::try_from(connections.div_ceil(OF_ONE_ADDRESS))?;
     let mut arena = Arena::open(connections, WORKERS, addresses)?;
+    let ramp_ns = connections * RAMP_NS;
+    let (rest_ns, duration_ns) = if again { (ramp_ns, ramp_ns) } else { (REST_NS, QUIET_NS) };
     let load = HttpLoad {
-        reuse: Reuse::Idle(REST_NS),
+        reuse: Reuse::Idle(rest_ns),
         connections,
-        requests: Some(connections),
-        ramp_ns: connections * RAMP_NS,
+        duration_ns: Some(duration_ns),
+        ramp_ns,
         io,
         ..arena.load()
     };
@@ -41,15 +48,23 @@ pub(crate) fn hold(connections: u64, io: Io) -> anyhow::Result<HttpReport> {
 ///
 /// Errors: not all of them were open at the end.
 pub(crate) fn ours(connections: u64, io: Io) -> anyhow::Result<f64> {
-    let report = hold(connections, io)?;
+    let report = hold(connections, io, false)?;
+    let (asked, failed) = &report.warmup;
     ensure!(
-        report.open == connections && report.ok == connections,
-        "{} of {connections} connections were open, {} answered, errors {:?}",
+        report.open == connections && *asked == connections && failed.is_empty(),
+        "{} of {connections} connections were open, {asked} were used, failures {failed:?}",
         report.open,
-        report.ok,
-        report.errors
     );
+    ensure!(report.io == io_name(io), "{} was used", report.io);
     Ok(report.resident_bytes as f64 / report.open as f64)
+}
+
+/// What a report calls it.
+fn io_name(io: Io) -> &'static str {
+    match io {
+        Io::IoUring => "io_uring",
+        Io::Auto | Io::Epoll => "epoll",
+    }
 }
 
 /// Bytes that a peer holds for each of so many connections: the largest resident memory while all

@@ -104,10 +104,6 @@ impl Peer {
         fill(self.keep_alive, url, connections, seconds)
     }
 
-    pub(crate) fn can(&self, case: Case) -> bool {
-        case == Case::KeepAlive || self.server_close.is_some()
-    }
-
     /// Its version: of the package it is from, or what it says. None: it is not on the path.
     pub(crate) fn version(&self) -> Option<String> {
         let path = std::env::var_os("PATH")?;

@@ -125,10 +125,14 @@ impl<D: Driver> Client<'_, D> {
                 } else {
                     self.flush(slot);
                 }
+                let opened_ns = self.slots[slot as usize].opened_ns;
                 if !plain.is_empty() {
                     self.content(slot, at_ns, Some(&plain));
                 }
-                if ended {
+                // The response may have ended this connection and begun the slot's next one, which
+                // nobody has closed.
+                let it = &self.slots[slot as usize];
+                if ended && it.state != State::Connecting && it.opened_ns == opened_ns {
                     self.closed(slot, at_ns);
                 }
             }
@@ -246,7 +250,9 @@ impl<D: Driver> Client<'_, D> {
         let Some(head) = it.reader.head() else {
             return self.fail(slot, "malformed", "a response without a head", true);
         };
-        let (served, opened_ns) = (it.served, it.opened_ns);
+        // The answer may come while its request is still leaving. The rest would have to leave
+        // before anything else can, so the connection is of no more use.
+        let (served, opened_ns, halfway) = (it.served, it.opened_ns, it.leaving);
         if it.measured {
             self.tally.status(head.status);
         }
@@ -271,7 +277,7 @@ impl<D: Driver> Client<'_, D> {
         if closed {
             self.close(slot, false);
             self.again(slot);
-        } else if over {
+        } else if over || halfway {
             self.close(slot, true);
             self.again(slot);
         } else if asked_to_close || !head.persists {

@@ -1,0 +1,159 @@
+//! Is the latency that `http` reports that of the wire?
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use pcap_file::pcapng::PcapNgReader;
+use pcap_file::pcapng::blocks::Block;
+use tcptoll_model::stats::Histogram;
+
+use crate::http::http;
+use crate::table::Table;
+
+/// The farthest a quantile may be off, µs.
+const OFF_US: f64 = 20.0;
+
+const REQUESTS: u64 = 20_000;
+
+/// The loop at full speed, and with what has happened handled together.
+pub(crate) fn exact(table: &mut Table) -> anyhow::Result<()> {
+    for (name, batch) in [("plain", "0"), ("batched, --batch 100us", "100us")] {
+        row(table, name, batch)?;
+    }
+    Ok(())
+}
+
+fn row(table: &mut Table, name: &str, batch: &str) -> anyhow::Result<()> {
+    let path = std::env::temp_dir().join(format!("tcptoll-exact-{}.pcapng", std::process::id()));
+    let requests = REQUESTS.to_string();
+    let capture = path.display().to_string();
+    let measured = http(&[
+        "--rounds",
+        "1",
+        "--io",
+        "epoll",
+        "--batch",
+        batch,
+        "--connections",
+        "50",
+        "--requests",
+        &requests,
+        "--warmup",
+        "0",
+        "--keepalive-requests",
+        "0",
+        "--tap",
+        "--pcap",
+        &capture,
+    ])
+    .and_then(|summary| Ok((summary, exchanges(&path)?)));
+    let _ = fs::remove_file(&path);
+    let (summary, wire) = measured?;
+    let arm = summary.arms.first().context("arm")?;
+    let reported = arm.histograms.get("latency_us").context("latency_us")?;
+    let reported = Histogram::from_summary(reported)?.context("latency_us has no histogram")?;
+    let drops = arm.wire.as_ref().context("wire")?.tap_drops;
+    let mut worst: f64 = 0.0;
+    let mut told = Vec::new();
+    for percent in [50, 90, 99] {
+        let us = |histogram: &Histogram| -> anyhow::Result<f64> {
+            Ok(histogram.quantile_ns(percent, 100).context("too few values")? as f64 / 1e3)
+        };
+        let (ours, seen) = (us(&reported)?, us(&wire)?);
+        worst = worst.max((ours - seen).abs());
+        told.push(format!("p{percent} {ours:.1} against {seen:.1}"));
+    }
+    table.row(
+        &format!(
+            "latency of {REQUESTS} requests over 50 connections, {name}: what http reports, \
+             against the time from a request's packet to the last one of its response, as a tap on \
+             the client's device stamped them in the same run"
+        ),
+        "p50, p90 and p99 within 20 µs; the same number of exchanges; no tap drops",
+        &format!(
+            "{} µs; {} against {} exchanges; tap drops {drops}",
+            told.join(", "),
+            reported.count(),
+            wire.count()
+        ),
+        worst <= OFF_US
+            && reported.count() == wire.count()
+            && reported.count() == REQUESTS
+            && drops == 0,
+    );
+    Ok(())
+}
+
+/// A request that was seen, and the last packet of its response so far.
+#[derive(Clone, Copy)]
+struct Exchange {
+    begun: Duration,
+    answered: Option<Duration>,
+}
+
+/// How long each exchange took at the client's device, by its local port.
+///
+/// A response has ended when the connection's next request begins, or with the capture: there is
+/// one request on a connection at a time.
+fn exchanges(path: &std::path::Path) -> anyhow::Result<Histogram> {
+    let mut reader = PcapNgReader::new(File::open(path)?).map_err(|e| anyhow::anyhow!("{e}"))?;
+    let mut under_way: HashMap<u16, Exchange> = HashMap::new();
+    let mut took = Histogram::new();
+    let mut record = |exchange: Exchange| -> anyhow::Result<()> {
+        let Some(answered) = exchange.answered else { bail!("a request without a response") };
+        let time = answered.checked_sub(exchange.begun).context("answered before it was asked")?;
+        took.record_ns(time.as_nanos() as u64);
+        Ok(())
+    };
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.map_err(|e| anyhow::anyhow!("{e}"))? else {
+            continue;
+        };
+        // Interface 0 is the client's end.
+        let Some(segment) = Segment::of(&packet.data).filter(|_| packet.interface_id == 0) else {
+            continue;
+        };
+        if segment.to_port == SERVER_PORT {
+            let begun = Exchange { begun: packet.timestamp, answered: None };
+            if let Some(before) = under_way.insert(segment.from_port, begun) {
+                record(before)?;
+            }
+        } else if let Some(exchange) = under_way.get_mut(&segment.to_port) {
+            exchange.answered = Some(packet.timestamp);
+        }
+    }
+    under_way.into_values().try_for_each(record)?;
+    Ok(took)
+}
+
+/// Where the lab's server listens.
+const SERVER_PORT: u16 = 8080;
+
+/// A TCP segment with data in it.
+struct Segment {
+    from_port: u16,
+    to_port: u16,
+}
+
+impl Segment {
+    /// Of an Ethernet frame, by the offsets of RFC 791 and RFC 9293. None: it has no data, or is
+    /// something else than TCP over IPv4.
+    fn of(frame: &[u8]) -> Option<Self> {
+        const ETHERNET: usize = 14;
+        const TCP: u8 = 6;
+        let ip = frame.get(ETHERNET..)?;
+        let word = |bytes: &[u8], at: usize| -> Option<u16> {
+            Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+        };
+        let ip_header = usize::from(ip.first()? & 15) * 4;
+        if ip.first()? >> 4 != 4 || *ip.get(9)? != TCP {
+            return None;
+        }
+        let tcp = ip.get(ip_header..)?;
+        let tcp_header = usize::from(tcp.get(12)? >> 4) * 4;
+        let data = usize::from(word(ip, 2)?).checked_sub(ip_header + tcp_header)?;
+        (data > 0).then_some(Self { from_port: word(tcp, 0)?, to_port: word(tcp, 2)? })
+    }
+}
