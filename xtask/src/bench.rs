@@ -23,24 +23,23 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<Outcome> {
     if NAMES.iter().all(|(known, _)| known != name) {
         anyhow::bail!("{name}: there is no such comparison; there are\n{}", list());
     }
-    let release = |subcommand| {
-        Line::cargo(subcommand).args(["--release", "--package", "tcptoll"]).locked()
-    };
+    let release =
+        |subcommand| Line::cargo(subcommand).args(["--release", "--package", "tcptoll"]).locked();
     if release("build").args(["--example", "bench"]).run()? != Outcome::Passed {
         return Ok(Outcome::NotPossible);
     }
     let line = release("run").args(["--quiet", "--example", "bench", "--"]).args(words.to_vec());
-    Ok(match line.args(["--out", RESULTS]).run()? {
-        Outcome::Passed => Outcome::Passed,
-        _ => {
-            eprintln!("{RESULTS} is left as it was");
-            Outcome::NotPossible
-        }
-    })
+    if line.args(["--out", RESULTS]).run()? != Outcome::Passed {
+        eprintln!("{RESULTS} is left as it was");
+        return Ok(Outcome::NotPossible);
+    }
+    Ok(Outcome::Passed)
 }
 
 fn list() -> String {
-    NAMES.iter().map(|(name, what)| format!("  {name}  {what}\n")).collect()
+    let lines: Vec<String> =
+        NAMES.iter().map(|(name, what)| format!("  {name}  {what}\n")).collect();
+    lines.concat()
 }
 
 #[cfg(test)]

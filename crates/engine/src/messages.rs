@@ -335,7 +335,7 @@ pub struct TlsLoad {
 /// What the load engine waits with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Io {
-    /// epoll, and `io_uring` where there are more connections than files may be open.
+    /// `io_uring` where the kernel allows it, else epoll.
     #[default]
     Auto,
     /// epoll.
@@ -441,10 +441,11 @@ pub struct HttpReport {
     pub open: u64,
     /// Resident memory the load added by then, bytes.
     pub resident_bytes: u64,
-    /// Kernel memory of the sockets by then, bytes: buffers and their reserves (`SK_MEMINFO`) of
-    /// up to 1,000 of them, scaled to all.
+    /// Kernel memory of the connections by then, bytes: buffers and their reserves (`SK_MEMINFO`)
+    /// of up to 1,000 of them, scaled to all, and the structures of each; absent where this user
+    /// may not read how large these are.
     pub socket_bytes: Option<u64>,
-    /// `TCP_INFO` of a connection near the end; not to be had of a direct descriptor.
+    /// `TCP_INFO` of a connection that was open at the end.
     pub tcp_info: Vec<u8>,
     /// Congestion control in use.
     pub congestion: String,

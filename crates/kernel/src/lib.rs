@@ -18,6 +18,7 @@ pub mod netlink;
 pub mod packet_socket;
 pub mod process;
 pub mod ring;
+pub mod slab;
 pub mod sock_diag;
 pub mod socket;
 pub mod tun;

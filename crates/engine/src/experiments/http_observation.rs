@@ -114,9 +114,6 @@ impl HttpTrial<'_> {
     fn judge(&mut self, driven: &Driven) {
         let report = &driven.report;
         let load = &self.settings.load;
-        if report.attempts > 0 && report.ok == 0 && !report.partial {
-            self.common.exclude("no request succeeded");
-        }
         // Threads of a pinned client share its CPU.
         let pinned = self.common.arm.client.pinned_cpu.is_some();
         let cpus = if pinned { 1 } else { load.threads };

@@ -6,7 +6,7 @@ use tcptoll_kernel::cpu;
 use crate::contest::peers::{PEERS, Peer, named};
 use crate::contest::ratio::Ratio;
 use crate::contest::{
-    BATCHED, CONNECTIONS, Case, Contest, Contestant, Ours, PLAIN, RINGED, Sample, memory,
+    BATCHED, CONNECTIONS, Case, Contest, Contestant, Ours, PLAIN, POLLED, Sample, memory,
     ring_refused,
 };
 use crate::page::Page;
@@ -36,8 +36,7 @@ pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
     if let Some(why) = &ring {
         page.say(&format!("Without io_uring: {why}."));
     }
-    let mut ours = vec![PLAIN, BATCHED];
-    ours.extend(ring.is_none().then_some(RINGED));
+    let ours = [PLAIN, BATCHED, POLLED];
     for (case, title, unit) in [
         (Case::KeepAlive, "connections that are used again", "request"),
         (Case::ServerClose, "a connection for each request, closed by the server", "connection"),
@@ -47,8 +46,12 @@ pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
              in an order of its own each round."
         ));
         let peers = present.iter().copied().filter(|peer| peer.line(case, "", 1).is_some());
-        let contestants: Vec<Contestant> =
-            ours.iter().copied().map(Contestant::Ours).chain(peers.map(Contestant::Theirs)).collect();
+        let contestants: Vec<Contestant> = ours
+            .iter()
+            .copied()
+            .map(Contestant::Ours)
+            .chain(peers.map(Contestant::Theirs))
+            .collect();
         let contest = Contest::run(case, &contestants, rounds, SECONDS)?;
         entries(page, &contest, unit);
         let mut rows = Vec::new();
@@ -68,7 +71,10 @@ fn environment(page: &mut Page) -> Vec<&'static Peer> {
         ["CPU".to_owned(), format!("{}, {} of them", passport.cpu, passport.cpus)],
         ["congestion control".to_owned(), passport.congestion_control.unwrap_or_default()],
         ["clock".to_owned(), passport.clock_source],
-        ["open files".to_owned(), cpu::file_limit().map_or_else(|e| e.to_string(), |n| n.to_string())],
+        [
+            "open files".to_owned(),
+            cpu::file_limit().map_or_else(|e| e.to_string(), |n| n.to_string()),
+        ],
         ["tcptoll".to_owned(), env!("CARGO_PKG_VERSION").to_owned()],
     ];
     let mut present = Vec::new();
@@ -114,12 +120,14 @@ fn compared(contest: &Contest, ours: Ours, unit: &str) -> Vec<Vec<String>> {
         let cpu = contest.ratio(ours.name, peer.program, |sample| sample.cpu_us);
         let rate = contest.ratio(ours.name, peer.program, |sample| sample.per_s);
         let what = format!("client CPU per {unit}");
-        rows.extend(cpu.map(|ratio| row(&what, ours.name, peer.program, &ratio, |us| {
-            format!("{us:.2} µs")
-        })));
-        rows.extend(rate.map(|ratio| row("requests/s", ours.name, peer.program, &ratio, |per_s| {
-            format!("{per_s:.0}")
-        })));
+        rows.extend(
+            cpu.map(|ratio| {
+                row(&what, ours.name, peer.program, &ratio, |us| format!("{us:.2} µs"))
+            }),
+        );
+        rows.extend(rate.map(|ratio| {
+            row("requests/s", ours.name, peer.program, &ratio, |per_s| format!("{per_s:.0}"))
+        }));
     }
     rows
 }
@@ -135,7 +143,7 @@ fn row(
         what.to_owned(),
         ours.to_owned(),
         theirs.to_owned(),
-        format!("{:.3}", ratio.ratio),
+        format!("{:.3}", ratio.value),
         ratio.interval(),
         shown(ratio.ours),
         shown(ratio.theirs),
@@ -147,14 +155,17 @@ fn row(
 fn idle(page: &mut Page, present: &[&'static Peer], rounds: u32, ring: bool) -> anyhow::Result<()> {
     page.say(&format!(
         "## Connections that are held open\n\nClient memory for each, {rounds} rounds, a new lab \
-         each time. tcptoll's are idle; peers cannot let theirs rest and use them all the time."
+         each time. tcptoll's is all that the load added to its process, and its connections \
+         are idle. Of a peer it is what {HELD} connections take above one, and it uses them all the \
+         time, since it cannot let them rest."
     ));
     let kib = |bytes: f64| format!("{:.3} KiB", bytes / 1024.0);
     let what = format!("memory per connection, {HELD} open");
-    let holders: Vec<&Peer> =
-        HOLDERS.iter().filter_map(|name| named(name)).filter(|peer| {
-            present.iter().any(|other| other.program == peer.program)
-        }).collect();
+    let holders: Vec<&Peer> = HOLDERS
+        .iter()
+        .filter_map(|name| named(name))
+        .filter(|peer| present.iter().any(|other| other.program == peer.program))
+        .collect();
     let mut held = Vec::new();
     let mut of_peers = vec![Vec::new(); holders.len()];
     for _ in 0..rounds {
@@ -177,10 +188,11 @@ fn idle(page: &mut Page, present: &[&'static Peer], rounds: u32, ring: bool) -> 
         }
         if let Some(alone) = Ratio::of(&many, &many) {
             let files = cpu::file_limit().unwrap_or_default();
-            let peer = format!("none: {HELD_MANY} connections need as many files, the limit is {files}");
+            let peer =
+                format!("none: {HELD_MANY} connections need as many files, the limit is {files}");
             rows.push(vec![
                 format!("memory per connection, {HELD_MANY} open"),
-                RINGED.name.to_owned(),
+                PLAIN.name.to_owned(),
                 peer,
                 "—".to_owned(),
                 "—".to_owned(),

@@ -84,7 +84,8 @@ mod tests {
         let read = |line: &str| asked(&words(line)).map(|asked| (asked.rounds, asked.out));
         assert_eq!(read("http").unwrap(), (ROUNDS, None));
         assert_eq!(read("http --rounds 3 --out f").unwrap(), (3, Some("f".to_owned())));
-        for line in ["", "htpt", "http --rounds", "http --rounds 0", "http --rounds x", "http -n 3"] {
+        for line in ["", "htpt", "http --rounds", "http --rounds 0", "http --rounds x", "http -n 3"]
+        {
             assert!(read(line).is_err(), "{line}");
         }
     }

@@ -70,8 +70,15 @@ const WITHOUT_SUCCESS: &[&str] = &[
 ];
 
 /// Some requests that meet one of these succeed.
-const WITH_SUCCESS: &[&str] =
-    &["three-then-close", "lazy-close", "until-closed", "ignore-close", "early", "stopped", "killed"];
+const WITH_SUCCESS: &[&str] = &[
+    "three-then-close",
+    "lazy-close",
+    "until-closed",
+    "ignore-close",
+    "early",
+    "stopped",
+    "killed",
+];
 
 /// What became of one run.
 #[derive(Default)]

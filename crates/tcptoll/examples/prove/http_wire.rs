@@ -19,13 +19,18 @@ const REQUESTS: u64 = 20_000;
 
 /// The loop at full speed, and with what has happened handled together.
 pub(crate) fn exact(table: &mut Table) -> anyhow::Result<()> {
-    for (name, batch) in [("plain", "0"), ("batched, --batch 100us", "100us")] {
-        row(table, name, batch)?;
+    for (name, io, batch) in [
+        ("plain", "auto", "0"),
+        ("batched, --batch 100us", "auto", "100us"),
+        ("plain, --io epoll", "epoll", "0"),
+        ("batched, --io epoll", "epoll", "100us"),
+    ] {
+        row(table, name, io, batch)?;
     }
     Ok(())
 }
 
-fn row(table: &mut Table, name: &str, batch: &str) -> anyhow::Result<()> {
+fn row(table: &mut Table, name: &str, io: &str, batch: &str) -> anyhow::Result<()> {
     let path = std::env::temp_dir().join(format!("tcptoll-exact-{}.pcapng", std::process::id()));
     let requests = REQUESTS.to_string();
     let capture = path.display().to_string();
@@ -33,7 +38,7 @@ fn row(table: &mut Table, name: &str, batch: &str) -> anyhow::Result<()> {
         "--rounds",
         "1",
         "--io",
-        "epoll",
+        io,
         "--batch",
         batch,
         "--connections",

@@ -159,8 +159,8 @@ pub struct HttpArgs {
         help_heading = "Load"
     )]
     pub threads: Vec<String>,
-    /// What the client waits with; auto: epoll, and io_uring where there are more connections than
-    /// files may be open [default: auto]
+    /// What the client waits with; auto: io_uring where the kernel allows it, else epoll [default:
+    /// auto]
     #[arg(long, value_name = "auto,epoll,io-uring", value_delimiter = ',', help_heading = "Load")]
     pub io: Vec<String>,
     /// Handle what has happened together, at most this much later: less CPU per request; latency

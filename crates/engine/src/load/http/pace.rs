@@ -15,6 +15,8 @@ const DRAIN_NS: u64 = 1_500_000_000;
 pub(super) struct Pace {
     start_ns: u64,
     warmup_ns: u64,
+    /// The warm-up has a length that is known before, if only 0.
+    on_schedule: bool,
     /// Requests of the warm-up that are still to end.
     warmup_left: u64,
     duration_ns: Option<u64>,
@@ -41,6 +43,7 @@ impl Pace {
         Self {
             start_ns,
             warmup_ns: load.warmup_ns + load.ramp_ns,
+            on_schedule: load.warmup_requests == 0,
             warmup_left: share(load.warmup_requests, part, parts),
             duration_ns: load.duration_ns,
             left: load.requests.map_or(u64::MAX, |requests| share(requests, part, parts)),
@@ -59,7 +62,7 @@ impl Pace {
         }
         // Of an open loop the measured part begins with the schedule, not with when it is noticed.
         let on_schedule = self.start_ns + self.warmup_ns;
-        let keeps = self.arrivals.is_some() && self.warmup_ns > 0;
+        let keeps = self.arrivals.is_some() && self.on_schedule;
         self.begun_ns =
             Some(if keeps { on_schedule.max(self.next_due().unwrap_or(0)) } else { now_ns });
         true
@@ -158,7 +161,7 @@ impl Pace {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tcptoll_model::arrivals::Spread;
     use tcptoll_model::http::reuse::Reuse;
     use tcptoll_model::http::status::Expected;

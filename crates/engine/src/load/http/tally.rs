@@ -80,8 +80,8 @@ impl Tally {
     }
 
     /// Adds what another thread counted.
-    pub(super) fn add(&mut self, other: Self) {
-        let Self { report: theirs, .. } = &other;
+    pub(super) fn add(&mut self, other: &Self) {
+        let Self { report: theirs, .. } = other;
         let ours = &mut self.report;
         ours.attempts += theirs.attempts;
         ours.ok += theirs.ok;

@@ -12,7 +12,9 @@ use tcptoll_engine::messages::{
     Tell, UPLOAD_MAX,
 };
 use tcptoll_kernel::cpu;
+use tcptoll_model::arrivals::Spread;
 use tcptoll_model::http::reuse::Reuse;
+use tcptoll_model::http::status::Expected;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::stats::Histogram;
 
@@ -108,7 +110,7 @@ impl Arena {
             connections: super::CONNECTIONS,
             threads: 1,
             rate_per_s: None,
-            spread: Default::default(),
+            spread: Spread::default(),
             ramp_ns: 0,
             warmup_requests: 0,
             // Peers have none either.
@@ -121,7 +123,7 @@ impl Arena {
             congestion: None,
             io: Io::Epoll,
             batch_ns: 0,
-            expect_status: Default::default(),
+            expect_status: Expected::default(),
             expect_sha256: None,
             body_limit: 1 << 20,
             seed: 7,

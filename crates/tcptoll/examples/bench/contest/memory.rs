@@ -25,34 +25,41 @@ const REST_NS: u64 = 300_000_000_000;
 
 /// Opens so many connections one after the other and keeps all of them.
 ///
-/// Each answers one request as soon as it is open, which is the load's warm-up. Then it rests: to
-/// the end, or (`again`) until it answers a second one, which is what the report counts. The lab is
-/// new, so that memory that an earlier load has freed is not used again unseen.
+/// Each answers one request as soon as it is open, and with the last of these the load's warm-up
+/// ends. Then it rests: to the end, or (`again`) until it answers a second one, which is what the
+/// report counts. The lab is new, so that memory that an earlier load has freed is not used again
+/// unseen.
 pub(crate) fn hold(connections: u64, io: Io, again: bool) -> anyhow::Result<HttpReport> {
     let addresses = u16::try_from(connections.div_ceil(OF_ONE_ADDRESS))?;
     let mut arena = Arena::open(connections, WORKERS, addresses)?;
     let ramp_ns = connections * RAMP_NS;
-    let (rest_ns, duration_ns) = if again { (ramp_ns, ramp_ns) } else { (REST_NS, QUIET_NS) };
     let load = HttpLoad {
-        reuse: Reuse::Idle(rest_ns),
+        // Three ramps: the last has been opened long before the first is used again.
+        reuse: Reuse::Idle(if again { 3 * ramp_ns } else { REST_NS }),
         connections,
-        duration_ns: Some(duration_ns),
         ramp_ns,
+        warmup_requests: connections,
+        requests: again.then_some(connections),
+        duration_ns: (!again).then_some(QUIET_NS),
         io,
         ..arena.load()
     };
     Ok(arena.http(load)?.report)
 }
 
-/// Bytes that tcptoll holds for each of so many idle connections.
+/// Bytes that tcptoll holds for each of so many idle connections: all that the load added to the
+/// process, its own buffers and distributions too.
 ///
-/// Errors: not all of them were open at the end.
+/// Errors: not all of them were open at the end, or not all had been used.
 pub(crate) fn ours(connections: u64, io: Io) -> anyhow::Result<f64> {
     let report = hold(connections, io, false)?;
-    let (asked, failed) = &report.warmup;
+    let (used, failed) = &report.warmup;
     ensure!(
-        report.open == connections && *asked == connections && failed.is_empty(),
-        "{} of {connections} connections were open, {asked} were used, failures {failed:?}",
+        report.open == connections
+            && *used == connections
+            && report.attempts == 0
+            && failed.is_empty(),
+        "{} of {connections} connections were open, {used} were used, failures {failed:?}",
         report.open,
     );
     ensure!(report.io == io_name(io), "{} was used", report.io);

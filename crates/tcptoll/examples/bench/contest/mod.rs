@@ -41,14 +41,14 @@ pub(crate) struct Ours {
     batch_ns: u64,
 }
 
-/// What happened is handled at once, over epoll.
-pub(crate) const PLAIN: Ours = Ours { name: "tcptoll", io: Io::Epoll, batch_ns: 0 };
+/// As it is unless told otherwise: what happened is handled at once.
+pub(crate) const PLAIN: Ours = Ours { name: "tcptoll", io: Io::Auto, batch_ns: 0 };
 
 /// What happened is handled together, at most 100 µs later.
 pub(crate) const BATCHED: Ours = Ours { name: "tcptoll --batch 100us", batch_ns: 100_000, ..PLAIN };
 
-/// What happened is handled at once, over `io_uring`.
-pub(crate) const RINGED: Ours = Ours { name: "tcptoll --io io-uring", io: Io::IoUring, ..PLAIN };
+/// What happened is handled at once, over epoll, where containers forbid `io_uring`.
+pub(crate) const POLLED: Ours = Ours { name: "tcptoll --io epoll", io: Io::Epoll, ..PLAIN };
 
 /// Who takes part.
 #[derive(Clone, Copy, Debug)]

@@ -79,7 +79,9 @@ pub(crate) const PEERS: &[Peer] = &[
         program: "fortio",
         package: "fortio (https://fortio.org)",
         keep_alive: "fortio load -qps 0 -c {connections} -t {seconds}s {url}",
-        server_close: Some("fortio load -qps 0 -c {connections} -t {seconds}s -keepalive=false {url}"),
+        server_close: Some(
+            "fortio load -qps 0 -c {connections} -t {seconds}s -keepalive=false {url}",
+        ),
         read: read_fortio,
     },
 ];

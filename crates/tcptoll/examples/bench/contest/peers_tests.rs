@@ -1,19 +1,19 @@
-//! What peers print: captured from wrk 4.1.0, ApacheBench 2.3 (Debian 2.4.71), h2load 1.52.0 and
+//! What peers print: captured from wrk 4.1.0, ab 2.3 (Debian 2.4.71), h2load 1.52.0 and
 //! hey 0.1.4 against nginx 1.22.1; bars of histograms and progress lines are cut off. Of oha and
 //! fortio the lines that are read, after their documentation.
 
 use super::*;
 
-const WRK: &str = r#"Running 1s test @ http://127.0.0.1:38080/
+const WRK: &str = r"Running 1s test @ http://127.0.0.1:38080/
   1 threads and 50 connections
   Thread Stats   Avg      Stdev     Max   +/- Stdev
     Latency     1.44ms    1.73ms  12.98ms   86.31%
     Req/Sec    36.17k    20.86k   71.03k    70.00%
   35978 requests in 1.02s, 5.52MB read
 Requests/sec:  35422.99
-Transfer/sec:      5.44MB"#;
+Transfer/sec:      5.44MB";
 
-const WRK_404: &str = r#"Running 1s test @ http://127.0.0.1:38080/no
+const WRK_404: &str = r"Running 1s test @ http://127.0.0.1:38080/no
   1 threads and 50 connections
   Thread Stats   Avg      Stdev     Max   +/- Stdev
     Latency     2.54ms    3.16ms  26.39ms   90.64%
@@ -21,11 +21,11 @@ const WRK_404: &str = r#"Running 1s test @ http://127.0.0.1:38080/no
   21856 requests in 1.02s, 3.50MB read
   Non-2xx or 3xx responses: 21856
 Requests/sec:  21516.70
-Transfer/sec:      3.45MB"#;
+Transfer/sec:      3.45MB";
 
-const WRK_REFUSED: &str = r#"unable to connect to 127.0.0.1:38080 Connection refused"#;
+const WRK_REFUSED: &str = r"unable to connect to 127.0.0.1:38080 Connection refused";
 
-const AB: &str = r#"This is ApacheBench, Version 2.3 <$Revision$>
+const AB: &str = r"This is ApacheBench, Version 2.3 <$Revision$>
 Copyright 1996 Adam Twiss, Zeus Technology Ltd, http://www.zeustech.net/
 Licensed to The Apache Software Foundation, http://www.apache.org/
 
@@ -67,9 +67,9 @@ Percentage of the requests served within a certain time (ms)
   95%      5
   98%      7
   99%      8
- 100%     19 (longest request)"#;
+ 100%     19 (longest request)";
 
-const AB_404: &str = r#"This is ApacheBench, Version 2.3 <$Revision$>
+const AB_404: &str = r"This is ApacheBench, Version 2.3 <$Revision$>
 Copyright 1996 Adam Twiss, Zeus Technology Ltd, http://www.zeustech.net/
 Licensed to The Apache Software Foundation, http://www.apache.org/
 
@@ -111,9 +111,9 @@ Percentage of the requests served within a certain time (ms)
   95%     18
   98%     21
   99%     24
- 100%     30 (longest request)"#;
+ 100%     30 (longest request)";
 
-const H2LOAD: &str = r#"starting benchmark...
+const H2LOAD: &str = r"starting benchmark...
 spawning thread #0: 50 total client(s). Timing-based test with 0s of warm-up time and 1s of main duration for measurements.
 Warm-up started for thread #0.
 Warm-up phase is over for thread #0.
@@ -130,9 +130,9 @@ traffic: 5.11MB (5361139) total, 3.47MB (3635041) headers (space savings 0.00%),
 time for request:      348us     11.27ms      1.50ms      1.70ms    84.11%
 time for connect:       12us       357us       215us        89us    66.00%
 time to 1st byte:     5.58ms      5.90ms      5.72ms        91us    58.00%
-req/s           :     627.52      712.30      665.45       25.02    56.00%"#;
+req/s           :     627.52      712.30      665.45       25.02    56.00%";
 
-const H2LOAD_404: &str = r#"starting benchmark...
+const H2LOAD_404: &str = r"starting benchmark...
 spawning thread #0: 50 total client(s). Timing-based test with 0s of warm-up time and 1s of main duration for measurements.
 Warm-up started for thread #0.
 Warm-up phase is over for thread #0.
@@ -149,9 +149,9 @@ traffic: 2.93MB (3073896) total, 1.90MB (1995245) headers (space savings 0.00%),
 time for request:      337us     12.93ms      2.73ms      2.47ms    83.67%
 time for connect:       12us       300us       163us        81us    58.00%
 time to 1st byte:      784us      3.69ms      3.57ms       404us    98.00%
-req/s           :     342.52      386.25      364.27       12.40    58.00%"#;
+req/s           :     342.52      386.25      364.27       12.40    58.00%";
 
-const H2LOAD_REFUSED: &str = r#"starting benchmark...
+const H2LOAD_REFUSED: &str = r"starting benchmark...
 spawning thread #0: 5 total client(s). Timing-based test with 0s of warm-up time and 1s of main duration for measurements.
 Warm-up started for thread #0.
 Warm-up phase is over for thread #0.
@@ -167,9 +167,9 @@ traffic: 0B (0) total, 0B (0) headers (space savings 0.00%), 0B (0) data
 time for request:        0us         0us         0us         0us     0.00%
 time for connect:        0us         0us         0us         0us     0.00%
 time to 1st byte:        0us         0us         0us         0us     0.00%
-req/s           :       0.00        0.00        0.00        0.00   100.00%"#;
+req/s           :       0.00        0.00        0.00        0.00   100.00%";
 
-const HEY: &str = r#"Summary:
+const HEY: &str = r"Summary:
   Total:	1.0095 secs
   Slowest:	0.0646 secs
   Fastest:	0.0000 secs
@@ -210,9 +210,9 @@ Details (average, fastest, slowest):
   resp read:	0.0000 secs, 0.0000 secs, 0.0182 secs
 
 Status code distribution:
-  [200]	15355 responses"#;
+  [200]	15355 responses";
 
-const HEY_404: &str = r#"Summary:
+const HEY_404: &str = r"Summary:
   Total:	1.0191 secs
   Slowest:	0.0931 secs
   Fastest:	0.0021 secs
@@ -253,7 +253,7 @@ Details (average, fastest, slowest):
   resp read:	0.0055 secs, 0.0000 secs, 0.0377 secs
 
 Status code distribution:
-  [404]	2049 responses"#;
+  [404]	2049 responses";
 
 const HEY_REFUSED: &str = r#"Summary:
   Total:	1.0077 secs
@@ -280,6 +280,7 @@ Status code distribution:
 Error distribution:
   [819]	Get "http://127.0.0.1:38080/": dial tcp 127.0.0.1:38080: connect: connection refused"#;
 
+#[allow(clippy::unnecessary_wraps)] // it is what the parsers give
 fn counted(ok: u64, errors: u64, rate: f64) -> Option<Counted> {
     Some(Counted { ok, errors, rate })
 }

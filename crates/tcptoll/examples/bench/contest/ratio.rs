@@ -6,7 +6,7 @@ use tcptoll_model::stats::{sample, sequence};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ratio {
     /// Geometric mean of the rounds' ratios, ours over theirs: what a round does to both cancels.
-    pub(crate) ratio: f64,
+    pub(crate) value: f64,
     /// Interval that holds the ratio in 95 % of runs, whenever one stops. None: too few rounds.
     pub(crate) ci95: Option<[f64; 2]>,
     /// Geometric means, whose ratio the above is.
@@ -28,7 +28,7 @@ impl Ratio {
             Some(sample::mean(&logs)?.exp())
         };
         Some(Self {
-            ratio: sample::mean(&logs)?.exp(),
+            value: sample::mean(&logs)?.exp(),
             ci95: sequence::interval(&logs, 0.05).map(|ends| ends.map(f64::exp)),
             ours: geometric(ours)?,
             theirs: geometric(theirs)?,
@@ -54,7 +54,7 @@ mod tests {
         let theirs = [1.0, 2.0, 4.0, 8.0, 16.0];
         let ours = theirs.map(|value| value / 2.0);
         let ratio = Ratio::of(&ours, &theirs).unwrap();
-        assert!((ratio.ratio - 0.5).abs() < 1e-12, "{ratio:?}");
+        assert!((ratio.value - 0.5).abs() < 1e-12, "{ratio:?}");
         // Five equal ratios: no spread. The geometric mean of 1 to 16 is 4.
         let [low, high] = ratio.ci95.unwrap();
         assert!((low - 0.5).abs() < 1e-12 && (high - 0.5).abs() < 1e-12, "{ratio:?}");

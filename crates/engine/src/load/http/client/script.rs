@@ -1,0 +1,270 @@
+//! The loop against a driver that does anything a driver may, in any order: is everything counted
+//! once, and is the driver only asked what it may be asked?
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use tcptoll_kernel::socket::errno;
+use tcptoll_model::http::reuse::Reuse;
+
+use super::super::Shared;
+use super::super::driver::{Driver, Event, What};
+use super::super::pace::Pace;
+use super::super::pace::tests::load;
+use super::super::requests::Request;
+use super::Client;
+use crate::clock::monotonic_ns;
+use crate::load::LoadError;
+use crate::messages::HttpLoad;
+
+/// Slots of every script.
+const SLOTS: u32 = 4;
+
+/// Every request, long enough to leave in parts.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// What a server may send for it; the first is right.
+const ANSWERS: [&[u8]; 6] = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    b"HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nhello",
+    b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, world",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
+    b"\0\x16\x03",
+];
+
+/// What the driver saw.
+#[derive(Debug, Default)]
+struct Seen {
+    opened: u64,
+    made: u64,
+    open: u64,
+    /// Right answers whose last byte was handed over.
+    answered: u64,
+}
+
+/// A slot's socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Stage {
+    #[default]
+    Empty,
+    Connecting,
+    /// So many bytes of the request have left.
+    Open(usize),
+}
+
+struct Script {
+    random: u64,
+    stages: Vec<Stage>,
+    /// With the bytes of what is received, and whether a right answer ends with them.
+    events: VecDeque<(Event, Vec<u8>, bool)>,
+    bytes: Vec<u8>,
+    seen: Rc<RefCell<Seen>>,
+}
+
+impl Script {
+    /// The next of a sequence that the seed decides, below `most` (`SplitMix64`).
+    fn below(&mut self, most: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % most
+    }
+
+    fn tell(&mut self, slot: u32, what: What) {
+        self.events.push_back((Event { slot, what }, Vec::new(), false));
+    }
+
+    /// Bytes come in up to three pieces.
+    fn answer(&mut self, slot: u32, answer: usize) {
+        let mut rest = ANSWERS[answer];
+        while !rest.is_empty() {
+            let long = match self.below(3) {
+                0 => 1 + self.below(rest.len() as u64) as usize,
+                _ => rest.len(),
+            };
+            let (piece, after) = rest.split_at(long);
+            rest = after;
+            let what = What::Received { at_ns: monotonic_ns() };
+            // Of too many bytes those at the end of a piece are whole before the others come.
+            let right = match answer {
+                0 => rest.is_empty(),
+                3 => rest == b", world",
+                _ => false,
+            };
+            self.events.push_back((Event { slot, what }, piece.to_vec(), right));
+        }
+    }
+
+    /// What a server does with a whole request.
+    fn react(&mut self, slot: u32) {
+        match self.below(24) {
+            0 => {}
+            1 => self.tell(slot, What::Closed { at_ns: monotonic_ns() }),
+            2 => self.tell(slot, What::Failed(io::Error::from_raw_os_error(errno::ECONNRESET))),
+            3 => {
+                self.answer(slot, 0);
+                self.tell(slot, What::Closed { at_ns: monotonic_ns() });
+            }
+            4..9 => {
+                let answer = 1 + self.below(5) as usize;
+                self.answer(slot, answer);
+            }
+            _ => self.answer(slot, 0),
+        }
+    }
+}
+
+impl Driver for Script {
+    const NAME: &'static str = "script";
+
+    fn open(&mut self, slot: u32, _source: usize) -> io::Result<()> {
+        assert_eq!(self.stages[slot as usize], Stage::Empty, "a slot in use was opened");
+        self.seen.borrow_mut().opened += 1;
+        let outcome = match self.below(16) {
+            0 => return Err(io::Error::from_raw_os_error(errno::EADDRNOTAVAIL)),
+            1 => Some(Err(io::Error::from_raw_os_error(errno::ECONNREFUSED))),
+            2 => None,
+            _ => Some(Ok(())),
+        };
+        self.stages[slot as usize] = Stage::Connecting;
+        if let Some(outcome) = outcome {
+            self.tell(slot, What::Connected { outcome, at_ns: monotonic_ns() });
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> io::Result<usize> {
+        let Stage::Open(gone) = self.stages[slot as usize] else {
+            panic!("bytes for a connection that is not there");
+        };
+        assert_eq!(bytes, &REQUEST[gone..], "parts of requests in order, none twice");
+        let sent = match self.below(8) {
+            0 => return Err(io::Error::from_raw_os_error(errno::EPIPE)),
+            1 => self.below(bytes.len() as u64) as usize,
+            _ => bytes.len(),
+        };
+        if sent == bytes.len() {
+            self.stages[slot as usize] = Stage::Open(0);
+            self.react(slot);
+        } else {
+            self.stages[slot as usize] = Stage::Open(gone + sent);
+            if self.below(8) == 0 {
+                // An answer before its time.
+                self.answer(slot, 0);
+            }
+        }
+        Ok(sent)
+    }
+
+    fn tell_of_room(&mut self, slot: u32) {
+        self.tell(slot, What::Room);
+    }
+
+    fn close(&mut self, slot: u32) {
+        let stage = std::mem::take(&mut self.stages[slot as usize]);
+        if matches!(stage, Stage::Open(_)) {
+            self.seen.borrow_mut().open -= 1;
+        }
+        self.events.retain(|(event, ..)| event.slot != slot);
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError> {
+        if self.events.is_empty() {
+            std::thread::sleep(timeout.unwrap_or_default().min(Duration::from_millis(1)));
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        let (event, bytes, right) = self.events.pop_front()?;
+        self.bytes = bytes;
+        let mut seen = self.seen.borrow_mut();
+        seen.answered += u64::from(right);
+        if let What::Connected { outcome: Ok(()), .. } = event.what {
+            self.stages[event.slot as usize] = Stage::Open(0);
+            seen.made += 1;
+            seen.open += 1;
+        }
+        Some(event)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn look(&self, _slot: u32) -> Option<(Vec<u8>, String)> {
+        None
+    }
+}
+
+fn play(seed: u64, load: &HttpLoad) {
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let driver = Script {
+        random: seed,
+        stages: vec![Stage::Empty; SLOTS as usize],
+        events: VecDeque::new(),
+        bytes: Vec::new(),
+        seen: Rc::clone(&seen),
+    };
+    let shared = Shared {
+        requests: vec![Request { bytes: REQUEST.into(), to_head: false }],
+        tls: None,
+        digest: None,
+        start_ns: monotonic_ns(),
+        stop: AtomicBool::new(false),
+        done: AtomicU64::new(0),
+        open: Barrier::new(1),
+    };
+    let pace = Pace::new(load, shared.start_ns, 0, 1);
+    let mut client = Client::new(load, &shared, driver, pace, (SLOTS, 0, 0));
+    client.run().unwrap();
+    let report = client.close_all().report();
+    let seen = seen.borrow();
+    let told = format!("seed {seed}, {load:?}: {report:?}, {seen:?}");
+    let failed: u64 = report.errors.values().sum();
+    assert_eq!(report.attempts, report.ok + failed, "{told}");
+    assert_eq!((report.ok, report.warmup.0), (seen.answered, 0), "{told}");
+    assert_eq!(report.connections, (seen.opened, seen.made), "{told}");
+    let closing = &report.closing;
+    let ended = closing.by_client + closing.by_server + closing.open_at_end;
+    assert_eq!((ended, seen.open), (seen.made, 0), "{told}");
+    if let Some(intended) = report.intended {
+        let unsent = report.errors.get("unsent").copied().unwrap_or(0);
+        assert!(intended >= report.attempts - unsent, "{told}");
+    }
+    assert!(report.attempts > 0, "{told}");
+}
+
+#[test]
+fn whatever_a_driver_tells_in_any_order_is_counted_once() {
+    let ways = [
+        Reuse::KeepAlive,
+        Reuse::Requests(3),
+        Reuse::Lifetime(200_000),
+        Reuse::ClientClose,
+        Reuse::Idle(300_000),
+    ];
+    for seed in 0..60 {
+        let reuse = ways[seed as usize % ways.len()];
+        let rate_per_s = (seed % 3 == 0 && !matches!(reuse, Reuse::Idle(_))).then_some(20_000.0);
+        let load = HttpLoad {
+            reuse,
+            rate_per_s,
+            requests: Some(150),
+            duration_ns: Some(50_000_000),
+            timeout_ns: 3_000_000,
+            connect_timeout_ns: 2_000_000,
+            body_limit: 1 << 20,
+            seed,
+            ..load()
+        };
+        play(seed, &load);
+    }
+}
