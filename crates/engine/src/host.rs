@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process;
+use tcptoll_kernel::socket::Stamping;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::{SysError, cpu};
 
@@ -45,7 +46,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         Role::Client => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
-    let mut host = Host { observer, children: Vec::new(), servers: Vec::new(), role, uploaded: String::new() };
+    let mut host = Host { observer, children: Vec::new(), servers: Vec::new(), role, uploaded: String::new(), stamping: None };
     loop {
         let ask = match channel.receive(None) {
             Ok(ask) => ask,
@@ -72,6 +73,8 @@ struct Host {
     role: Role,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
+    /// Begun before the first load that wants its packets stamped.
+    stamping: Option<Stamping>,
 }
 
 impl Host {
@@ -108,6 +111,9 @@ impl Host {
                 Tell::Greeted(Box::new(report))
             }
             Ask::Upload(piece) => {
+                if self.stamping.is_none() {
+                    self.stamping = Stamping::begin().ok();
+                }
                 self.upload(&piece)?;
                 Tell::Done
             }

@@ -353,6 +353,14 @@ impl Ring {
             .map_err(|_| io::Error::from_raw_os_error(libc::EBUSY))
     }
 
+    /// Submits what is queued, in order, without waiting.
+    pub fn submit(&mut self) -> Result<(), SysError> {
+        match self.queues.submit().map_err(|error| (error.raw_os_error(), error)) {
+            Ok(_) | Err((Some(libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
+            Err((_, error)) => Err(SysError::new("io_uring_enter", "a ring", error)),
+        }
+    }
+
     /// Submits what is queued and waits for `want` completions or until `timeout` has passed.
     ///
     /// `batch`: after so long one completion is enough; not longer than `timeout`. Where the kernel

@@ -223,6 +223,29 @@ pub fn reset_when_closed(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).set_linger(Some(std::time::Duration::ZERO))
 }
 
+/// Has the kernel stamp what arrives, for as long as it lives.
+///
+/// A socket that asks for stamps gets none for the first milliseconds: the kernel begins to stamp
+/// from a work queue, unless another socket has asked before (`net_enable_timestamp()` of
+/// net/core/dev.c, Linux 6.18).
+#[derive(Debug)]
+pub struct Stamping(Socket);
+
+impl Stamping {
+    /// Begins.
+    pub fn begin() -> io::Result<Self> {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        Ok(Self(socket))
+    }
+}
+
+impl AsFd for Stamping {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// A UDP socket, for certifying a link.
 #[derive(Debug)]
 pub struct Udp(Socket);

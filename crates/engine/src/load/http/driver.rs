@@ -58,6 +58,12 @@ pub(super) trait Driver {
     /// The next thing that happened, in order; `None`: wait again.
     fn next(&mut self) -> Option<Event>;
 
+    /// When the handshake or the bytes last asked for in a slot were given to the kernel, where that
+    /// is later than the call, ns; 0: with the call.
+    fn left_ns(&self, _slot: u32) -> u64 {
+        0
+    }
+
     /// The bytes of the last [`What::Received`].
     fn bytes(&self) -> &[u8];
 

@@ -66,6 +66,8 @@ struct Place {
     /// A send is under way that will be told of.
     sending: bool,
     wants_room: bool,
+    /// When its last handshake or bytes were given to the kernel.
+    left_ns: u64,
 }
 
 const EMPTY: Place = Place {
@@ -78,7 +80,17 @@ const EMPTY: Place = Place {
     receiving: false,
     sending: false,
     wants_room: false,
+    left_ns: 0,
 };
+
+/// What operations cost the kernel when they are submitted, relative to each other: one after the
+/// other they are done in the order in which they were queued.
+mod cost {
+    pub(super) const CONNECT: u32 = 16;
+    pub(super) const SEND: u32 = 5;
+    pub(super) const CLOSE: u32 = 6;
+    pub(super) const RECEIVE: u32 = 1;
+}
 
 /// See [`Driver`].
 #[derive(Debug)]
@@ -99,6 +111,10 @@ pub(super) struct Uring {
     to_receive: Vec<u32>,
     /// Places of which room was asked.
     to_tell: Vec<u32>,
+    /// Handshakes and sends of this turn, each with the cost of all before its middle; and the cost
+    /// of all operations so far.
+    queued: Vec<(u32, u32)>,
+    queued_cost: u32,
     at_once: VecDeque<Event>,
     turn: u32,
     /// When the completions of this turn were seen.
@@ -166,6 +182,8 @@ impl Uring {
             waiting: VecDeque::new(),
             to_receive: Vec::new(),
             to_tell: Vec::new(),
+            queued: Vec::new(),
+            queued_cost: 0,
             at_once: VecDeque::new(),
             turn: 1,
             seen_ns: monotonic_ns(),
@@ -185,6 +203,34 @@ impl Uring {
         self.places[direct as usize] =
             Place { slot, state: State::Connecting, under_way: 1, ..EMPTY };
         self.of_slot[slot as usize] = direct;
+        self.leaves(direct, cost::CONNECT);
+        Ok(())
+    }
+
+    /// A handshake or bytes leave with this turn.
+    fn leaves(&mut self, direct: u32, cost: u32) {
+        self.queued.push((direct, self.queued_cost + cost / 2));
+        self.queued_cost += cost;
+    }
+
+    /// Gives to the kernel what was queued, and works out when each part of it left: they leave one
+    /// after the other while the kernel is in that call.
+    fn submit(&mut self) -> Result<(), LoadError> {
+        if self.queued.is_empty() {
+            self.queued_cost = 0;
+            return Ok(());
+        }
+        let begun_ns = monotonic_ns();
+        // One alone leaves at once, and needs no call of its own.
+        if self.queued.len() > 1 {
+            self.ring.submit()?;
+        }
+        let took_ns = monotonic_ns() - begun_ns;
+        for (direct, before) in self.queued.drain(..) {
+            let share = took_ns * u64::from(before) / u64::from(self.queued_cost.max(1));
+            self.places[direct as usize].left_ns = begun_ns + share;
+        }
+        self.queued_cost = 0;
         Ok(())
     }
 
@@ -225,6 +271,7 @@ impl Uring {
                 Until::Once { waiting: place.receives == 0 }
             };
             place.under_way += 1;
+            self.queued_cost += cost::RECEIVE;
             let outcome = self.ring.receive(direct, until);
             self.note(outcome);
         }
@@ -394,6 +441,7 @@ impl Driver for Uring {
             place.sending = true;
             place.under_way += 1;
         }
+        self.leaves(direct, cost::SEND);
         accepted.map(|accepted| accepted.bytes)
     }
 
@@ -423,6 +471,7 @@ impl Driver for Uring {
         } else {
             self.leaving.push(direct);
         }
+        self.queued_cost += cost::CLOSE;
         let outcome = self.ring.close(direct);
         self.note(outcome);
     }
@@ -436,6 +485,7 @@ impl Driver for Uring {
         let known = room || !self.at_once.is_empty();
         let timeout = if known { Some(Duration::ZERO) } else { timeout };
         let want = if self.batch.is_some() { (self.busy as usize / 2).clamp(1, BATCH) } else { 1 };
+        self.submit()?;
         self.ring.wait(want, self.batch, timeout)?;
         self.turn = self.turn.wrapping_add(1);
         self.seen_ns = monotonic_ns();
@@ -457,6 +507,11 @@ impl Driver for Uring {
                 return Some(event);
             }
         }
+    }
+
+    fn left_ns(&self, slot: u32) -> u64 {
+        let place = self.places.get(self.of_slot[slot as usize] as usize);
+        place.map_or(0, |place| place.left_ns)
     }
 
     fn bytes(&self) -> &[u8] {

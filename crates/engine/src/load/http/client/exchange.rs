@@ -35,14 +35,19 @@ impl<D: Driver> Client<'_, D> {
 
     fn connected(&mut self, slot: u32, at_ns: u64) {
         self.phases.end(slot);
+        let left_ns = self.driver.left_ns(slot);
         let it = &mut self.slots[slot as usize];
         it.opened_ns = at_ns;
+        it.called_ns = it.called_ns.max(left_ns);
+        if self.load.rate_per_s.is_none() {
+            it.due_ns = it.due_ns.max(left_ns);
+        }
         self.tally.report.connections.1 += 1;
         if it.measured {
             self.tally.report.measured_connections.1 += 1;
             self.tally.connect.record_ns(at_ns.saturating_sub(it.called_ns));
         }
-        let Some(tls) = &self.shared.tls else { return self.ask(slot, at_ns) };
+        let Some(tls) = &self.shared.tls else { return self.ask(slot, monotonic_ns()) };
         match tls.session() {
             Ok(session) => {
                 it.tls = Some(Box::new(session));
@@ -157,7 +162,7 @@ impl<D: Driver> Client<'_, D> {
         if it.measured {
             self.tally.tls.record_ns(at_ns.saturating_sub(it.opened_ns));
         }
-        self.ask(slot, at_ns);
+        self.ask(slot, monotonic_ns());
     }
 
     /// Bytes of a response: what the driver has, or what TLS made of that.
@@ -172,6 +177,12 @@ impl<D: Driver> Client<'_, D> {
         }
         if it.first_ns == 0 {
             it.first_ns = at_ns;
+            let left_ns = self.driver.left_ns(slot).max(it.sent_ns);
+            // What waited in the client's own queue is the client's delay, not the request's.
+            if self.load.rate_per_s.is_none() && it.due_ns == it.sent_ns {
+                it.due_ns = left_ns;
+            }
+            it.sent_ns = left_ns;
         }
         let (body, digest) = (&mut it.body_bytes, &mut it.digest);
         let fed = it.reader.feed(bytes, &self.limits, &mut |content: &[u8]| {
