@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process;
-use tcptoll_kernel::socket::Stamping;
 use tcptoll_kernel::sock_diag::SockDiag;
+use tcptoll_kernel::socket::Stamping;
 use tcptoll_kernel::{SysError, cpu};
 
 use crate::channel::{Channel, ChannelError, ROWS_MAX};
@@ -46,7 +46,10 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         Role::Client => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
-    let mut host = Host { observer, children: Vec::new(), servers: Vec::new(), role, uploaded: String::new(), stamping: None };
+    // Begun long before a load that wants its packets stamped: the kernel takes its time.
+    let _stamping = (role == Role::Client).then(Stamping::begin);
+    let mut host =
+        Host { observer, children: Vec::new(), servers: Vec::new(), role, uploaded: String::new() };
     loop {
         let ask = match channel.receive(None) {
             Ok(ask) => ask,
@@ -73,8 +76,6 @@ struct Host {
     role: Role,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
-    /// Begun before the first load that wants its packets stamped.
-    stamping: Option<Stamping>,
 }
 
 impl Host {
@@ -111,16 +112,12 @@ impl Host {
                 Tell::Greeted(Box::new(report))
             }
             Ask::Upload(piece) => {
-                if self.stamping.is_none() {
-                    self.stamping = Stamping::begin().ok();
-                }
                 self.upload(&piece)?;
                 Tell::Done
             }
             Ask::Http(load) => {
                 let requests = std::mem::take(&mut self.uploaded);
-                let (report, histograms) =
-                    http::run(&load, &requests, channel).map_err(failed)?;
+                let (report, histograms) = http::run(&load, &requests, channel).map_err(failed)?;
                 for (name, histogram) in histograms {
                     let (name, histogram) = (name.to_owned(), Box::new(histogram));
                     channel
