@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use tcptoll_model::arrivals::Spread;
 use tcptoll_model::counters::{Counters, CpuTimes};
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
-use tcptoll_model::arrivals::Spread;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::record::{Closing, Listener, Series};

@@ -8,8 +8,8 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tcptoll_kernel::{SysError, cpu};
 use tcptoll_kernel::sock_diag::SockDiag;
+use tcptoll_kernel::{SysError, cpu};
 use tcptoll_model::counters;
 use tcptoll_model::record::Listener;
 

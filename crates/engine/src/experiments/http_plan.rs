@@ -237,7 +237,7 @@ mod tests {
             let settings = read(pairs);
             settings.ports(&settings.pace(false))
         };
-        assert_eq!(ports(&[("reuse", "server-close")]), 50);
+        assert_eq!(ports(&[("reuse", "server-close")]), 2);
         assert_eq!(ports(&[("connections", "20000")]), 20_000);
         assert!(ports(&[("reuse", "client-close")]) > 14_116);
         let few = [("reuse", "client-close"), ("requests", "1000"), ("warmup", "0")];

@@ -19,7 +19,8 @@ pub fn conclude(summary: &mut Summary) {
     // What was due and what was achieved comes before every latency.
     summary.warnings.sort_by_key(|warning| warning.id != "rate-not-reached");
     // Trials of failures alone are not excluded, as they would fail again; but they are no result.
-    summary.valid &= !summary.arms.iter().any(|arm| arm.ok == 0 && arm.attempts > 0 && !arm.partial);
+    summary.valid &=
+        !summary.arms.iter().any(|arm| arm.ok == 0 && arm.attempts > 0 && !arm.partial);
     summary.answer = answer(summary);
     summary.next = next(summary);
 }

@@ -29,7 +29,8 @@ impl FromStr for Expected {
 
     /// Reads `200`, `2xx`, or several with `+` between: `2xx+404`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const REMEDY: &str = "write a code or a class, or several with + between: 200, 2xx, 2xx+404";
+        const REMEDY: &str =
+            "write a code or a class, or several with + between: 200, 2xx, 2xx+404";
         let wrong = || UnitError::new(text, "is no status", REMEDY);
         let one = |part: &str| -> Option<(u16, u16)> {
             if let Some(class) = part.strip_suffix("xx") {
@@ -39,7 +40,10 @@ impl FromStr for Expected {
             let code: u16 = part.parse().ok().filter(|code| (200..=999).contains(code))?;
             Some((code, code))
         };
-        text.split('+').map(|part| one(part.trim()).ok_or_else(wrong)).collect::<Result<_, _>>().map(Self)
+        text.split('+')
+            .map(|part| one(part.trim()).ok_or_else(wrong))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -50,7 +54,10 @@ mod tests {
     #[test]
     fn codes_and_classes_may_be_added() {
         let expected: Expected = "2xx+404".parse().unwrap();
-        assert_eq!([200, 299, 300, 404, 405].map(|code| expected.has(code)), [true, true, false, true, false]);
+        assert_eq!(
+            [200, 299, 300, 404, 405].map(|code| expected.has(code)),
+            [true, true, false, true, false]
+        );
         assert!(Expected::default().has(304) && !Expected::default().has(404));
         for text in ["", "2x", "99", "1xx", "200,404", "abc"] {
             assert!(text.parse::<Expected>().is_err(), "{text}");

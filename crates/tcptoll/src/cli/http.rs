@@ -8,7 +8,7 @@ use super::{OutputArgs, RoundArgs};
 const HTTP_AFTER: &str = "\
 Examples:
   tcptoll http
-      nginx in the lab, 50 connections that are used again
+      nginx in the lab, two connections that are used again
   tcptoll http --reuse keep-alive,server-close,client-close http://127.0.0.1:8080/
       three ways of using connections against a server of yours, in rounds until it is sure
   tcptoll http --server nginx,puma --reuse keep-alive,server-close --link direct,same-room
@@ -102,7 +102,7 @@ pub struct HttpArgs {
     #[arg(long, help_heading = "Requests")]
     pub insecure: bool,
 
-    /// Connections at once, at most [default: 50]
+    /// Connections at once, at most [default: 50; in a closed loop in the lab 2]
     #[arg(
         long,
         allow_negative_numbers = true,

@@ -21,12 +21,14 @@ fn options_are_sorted_so_that_errors_list_them_in_order() {
 }
 
 #[test]
-fn nothing_said_is_nginx_next_door_with_fifty_connections() {
+fn nothing_said_is_nginx_next_door_with_two_connections() {
     let settings = read(&[]).unwrap();
     let lab = settings.lab().unwrap();
     let LabServer::Known(server) = &lab.server else { panic!("{lab:?}") };
     assert_eq!((server.kind, server.workers, server.response_bytes), (ServerKind::Nginx, 1, 13));
-    assert_eq!((settings.load.connections, settings.load.threads), (50, 1));
+    assert_eq!((settings.load.connections, settings.load.threads), (2, 1));
+    assert_eq!(read(&[("rate", "100")]).unwrap().load.connections, 50);
+    assert_eq!(read(&[("threads", "3")]).unwrap().load.connections, 3);
     assert_eq!((settings.load.reuse, settings.tls), (Reuse::KeepAlive, Tls::Off));
     assert_eq!((settings.requests.method.as_str(), lab.paths.len()), ("GET", 0));
 }
@@ -42,7 +44,7 @@ fn a_setting_without_effect_is_an_error_that_names_the_other() {
     refused(&[("spread", "poisson")], "--spread poisson: ", "--rate");
     refused(&[("rate", "5"), ("ramp", "1s")], "--ramp 1s: ", "--rate");
     refused(&[("rate", "5"), ("reuse", "idle=1s")], "--reuse idle=1000ms: ", "--rate");
-    refused(&[("threads", "51")], "--threads 51: ", "50");
+    refused(&[("threads", "4"), ("connections", "3")], "--threads 4: ", "3");
     refused(
         &[("keepalive", "off"), ("keepalive-requests", "5")],
         "--keepalive-requests 5: ",
