@@ -1,9 +1,9 @@
 //! Real servers, known by name: each writes its configuration, is started inside the server host,
 //! and is waited for until it answers.
 //!
-//! One file per server says what its configuration is and why. [`program`] finds, starts and waits
-//! for them, [`run_folder`] is where their files are, [`certificate`] what they speak TLS with, and
-//! [`null`] the one of our own. What a server's settings mean for its user is in
+//! One file per server says what its configuration is and why. `program` finds, starts and waits
+//! for them, `run_folder` is where their files are, `certificate` what they speak TLS with, and
+//! `null` the one of our own. What a server's settings mean for its user is in
 //! `docs/guide/servers.md`.
 
 mod apache;

@@ -1,7 +1,7 @@
 //! HTTP requests over connections that are used again in a given way.
 //!
-//! Read [`client`] (the loop), [`pace`] (when a request begins), [`slot`] (one connection),
-//! [`driver`] with [`epoll`] and [`uring`] (how bytes come and go), [`tally`] (what is counted).
+//! Read `client` (the loop), `pace` (when a request begins), `slot` (one connection),
+//! `driver` with `epoll` and `uring` (how bytes come and go), `tally` (what is counted).
 //! This file spreads a load over threads and looks at the process while connections are open.
 
 mod client;
