@@ -137,7 +137,8 @@ fn an_interrupt_in_the_middle_keeps_what_was_measured() {
     {
         let folder = Folder::new();
         let record = folder.path("record.jsonl");
-        let mut command = tcptoll(&["http", "--server", "null", "--duration", "100s"]);
+        let mut command =
+            tcptoll(&["http", "--server", "null", "--connections", "50", "--duration", "100s"]);
         command.args(["--format", "json", "--out", &record, "--rounds", "1", "--warmup", "0"]);
         command.args(more);
         let mark = format!("http-{signal}-{}", std::process::id());
