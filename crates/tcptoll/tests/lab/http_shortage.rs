@@ -170,9 +170,9 @@ fn has_begun(mark: &str) -> bool {
     crate::isolation::marked(mark).iter().any(|pid| {
         let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let sockets = fs::read_to_string(format!("/proc/{pid}/net/sockstat")).unwrap_or_default();
-        // TCP: inuse 50 orphan …
+        // TCP: inuse 1 orphan …
         let inuse = sockets.lines().find_map(|line| line.strip_prefix("TCP: inuse "));
         let inuse = inuse.and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
-        comm.trim() == "tcptoll-client" && inuse.is_some_and(|inuse| inuse >= 50)
+        comm.trim() == "tcptoll-client" && inuse.is_some_and(|inuse| inuse > 0)
     })
 }
