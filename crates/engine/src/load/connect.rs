@@ -22,7 +22,7 @@ use tcptoll_model::ladder::on_ladder;
 use tcptoll_model::stats::SeriesBuilder;
 
 use super::occupancy::Occupancy;
-use super::{CHANNEL, LoadError, pair, until};
+use super::{CHANNEL, LoadError, class_of, pair, sources, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::messages::{Ask, ConnectLoad, ConnectReport, Tell};
@@ -115,11 +115,7 @@ impl Client<'_> {
             congestion: self.load.congestion.clone(),
             fast_open: self.load.fast_open,
         };
-        if self.load.bind.is_empty() {
-            vec![one(None)]
-        } else {
-            self.load.bind.iter().copied().map(Some).map(one).collect()
-        }
+        sources(&self.load.bind).into_iter().map(one).collect()
     }
 
     fn go(&mut self, channel: &mut Channel) -> Result<(), LoadError> {
@@ -427,22 +423,5 @@ impl Client<'_> {
         self.report.attempts += 1;
         *self.report.errors.entry(class.to_owned()).or_default() += 1;
         self.report.first_errors.entry(class.to_owned()).or_insert_with(|| error.to_string());
-    }
-}
-
-/// The class of a failed socket call; the classes are listed in `docs/causes.md`.
-fn class_of(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(errno::EADDRNOTAVAIL) => "local-ports",
-        Some(errno::EMFILE | errno::ENFILE) => "local-fds",
-        Some(errno::ECONNREFUSED) => "connect-refused",
-        Some(errno::ETIMEDOUT) => "connect-timeout",
-        Some(errno::ECONNRESET | errno::EPIPE) => "reset",
-        Some(errno::ENETUNREACH | errno::EHOSTUNREACH) => "unreachable",
-        _ => match error.kind() {
-            io::ErrorKind::ConnectionRefused => "connect-refused",
-            io::ErrorKind::ConnectionReset => "reset",
-            _ => "other",
-        },
     }
 }

@@ -10,9 +10,12 @@ pub mod greet;
 pub mod http;
 mod occupancy;
 
+use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_kernel::SysError;
+use tcptoll_kernel::socket::errno;
 
 use crate::channel::ChannelError;
 use crate::clock::monotonic_ns;
@@ -41,6 +44,28 @@ const CHANNEL: u64 = u64::MAX;
 /// From now to an instant, zero if it has passed.
 fn until(instant_ns: u64) -> Duration {
     Duration::from_nanos(instant_ns.saturating_sub(monotonic_ns()))
+}
+
+/// The source of each connection in turn: the addresses given, or the one the kernel chooses.
+fn sources(given: &[IpAddr]) -> Vec<Option<IpAddr>> {
+    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+}
+
+/// The class of a failed socket call; the classes are listed in `docs/causes.md`.
+fn class_of(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(errno::EADDRNOTAVAIL) => "local-ports",
+        Some(errno::EMFILE | errno::ENFILE) => "local-fds",
+        Some(errno::ECONNREFUSED) => "connect-refused",
+        Some(errno::ETIMEDOUT) => "connect-timeout",
+        Some(errno::ECONNRESET | errno::EPIPE) => "reset",
+        Some(errno::ENETUNREACH | errno::EHOSTUNREACH) => "unreachable",
+        _ => match error.kind() {
+            io::ErrorKind::ConnectionRefused => "connect-refused",
+            io::ErrorKind::ConnectionReset => "reset",
+            _ => "other",
+        },
+    }
 }
 
 /// CPU time as two numbers, µs.

@@ -1,7 +1,6 @@
 //! Is `http` cheap, does it keep its schedule, and does it never count a failure as a success?
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
@@ -15,6 +14,7 @@ use crate::contest::ratio::Ratio;
 use crate::contest::{
     BATCHED, Case, Contest, Contestant, PLAIN, POLLED, Sample, memory, ring_refused,
 };
+use crate::folder::Folder;
 use crate::links::tcptoll;
 use crate::table::Table;
 
@@ -55,27 +55,6 @@ fn quantile_us(arm: &Arm, name: &str, percent: u64) -> anyhow::Result<f64> {
     let histogram = Histogram::from_summary(stored)?.context("a histogram")?;
     let ns = histogram.quantile_ns(percent, 100).context("too few values")?;
     Ok(ns as f64 / 1e3)
-}
-
-/// A folder that goes when it is done with.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("tcptoll-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Client CPU against wrk's, in the same rounds.

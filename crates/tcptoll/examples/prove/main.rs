@@ -6,6 +6,7 @@
 #[path = "../bench/contest/mod.rs"]
 mod contest;
 mod faults;
+mod folder;
 mod http;
 mod http_faults;
 mod http_wire;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use tcptoll_model::record::{Comparison, Summary, Verdict};
 use tcptoll_model::stats::{sample, sequence};
 use tcptoll_model::stop::MIN_ROUNDS;
 
+use crate::folder::Folder;
 use crate::links::tcptoll;
 use crate::table::Table;
 
@@ -23,29 +24,6 @@ impl Dice {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
-    }
-}
-
-/// A folder that goes when it is done with.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("tcptoll-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-
-    fn file(&self, name: &str, text: &str) -> anyhow::Result<String> {
-        let path = self.0.join(name);
-        fs::write(&path, text)?;
-        Ok(path.display().to_string())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -9,12 +9,10 @@ mod exchange;
 mod script;
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tcptoll_kernel::cpu::thread_time;
-use tcptoll_kernel::socket::errno;
 use tcptoll_model::http::response::Limits;
 use tcptoll_model::http::reuse::Reuse;
 
@@ -26,7 +24,7 @@ use super::tally::Tally;
 use super::waiting::Waiting;
 use crate::clock::monotonic_ns;
 use crate::load::occupancy::Occupancy;
-use crate::load::{LoadError, pair};
+use crate::load::{LoadError, class_of, pair};
 use crate::messages::HttpLoad;
 
 /// Requests begun between two looks at what has happened.
@@ -388,11 +386,7 @@ impl<'a, D: Driver> Client<'a, D> {
             self.tally.first_byte.record_ns(it.first_ns.saturating_sub(it.sent_ns));
             self.tally.report.body_bytes += it.body_bytes;
         }
-        self.occupancy.ended(begun_ns, at_ns);
-        self.requests.end(slot);
-        self.under_way -= 1;
-        self.last_end_ns = self.last_end_ns.max(at_ns);
-        self.ended(measured);
+        self.leave(slot, (begun_ns, at_ns), measured);
     }
 
     /// The request under way has failed; its connection may go on.
@@ -403,26 +397,22 @@ impl<'a, D: Driver> Client<'a, D> {
         }
         let (measured, begun_ns) = (it.measured, it.begun_ns);
         self.tally.failure(measured, class, words);
-        let now = monotonic_ns();
-        self.occupancy.ended(begun_ns, now);
+        self.leave(slot, (begun_ns, monotonic_ns()), measured);
+    }
+
+    /// The request of a slot is no more under way; it was, from the first to the second instant.
+    fn leave(&mut self, slot: u32, (begun_ns, ended_ns): (u64, u64), measured: bool) {
+        self.occupancy.ended(begun_ns, ended_ns);
         self.requests.end(slot);
         self.under_way -= 1;
-        self.last_end_ns = self.last_end_ns.max(now);
+        self.last_end_ns = self.last_end_ns.max(ended_ns);
         self.ended(measured);
     }
 
     /// The request under way has failed, and its connection with it.
     fn fail(&mut self, slot: u32, class: &'static str, words: &str, by_client: bool) {
         self.uncounted(slot, class, words);
-        let state = self.slots[slot as usize].state;
-        let made = !matches!(state, State::Empty | State::Connecting);
-        if made {
-            self.close(slot, by_client);
-        } else {
-            self.phases.end(slot);
-            self.slots[slot as usize].state = State::Empty;
-            self.driver.close(slot);
-        }
+        self.abandon(slot, by_client);
         // In closed loop what fails must not be tried again at once, as fast as it fails.
         if self.load.rate_per_s.is_some() {
             self.again(slot);
@@ -441,6 +431,16 @@ impl<'a, D: Driver> Client<'a, D> {
         }
     }
 
+    /// Ends what a slot has of a connection: one that was not made is in no count.
+    fn abandon(&mut self, slot: u32, by_client: bool) {
+        if matches!(self.slots[slot as usize].state, State::Empty | State::Connecting) {
+            self.phases.end(slot);
+            self.empty(slot);
+        } else {
+            self.close(slot, by_client);
+        }
+    }
+
     /// Closes a connection that was made.
     fn close(&mut self, slot: u32, by_client: bool) {
         let closing = &mut self.tally.report.closing;
@@ -449,12 +449,16 @@ impl<'a, D: Driver> Client<'a, D> {
         } else {
             closing.by_server += 1;
         }
+        self.phases.end(slot);
+        self.empty(slot);
+    }
+
+    fn empty(&mut self, slot: u32) {
         let it = &mut self.slots[slot as usize];
         it.state = State::Empty;
         it.tls = None;
         it.digest = None;
         it.leaving = false;
-        self.phases.end(slot);
         self.driver.close(slot);
     }
 
@@ -463,13 +467,7 @@ impl<'a, D: Driver> Client<'a, D> {
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].busy {
                 self.uncounted(slot, class, words);
-                let state = self.slots[slot as usize].state;
-                if matches!(state, State::Empty | State::Connecting) {
-                    self.driver.close(slot);
-                    self.slots[slot as usize].state = State::Empty;
-                } else {
-                    self.close(slot, true);
-                }
+                self.abandon(slot, true);
             }
         }
         let now = monotonic_ns();
@@ -480,22 +478,5 @@ impl<'a, D: Driver> Client<'a, D> {
                 self.tally.failure(true, "unsent", "due, and no connection was free");
             }
         }
-    }
-}
-
-/// The class of a failed socket call; the classes are listed in `docs/causes.md`.
-fn class_of(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        Some(errno::EADDRNOTAVAIL) => "local-ports",
-        Some(errno::EMFILE | errno::ENFILE) => "local-fds",
-        Some(errno::ECONNREFUSED) => "connect-refused",
-        Some(errno::ETIMEDOUT) => "connect-timeout",
-        Some(errno::ECONNRESET | errno::EPIPE) => "reset",
-        Some(errno::ENETUNREACH | errno::EHOSTUNREACH) => "unreachable",
-        _ => match error.kind() {
-            io::ErrorKind::ConnectionRefused => "connect-refused",
-            io::ErrorKind::ConnectionReset => "reset",
-            _ => "other",
-        },
     }
 }

@@ -11,7 +11,7 @@ use tcptoll_kernel::socket::{Address, Begun, ClientOptions, Tcp};
 
 use super::driver::{Driver, Event, What};
 use crate::clock::{FromRealtime, monotonic_ns};
-use crate::load::LoadError;
+use crate::load::{self, LoadError};
 
 /// Events taken at once.
 const EVENTS: usize = 1024;
@@ -71,11 +71,7 @@ impl Epoll {
             congestion: congestion.map(str::to_owned),
             fast_open: false,
         };
-        let sources = if sources.is_empty() {
-            vec![options(None)]
-        } else {
-            sources.iter().copied().map(Some).map(options).collect()
-        };
+        let sources = load::sources(sources).into_iter().map(options).collect();
         Ok(Self {
             poller: Poller::new(EVENTS)?,
             target,

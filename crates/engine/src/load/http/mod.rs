@@ -125,9 +125,8 @@ pub fn run(
     }
     report.resident_bytes = look.resident_bytes.saturating_sub(resident_before);
     report.socket_bytes = look.socket_bytes.map(|bytes| (bytes * report.open as f64) as u64);
-    let histograms = tally.histograms().map(|(name, histogram)| (name, histogram.clone()));
-    let told = histograms.into_iter().filter(|(_, histogram)| histogram.count() > 0).collect();
-    Ok((report, told))
+    let told = tally.histograms().into_iter().filter(|(_, histogram)| histogram.count() > 0);
+    Ok((report, told.map(|(name, histogram)| (name, histogram.clone())).collect()))
 }
 
 /// Whether connections are to be direct descriptors of `io_uring`.

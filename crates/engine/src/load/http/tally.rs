@@ -119,8 +119,8 @@ impl Tally {
             (a, b) => a.or(b),
         };
         ours.partial |= theirs.partial;
-        for (mine, other) in self.histograms_mut().into_iter().zip(other.histograms()) {
-            mine.1.merge(other.1);
+        for (mine, (_, theirs)) in self.histograms_mut().into_iter().zip(other.histograms()) {
+            mine.merge(theirs);
         }
         for (mine, other) in self.rates.iter_mut().zip(&other.rates) {
             *mine += other;
@@ -142,14 +142,15 @@ impl Tally {
         ]
     }
 
-    fn histograms_mut(&mut self) -> [(&'static str, &mut Histogram); 6] {
+    /// The same, in the same order.
+    fn histograms_mut(&mut self) -> [&mut Histogram; 6] {
         [
-            ("latency", &mut self.latency),
-            ("first_byte", &mut self.first_byte),
-            ("connect", &mut self.connect),
-            ("tls", &mut self.tls),
-            ("lateness", &mut self.lateness),
-            ("idle_close", &mut self.idle_close),
+            &mut self.latency,
+            &mut self.first_byte,
+            &mut self.connect,
+            &mut self.tls,
+            &mut self.lateness,
+            &mut self.idle_close,
         ]
     }
 

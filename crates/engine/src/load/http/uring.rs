@@ -15,7 +15,7 @@ use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, 
 
 use super::driver::{Driver, Event, What};
 use crate::clock::{FromRealtime, monotonic_ns};
-use crate::load::LoadError;
+use crate::load::{self, LoadError};
 
 /// No slot, or no place.
 const NONE: u32 = u32::MAX;
@@ -159,11 +159,7 @@ impl Uring {
             buffer_bytes: BUFFERS / buffers,
             stamps,
         };
-        let sources = if sources.is_empty() {
-            vec![None]
-        } else {
-            sources.iter().copied().map(Some).collect()
-        };
+        let sources = load::sources(sources);
         let (ring, stamps) = match ring(&settings, target, &sources, congestion) {
             Err(error) if stamps && error.op == "setsockopt" => {
                 let plain = Settings { stamps: false, ..settings };

@@ -7,8 +7,9 @@ use tcptoll_model::http::reuse::Reuse;
 
 use super::super::driver::{Driver, Event, What};
 use super::super::slot::State;
-use super::{Client, class_of, queue};
+use super::{Client, queue};
 use crate::clock::monotonic_ns;
+use crate::load::class_of;
 
 /// A server that was asked to close does so within this, or has ignored it, ns.
 const CLOSE_NS: u64 = 500_000_000;
@@ -232,12 +233,9 @@ impl<D: Driver> Client<'_, D> {
         let ended_ns = self.slots[slot as usize].ended_ns;
         self.tally.idle_close.record_ns(at_ns.saturating_sub(ended_ns));
         self.tally.report.closing.while_idle += 1;
-        // Its rest goes on: the next request opens another.
-        let it = &mut self.slots[slot as usize];
-        it.state = State::Empty;
-        it.tls = None;
         self.tally.report.closing.by_server += 1;
-        self.driver.close(slot);
+        // Its rest goes on: the next request opens another.
+        self.empty(slot);
     }
 
     fn failed(&mut self, slot: u32, error: &io::Error) {
