@@ -128,6 +128,10 @@ impl Experiment for Http {
     }
 }
 
+/// Every latency ends with the kernel's receive stamp, which is on the wall clock. No figure rests on
+/// a tap's stamps, and the emulated link stamps its packets itself.
+const STAMPED: bool = true;
+
 /// One arm, being run.
 pub(super) struct HttpTrial<'a> {
     pub(super) settings: &'a HttpSettings,
@@ -202,14 +206,8 @@ impl HttpTrial<'_> {
             self.compare_packets();
         }
         self.common.take_machine(client, sent(&driven.report));
-        // The emulated link stamps its packets itself, and no figure rests on a tap's stamps.
-        self.common.take_clocks(clocks, self.stamped());
+        self.common.take_clocks(clocks, STAMPED);
         Ok(())
-    }
-
-    /// Whether the client uses the kernel's time stamps, which are on the wall clock.
-    fn stamped(&self) -> bool {
-        !self.settings.load.batch.is_zero()
     }
 
     fn at_target(
@@ -248,7 +246,7 @@ impl HttpTrial<'_> {
         self.take_report(&driven);
         self.take_client(report, client);
         self.common.take_machine(client, sent(report));
-        self.common.take_clocks(clocks, self.stamped());
+        self.common.take_clocks(clocks, STAMPED);
         Ok(())
     }
 
@@ -300,7 +298,9 @@ impl HttpTrial<'_> {
         let names = [
             "net.ipv4.ip_local_port_range",
             "net.ipv4.ip_local_reserved_ports",
+            "net.ipv4.tcp_timestamps",
             "net.ipv4.tcp_tw_reuse",
+            "net.ipv4.tcp_tw_reuse_delay",
         ];
         let settings = PortSettings {
             sysctls: read_sysctls(&mut place.client, &names)?,
