@@ -1,5 +1,6 @@
 //! A host: waits for the parent's orders on its control channel and carries them out one by one.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -12,9 +13,10 @@ use tcptoll_kernel::{SysError, cpu};
 
 use crate::channel::{Channel, ChannelError, ROWS_MAX};
 use crate::clock::monotonic_ns;
-use crate::load::{LoadError, certify, connect, greet, http};
-use crate::messages::{Ask, Launch, Ready, Rows, Tell};
-use crate::observe::{Observer, read_sysctl, set_sysctls};
+use crate::load::fleet::group::Group;
+use crate::load::{LoadError, certify, connect, greet, http, socket_memory};
+use crate::messages::{Ask, FleetAsk, Launch, Ready, Rows, Tell};
+use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, SERVER_UID};
 
 /// A real server must listen within this.
@@ -48,8 +50,14 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     };
     // Begun long before a load that wants its packets stamped: the kernel takes its time.
     let _stamping = (role == Role::Client).then(Stamping::begin);
-    let mut host =
-        Host { observer, children: Vec::new(), servers: Vec::new(), role, uploaded: String::new() };
+    let mut host = Host {
+        observer,
+        children: Vec::new(),
+        servers: Vec::new(),
+        fleets: BTreeMap::new(),
+        role,
+        uploaded: String::new(),
+    };
     loop {
         let ask = match channel.receive(None) {
             Ok(ask) => ask,
@@ -73,6 +81,8 @@ struct Host {
     children: Vec<Child>,
     /// Those known by name.
     servers: Vec<Running>,
+    /// Groups of connections that stay open, by name.
+    fleets: BTreeMap<String, Group>,
     role: Role,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
@@ -132,6 +142,19 @@ impl Host {
                     send(channel, Rows::Client(part.to_vec()))?;
                 }
                 Tell::Connected(Box::new(report))
+            }
+            Ask::Fleet { group, ask } => {
+                let over = matches!(*ask, FleetAsk::End);
+                let tell = self.fleets.entry(group.clone()).or_default().answer(*ask)?;
+                if over {
+                    self.fleets.remove(&group);
+                }
+                Tell::Fleet(Box::new(tell))
+            }
+            Ask::Cpu => Tell::Cpu(cpu_times()),
+            Ask::SocketMemory => {
+                let (sockets, bytes_each) = socket_memory().map_err(|error| error.to_string())?;
+                Tell::SocketMemory { sockets, bytes_each }
             }
             Ask::Launch(launch) => self.launch(&launch)?,
             Ask::Serve(spec) if self.role == Role::Server => {

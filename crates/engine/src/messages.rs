@@ -1,5 +1,7 @@
 //! What the parent asks of a host, and what a host answers.
 
+mod fleet;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,6 +14,8 @@ use tcptoll_model::http::status::Expected;
 use tcptoll_model::record::{Closing, Listener, Series};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::wire::Wire;
+
+pub use fleet::{FleetAsk, FleetReport, FleetSpec, FleetTell, Lazy};
 
 /// What the parent asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,13 +59,33 @@ pub enum Ask {
     Run(Launch),
     /// Begin to count packets, or (on a direct link) open taps first.
     Watch(Watch),
-    /// Tell what was counted since [`Ask::Watch`].
+    /// Tell what was counted since [`Ask::Watch`], and write no more packets to a file.
     Counted,
+    /// Tell what the emulated link has counted so far.
+    Peek,
     /// Take packets that woke the link up for this much earlier, ns; and draw losses anew.
     Calibrate {
         /// How long waking up takes.
         early_ns: u64,
     },
+    /// Packets of connections to these ports are lost from now on with this probability, each way.
+    Strike {
+        /// Ports of the server host.
+        ports: Vec<u16>,
+        /// Probability: 1 cuts them off, 0 ends it.
+        share: f64,
+    },
+    /// An order to a group of connections that stay open.
+    Fleet {
+        /// The group's name, of the parent's choice.
+        group: String,
+        /// The order.
+        ask: Box<FleetAsk>,
+    },
+    /// How much memory the kernel holds for open connections.
+    SocketMemory,
+    /// Tell the CPU time of the machine, and nothing that costs CPU to tell.
+    Cpu,
     /// End what is running and tell what it has.
     Stop,
 }
@@ -117,6 +141,23 @@ pub enum Tell {
     Greeted(Box<GreetReport>),
     /// What the link counted.
     Counted(Box<Counted>),
+    /// When packets began to be lost, ns on the monotonic clock.
+    Struck {
+        /// When.
+        at_ns: u64,
+    },
+    /// A group's answer.
+    Fleet(Box<FleetTell>),
+    /// CPU time of the machine, one element a CPU, ticks.
+    Cpu(Vec<CpuTimes>),
+    /// Connections, and kernel memory of each, bytes: buffers, their reserves and structures;
+    /// absent where this user may not read how large these are.
+    SocketMemory {
+        /// Established connections of the host.
+        sockets: u64,
+        /// Of one of them.
+        bytes_each: Option<f64>,
+    },
     /// The command ended.
     Exited {
         /// Its exit status, 128 + signal if it was killed.
@@ -536,6 +577,8 @@ pub struct Watch {
     pub trace_limit: usize,
     /// Write pcapng here.
     pub pcap: Option<String>,
+    /// Ports of the server host whose connections idle: packets of these are counted apart.
+    pub quiet_ports: Vec<u16>,
 }
 
 /// What the link saw.

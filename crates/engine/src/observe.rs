@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::{SysError, cpu};
-use tcptoll_model::counters;
+use tcptoll_model::counters::{self, CpuTimes};
 use tcptoll_model::record::Listener;
 
 use crate::clock::monotonic_ns;
@@ -142,7 +142,7 @@ impl Observer {
                 .collect(),
             device_drops: counters::parse_device_drops(&net("dev")).values().sum(),
             softnet_drops: counters::parse_softnet_drops(&net("softnet_stat")),
-            cpu: counters::parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default()),
+            cpu: cpu_times(),
             children_cpu_us: (children_time.user_us, children_time.system_us),
             children: children.len() as u64,
             children_memory_bytes: cpu::memory_bytes(&children),
@@ -150,6 +150,11 @@ impl Observer {
             connections,
         }
     }
+}
+
+/// CPU time of the machine, one element a CPU, ticks.
+pub fn cpu_times() -> Vec<CpuTimes> {
+    counters::parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
 fn look(diag: &mut SockDiag, half_open: bool) -> Result<Vec<Listener>, SysError> {

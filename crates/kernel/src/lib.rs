@@ -13,6 +13,7 @@ pub mod epoll;
 pub mod error;
 pub mod ethtool;
 pub mod icmp;
+pub mod keepalive;
 pub mod namespace;
 pub mod netlink;
 pub mod packet_socket;

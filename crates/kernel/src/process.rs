@@ -140,6 +140,12 @@ pub fn kill_group(leader: u32) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(leader as i32), Signal::SIGKILL);
 }
 
+/// Stops a process where it is; its kernel goes on answering for it.
+pub fn freeze(pid: u32) -> Result<(), SysError> {
+    nix::sys::signal::kill(Pid::from_raw(pid as i32), Signal::SIGSTOP)
+        .map_err(|e| SysError::new("kill", format!("process {pid}"), e))
+}
+
 /// A socket handed over at start-up under a number of the command line.
 ///
 /// Errors: if the number is no open socket.

@@ -190,6 +190,10 @@ impl Tcp {
         Ok(String::from_utf8_lossy(&name[..end]).into_owned())
     }
 
+    pub(crate) fn set_int(&self, level: i32, option: i32, value: i32) -> io::Result<()> {
+        set_int(&self.0, level, option, value)
+    }
+
     /// The bytes of `TCP_INFO`, as many as this kernel has.
     pub fn tcp_info(&self) -> io::Result<Vec<u8>> {
         let mut buffer = vec![0_u8; 512];

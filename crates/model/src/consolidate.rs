@@ -13,6 +13,7 @@ use crate::study::PlannedArm;
 
 mod distributions;
 mod hosts;
+mod keepalive;
 
 /// Probability that the interval of an arm's metric misses the truth.
 const ALPHA: f64 = 0.05;
@@ -165,6 +166,7 @@ fn one(trials: &[&Trial]) -> Arm {
         closing: closing(&arms),
         ports: first.ports.clone(),
         io: first.io.clone(),
+        keepalive: keepalive::keepalive(&arms),
         elapsed_s: arms.iter().map(|arm| arm.elapsed_s).sum(),
         partial: stopped(trials),
         failure: trials.iter().rev().find_map(|t| t.arm.failure.clone()).filter(|_| failed),

@@ -140,6 +140,12 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
+    /// Time that was spent on something, ticks.
+    #[must_use]
+    pub fn busy(&self) -> u64 {
+        self.user + self.nice + self.system + self.irq + self.softirq
+    }
+
     fn all(&self) -> u64 {
         self.user
             + self.nice

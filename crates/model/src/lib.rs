@@ -13,6 +13,7 @@ pub mod counters;
 pub mod expectation;
 pub mod handshake;
 pub mod http;
+pub mod keepalive;
 pub mod ladder;
 pub mod link;
 pub mod link_model;

@@ -89,17 +89,39 @@ pub struct Counts {
 pub struct Pipe<T> {
     delay: Duration,
     half_jitter_ns: u64,
-    /// A frame is lost if a uniform `u64` is below; 2^64 loses every one.
-    loss_threshold: u128,
+    loss: Loss,
     memory_limit_bytes: u64,
-    // Two streams, so that a seed loses the same frames whatever the jitter and the queue do.
-    loss_random: Xoshiro256PlusPlus,
+    // A stream of its own, so that a seed loses the same frames whatever the jitter and the queue do.
     jitter_random: Xoshiro256PlusPlus,
     wire: Option<Wire>,
     in_flight: VecDeque<InFlight<T>>,
     memory_bytes: u64,
     last_due: Duration,
     counts: Counts,
+}
+
+/// Loses frames by chance, independent of each other.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// A frame is lost if a uniform `u64` is below; 2^64 loses every one.
+    threshold: u128,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Loss {
+    /// Each frame is lost with this probability, 0 to 1; the seed fixes which.
+    #[must_use]
+    pub fn new(probability: f64, seed: u64) -> Self {
+        Self {
+            threshold: (probability.clamp(0.0, 1.0) * 2f64.powi(64)) as u128,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+        }
+    }
+
+    /// Whether the next frame is lost.
+    pub fn takes_one(&mut self) -> bool {
+        self.threshold > 0 && u128::from(self.random.next_u64()) < self.threshold
+    }
 }
 
 #[derive(Debug)]
@@ -113,15 +135,13 @@ impl<T> Pipe<T> {
     /// An empty link.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let loss_random = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
-        let mut jitter_random = loss_random.clone();
+        let mut jitter_random = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
         jitter_random.jump();
         Self {
             delay: settings.delay,
             half_jitter_ns: u64::try_from((settings.jitter / 2).as_nanos()).unwrap_or(u64::MAX / 4),
-            loss_threshold: (settings.loss.clamp(0.0, 1.0) * 2f64.powi(64)) as u128,
+            loss: Loss::new(settings.loss, settings.seed),
             memory_limit_bytes: settings.memory_limit_bytes,
-            loss_random,
             jitter_random,
             wire: settings.rate_bit_per_s.and_then(|rate| Wire::new(rate, settings.queue)),
             in_flight: VecDeque::new(),
@@ -137,7 +157,7 @@ impl<T> Pipe<T> {
     /// for rate and queue; `memory_bytes` is what holding it takes.
     pub fn push(&mut self, now: Duration, line_bytes: u64, memory_bytes: u64, frame: T) -> Fate {
         self.counts.pushed += 1;
-        if self.is_lost() {
+        if self.loss.takes_one() {
             self.counts.lost += 1;
             return Fate::Lost;
         }
@@ -177,10 +197,6 @@ impl<T> Pipe<T> {
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts { inside: self.in_flight.len() as u64, ..self.counts }
-    }
-
-    fn is_lost(&mut self) -> bool {
-        self.loss_threshold > 0 && u128::from(self.loss_random.next_u64()) < self.loss_threshold
     }
 
     /// `left_wire` plus the delay plus a uniform part of `-jitter/2..=+jitter/2`, in whole ns.

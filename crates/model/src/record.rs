@@ -12,12 +12,14 @@ use serde::{Deserialize, Serialize};
 mod arm;
 mod comparison;
 mod host;
+mod keepalive;
 
 pub use arm::{
     Arm, Closing, Expectation, HistogramSummary, Metric, Series, Step, Timeline, View, Warmup,
 };
 pub use comparison::{Comparison, Round, Rounds, Verdict};
 pub use host::{HostSummary, Listener, Softirq};
+pub use keepalive::{Deaths, Keepalive, Traffic};
 
 pub use crate::wire::{Wire, WireCounts};
 

@@ -2,7 +2,7 @@
 //!
 //! [`WireTracker`] follows each connection far enough to tell a retransmission and a keep-alive
 //! from what they look like: data and a pure ACK. It sees sequence numbers and not intentions, and
-//! so has three limits:
+//! so has four limits:
 //!
 //! - Each direction must be observed at one place, in order, ahead of any loss that was asked for:
 //!   a packet lost before the observer makes its repeat look like the first.
@@ -10,7 +10,11 @@
 //!   payload, sequence number `snd_una - 1`, nothing in flight; unsent data does not show. The
 //!   counters `TcpExtTCPKeepAlive` and `TcpExtTCPWinProbe` tell the two apart.
 //! - Of a connection whose beginning was not observed, the next sequence number is learnt from
-//!   what either side sends or acknowledges; a repeat or probe before that is not recognised.
+//!   what either side sends or acknowledges; a repeat or probe before that is not recognised. An
+//!   idle one teaches nothing until its first probe is answered, so that probe and its answer
+//!   count as `pure_ack`, and all later ones rightly: short by one probe per connection.
+//! - One byte again, whose acknowledgment was lost after the observer, looks like a probe with a
+//!   byte of garbage. A longer segment does not.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -19,6 +23,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::packet::{Packet, Segment};
+
+mod quiet;
+
+pub use quiet::{Quiet, QuietCounts, Traffic};
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,6 +51,10 @@ pub struct Wire {
     pub lost_on_purpose: u64,
     /// Packets dropped by the emulated link because its queue limit was reached.
     pub queue_drops: u64,
+    /// Connections to the server ports that were watched, each port apart, in ascending order of
+    /// ports; empty if none was watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quiet: Vec<Quiet>,
 }
 
 /// Counts of one direction. A super-packet counts as the wire packets it would become.
@@ -75,6 +87,66 @@ pub struct WireCounts {
     pub bytes: u64,
 }
 
+impl Wire {
+    /// What was counted on connections to this port of the server host. None: it was not watched.
+    pub fn quiet_on(&self, port: u16) -> Option<&Quiet> {
+        self.quiet.iter().find(|quiet| quiet.port == port)
+    }
+
+    /// What was counted after `earlier` was; both are counts of one tracker.
+    ///
+    /// Range: what is smaller than earlier, as it cannot be of one tracker, is 0. A port watched
+    ///        only since then keeps its counts.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let quiet =
+            |now: &Quiet| now.since(earlier.quiet_on(now.port).unwrap_or(&Quiet::default()));
+        let total = |part: fn(&Self) -> u64| part(self).saturating_sub(part(earlier));
+        Self {
+            client_to_server: self.client_to_server.since(&earlier.client_to_server),
+            server_to_client: self.server_to_client.since(&earlier.server_to_client),
+            tap_drops: total(|wire| wire.tap_drops),
+            lost_on_purpose: total(|wire| wire.lost_on_purpose),
+            queue_drops: total(|wire| wire.queue_drops),
+            quiet: self.quiet.iter().map(quiet).collect(),
+        }
+    }
+
+    /// The counts of two trackers, or of two rounds, together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let total = |part: fn(&Self) -> u64| part(self).saturating_add(part(other));
+        Self {
+            client_to_server: self.client_to_server.plus(&other.client_to_server),
+            server_to_client: self.server_to_client.plus(&other.server_to_client),
+            tap_drops: total(|wire| wire.tap_drops),
+            lost_on_purpose: total(|wire| wire.lost_on_purpose),
+            queue_drops: total(|wire| wire.queue_drops),
+            quiet: quiet::together(&self.quiet, &other.quiet),
+        }
+    }
+
+    fn add_if_quiet(
+        &mut self,
+        direction: Direction,
+        segment: &Segment,
+        traffic: Traffic,
+        recognised: Recognised,
+    ) {
+        let port = match direction {
+            Direction::ClientToServer => segment.dst_port,
+            Direction::ServerToClient => segment.src_port,
+        };
+        if let Some(quiet) = self.quiet.iter_mut().find(|quiet| quiet.port == port) {
+            match direction {
+                Direction::ClientToServer => &mut quiet.client_to_server,
+                Direction::ServerToClient => &mut quiet.server_to_client,
+            }
+            .add(segment, traffic, recognised);
+        }
+    }
+}
+
 /// Connections that are followed at once; some 60 MB.
 const FLOWS_MAX: usize = 200_000;
 
@@ -92,6 +164,7 @@ const FLOWS_MAX: usize = 200_000;
 /// - What is not TCP counts in `packets` and `bytes` only.
 #[derive(Debug, Default)]
 pub struct WireTracker {
+    /// Its `quiet` has an entry for each port watched.
     wire: Wire,
     flows: HashMap<FlowKey, Flow>,
     /// Connections that ended, oldest first: the first to be forgotten when the table is full.
@@ -147,6 +220,23 @@ impl WireTracker {
         Self::default()
     }
 
+    /// Nothing counted yet; connections to these ports of the server host are counted apart, too.
+    pub fn watching(quiet_ports: impl IntoIterator<Item = u16>) -> Self {
+        let mut tracker = Self::default();
+        tracker.watch(quiet_ports);
+        tracker
+    }
+
+    /// From now on counts connections to these ports of the server host apart, too: ports that the
+    /// kernel chooses are known only when the server listens.
+    pub fn watch(&mut self, quiet_ports: impl IntoIterator<Item = u16>) {
+        for port in quiet_ports {
+            if let Err(place) = self.wire.quiet.binary_search_by_key(&port, |quiet| quiet.port) {
+                self.wire.quiet.insert(place, Quiet { port, ..Quiet::default() });
+            }
+        }
+    }
+
     /// Counts one packet; `gso_size` is the payload of each part of a super-packet, else 0.
     pub fn observe(&mut self, direction: Direction, packet: &Packet, gso_size: u32) {
         let payload = packet.segment.map_or(0, |segment| segment.payload);
@@ -161,10 +251,14 @@ impl WireTracker {
             Direction::ClientToServer => &mut self.wire.client_to_server,
             Direction::ServerToClient => &mut self.wire.server_to_client,
         };
+        let bytes = u64::from(packet.ip_bytes) + (parts - 1) * u64::from(packet.header_bytes);
+        let traffic = Traffic { packets: parts, bytes };
         counts.packets += parts;
-        counts.bytes += u64::from(packet.ip_bytes) + (parts - 1) * u64::from(packet.header_bytes);
+        counts.bytes += bytes;
         if let Some(segment) = packet.segment {
-            counts.add(&segment, parts, recognised.unwrap_or_default());
+            let recognised = recognised.unwrap_or_default();
+            counts.add(&segment, parts, recognised);
+            self.wire.add_if_quiet(direction, &segment, traffic, recognised);
         }
     }
 
@@ -232,10 +326,10 @@ impl Flow {
         }
         let (sender, receiver) = self.halves(direction);
         let recognised = sender.send(segment, gso_size);
-        let answers_probe = flags.ack() && receiver.acknowledge(segment);
+        let answers_probe = flags.ack() && receiver.acknowledge(segment, recognised);
         let closed = sender.is_closed() && receiver.is_closed();
         self.ended |= closed;
-        Recognised { keepalive_ack: answers_probe && !recognised.keepalive_probe, ..recognised }
+        Recognised { keepalive_ack: answers_probe, ..recognised }
     }
 
     fn halves(&mut self, direction: Direction) -> (&mut Half, &mut Half) {
@@ -280,10 +374,12 @@ impl Half {
     }
 
     /// Takes note of an ACK from the other side, and says whether it answers a keep-alive probe.
-    fn acknowledge(&mut self, segment: &Segment) -> bool {
+    ///
+    /// The other side's own probe is no answer: where both sides probe, the two cross.
+    fn acknowledge(&mut self, segment: &Segment, recognised: Recognised) -> bool {
         self.acked = Some(later(self.acked, segment.ack));
         self.next = Some(later(self.next, segment.ack));
-        let pure = segment.seq_len() == 0;
+        let pure = segment.seq_len() == 0 && !recognised.keepalive_probe;
         pure && self.probe.take_if(|probe| *probe == segment.ack).is_some()
     }
 
@@ -296,6 +392,30 @@ impl Half {
 }
 
 impl WireCounts {
+    fn since(&self, earlier: &Self) -> Self {
+        self.with(earlier, u64::saturating_sub)
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    fn with(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
+        Self {
+            syn: of(self.syn, other.syn),
+            syn_ack: of(self.syn_ack, other.syn_ack),
+            retransmission: of(self.retransmission, other.retransmission),
+            keepalive_probe: of(self.keepalive_probe, other.keepalive_probe),
+            keepalive_ack: of(self.keepalive_ack, other.keepalive_ack),
+            pure_ack: of(self.pure_ack, other.pure_ack),
+            data: of(self.data, other.data),
+            fin: of(self.fin, other.fin),
+            rst: of(self.rst, other.rst),
+            packets: of(self.packets, other.packets),
+            bytes: of(self.bytes, other.bytes),
+        }
+    }
+
     fn add(&mut self, segment: &Segment, parts: u64, recognised: Recognised) {
         let flags = segment.flags;
         self.syn += u64::from(flags.syn() && !flags.ack());
@@ -330,170 +450,4 @@ fn later(known: Option<u32>, new: u32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use Direction::{ClientToServer as C, ServerToClient as S};
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::packet::Flags;
-
-    const SYN: Flags = Flags::SYN;
-    const ACK: Flags = Flags::ACK;
-    const SYN_ACK: Flags = Flags::SYN.with(ACK);
-    const FIN: Flags = Flags::FIN.with(ACK);
-
-    /// Direction, flags, sequence number, acknowledgment, payload.
-    type Sent = (Direction, Flags, u32, u32, u32);
-
-    fn packet((direction, flags, seq, ack, payload): Sent, client: u32) -> Packet {
-        let client = IpAddr::from((0x0a00_0000 + client).to_be_bytes());
-        let server = IpAddr::from([192, 168, 0, 1]);
-        let (src, dst) = if direction == C { (client, server) } else { (server, client) };
-        let (src_port, dst_port) = if direction == C { (4000, 80) } else { (80, 4000) };
-        let segment = Segment { src_port, dst_port, seq, ack, flags, payload, window: 512 };
-        let ip_bytes = payload.saturating_add(40);
-        Packet { src, dst, ip_bytes, segment: Some(segment), header_bytes: 40 }
-    }
-
-    fn send(tracker: &mut WireTracker, client: u32, sent: &[Sent]) {
-        for &one in sent {
-            tracker.observe(one.0, &packet(one, client), 0);
-        }
-    }
-
-    fn observed(sent: &[Sent]) -> Wire {
-        let mut tracker = WireTracker::new();
-        send(&mut tracker, 1, sent);
-        tracker.wire()
-    }
-
-    /// The client's initial sequence number is `c`, the server's `s`; 10 bytes asked, 20 answered.
-    fn life(c: u32, s: u32) -> Vec<Sent> {
-        let (c, s) = (|n| c.wrapping_add(n), |n| s.wrapping_add(n));
-        vec![
-            (C, SYN, c(0), 0, 0),
-            (S, SYN_ACK, s(0), c(1), 0),
-            (C, ACK, c(1), s(1), 0),
-            (C, ACK, c(1), s(1), 10),
-            (S, ACK, s(1), c(11), 20),
-            (C, ACK, c(11), s(21), 0),
-            (C, ACK, c(10), s(21), 0), // keep-alive probe
-            (S, ACK, s(21), c(11), 0), // and its answer
-            (C, FIN, c(11), s(21), 0),
-            (S, FIN, s(21), c(12), 0),
-            (C, ACK, c(12), s(22), 0),
-        ]
-    }
-
-    #[test]
-    fn a_whole_life_is_counted_by_kind_and_wraps_with_the_sequence_numbers() {
-        for start in [0, 1000, u32::MAX - 30, u32::MAX - 12, u32::MAX - 5, u32::MAX, 1 << 31] {
-            let c = WireCounts { syn: 1, keepalive_probe: 1, ..Default::default() };
-            let client_to_server =
-                WireCounts { packets: 7, bytes: 290, pure_ack: 3, data: 1, fin: 1, ..c };
-            let s =
-                WireCounts { packets: 4, bytes: 180, syn_ack: 1, data: 1, ..Default::default() };
-            let server_to_client = WireCounts { keepalive_ack: 1, fin: 1, ..s };
-            let expected = Wire { client_to_server, server_to_client, ..Default::default() };
-            assert_eq!(observed(&life(start, start.wrapping_mul(3))), expected, "{start}");
-        }
-    }
-
-    #[test]
-    fn everything_sent_twice_is_a_retransmission_if_it_takes_up_sequence_numbers() {
-        let mut twice: Vec<Sent> = life(u32::MAX - 5, 7).into_iter().flat_map(|p| [p, p]).collect();
-        twice.extend([(C, FIN, 5, 28, 0), (S, FIN, 28, 6, 0)]); // after both sides are closed
-        let wire = observed(&twice);
-        assert_eq!((wire.client_to_server.retransmission, wire.client_to_server.syn), (4, 2));
-        assert_eq!((wire.server_to_client.retransmission, wire.server_to_client.fin), (4, 3));
-    }
-
-    #[test]
-    fn the_last_byte_again_is_a_retransmission_until_it_is_acknowledged() {
-        let (byte, ack) = ((C, ACK, 100, 1, 1), (S, ACK, 1, 101, 0));
-        let wire = observed(&[byte, byte, ack, byte]).client_to_server;
-        assert_eq!((wire.retransmission, wire.keepalive_probe, wire.data), (1, 1, 3));
-    }
-
-    #[test]
-    fn a_zero_window_probe_looks_like_a_keepalive_probe() {
-        let sent = [(C, ACK, 100, 1, 50), (S, ACK, 1, 150, 0), (C, ACK, 149, 1, 0)];
-        assert_eq!(observed(&sent).client_to_server.keepalive_probe, 1);
-    }
-
-    #[test]
-    fn a_new_initial_sequence_number_or_a_reset_begins_a_new_connection() {
-        let mut sent = life(9000, 9000);
-        sent.extend(life(100, 100));
-        sent.extend([(S, Flags::RST, 122, 0, 0), (C, SYN, 100, 0, 0)]);
-        let wire = observed(&sent);
-        assert_eq!((wire.client_to_server.syn, wire.server_to_client.rst), (3, 1));
-        assert_eq!(wire.client_to_server.retransmission + wire.server_to_client.retransmission, 0);
-    }
-
-    #[test]
-    fn a_super_packet_counts_as_the_packets_it_becomes() {
-        let mut tracker = WireTracker::new();
-        tracker.observe(C, &packet((C, ACK, 0, 1, 3001), 1), 1000);
-        tracker.observe(C, &packet((C, ACK, 1500, 1, 3001), 1), 1000);
-        tracker.observe(C, &packet((C, ACK, 9000, 1, 1), 1), 0); // a gap is no repeat
-        let counts = tracker.wire().client_to_server;
-        assert_eq!((counts.packets, counts.data, counts.retransmission), (9, 9, 2));
-        assert_eq!(counts.bytes, 2 * (3001 + 4 * 40) + 41);
-    }
-
-    #[test]
-    fn a_full_table_forgets_what_ended_and_counts_what_it_cannot_follow() {
-        let mut tracker = WireTracker::new();
-        let syn_twice = [(C, SYN, 1, 0, 0), (C, SYN, 1, 0, 0)];
-        send(&mut tracker, 0, &life(1, 1));
-        (1..FLOWS_MAX as u32).for_each(|client| send(&mut tracker, client, &syn_twice[..1]));
-        send(&mut tracker, 1 << 20, &syn_twice); // takes the place of the one that ended
-        assert_eq!((tracker.wire().client_to_server.retransmission, tracker.untracked), (1, 0));
-        send(&mut tracker, 1 << 21, &syn_twice);
-        assert_eq!((tracker.wire().client_to_server.retransmission, tracker.untracked), (1, 2));
-        assert_eq!(tracker.wire().client_to_server.syn as usize, FLOWS_MAX + 4);
-    }
-
-    #[test]
-    fn a_captured_connection_has_three_probes_three_answers_and_no_retransmission() {
-        let mut tracker = WireTracker::new();
-        for line in include_str!("../tests/captured/connection-keepalive-6.18.txt").lines() {
-            let (from, rest) = line.split_once(' ').unwrap();
-            let (len, hex) = rest.split_once(' ').unwrap();
-            let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-            let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
-            let packet = Packet::parse(&bytes, len.parse().unwrap()).unwrap();
-            tracker.observe(if from == "c" { C } else { S }, &packet, 0);
-        }
-        let Wire { client_to_server: c, server_to_client: s, .. } = tracker.wire();
-        assert_eq!((c.packets, c.syn, c.data, c.fin, c.pure_ack), (9, 1, 1, 1, 3));
-        assert_eq!((c.keepalive_probe, s.keepalive_ack), (3, 3));
-        assert_eq!((s.packets, s.syn_ack, s.data, s.fin, s.pure_ack), (7, 1, 1, 1, 1));
-        assert_eq!((c.retransmission, s.retransmission, c.bytes, s.bytes), (0, 0, 479, 1372));
-    }
-
-    proptest! {
-        #[test]
-        fn every_packet_is_counted_once_and_no_kind_exceeds_the_packets(
-            sent in prop::collection::vec(
-                (any::<bool>(), 0_u8..32, 0_u32..60, 0_u32..60, 0_u32..4000, 0_u32..1500), 0..80),
-        ) {
-            let mut tracker = WireTracker::new();
-            let mut parts = 0;
-            for (client, flags, seq, ack, payload, gso) in sent {
-                let direction = if client { C } else { S };
-                let one = (direction, Flags(flags), seq.wrapping_sub(30), ack.wrapping_sub(30), payload);
-                parts += if gso == 0 { 1 } else { u64::from(payload.div_ceil(gso)).max(1) };
-                tracker.observe(direction, &packet(one, 1), gso);
-            }
-            let Wire { client_to_server: c, server_to_client: s, .. } = tracker.wire();
-            prop_assert_eq!(c.packets + s.packets, parts);
-            for w in [c, s] {
-                let kinds = [w.syn, w.syn_ack, w.retransmission, w.keepalive_probe,
-                    w.keepalive_ack, w.pure_ack, w.data, w.fin, w.rst];
-                prop_assert!(kinds.into_iter().all(|kind| kind <= w.packets), "{:?}", w);
-            }
-        }
-    }
-}
+mod tests;

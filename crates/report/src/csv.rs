@@ -8,7 +8,7 @@ use serde_json::Value;
 use tcptoll_model::ports::PortForecast;
 use tcptoll_model::record::{Arm, Closing, Comparison, HistogramSummary, Round, Summary};
 
-use crate::{clean, rounds};
+use crate::{clean, keepalive, number, rounds};
 
 /// Columns before the factors.
 const BEFORE: [&str; 4] = ["kind", "experiment", "arm", "against"];
@@ -182,7 +182,7 @@ fn arm(arm: &Arm) -> Vec<Row<'_>> {
     let counts = counts.filter(|(name, _)| !arm.metrics.contains_key(name)).map(|(name, n)| {
         Row::of_arm("arm", arm).text("metric", &name).figure("value", Some(n as f64))
     });
-    metrics.chain(quantiles).chain(counts).chain(connections(arm)).collect()
+    metrics.chain(quantiles).chain(counts).chain(connections(arm)).chain(checking(arm)).collect()
 }
 
 /// Connections under requests, as counts: how many, who closed them, how many ports there were; and
@@ -223,6 +223,31 @@ fn connections(arm: &Arm) -> Vec<Row<'_>> {
         Some(Row::of_arm("arm", arm).text("metric", name).text("note", text?))
     });
     figures.chain(words).collect()
+}
+
+/// What checking idle connections took, and what died; unit and figure as recorded, words as a note.
+fn checking(arm: &Arm) -> Vec<Row<'_>> {
+    if !keepalive::are(arm) {
+        return Vec::new();
+    }
+    let mut columns = keepalive::traffic_columns().concat();
+    columns.extend(keepalive::more_traffic());
+    columns.extend(keepalive::cost_columns().concat());
+    columns.extend(keepalive::death_columns().concat());
+    columns.extend(keepalive::more_deaths());
+    columns.extend(keepalive::trade_columns());
+    let mut said: BTreeSet<&str> = BTreeSet::new();
+    columns.retain(|column| !arm.metrics.contains_key(column.key) && said.insert(column.key));
+    let row = |column: keepalive::Column| {
+        let row = Row::of_arm("arm", arm).text("metric", column.key).text("unit", column.unit);
+        if column.is_words() {
+            let words = column.text(arm);
+            return (words != number::ABSENT).then(|| row.text("note", &words));
+        }
+        let value = column.value(arm)?;
+        Some(row.figure("value", Some(value)))
+    };
+    columns.into_iter().filter_map(row).collect()
 }
 
 fn quantiles(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7] {

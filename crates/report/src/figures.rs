@@ -5,7 +5,7 @@ use tcptoll_model::record::{
     Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Summary, Timeline,
 };
 
-use crate::{number, requests};
+use crate::{keepalive, number, requests};
 
 /// The distribution that carries the answer.
 #[derive(Clone, Debug)]
@@ -20,7 +20,9 @@ pub(crate) struct Primary {
 /// connecting, which requests have too.
 pub(crate) fn primary(summary: &Summary) -> Primary {
     let has = |key: &str| summary.arms.iter().any(|arm| arm.histograms.contains_key(key));
-    let known = ["latency_us", "connect_us", "first_byte_us"].into_iter().find(|key| has(key));
+    // Where peers were made to die, the answer is when that was known.
+    let known = [keepalive::DETECTION, "latency_us", "connect_us", "first_byte_us"];
+    let known = known.into_iter().find(|key| has(key));
     let other = || {
         let keys = summary.arms.iter().flat_map(|arm| arm.histograms.keys());
         keys.map(String::as_str).find(|key| !matches!(*key, "rtt_us" | "lateness_us"))
@@ -37,6 +39,8 @@ pub(crate) fn histogram_name(key: &str) -> String {
         "first_byte_us" => "time to first byte".to_owned(),
         "tls_us" => "TLS handshake".to_owned(),
         "idle_close_us" => "idle time until the server closed".to_owned(),
+        "detection_us" => "time from the fault to knowing it".to_owned(),
+        "arrival_us" => "wait of an arrival for room".to_owned(),
         "rtt_us" => "ICMP echo".to_owned(),
         "lateness_us" => "lateness of the client".to_owned(),
         other => other.strip_suffix("_us").unwrap_or(other).replace('_', " "),
@@ -222,6 +226,7 @@ pub(crate) fn is_quantile(metric: &str) -> bool {
 /// The unit in the name of a metric.
 pub(crate) fn unit_of(metric: &str) -> &'static str {
     match metric {
+        m if m.contains("_us_per_s") => "us/s",
         m if m.ends_with("bytes_per_s") => "bytes/s",
         m if m.ends_with("_per_s") => "1/s",
         m if m.contains("_us") => "us",
@@ -239,6 +244,11 @@ pub(crate) fn metric_name(metric: &str) -> String {
         "client_cpu_us_per_op" => "client CPU per operation".to_owned(),
         "server_cpu_us_per_op" => "server CPU per operation".to_owned(),
         "rtt_us" => "round trip (ICMP echo)".to_owned(),
+        "machine_cpu_us_per_s_per_1000_sockets" => "machine CPU per 1,000 sockets".to_owned(),
+        "client_fleet_cpu_us_per_s_per_1000_sockets" => "client CPU per 1,000 sockets".to_owned(),
+        "server_fleet_cpu_us_per_s_per_1000_sockets" => "server CPU per 1,000 sockets".to_owned(),
+        "checking_packets_per_hour_per_socket" => "packets per hour and socket".to_owned(),
+        "checking_bytes_per_hour_per_socket" => "bytes per hour and socket".to_owned(),
         other => other
             .trim_end_matches("_bytes_per_s")
             .trim_end_matches("_us")

@@ -11,6 +11,7 @@ mod effect;
 mod figures;
 mod findings;
 mod html;
+mod keepalive;
 mod markdown;
 mod number;
 mod requests;
@@ -87,7 +88,8 @@ pub fn html(summary: &Summary) -> String {
 /// - `arm`: one per arm and metric, `value` with `median`, interval and `n`: a mean over rounds,
 ///   where the run has rounds, also of a quantile. Of requests also counts, over all rounds: of
 ///   connections, of who closed them, of local ports; and in `note` what the server says of its
-///   version and what the client waited with.
+///   version and what the client waited with. Of idle connections what checking them sent and
+///   took, measured and computed, what died, and in `note` by what that was known.
 /// - `arm_merged`: one per arm, histogram and quantile, as `connect_us_p99`, of the values of all
 ///   rounds together; `n` is their number. No interval.
 /// - `round`: one per arm, round and metric, in order of running; `left_out` says why it does not

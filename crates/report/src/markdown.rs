@@ -4,7 +4,7 @@
 use tcptoll_model::record::{Arm, Summary};
 
 use crate::number::{self, ABSENT};
-use crate::{effect, figures, findings, requests, rounds};
+use crate::{effect, figures, findings, keepalive, requests, rounds};
 
 /// The page of a cleaned summary.
 pub(crate) fn render(summary: &Summary) -> String {
@@ -14,6 +14,7 @@ pub(crate) fn render(summary: &Summary) -> String {
     }
     arms(&mut page, summary);
     connections(&mut page, summary);
+    checking(&mut page, summary);
     comparisons(&mut page, summary);
     published(&mut page, summary);
     findings(&mut page, summary);
@@ -90,10 +91,17 @@ fn arms(page: &mut String, summary: &Summary) {
         .filter(|metric| summary.arms.iter().any(|arm| rounds::measured(arm, metric).is_some()));
     let name = metric.map(|metric| escape(&figures::metric_name(metric)));
     let latency = ["p50", "p99", "max"].map(|q| format!("{} {q}", escape(&primary.name)));
-    let with_latency = summary
-        .arms
-        .iter()
-        .any(|arm| figures::quantiles(arm, &primary.key).iter().any(Option::is_some));
+    // When deaths were known stands in a table of its own; where peers only die, nothing is tried.
+    let checked = keepalive::any(summary);
+    let tried = |arm: &Arm| !checked || arm.attempts > 0 || arm.failure.is_some();
+    if metric.is_none() && !summary.arms.iter().any(tried) {
+        return;
+    }
+    let with_latency = primary.key != keepalive::DETECTION
+        && summary
+            .arms
+            .iter()
+            .any(|arm| figures::quantiles(arm, &primary.key).iter().any(Option::is_some));
     let mut heads = vec!["arm"];
     if let Some(name) = &name {
         heads.extend([name.as_str(), "95 % interval", "rounds"]);
@@ -191,6 +199,51 @@ fn connections(page: &mut String, summary: &Summary) {
     for line in requests::forecasts(&summary.arms) {
         page.push_str(&format!("\n{}\n", escape(&line)));
     }
+}
+
+/// Where idle connections were checked: what that took, what died, and the trade between the two.
+fn checking(page: &mut String, summary: &Summary) {
+    if !keepalive::any(summary) {
+        return;
+    }
+    let mut took = keepalive::traffic_columns().concat();
+    took.extend(keepalive::more_traffic());
+    took.extend(keepalive::cost_columns().concat());
+    // What stands in the first table with its interval is not said again.
+    took.retain(|column| rounds::metric(summary) != Some(column.key));
+    let mut died = keepalive::death_columns().concat();
+    died.extend(keepalive::more_deaths());
+    let all: Vec<&Arm> = summary.arms.iter().collect();
+    of_columns(page, &took, &all);
+    let stricken = all.iter().copied().filter(|arm| keepalive::deaths(arm).is_some());
+    of_columns(page, &died, &stricken.collect::<Vec<_>>());
+    let notes = keepalive::notes(&summary.arms);
+    if !notes.is_empty() {
+        page.push('\n');
+    }
+    for note in notes {
+        page.push_str(&format!("- {}\n", escape(&note.text)));
+    }
+    if keepalive::trade(summary).is_some() {
+        let traded = summary.arms.iter().enumerate().filter(keepalive::traded).map(|(_, arm)| arm);
+        of_columns(page, &keepalive::trade_columns(), &traded.collect::<Vec<_>>());
+    }
+}
+
+/// A row per arm; columns that none of them has are left out.
+fn of_columns(page: &mut String, columns: &[keepalive::Column], arms: &[&Arm]) {
+    let told = |column: &&keepalive::Column| arms.iter().any(|arm| column.text(arm) != ABSENT);
+    let columns: Vec<&keepalive::Column> = columns.iter().filter(told).collect();
+    let mut heads = vec!["arm"];
+    heads.extend(columns.iter().map(|column| column.whole));
+    let words = columns.iter().enumerate().filter(|(_, column)| column.is_words());
+    let left: Vec<usize> = std::iter::once(0).chain(words.map(|(at, _)| at + 1)).collect();
+    let row = |arm: &&Arm| {
+        let cells = columns.iter().map(|column| column.text(arm));
+        std::iter::once(arm.name.clone()).chain(cells).collect()
+    };
+    let rows: Vec<Vec<String>> = arms.iter().map(row).collect();
+    table(page, &heads, &left, &rows);
 }
 
 fn comparisons(page: &mut String, summary: &Summary) {

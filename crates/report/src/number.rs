@@ -53,6 +53,9 @@ fn group(digits: &str) -> String {
     out
 }
 
+/// What rounds to ten seconds: from here on milliseconds are unreadable.
+const TEN_SECONDS_US: f64 = 9_999_500.0;
+
 /// Unit of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeUnit {
@@ -94,7 +97,11 @@ impl TimeUnit {
 }
 
 /// A latency to be compared with another: one digit more than [`time`], `37.06 ms`.
+/// From ten seconds on in s.
 pub(crate) fn exact_time(us: f64) -> String {
+    if us.abs() >= TEN_SECONDS_US {
+        return format!("{} s", significant(us / 1e6, 4));
+    }
     let unit = TimeUnit::of(us);
     let value = if unit == TimeUnit::Milli { us / 1_000.0 } else { us };
     format!("{} {}", significant(value, 4), unit.symbol())
@@ -112,6 +119,9 @@ pub(crate) fn tick(us: f64) -> String {
         us if us >= 999.999 => (us / 1e3, "ms"),
         us => (us, "µs"),
     };
+    if value >= 1_000.0 {
+        return format!("{} {unit}", three(value));
+    }
     let text = format!("{value:.4}");
     format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
@@ -153,6 +163,7 @@ pub(crate) fn metric(value: f64, unit: &str) -> String {
         "bytes/s" | "bytes_per_s" => bit_rate(value * 8.0),
         "" | "1" => three(value),
         "1/s" => format!("{} /s", three(value)),
+        "us/s" => format!("{} µs/s", three(value)),
         unit => format!("{} {unit}", three(value)),
     }
 }
@@ -266,6 +277,7 @@ fn scale(unit: &str, greatest: f64) -> (f64, String) {
         (factor, symbols[at].to_owned())
     };
     match unit {
+        "us" | "µs" if greatest >= TEN_SECONDS_US => (1e-6, "s".to_owned()),
         "us" | "µs" => match TimeUnit::of(greatest) {
             TimeUnit::Micro => (1.0, "µs".to_owned()),
             TimeUnit::Milli => (1e-3, "ms".to_owned()),
@@ -278,6 +290,7 @@ fn scale(unit: &str, greatest: f64) -> (f64, String) {
         }
         "" | "1" => (1.0, String::new()),
         "1/s" => (1.0, "/s".to_owned()),
+        "us/s" => (1.0, "µs/s".to_owned()),
         unit => (1.0, unit.to_owned()),
     }
 }
@@ -340,12 +353,13 @@ mod tests {
         assert_eq!(time(999.0), "999 µs");
         assert_eq!(time(999.7), "1.00 ms");
         assert_eq!(exact_time(3_012_400.0), "3,012 ms");
+        assert_eq!(exact_time(45_012_400.0), "45.01 s");
         assert_eq!(TimeUnit::of_row([48.0, 3_003_000.0]).figure(48.0), "0.0480");
     }
 
     #[test]
     fn ticks_are_short() {
-        assert_eq!([20.0, 37_050.0, 1e6].map(tick), ["20 µs", "37.05 ms", "1 s"]);
+        assert_eq!([20.0, 37_050.0, 1e6, 2e9].map(tick), ["20 µs", "37.05 ms", "1 s", "2,000 s"]);
     }
 
     #[test]

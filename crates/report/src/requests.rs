@@ -32,9 +32,10 @@ pub(crate) fn any(summary: &Summary) -> bool {
     summary.arms.iter().any(are)
 }
 
-/// Whether the operations of an arm are requests.
+/// Whether the operations of an arm are requests; messages beside idle connections are not.
 pub(crate) fn are(arm: &Arm) -> bool {
-    arm.connections_attempted.is_some() || arm.metrics.contains_key(RATE)
+    let requests = arm.connections_attempted.is_some() || arm.metrics.contains_key(RATE);
+    requests && arm.keepalive.is_none()
 }
 
 /// The value of a metric.

@@ -205,6 +205,48 @@ fn who_closed_and_how_many_ports_there_were_stand_on_the_page() {
 }
 
 #[test]
+fn the_trade_is_drawn_with_a_line_per_mechanism_and_a_point_per_arm() {
+    let page = html(&load("keepalive-faults"));
+    let picture = between(&page, "The answer as a picture\">", "</figure>");
+    for line in ["tcp, computed", "heartbeat, computed", "write, computed"] {
+        // As a name, for wide and narrow screens.
+        assert_eq!(picture.matches(&format!(">{line}</text>")).count(), 2, "{line}");
+    }
+    // What was reset, what nobody knew and what sends nothing has no place in it.
+    assert_eq!(picture.matches("class=\"full\"").count(), 2 * 4);
+    let table = between(&page, "The computed lines as a table", "</table>");
+    assert!(table.contains("<th scope=\"row\">heartbeat</th>"), "its values are in no table");
+}
+
+#[test]
+fn what_was_never_known_is_said_and_why() {
+    let page = html(&load("keepalive-faults"));
+    let why = "the kernel of the stopped peer answers keep-alive probes</strong>";
+    assert!(page.contains(why));
+    assert!(page.contains("TCP_KEEPIDLE") && page.contains("tcp-heartbeat"));
+}
+
+#[test]
+fn a_page_speaks_of_checking_only_where_it_was_done() {
+    for name in NAMES {
+        let page = html(&load(name));
+        assert_eq!(page.contains("What checking took"), name.starts_with("keepalive"), "{name}");
+    }
+    let page = html(&load("keepalive"));
+    assert!(!page.contains("What died") && !page.contains("Known sooner"));
+}
+
+#[test]
+fn the_curve_of_deaths_ends_where_nobody_knew_of_the_others() {
+    let mut summary = load("keepalive-faults");
+    let deaths = summary.arms[1].keepalive.as_mut().and_then(|k| k.deaths.as_mut()).unwrap();
+    deaths.known = 300;
+    let page = html(&summary);
+    assert!(page.contains("share of deaths known after at most"));
+    assert!(page.contains("ends here: 40.0 % never known"));
+}
+
+#[test]
 fn a_run_that_measured_nothing_has_a_page() {
     let mut summary = load("failure");
     summary.arms.clear();

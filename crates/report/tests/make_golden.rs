@@ -9,6 +9,8 @@
 mod hostile;
 #[path = "make_golden/http.rs"]
 mod http;
+#[path = "make_golden/keepalive.rs"]
+mod keepalive;
 #[path = "make_golden/study.rs"]
 mod study;
 
@@ -446,6 +448,8 @@ fn write_goldens() {
         ("study", study::study(&mut dice)),
         ("http", http::http(&mut dice)),
         ("http-open-loop", http::open_loop(&mut dice)),
+        ("keepalive", keepalive::keepalive_costs(&mut dice)),
+        ("keepalive-faults", keepalive::keepalive_faults(&mut dice)),
     ];
     for (name, summary) in all {
         let path = format!("{}/tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));

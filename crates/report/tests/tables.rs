@@ -135,6 +135,45 @@ fn markdown_of_http() {
 }
 
 #[test]
+fn markdown_of_keepalive() {
+    insta::assert_snapshot!(markdown(&load("keepalive")));
+}
+
+#[test]
+fn markdown_of_keepalive_faults() {
+    insta::assert_snapshot!(markdown(&load("keepalive-faults")));
+}
+
+#[test]
+fn the_csv_of_keepalive_has_every_figure_once_and_in_its_own_unit() {
+    let rows = rows(&csv(&load("keepalive")));
+    let of = |metric: &str| {
+        let found = of_kind(&rows, "arm").filter(|row| row["metric"] == metric);
+        found.map(|row| (row["value"].as_str(), row["unit"].as_str())).collect::<Vec<_>>()
+    };
+    assert_eq!(of("keepalive_probes")[1], ("29970", ""));
+    assert_eq!(of("checking_bytes")[1].1, "bytes");
+    assert_eq!(of("computed_packets_per_hour_per_socket")[1], ("720", "1/h"));
+    // Also a metric of the arm: it stands there with what the metric says, and not again.
+    assert_eq!(of("checking_packets_per_hour_per_socket").len(), 4);
+    assert_eq!(of("messages_per_s").len(), 4);
+}
+
+#[test]
+fn the_csv_of_faults_says_in_words_what_is_no_figure() {
+    let rows = rows(&csv(&load("keepalive-faults")));
+    let of = |arm: &str, metric: &str| {
+        let found = of_kind(&rows, "arm").find(|row| row["arm"] == arm && row["metric"] == metric);
+        found.map(|row| (row["value"].clone(), row["note"].clone()))
+    };
+    let words = |text: &str| Some((String::new(), text.to_owned()));
+    assert_eq!(of("lazy, cut", "fault"), words("cut"));
+    assert_eq!(of("lazy, cut", "known_by"), words("no acknowledgment (500)"));
+    assert_eq!(of("tcp 10 s, freeze", "dead_known"), Some(("0".to_owned(), String::new())));
+    assert_eq!(of("tcp 10 s, freeze", "known_after_s_max"), None);
+}
+
+#[test]
 fn the_csv_of_http_has_connections_and_who_closed_them() {
     let rows = rows(&csv(&load("http")));
     let of = |metric: &str| {

@@ -45,6 +45,37 @@ fn http_open_loop() {
 }
 
 #[test]
+fn keepalive() {
+    insta::assert_snapshot!(plain("keepalive"));
+}
+
+#[test]
+fn keepalive_faults() {
+    insta::assert_snapshot!(plain("keepalive-faults"));
+}
+
+#[test]
+fn only_runs_that_checked_idle_connections_speak_of_them() {
+    for name in NAMES {
+        let mut summary = load(name);
+        let words = ["known after", "heartbeats", "wrongly closed", "packets/h"];
+        let said = |text: &str| words.iter().any(|word| text.contains(word));
+        assert_eq!(said(&plain(name)), name.starts_with("keepalive"), "{name}");
+        summary.answer.clear();
+        summary.arms.iter_mut().for_each(|arm| arm.keepalive = None);
+        assert!(!said(&text(&summary, None, TextStyle::default())), "{name}");
+    }
+}
+
+#[test]
+fn what_was_known_of_the_dead_comes_before_what_checking_took() {
+    let text = plain("keepalive-faults");
+    let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what} in {text}"));
+    assert!(at("known after, s") < at("time against packets"));
+    assert!(at("time against packets") < at("in the window"));
+}
+
+#[test]
 fn the_ports_are_forecast_before_the_answer() {
     let summary = load("http");
     let text = text(&summary, None, TextStyle { colour: false, width: 300 });

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod http;
+mod keepalive;
 mod rounds;
 
 pub use http::HttpArgs;
+pub use keepalive::{KeepaliveArgs, Serve, ServeArgs, ServeKeepaliveArgs};
 pub use rounds::RoundArgs;
 
 use rounds::percent;
@@ -43,6 +45,10 @@ pub enum Command {
     Connect(Box<ConnectArgs>),
     /// Measure what HTTP requests cost with each way of using a connection again, and who closes
     Http(Box<HttpArgs>),
+    /// Measure what it costs to know that idle connections are alive, and how soon a death is known
+    Keepalive(Box<KeepaliveArgs>),
+    /// Serve on its own: two ports, without and with keep-alive
+    Serve(ServeArgs),
     /// Run a study: list, show, check or run one by its name or file
     Study(Box<StudyArgs>),
     /// Show a stored record again: as text, JSON, HTML, CSV or Markdown

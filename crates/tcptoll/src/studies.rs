@@ -10,7 +10,7 @@ use tcptoll_model::study::{Study, StudyError, level_text, suggestion};
 
 mod options;
 
-pub use options::{check_alone, from_connect, from_http};
+pub use options::{check_alone, from_connect, from_http, from_keepalive};
 
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[

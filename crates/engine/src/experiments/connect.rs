@@ -171,6 +171,7 @@ impl<'a> ConnectTrial<'a> {
             tap: self.settings.tap,
             trace_limit: TRACE_MAX,
             pcap: context.pcap.map(str::to_owned),
+            ..Watch::default()
         };
         let tapped = watch.tap || watch.pcap.is_some() || self.settings.link.is_emulated();
         place.link()?.ask(&Ask::Watch(watch))?;

@@ -186,7 +186,8 @@ impl HttpTrial<'_> {
         let server_before = observe(place.server()?)?;
         let emulated = lab.link.is_emulated();
         let tapped = lab.tap || context.pcap.is_some();
-        let watch = Watch { tap: lab.tap, trace_limit: 0, pcap: context.pcap.map(str::to_owned) };
+        let pcap = context.pcap.map(str::to_owned);
+        let watch = Watch { tap: lab.tap, pcap, ..Watch::default() };
         place.link()?.ask(&Ask::Watch(watch))?;
         let clocks = ClockWatch::begin();
         let driven = self.drive(&mut place.client, &load, context)?;

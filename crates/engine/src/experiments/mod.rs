@@ -14,6 +14,11 @@ mod http_plan;
 pub mod http_report;
 pub mod http_requests;
 pub mod http_settings;
+pub mod keepalive;
+mod keepalive_observation;
+pub mod keepalive_report;
+pub mod keepalive_settings;
+mod keepalive_stage;
 mod reader;
 mod trial;
 
@@ -101,7 +106,7 @@ pub trait Experiment: Sync {
 }
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&dyn Experiment] = &[&connect::Connect, &http::Http];
+pub const ALL: &[&dyn Experiment] = &[&connect::Connect, &http::Http, &keepalive::Keepalive];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {

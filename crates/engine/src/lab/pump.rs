@@ -15,7 +15,7 @@ use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::tun::{self, Tun, VnetHeader};
 use tcptoll_model::handshake::{End, HandshakeTrace};
 use tcptoll_model::link::{LinkSpec, line_bytes};
-use tcptoll_model::link_model::{Fate, Pipe, Settings, settings};
+use tcptoll_model::link_model::{Fate, Loss, Pipe, Settings, settings};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::wire::{Direction, WireTracker};
@@ -94,6 +94,7 @@ struct Witness {
     lateness: Histogram,
     unwanted_drops: u64,
     dropped_before: [(u64, u64); 2],
+    struck_before: u64,
     socket_drops_before: u64,
     pcap: Option<Pcap>,
     cpu_before: u64,
@@ -112,6 +113,28 @@ struct Pump {
     slept: bool,
     spun_ns: u64,
     window_ns: u64,
+    struck: Struck,
+}
+
+/// Connections whose packets are lost on purpose, beside what the link loses of all.
+#[derive(Default)]
+struct Struck {
+    ports: Vec<u16>,
+    loss: Option<Loss>,
+    lost: u64,
+}
+
+impl Struck {
+    fn takes(&mut self, direction: Direction, packet: Option<&Packet>) -> bool {
+        let Some(segment) = packet.and_then(|packet| packet.segment) else { return false };
+        let port = match direction {
+            Direction::ClientToServer => segment.dst_port,
+            Direction::ServerToClient => segment.src_port,
+        };
+        let taken = self.ports.contains(&port) && self.loss.as_mut().is_some_and(Loss::takes_one);
+        self.lost += u64::from(taken);
+        taken
+    }
 }
 
 const CHANNEL: u64 = 9;
@@ -139,6 +162,7 @@ pub fn run(
         slept: false,
         spun_ns: 0,
         window_ns: 0,
+        struck: Struck::default(),
     };
     loop {
         let timeout = pump.wait();
@@ -153,6 +177,8 @@ pub fn run(
                     let tell = match channel.receive(None)? {
                         Ask::Watch(watch) => pump.watch(&watch),
                         Ask::Counted => pump.counted(channel)?,
+                        Ask::Peek => Tell::Counted(Box::new(pump.so_far())),
+                        Ask::Strike { ports, share } => pump.strike(ports, share, seed),
                         Ask::Calibrate { early_ns } => {
                             pump.pipes = make_pipes(spec, seed);
                             pump.early_ns = early_ns;
@@ -228,6 +254,9 @@ impl Pump {
             if let Some(pcap) = &mut self.witness.pcap {
                 pcap.write(from, at, &frame[self.ports[from].ip_at().min(length)..]);
             }
+            if self.struck.takes(direction, packet.as_ref()) {
+                continue;
+            }
             let early = if self.slept { self.early_ns } else { 0 };
             let now = Duration::from_nanos((at - self.epoch_ns).saturating_sub(early));
             let memory = frame.len() as u64 + 64;
@@ -281,9 +310,20 @@ impl Pump {
             Err(error) => return Tell::Failed(error),
         };
         self.witness = Witness::new(watch.trace_limit, pcap);
+        self.witness.tracker = WireTracker::watching(watch.quiet_ports.clone());
         self.witness.dropped_before = self.dropped();
+        self.witness.struck_before = self.struck.lost;
         self.witness.socket_drops_before = self.socket_drops();
         Tell::Done
+    }
+
+    /// Loses packets of connections to these ports from now on.
+    fn strike(&mut self, ports: Vec<u16>, share: f64, seed: u64) -> Tell {
+        let lost = self.struck.lost;
+        // Other frames than those that the link itself loses.
+        let loss = Some(Loss::new(share, seed.wrapping_add(u64::MAX / 3)));
+        self.struck = Struck { ports, loss, lost };
+        Tell::Struck { at_ns: monotonic_ns() }
     }
 
     /// Packets lost on purpose and at the queue limit, each direction, since the start.
@@ -310,21 +350,26 @@ impl Pump {
         for rows in self.witness.trace.rows().chunks(crate::channel::ROWS_MAX) {
             channel.send(&Tell::Rows(Rows::Wire(rows.to_vec())))?;
         }
+        Ok(Tell::Counted(Box::new(Counted { pcap_error, ..self.so_far() })))
+    }
+
+    fn so_far(&self) -> Counted {
         let mut wire = self.witness.tracker.wire();
         for (now, before) in self.dropped().iter().zip(self.witness.dropped_before) {
             wire.lost_on_purpose += now.0 - before.0;
             wire.queue_drops += now.1 - before.1;
         }
+        wire.lost_on_purpose += self.struck.lost - self.witness.struck_before;
         let socket_drops = self.socket_drops();
         let cpu = thread_time();
-        Ok(Tell::Counted(Box::new(Counted {
+        Counted {
             wire: Some(wire),
             lateness: self.witness.lateness.clone(),
             unwanted_drops: self.witness.unwanted_drops + socket_drops
                 - self.witness.socket_drops_before,
-            pcap_error,
+            pcap_error: None,
             cpu_us: cpu.user_us + cpu.system_us - self.witness.cpu_before,
-        })))
+        }
     }
 }
 
@@ -338,6 +383,7 @@ impl Witness {
             lateness: Histogram::new(),
             unwanted_drops: 0,
             dropped_before: [(0, 0); 2],
+            struck_before: 0,
             socket_drops_before: 0,
             pcap,
             cpu_before: cpu.user_us + cpu.system_us,

@@ -6,6 +6,7 @@
 
 pub mod certify;
 pub mod connect;
+pub mod fleet;
 pub mod greet;
 pub mod http;
 mod occupancy;
@@ -14,8 +15,9 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tcptoll_kernel::SysError;
+use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::errno;
+use tcptoll_kernel::{SysError, slab};
 
 use crate::channel::ChannelError;
 use crate::clock::monotonic_ns;
@@ -49,6 +51,18 @@ fn until(instant_ns: u64) -> Duration {
 /// The source of each connection in turn: the addresses given, or the one the kernel chooses.
 fn sources(given: &[IpAddr]) -> Vec<Option<IpAddr>> {
     if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+}
+
+/// Sockets whose memory is looked at.
+const SOCKETS: u64 = 1_000;
+
+/// How many established connections this host has, and the kernel memory of one, bytes: buffers and
+/// their reserves of up to 1,000 of them, and the structures of each; absent where this user may
+/// not read how large these are.
+pub fn socket_memory() -> Result<(u64, Option<f64>), SysError> {
+    let (sockets, buffers) = SockDiag::open()?.socket_memory(SOCKETS)?;
+    let structures = slab::connection_bytes().map(|bytes| bytes as f64);
+    Ok((sockets, buffers.zip(structures).map(|(buffers, structures)| buffers + structures)))
 }
 
 /// The class of a failed socket call; the classes are listed in `docs/causes.md`.

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sum;
-use crate::record::{HostSummary, Listener, Softirq, Wire, WireCounts};
+use crate::record::{HostSummary, Listener, Softirq, Wire};
 
 pub(super) fn host(rounds: &[(&HostSummary, u64)]) -> HostSummary {
     let hosts = || rounds.iter().map(|(host, _)| *host);
@@ -53,30 +52,7 @@ pub(super) fn softirq(rounds: &[(&Softirq, u64)]) -> Option<Softirq> {
 
 /// None: no round has it.
 pub(super) fn wire(rounds: &[&Wire]) -> Option<Wire> {
-    let total = |part: fn(&Wire) -> u64| sum(rounds.iter().map(|wire| part(wire)));
-    (!rounds.is_empty()).then(|| Wire {
-        client_to_server: counts(rounds.iter().map(|wire| &wire.client_to_server)),
-        server_to_client: counts(rounds.iter().map(|wire| &wire.server_to_client)),
-        tap_drops: total(|wire| wire.tap_drops),
-        lost_on_purpose: total(|wire| wire.lost_on_purpose),
-        queue_drops: total(|wire| wire.queue_drops),
-    })
-}
-
-fn counts<'a>(directions: impl Iterator<Item = &'a WireCounts>) -> WireCounts {
-    directions.fold(WireCounts::default(), |a, b| WireCounts {
-        syn: a.syn.saturating_add(b.syn),
-        syn_ack: a.syn_ack.saturating_add(b.syn_ack),
-        retransmission: a.retransmission.saturating_add(b.retransmission),
-        keepalive_probe: a.keepalive_probe.saturating_add(b.keepalive_probe),
-        keepalive_ack: a.keepalive_ack.saturating_add(b.keepalive_ack),
-        pure_ack: a.pure_ack.saturating_add(b.pure_ack),
-        data: a.data.saturating_add(b.data),
-        fin: a.fin.saturating_add(b.fin),
-        rst: a.rst.saturating_add(b.rst),
-        packets: a.packets.saturating_add(b.packets),
-        bytes: a.bytes.saturating_add(b.bytes),
-    })
+    rounds.iter().copied().cloned().reduce(|sum, wire| sum.plus(&wire))
 }
 
 fn counters<'a>(hosts: impl Iterator<Item = &'a HostSummary>) -> BTreeMap<String, i64> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HostSummary, LinkMeasured, Round, Softirq};
+use super::{HostSummary, Keepalive, LinkMeasured, Round, Softirq};
 use crate::ports::PortForecast;
 use crate::wire::Wire;
 
@@ -79,6 +79,9 @@ pub struct Arm {
     /// What the load engine waited with: `epoll` or `io_uring`, and how it was batched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<String>,
+    /// How idle connections were checked, and what that found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keepalive: Option<Keepalive>,
     /// Wall time of the trial in seconds.
     pub elapsed_s: f64,
     /// Whether the trial was stopped before its plan was done.

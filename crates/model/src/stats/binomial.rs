@@ -28,6 +28,27 @@ pub fn exact_interval(successes: u64, trials: u64, confidence: f64) -> Option<[f
     Some([least, greatest])
 }
 
+/// The least number of successes that so many trials do not exceed with probability `share`.
+///
+/// Range: 0 to `trials`; `probability` and `share` are taken as within 0 to 1.
+/// Cost:  a continued fraction of O(√trials) steps for each halving of `trials`; below 1 ms.
+///
+/// Source: the share of at most `k` successes is the beta distribution's, `1 - B(p; k+1, n-k)`.
+#[must_use]
+pub fn quantile(trials: u64, probability: f64, share: f64) -> u64 {
+    let (p, n) = (probability.clamp(0.0, 1.0), trials as f64);
+    let reaches = |k: u64| {
+        // By its complement: the share of few successes keeps its digits.
+        k >= trials || beta_share(n - k as f64, k as f64 + 1.0, 1.0 - p) >= share.clamp(0.0, 1.0)
+    };
+    let (mut low, mut high) = (0, trials);
+    while low < high {
+        let middle = u64::midpoint(low, high);
+        if reaches(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
+}
+
 /// The `x` at which [`beta_share`] is `p`, by bisection.
 ///
 /// Bisects the exponent until the bound is within a factor of 2, so that tiny bounds keep their
@@ -135,6 +156,34 @@ mod tests {
         // With 0 of n seen, the greatest p satisfies (1-p)^n = α/2: p = 1 - 0.025^(1/10) = 0.3085.
         let [least, greatest] = exact_interval(0, 10, 0.95).unwrap();
         assert!(least == 0.0 && (greatest - (1.0 - 0.025_f64.powf(0.1))).abs() < 1e-12);
+    }
+
+    /// Made by adding up the distribution with 60 digits: trials, probability, and the quantiles
+    /// 0.5 %, 50 % and 99.5 %.
+    const SUMMED: &[(u64, f64, [u64; 3])] = &[
+        (10, 0.3, [0, 3, 7]),
+        (1000, 0.5, [459, 500, 541]),
+        (50_000, 9.036_878_906_25e-5, [0, 4, 11]),
+        (100_000, 9.268_593_75e-4, [69, 93, 118]),
+        (1_000_000, 1e-6, [0, 1, 4]),
+        (10_000_000, 0.01, [99_190, 100_000, 100_811]),
+    ];
+
+    #[test]
+    fn quantiles_are_those_of_the_distribution_added_up() {
+        for &(trials, p, expected) in SUMMED {
+            let ours = [0.005, 0.5, 0.995].map(|share| quantile(trials, p, share));
+            assert_eq!(ours, expected, "{trials} at {p}");
+        }
+    }
+
+    #[test]
+    fn quantiles_end_at_none_and_at_all() {
+        assert_eq!([0.0, 0.5, 1.0].map(|share| quantile(10, 0.0, share)), [0, 0, 0]);
+        assert_eq!([0.005, 0.5, 1.0].map(|share| quantile(10, 1.0, share)), [10, 10, 10]);
+        assert_eq!(quantile(0, 0.5, 0.5), 0);
+        // Two coins: a quarter shows none, three quarters at most one.
+        assert_eq!([0.24, 0.26, 0.74, 0.76].map(|share| quantile(2, 0.5, share)), [0, 1, 1, 2]);
     }
 
     #[test]

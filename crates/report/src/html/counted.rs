@@ -7,7 +7,7 @@ use tcptoll_model::record::{Arm, LinkMeasured, Metric, Summary};
 
 use super::view::ArmName;
 use crate::number::{self, ABSENT, Estimate};
-use crate::{figures, findings, requests};
+use crate::{figures, findings, keepalive, requests};
 
 /// What was counted of an arm.
 #[derive(Serialize)]
@@ -38,12 +38,13 @@ pub(super) fn of(name: ArmName, arm: &Arm) -> Counters {
         (true, true) => "no sign of loss or of a full queue".to_owned(),
         (true, false) => "not counted".to_owned(),
     };
-    let metrics = if requests::are(arm) { metrics(arm) } else { Vec::new() };
+    let many = requests::are(arm) || keepalive::are(arm);
+    let metrics = if many { metrics(arm) } else { Vec::new() };
     Counters { arm: name, summary, kernel, wire: wire(arm), notes: notes(arm), metrics }
 }
 
-/// Every single figure with its interval and the number of values behind it: an arm of requests has
-/// more than a table has room for.
+/// Every single figure with its interval and the number of values behind it: an arm of requests, or of
+/// idle connections, has more than a table has room for.
 fn metrics(arm: &Arm) -> Vec<Vec<String>> {
     let row = |(name, m): (&String, &Metric)| {
         let text = Estimate::new(m.value, m.ci95, &m.unit).text();

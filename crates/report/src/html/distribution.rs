@@ -8,7 +8,7 @@ use tcptoll_model::stats::histogram::Histogram;
 
 use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
 use crate::figures::{self, Primary};
-use crate::number;
+use crate::{keepalive, number};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.
 const POINTS: usize = 160;
@@ -48,18 +48,31 @@ fn points(histogram: &HistogramSummary) -> Vec<(f64, f64)> {
     points
 }
 
+/// Share of what was tried that has a value: of deaths, those that were known.
+fn answered(arm: &Arm, primary: &Primary) -> f64 {
+    let (ok, tried) = match keepalive::deaths(arm) {
+        Some(deaths) if is_of_deaths(primary) => (deaths.known, deaths.dead),
+        _ => (arm.ok, arm.attempts),
+    };
+    if tried == 0 { 1.0 } else { (ok as f64 / tried as f64).min(1.0) }
+}
+
+fn is_of_deaths(primary: &Primary) -> bool {
+    primary.key == keepalive::DETECTION
+}
+
 fn curves<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Curve<'a>> {
     let curve = |(at, arm): (usize, &'a Arm)| {
         let histogram = arm.histograms.get(&primary.key)?;
         let points = points(histogram);
-        let answered = arm.ok as f64 / arm.attempts.max(1) as f64;
-        let answered = if arm.attempts == 0 { 1.0 } else { answered.min(1.0) };
+        let answered = answered(arm, primary);
         let class = arm_class(at);
         (!points.is_empty()).then(|| Curve { class, answered, name: &arm.name, histogram, points })
     };
     let mut curves: Vec<Curve<'a>> = summary.arms.iter().enumerate().filter_map(curve).collect();
     // With one arm there is room for what the network alone takes.
     if let [arm] = summary.arms.as_slice()
+        && !is_of_deaths(primary)
         && let Some(histogram) = arm.histograms.get("rtt_us").filter(|h| h.count > 0)
     {
         let points = points(histogram);
@@ -108,23 +121,29 @@ fn draw(curves: &[Curve<'_>], primary: &Primary, screen: Screen) -> Svg {
         }
     }
     svg.time_axis(&x, top, bottom, if wide { 9 } else { 4 });
-    svg.text("label", (4.0, 12.0), Anchor::Start, "share of attempts that took at most …");
+    let share = if is_of_deaths(primary) {
+        "share of deaths known after at most …"
+    } else {
+        "share of attempts that took at most …"
+    };
+    svg.text("label", (4.0, 12.0), Anchor::Start, share);
     let log = if x.is_log() { " (log)" } else { "" };
     svg.text("label", (x.to, bottom + 36.0), Anchor::End, &format!("{}{log}", primary.name));
     for curve in curves.iter().rev() {
         let place = |us, share| (x.at(us), height(share * curve.answered, curve.histogram.count));
         draw_curve(&mut svg, curve, place);
         if curve.answered < 1.0 {
-            unanswered(&mut svg, curve, height(curve.answered, u64::MAX), &x);
+            let what = if is_of_deaths(primary) { "never known" } else { "failed" };
+            unanswered(&mut svg, curve, (height(curve.answered, u64::MAX), what), &x);
         }
     }
     svg
 }
 
 /// Where the curve stays for good: attempts that failed never reach more.
-fn unanswered(svg: &mut Svg, curve: &Curve<'_>, y: f64, x: &Scale) {
+fn unanswered(svg: &mut Svg, curve: &Curve<'_>, (y, what): (f64, &str), x: &Scale) {
     let last = curve.points.last().map_or(x.from, |(us, _)| x.at(*us));
-    let text = format!("{} failed", number::percent(1.0 - curve.answered));
+    let text = format!("{} {what}", number::percent(1.0 - curve.answered));
     svg.open(&curve.class, &format!("{}: {text}", curve.name));
     svg.line("never", (last, y), (x.to, y));
     // Small shares of failures would only clutter the top.
@@ -193,9 +212,21 @@ pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
     }
 }
 
+fn one_of_deaths(h: &HistogramSummary) -> String {
+    let middle = figures::middle(h).map(|us| format!("in the middle after {}", number::time(us)));
+    let last = h
+        .max
+        .map(|us| format!("the last of {} after {}", number::count(h.count), number::time(us)));
+    let words: Vec<String> = middle.into_iter().chain(last).collect();
+    format!("Deaths were known {}.", words.join(", "))
+}
+
 fn one(arm: &Arm, primary: &Primary) -> String {
     let Some(h) = arm.histograms.get(&primary.key) else { return String::new() };
     let mut parts = Vec::new();
+    if is_of_deaths(primary) {
+        return one_of_deaths(h);
+    }
     let (who, them) = if arm.ok < arm.attempts {
         parts.push(format!(
             "{} of {} attempts succeeded",

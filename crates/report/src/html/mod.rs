@@ -4,8 +4,10 @@
 
 mod chart;
 mod counted;
+mod curve;
 mod distribution;
 mod forest;
+mod keepalive;
 mod levels;
 mod range;
 mod rounds;

@@ -6,7 +6,7 @@ use tcptoll_model::record::{Arm, Summary};
 use super::view::{ArmName, each_arm, name};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
-use crate::{findings, requests, rounds};
+use crate::{findings, keepalive, requests, rounds};
 
 /// A sortable table.
 #[derive(Serialize)]
@@ -57,19 +57,21 @@ fn quantile<'a>(head: &str, key: &'a str, at: usize) -> Column<'a> {
 
 /// Figures per arm; columns that no arm has are left out.
 pub(super) fn of(summary: &Summary, primary: &Primary) -> Table {
+    let known = primary.key == keepalive::DETECTION;
+    let named = |q: &str| if known { format!("known after: {q}") } else { q.to_owned() };
     let mut candidates = vec![
         of_metric("intended/s", requests::INTENDED, ""),
         of_metric("requests/s", requests::RATE, ""),
-        quantile("p50", &primary.key, 0),
-        quantile("p99", &primary.key, 1),
-        quantile("p99.9", &primary.key, 2),
-        quantile("max", &primary.key, 3),
+        quantile(&named("p50"), &primary.key, 0),
+        quantile(&named("p99"), &primary.key, 1),
+        quantile(&named("p99.9"), &primary.key, 2),
+        quantile(&named("max"), &primary.key, 3),
         of_metric("mean", "connect_us_mean", "us"),
         quantile("first byte p50", "first_byte_us", 0),
         quantile("ICMP echo p50", "rtt_us", 0),
         of_metric("conn/s", "connections_per_s", ""),
     ];
-    if requests::any(summary) {
+    if requests::any(summary) || keepalive::any(summary) {
         let server = |arm: &Arm| plain_cell(arm.server.as_ref().and_then(|h| h.cpu_us_per_op));
         candidates.retain(|(head, _)| head != "mean");
         candidates.push(column("client CPU µs", |arm| plain_cell(arm.client.cpu_us_per_op)));
@@ -92,10 +94,13 @@ pub(super) fn of(summary: &Summary, primary: &Primary) -> Table {
         candidates.insert(0, column(&figures::metric_name(key), cell));
     }
     let mut columns = told(summary, candidates);
-    columns.push(column("ok", |arm| Cell {
-        text: figures::ok_of_attempts(arm),
-        value: (arm.attempts > 0).then(|| arm.ok as f64 / arm.attempts as f64),
-    }));
+    // Where peers only die, nothing is tried.
+    if !keepalive::any(summary) || summary.arms.iter().any(|arm| arm.attempts > 0) {
+        columns.push(column("ok", |arm| Cell {
+            text: figures::ok_of_attempts(arm),
+            value: (arm.attempts > 0).then(|| arm.ok as f64 / arm.attempts as f64),
+        }));
+    }
     if summary.arms.iter().any(|arm| !arm.errors.is_empty() || arm.failure.is_some()) {
         columns.push(column("errors", |arm| Cell {
             text: arm
@@ -129,6 +134,38 @@ pub(super) fn of_connections(summary: &Summary) -> Option<Table> {
     ];
     let columns = if requests::any(summary) { told(summary, candidates) } else { Vec::new() };
     (!columns.is_empty()).then(|| laid_out(summary, columns))
+}
+
+/// Columns of checking idle connections, for the arms that `keep` takes; what none of them has is
+/// left out.
+pub(super) fn of_columns(
+    summary: &Summary,
+    columns: &[keepalive::Column],
+    keep: &dyn Fn(usize, &Arm) -> bool,
+) -> Table {
+    let arms: Vec<(usize, &Arm)> =
+        summary.arms.iter().enumerate().filter(|(at, arm)| keep(*at, arm)).collect();
+    let told = |column: &&keepalive::Column| arms.iter().any(|(_, arm)| column.text(arm) != ABSENT);
+    let columns: Vec<&keepalive::Column> = columns.iter().filter(told).collect();
+    let cell = |column: &keepalive::Column, arm: &Arm| Cell {
+        text: column.text(arm),
+        value: column.value(arm),
+    };
+    let row = |(at, arm): &(usize, &Arm)| Row {
+        arm: name(*at, arm),
+        cells: columns.iter().map(|column| cell(column, arm)).collect(),
+    };
+    Table {
+        heads: columns.iter().map(|column| column.whole.to_owned()).collect(),
+        rows: arms.iter().map(row).collect(),
+    }
+}
+
+impl Table {
+    /// Whether it has nothing to show.
+    pub(super) fn is_empty(&self) -> bool {
+        self.heads.is_empty() || self.rows.is_empty()
+    }
 }
 
 /// The columns in which any arm has a figure.

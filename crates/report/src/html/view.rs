@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use tcptoll_model::record::{Arm, PlaceKind, Summary, WarningEntry};
 
 use super::svg::arm_class;
-use super::{counted, distribution, forest, levels, range, series, table, timeline};
+use super::{counted, distribution, forest, keepalive, levels, range, series, table, timeline};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
 use crate::{clean, effect, findings, requests, rounds};
@@ -33,6 +33,8 @@ pub(super) struct View {
     range: Option<Picture>,
     figures: table::Table,
     connections: Option<table::Table>,
+    keepalive: Option<keepalive::View>,
+    trade: Option<Picture>,
     first: First,
     over_levels: Option<Titled>,
     ratios: Vec<Titled>,
@@ -66,6 +68,7 @@ enum First {
     Forests,
     Levels,
     Rounds,
+    Trade,
     Distribution,
 }
 
@@ -160,7 +163,10 @@ pub(super) fn of(summary: &Summary) -> View {
     let metric = rounds::metric(summary);
     let drawn =
         summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
-    let first = if summary.rounds.is_none() {
+    let trade = keepalive::picture(summary).map(|(svg, caption)| Picture::new(svg, &caption));
+    let first = if summary.rounds.is_none() && trade.is_some() {
+        First::Trade
+    } else if summary.rounds.is_none() {
         First::Distribution
     } else if drawn && !ratios.is_empty() {
         First::Ratios
@@ -181,7 +187,9 @@ pub(super) fn of(summary: &Summary) -> View {
         answer: keep_units(&summary.answer),
         place: figures::place(summary),
         forecasts: requests::forecasts(&summary.arms),
-        cpu_note: if requests::any(summary) {
+        cpu_note: if crate::keepalive::any(summary) {
+            "CPU is per message"
+        } else if requests::any(summary) {
             "CPU is per request"
         } else {
             "CPU is the client's, per operation"
@@ -198,6 +206,8 @@ pub(super) fn of(summary: &Summary) -> View {
             .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
         figures: table::of(summary, &primary),
         connections: table::of_connections(summary),
+        keepalive: keepalive::of(summary),
+        trade,
         first,
         over_levels,
         ratios,

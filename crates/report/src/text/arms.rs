@@ -3,12 +3,15 @@
 use tcptoll_model::record::{Arm, Summary};
 
 use super::table::{Align, Column, Lines, lay_out};
-use super::{Page, Tone, requests as of_requests};
+use super::{Page, Tone, keepalive as of_keepalive, requests as of_requests};
 use crate::number::{ABSENT, TimeUnit};
-use crate::{clean, figures, number, requests};
+use crate::{clean, figures, keepalive, number, requests};
 
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 4] = [32, 24, 18, 12];
+
+/// Columns of a name where columns are shared out among tables.
+const SHARED: usize = 18;
 
 /// The table in one piece where the width allows it, else in two.
 pub(super) fn write(page: &mut Page, summary: &Summary) {
@@ -16,40 +19,75 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         page.line("  no arm was measured");
         return;
     }
+    if keepalive::any(summary) {
+        return of_keepalive::write(page, summary);
+    }
     if requests::any(summary) {
         return of_requests::write(page, summary);
     }
+    let names = names(summary);
     let room = page.width();
     let all = [latency(summary), cost(summary)].concat();
     // A column of dashes is worth its room only while there is room.
     for columns in [all.clone(), told(all)] {
-        if let Some(lines) = fitting(summary, &columns, room) {
+        if let Some(lines) = fitting(&names, &columns, room) {
             return page.table(&lines, Tone::Dim);
         }
     }
     for part in [told(latency(summary)), told(cost(summary))] {
-        let narrowest = || lay_out(with_names(summary, 12, part.clone()));
-        let lines = fitting(summary, &part, room).unwrap_or_else(narrowest);
+        let narrowest = || lay_out(with_names(&names, 12, part.clone()));
+        let lines = fitting(&names, &part, room).unwrap_or_else(narrowest);
         page.table(&lines, Tone::Dim);
         page.blank();
     }
 }
 
 /// The columns in which any arm has a figure.
-pub(super) fn told(columns: Vec<Column>) -> Vec<Column> {
+fn told(columns: Vec<Column>) -> Vec<Column> {
     columns.into_iter().filter(|column| column.cells.iter().any(|cell| cell != ABSENT)).collect()
 }
 
 /// The table with names as long as the width allows, or `None` if it is too wide with short ones.
-pub(super) fn fitting(summary: &Summary, columns: &[Column], room: usize) -> Option<Lines> {
-    let with = |name| lay_out(with_names(summary, name, columns.to_vec()));
+fn fitting(names: &[&str], columns: &[Column], room: usize) -> Option<Lines> {
+    let with = |name| lay_out(with_names(names, name, columns.to_vec()));
     NAME.into_iter().map(with).find(|lines| lines.width() <= room)
 }
 
-pub(super) fn with_names(summary: &Summary, width: usize, mut columns: Vec<Column>) -> Vec<Column> {
-    let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
-    columns.insert(0, Column::new("arm", Align::Left, clean::shorten_all(&names, width)));
+fn with_names(names: &[&str], width: usize, mut columns: Vec<Column>) -> Vec<Column> {
+    columns.insert(0, Column::new("arm", Align::Left, clean::shorten_all(names, width)));
     columns
+}
+
+/// The names of all arms.
+pub(super) fn names(summary: &Summary) -> Vec<&str> {
+    summary.arms.iter().map(|arm| arm.name.as_str()).collect()
+}
+
+/// Parts that stay together, in one table where the width allows it, else in as many as it takes;
+/// `names` is one per row.
+pub(super) fn in_parts(page: &mut Page, names: &[&str], parts: Vec<Vec<Column>>) {
+    let room = page.width();
+    let parts: Vec<Vec<Column>> =
+        parts.into_iter().map(told).filter(|part| !part.is_empty()).collect();
+    if let Some(lines) = fitting(names, &parts.concat(), room) {
+        return page.table(&lines, Tone::Dim);
+    }
+    let mut tables: Vec<Vec<Column>> = Vec::new();
+    for part in parts {
+        let with = |table: &Vec<Column>| [table.as_slice(), part.as_slice()].concat();
+        let fits =
+            |table: &Vec<Column>| lay_out(with_names(names, SHARED, with(table))).width() <= room;
+        match tables.last_mut().filter(|table| fits(table)) {
+            Some(table) => table.extend(part),
+            None => tables.push(part),
+        }
+    }
+    for table in tables {
+        let narrowest = || lay_out(with_names(names, 12, table.clone()));
+        let lines = fitting(names, &table, room).unwrap_or_else(narrowest);
+        page.table(&lines, Tone::Dim);
+        page.blank();
+    }
 }
 
 /// Latency of every arm and the first byte.

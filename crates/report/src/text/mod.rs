@@ -4,8 +4,10 @@
 mod arms;
 mod between;
 mod comparisons;
+mod keepalive;
 mod requests;
 mod rounds;
+mod scatter;
 mod table;
 mod timeline;
 

@@ -3,39 +3,15 @@
 
 use tcptoll_model::record::{Arm, Summary};
 
-use super::arms::{fitting, median, quantiles, told, with_names};
-use super::table::{Align, Column, lay_out};
-use super::{Page, Tone};
+use super::Page;
+use super::arms::{in_parts, median, names, quantiles};
+use super::table::{Align, Column};
 use crate::number::{self, ABSENT};
 use crate::{figures, requests, rounds};
 
-/// Columns of a name where columns are shared out among tables.
-const NAME: usize = 18;
-
 /// One table where the width allows it, else as many as it takes.
 pub(super) fn write(page: &mut Page, summary: &Summary) {
-    let room = page.width();
-    let parts: Vec<Vec<Column>> =
-        parts(summary).into_iter().map(told).filter(|part| !part.is_empty()).collect();
-    if let Some(lines) = fitting(summary, &parts.concat(), room) {
-        return page.table(&lines, Tone::Dim);
-    }
-    let mut tables: Vec<Vec<Column>> = Vec::new();
-    for part in parts {
-        let with = |table: &Vec<Column>| [table.as_slice(), part.as_slice()].concat();
-        let fits =
-            |table: &Vec<Column>| lay_out(with_names(summary, NAME, with(table))).width() <= room;
-        match tables.last_mut().filter(|table| fits(table)) {
-            Some(table) => table.extend(part),
-            None => tables.push(part),
-        }
-    }
-    for table in tables {
-        let narrowest = || lay_out(with_names(summary, 12, table.clone()));
-        let lines = fitting(summary, &table, room).unwrap_or_else(narrowest);
-        page.table(&lines, Tone::Dim);
-        page.blank();
-    }
+    in_parts(page, &names(summary), parts(summary));
 }
 
 /// Columns that stay together, in the order of what is asked first.

@@ -3,8 +3,17 @@
 use tcptoll_model::record::Summary;
 
 /// All golden summaries.
-pub(crate) const NAMES: [&str; 7] =
-    ["one-arm", "nine-arms", "failure", "hostile", "study", "http", "http-open-loop"];
+pub(crate) const NAMES: [&str; 9] = [
+    "one-arm",
+    "nine-arms",
+    "failure",
+    "hostile",
+    "study",
+    "http",
+    "http-open-loop",
+    "keepalive",
+    "keepalive-faults",
+];
 
 /// One golden summary.
 pub(crate) fn load(name: &str) -> Summary {

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
     }
     if let Some(path) = &args.pcap {
         let pcap = Some(std::path::absolute(path)?.display().to_string());
-        place.link()?.ask(&Ask::Watch(Watch { tap: false, trace_limit: 0, pcap }))?;
+        place.link()?.ask(&Ask::Watch(Watch { pcap, ..Watch::default() }))?;
     }
     let launch =
         Launch { words: args.command.clone(), shell: false, environment, ordinary_user: false };

@@ -3,10 +3,12 @@
 mod compare;
 mod explain;
 mod http;
+mod keepalive;
 mod lab;
 mod links;
 mod manual;
 mod runs;
+mod serve;
 mod study;
 
 use anyhow::{Context as _, bail};
@@ -24,6 +26,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Tour(args) => tour(args),
         Command::Connect(args) => connect(&args),
         Command::Http(args) => http::run(&args),
+        Command::Keepalive(args) => keepalive::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report(&args),
         Command::Compare(args) => compare::run(&args),

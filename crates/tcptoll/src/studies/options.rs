@@ -4,7 +4,7 @@ use anyhow::bail;
 use serde_json::Value;
 use tcptoll_model::study::{Compare, Study};
 
-use crate::cli::{ConnectArgs, HttpArgs, RoundArgs};
+use crate::cli::{ConnectArgs, HttpArgs, KeepaliveArgs, RoundArgs};
 
 /// The study that a command line of `connect` is.
 pub fn from_connect(args: &ConnectArgs) -> Study {
@@ -92,6 +92,73 @@ pub fn from_http(args: &HttpArgs) -> Study {
     ];
     let question = "What does it cost to reuse a connection, or not, and who pays?";
     from_options("http", question, lists, values, &args.rounds)
+}
+
+/// The study that a command line of `keepalive` is.
+///
+/// Without a mechanism all are measured; what is not told apart by the rate of a writer, but by who
+/// knows of deaths and for how much, is measured once and compared with nothing.
+pub fn from_keepalive(args: &KeepaliveArgs) -> Study {
+    let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let mut mechanism = args.mechanism.clone();
+    let mut fault = args.fault.clone();
+    if mechanism.is_empty() && args.to.is_none() && args.rounds.resume.is_none() {
+        mechanism = if args.detect_within.is_empty() {
+            all(&["none", "tcp", "heartbeat", "lazy"])
+        } else {
+            all(&["tcp", "heartbeat", "lazy"])
+        };
+        if fault.is_empty() {
+            fault = all(&["cut"]);
+        }
+    }
+    let silent = args.writer.iter().any(|writer| writer == "off");
+    let compares = fault.is_empty() && !silent && args.to.is_none();
+    let lists = [
+        ("mechanism", mechanism),
+        ("side", args.side.clone()),
+        ("idle", args.idle.clone()),
+        ("interval", args.interval.clone()),
+        ("probes", args.probes.clone()),
+        ("answer-within", args.answer_within.clone()),
+        ("evidence", args.evidence.clone()),
+        ("user-timeout", args.user_timeout.clone()),
+        ("detect-within", args.detect_within.clone()),
+        ("tick", args.tick.clone()),
+        ("most", args.most.clone()),
+        ("unused-for", args.unused_for.clone()),
+        ("until", args.until.clone()),
+        ("order", args.order.clone()),
+        ("at-once", args.at_once.clone()),
+        ("arrivals", args.arrivals.clone()),
+        ("fault", fault),
+        ("fault-share", args.fault_share.clone()),
+        ("watch", args.watch.clone()),
+        ("sockets", args.sockets.clone()),
+        ("writer", args.writer.clone()),
+        ("message", args.message.clone()),
+        ("rate", args.rate.clone()),
+        ("congestion", args.congestion.clone()),
+        ("warmup", args.warmup.clone()),
+        ("duration", args.duration.clone()),
+        ("link", every_link(&args.link)),
+    ];
+    let values = [
+        ("to", text_of(args.to.as_ref())),
+        ("null", text_of(args.null.as_ref())),
+        ("bind", text_of(args.bind.as_ref())),
+        ("ipv6", flag(args.ipv6)),
+        ("packet-relay", flag(args.packet_relay)),
+        ("client-sysctl", several(&args.client_sysctl)),
+        ("server-sysctl", several(&args.server_sysctl)),
+    ];
+    let question =
+        "What does it cost to know that idle connections are alive, and how soon is a death known?";
+    let mut study = from_options("keepalive", question, lists, values, &args.rounds);
+    if !compares {
+        study.compare = Vec::new();
+    }
+    study
 }
 
 fn text_of(text: Option<&String>) -> Option<Value> {

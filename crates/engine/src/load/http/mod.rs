@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::sock_diag::SockDiag;
-use tcptoll_kernel::{cpu, ring, slab};
+use tcptoll_kernel::{cpu, ring};
 use tcptoll_model::stats::Histogram;
 
 use self::client::Client;
@@ -35,16 +35,13 @@ use self::requests::Request;
 use self::tally::Tally;
 use self::tls::Tls;
 use self::uring::Uring;
-use super::{CHANNEL, LoadError};
+use super::{CHANNEL, LoadError, socket_memory};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::messages::{Ask, HttpLoad, HttpReport, HttpRequests, Io, Tell};
 
 /// Progress is told this often.
 const PROGRESS: Duration = Duration::from_millis(200);
-
-/// Sockets whose memory is looked at.
-const SOCKETS: u64 = 1_000;
 
 /// The number under which the poller knows the threads.
 const THREADS: u64 = CHANNEL - 1;
@@ -157,14 +154,11 @@ struct Look {
 
 impl Look {
     fn now() -> Self {
-        let mut diag = SockDiag::open();
-        let of_one = diag.as_mut().ok().and_then(|diag| diag.tcp_info(1).ok());
-        let buffers = diag.and_then(|mut diag| diag.socket_memory(SOCKETS));
-        let structures = slab::connection_bytes().map(|bytes| bytes as f64);
+        let of_one = SockDiag::open().ok().and_then(|mut diag| diag.tcp_info(1).ok());
         Self {
             resident_bytes: cpu::rss_bytes(),
             tcp_info: of_one.and_then(|mut of| of.pop()).map(|(.., info)| info).unwrap_or_default(),
-            socket_bytes: buffers.ok().and_then(|(_, mean)| Some(mean? + structures?)),
+            socket_bytes: socket_memory().ok().and_then(|(_, bytes)| bytes),
         }
     }
 }

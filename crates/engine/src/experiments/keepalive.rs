@@ -1,0 +1,424 @@
+//! What does it cost to know that idle connections are alive, and how soon is a death known?
+
+use std::time::Duration;
+
+use tcptoll_model::keepalive::{Checking, Mechanism, given_up_by_s};
+use tcptoll_model::record::Summary;
+use tcptoll_model::study::{PlannedArm, Settings};
+use tcptoll_model::warning::Warning;
+
+use super::hosts::{ECHOES, Wish, count, read_sysctls, settle};
+use super::keepalive_observation::{Memory, Struck};
+use super::keepalive_report;
+use super::keepalive_settings::{Fault, KeepaliveSettings, OPTIONS, Side};
+use super::keepalive_stage::{End, Moment, Ports, Stage};
+use super::trial::{Span, Trial};
+use super::{Context, Experiment, Outcome, TrialError};
+use crate::clock::ClockWatch;
+use crate::lab::certification::echoes;
+use crate::lab::{LabError, Place};
+use crate::messages::{Ask, FleetAsk, Lazy, Watch};
+
+/// Differences in messages per second below this relative size change no decision.
+const MARGIN: f64 = 0.02;
+
+/// A link that is late by less changes nothing here: no figure is a latency of µs, and handshakes are
+/// begun many at once.
+const LATENESS_US: f64 = 5_000.0;
+
+/// After a fault the fleets are looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Every metric of a trial.
+const METRICS: &[&str] = &[
+    "checking_bytes_per_hour_per_socket",
+    "checking_packets_per_hour_per_socket",
+    "client_bytes_per_socket",
+    "client_cpu_us_per_op",
+    "client_fleet_cpu_us_per_s_per_1000_sockets",
+    "client_kernel_bytes_per_socket",
+    "goodput_bytes_per_s",
+    "heartbeats_per_s",
+    "keepalive_probes",
+    "machine_cpu_us_per_s_per_1000_sockets",
+    "messages_per_s",
+    "probes_per_s",
+    "server_bytes_per_socket",
+    "server_cpu_us_per_op",
+    "server_fleet_cpu_us_per_s_per_1000_sockets",
+    "server_kernel_bytes_per_socket",
+];
+
+/// Every distribution of a trial.
+const HISTOGRAMS: &[&str] = &["arrival_us", "detection_us", "lateness_us", "rtt_us"];
+
+/// The experiment.
+pub struct Keepalive;
+
+impl Experiment for Keepalive {
+    fn name(&self) -> &'static str {
+        "keepalive"
+    }
+
+    fn question(&self) -> &'static str {
+        "What does it cost to know that idle connections are alive, and how soon is a death known?"
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        OPTIONS
+    }
+
+    fn primary_metric(&self) -> &'static str {
+        "messages_per_s"
+    }
+
+    fn metrics(&self) -> &'static [&'static str] {
+        METRICS
+    }
+
+    fn histograms(&self) -> &'static [&'static str] {
+        HISTOGRAMS
+    }
+
+    fn margin(&self) -> f64 {
+        MARGIN
+    }
+
+    fn check(&self, settings: &Settings) -> Result<(), TrialError> {
+        KeepaliveSettings::from(settings).map(drop)
+    }
+
+    fn expected_s(&self, settings: &Settings) -> f64 {
+        KeepaliveSettings::from(settings).map_or(1.0, |settings| settings.expected_s())
+    }
+
+    fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        let settings = KeepaliveSettings::from(&arm.settings)?;
+        let mut trial = KeepaliveTrial {
+            checking: settings.checking.clone(),
+            common: Trial::new(&arm.name, &settings.bind),
+            settings: &settings,
+        };
+        match &settings.to {
+            None => trial.in_lab(context)?,
+            Some((name, _)) => trial.at_target(name, context)?,
+        }
+        Ok(trial.common.into_outcome(&arm.factors))
+    }
+
+    fn conclude(&self, summary: &mut Summary) {
+        keepalive_report::conclude(summary);
+    }
+}
+
+/// One arm, being run.
+pub(super) struct KeepaliveTrial<'a> {
+    pub(super) settings: &'a KeepaliveSettings,
+    /// How connections are checked, with what the host's sysctls say.
+    pub(super) checking: Checking,
+    pub(super) common: Trial,
+}
+
+/// What the stage showed, from the opening of the connections to the end.
+pub(super) struct Seen {
+    pub(super) memory: Memory,
+    /// The measured window.
+    pub(super) begins: Moment,
+    pub(super) ends: Moment,
+    /// What the fault did.
+    pub(super) struck: Option<Struck>,
+    pub(super) processes: [u64; 2],
+}
+
+impl KeepaliveTrial<'_> {
+    fn in_lab(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let settings = self.settings;
+        let mut wish = Wish {
+            link: &settings.link,
+            ipv6: settings.ipv6,
+            packet_relay: settings.packet_relay,
+            client_sysctls: settings.client_sysctls.clone(),
+            server_sysctls: settings.server_sysctls.clone(),
+        };
+        let connections = settings.sockets + settings.arriving();
+        self.common.spread_ports(connections, connections, &mut wish);
+        let mut place = self.common.lab(wish, context)?;
+        self.common.tolerance_us = self.common.tolerance_us.max(LATENESS_US);
+        let (number, interval_ns) = ECHOES[usize::from(!context.witness)];
+        let quiet = echoes(&mut place, number, interval_ns, context.interrupt)?;
+        self.common.take_echoes(&quiet);
+        self.read_kernel(&mut place)?;
+        let clocks = ClockWatch::begin();
+        let mut stage = Stage {
+            settings,
+            sources: self.common.sources.clone(),
+            interrupt: context.interrupt,
+            place: &mut place,
+        };
+        let client_before = stage.observe(End::Client)?;
+        let server_before = stage.observe(End::Server)?;
+        let ports = stage.listen_all()?;
+        let watch = Watch {
+            tap: context.pcap.is_some(),
+            pcap: context.pcap.map(str::to_owned),
+            quiet_ports: vec![ports.healthy.port(), ports.struck.port()],
+            ..Watch::default()
+        };
+        let tapped = settings.link.is_emulated() || watch.tap;
+        stage.place.link()?.ask(&Ask::Watch(watch))?;
+        let seen = self.play(&mut stage, ports, context)?;
+        let clocks = clocks.end();
+        settle(&mut place.client, &settings.link)?;
+        let mut stage = Stage {
+            settings,
+            sources: Vec::new(),
+            interrupt: context.interrupt,
+            place: &mut place,
+        };
+        let client_after = stage.observe(End::Client)?;
+        let server_after = stage.observe(End::Server)?;
+        let (counted, _) = count(place.link()?)?;
+        let client = Span { before: &client_before, after: &client_after };
+        let server = Span { before: &server_before, after: &server_after };
+        self.take_hosts(client, Some(server));
+        let drops = server_after.device_drops - server_before.device_drops
+            + (client_after.device_drops - client_before.device_drops);
+        if self.common.take_link(counted, tapped, client, server) {
+            self.common.compare_syns();
+            self.compare_probes(drops);
+        }
+        self.take_seen(&seen, ports);
+        self.common.take_machine(client, self.common.arm.attempts);
+        self.common.take_clocks(clocks, false);
+        Ok(())
+    }
+
+    fn at_target(&mut self, name: &str, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let settings = self.settings;
+        let mut place = Place::target()?;
+        if let Some((_, address)) = &settings.to {
+            place.addresses.server = address.ip();
+        }
+        // A firewall may eat echoes, and this user may not be allowed to send them.
+        if let Ok(quiet) = echoes(&mut place, 20, 20_000_000, context.interrupt) {
+            self.common.take_echoes(&quiet);
+        }
+        if context.interrupt.signal().is_some() {
+            return Err(LabError::Interrupted.into());
+        }
+        self.read_kernel(&mut place)?;
+        let clocks = ClockWatch::begin();
+        let mut stage = Stage {
+            settings,
+            sources: settings.bind.clone(),
+            interrupt: context.interrupt,
+            place: &mut place,
+        };
+        let before = stage.observe(End::Client)?;
+        let ports = stage.listen_all()?;
+        let seen = self.play(&mut stage, ports, context)?;
+        let after = stage.observe(End::Client)?;
+        if seen.ends.client.made == 0 && settings.idle_sockets() > 0 {
+            let class = seen.ends.client.errors.keys().next().cloned().unwrap_or_default();
+            return Err(TrialError::Target(format!(
+                "--to {name}: no connection was made ({class}): check that something listens there"
+            )));
+        }
+        let client = Span { before: &before, after: &after };
+        self.take_hosts(client, None);
+        self.take_seen(&seen, ports);
+        self.common.take_machine(client, self.common.arm.attempts);
+        self.common.take_clocks(clocks.end(), false);
+        Ok(())
+    }
+
+    /// What was left to the kernel, as the sysctls of the checking host say.
+    fn read_kernel(&mut self, place: &mut Place) -> Result<(), TrialError> {
+        const NAMES: [&str; 4] = [
+            "net.ipv4.tcp_keepalive_time",
+            "net.ipv4.tcp_keepalive_intvl",
+            "net.ipv4.tcp_keepalive_probes",
+            "net.ipv4.tcp_retries2",
+        ];
+        let host = match self.settings.side {
+            Side::Client => &mut place.client,
+            Side::Server | Side::Both => place.server()?,
+        };
+        let got = read_sysctls(host, &NAMES)?;
+        let number = |name: &str| got.get(name).and_then(|text| text.parse::<u32>().ok());
+        let checking = &mut self.checking;
+        match checking.mechanism {
+            Mechanism::Tcp => {
+                checking.idle_s = checking.idle_s.or(number(NAMES[0]).map(f64::from));
+                checking.interval_s = checking.interval_s.or(number(NAMES[1]).map(f64::from));
+                checking.probes = checking.probes.or(number(NAMES[2]));
+            }
+            Mechanism::Write => {
+                let rto_s = self.settings.link.rtt.as_secs_f64() + 0.2;
+                checking.retransmission_s =
+                    number(NAMES[3]).map(|retries| given_up_by_s(retries, rto_s));
+            }
+            Mechanism::None | Mechanism::Heartbeat | Mechanism::Lazy => {}
+        }
+        Ok(())
+    }
+
+    /// From the opening of the connections to the last look.
+    fn play(
+        &mut self,
+        stage: &mut Stage<'_>,
+        ports: Ports,
+        context: &mut Context<'_>,
+    ) -> Result<Seen, TrialError> {
+        let settings = self.settings;
+        stage.connect_all(ports)?;
+        let mut memory = Memory { client: stage.socket_memory(End::Client)?, server: None };
+        if stage.is_lab() {
+            memory.server = stage.socket_memory(End::Server)?;
+        }
+        let processes = [stage.look_at(End::Client)?, stage.look_at(End::Server)?]
+            .map(|report| report.processes);
+        self.begin_checks(stage, processes)?;
+        let all = settings.warmup + settings.duration + settings.watched();
+        let total = all.as_millis() as u64;
+        let mut told = Duration::ZERO;
+        let progress = &mut *context.progress;
+        let mut tell = |time: Duration| progress((told + time).as_millis() as u64, total);
+        stage.wait(settings.warmup, &mut tell)?;
+        if settings.fault.is_none() {
+            stage.arrive(ports.healthy)?;
+        }
+        let begins = stage.moment(true)?;
+        told += settings.warmup;
+        let mut tell = |time: Duration| progress((told + time).as_millis() as u64, total);
+        stage.wait(settings.duration, &mut tell)?;
+        let ends = stage.moment(false)?;
+        told += settings.duration;
+        let mut tell = |time: Duration| progress((told + time).as_millis() as u64, total);
+        let struck = match &settings.fault {
+            None => None,
+            Some((_, fault)) => Some(self.strike(stage, ports, *fault, &mut tell)?),
+        };
+        // No probe is on its way when the counters are read.
+        for end in self.checking_ends() {
+            stage.check(end, FleetAsk::Rest)?;
+        }
+        stage.rest_writer()?;
+        Ok(Seen { memory, begins, ends, struck, processes })
+    }
+
+    fn checking_ends(&self) -> Vec<End> {
+        match self.settings.side {
+            Side::Server => vec![End::Server],
+            Side::Client => vec![End::Client],
+            Side::Both => vec![End::Server, End::Client],
+        }
+    }
+
+    fn begin_checks(
+        &mut self,
+        stage: &mut Stage<'_>,
+        processes: [u64; 2],
+    ) -> Result<(), TrialError> {
+        let settings = self.settings;
+        let spread = settings.warmup.min(Duration::from_secs_f64(
+            self.checking.period_s().unwrap_or(0.0).clamp(0.0, 86_400.0),
+        ));
+        for end in self.checking_ends() {
+            let mut checking = settings.checking.clone();
+            // A client has nobody who arrives: it needs a timer all the same.
+            if checking.mechanism == Mechanism::Lazy && end == End::Client {
+                checking.mechanism = Mechanism::Heartbeat;
+                checking.idle_s = Some(settings.warmup.as_secs_f64().max(1.0));
+            }
+            let count = processes[usize::from(end == End::Server)].max(1);
+            let most =
+                if settings.lazy.most > 0 { settings.lazy.most } else { settings.idle_sockets() };
+            let lazy = Lazy { most: most.div_ceil(count), ..settings.lazy };
+            if checking.mechanism == Mechanism::Lazy {
+                self.checking.most = Some(most);
+                self.checking.variant = Some(variant(&settings.lazy));
+            }
+            let order = FleetAsk::Check {
+                checking: Box::new(checking),
+                spread_ns: spread.as_nanos() as u64,
+                second_only: false,
+                null: settings.null.clone(),
+                lazy: Some(lazy),
+            };
+            stage.check(end, order)?;
+        }
+        Ok(())
+    }
+
+    /// Something happens to the stricken ones, and what is known of it is watched.
+    fn strike(
+        &mut self,
+        stage: &mut Stage<'_>,
+        ports: Ports,
+        fault: Fault,
+        progress: &mut dyn FnMut(Duration),
+    ) -> Result<Struck, TrialError> {
+        let settings = self.settings;
+        let end = self.checking_ends()[0];
+        let before = stage.look_at_checks(end)?;
+        // So that what is known at once is known since when; corrected below.
+        let wire_before = stage.counted()?;
+        stage.check(end, FleetAsk::Struck { at_ns: crate::clock::monotonic_ns() })?;
+        let _began_ns = match fault {
+            Fault::Cut => stage.strike_link(ports.struck.port(), 1.0)?,
+            Fault::Loss(share) => stage.strike_link(ports.struck.port(), share)?,
+            Fault::Freeze => stage.strike_peers(FleetAsk::Freeze)?,
+            Fault::Reset => stage.strike_peers(FleetAsk::Leave { reset: true })?,
+            Fault::Close => stage.strike_peers(FleetAsk::Leave { reset: false })?,
+        };
+        stage.arrive(ports.healthy)?;
+        let dead = !matches!(fault, Fault::Loss(_));
+        let watched = settings.watched();
+        let mut waited = Duration::ZERO;
+        let after = loop {
+            let slice = LOOK_EVERY.min(watched.saturating_sub(waited));
+            stage.wait(slice, &mut |time| progress(waited + time))?;
+            waited += slice;
+            let report = stage.look_at_checks(end)?;
+            if waited >= watched || (dead && report.open[1] == 0) {
+                break report;
+            }
+        };
+        let wire_after = stage.counted()?;
+        if !dead {
+            stage.strike_link(ports.struck.port(), 0.0)?;
+        }
+        let arrived = stage.arrived()?;
+        Ok(Struck { fault, before, after, watched: waited, arrived, wire_before, wire_after })
+    }
+
+    fn compare_probes(&mut self, device_drops: u64) {
+        let sent = |counters: &std::collections::BTreeMap<String, i64>| {
+            counters.get("TcpExtTCPKeepAlive").copied().unwrap_or(0).max(0) as u64
+        };
+        let arm = &self.common.arm;
+        let ours =
+            sent(&arm.client.counters) + arm.server.as_ref().map_or(0, |s| sent(&s.counters));
+        let Some(wire) = &arm.wire else { return };
+        let seen = wire.client_to_server.keepalive_probe + wire.server_to_client.keepalive_probe;
+        if seen + device_drops < ours || seen > ours {
+            self.common.warn(&Warning::WitnessDisagrees {
+                what: "keep-alive probes".to_owned(),
+                ours,
+                witness: seen,
+            });
+        }
+    }
+}
+
+/// How room is made, in words.
+fn variant(lazy: &Lazy) -> String {
+    let which = match lazy.unused_for_ns {
+        None => "all".to_owned(),
+        Some(ns) => format!("idle for {} s", ns as f64 / 1e9),
+    };
+    let until = if lazy.whole_set { "until all are tested" } else { "until below the limit" };
+    let order = if lazy.by_age { "the oldest first" } else { "the least recently used first" };
+    format!("{which}, {until}, {order}")
+}

@@ -1,0 +1,367 @@
+//! From what the fleets and the link reported to the arm that is recorded.
+
+use std::time::Duration;
+
+use tcptoll_model::counters::difference;
+use tcptoll_model::keepalive::{Mechanism, expected_false_alarms};
+use tcptoll_model::link::ETHERNET_OVERHEAD;
+use tcptoll_model::record::{Deaths, Keepalive, Traffic};
+use tcptoll_model::stats::Histogram;
+use tcptoll_model::tcp_info::TcpInfo;
+use tcptoll_model::wire::{QuietCounts, Wire};
+
+use super::keepalive::{KeepaliveTrial, Seen};
+use super::keepalive_settings::{Fault, Side};
+use super::keepalive_stage::Ports;
+use super::trial::{Span, set_cpu};
+use crate::messages::{Counted, FleetReport};
+
+/// A tick of `/proc/stat`, µs.
+const TICK_US: f64 = 10_000.0;
+
+/// A connection that was alive and was closed by its own side.
+const CLOSED_ALIVE: &str = "closed-alive";
+
+/// Kernel memory of one connection on each host, bytes.
+pub(super) struct Memory {
+    pub(super) client: Option<f64>,
+    pub(super) server: Option<f64>,
+}
+
+/// What a fault did.
+pub(super) struct Struck {
+    pub(super) fault: Fault,
+    /// What the checking fleet had seen before it, and at the end.
+    pub(super) before: FleetReport,
+    pub(super) after: FleetReport,
+    pub(super) watched: Duration,
+    /// Connections that arrived after it.
+    pub(super) arrived: FleetReport,
+    pub(super) wire_before: Option<Counted>,
+    pub(super) wire_after: Option<Counted>,
+}
+
+impl KeepaliveTrial<'_> {
+    pub(super) fn take_hosts(&mut self, client: Span<'_>, server: Option<Span<'_>>) {
+        let arm = &mut self.common.arm;
+        arm.client.counters = difference(&client.before.counters, &client.after.counters);
+        arm.client.sockstat.clone_from(&client.after.sockstat);
+        if let (Some(summary), Some(server)) = (&mut arm.server, server) {
+            summary.counters = difference(&server.before.counters, &server.after.counters);
+            summary.sockstat.clone_from(&server.after.sockstat);
+            summary.listeners.clone_from(&server.after.listeners);
+        }
+    }
+
+    pub(super) fn take_seen(&mut self, seen: &Seen, ports: Ports) {
+        self.take_connections(seen);
+        self.take_writer(seen);
+        let checked = self.checked(seen, ports);
+        self.take_costs(seen, &checked);
+        self.common.arm.elapsed_s = (seen.ends.client.at_ns - seen.begins.client.at_ns) as f64
+            / 1e9
+            + seen.struck.as_ref().map_or(0.0, |struck| struck.watched.as_secs_f64());
+        if let Some(struck) = &seen.struck {
+            self.common.histogram("detection_us", &struck.after.detection);
+        }
+        let arrivals =
+            seen.struck.as_ref().map_or(&seen.ends.arrived.arrival, |s| &s.arrived.arrival);
+        self.common.histogram("arrival_us", arrivals);
+        self.common.arm.keepalive = Some(checked);
+    }
+
+    /// Every connection is an attempt; one that was closed while it lived is an error.
+    fn take_connections(&mut self, seen: &Seen) {
+        let (client, writer) = (&seen.ends.client, &seen.ends.writer);
+        let arrived = seen.struck.as_ref().map_or(&seen.ends.arrived, |struck| &struck.arrived);
+        let mut all = client.clone();
+        all.add(writer.clone());
+        all.add(arrived.clone());
+        let wrongly = self.wrongly_closed(seen);
+        let arm = &mut self.common.arm;
+        arm.attempts = all.attempted;
+        arm.errors = all.errors;
+        // Still on their way when the trial ended.
+        let known: u64 = arm.errors.values().sum();
+        let unfinished = all.attempted.saturating_sub(all.made + known);
+        if unfinished > 0 {
+            arm.errors.insert("interrupted".to_owned(), unfinished);
+        }
+        if wrongly > 0 {
+            arm.errors.insert(CLOSED_ALIVE.to_owned(), wrongly);
+        }
+        arm.ok = all.made.saturating_sub(wrongly);
+        for (host, report) in
+            [(Some(&mut arm.client), client), (arm.server.as_mut(), &seen.ends.server)]
+        {
+            if let (Some(host), Some(TcpInfo::Connection(mut sample))) =
+                (host, TcpInfo::decode(&report.tcp_info))
+            {
+                sample.congestion = Some(report.congestion.clone()).filter(|name| !name.is_empty());
+                host.tcp_info = Some(sample);
+            }
+        }
+        if all.made < all.attempted {
+            self.common.exclude("not every connection was made");
+        }
+        // What the client holds and the server does not was refused behind the client's back.
+        let served = &seen.begins.server;
+        let open = |report: &FleetReport| report.open[0] + report.open[1];
+        if self.settings.to.is_none() && open(served) < self.settings.idle_sockets() {
+            self.common.exclude("connections were gone before the measured window began");
+        }
+    }
+
+    fn wrongly_closed(&self, seen: &Seen) -> u64 {
+        let checking = match self.settings.side {
+            Side::Client => &seen.ends.client,
+            Side::Server | Side::Both => &seen.ends.server,
+        };
+        let sum = |report: &FleetReport, kind: usize| report.ended[kind].values().sum::<u64>();
+        match &seen.struck {
+            None => sum(checking, 0) + sum(checking, 1),
+            Some(struck) if matches!(struck.fault, Fault::Loss(_)) => {
+                sum(&struck.after, 0) + sum(&struck.after, 1)
+            }
+            Some(struck) => sum(&struck.after, 0) + sum(&struck.before, 1),
+        }
+    }
+
+    /// Messages per second: what the server's kernel acknowledged.
+    fn take_writer(&mut self, seen: &Seen) {
+        if !self.settings.writer {
+            return;
+        }
+        let (before, after) = (&seen.begins.writer, &seen.ends.writer);
+        let bytes = after.bytes_acked.saturating_sub(before.bytes_acked);
+        let time_s = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+        let messages = bytes / self.settings.message_bytes;
+        let per_s = bytes as f64 / self.settings.message_bytes as f64 / time_s;
+        self.common.metric("messages_per_s", Some(per_s), "1/s", messages);
+        self.common.metric("goodput_bytes_per_s", Some(bytes as f64 / time_s), "bytes/s", messages);
+        let used = |before: &FleetReport, after: &FleetReport| {
+            (
+                after.cpu_us.0.saturating_sub(before.cpu_us.0),
+                after.cpu_us.1.saturating_sub(before.cpu_us.1),
+            )
+        };
+        let client_us = used(before, after);
+        let server_us = used(&seen.begins.sink, &seen.ends.sink);
+        let arm = &mut self.common.arm;
+        set_cpu(&mut arm.client, client_us, messages);
+        if let Some(server) = &mut arm.server {
+            set_cpu(server, server_us, messages);
+        }
+        let per_op = [
+            ("client_cpu_us_per_op", self.common.arm.client.cpu_us_per_op),
+            ("server_cpu_us_per_op", self.common.arm.server.as_ref().and_then(|s| s.cpu_us_per_op)),
+        ];
+        for (name, value) in per_op {
+            self.common.metric(name, value, "us", messages);
+        }
+    }
+
+    /// What checking did in the window, and what it found out.
+    fn checked(&self, seen: &Seen, ports: Ports) -> Keepalive {
+        let settings = self.settings;
+        let window_ns = seen.ends.client.at_ns.saturating_sub(seen.begins.client.at_ns);
+        let wire = wire_between(seen.begins.counted.as_ref(), seen.ends.counted.as_ref());
+        let quiet =
+            wire.as_ref().map(|wire| on_ports(wire, &[ports.healthy.port(), ports.struck.port()]));
+        let both = quiet.as_ref().map(|[to_server, to_client]| to_server.plus(to_client));
+        let nulls = |report: &FleetReport| report.nulls + report.answers;
+        let nulls_sent = nulls(&seen.ends.client) + nulls(&seen.ends.server)
+            - nulls(&seen.begins.client)
+            - nulls(&seen.begins.server);
+        let wakeups = seen.ends.client.wakeups + seen.ends.server.wakeups
+            - seen.begins.client.wakeups
+            - seen.begins.server.wakeups;
+        Keepalive {
+            checking: self.checking.clone(),
+            side: settings.side.name().to_owned(),
+            sockets: settings.sockets,
+            idle_sockets: settings.idle_sockets(),
+            processes: seen.processes,
+            window_s: window_ns as f64 / 1e9,
+            probes: both.map(|counts| counts.probes),
+            probe_answers: both.map(|counts| counts.probe_answers),
+            heartbeats: both.map(|counts| counts.heartbeats),
+            heartbeat_acks: both.map(|counts| counts.acks),
+            heartbeat_retransmissions: both.map_or(0, |counts| counts.heartbeat_retransmissions),
+            nulls_sent,
+            wakeups,
+            link_share: quiet.zip(settings.link.rate_bit_per_s).map(|(directions, rate)| {
+                let line = directions.map(|counts| line_bytes(counts.all));
+                line.into_iter().max().unwrap_or(0) as f64 * 8.0 / (rate * window_ns as f64 / 1e9)
+            }),
+            deaths: seen.struck.as_ref().map(|struck| self.deaths(struck, ports)),
+            ..Keepalive::default()
+        }
+    }
+
+    fn deaths(&self, struck: &Struck, ports: Ports) -> Deaths {
+        let typed = self.settings.fault.as_ref().map_or(String::new(), |(typed, _)| typed.clone());
+        let loss = match struck.fault {
+            Fault::Loss(share) => Some(share),
+            _ => None,
+        };
+        let sum = |report: &FleetReport, kind: usize| report.ended[kind].values().sum::<u64>();
+        let stricken = struck.before.open[1];
+        let ended = sum(&struck.after, 1).saturating_sub(sum(&struck.before, 1));
+        let dead = if loss.is_some() { 0 } else { stricken };
+        let (bound_s, granularity_s) = (self.checking.bound_s(), self.checking.granularity_s());
+        // A RST or a FIN tells of itself; no mechanism has to find out.
+        let told = matches!(struck.fault, Fault::Reset | Fault::Close);
+        let bound_s = if told || !self.can_know(struck.fault) { None } else { bound_s };
+        let limit = bound_s.map(|bound| bound + granularity_s.unwrap_or(0.0));
+        let healthy = struck.before.open[0];
+        let wrongly =
+            sum(&struck.after, 0) - sum(&struck.before, 0) + if loss.is_some() { ended } else { 0 };
+        let wire = wire_between(struck.wire_before.as_ref(), struck.wire_after.as_ref());
+        let quiet = wire.as_ref().map(|wire| on_ports(wire, &[ports.struck.port()]));
+        let rtt_s = self.settings.link.rtt.as_secs_f64();
+        let tests = loss.and_then(|loss| {
+            let sent = match self.checking.mechanism {
+                Mechanism::Tcp => quiet.as_ref().map(|[a, b]| a.plus(b).probes.packets)?,
+                _ => struck.after.nulls - struck.before.nulls,
+            };
+            self.checking.tests_of(sent, loss)
+        });
+        let probability = loss.and_then(|loss| self.checking.false_alarm(loss, rtt_s));
+        Deaths {
+            fault: typed,
+            stricken,
+            dead,
+            known: if loss.is_some() { 0 } else { ended },
+            known_by: struck.after.ended[1].clone(),
+            read_said: struck.after.read_said.clone(),
+            watched_s: struck.watched.as_secs_f64(),
+            bound_s,
+            granularity_s: bound_s.and(granularity_s),
+            late: limit.map_or(0, |limit| beyond(&struck.after.detection, limit)),
+            alive: healthy + if loss.is_some() { stricken } else { 0 },
+            wrongly_closed: wrongly,
+            tests,
+            test_probability: probability,
+            expected_wrongly: tests.zip(probability).map(|(n, p)| expected_false_alarms(n, p)),
+            traffic: quiet.map(|[a, b]| a.plus(&b).all),
+            arrivals: struck.arrived.attempted,
+        }
+    }
+
+    /// Whether the mechanism can know of such a death at all.
+    fn can_know(&self, fault: Fault) -> bool {
+        use tcptoll_model::keepalive::Evidence;
+        match fault {
+            // The kernel of a stopped process answers probes and acknowledges data.
+            Fault::Freeze => self.checking.evidence == Some(Evidence::Answered),
+            _ => true,
+        }
+    }
+
+    fn take_costs(&mut self, seen: &Seen, checked: &Keepalive) {
+        let idle = checked.idle_sockets;
+        let window_s = checked.window_s;
+        let per_hour = 3600.0 / window_s / idle.max(1) as f64;
+        let traffic =
+            [checked.probes, checked.probe_answers, checked.heartbeats, checked.heartbeat_acks];
+        let all: Option<Vec<Traffic>> = traffic.into_iter().collect();
+        if let Some(all) = &all {
+            let packets: u64 = all.iter().map(|traffic| traffic.packets).sum();
+            let bytes: u64 = all.iter().map(|traffic| traffic.bytes).sum();
+            let probes = checked.probes.unwrap_or_default().packets;
+            let nulls = checked.heartbeats.unwrap_or_default().packets;
+            self.common.metric("probes_per_s", Some(probes as f64 / window_s), "1/s", probes);
+            self.common.metric("heartbeats_per_s", Some(nulls as f64 / window_s), "1/s", nulls);
+            if idle > 0 {
+                let [packets, bytes] = [packets, bytes].map(|count| Some(count as f64 * per_hour));
+                let of = "checking_packets_per_hour_per_socket";
+                self.common.metric(of, packets, "1/h", idle);
+                self.common.metric("checking_bytes_per_hour_per_socket", bytes, "bytes/h", idle);
+            }
+        }
+        let counters = |counters: &std::collections::BTreeMap<String, i64>| {
+            counters.get("TcpExtTCPKeepAlive").copied().unwrap_or(0)
+        };
+        let arm = &self.common.arm;
+        let probes = counters(&arm.client.counters)
+            + arm.server.as_ref().map_or(0, |server| counters(&server.counters));
+        self.common.metric("keepalive_probes", Some(probes as f64), "probes", 1);
+        if idle == 0 {
+            return;
+        }
+        let per_1000 = 1e3 / idle as f64 / window_s;
+        let cpu = |before: &FleetReport, after: &FleetReport| {
+            (after.cpu_us.0 + after.cpu_us.1).saturating_sub(before.cpu_us.0 + before.cpu_us.1)
+                as f64
+        };
+        let machine_us =
+            seen.ends.machine_ticks.saturating_sub(seen.begins.machine_ticks) as f64 * TICK_US;
+        let pump_us = match (&seen.begins.counted, &seen.ends.counted) {
+            (Some(before), Some(after)) => after.cpu_us.saturating_sub(before.cpu_us) as f64,
+            _ => 0.0,
+        };
+        let fleets = [
+            (
+                "client_fleet_cpu_us_per_s_per_1000_sockets",
+                cpu(&seen.begins.client, &seen.ends.client),
+            ),
+            (
+                "server_fleet_cpu_us_per_s_per_1000_sockets",
+                cpu(&seen.begins.server, &seen.ends.server),
+            ),
+        ];
+        for (name, us) in fleets {
+            self.common.metric(name, Some(us * per_1000), "us", idle);
+        }
+        if !self.settings.writer {
+            let machine = (machine_us - pump_us).max(0.0) * per_1000;
+            self.common.metric("machine_cpu_us_per_s_per_1000_sockets", Some(machine), "us", idle);
+        }
+        let each = |bytes: u64| Some(bytes as f64 / idle as f64);
+        let has_server = self.settings.to.is_none();
+        for (name, value) in [
+            ("client_bytes_per_socket", each(seen.ends.client.resident_bytes)),
+            (
+                "server_bytes_per_socket",
+                each(seen.ends.server.resident_bytes).filter(|_| has_server),
+            ),
+            ("client_kernel_bytes_per_socket", seen.memory.client),
+            ("server_kernel_bytes_per_socket", seen.memory.server),
+        ] {
+            self.common.metric(name, value, "bytes", idle);
+        }
+    }
+}
+
+fn wire_between(before: Option<&Counted>, after: Option<&Counted>) -> Option<Wire> {
+    Some(after?.wire.as_ref()?.since(before?.wire.as_ref()?))
+}
+
+/// Counts of these ports together, to the server and to the client.
+fn on_ports(wire: &Wire, ports: &[u16]) -> [QuietCounts; 2] {
+    let mut sums = [QuietCounts::default(); 2];
+    let mut ports = ports.to_vec();
+    ports.dedup();
+    for quiet in ports.iter().filter_map(|port| wire.quiet_on(*port)) {
+        sums[0] = sums[0].plus(&quiet.client_to_server);
+        sums[1] = sums[1].plus(&quiet.server_to_client);
+    }
+    sums
+}
+
+/// What packets take on an Ethernet line.
+fn line_bytes(traffic: Traffic) -> u64 {
+    traffic.bytes + traffic.packets * u64::from(ETHERNET_OVERHEAD)
+}
+
+/// Values above so many seconds.
+fn beyond(histogram: &Histogram, seconds: f64) -> u64 {
+    let limit_ns = (seconds * 1e9) as u64;
+    histogram
+        .buckets_ns()
+        .into_iter()
+        .filter(|(ns, _)| *ns > limit_ns)
+        .map(|(_, count)| count)
+        .sum()
+}

@@ -1,0 +1,501 @@
+//! The settings of `keepalive`: from what was typed to what it means, without doing anything.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism};
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::study::Settings;
+use tcptoll_model::units::{parse_share, parse_size};
+
+use super::TrialError;
+use super::connect_reader::{resolve, unescape};
+use super::reader::{Reader, WarmUp, is_public, wrong};
+use crate::messages::Lazy;
+
+/// Everything `--…` of `keepalive` that makes a difference between arms.
+pub const OPTIONS: &[&str] = &[
+    "answer-within",
+    "arrivals",
+    "at-once",
+    "bind",
+    "client-sysctl",
+    "congestion",
+    "detect-within",
+    "duration",
+    "evidence",
+    "fault",
+    "fault-share",
+    "idle",
+    "interval",
+    "ipv6",
+    "link",
+    "mechanism",
+    "message",
+    "most",
+    "null",
+    "order",
+    "packet-relay",
+    "probes",
+    "rate",
+    "server-sysctl",
+    "side",
+    "sockets",
+    "tick",
+    "to",
+    "until",
+    "unused-for",
+    "user-timeout",
+    "warmup",
+    "watch",
+    "writer",
+];
+
+/// Options that need a server host of the lab.
+const LAB_ONLY: &[&str] = &[
+    "arrivals",
+    "at-once",
+    "fault",
+    "fault-share",
+    "ipv6",
+    "link",
+    "most",
+    "order",
+    "packet-relay",
+    "server-sysctl",
+    "client-sysctl",
+    "side",
+    "until",
+    "unused-for",
+    "watch",
+];
+
+/// The most connections of one trial.
+const SOCKETS_MAX: u64 = 500_000;
+
+/// A machine room's round trip on the Ethernet of the document, which leaves both CPUs time for the fleets.
+const LINK: &str = "rtt=0.25ms,rate=100mbit";
+
+/// Settings of checking where none are asked for. Short, so that a trial is: what checking costs
+/// grows as the times shrink.
+const IDLE: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
+const PROBES: u64 = 3;
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(10);
+
+/// Bytes of a Null message of the library's framing.
+const NULL_BYTES: u32 = 4;
+
+/// What goes before the measured window where nothing is asked for, at most and at least: time for
+/// the first checks to spread out.
+const WARM_UP: [Duration; 2] = [Duration::from_millis(100), Duration::from_mins(1)];
+
+/// As many connections as died arrive within this, where nothing else is asked.
+const ARRIVE: Duration = Duration::from_secs(2);
+
+/// Loss that advice allows for: one packet in a hundred.
+pub const ADVICE_LOSS: f64 = 0.01;
+
+/// Which host checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that accepted.
+    Server,
+    /// The one that connected.
+    Client,
+    /// Both.
+    Both,
+}
+
+impl Side {
+    /// The name `--side` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// What happens to idle connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// The link loses all their packets.
+    Cut,
+    /// The peer's process is stopped; its kernel goes on.
+    Freeze,
+    /// The peer resets them.
+    Reset,
+    /// The peer closes them in order.
+    Close,
+    /// The link loses this share of their packets; nobody dies.
+    Loss(f64),
+}
+
+/// The settings of one arm, checked.
+#[derive(Clone, Debug)]
+pub struct KeepaliveSettings {
+    /// The link of the lab.
+    pub link: LinkSpec,
+    /// Use IPv6 in the lab.
+    pub ipv6: bool,
+    /// Relay over AF_PACKET even where TUN can be had.
+    pub packet_relay: bool,
+    /// A server we do not control: `host:port` as typed, and its address.
+    pub to: Option<(String, SocketAddr)>,
+    /// Connections, the one that writes among them.
+    pub sockets: u64,
+    /// Whether one of them writes.
+    pub writer: bool,
+    /// Bytes of a message that is written.
+    pub message_bytes: u64,
+    /// Messages per second; absent: without pause.
+    pub rate: Option<f64>,
+    /// How the others are checked.
+    pub checking: Checking,
+    /// Null message of a protocol that has one; empty: that of the library's framing.
+    pub null: Vec<u8>,
+    /// How room is made.
+    pub lazy: Lazy,
+    /// Which host checks.
+    pub side: Side,
+    /// Before the measured window.
+    pub warmup: Duration,
+    /// The measured window.
+    pub duration: Duration,
+    /// What happens after it, as typed and as meant.
+    pub fault: Option<(String, Fault)>,
+    /// Share of the idle connections it happens to.
+    pub fault_share: f64,
+    /// Connections that arrive per second after it.
+    pub arrivals: Option<f64>,
+    /// How long is watched after it, if the user said.
+    pub watch: Option<Duration>,
+    /// A wanted detection time, which chose the settings of checking.
+    pub detect_within: Option<Duration>,
+    /// Source addresses.
+    pub bind: Vec<IpAddr>,
+    /// Congestion control.
+    pub congestion: Option<String>,
+    /// Sysctls of the client host.
+    pub client_sysctls: Vec<(String, String)>,
+    /// Sysctls of the server host.
+    pub server_sysctls: Vec<(String, String)>,
+}
+
+impl KeepaliveSettings {
+    /// Checks the settings of one arm.
+    pub fn from(settings: &Settings) -> Result<Self, TrialError> {
+        let reader = Reader(settings);
+        reader.check_names("keepalive", OPTIONS)?;
+        let to = reader.get("to").map(|to| resolve(&to)).transpose()?;
+        if to.is_some()
+            && let Some(key) = LAB_ONLY.iter().find(|key| settings.contains_key(**key))
+        {
+            return Err(TrialError::Setting(format!(
+                "--{key} needs the lab: it has no effect with --to, leave one of them out"
+            )));
+        }
+        let link_text = reader.get("link").unwrap_or_else(|| LINK.to_owned());
+        let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
+        let detect_within = reader.time("detect-within")?;
+        let checking = match detect_within {
+            Some(within) => cheapest(&reader, within)?,
+            None => checking(&reader)?,
+        };
+        let default_side = if to.is_some() { Side::Client } else { Side::Server };
+        let side = match reader.get("side").as_deref() {
+            None => default_side,
+            Some("server") => Side::Server,
+            Some("client") => Side::Client,
+            Some("both") => Side::Both,
+            Some(other) => return Err(wrong("side", other, "write server, client or both")),
+        };
+        let lazy = checking.mechanism == Mechanism::Lazy;
+        if lazy && side == Side::Client {
+            return Err(TrialError::Setting(
+                "--side client: lazy reaping is done where connections arrive; use --side server, or both (the client then has a heartbeat)".to_owned(),
+            ));
+        }
+        let sockets = reader.count("sockets", 1, SOCKETS_MAX)?.unwrap_or(1_000);
+        let writer = reader.flag("writer", to.is_none())?;
+        if !writer {
+            for key in ["message", "rate"] {
+                if settings.contains_key(key) {
+                    let why = format!("--{key} has no effect with --writer off");
+                    return Err(TrialError::Setting(why));
+                }
+            }
+        }
+        let fault = fault(&reader)?;
+        let fault_share = match (reader.read("fault-share", parse_share)?, &fault) {
+            (Some(_), None) => {
+                return Err(TrialError::Setting(
+                    "--fault-share has no effect without --fault".to_owned(),
+                ));
+            }
+            (Some(share), Some(_)) => share,
+            (None, Some((_, Fault::Loss(_)))) => 1.0,
+            (None, Some(_)) => 0.1,
+            (None, None) => 0.0,
+        };
+        if let Some((typed, Fault::Cut | Fault::Loss(_))) = &fault
+            && !link.is_emulated()
+        {
+            return Err(TrialError::Setting(format!(
+                "--fault {typed} needs a link with a program between the hosts: add a delay, like --link rtt=0.25ms"
+            )));
+        }
+        if reader.get("null").is_some() && to.is_none() {
+            return Err(TrialError::Setting(
+                "--null is for a protocol of a server of yours: it needs --to HOST:PORT".to_owned(),
+            ));
+        }
+        let mut this = Self {
+            ipv6: reader.flag("ipv6", false)?,
+            packet_relay: reader.flag("packet-relay", false)?,
+            message_bytes: reader.read("message", parse_size)?.unwrap_or(1_000).clamp(1, 1 << 20),
+            rate: reader.rate("messages")?,
+            null: null(&reader),
+            lazy: lazy_of(&reader)?,
+            warmup: warmup(&reader, &checking)?,
+            duration: reader.time("duration")?.unwrap_or(Duration::from_secs(2)),
+            arrivals: reader.read("arrivals", |typed| {
+                let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e5);
+                rate.ok_or("write connections per second, above 0 and at most 100000")
+            })?,
+            watch: reader.time("watch")?,
+            bind: reader.addresses("bind")?,
+            congestion: reader.get("congestion"),
+            client_sysctls: reader.sysctls("client-sysctl")?,
+            server_sysctls: reader.sysctls("server-sysctl")?,
+            link,
+            to,
+            sockets,
+            writer,
+            checking,
+            side,
+            fault,
+            fault_share,
+            detect_within,
+        };
+        // Lazy reaping learns of the dead when others want their places.
+        if this.arrivals.is_none() && this.fault.is_some() && lazy {
+            this.arrivals = Some(this.stricken() as f64 / ARRIVE.as_secs_f64());
+        }
+        if this.duration.is_zero() {
+            return Err(TrialError::Setting(
+                "--duration 0: nothing would be measured; write a time above 0, like 2s".to_owned(),
+            ));
+        }
+        if this.fault.is_some() && this.stricken() == 0 {
+            return Err(TrialError::Setting(format!(
+                "--fault: of {} idle connections {} % is none; raise --sockets or --fault-share",
+                this.idle_sockets(),
+                this.fault_share * 100.0
+            )));
+        }
+        Ok(this)
+    }
+
+    /// Connections that idle.
+    pub fn idle_sockets(&self) -> u64 {
+        self.sockets - u64::from(self.writer)
+    }
+
+    /// Idle connections that the fault happens to.
+    pub fn stricken(&self) -> u64 {
+        (self.idle_sockets() as f64 * self.fault_share).round() as u64
+    }
+
+    /// How long the mechanism may take to know, timers' granularity included, s.
+    pub fn limit_s(&self) -> Option<f64> {
+        Some(self.checking.bound_s()? + self.checking.granularity_s()?)
+    }
+
+    /// Connections that arrive in all.
+    pub fn arriving(&self) -> u64 {
+        let Some(rate) = self.arrivals else { return 0 };
+        let time = if self.fault.is_some() { self.watched() } else { self.duration };
+        ((rate * time.as_secs_f64()).ceil() as u64).clamp(1, SOCKETS_MAX)
+    }
+
+    /// How long is watched after the fault.
+    pub fn watched(&self) -> Duration {
+        const UNBOUNDED: Duration = Duration::from_secs(5);
+        let bounded = || self.limit_s().and_then(|s| Duration::try_from_secs_f64(s + 1.0).ok());
+        match &self.fault {
+            None => Duration::ZERO,
+            Some(_) => self.watch.or_else(bounded).unwrap_or(UNBOUNDED),
+        }
+    }
+
+    /// Whether the target lies outside this machine's own networks.
+    pub fn is_public(&self) -> bool {
+        self.to.as_ref().is_some_and(|(_, address)| is_public(address.ip()))
+    }
+
+    /// How long the arm will take, s, if all goes well: opening goes at 8,000 connections a second
+    /// (measured on Linux 6.18 with 2 CPUs), or 64 at once.
+    pub fn expected_s(&self) -> f64 {
+        let rate = (64.0 / self.link.rtt.as_secs_f64().max(1e-6)).min(8_000.0);
+        let watched = match &self.fault {
+            // What is known by all is not watched longer.
+            Some((_, Fault::Reset | Fault::Close)) => 0.1,
+            _ => self.watched().as_secs_f64(),
+        };
+        0.3 + self.sockets as f64 / rate + (self.warmup + self.duration).as_secs_f64() + watched
+    }
+}
+
+fn null(reader: &Reader<'_>) -> Vec<u8> {
+    unescape(&reader.get("null").unwrap_or_default())
+}
+
+fn mechanism(reader: &Reader<'_>) -> Result<Mechanism, TrialError> {
+    let typed = reader.get("mechanism").unwrap_or_else(|| "none".to_owned());
+    let names = Mechanism::ALL.map(Mechanism::name);
+    let known = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == typed);
+    known.ok_or_else(|| wrong("mechanism", &typed, format!("write one of {}", names.join(", "))))
+}
+
+/// How idle connections are checked, as asked for.
+fn checking(reader: &Reader<'_>) -> Result<Checking, TrialError> {
+    let mechanism = mechanism(reader)?;
+    let seconds = |key: &str, otherwise: Duration| -> Result<Option<f64>, TrialError> {
+        Ok(Some(reader.time(key)?.unwrap_or(otherwise).as_secs_f64()))
+    };
+    let evidence = match reader.get("evidence").as_deref() {
+        None | Some("acknowledged") => Evidence::Acknowledged,
+        Some("answered") => Evidence::Answered,
+        Some(other) => return Err(wrong("evidence", other, "write acknowledged or answered")),
+    };
+    let mut checking = Checking {
+        mechanism,
+        user_timeout_s: reader.time("user-timeout")?.map(|time| time.as_secs_f64()),
+        ..Checking::default()
+    };
+    let judged = matches!(mechanism, Mechanism::Heartbeat | Mechanism::Lazy);
+    if judged {
+        checking.answer_within_s = seconds("answer-within", ANSWER_WITHIN)?;
+        checking.evidence = Some(evidence);
+    }
+    if judged || mechanism == Mechanism::Write {
+        let null = null(reader);
+        let framed = null.is_empty();
+        checking.null_bytes = Some(if framed { NULL_BYTES } else { null.len() as u32 });
+        checking.tick_s = seconds("tick", TICK)?;
+    }
+    match mechanism {
+        Mechanism::None | Mechanism::Lazy => {}
+        // What is left to the kernel is read from the host's sysctls before the trial.
+        Mechanism::Tcp => {
+            checking.idle_s = kernel_time(reader, "idle", IDLE)?;
+            checking.interval_s = kernel_time(reader, "interval", INTERVAL)?;
+            checking.probes = match reader.get("probes").as_deref() {
+                Some("kernel") => None,
+                _ => Some(reader.count("probes", 1, 127)?.unwrap_or(PROBES) as u32),
+            };
+        }
+        Mechanism::Heartbeat => checking.idle_s = seconds("idle", IDLE)?,
+        Mechanism::Write => checking.interval_s = seconds("interval", INTERVAL)?,
+    }
+    if [checking.idle_s, checking.interval_s, checking.answer_within_s]
+        .into_iter()
+        .flatten()
+        .any(|time| time <= 0.0)
+    {
+        return Err(TrialError::Setting(
+            "--idle, --interval and --answer-within must be above 0".to_owned(),
+        ));
+    }
+    Ok(checking)
+}
+
+/// A time of the kernel's probes: whole seconds, or `kernel` for what the host's sysctl says.
+fn kernel_time(
+    reader: &Reader<'_>,
+    key: &str,
+    otherwise: Duration,
+) -> Result<Option<f64>, TrialError> {
+    if reader.get(key).as_deref() == Some("kernel") {
+        return Ok(None);
+    }
+    let time = reader.time(key)?.unwrap_or(otherwise).as_secs_f64();
+    if !(1.0..=32_767.0).contains(&time) || time.fract() != 0.0 {
+        let typed = reader.get(key).unwrap_or_default();
+        let why = "the kernel takes whole seconds from 1s to 32767s, or `kernel` for its sysctl";
+        return Err(wrong(key, &typed, why));
+    }
+    Ok(Some(time))
+}
+
+/// The cheapest way of this mechanism to know in time.
+fn cheapest(reader: &Reader<'_>, within: Duration) -> Result<Checking, TrialError> {
+    for key in ["idle", "interval", "probes", "answer-within"] {
+        if reader.get(key).is_some() {
+            return Err(TrialError::Setting(format!(
+                "--{key} has no effect with --detect-within, which chooses it: leave one out"
+            )));
+        }
+    }
+    let mechanism = mechanism(reader)?;
+    let typed = reader.get("detect-within").unwrap_or_default();
+    match mechanism {
+        // They know of no time: as they are.
+        Mechanism::None | Mechanism::Lazy | Mechanism::Write => checking(reader),
+        _ => keepalive::cheapest(mechanism, within.as_secs_f64(), ADVICE_LOSS).ok_or_else(|| {
+            wrong("detect-within", &typed, format!("{mechanism} cannot know so soon: raise it"))
+        }),
+    }
+}
+
+fn lazy_of(reader: &Reader<'_>) -> Result<Lazy, TrialError> {
+    let one_of = |key: &str, names: [&str; 2]| match reader.get(key) {
+        None => Ok(false),
+        Some(typed) if typed == names[0] => Ok(false),
+        Some(typed) if typed == names[1] => Ok(true),
+        Some(typed) => Err(wrong(key, &typed, format!("write {} or {}", names[0], names[1]))),
+    };
+    Ok(Lazy {
+        most: reader.count("most", 1, SOCKETS_MAX)?.unwrap_or(0),
+        unused_for_ns: reader.time("unused-for")?.map(|time| time.as_nanos() as u64),
+        at_once: reader.count("at-once", 1, 10_000)?.unwrap_or(64),
+        whole_set: one_of("until", ["below", "all-tested"])?,
+        by_age: one_of("order", ["last-use", "age"])?,
+    })
+}
+
+fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
+    let Some(typed) = reader.get("fault") else { return Ok(None) };
+    let fault = match typed.as_str() {
+        "none" => return Ok(None),
+        "cut" => Fault::Cut,
+        "freeze" => Fault::Freeze,
+        "reset" => Fault::Reset,
+        "close" => Fault::Close,
+        other => match other.strip_prefix("loss=").map(parse_share) {
+            Some(share) => Fault::Loss(share.map_err(|error| wrong("fault", &typed, error))?),
+            None => {
+                let why = "write cut, freeze, reset, close or loss=5%";
+                return Err(wrong("fault", &typed, why));
+            }
+        },
+    };
+    Ok(Some((typed, fault)))
+}
+
+fn warmup(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
+    match reader.warm_up("connections", 0)? {
+        Some(WarmUp::Time(time)) => Ok(time),
+        Some(WarmUp::Operations(_)) => Ok(Duration::ZERO),
+        None => {
+            let period = checking.idle_s.or(checking.interval_s).filter(|s| *s > 0.0);
+            let period = period.and_then(|s| Duration::try_from_secs_f64(s).ok());
+            // What would take longer than that is not waited for: no check is due in the window.
+            Ok(period.filter(|time| *time <= WARM_UP[1]).unwrap_or(WARM_UP[0]).max(WARM_UP[0]))
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The fleets of `keepalive`: who connects to whom, and the orders they are given.
+//!
+//! Connections that idle go to two ports of the server: one for those that nothing happens to, one
+//! for those that a fault strikes. So the link can tell them apart. The host that checks holds both
+//! kinds in one fleet; the peers of the struck ones are a fleet of their own, because a process is
+//! stopped or not as a whole.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::TrialError;
+use super::hosts::observe;
+use super::keepalive_settings::{KeepaliveSettings, Side};
+use crate::lab::{Handle, Interrupt, LabError, Place};
+use crate::messages::{Ask, Counted, FleetAsk, FleetReport, FleetSpec, FleetTell, Snapshot, Tell};
+
+/// Names of fleets.
+const KEPT: &str = "kept";
+const STRUCK: &str = "struck";
+const ARRIVING: &str = "arriving";
+const WRITER: &str = "writer";
+const SINK: &str = "sink";
+
+/// An interrupt is looked for this often.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A host of the stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Connects.
+    Client,
+    /// Accepts.
+    Server,
+}
+
+/// Where connections go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports {
+    /// Those that nothing happens to.
+    pub(super) healthy: SocketAddr,
+    /// Those that a fault strikes.
+    pub(super) struck: SocketAddr,
+    /// The one that writes.
+    pub(super) sink: SocketAddr,
+}
+
+/// Everything that is known at one moment.
+pub(super) struct Moment {
+    pub(super) client: FleetReport,
+    pub(super) server: FleetReport,
+    pub(super) writer: FleetReport,
+    /// Where the writer's messages go.
+    pub(super) sink: FleetReport,
+    /// Connections that arrived since the window began.
+    pub(super) arrived: FleetReport,
+    pub(super) machine_ticks: u64,
+    pub(super) counted: Option<Counted>,
+}
+
+/// Hosts with their fleets.
+pub(super) struct Stage<'a> {
+    pub(super) settings: &'a KeepaliveSettings,
+    pub(super) place: &'a mut Place,
+    pub(super) interrupt: &'a Interrupt,
+    /// Source addresses.
+    pub(super) sources: Vec<IpAddr>,
+}
+
+impl Stage<'_> {
+    fn host(&mut self, end: End) -> Result<&mut Handle, LabError> {
+        match end {
+            End::Client => Ok(&mut self.place.client),
+            End::Server => self.place.server(),
+        }
+    }
+
+    /// Whether there is a server host of ours.
+    pub(super) fn is_lab(&self) -> bool {
+        self.place.server.is_some()
+    }
+
+    /// Gives an order to a fleet of a host.
+    fn order(&mut self, end: End, fleet: &str, ask: FleetAsk) -> Result<FleetTell, TrialError> {
+        let interrupt = self.interrupt.clone();
+        let host = self.host(end)?;
+        host.begin(&Ask::Fleet { group: fleet.to_owned(), ask: Box::new(ask) })?;
+        let answered = host.wait(&interrupt, &mut |_| {})?;
+        match answered.tell {
+            Tell::Fleet(tell) => Ok(*tell),
+            other => Err(host.unexpected(&other).into()),
+        }
+    }
+
+    /// When an order was begun to be carried out, ns.
+    fn done(&mut self, end: End, fleet: &str, ask: FleetAsk) -> Result<u64, TrialError> {
+        match self.order(end, fleet, ask)? {
+            FleetTell::Done { at_ns } => Ok(at_ns),
+            other => Err(out_of_turn(&other)),
+        }
+    }
+
+    fn look(&mut self, end: End, fleet: &str) -> Result<FleetReport, TrialError> {
+        match self.order(end, fleet, FleetAsk::Look)? {
+            FleetTell::Report(report) => Ok(*report),
+            other => Err(out_of_turn(&other)),
+        }
+    }
+
+    fn listen(
+        &mut self,
+        fleet: &str,
+        ports: u64,
+        sockets: u64,
+    ) -> Result<Vec<SocketAddr>, TrialError> {
+        let at = SocketAddr::new(self.place.addresses.server, 0);
+        let spec = FleetSpec::Listen {
+            at: (0..ports).map(|_| at).collect(),
+            sockets,
+            // One that arrives is told when it was let in.
+            greet: self.settings.arrivals.is_some(),
+            shared: false,
+        };
+        match self.order(End::Server, fleet, FleetAsk::Make(spec))? {
+            FleetTell::Listening(at) => Ok(at),
+            other => Err(out_of_turn(&other)),
+        }
+    }
+
+    /// Whether the peers of the struck are a fleet of their own on this host.
+    fn is_parted(&self, end: End) -> bool {
+        let checks = match end {
+            End::Client => self.settings.side == Side::Client,
+            End::Server => self.settings.side != Side::Client,
+        };
+        !checks && self.settings.stricken() > 0
+    }
+
+    /// The server's fleets listen.
+    pub(super) fn listen_all(&mut self) -> Result<Ports, TrialError> {
+        if let Some((_, to)) = self.settings.to {
+            return Ok(Ports { healthy: to, struck: to, sink: to });
+        }
+        let sockets = self.settings.idle_sockets() + self.settings.arriving();
+        let short = || TrialError::Target("a fleet listens on too few ports".to_owned());
+        let (healthy, struck) = if self.is_parted(End::Server) {
+            let healthy = self.listen(KEPT, 1, sockets)?;
+            let struck = self.listen(STRUCK, 1, sockets)?;
+            (healthy.first().copied(), struck.first().copied())
+        } else {
+            let both = self.listen(KEPT, 2, sockets)?;
+            (both.first().copied(), both.get(1).copied())
+        };
+        let sink = match self.settings.writer {
+            true => self.listen(SINK, 1, 1)?.first().copied(),
+            false => healthy,
+        };
+        match (healthy, struck, sink) {
+            (Some(healthy), Some(struck), Some(sink)) => Ok(Ports { healthy, struck, sink }),
+            _ => Err(short()),
+        }
+    }
+
+    fn connect(
+        &mut self,
+        fleet: &str,
+        to: Vec<(SocketAddr, u64)>,
+        rate_per_s: Option<f64>,
+    ) -> Result<(), TrialError> {
+        let spec = FleetSpec::Connect {
+            to,
+            bind: self.sources.clone(),
+            rate_per_s,
+            congestion: self.settings.congestion.clone(),
+        };
+        self.done(End::Client, fleet, FleetAsk::Make(spec)).map(drop)
+    }
+
+    /// The client's fleets connect, and the one that writes begins.
+    pub(super) fn connect_all(&mut self, ports: Ports) -> Result<(), TrialError> {
+        let stricken = self.settings.stricken();
+        let healthy = self.settings.idle_sockets() - stricken;
+        if self.is_parted(End::Client) {
+            self.connect(KEPT, vec![(ports.healthy, healthy)], None)?;
+            self.connect(STRUCK, vec![(ports.struck, stricken)], None)?;
+        } else {
+            self.connect(KEPT, vec![(ports.healthy, healthy), (ports.struck, stricken)], None)?;
+        }
+        if self.settings.writer {
+            let spec = FleetSpec::Write {
+                to: ports.sink,
+                message_bytes: self.settings.message_bytes,
+                rate_per_s: self.settings.rate,
+                congestion: self.settings.congestion.clone(),
+            };
+            self.done(End::Client, WRITER, FleetAsk::Make(spec))?;
+        }
+        Ok(())
+    }
+
+    /// New connections begin to arrive.
+    pub(super) fn arrive(&mut self, at: SocketAddr) -> Result<(), TrialError> {
+        let Some(rate) = self.settings.arrivals else { return Ok(()) };
+        self.connect(ARRIVING, vec![(at, self.settings.arriving())], Some(rate))
+    }
+
+    pub(super) fn arrived(&mut self) -> Result<FleetReport, TrialError> {
+        if self.settings.arrivals.is_none() {
+            return Ok(FleetReport::default());
+        }
+        self.look(End::Client, ARRIVING)
+    }
+
+    /// The fleet that checks begins to, or ends.
+    pub(super) fn check(&mut self, end: End, ask: FleetAsk) -> Result<(), TrialError> {
+        self.done(end, KEPT, ask).map(drop)
+    }
+
+    /// What the fleets of one host have seen of connections that idle.
+    pub(super) fn look_at(&mut self, end: End) -> Result<FleetReport, TrialError> {
+        if end == End::Server && !self.is_lab() {
+            return Ok(FleetReport::default());
+        }
+        let mut report = self.look(end, KEPT)?;
+        if self.is_parted(end) {
+            report.add(self.look(end, STRUCK)?);
+        }
+        Ok(report)
+    }
+
+    /// What the checking fleet of a host has seen.
+    pub(super) fn look_at_checks(&mut self, end: End) -> Result<FleetReport, TrialError> {
+        self.look(end, KEPT)
+    }
+
+    /// An order to the peers of the struck; gives when it was begun, ns.
+    pub(super) fn strike_peers(&mut self, ask: FleetAsk) -> Result<u64, TrialError> {
+        let end = if self.is_parted(End::Client) { End::Client } else { End::Server };
+        self.done(end, STRUCK, ask)
+    }
+
+    /// The link loses packets of connections to this port; gives since when, ns.
+    pub(super) fn strike_link(&mut self, port: u16, share: f64) -> Result<u64, TrialError> {
+        let link = self.place.link()?;
+        match link.ask(&Ask::Strike { ports: vec![port], share })? {
+            Tell::Struck { at_ns } => Ok(at_ns),
+            other => Err(link.unexpected(&other).into()),
+        }
+    }
+
+    /// Ends the writing.
+    pub(super) fn rest_writer(&mut self) -> Result<(), TrialError> {
+        if self.settings.writer {
+            self.done(End::Client, WRITER, FleetAsk::Rest)?;
+        }
+        Ok(())
+    }
+
+    /// What is known now; what costs the least to tell is told nearest to the window.
+    pub(super) fn moment(&mut self, begins: bool) -> Result<Moment, TrialError> {
+        let mut ticks = if begins { 0 } else { self.machine_ticks()? };
+        let (mut writer, mut sink) = (FleetReport::default(), FleetReport::default());
+        if self.settings.writer {
+            writer = self.look(End::Client, WRITER)?;
+            if self.is_lab() {
+                sink = self.look(End::Server, SINK)?;
+            }
+        }
+        let arrives = !begins && self.settings.fault.is_none();
+        let arrived = if arrives { self.arrived()? } else { FleetReport::default() };
+        let client = self.look_at(End::Client)?;
+        let server = self.look_at(End::Server)?;
+        let counted = self.counted()?;
+        if begins {
+            ticks = self.machine_ticks()?;
+        }
+        Ok(Moment { client, server, writer, sink, arrived, machine_ticks: ticks, counted })
+    }
+
+    /// What the emulated link has counted so far.
+    pub(super) fn counted(&mut self) -> Result<Option<Counted>, TrialError> {
+        Ok(match self.place.link.as_mut() {
+            Some(link) if self.settings.link.is_emulated() => match link.ask(&Ask::Peek)? {
+                Tell::Counted(counted) => Some(*counted),
+                other => return Err(link.unexpected(&other).into()),
+            },
+            _ => None,
+        })
+    }
+
+    /// Time that the machine has spent on anything, ticks.
+    fn machine_ticks(&mut self) -> Result<u64, TrialError> {
+        let client = &mut self.place.client;
+        match client.ask(&Ask::Cpu)? {
+            Tell::Cpu(times) => Ok(times.iter().map(|cpu| cpu.busy()).sum()),
+            other => Err(client.unexpected(&other).into()),
+        }
+    }
+
+    /// Connections and kernel memory of one, bytes.
+    pub(super) fn socket_memory(&mut self, end: End) -> Result<Option<f64>, TrialError> {
+        let host = self.host(end)?;
+        match host.ask(&Ask::SocketMemory)? {
+            Tell::SocketMemory { bytes_each, .. } => Ok(bytes_each),
+            other => Err(host.unexpected(&other).into()),
+        }
+    }
+
+    pub(super) fn observe(&mut self, end: End) -> Result<Snapshot, TrialError> {
+        Ok(observe(self.host(end)?)?)
+    }
+
+    /// Waits so long, telling how long has been waited; a signal ends the trial.
+    pub(super) fn wait(
+        &mut self,
+        time: Duration,
+        progress: &mut dyn FnMut(Duration),
+    ) -> Result<(), TrialError> {
+        let begun = Instant::now();
+        loop {
+            if self.interrupt.signal().is_some() {
+                return Err(LabError::Interrupted.into());
+            }
+            let left = time.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+            progress(begun.elapsed().min(time));
+        }
+    }
+}
+
+fn out_of_turn(tell: &FleetTell) -> TrialError {
+    let text: String = format!("{tell:?}").chars().take(120).collect();
+    LabError::Refused(format!("a fleet answered out of turn: {text}")).into()
+}

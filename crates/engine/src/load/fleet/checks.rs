@@ -1,0 +1,190 @@
+//! The ways of checking, as a fleet's process carries them out: the kernel's probes, or the timers
+//! of `tcp-heartbeat`.
+
+use std::time::Duration;
+
+use tcp_heartbeat::frame::HEADER_BYTES;
+use tcp_heartbeat::{Fleet, Member, Order, Reaper, Reaping, Step, Stop, Timing};
+use tcptoll_kernel::keepalive::Probing;
+use tcptoll_model::keepalive::{Checking, Evidence, Mechanism};
+
+use crate::messages::Lazy;
+
+/// How late the program's timers may fire where nothing else is asked: what is due within it is
+/// handled together.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A Null message in the framing of `tcp-heartbeat`, and one that wants a Null back.
+pub(super) const NULL: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
+const ASK: [u8; HEADER_BYTES] = [0xff; HEADER_BYTES];
+
+/// Which of the program's timers runs.
+pub(super) enum Timers {
+    /// None: the kernel checks, or nobody.
+    None,
+    /// Each connection that was silent for a time is tested.
+    Beats(Fleet<u32>),
+    /// Connections are tested when room is needed.
+    Lazy(Reaper<u32>),
+}
+
+/// How connections are checked.
+pub(super) struct Checks {
+    pub(super) timers: Timers,
+    /// Settings of the kernel's probes, if it is the kernel that checks.
+    pub(super) probing: Option<Probing>,
+    pub(super) user_timeout: Option<Duration>,
+    pub(super) evidence: Evidence,
+    /// What is sent to test a peer.
+    pub(super) null: Vec<u8>,
+    /// Whether silence after a Null is a death; else the kernel's word is waited for.
+    pub(super) judges: bool,
+    /// Checks of connections are spread evenly over this.
+    pub(super) spread: Duration,
+    /// Connections of the first kind are left alone.
+    pub(super) second_only: bool,
+}
+
+impl Checks {
+    /// Nothing is checked.
+    pub(super) fn none() -> Self {
+        Self {
+            timers: Timers::None,
+            probing: None,
+            user_timeout: None,
+            evidence: Evidence::default(),
+            null: Vec::new(),
+            judges: false,
+            spread: Duration::ZERO,
+            second_only: false,
+        }
+    }
+
+    pub(super) fn new(
+        checking: &Checking,
+        spread_ns: u64,
+        null: Vec<u8>,
+        lazy: Option<Lazy>,
+    ) -> Self {
+        let time = |seconds: Option<f64>| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let tick = time(checking.tick_s).unwrap_or(TICK);
+        let answer_within = time(checking.answer_within_s).unwrap_or(Duration::from_secs(1));
+        let beats =
+            |idle, answer_within| Timers::Beats(Fleet::new(Timing { idle, answer_within }, tick));
+        let evidence = checking.evidence.unwrap_or_default();
+        let timers = match checking.mechanism {
+            Mechanism::None | Mechanism::Tcp => Timers::None,
+            Mechanism::Heartbeat => {
+                beats(time(checking.idle_s).unwrap_or(Duration::from_secs(45)), answer_within)
+            }
+            // Nothing is judged, so nothing is waited for.
+            Mechanism::Write => {
+                beats(time(checking.interval_s).unwrap_or(Duration::from_secs(1)), tick)
+            }
+            Mechanism::Lazy => {
+                let lazy = lazy.unwrap_or_default();
+                Timers::Lazy(Reaper::new(Reaping {
+                    answer_within,
+                    unused_for: lazy.unused_for_ns.map(Duration::from_nanos),
+                    stop: if lazy.whole_set { Stop::WholeSet } else { Stop::BelowMost },
+                    order: if lazy.by_age { Order::Age } else { Order::LastUse },
+                    at_once: lazy.at_once.max(1) as usize,
+                    // A reap takes at least so long if anyone is dead.
+                    again_after: answer_within,
+                    tick,
+                    ..Reaping::new(lazy.most.max(1) as usize)
+                }))
+            }
+        };
+        Self {
+            timers,
+            probing: (checking.mechanism == Mechanism::Tcp).then(|| Probing {
+                idle: time(checking.idle_s),
+                interval: time(checking.interval_s),
+                probes: checking.probes,
+            }),
+            user_timeout: time(checking.user_timeout_s),
+            evidence,
+            null: match evidence {
+                _ if !null.is_empty() => null,
+                Evidence::Acknowledged => NULL.to_vec(),
+                Evidence::Answered => ASK.to_vec(),
+            },
+            judges: checking.mechanism != Mechanism::Write,
+            spread: Duration::from_nanos(spread_ns),
+            second_only: false,
+        }
+    }
+
+    /// Whether connections of this kind are checked.
+    pub(super) fn concern(&self, kind: u8) -> bool {
+        !self.second_only || kind == 1
+    }
+
+    /// Takes a connection in, whose turn comes `phase` of the idle time before it would (0 to 1).
+    pub(super) fn insert(&mut self, slot: u32, phase: f64, now: Duration) -> Option<Member> {
+        match &mut self.timers {
+            Timers::None => None,
+            Timers::Beats(fleet) => {
+                let heard = now.saturating_sub(self.spread.mul_f64(phase.clamp(0.0, 1.0)));
+                Some(fleet.insert_heard(slot, heard, now))
+            }
+            Timers::Lazy(reaper) => Some(reaper.insert(slot, now)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, member: Member) {
+        match &mut self.timers {
+            Timers::None => {}
+            Timers::Beats(fleet) => drop(fleet.remove(member)),
+            Timers::Lazy(reaper) => drop(reaper.remove(member)),
+        }
+    }
+
+    pub(super) fn heard(&mut self, member: Member, now: Duration) {
+        match &mut self.timers {
+            Timers::None => {}
+            Timers::Beats(fleet) => fleet.heard(member, now),
+            Timers::Lazy(reaper) => reaper.used(member, now),
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, member: Member, now: Duration) {
+        match &mut self.timers {
+            Timers::None => {}
+            Timers::Beats(fleet) => fleet.acknowledged(member, now),
+            Timers::Lazy(reaper) => reaper.acknowledged(member),
+        }
+    }
+
+    pub(super) fn next(&mut self, now: Duration) -> Option<Step<u32>> {
+        match &mut self.timers {
+            Timers::None => None,
+            Timers::Beats(fleet) => fleet.next(now),
+            Timers::Lazy(reaper) => reaper.next(now),
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        match &self.timers {
+            Timers::None => None,
+            Timers::Beats(fleet) => fleet.next_due(),
+            Timers::Lazy(reaper) => reaper.next_due(),
+        }
+    }
+
+    /// Whether there is room for one more connection.
+    pub(super) fn has_room(&self) -> bool {
+        match &self.timers {
+            Timers::Lazy(reaper) => reaper.has_room(),
+            Timers::None | Timers::Beats(_) => true,
+        }
+    }
+
+    /// A connection waits in the backlog.
+    pub(super) fn room_wanted(&mut self, now: Duration) {
+        if let Timers::Lazy(reaper) = &mut self.timers {
+            reaper.room_wanted(now);
+        }
+    }
+}

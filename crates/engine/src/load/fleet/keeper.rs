@@ -1,0 +1,614 @@
+//! One process of a fleet: accepts or opens its connections, reads what comes, answers Null messages
+//! that ask for it, and checks those that idle.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use tcp_heartbeat::frame::{Decoder, Frame};
+use tcp_heartbeat::kernel::unacknowledged;
+use tcp_heartbeat::{Member, Step};
+use tcptoll_kernel::cpu::{rss_bytes, thread_time};
+use tcptoll_kernel::epoll::{Event, Interest, Poller};
+use tcptoll_kernel::keepalive::error_name;
+use tcptoll_kernel::socket::{Begun, Tcp, reset_when_closed};
+use tcptoll_model::keepalive::Evidence;
+
+use super::Answer;
+use super::checks::{Checks, NULL};
+use super::opening::Opening;
+use crate::channel::Channel;
+use crate::clock::monotonic_ns;
+use crate::load::{CHANNEL, LoadError, class_of, pair, until};
+use crate::messages::{FleetAsk, FleetReport, FleetSpec, FleetTell};
+
+/// Listeners have the numbers from here on.
+const LISTENERS: u64 = 1 << 40;
+
+/// The argument of `listen(2)`; the kernel's own limit is below it only if somebody set it so.
+const BACKLOG: i32 = 4096;
+
+/// A handshake is given up after this.
+const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
+
+/// Events handled together.
+const EVENTS: usize = 1024;
+
+/// Read at once; what a stream without pause sends is read in as few calls as can be.
+const READ_BYTES: usize = 256 << 10;
+
+/// A Null message of a peer that speaks another protocol is at most this long, bytes.
+const FRAME_MAX: usize = 64 << 10;
+
+/// Connections begun or accepted before others get their turn.
+const BURST: usize = 256;
+
+/// After a failed accept the next comes this much later: no file is free now.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// One connection. There may be many: every byte counts.
+struct Kept {
+    tcp: Tcp,
+    kind: u8,
+    state: State,
+    /// Whether an answer has been asked for that is still to be written.
+    member: Option<Member>,
+    /// The beginning of a frame whose rest has not come.
+    partial: Option<Box<Decoder>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The handshake is on its way since then, ns.
+    Connecting(u64),
+    /// The first byte is waited for since then, ns.
+    Arriving(u64),
+    /// It idles.
+    Open,
+}
+
+struct Listener {
+    tcp: Tcp,
+    /// Connections may wait in its backlog.
+    waiting: bool,
+}
+
+pub(super) struct Keeper {
+    poller: Poller,
+    listeners: Vec<Listener>,
+    greet: bool,
+    /// Connections it must hold; above, it accepts no more.
+    room: u64,
+    /// No connection is accepted before this, ns: a file was lacking.
+    accept_ns: u64,
+    slots: Vec<Option<Kept>>,
+    free: Vec<u32>,
+    /// Freed while events were handled; an event may still be of the old connection.
+    freed: Vec<u32>,
+    opening: Option<Opening>,
+    /// Whether `Make` is still to be answered.
+    making: bool,
+    /// Handshakes in the order they began.
+    deadlines: VecDeque<(u64, u32)>,
+    checks: Checks,
+    /// Next slot for which the kernel's probes are to be switched on, and when that began, ns.
+    enabling: Option<(u32, u64)>,
+    struck_ns: Option<u64>,
+    report: FleetReport,
+    buffer: Vec<u8>,
+    resident_before: u64,
+    begun_ns: u64,
+}
+
+impl Keeper {
+    /// Listens, or begins to connect.
+    pub(super) fn new(spec: FleetSpec, channel: &mut Channel) -> Result<Self, LoadError> {
+        let now = monotonic_ns();
+        let mut keeper = Self {
+            poller: Poller::new(EVENTS)?,
+            listeners: Vec::new(),
+            greet: false,
+            room: u64::MAX,
+            accept_ns: 0,
+            slots: Vec::new(),
+            free: Vec::new(),
+            freed: Vec::new(),
+            opening: None,
+            making: false,
+            deadlines: VecDeque::new(),
+            checks: Checks::none(),
+            enabling: None,
+            struck_ns: None,
+            report: FleetReport::default(),
+            buffer: vec![0; READ_BYTES],
+            resident_before: 0,
+            begun_ns: now,
+        };
+        // Touched once, so that it is not counted as memory of connections.
+        keeper.buffer.fill(1);
+        keeper.poller.add(&*channel, CHANNEL, Interest::READ)?;
+        match spec {
+            FleetSpec::Listen { at, sockets, greet, shared } => {
+                keeper.greet = greet;
+                keeper.room = sockets;
+                let mut taken = Vec::new();
+                for (number, at) in at.into_iter().enumerate() {
+                    let tcp = if shared {
+                        Tcp::shared_listener(at, BACKLOG)?
+                    } else {
+                        Tcp::listener(at, BACKLOG, false)?
+                    };
+                    let named =
+                        |error| tcptoll_kernel::SysError::new("getsockname", "a listener", error);
+                    taken.push(tcp.local().map_err(named)?);
+                    keeper.poller.add(&tcp, LISTENERS + number as u64, Interest::READ_EDGE)?;
+                    keeper.listeners.push(Listener { tcp, waiting: false });
+                }
+                channel.send(&Answer::Ok(FleetTell::Listening(taken)))?;
+            }
+            FleetSpec::Connect { to, bind, rate_per_s, congestion } => {
+                let opening = Opening::new(to, &bind, rate_per_s, congestion.as_ref(), now);
+                keeper.making = true;
+                keeper.opening = Some(opening);
+            }
+            FleetSpec::Write { .. } => {
+                return Err(LoadError::Refused("a keeper does not write".to_owned()));
+            }
+        }
+        keeper.resident_before = rss_bytes();
+        Ok(keeper)
+    }
+
+    /// Goes on until the host is gone.
+    pub(super) fn serve(mut self, channel: &mut Channel) -> Result<(), LoadError> {
+        loop {
+            self.turn(channel)?;
+            let count = self.poller.wait_count(self.timeout())?;
+            self.report.wakeups += 1;
+            let mut asked = false;
+            for at in 0..count {
+                let event = self.poller.event(at);
+                match event.token {
+                    CHANNEL => asked = true,
+                    listener if listener >= LISTENERS => {
+                        if let Some(listener) =
+                            self.listeners.get_mut((listener - LISTENERS) as usize)
+                        {
+                            listener.waiting = true;
+                        }
+                    }
+                    slot => self.happened(slot as u32, event),
+                }
+            }
+            self.free.append(&mut self.freed);
+            if asked {
+                let answer = self.answer(channel.receive::<FleetAsk>(None)?);
+                channel.send(&answer)?;
+            }
+        }
+    }
+
+    /// Does everything that is due.
+    fn turn(&mut self, channel: &mut Channel) -> Result<(), LoadError> {
+        self.open_those_due();
+        self.give_up_late_handshakes();
+        self.accept_those_waiting();
+        self.switch_on_probes();
+        let now = Duration::from_nanos(monotonic_ns());
+        while let Some(step) = self.checks.next(now) {
+            self.step(step, now);
+        }
+        self.free.append(&mut self.freed);
+        if self.making
+            && self.opening.as_ref().is_none_or(|opening| opening.is_paced() || opening.is_over())
+        {
+            self.making = false;
+            channel.send(&Answer::Ok(FleetTell::Done { at_ns: self.begun_ns }))?;
+        }
+        Ok(())
+    }
+
+    /// How long nothing is due; `None`: for ever.
+    fn timeout(&self) -> Option<Duration> {
+        let opening = self.opening.as_ref().and_then(Opening::next_due);
+        let handshake = self.deadlines.front().map(|&(at, _)| at);
+        let waiting = self.listeners.iter().any(|listener| listener.waiting);
+        let accepting = (waiting && self.checks.has_room()).then_some(self.accept_ns);
+        let enabling = self.enabling.map(|(slot, began)| self.enabled_at(slot, began));
+        let checks = self.checks.next_due().map(|due| due.as_nanos() as u64);
+        [opening, handshake, accepting, enabling, checks].into_iter().flatten().min().map(until)
+    }
+
+    fn answer(&mut self, ask: FleetAsk) -> Answer {
+        let at_ns = monotonic_ns();
+        match ask {
+            FleetAsk::Check { checking, spread_ns, second_only, null, lazy } => {
+                self.checks =
+                    Checks { second_only, ..Checks::new(&checking, spread_ns, null, lazy) };
+                self.enroll_all(Duration::from_nanos(at_ns)).map_err(|error| error.to_string())?;
+            }
+            FleetAsk::Struck { at_ns } => self.struck_ns = Some(at_ns),
+            FleetAsk::Leave { reset } => {
+                for slot in 0..self.slots.len() {
+                    if let Some(kept) = self.take(slot as u32)
+                        && reset
+                    {
+                        let _ = reset_when_closed(&kept.tcp);
+                    }
+                }
+                self.free.append(&mut self.freed);
+            }
+            FleetAsk::Look => return Ok(FleetTell::Report(Box::new(self.look()))),
+            FleetAsk::Rest => self.rest(),
+            other => return Err(format!("a keeper cannot do {other:?}")),
+        }
+        Ok(FleetTell::Done { at_ns })
+    }
+
+    fn look(&mut self) -> FleetReport {
+        let mut open = [0; 2];
+        for kept in self.slots.iter().flatten() {
+            open[usize::from(kept.kind.min(1))] += 1;
+        }
+        let one = self.slots.iter().flatten().next();
+        FleetReport {
+            at_ns: monotonic_ns(),
+            processes: 1,
+            open,
+            cpu_us: pair(thread_time()),
+            resident_bytes: rss_bytes().saturating_sub(self.resident_before),
+            tcp_info: one.and_then(|kept| kept.tcp.tcp_info().ok()).unwrap_or_default(),
+            congestion: one.and_then(|kept| kept.tcp.congestion().ok()).unwrap_or_default(),
+            ..self.report.clone()
+        }
+    }
+
+    /// Begins to check every connection there is.
+    fn enroll_all(&mut self, now: Duration) -> io::Result<()> {
+        let all = self.slots.len().max(1) as f64;
+        for slot in 0..self.slots.len() as u32 {
+            if let Some(kept) = &mut self.slots[slot as usize]
+                && self.checks.concern(kept.kind)
+            {
+                kept.member = self.checks.insert(slot, f64::from(slot) / all, now);
+                if let Some(limit) = self.checks.user_timeout {
+                    kept.tcp.set_user_timeout(limit)?;
+                }
+            }
+        }
+        // The kernel counts idle time from when probes are switched on: that is what is spread.
+        self.enabling = self.checks.probing.map(|_| (0, now.as_nanos() as u64));
+        Ok(())
+    }
+
+    fn enabled_at(&self, slot: u32, began_ns: u64) -> u64 {
+        let part = f64::from(slot) / self.slots.len().max(1) as f64;
+        began_ns + (self.checks.spread.as_nanos() as f64 * part) as u64
+    }
+
+    fn switch_on_probes(&mut self) {
+        let (Some((mut slot, began)), Some(probing)) = (self.enabling, self.checks.probing) else {
+            return;
+        };
+        let now = monotonic_ns();
+        while (slot as usize) < self.slots.len() && self.enabled_at(slot, began) <= now {
+            if let Some(kept) = &self.slots[slot as usize]
+                && self.checks.concern(kept.kind)
+                && let Err(error) = kept.tcp.probe(&probing)
+            {
+                *self.report.errors.entry(error_name(&error)).or_default() += 1;
+            }
+            slot += 1;
+        }
+        self.enabling = ((slot as usize) < self.slots.len()).then_some((slot, began));
+    }
+
+    /// Checks no more.
+    fn rest(&mut self) {
+        if self.checks.probing.is_some() {
+            for kept in self.slots.iter().flatten() {
+                let _ = kept.tcp.probe_no_more();
+            }
+        }
+        for kept in self.slots.iter_mut().flatten() {
+            kept.member = None;
+        }
+        self.enabling = None;
+        self.checks = Checks::none();
+    }
+
+    fn put(&mut self, kept: Kept) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(kept);
+            return slot;
+        }
+        self.slots.push(Some(kept));
+        self.slots.len() as u32 - 1
+    }
+
+    /// Takes a connection out, and out of everything that knows it.
+    fn take(&mut self, slot: u32) -> Option<Kept> {
+        let kept = self.slots.get_mut(slot as usize)?.take()?;
+        self.freed.push(slot);
+        if let Some(member) = kept.member {
+            self.checks.remove(member);
+        }
+        if matches!(kept.state, State::Connecting(_))
+            && let Some(opening) = &mut self.opening
+        {
+            opening.in_flight -= 1;
+        }
+        Some(kept)
+    }
+
+    /// A connection is over, and this is how that is known.
+    fn ended(&mut self, slot: u32, how: String) {
+        let Some(kept) = self.take(slot) else { return };
+        match kept.state {
+            State::Connecting(_) => {
+                *self.report.errors.entry("connect-refused".to_owned()).or_default() += 1;
+                return;
+            }
+            State::Arriving(_) | State::Open => {}
+        }
+        let kind = usize::from(kept.kind.min(1));
+        *self.report.ended[kind].entry(how).or_default() += 1;
+        if kind == 1
+            && let Some(struck_ns) = self.struck_ns
+        {
+            self.report.detection.record_ns(monotonic_ns().saturating_sub(struck_ns));
+        }
+        // What is still unacknowledged would go on being sent, to nobody.
+        let _ = reset_when_closed(&kept.tcp);
+    }
+
+    fn open_those_due(&mut self) {
+        for _ in 0..BURST {
+            let Some(opening) = &mut self.opening else { return };
+            let Some(next) = opening.next(monotonic_ns()) else { return };
+            let (kind, due_ns) = (next.kind, next.due_ns);
+            self.report.attempted += 1;
+            let begun = Tcp::client(next.at, next.options)
+                .and_then(|tcp| tcp.connect(next.address).map(|begun| (tcp, begun)));
+            match begun {
+                Ok((tcp, begun)) => {
+                    let state = State::Connecting(due_ns);
+                    let slot = self.put(Kept { tcp, kind, state, member: None, partial: None });
+                    self.deadlines.push_back((monotonic_ns() + CONNECT_LIMIT_NS, slot));
+                    let added = self.slots[slot as usize]
+                        .as_ref()
+                        .map(|kept| self.poller.add(&kept.tcp, u64::from(slot), Interest::EDGES));
+                    if let Some(Err(error)) = added {
+                        self.failed(slot, &error.source);
+                    } else if begun == Begun::Done {
+                        self.made(slot);
+                    }
+                }
+                Err(error) => {
+                    opening.in_flight -= 1;
+                    *self.report.errors.entry(class_of(&error).to_owned()).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// A handshake came to nothing.
+    fn failed(&mut self, slot: u32, error: &io::Error) {
+        if self.take(slot).is_some() {
+            *self.report.errors.entry(class_of(error).to_owned()).or_default() += 1;
+        }
+    }
+
+    fn give_up_late_handshakes(&mut self) {
+        let now = monotonic_ns();
+        while let Some(&(deadline, slot)) = self.deadlines.front() {
+            let began = match self.slots.get(slot as usize).and_then(Option::as_ref) {
+                Some(Kept { state: State::Connecting(_), .. }) if deadline > now => return,
+                Some(Kept { state: State::Connecting(began), .. }) => Some(*began),
+                _ => None,
+            };
+            self.deadlines.pop_front();
+            // A slot may have been used again since.
+            if began.is_some_and(|began| began + CONNECT_LIMIT_NS <= now) {
+                self.failed(
+                    slot,
+                    &io::Error::from_raw_os_error(tcptoll_kernel::socket::errno::ETIMEDOUT),
+                );
+            }
+        }
+    }
+
+    fn made(&mut self, slot: u32) {
+        let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
+        let State::Connecting(began) = kept.state else { return };
+        let Some(opening) = &mut self.opening else { return };
+        opening.in_flight -= 1;
+        kept.state = if opening.is_paced() { State::Arriving(began) } else { State::Open };
+        self.report.made += 1;
+    }
+
+    fn accept_those_waiting(&mut self) {
+        let now_ns = monotonic_ns();
+        if now_ns < self.accept_ns {
+            return;
+        }
+        for number in 0..self.listeners.len() {
+            for _ in 0..BURST {
+                if !self.listeners[number].waiting {
+                    break;
+                }
+                let held = self.slots.len() - self.free.len() - self.freed.len();
+                if held as u64 >= self.room {
+                    // Beyond what it was made for: left in the backlog.
+                    self.accept_ns = now_ns + ACCEPT_AGAIN.as_nanos() as u64;
+                    return;
+                }
+                if !self.checks.has_room() {
+                    self.checks.room_wanted(Duration::from_nanos(now_ns));
+                    break;
+                }
+                match self.listeners[number].tcp.accept() {
+                    Ok(Some((tcp, _))) => self.accepted(tcp, number as u8),
+                    Ok(None) => self.listeners[number].waiting = false,
+                    Err(error) => {
+                        *self.report.errors.entry(class_of(&error).to_owned()).or_default() += 1;
+                        self.accept_ns = now_ns + ACCEPT_AGAIN.as_nanos() as u64;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn accepted(&mut self, tcp: Tcp, kind: u8) {
+        self.report.attempted += 1;
+        let greeted = !self.greet || matches!(tcp.write(&NULL), Ok(Some(_)));
+        let slot = self.put(Kept { tcp, kind, state: State::Open, member: None, partial: None });
+        let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
+        if self.checks.concern(kind) {
+            kept.member = self.checks.insert(slot, 0.0, Duration::from_nanos(monotonic_ns()));
+            if let Some(limit) = self.checks.user_timeout {
+                let _ = kept.tcp.set_user_timeout(limit);
+            }
+            if let Some(probing) = &self.checks.probing {
+                let _ = kept.tcp.probe(probing);
+            }
+        }
+        let added = self.poller.add(&kept.tcp, u64::from(slot), Interest::EDGES);
+        if greeted && added.is_ok() {
+            self.report.made += 1;
+        } else {
+            drop(self.take(slot));
+            *self.report.errors.entry("other".to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Something happened on a connection.
+    fn happened(&mut self, slot: u32, event: Event) {
+        let Some(Some(kept)) = self.slots.get(slot as usize) else { return };
+        if matches!(kept.state, State::Connecting(_)) {
+            match kept.tcp.take_error() {
+                Ok(None) if event.writable && !event.broken => self.made(slot),
+                Ok(None) if !event.broken => return,
+                Ok(None) => return self.failed(slot, &io::ErrorKind::ConnectionReset.into()),
+                Ok(Some(error)) | Err(error) => return self.failed(slot, &error),
+            }
+        }
+        if event.readable || event.broken {
+            self.read(slot);
+        }
+    }
+
+    /// Reads everything that has come.
+    fn read(&mut self, slot: u32) {
+        loop {
+            let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
+            match kept.tcp.read(&mut self.buffer) {
+                Ok(None) => return,
+                Ok(Some(0)) => return self.ended(slot, "read returned 0".to_owned()),
+                Ok(Some(length)) => {
+                    self.report.bytes_read += length as u64;
+                    let now_ns = monotonic_ns();
+                    if let State::Arriving(began) = kept.state {
+                        kept.state = State::Open;
+                        self.report.arrival.record_ns(now_ns.saturating_sub(began));
+                    }
+                    if let Some(member) = kept.member {
+                        self.checks.heard(member, Duration::from_nanos(now_ns));
+                    }
+                    let asks = asks(&mut kept.partial, &self.buffer[..length]);
+                    for _ in 0..asks {
+                        if let Ok(Some(_)) = kept.tcp.write(&NULL) {
+                            self.report.answers += 1;
+                        }
+                    }
+                    if length < self.buffer.len() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    let name = error_name(&error);
+                    // What a program sees that reads on.
+                    let again = said(kept.tcp.read(&mut self.buffer));
+                    *self.report.read_said.entry(format!("{again} after {name}")).or_default() += 1;
+                    return self.ended(slot, name);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step<u32>, now: Duration) {
+        match step {
+            Step::Test(_, slot) => self.test(slot),
+            Step::Look(member, slot) => drop(self.shows_life(member, slot, now)),
+            Step::Judge(member, slot) => {
+                if !self.checks.judges {
+                    return self.checks.acknowledged(member, now);
+                }
+                if self.shows_life(member, slot, now) {
+                    return;
+                }
+                let Some(Some(kept)) = self.slots.get(slot as usize) else { return };
+                let read = said(kept.tcp.read(&mut self.buffer));
+                *self.report.read_said.entry(read).or_default() += 1;
+                let how = match self.checks.evidence {
+                    Evidence::Acknowledged => "no acknowledgment",
+                    Evidence::Answered => "no answer",
+                };
+                self.ended(slot, how.to_owned());
+            }
+        }
+    }
+
+    /// Sends a Null.
+    fn test(&mut self, slot: u32) {
+        let Some(Some(kept)) = self.slots.get(slot as usize) else { return };
+        match kept.tcp.write(&self.checks.null) {
+            Ok(Some(_)) => self.report.nulls += 1,
+            // Its send buffer is full of what nobody acknowledges: that is a test, too.
+            Ok(None) => {}
+            Err(error) => self.ended(slot, error_name(&error)),
+        }
+    }
+
+    /// Whether there is evidence of life since the test; notes it if there is.
+    fn shows_life(&mut self, member: Member, slot: u32, now: Duration) -> bool {
+        let Some(Some(kept)) = self.slots.get(slot as usize) else { return true };
+        let alive = self.checks.evidence == Evidence::Acknowledged
+            && unacknowledged(&kept.tcp).is_ok_and(|bytes| bytes == 0);
+        if alive {
+            self.checks.acknowledged(member, now);
+        }
+        alive
+    }
+}
+
+/// How many Null messages that want an answer are among the bytes.
+///
+/// A frame whose end has not come is kept; a peer that speaks another protocol asks for nothing.
+fn asks(partial: &mut Option<Box<Decoder>>, bytes: &[u8]) -> usize {
+    // Nearly always frames come whole, and nothing has to be remembered.
+    if partial.is_none() && bytes.chunks(NULL.len()).all(|word| word == NULL) {
+        return 0;
+    }
+    let decoder = partial.get_or_insert_with(|| Box::new(Decoder::new(FRAME_MAX)));
+    decoder.push(bytes);
+    let mut asks = 0;
+    while let Ok(Some(frame)) = decoder.next_frame() {
+        asks += usize::from(frame == Frame::Ask);
+    }
+    if !decoder.is_inside_frame() {
+        *partial = None;
+    }
+    asks
+}
+
+/// What `read(2)` says.
+fn said(read: io::Result<Option<usize>>) -> String {
+    match read {
+        Ok(None) => "EAGAIN".to_owned(),
+        Ok(Some(0)) => "0".to_owned(),
+        Ok(Some(_)) => "data".to_owned(),
+        Err(error) => error_name(&error),
+    }
+}

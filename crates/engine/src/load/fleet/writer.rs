@@ -1,0 +1,151 @@
+//! The one connection of a fleet that does not idle: writes messages without pause, or at a rate.
+
+use std::time::Duration;
+
+use tcptoll_kernel::SysError;
+use tcptoll_kernel::cpu::thread_time;
+use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_kernel::socket::{ClientOptions, Tcp};
+use tcptoll_model::tcp_info::TcpInfo;
+
+use super::Answer;
+use crate::channel::Channel;
+use crate::clock::monotonic_ns;
+use crate::load::{CHANNEL, LoadError, class_of, pair, until};
+use crate::messages::{FleetAsk, FleetReport, FleetSpec, FleetTell};
+
+const SOCKET: u64 = 0;
+
+/// A handshake is given up after this.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Messages written before the host is listened to again.
+const BURST: usize = 64;
+
+pub(super) struct Writer {
+    tcp: Tcp,
+    poller: Poller,
+    message: Vec<u8>,
+    rate_per_s: Option<f64>,
+    /// Of a message that was written in part, bytes that have been.
+    written: usize,
+    messages: u64,
+    /// Whether the send buffer is full.
+    full: bool,
+    begun_ns: u64,
+    report: FleetReport,
+}
+
+impl Writer {
+    /// Connects.
+    pub(super) fn new(spec: FleetSpec) -> Result<Self, LoadError> {
+        let FleetSpec::Write { to, message_bytes, rate_per_s, congestion } = spec else {
+            return Err(LoadError::Refused("a writer does nothing else".to_owned()));
+        };
+        let failed = |error| LoadError::Kernel(SysError::new("connect", to.to_string(), error));
+        let options = ClientOptions { congestion, ..ClientOptions::default() };
+        let tcp = Tcp::client(to, &options).map_err(failed)?;
+        let mut poller = Poller::new(8)?;
+        tcp.connect(&to.into()).map_err(failed)?;
+        poller.add(&tcp, SOCKET, Interest::EDGES)?;
+        if poller.wait(Some(CONNECT_LIMIT))?.is_empty() {
+            return Err(failed(std::io::ErrorKind::TimedOut.into()));
+        }
+        if let Some(error) = tcp.take_error().map_err(failed)? {
+            return Err(failed(error));
+        }
+        Ok(Self {
+            tcp,
+            poller,
+            message: vec![b'm'; message_bytes.max(1) as usize],
+            rate_per_s,
+            written: 0,
+            messages: 0,
+            full: false,
+            begun_ns: monotonic_ns(),
+            report: FleetReport { attempted: 1, made: 1, ..FleetReport::default() },
+        })
+    }
+
+    /// Writes until the host is gone.
+    pub(super) fn serve(mut self, channel: &mut Channel) -> Result<(), LoadError> {
+        self.poller.add(&*channel, CHANNEL, Interest::READ)?;
+        channel.send(&Answer::Ok(FleetTell::Done { at_ns: self.begun_ns }))?;
+        let mut resting = false;
+        loop {
+            let timeout = if resting { None } else { self.write() };
+            let mut asked = false;
+            for event in self.poller.wait(timeout)? {
+                if event.token == CHANNEL {
+                    asked = true;
+                } else {
+                    self.full = false;
+                }
+            }
+            if asked {
+                let at_ns = monotonic_ns();
+                let answer = match channel.receive::<FleetAsk>(None)? {
+                    FleetAsk::Look => Ok(FleetTell::Report(Box::new(self.look()))),
+                    FleetAsk::Rest => {
+                        resting = true;
+                        Ok(FleetTell::Done { at_ns })
+                    }
+                    other => Err(format!("a writer cannot do {other:?}")),
+                };
+                channel.send(&answer)?;
+            }
+        }
+    }
+
+    /// Writes what is due and fits; gives how long to wait for more, `None`: for an event.
+    fn write(&mut self) -> Option<Duration> {
+        for _ in 0..BURST {
+            if self.full {
+                return None;
+            }
+            if let Some(rate) = self.rate_per_s
+                && self.written == 0
+            {
+                let due_ns = self.begun_ns + (self.messages as f64 / rate * 1e9) as u64;
+                let left = until(due_ns);
+                if !left.is_zero() {
+                    return Some(left);
+                }
+            }
+            match self.tcp.write(&self.message[self.written..]) {
+                Ok(Some(length)) => {
+                    self.written += length;
+                    if self.written == self.message.len() {
+                        self.written = 0;
+                        self.messages += 1;
+                    }
+                }
+                Ok(None) => self.full = true,
+                Err(error) => {
+                    *self.report.errors.entry(class_of(&error).to_owned()).or_default() += 1;
+                    self.report.made = 0;
+                    self.full = true;
+                }
+            }
+        }
+        Some(Duration::ZERO)
+    }
+
+    fn look(&self) -> FleetReport {
+        let tcp_info = self.tcp.tcp_info().unwrap_or_default();
+        let acked = match TcpInfo::decode(&tcp_info) {
+            Some(TcpInfo::Connection(sample)) => sample.bytes_acked,
+            _ => None,
+        };
+        FleetReport {
+            at_ns: monotonic_ns(),
+            processes: 1,
+            open: [self.report.made, 0],
+            bytes_acked: acked.unwrap_or(0),
+            tcp_info,
+            congestion: self.tcp.congestion().unwrap_or_default(),
+            cpu_us: pair(thread_time()),
+            ..self.report.clone()
+        }
+    }
+}

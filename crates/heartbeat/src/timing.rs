@@ -1,0 +1,98 @@
+//! The words of this crate: how long to wait, what counts as a sign of life, what to do next.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::queue::Member;
+
+/// How long to wait: for bytes before a test, and for evidence after one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// A Null goes out when nothing has arrived for this long.
+    pub idle: Duration,
+    /// A peer that has shown no evidence this long after a Null is dead.
+    ///
+    /// It has to leave room for losses: after a lost segment Linux waits 200 ms or two round trips,
+    /// whichever is longer, then twice as long, and so on. 3 s see five losses in a row on a short
+    /// path.
+    pub answer_within: Duration,
+}
+
+impl Timing {
+    /// The longest time from a peer's last sign of life until its death is known, the timer's tick
+    /// not counted.
+    ///
+    /// It is `idle + answer_within`. Where `idle` is the shorter of the two, `answer_within` takes
+    /// its place: no second test begins while one runs.
+    pub fn bound(&self) -> Duration {
+        self.idle.max(self.answer_within).saturating_add(self.answer_within)
+    }
+}
+
+impl Default for Timing {
+    /// Idle for 45 s, 10 s for an answer.
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(45), answer_within: Duration::from_secs(10) }
+    }
+}
+
+/// What shows that a peer is alive after a test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Evidence {
+    /// The peer's kernel has acknowledged all that was sent
+    /// ([`kernel::unacknowledged`](crate::kernel::unacknowledged) is 0).
+    ///
+    /// The peer's program does nothing for it. So a program that hangs on a running machine passes.
+    #[default]
+    Acknowledged,
+    /// The peer's program has sent something.
+    Answered,
+}
+
+/// A protocol's own message without meaning, and what shows that it arrived.
+///
+/// For protocols that have such a message; those that have none use [`Session`](crate::Session).
+///
+/// ```
+/// use tcp_heartbeat::{Evidence, Null};
+///
+/// // Redis answers a PING, whatever the state of the connection.
+/// let redis = Null::new(b"PING\r\n", Evidence::Answered);
+/// // SMTP (RFC 5321, section 4.1.1.9).
+/// let smtp = Null::new(b"NOOP\r\n", Evidence::Answered);
+/// // An empty line is skipped by servers of HTTP/1.1 (RFC 9112, section 2.2), and not answered.
+/// let http = Null::new(b"\r\n", Evidence::Acknowledged);
+/// # assert_eq!((redis.bytes.len(), smtp.bytes.len(), http.bytes.len()), (6, 6, 2));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Null {
+    /// What is sent; not empty, and only between the protocol's other messages.
+    pub bytes: Cow<'static, [u8]>,
+    /// What shows that the peer is alive.
+    pub evidence: Evidence,
+}
+
+impl Null {
+    /// Names a protocol's Null.
+    pub fn new<const N: usize>(bytes: &'static [u8; N], evidence: Evidence) -> Self {
+        Self { bytes: Cow::Borrowed(bytes), evidence }
+    }
+}
+
+/// What to do about one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<K> {
+    /// Send a Null now.
+    ///
+    /// If it cannot be sent because the socket is full, nothing need be done: what fills the socket
+    /// is unacknowledged, and serves as well.
+    Test(Member, K),
+    /// Is there evidence already? If so say `acknowledged`, or `heard` (`used` of a reaper); if
+    /// not, do nothing.
+    Look(Member, K),
+    /// The last look: say `acknowledged` or `heard` (`used`) if the peer is alive, `remove` if it is
+    /// dead.
+    ///
+    /// Who does neither is asked again a tick later: nothing is ever removed on its own.
+    Judge(Member, K),
+}

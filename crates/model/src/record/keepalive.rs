@@ -1,0 +1,112 @@
+//! What checking idle connections cost, and what it found out.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::keepalive::Checking;
+pub use crate::wire::Traffic;
+
+/// What checking idle connections cost, and what it found out.
+///
+/// Counts are of the measured window, except those of [`Deaths`]; of several rounds they are sums.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Keepalive {
+    /// How connections were checked.
+    pub checking: Checking,
+    /// Which host checked: `server`, `client` or `both`.
+    pub side: String,
+    /// Connections in all: the one that writes, if one did, and those that idle.
+    pub sockets: u64,
+    /// Of these, that idle.
+    pub idle_sockets: u64,
+    /// Processes of the fleet on each host, the client's first: as many as the limit of open
+    /// files asks for.
+    pub processes: [u64; 2],
+    /// Length of the measured window, s.
+    pub window_s: f64,
+    /// Probes of the kernel, both directions, as the wire saw them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probes: Option<Traffic>,
+    /// Answers to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_answers: Option<Traffic>,
+    /// Segments with payload on idle connections: Null messages, and what answers them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeats: Option<Traffic>,
+    /// Their acknowledgments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_acks: Option<Traffic>,
+    /// Of the heartbeats, segments sent again.
+    #[serde(default)]
+    pub heartbeat_retransmissions: u64,
+    /// Null messages that the program says it sent.
+    #[serde(default)]
+    pub nulls_sent: u64,
+    /// Wake-ups of the fleet's timers.
+    #[serde(default)]
+    pub wakeups: u64,
+    /// Share of the link's line rate that checking took in its busier direction, 0 to 1; absent on
+    /// a link without a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_share: Option<f64>,
+    /// What died, and when that was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deaths: Option<Deaths>,
+}
+
+/// Connections that were made to die, and what was known of them; over all rounds.
+///
+/// How long each took to be known is the histogram `detection_us`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Deaths {
+    /// What was done: `cut`, `freeze`, `reset`, `close`, `loss=5%`.
+    pub fault: String,
+    /// Idle connections that it was done to.
+    pub stricken: u64,
+    /// Of these, those that truly died: with loss none did.
+    pub dead: u64,
+    /// Dead ones that were known to be dead.
+    pub known: u64,
+    /// By what: `ETIMEDOUT`, `ECONNRESET`, `read returned 0`, `no acknowledgment`, `no answer`.
+    #[serde(default)]
+    pub known_by: BTreeMap<String, u64>,
+    /// What `read(2)` said on dead connections when it was asked after a test, before the
+    /// mechanism knew: `EAGAIN`, `0`, `ETIMEDOUT`.
+    #[serde(default)]
+    pub read_said: BTreeMap<String, u64>,
+    /// How long was waited for that, s, in each round.
+    pub watched_s: f64,
+    /// When each dead one has to be known, by arithmetic, s; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_s: Option<f64>,
+    /// How much later the timers may fire, s: the kernel's wheel an eighth of each wait, the
+    /// program's one tick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granularity_s: Option<f64>,
+    /// Dead ones known later than bound and granularity together.
+    pub late: u64,
+    /// Idle connections that were alive all the time.
+    pub alive: u64,
+    /// Of these, those that the mechanism took for dead: false alarms.
+    pub wrongly_closed: u64,
+    /// Tests of live connections, as the wire saw them begin; absent: nothing was lost, or the
+    /// mechanism has no tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<u64>,
+    /// Probability, 0 to 1, that one such test fails, by arithmetic from the loss asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_probability: Option<f64>,
+    /// False alarms to be expected from these two: least, mean, most; in 99
+    /// of 100 runs the number lies between the first and the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_wrongly: Option<[f64; 3]>,
+    /// Probes, Null messages and repeats that went to stricken connections, and what came back,
+    /// from the fault on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
+    /// `lazy`: connections that arrived and found no room.
+    #[serde(default)]
+    pub arrivals: u64,
+}

@@ -1,0 +1,117 @@
+//! What does a report say of checking idle connections? What it cost, what was known of the dead,
+//! and what a shorter time until that is known costs in packets.
+//!
+//! One list of columns for every form of report, so that they cannot disagree: `columns`. What no
+//! column can say stands in `words`; `trade` is what the picture shows.
+
+mod columns;
+mod trade;
+mod words;
+
+use std::collections::BTreeMap;
+
+use tcptoll_model::keepalive::Mechanism;
+use tcptoll_model::record::{Arm, Deaths, Keepalive, Summary, Traffic};
+
+use crate::{figures, number, requests};
+
+pub(crate) use columns::{
+    Column, cost_columns, death_columns, more_deaths, more_traffic, trade_columns, traffic_columns,
+};
+pub(crate) use trade::{Curve, Trade, Traded, curve_basis, trade, traded};
+pub(crate) use words::{Note, notes, setting, settings, to_set};
+
+/// Rate of the connection that writes.
+pub(crate) const RATE: &str = "messages_per_s";
+/// From the fault to knowing of it.
+pub(crate) const DETECTION: &str = "detection_us";
+
+/// Whether a run is about checking idle connections.
+pub(crate) fn any(summary: &Summary) -> bool {
+    summary.arms.iter().any(are)
+}
+
+/// Whether an arm checked idle connections, or left them alone to compare.
+pub(crate) fn are(arm: &Arm) -> bool {
+    arm.keepalive.is_some()
+}
+
+/// Three digits, and no more than a µs of a second has a meaning.
+fn figure(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 1e-3 || size == 0.0 => 3,
+        size if size >= 1e-4 => 2,
+        _ => 1,
+    };
+    number::significant(value, digits)
+}
+
+fn of(arm: &Arm) -> Option<&Keepalive> {
+    arm.keepalive.as_ref()
+}
+
+/// What died in an arm, where anything was made to.
+pub(crate) fn deaths(arm: &Arm) -> Option<&Deaths> {
+    of(arm)?.deaths.as_ref()
+}
+
+/// How an arm checked.
+pub(crate) fn mechanism(arm: &Arm) -> Option<Mechanism> {
+    of(arm).map(|keepalive| keepalive.checking.mechanism)
+}
+
+/// All that checking sent, where it was counted.
+fn traffic(keepalive: &Keepalive) -> Option<Traffic> {
+    let kinds =
+        [keepalive.probes, keepalive.probe_answers, keepalive.heartbeats, keepalive.heartbeat_acks];
+    kinds.into_iter().flatten().reduce(|sum, one| Traffic {
+        packets: sum.packets.saturating_add(one.packets),
+        bytes: sum.bytes.saturating_add(one.bytes),
+    })
+}
+
+/// A count of the window for an hour and one connection.
+fn per_hour(arm: &Arm, count: impl Fn(Traffic) -> u64) -> Option<f64> {
+    let keepalive = of(arm)?;
+    let socket_hours = keepalive.window_s / 3_600.0 * keepalive.idle_sockets as f64;
+    let count = count(traffic(keepalive)?) as f64;
+    (socket_hours > 0.0).then(|| count / socket_hours)
+}
+
+/// Packets that checking took for an hour and one connection, as measured.
+pub(crate) fn packets_per_hour(arm: &Arm) -> Option<f64> {
+    requests::metric(arm, "checking_packets_per_hour_per_socket")
+        .or_else(|| per_hour(arm, |traffic| traffic.packets))
+}
+
+fn bytes_per_hour(arm: &Arm) -> Option<f64> {
+    requests::metric(arm, "checking_bytes_per_hour_per_socket")
+        .or_else(|| per_hour(arm, |traffic| traffic.bytes))
+}
+
+/// Seconds from the fault to knowing: least, median (of few the mean), greatest.
+pub(crate) fn detection_s(arm: &Arm) -> [Option<f64>; 3] {
+    let Some(h) = arm.histograms.get(DETECTION) else { return [None; 3] };
+    [h.min, figures::middle(h), h.max].map(|us| us.map(|us| us / 1e6))
+}
+
+/// When each dead connection has to be known by arithmetic, timers included, s.
+pub(crate) fn due_s(arm: &Arm) -> Option<f64> {
+    let deaths = deaths(arm)?;
+    Some(deaths.bound_s? + deaths.granularity_s.unwrap_or(0.0))
+}
+
+/// `ETIMEDOUT (998), ECONNRESET (2)`, most frequent first.
+fn counted(counts: &BTreeMap<String, u64>) -> Option<String> {
+    let mut counts: Vec<(&String, &u64)> = counts.iter().filter(|(_, n)| **n > 0).collect();
+    counts.sort_by(|a, b| b.1.cmp(a.1));
+    let words: Vec<String> =
+        counts.into_iter().map(|(what, n)| format!("{what} ({})", number::count(*n))).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Expected false alarms: `2.1 [0, 6]`.
+fn expected_wrongly(arm: &Arm) -> Option<String> {
+    let [least, mean, most] = deaths(arm)?.expected_wrongly?;
+    Some(format!("{} [{}, {}]", figure(mean), figure(least), figure(most)))
+}

@@ -1,0 +1,286 @@
+//! What can no column say? How an arm checked, and what became of the deaths that were never known,
+//! known late, or were none.
+
+use tcptoll_model::keepalive::{Checking, Evidence, Mechanism, Place, Setting};
+use tcptoll_model::record::{Arm, Deaths, Keepalive};
+
+use super::{counted, deaths, due_s};
+use crate::figures::plural;
+use crate::number;
+
+/// A line beside the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// What it says.
+    pub(crate) text: String,
+    /// Whether it is a doubt or a fault: a bound that did not hold, a death never known.
+    pub(crate) bad: bool,
+}
+
+/// Seconds in a sentence: `10 s`, `0.5 s`.
+fn seconds(s: f64) -> String {
+    if s < 0.01 { format!("{} s", number::three(s)) } else { format!("{} s", number::trimmed(s)) }
+}
+
+/// How an arm checked: `server: probes after 10 s of silence, 3 of them, 1 s apart`.
+pub(crate) fn settings(keepalive: &Keepalive) -> String {
+    let how = setting(&keepalive.checking);
+    match keepalive.side.as_str() {
+        // Who sends nothing does so on both sides.
+        _ if keepalive.checking.mechanism == Mechanism::None => how,
+        "" => how,
+        side => format!("{side}: {how}"),
+    }
+}
+
+/// A setting alone, without who checks.
+pub(crate) fn setting(checking: &Checking) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let evidence = match checking.evidence.unwrap_or_default() {
+        Evidence::Acknowledged => "an acknowledgment",
+        Evidence::Answered => "an answer",
+    };
+    let judged = checking
+        .answer_within_s
+        .map(|s| format!("dead if {evidence} takes more than {}", seconds(s)));
+    match checking.mechanism {
+        Mechanism::None => parts.push("nothing is sent".to_owned()),
+        Mechanism::Tcp => {
+            parts
+                .extend(checking.idle_s.map(|s| format!("probes after {} of silence", seconds(s))));
+            let apart = checking.interval_s.map(|s| format!(", {} apart", seconds(s)));
+            // With a user timeout the kernel does not count its probes.
+            let many = checking.probes.filter(|_| checking.user_timeout_s.is_none());
+            parts.extend(many.map(|n| {
+                format!("dead after {}{}", plural(n.into(), "probe"), apart.unwrap_or_default())
+            }));
+        }
+        Mechanism::Heartbeat => {
+            let null = checking.null_bytes.map(|n| format!(" of {}", plural(n.into(), "byte")));
+            parts.extend(checking.idle_s.map(|s| {
+                format!("a Null{} after {} of silence", null.unwrap_or_default(), seconds(s))
+            }));
+            parts.extend(judged);
+        }
+        Mechanism::Lazy => {
+            let most = checking.most.map(|n| format!(" at {}", plural(n, "connection")));
+            let variant = checking.variant.as_ref().map(|words| format!(": {words}"));
+            parts.push(format!(
+                "tests for room{}{}",
+                most.unwrap_or_default(),
+                variant.unwrap_or_default()
+            ));
+            parts.extend(judged);
+        }
+        Mechanism::Write => {
+            parts.extend(checking.interval_s.map(|s| format!("a message every {}", seconds(s))));
+            parts.extend(
+                checking
+                    .retransmission_s
+                    .filter(|_| checking.user_timeout_s.is_none())
+                    .map(|s| format!("retransmission gives up after {}", seconds(s))),
+            );
+        }
+    }
+    parts.extend(checking.user_timeout_s.map(|s| format!("TCP_USER_TIMEOUT {}", seconds(s))));
+    parts.join("; ")
+}
+
+/// What has to be set for each way of checking, once: who checks so, where to set it, its name and
+/// value.
+pub(crate) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
+    let mut known: Vec<(Vec<Setting>, Vec<&str>)> = Vec::new();
+    for arm in arms {
+        let Some(keepalive) = &arm.keepalive else { continue };
+        let settings = keepalive.checking.settings();
+        match known.iter_mut().find(|(one, _)| *one == settings) {
+            Some((_, names)) => names.push(&arm.name),
+            None => known.push((settings, vec![&arm.name])),
+        }
+    }
+    let rows = known.into_iter().flat_map(|(settings, names)| {
+        let names = names.join("; ");
+        settings.into_iter().map(move |s| {
+            let place = match s.place {
+                Place::Socket => "setsockopt(2)",
+                Place::Sysctl => "or sysctl",
+                Place::Library => "tcp-heartbeat",
+                Place::Program => "the program",
+            };
+            [names.clone(), place.to_owned(), s.name, s.value]
+        })
+    });
+    rows.collect()
+}
+
+/// What is to be said of the deaths of all arms; what several share is said once.
+pub(crate) fn notes(arms: &[Arm]) -> Vec<Note> {
+    let mut said: Vec<(Note, Vec<&str>)> = Vec::new();
+    for arm in arms {
+        let Some((deaths, keepalive)) = deaths(arm).zip(arm.keepalive.as_ref()) else { continue };
+        for note in of_deaths(arm, &keepalive.checking, deaths) {
+            match said.iter_mut().find(|(known, _)| *known == note) {
+                Some((_, names)) => names.push(&arm.name),
+                None => said.push((note, vec![&arm.name])),
+            }
+        }
+    }
+    let alone = arms.len() == 1;
+    let named = |(note, names): (Note, Vec<&str>)| {
+        let who = match names.as_slice() {
+            _ if alone => String::new(),
+            [one, another, third, rest @ ..] if !rest.is_empty() => {
+                format!("{one}; {another}; {third} and {} more: ", rest.len())
+            }
+            few => format!("{}: ", few.join("; ")),
+        };
+        Note { text: format!("{who}{}", note.text), ..note }
+    };
+    said.into_iter().map(named).collect()
+}
+
+fn of_deaths(arm: &Arm, checking: &Checking, d: &Deaths) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut note = |bad: bool, text: String| notes.push(Note { text, bad });
+    let mut by = counted(&d.known_by).map(|by| format!("known by {by}"));
+    if let Some(said) = counted(&d.read_said) {
+        let read = format!("until then read(2) said {said}");
+        by = Some(by.map_or(read.clone(), |by| format!("{by}; {read}")));
+    }
+    if let Some(by) = by {
+        note(false, by);
+    }
+    if let Some(never) = never(checking, d) {
+        note(true, never);
+    }
+    if d.late > 0 {
+        let due = due_s(arm).map_or_else(String::new, |s| format!(" than {}", seconds(s)));
+        let text = format!("{} of {} were known later{due}", number::count(d.late), of_dead(d));
+        note(true, text);
+    }
+    let most = d.expected_wrongly.map_or(0.0, |[_, _, most]| most);
+    if d.wrongly_closed as f64 > most {
+        let text = format!(
+            "{} closed; arithmetic expects {} at most",
+            plural(d.wrongly_closed, "live connection"),
+            number::three(most)
+        );
+        note(true, text);
+    }
+    notes
+}
+
+fn of_dead(d: &Deaths) -> String {
+    plural(d.dead, "dead connection")
+}
+
+/// Deaths that nobody learned of, and why.
+fn never(checking: &Checking, d: &Deaths) -> Option<String> {
+    if d.dead == 0 || d.known >= d.dead {
+        return None;
+    }
+    let known = if d.known == 0 { "none".to_owned() } else { number::count(d.known) };
+    let why = why(checking, d).map_or_else(String::new, |why| format!(": {why}"));
+    Some(format!("{known} of {} known within {}{why}", of_dead(d), seconds(d.watched_s)))
+}
+
+fn why(checking: &Checking, d: &Deaths) -> Option<String> {
+    let frozen = d.fault.starts_with("freeze");
+    let answered = checking.evidence == Some(Evidence::Answered);
+    Some(match checking.mechanism {
+        Mechanism::None => "nothing was sent that could have failed".to_owned(),
+        Mechanism::Tcp if frozen => {
+            "the kernel of the stopped peer answers keep-alive probes".to_owned()
+        }
+        Mechanism::Heartbeat | Mechanism::Lazy if frozen && !answered => {
+            "the kernel of the stopped peer acknowledges heartbeats".to_owned()
+        }
+        Mechanism::Write if frozen => {
+            "the kernel of the stopped peer acknowledges what is written".to_owned()
+        }
+        Mechanism::Lazy if d.arrivals == 0 => "no room was needed".to_owned(),
+        _ => {
+            let due = d.bound_s.filter(|bound| *bound > d.watched_s)?;
+            format!("arithmetic has them known after {}", seconds(due))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm(checking: Checking, deaths: Deaths) -> [Arm; 1] {
+        let keepalive = Keepalive { checking, deaths: Some(deaths), ..Keepalive::default() };
+        [Arm { name: "a".into(), keepalive: Some(keepalive), ..Arm::default() }]
+    }
+
+    fn dead(fault: &str, dead: u64, known: u64) -> Deaths {
+        Deaths { fault: fault.into(), dead, known, watched_s: 60.0, ..Deaths::default() }
+    }
+
+    fn of(mechanism: Mechanism) -> Checking {
+        Checking { mechanism, ..Checking::default() }
+    }
+
+    #[test]
+    fn a_frozen_peer_that_probes_never_find_is_explained() {
+        let notes = notes(&arm(of(Mechanism::Tcp), dead("freeze", 100, 0)));
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].bad);
+        assert_eq!(
+            notes[0].text,
+            "none of 100 dead connections known within 60 s: the kernel of the stopped peer answers \
+             keep-alive probes"
+        );
+    }
+
+    #[test]
+    fn what_is_due_later_than_anybody_watched_is_said_to_be() {
+        let deaths = Deaths { bound_s: Some(934.6), ..dead("cut", 2, 1) };
+        let notes = notes(&arm(of(Mechanism::Write), deaths));
+        assert_eq!(
+            notes[0].text,
+            "1 of 2 dead connections known within 60 s: arithmetic has them known after 934.6 s"
+        );
+    }
+
+    #[test]
+    fn false_alarms_count_as_a_fault_only_beyond_what_is_expected() {
+        let of_closed = |wrongly_closed| {
+            let expected_wrongly = Some([0.0, 2.0, 6.0]);
+            let deaths = Deaths { wrongly_closed, expected_wrongly, ..dead("loss=5%", 0, 0) };
+            notes(&arm(of(Mechanism::Tcp), deaths)).len()
+        };
+        assert_eq!([of_closed(6), of_closed(7)], [0, 1]);
+    }
+
+    #[test]
+    fn every_way_of_checking_is_said_with_its_settings() {
+        let tcp = Checking {
+            idle_s: Some(10.0),
+            interval_s: Some(1.0),
+            probes: Some(3),
+            ..of(Mechanism::Tcp)
+        };
+        assert_eq!(setting(&tcp), "probes after 10 s of silence; dead after 3 probes, 1 s apart");
+        let heartbeat = Checking {
+            idle_s: Some(10.0),
+            answer_within_s: Some(2.5),
+            null_bytes: Some(4),
+            ..of(Mechanism::Heartbeat)
+        };
+        assert_eq!(
+            setting(&heartbeat),
+            "a Null of 4 bytes after 10 s of silence; dead if an acknowledgment takes more than 2.5 s"
+        );
+        let write = Checking {
+            interval_s: Some(1.0),
+            user_timeout_s: Some(30.0),
+            retransmission_s: Some(924.6),
+            ..of(Mechanism::Write)
+        };
+        assert_eq!(setting(&write), "a message every 1 s; TCP_USER_TIMEOUT 30 s");
+        assert_eq!(setting(&of(Mechanism::None)), "nothing is sent");
+    }
+}
