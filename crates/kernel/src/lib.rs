@@ -1,4 +1,5 @@
-//! The kernel's edge: the only unsafe code of tcptoll.
+//! The kernel's edge: the only unsafe code of tcptoll (the library `tcp-heartbeat`, which stands
+//! alone, has one call of its own).
 //!
 //! Each file wraps one part of the kernel and nothing more; what the answers mean is said in
 //! `tcptoll-model`, what to do with them in `tcptoll-engine`. Every failure is a [`SysError`].

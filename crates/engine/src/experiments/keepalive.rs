@@ -324,12 +324,21 @@ impl KeepaliveTrial<'_> {
         let spread = settings.warmup.min(Duration::from_secs_f64(
             self.checking.period_s().unwrap_or(0.0).clamp(0.0, 86_400.0),
         ));
-        for end in self.checking_ends() {
+        let checks = self.checking_ends();
+        for end in [End::Server, End::Client] {
+            if end == End::Server && !stage.is_lab() {
+                continue;
+            }
             let mut checking = settings.checking.clone();
+            if !checks.contains(&end) {
+                checking = Checking::default();
+            }
+            // What a wake-up is for on either side is handled together.
+            checking.tick_s = Some(settings.tick.as_secs_f64());
             // A client has nobody who arrives: it needs a timer all the same.
             if checking.mechanism == Mechanism::Lazy && end == End::Client {
                 checking.mechanism = Mechanism::Heartbeat;
-                checking.idle_s = Some(settings.warmup.as_secs_f64().max(1.0));
+                checking.idle_s = Some(settings.client_idle.as_secs_f64());
             }
             let count = processes[usize::from(end == End::Server)].max(1);
             let most =
@@ -348,7 +357,7 @@ impl KeepaliveTrial<'_> {
             };
             stage.check(end, order)?;
         }
-        Ok(())
+        stage.check_peers_of_struck(settings.tick)
     }
 
     /// Something happens to the stricken ones, and what is known of it is watched.

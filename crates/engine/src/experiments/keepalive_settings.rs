@@ -159,6 +159,10 @@ pub struct KeepaliveSettings {
     pub null: Vec<u8>,
     /// How room is made.
     pub lazy: Lazy,
+    /// What happens within this is handled in one wake-up.
+    pub tick: Duration,
+    /// Lazy reaping on both sides: the client's heartbeat.
+    pub client_idle: Duration,
     /// Which host checks.
     pub side: Side,
     /// Before the measured window.
@@ -258,6 +262,11 @@ impl KeepaliveSettings {
             packet_relay: reader.flag("packet-relay", false)?,
             message_bytes: reader.read("message", parse_size)?.unwrap_or(1_000).clamp(1, 1 << 20),
             rate: reader.rate("messages")?,
+            tick: reader.time("tick")?.unwrap_or(TICK),
+            client_idle: match reader.get("idle").as_deref() {
+                None | Some("kernel") => IDLE,
+                Some(_) => reader.time("idle")?.unwrap_or(IDLE),
+            },
             null: null(&reader),
             lazy: lazy_of(&reader)?,
             warmup: warmup(&reader, &checking)?,

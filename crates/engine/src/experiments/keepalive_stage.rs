@@ -8,6 +8,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use tcptoll_model::keepalive::Checking;
+
 use super::TrialError;
 use super::hosts::observe;
 use super::keepalive_settings::{KeepaliveSettings, Side};
@@ -213,6 +215,24 @@ impl Stage<'_> {
     /// The fleet that checks begins to, or ends.
     pub(super) fn check(&mut self, end: End, ask: FleetAsk) -> Result<(), TrialError> {
         self.done(end, KEPT, ask).map(drop)
+    }
+
+    /// The peers of the struck do nothing but handle together what happens within a tick.
+    pub(super) fn check_peers_of_struck(&mut self, tick: Duration) -> Result<(), TrialError> {
+        for end in [End::Client, End::Server] {
+            if self.is_parted(end) {
+                let checking = Checking { tick_s: Some(tick.as_secs_f64()), ..Checking::default() };
+                let ask = FleetAsk::Check {
+                    checking: Box::new(checking),
+                    spread_ns: 0,
+                    second_only: false,
+                    null: Vec::new(),
+                    lazy: None,
+                };
+                self.done(end, STRUCK, ask)?;
+            }
+        }
+        Ok(())
     }
 
     /// What the fleets of one host have seen of connections that idle.

@@ -24,7 +24,7 @@ pub(crate) fn http(args: &[&str]) -> anyhow::Result<Summary> {
 }
 
 /// Runs tcptoll and gives its summary and exit status.
-fn summary(command: &[&str], args: &[&str]) -> anyhow::Result<(Summary, Option<i32>)> {
+pub(crate) fn summary(command: &[&str], args: &[&str]) -> anyhow::Result<(Summary, Option<i32>)> {
     let mut line = Command::new(tcptoll()?);
     line.args(command).args(["--quiet", "--format", "json"]).args(args);
     if !args.contains(&"--out") {

@@ -10,6 +10,7 @@ mod folder;
 mod http;
 mod http_faults;
 mod http_wire;
+mod keepalive;
 mod links;
 mod opening;
 mod studies;
@@ -42,6 +43,11 @@ const GROUPS: &[Group] = &[
     ("http-ports", http::ports),
     ("http-faults", http_faults::faults),
     ("http-study", http::study),
+    ("keepalive-probes", keepalive::probes),
+    ("keepalive-many", keepalive::many),
+    ("keepalive-deaths", keepalive::deaths),
+    ("keepalive-2003", keepalive::study),
+    ("heartbeat-library", keepalive::library),
     ("kills", faults::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),

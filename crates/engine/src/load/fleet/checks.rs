@@ -43,6 +43,8 @@ pub(super) struct Checks {
     pub(super) spread: Duration,
     /// Connections of the first kind are left alone.
     pub(super) second_only: bool,
+    /// What happens within it is handled together; 0: at once.
+    pub(super) tick: Duration,
 }
 
 impl Checks {
@@ -57,6 +59,7 @@ impl Checks {
             judges: false,
             spread: Duration::ZERO,
             second_only: false,
+            tick: Duration::ZERO,
         }
     }
 
@@ -113,6 +116,7 @@ impl Checks {
             judges: checking.mechanism != Mechanism::Write,
             spread: Duration::from_nanos(spread_ns),
             second_only: false,
+            tick,
         }
     }
 

@@ -163,6 +163,7 @@ impl Keeper {
     pub(super) fn serve(mut self, channel: &mut Channel) -> Result<(), LoadError> {
         loop {
             self.turn(channel)?;
+            self.sleep_to_tick();
             let count = self.poller.wait_count(self.timeout())?;
             self.report.wakeups += 1;
             let mut asked = false;
@@ -186,6 +187,17 @@ impl Keeper {
                 channel.send(&answer)?;
             }
         }
+    }
+
+    /// Lets what arrives meanwhile be handled together: of idle connections nothing is urgent, and a
+    /// wake-up for each Null costs more than the Null.
+    fn sleep_to_tick(&mut self) {
+        if self.checks.tick.is_zero() {
+            return;
+        }
+        let tick_ns = self.checks.tick.as_nanos() as u64;
+        let next_ns = (monotonic_ns() / tick_ns + 1) * tick_ns;
+        std::thread::sleep(until(next_ns));
     }
 
     /// Does everything that is due.
