@@ -592,6 +592,9 @@ pub struct Counted {
     pub unwanted_drops: u64,
     /// CPU time of the link process, µs.
     pub cpu_us: u64,
+    /// The longest time by which the emulator woke up later than it had asked to, ns.
+    #[serde(default)]
+    pub overslept_ns: u64,
     /// Why the capture file is not whole, if it is not.
     pub pcap_error: Option<String>,
 }

@@ -10,6 +10,7 @@ use crate::record::{Advice, Arm, Cause};
 use crate::units::human_count;
 
 mod reuse;
+mod unnoticed;
 
 /// What is known of the SYN ladder in one arm.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,7 @@ pub fn causes_of(arm: &Arm, rungs: &Rungs) -> Vec<Cause> {
         reuse::close_ignored(arm),
         reuse::keepalive_inert(arm),
         reuse::close_race(arm),
+        unnoticed::dead_peer_unnoticed(arm),
     ]
     .into_iter()
     .flatten()

@@ -188,6 +188,14 @@ pub fn suspended(slept_ns: u64) -> Option<Finding> {
     })
 }
 
+/// Whether a process of the lab could not run for so long that a peer may have seemed dead: more than
+/// a quarter of the time in which one has to answer, both in s.
+pub fn stood_still(longest_s: f64, answer_s: Option<f64>) -> Option<Finding> {
+    let allowed = answer_s? / 4.0;
+    (longest_s > allowed)
+        .then(|| Finding::spoilt(Warning::StoodStill { s: longest_s }, "the machine stood still"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +254,9 @@ mod tests {
 
     #[test]
     fn a_machine_that_slept_spoils_the_trial() {
+        assert_eq!(stood_still(0.2, Some(1.0)), None);
+        assert_eq!(stood_still(3.0, None), None);
+        assert_eq!(spoils(stood_still(0.3, Some(1.0))), Some(true));
         assert_eq!(suspended(99_000_000), None);
         assert_eq!(spoils(suspended(1_500_000_000)), Some(true));
     }

@@ -148,6 +148,11 @@ pub enum Warning {
         /// By how much, ms.
         ms: f64,
     },
+    /// A process of the lab could not run for longer than what was measured allows.
+    StoodStill {
+        /// How long, s.
+        s: f64,
+    },
     /// The machine slept during the trial.
     Suspended {
         /// How long, s.
@@ -236,6 +241,7 @@ impl Warning {
             Self::TwoModes { .. } => "two-modes",
             Self::LittlesLaw { .. } => "littles-law",
             Self::ClockStep { .. } => "clock-step",
+            Self::StoodStill { .. } => "stood-still",
             Self::Suspended { .. } => "suspended",
             Self::ResumedElsewhere { .. } => "resumed-elsewhere",
             Self::TestsDisagree { .. } => "tests-disagree",
@@ -360,6 +366,10 @@ impl fmt::Display for Warning {
             Self::ClockStep { ms } => write!(
                 f,
                 "the wall clock was set by {ms:+.1} ms during the trial: the packets' time stamps are wrong by this"
+            ),
+            Self::StoodStill { s } => write!(
+                f,
+                "a process of the lab could not run for {s:.2} s, and peers may have seemed dead: repeat it on a quieter machine"
             ),
             Self::Suspended { s } => write!(f, "the machine slept for {s:.1} s during the trial"),
             Self::ResumedElsewhere { what } => write!(

@@ -19,6 +19,9 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("connect-2021", include_str!("../../../studies/connect-2021.toml")),
     ("http-keepalive-2019", include_str!("../../../studies/http-keepalive-2019.toml")),
     ("http-reuse", include_str!("../../../studies/http-reuse.toml")),
+    ("keepalive-2003", include_str!("../../../studies/keepalive-2003.toml")),
+    ("keepalive-cost", include_str!("../../../studies/keepalive-cost.toml")),
+    ("keepalive-sayings", include_str!("../../../studies/keepalive-sayings.toml")),
     ("tour", include_str!("../../../studies/tour.toml")),
 ];
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/keepalive.rs"]
+mod keepalive;
 #[path = "cli/printed.rs"]
 mod printed;
 #[path = "cli/refused.rs"]

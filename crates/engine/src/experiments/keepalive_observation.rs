@@ -8,6 +8,7 @@ use tcptoll_model::link::ETHERNET_OVERHEAD;
 use tcptoll_model::record::{Deaths, Keepalive, Traffic};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::tcp_info::TcpInfo;
+use tcptoll_model::validity;
 use tcptoll_model::wire::{QuietCounts, Wire};
 
 use super::keepalive::{KeepaliveTrial, Seen};
@@ -39,6 +40,9 @@ pub(super) struct Struck {
     pub(super) arrived: FleetReport,
     pub(super) wire_before: Option<Counted>,
     pub(super) wire_after: Option<Counted>,
+    /// What the link had carried, and Null messages sent, when the last tests began that were over
+    /// at the end.
+    pub(super) tested: Option<(Option<Counted>, u64)>,
 }
 
 impl KeepaliveTrial<'_> {
@@ -54,6 +58,7 @@ impl KeepaliveTrial<'_> {
     }
 
     pub(super) fn take_seen(&mut self, seen: &Seen, ports: Ports) {
+        self.judge_machine(seen);
         self.take_connections(seen);
         self.take_writer(seen);
         let checked = self.checked(seen, ports);
@@ -64,10 +69,36 @@ impl KeepaliveTrial<'_> {
         if let Some(struck) = &seen.struck {
             self.common.histogram("detection_us", &struck.after.detection);
         }
+        if let Some(Deaths { dead: dead @ 1.., known, .. }) = checked.deaths {
+            for (name, count) in
+                [("deaths_known", known), ("deaths_unnoticed", dead.saturating_sub(known))]
+            {
+                self.common.metric(name, Some(count as f64), "connections", dead);
+            }
+        }
         let arrivals =
             seen.struck.as_ref().map_or(&seen.ends.arrived.arrival, |s| &s.arrived.arrival);
         self.common.histogram("arrival_us", arrivals);
         self.common.arm.keepalive = Some(checked);
+    }
+
+    /// Whether everything could run when it wanted to: a peer that could not answer is not dead.
+    fn judge_machine(&mut self, seen: &Seen) {
+        let link = |counted: Option<&Counted>| counted.map_or(0, |counted| counted.overslept_ns);
+        let mut longest_ns = link(seen.ends.counted.as_ref())
+            .max(seen.ends.client.overslept_ns)
+            .max(seen.ends.server.overslept_ns);
+        if let Some(struck) = &seen.struck {
+            longest_ns = longest_ns
+                .max(link(struck.wire_after.as_ref()))
+                .max(struck.after.overslept_ns);
+        }
+        let answer_s = match self.checking.mechanism {
+            Mechanism::Tcp => self.checking.interval_s,
+            Mechanism::Heartbeat | Mechanism::Lazy => self.checking.answer_within_s,
+            Mechanism::None | Mechanism::Write => None,
+        };
+        self.common.found(validity::stood_still(longest_ns as f64 / 1e9, answer_s));
     }
 
     /// Every connection is an attempt; one that was closed while it lived is an error.
@@ -178,6 +209,7 @@ impl KeepaliveTrial<'_> {
             - seen.begins.server.wakeups;
         Keepalive {
             checking: self.checking.clone(),
+            detect_within_s: settings.detect_within.map(|time| time.as_secs_f64()),
             side: settings.side.name().to_owned(),
             sockets: settings.sockets,
             idle_sockets: settings.idle_sockets(),
@@ -221,9 +253,14 @@ impl KeepaliveTrial<'_> {
         let quiet = wire.as_ref().map(|wire| on_ports(wire, &[ports.struck.port()]));
         let rtt_s = self.settings.link.rtt.as_secs_f64();
         let tests = loss.and_then(|loss| {
+            let (tested, nulls) = struck.tested.as_ref()?;
+            let wire = wire_between(struck.wire_before.as_ref(), tested.as_ref());
             let sent = match self.checking.mechanism {
-                Mechanism::Tcp => quiet.as_ref().map(|[a, b]| a.plus(b).probes.packets)?,
-                _ => struck.after.nulls - struck.before.nulls,
+                Mechanism::Tcp => {
+                    let [a, b] = on_ports(wire.as_ref()?, &[ports.struck.port()]);
+                    a.plus(&b).probes.packets
+                }
+                _ => nulls.saturating_sub(struck.before.nulls),
             };
             self.checking.tests_of(sent, loss)
         });

@@ -10,7 +10,7 @@ use tcptoll_model::units::{parse_share, parse_size};
 
 use super::TrialError;
 use super::connect_reader::{resolve, unescape};
-use super::reader::{Reader, WarmUp, is_public, wrong};
+use super::reader::{Reader, is_public, wrong};
 use crate::messages::Lazy;
 
 /// Everything `--…` of `keepalive` that makes a difference between arms.
@@ -260,7 +260,7 @@ impl KeepaliveSettings {
         let mut this = Self {
             ipv6: reader.flag("ipv6", false)?,
             packet_relay: reader.flag("packet-relay", false)?,
-            message_bytes: reader.read("message", parse_size)?.unwrap_or(1_000).clamp(1, 1 << 20),
+            message_bytes: message(&reader)?,
             rate: reader.rate("messages")?,
             tick: reader.time("tick")?.unwrap_or(TICK),
             client_idle: match reader.get("idle").as_deref() {
@@ -357,6 +357,17 @@ impl KeepaliveSettings {
         };
         0.3 + self.sockets as f64 / rate + (self.warmup + self.duration).as_secs_f64() + watched
     }
+}
+
+/// Bytes of a message that is written.
+fn message(reader: &Reader<'_>) -> Result<u64, TrialError> {
+    const MOST: u64 = 1 << 20;
+    let bytes = reader.read("message", parse_size)?.unwrap_or(1_000);
+    if !(1..=MOST).contains(&bytes) {
+        let typed = reader.get("message").unwrap_or_default();
+        return Err(wrong("message", &typed, "write a size from 1 to 1M bytes"));
+    }
+    Ok(bytes)
 }
 
 fn null(reader: &Reader<'_>) -> Vec<u8> {
@@ -497,9 +508,8 @@ fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
 }
 
 fn warmup(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
-    match reader.warm_up("connections", 0)? {
-        Some(WarmUp::Time(time)) => Ok(time),
-        Some(WarmUp::Operations(_)) => Ok(Duration::ZERO),
+    match reader.time("warmup")? {
+        Some(time) => Ok(time),
         None => {
             let period = checking.idle_s.or(checking.interval_s).filter(|s| *s > 0.0);
             let period = period.and_then(|s| Duration::try_from_secs_f64(s).ok());
@@ -508,3 +518,6 @@ fn warmup(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialErr
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,10 +205,12 @@ impl Stage<'_> {
         self.connect(ARRIVING, vec![(at, self.settings.arriving())], Some(rate))
     }
 
+    /// No more connections arrive; gives what became of those that did.
     pub(super) fn arrived(&mut self) -> Result<FleetReport, TrialError> {
         if self.settings.arrivals.is_none() {
             return Ok(FleetReport::default());
         }
+        self.done(End::Client, ARRIVING, FleetAsk::Rest)?;
         self.look(End::Client, ARRIVING)
     }
 
@@ -329,20 +331,16 @@ impl Stage<'_> {
         Ok(observe(self.host(end)?)?)
     }
 
-    /// Waits so long, telling how long has been waited; a signal ends the trial.
-    pub(super) fn wait(
-        &mut self,
-        time: Duration,
-        progress: &mut dyn FnMut(Duration),
-    ) -> Result<(), TrialError> {
+    /// Waits so long, telling how long has been waited; `false`: a signal ended it.
+    pub(super) fn wait(&mut self, time: Duration, progress: &mut dyn FnMut(Duration)) -> bool {
         let begun = Instant::now();
         loop {
             if self.interrupt.signal().is_some() {
-                return Err(LabError::Interrupted.into());
+                return false;
             }
             let left = time.saturating_sub(begun.elapsed());
             if left.is_zero() {
-                return Ok(());
+                return true;
             }
             std::thread::sleep(left.min(LOOK_EVERY));
             progress(begun.elapsed().min(time));

@@ -36,6 +36,9 @@ const BATCH: usize = 64;
 /// invalid. 200 ms at 2.5 Gbit/s is 63 MB.
 const MEMORY_MAX: u64 = 512 << 20;
 
+/// A link without packets wakes up this often all the same, to see whether it could.
+const IDLE: Duration = Duration::from_millis(100);
+
 /// Longest stretch that is spun.
 const SPIN_NS: u64 = 120_000;
 
@@ -95,6 +98,7 @@ struct Witness {
     unwanted_drops: u64,
     dropped_before: [(u64, u64); 2],
     struck_before: u64,
+    overslept_ns: u64,
     socket_drops_before: u64,
     pcap: Option<Pcap>,
     cpu_before: u64,
@@ -171,7 +175,10 @@ pub fn run(
             // The host beside may have been woken by the last packet.
             std::thread::yield_now();
         }
-        for event in poller.wait(timeout)? {
+        let began_ns = monotonic_ns();
+        let events = poller.wait(timeout)?;
+        pump.witness.woke(monotonic_ns() - began_ns, timeout);
+        for event in events {
             match event.token {
                 CHANNEL => {
                     let tell = match channel.receive(None)? {
@@ -210,7 +217,9 @@ impl Pump {
 
     /// How long to sleep; zero while the last stretch is spun.
     fn wait(&mut self) -> Option<Duration> {
-        let due = self.pipes.iter().filter_map(Pipe::next_due).min()?;
+        let Some(due) = self.pipes.iter().filter_map(Pipe::next_due).min() else {
+            return Some(IDLE);
+        };
         let now = self.now();
         let left = due.saturating_sub(now).as_nanos() as u64;
         let now_ns = now.as_nanos() as u64;
@@ -368,12 +377,19 @@ impl Pump {
             unwanted_drops: self.witness.unwanted_drops + socket_drops
                 - self.witness.socket_drops_before,
             pcap_error: None,
+            overslept_ns: self.witness.overslept_ns,
             cpu_us: cpu.user_us + cpu.system_us - self.witness.cpu_before,
         }
     }
 }
 
 impl Witness {
+    /// Notes how long a wait took that was to take so long at most.
+    fn woke(&mut self, took_ns: u64, asked: Option<Duration>) {
+        let asked_ns = asked.map_or(u64::MAX, |asked| asked.as_nanos() as u64);
+        self.overslept_ns = self.overslept_ns.max(took_ns.saturating_sub(asked_ns));
+    }
+
     fn new(trace_limit: usize, pcap: Option<Pcap>) -> Self {
         let cpu = thread_time();
         Self {
@@ -384,6 +400,7 @@ impl Witness {
             unwanted_drops: 0,
             dropped_before: [(0, 0); 2],
             struck_before: 0,
+            overslept_ns: 0,
             socket_drops_before: 0,
             pcap,
             cpu_before: cpu.user_us + cpu.system_us,

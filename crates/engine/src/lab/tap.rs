@@ -162,6 +162,7 @@ impl Watched {
             wire: Some(wire),
             lateness: Histogram::new(),
             unwanted_drops: 0,
+            overslept_ns: 0,
             pcap_error,
             cpu_us: cpu.user_us + cpu.system_us - sight.cpu_before,
         })))

@@ -143,6 +143,8 @@ pub struct FleetReport {
     pub answers: u64,
     /// Times that the process woke up.
     pub wakeups: u64,
+    /// The longest time by which it woke up later than it had asked to, ns.
+    pub overslept_ns: u64,
     /// From the beginning of a connection to its first byte; only where they have a rate.
     pub arrival: Histogram,
     /// Connections that waited in the backlog because there was no room.
@@ -185,6 +187,7 @@ impl FleetReport {
         self.nulls += other.nulls;
         self.answers += other.answers;
         self.wakeups += other.wakeups;
+        self.overslept_ns = self.overslept_ns.max(other.overslept_ns);
         self.arrival.merge(&other.arrival);
         self.no_room += other.no_room;
         self.bytes_read += other.bytes_read;

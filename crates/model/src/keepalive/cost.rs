@@ -25,13 +25,16 @@ impl Checking {
     ///
     /// `tcp`: the longer of idle time and interval: after an answered probe the timer sleeps for an
     /// interval before it looks at the idle time again (measured on Linux 6.18 with an idle time of
-    /// 1 s and an interval of 4 s: a probe every 4 s).
+    /// 1 s and an interval of 4 s: a probe every 4 s). `heartbeat`: where acknowledgments are the
+    /// evidence, the longer of idle time and time for an answer, because they are looked at when
+    /// that is over.
     /// None: nothing is tested by time, or a setting is missing.
     pub fn period_s(&self) -> Option<f64> {
         match self.mechanism {
             Mechanism::None | Mechanism::Lazy => None,
             Mechanism::Tcp => Some(self.idle_s?.max(self.interval_s?)),
-            Mechanism::Heartbeat => self.idle_s,
+            Mechanism::Heartbeat if self.answered() => self.idle_s,
+            Mechanism::Heartbeat => Some(self.idle_s?.max(self.answer_within_s.unwrap_or(0.0))),
             Mechanism::Write => self.interval_s,
         }
         .filter(|period| *period > 0.0)

@@ -15,6 +15,9 @@ pub use crate::wire::Traffic;
 pub struct Keepalive {
     /// How connections were checked.
     pub checking: Checking,
+    /// The time within which deaths were to be known, s, where that chose the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detect_within_s: Option<f64>,
     /// Which host checked: `server`, `client` or `both`.
     pub side: String,
     /// Connections in all: the one that writes, if one did, and those that idle.

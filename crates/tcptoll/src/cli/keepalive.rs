@@ -244,7 +244,7 @@ pub struct ServeKeepaliveArgs {
     #[arg(long, value_name = "TIME")]
     pub interval: Option<String>,
     /// TCP_KEEPCNT of the second port [default: the host's sysctl]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=127))]
     pub probes: Option<u8>,
     /// Connections at once, at most
     #[arg(long, value_name = "N", default_value_t = 10_000)]

@@ -13,10 +13,12 @@ fn printed(args: &[&str]) -> String {
     ran.stdout
 }
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "tour",
     "connect",
     "http",
+    "keepalive",
+    "serve",
     "study",
     "report",
     "lab",
@@ -42,13 +44,19 @@ fn help_is_as_reviewed() {
         let name = format!("help-study-{action}");
         insta::assert_snapshot!(name, printed(&["study", action, "--help"]));
     }
+    insta::assert_snapshot!("help-serve-keepalive", printed(&["serve", "keepalive", "--help"]));
 }
 
 #[test]
 fn help_is_at_most_as_wide_as_the_terminal() {
-    for args in
-        [vec!["--help"], vec!["connect", "--help"], vec!["http", "--help"], vec!["lab", "--help"]]
-    {
+    for args in [
+        vec!["--help"],
+        vec!["connect", "--help"],
+        vec!["http", "--help"],
+        vec!["keepalive", "--help"],
+        vec!["serve", "keepalive", "--help"],
+        vec!["lab", "--help"],
+    ] {
         for line in printed(&args).lines() {
             assert!(console::measure_text_width(line) <= 100, "{line}");
         }

@@ -10,7 +10,7 @@ use tcptoll_model::study::Study;
 use crate::tcptoll;
 
 /// Runs what must be refused, and checks what is true of every refusal.
-fn refused<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S], names: &str) {
+pub(crate) fn refused<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S], names: &str) {
     let ran = tcptoll(args);
     let error = &ran.stderr;
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{args:?}: {error}");

@@ -192,3 +192,49 @@ impl Checks {
         }
     }
 }
+
+/// The order in which slots get their turn when checks are spread over time: those next to each
+/// other far apart in it, so that connections of one kind, which were accepted one after the other,
+/// are not all checked at once.
+///
+/// Shape: each slot once; two of `n` that follow each other are about 0.38 `n` turns apart.
+pub(super) fn turns(slots: usize) -> Vec<u32> {
+    // The golden ratio leaves the most even gaps, however many of them are looked at.
+    const PART: f64 = 0.618_033_988_75;
+    let common = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let mut stride = ((slots as f64 * PART) as usize).max(1);
+    while common(stride, slots) > 1 {
+        stride += 1;
+    }
+    let mut turns = vec![0; slots];
+    for slot in 0..slots {
+        turns[slot * stride % slots] = slot as u32;
+    }
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_gets_one_turn_and_neighbours_are_spread_evenly() {
+        for slots in [0, 1, 2, 3, 10, 200, 999, 50_000] {
+            let turns = turns(slots);
+            let mut places = vec![None; slots];
+            for (place, &slot) in turns.iter().enumerate() {
+                assert_eq!(places[slot as usize].replace(place), None, "{slots}: {slot} twice");
+            }
+            // A tenth of the slots, one after the other, have turns in all parts of the time.
+            let mut tenth: Vec<usize> = places[..slots / 10].iter().flatten().copied().collect();
+            tenth.sort_unstable();
+            let widest = tenth.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+            assert!(widest <= 30, "{slots}: nobody has a turn for {widest} turns");
+        }
+    }
+}

@@ -15,7 +15,7 @@ use tcptoll_kernel::socket::{Begun, Tcp, reset_when_closed};
 use tcptoll_model::keepalive::Evidence;
 
 use super::Answer;
-use super::checks::{Checks, NULL};
+use super::checks::{Checks, NULL, turns};
 use super::opening::Opening;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
@@ -73,6 +73,15 @@ struct Listener {
     waiting: bool,
 }
 
+/// Connections for which the kernel's probes are being switched on.
+struct Enabling {
+    /// Their slots, in turn.
+    turns: Vec<u32>,
+    /// How many have had their turn.
+    next: usize,
+    began_ns: u64,
+}
+
 pub(super) struct Keeper {
     poller: Poller,
     listeners: Vec<Listener>,
@@ -91,8 +100,7 @@ pub(super) struct Keeper {
     /// Handshakes in the order they began.
     deadlines: VecDeque<(u64, u32)>,
     checks: Checks,
-    /// Next slot for which the kernel's probes are to be switched on, and when that began, ns.
-    enabling: Option<(u32, u64)>,
+    enabling: Option<Enabling>,
     struck_ns: Option<u64>,
     report: FleetReport,
     buffer: Vec<u8>,
@@ -198,6 +206,8 @@ impl Keeper {
         let tick_ns = self.checks.tick.as_nanos() as u64;
         let next_ns = (monotonic_ns() / tick_ns + 1) * tick_ns;
         std::thread::sleep(until(next_ns));
+        let overslept_ns = monotonic_ns().saturating_sub(next_ns);
+        self.report.overslept_ns = self.report.overslept_ns.max(overslept_ns);
     }
 
     /// Does everything that is due.
@@ -226,7 +236,7 @@ impl Keeper {
         let handshake = self.deadlines.front().map(|&(at, _)| at);
         let waiting = self.listeners.iter().any(|listener| listener.waiting);
         let accepting = (waiting && self.checks.has_room()).then_some(self.accept_ns);
-        let enabling = self.enabling.map(|(slot, began)| self.enabled_at(slot, began));
+        let enabling = self.enabling.as_ref().map(|enabling| self.enabled_at(enabling));
         let checks = self.checks.next_due().map(|due| due.as_nanos() as u64);
         [opening, handshake, accepting, enabling, checks].into_iter().flatten().min().map(until)
     }
@@ -277,46 +287,56 @@ impl Keeper {
 
     /// Begins to check every connection there is.
     fn enroll_all(&mut self, now: Duration) -> io::Result<()> {
-        let all = self.slots.len().max(1) as f64;
-        for slot in 0..self.slots.len() as u32 {
+        let turns = turns(self.slots.len());
+        let all = turns.len() as f64;
+        // Those who were heard of earliest first: then none has to be sorted in.
+        for (place, &slot) in turns.iter().enumerate().rev() {
             if let Some(kept) = &mut self.slots[slot as usize]
                 && self.checks.concern(kept.kind)
             {
-                kept.member = self.checks.insert(slot, f64::from(slot) / all, now);
+                kept.member = self.checks.insert(slot, place as f64 / all, now);
                 if let Some(limit) = self.checks.user_timeout {
                     kept.tcp.set_user_timeout(limit)?;
                 }
             }
         }
         // The kernel counts idle time from when probes are switched on: that is what is spread.
-        self.enabling = self.checks.probing.map(|_| (0, now.as_nanos() as u64));
+        let began_ns = now.as_nanos() as u64;
+        self.enabling = self.checks.probing.map(|_| Enabling { turns, next: 0, began_ns });
         Ok(())
     }
 
-    fn enabled_at(&self, slot: u32, began_ns: u64) -> u64 {
-        let part = f64::from(slot) / self.slots.len().max(1) as f64;
-        began_ns + (self.checks.spread.as_nanos() as f64 * part) as u64
+    fn enabled_at(&self, enabling: &Enabling) -> u64 {
+        let part = enabling.next as f64 / enabling.turns.len().max(1) as f64;
+        enabling.began_ns + (self.checks.spread.as_nanos() as f64 * part) as u64
     }
 
     fn switch_on_probes(&mut self) {
-        let (Some((mut slot, began)), Some(probing)) = (self.enabling, self.checks.probing) else {
+        let (Some(mut enabling), Some(probing)) = (self.enabling.take(), self.checks.probing)
+        else {
             return;
         };
         let now = monotonic_ns();
-        while (slot as usize) < self.slots.len() && self.enabled_at(slot, began) <= now {
+        while let Some(&slot) = enabling.turns.get(enabling.next) {
+            if self.enabled_at(&enabling) > now {
+                self.enabling = Some(enabling);
+                return;
+            }
             if let Some(kept) = &self.slots[slot as usize]
                 && self.checks.concern(kept.kind)
                 && let Err(error) = kept.tcp.probe(&probing)
             {
                 *self.report.errors.entry(error_name(&error)).or_default() += 1;
             }
-            slot += 1;
+            enabling.next += 1;
         }
-        self.enabling = ((slot as usize) < self.slots.len()).then_some((slot, began));
     }
 
-    /// Checks no more.
+    /// Checks no more, and opens no more.
     fn rest(&mut self) {
+        if let Some(opening) = &mut self.opening {
+            opening.end();
+        }
         if self.checks.probing.is_some() {
             for kept in self.slots.iter().flatten() {
                 let _ = kept.tcp.probe_no_more();

@@ -67,6 +67,13 @@ impl Opening {
         self.in_flight == 0 && self.targets.iter().all(|target| target.left == 0)
     }
 
+    /// Begins no more.
+    pub(super) fn end(&mut self) {
+        for target in &mut self.targets {
+            target.left = 0;
+        }
+    }
+
     /// Whether connections are begun at a rate, not as fast as they go.
     pub(super) fn is_paced(&self) -> bool {
         self.rate_per_s.is_some()

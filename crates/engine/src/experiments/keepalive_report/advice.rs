@@ -1,0 +1,141 @@
+//! What to set so that deaths are known in time, with cost and proof, for each mechanism.
+
+use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism, Place, Setting};
+use tcptoll_model::record::{Advice, Arm, Keepalive, Summary};
+use tcptoll_model::units::{human_count, human_us};
+
+use crate::experiments::keepalive_settings::ADVICE_LOSS;
+
+/// The cause that all of it answers.
+pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
+
+/// The detection time that is advised for where none was asked for, s.
+const WANTED_S: f64 = 30.0;
+
+/// What the arms were set to, where a detection time was asked for; else, if deaths went unnoticed,
+/// the cheapest settings for [`WANTED_S`].
+pub(super) fn of(summary: &Summary) -> Vec<Advice> {
+    let asked: Vec<Advice> = summary.arms.iter().filter_map(asked_for).collect();
+    if !asked.is_empty() {
+        return asked;
+    }
+    if summary.causes.iter().all(|cause| cause.id != UNNOTICED) {
+        return Vec::new();
+    }
+    let unnoticed = |arm: &&Arm| summary.causes.iter().any(|cause| cause.arm == arm.name);
+    let frozen = summary.arms.iter().filter(unnoticed).any(|arm| {
+        let deaths = arm.keepalive.as_ref().and_then(|checked| checked.deaths.as_ref());
+        deaths.is_some_and(|deaths| deaths.fault == "freeze")
+    });
+    [Mechanism::Tcp, Mechanism::Heartbeat]
+        .into_iter()
+        .filter_map(|mechanism| {
+            let mut checking = keepalive::cheapest(mechanism, WANTED_S, ADVICE_LOSS)?;
+            if frozen {
+                // Only the program's own answer shows a stopped process.
+                checking.evidence = Some(Evidence::Answered);
+                if mechanism == Mechanism::Tcp {
+                    return None;
+                }
+            }
+            Some(advice(&checking, WANTED_S, None, None))
+        })
+        .collect()
+}
+
+/// The settings of an arm that a wanted detection time chose, and what it showed.
+fn asked_for(arm: &Arm) -> Option<Advice> {
+    let checked = arm.keepalive.as_ref()?;
+    let within_s = checked.detect_within_s?;
+    checked.checking.bound_s()?;
+    let measured =
+        arm.metrics.get("checking_packets_per_hour_per_socket").map(|metric| metric.value);
+    Some(advice(&checked.checking, within_s, measured, proof(arm, checked)))
+}
+
+/// All dead ones known in time, in this run.
+fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
+    let deaths = checked.deaths.as_ref().filter(|deaths| deaths.dead > 0)?;
+    let bound_s = deaths.bound_s?;
+    if deaths.known < deaths.dead || deaths.late > 0 {
+        return None;
+    }
+    let max = arm.histograms.get("detection_us")?.max?;
+    let live = match deaths.wrongly_closed {
+        0 => "none".to_owned(),
+        wrongly => human_count(wrongly),
+    };
+    Some(format!(
+        "in this run, arm {}: all {} dead connections known, the last after {} (bound {}, and {} of timers); {live} of {} live ones closed",
+        arm.name,
+        human_count(deaths.dead),
+        human_us(max),
+        human_us(bound_s * 1e6),
+        human_us(deaths.granularity_s.unwrap_or(0.0) * 1e6),
+        human_count(deaths.alive)
+    ))
+}
+
+fn advice(
+    checking: &Checking,
+    within_s: f64,
+    measured: Option<f64>,
+    proof: Option<String>,
+) -> Advice {
+    let settings = checking.settings();
+    let listed = |place| {
+        let of_place = settings.iter().filter(|setting| setting.place == place);
+        of_place.map(written).collect::<Vec<String>>().join(", ")
+    };
+    let (socket, sysctl) = (listed(Place::Socket), listed(Place::Sysctl));
+    let within = human_us(within_s * 1e6);
+    let (change, undo) = match checking.mechanism {
+        Mechanism::Tcp => (
+            format!(
+                "To know within {within} by the kernel's probes: {socket} on each connection; or {sysctl} for programs that set SO_KEEPALIVE alone. No probe is sent while data is unacknowledged: where connections do not only idle, add TCP_USER_TIMEOUT={:.0}.",
+                checking.bound_s().unwrap_or(within_s) * 1e3
+            ),
+            "SO_KEEPALIVE=0; net.ipv4.tcp_keepalive_time=7200, net.ipv4.tcp_keepalive_intvl=75, net.ipv4.tcp_keepalive_probes=9.".to_owned(),
+        ),
+        Mechanism::Heartbeat => (
+            format!(
+                "To know within {within} by heartbeats: {} of tcp-heartbeat{}, or the same times in a program of yours.",
+                listed(Place::Library),
+                match checking.evidence {
+                    Some(Evidence::Answered) => " with Evidence::Answered",
+                    _ => "",
+                }
+            ),
+            "Timing::default(), 45 s and 10 s, or no fleet at all.".to_owned(),
+        ),
+        _ => (
+            format!(
+                "To know within {within} by writing: {}{}{socket}.",
+                listed(Place::Program),
+                if socket.is_empty() { "" } else { ", and " }
+            ),
+            "TCP_USER_TIMEOUT=0: the kernel's own limit, net.ipv4.tcp_retries2.".to_owned(),
+        ),
+    };
+    Advice { cause: UNNOTICED.to_owned(), change, cost: cost(checking, measured), undo, proof }
+}
+
+/// `TCP_KEEPIDLE=20`; what the library takes stands as in a program.
+fn written(setting: &Setting) -> String {
+    let Setting { place, name, value } = setting;
+    match place {
+        Place::Library => format!("{name}: {value}"),
+        Place::Program => format!("{name} {value}"),
+        Place::Socket | Place::Sysctl => format!("{name}={value}"),
+    }
+}
+
+fn cost(checking: &Checking, measured: Option<f64>) -> String {
+    let per_hour = |count: Option<f64>| count.map(|count| human_count(count.round() as u64));
+    let packets = per_hour(checking.packets_per_hour()).unwrap_or_default();
+    let bytes = per_hour(checking.bytes_per_hour());
+    let bytes = bytes.map_or_else(String::new, |bytes| format!(" and {bytes} bytes"));
+    let ours = per_hour(measured);
+    let ours = ours.map_or_else(String::new, |ours| format!(" (measured: {ours} packets)"));
+    format!("{packets} packets{bytes} an hour for each idle connection{ours}.")
+}

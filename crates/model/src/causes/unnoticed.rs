@@ -1,0 +1,107 @@
+//! The cause that lies in how idle connections are checked: a peer is gone, and nobody knows.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::keepalive::{Checking, Evidence, Mechanism};
+use crate::record::{Arm, Cause, Deaths};
+use crate::units::{human_count, human_us};
+
+/// Connections died, and some of them were not known to be dead when watching ended.
+pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Cause> {
+    let keepalive = arm.keepalive.as_ref()?;
+    let deaths = keepalive.deaths.as_ref().filter(|deaths| deaths.known < deaths.dead)?;
+    let evidence = BTreeMap::from([
+        ("fault".to_owned(), Value::from(deaths.fault.clone())),
+        ("dead".to_owned(), Value::from(deaths.dead)),
+        ("known".to_owned(), Value::from(deaths.known)),
+        ("watched_s".to_owned(), Value::from(deaths.watched_s)),
+    ]);
+    let why = why(&keepalive.checking, deaths);
+    let text = format!(
+        "{} of {} dead connections were taken for alive {} later: {why}.",
+        human_count(deaths.dead - deaths.known),
+        human_count(deaths.dead),
+        human_us(deaths.watched_s * 1e6)
+    );
+    Some(Cause { id: "dead-peer-unnoticed".to_owned(), arm: arm.name.clone(), text, evidence })
+}
+
+/// Why a way of checking does not see such a death, one clause.
+fn why(checking: &Checking, deaths: &Deaths) -> String {
+    let frozen = deaths.fault == "freeze";
+    let by_kernel = checking.evidence != Some(Evidence::Answered);
+    match checking.mechanism {
+        Mechanism::None => "nothing is ever sent that could fail".to_owned(),
+        Mechanism::Tcp if frozen => "the stopped peer's kernel answers probes".to_owned(),
+        Mechanism::Heartbeat | Mechanism::Lazy if frozen && by_kernel => {
+            "the stopped peer's kernel acknowledges Nulls".to_owned()
+        }
+        Mechanism::Write if frozen => {
+            "the stopped peer's kernel acknowledges what is written, until its buffer is full"
+                .to_owned()
+        }
+        Mechanism::Lazy if deaths.arrivals == 0 => "nobody wanted their places".to_owned(),
+        Mechanism::Lazy => "too few of those that arrived wanted their places".to_owned(),
+        _ => match deaths.bound_s.filter(|bound| *bound > deaths.watched_s) {
+            Some(bound) if checking.mechanism == Mechanism::Write => format!(
+                "the kernel goes on sending again, and gives up {} after the death by arithmetic",
+                human_us(bound * 1e6)
+            ),
+            Some(bound) => format!("by arithmetic they are due {} after it", human_us(bound * 1e6)),
+            None => "what was due did not come; look at the wire".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Keepalive;
+
+    fn cause(checking: Checking, deaths: Deaths) -> Option<Cause> {
+        let keepalive = Keepalive { checking, deaths: Some(deaths), ..Keepalive::default() };
+        dead_peer_unnoticed(&Arm { keepalive: Some(keepalive), ..Arm::default() })
+    }
+
+    fn dead(fault: &str, known: u64) -> Deaths {
+        Deaths { fault: fault.into(), dead: 100, known, watched_s: 5.0, ..Deaths::default() }
+    }
+
+    fn of(mechanism: Mechanism) -> Checking {
+        Checking { mechanism, ..Checking::default() }
+    }
+
+    #[test]
+    fn who_knows_all_is_no_cause() {
+        assert_eq!(cause(of(Mechanism::Tcp), dead("cut", 100)), None);
+        assert_eq!(dead_peer_unnoticed(&Arm::default()), None);
+    }
+
+    #[test]
+    fn a_side_that_sends_nothing_never_knows() {
+        let cause = cause(of(Mechanism::None), dead("cut", 0)).unwrap();
+        assert_eq!(
+            cause.text,
+            "100 of 100 dead connections were taken for alive 5.00 s later: nothing is ever sent that could fail."
+        );
+        assert_eq!(cause.evidence["dead"], 100);
+    }
+
+    #[test]
+    fn the_kernel_of_a_stopped_process_speaks_for_it_unless_the_program_is_asked() {
+        let text = |checking| cause(checking, dead("freeze", 0)).unwrap().text;
+        assert!(text(of(Mechanism::Tcp)).contains("kernel answers probes"));
+        assert!(text(of(Mechanism::Heartbeat)).contains("kernel acknowledges Nulls"));
+        let asked = Checking { evidence: Some(Evidence::Answered), ..of(Mechanism::Heartbeat) };
+        assert!(!text(asked).contains("kernel"));
+    }
+
+    #[test]
+    fn a_bound_beyond_what_was_watched_is_told() {
+        let deaths = Deaths { bound_s: Some(925.4), ..dead("cut", 0) };
+        let text = cause(of(Mechanism::Write), deaths).unwrap().text;
+        assert!(text.contains("gives up 925 s after the death"), "{text}");
+    }
+}

@@ -1,0 +1,89 @@
+//! More connections than one process may hold, and what a run that is stopped leaves.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use crate::endings::active_opens;
+use crate::isolation::{MARK, gone_within_two_seconds, marked};
+use crate::keepalive::{keepalive_by, told};
+use crate::support::{Folder, TOLERANCE, errors, no_lab, only, tcptoll};
+
+/// The binary where a process may have this many files open, and not raise that.
+fn with_few_files(words: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 500; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tcptoll")]);
+    command.args(words).stdin(Stdio::null());
+    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("COLUMNS");
+    command
+}
+
+#[test]
+fn connections_beyond_the_limit_of_open_files_are_held_by_several_processes() {
+    if no_lab() {
+        return;
+    }
+    for mechanism in ["tcp", "heartbeat"] {
+        // That every probe is counted, also of several processes, `keepalive_by` sees to.
+        let args = ["--mechanism", mechanism, "--sockets", "1000"];
+        let summary = keepalive_by(with_few_files, &args);
+        let arm = only(&summary);
+        let told = told(arm);
+        assert!(told.processes.iter().all(|count| *count >= 3), "{:?}", told.processes);
+        assert_eq!((arm.ok, errors(arm)), (1_000, 0), "{mechanism}: {:?}", arm.errors);
+        let checks = told.probes.unwrap().packets + told.heartbeats.unwrap().packets;
+        assert!(checks > 800, "{mechanism}: {checks} checks of 1000 in {} s", told.window_s);
+    }
+}
+
+#[test]
+fn deaths_are_known_by_each_of_several_processes() {
+    if no_lab() {
+        return;
+    }
+    let args = ["--mechanism", "heartbeat", "--sockets", "1000", "--fault", "cut"];
+    let summary = keepalive_by(with_few_files, &args);
+    let deaths = told(only(&summary)).deaths.clone().unwrap();
+    assert_eq!((deaths.dead, deaths.known), (100, 100), "{deaths:?}");
+    assert_eq!((deaths.late, deaths.wrongly_closed), (0, 0), "{deaths:?}");
+}
+
+/// Stops a run in the middle, by a signal to the program alone or to its group as a terminal does.
+fn stopped(group: bool) {
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let mark = format!("keepalive-{group}-{}", std::process::id());
+    let mut command = tcptoll(&["keepalive", "--mechanism", "tcp", "--duration", "1h"]);
+    command.args(["--quiet", "--format", "json", "--sockets", "300", "--rounds", "1"]);
+    command.args(["--link-tolerance", TOLERANCE, "--out", &record]);
+    command.env(MARK, &mark).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().unwrap();
+    // All are made: it idles now, and has an hour to do so.
+    while !marked(&mark).iter().any(|pid| active_opens(*pid) >= 300) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let to = if group { format!("-{}", child.id()) } else { child.id().to_string() };
+    let kill = format!("kill -s INT -- {to}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    gone_within_two_seconds(&mark);
+}
+
+#[test]
+fn an_interrupt_ends_a_run_of_many_processes_and_leaves_none() {
+    if no_lab() {
+        return;
+    }
+    stopped(false);
+}
+
+#[test]
+fn an_interrupt_from_the_terminal_leaves_no_process_either() {
+    if no_lab() {
+        return;
+    }
+    stopped(true);
+}
