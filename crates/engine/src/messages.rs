@@ -1,21 +1,22 @@
 //! What the parent asks of a host, and what a host answers.
 
 mod fleet;
+mod http;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::arrivals::Spread;
 use tcptoll_model::counters::{Counters, CpuTimes};
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
-use tcptoll_model::http::reuse::Reuse;
-use tcptoll_model::http::status::Expected;
-use tcptoll_model::record::{Closing, Listener, Series};
+use tcptoll_model::record::{Listener, Series};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::wire::Wire;
 
 pub use fleet::{FleetAsk, FleetReport, FleetSpec, FleetTell, Lazy};
+pub use http::{
+    HttpLoad, HttpReport, HttpRequests, Io, ServerKind, ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
+};
 
 /// What the parent asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -342,219 +343,6 @@ pub struct ConnectReport {
     pub congestion: String,
     /// Whether it was stopped before its end.
     pub partial: bool,
-}
-
-/// Longest piece of an upload, bytes: JSON may double it.
-pub const UPLOAD_MAX: usize = 24 << 10;
-
-/// What is asked for, one after the other and then from the beginning again.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct HttpRequests {
-    /// Method and request target of each; at least one.
-    pub lines: Vec<(String, String)>,
-    /// Fields of every request besides `Host`, `Connection` and `Content-Length`.
-    pub fields: Vec<(String, String)>,
-    /// The `Host` field.
-    pub authority: String,
-    /// Content of every request that is not `GET` or `HEAD`, base64.
-    pub body: String,
-}
-
-/// How TLS is spoken.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TlsLoad {
-    /// Name in the certificate and in SNI.
-    pub server_name: String,
-    /// Accept any certificate.
-    pub insecure: bool,
-    /// PEM file of further roots.
-    pub ca: Option<String>,
-    /// Resume sessions where the server allows it; false: a full handshake each time.
-    pub resume: bool,
-}
-
-/// What the load engine waits with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Io {
-    /// `io_uring` where the kernel allows it, else epoll.
-    #[default]
-    Auto,
-    /// epoll.
-    Epoll,
-    /// `io_uring`, connections being direct descriptors.
-    IoUring,
-}
-
-/// HTTP requests to send.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct HttpLoad {
-    /// To whom.
-    pub target: SocketAddr,
-    /// TLS, if it is spoken.
-    pub tls: Option<TlsLoad>,
-    /// How connections are used again.
-    pub reuse: Reuse,
-    /// Connections at once, at most; spread over the threads.
-    pub connections: u64,
-    /// Threads, each with a loop of its own.
-    pub threads: u64,
-    /// Requests due per second; absent: closed loop, each connection sends when it may.
-    pub rate_per_s: Option<f64>,
-    /// How they are spread.
-    pub spread: Spread,
-    /// The connections of a closed loop are begun evenly over this time, ns.
-    pub ramp_ns: u64,
-    /// Requests before what is measured; connections are kept.
-    pub warmup_requests: u64,
-    /// Time before what is measured, ns; the later of the two ends it.
-    pub warmup_ns: u64,
-    /// Requests measured, at most.
-    pub requests: Option<u64>,
-    /// No measured request begins after this long, ns.
-    pub duration_ns: Option<u64>,
-    /// Of one request from when it was due, ns.
-    pub timeout_ns: u64,
-    /// Of one handshake, ns.
-    pub connect_timeout_ns: u64,
-    /// Source addresses, taken in turn.
-    pub bind: Vec<IpAddr>,
-    /// Congestion control.
-    pub congestion: Option<String>,
-    /// What to wait with.
-    pub io: Io,
-    /// What has happened is handled together, at most this much later, ns; 0: at once.
-    pub batch_ns: u64,
-    /// Statuses that are successes.
-    pub expect_status: Expected,
-    /// SHA-256 of the content, hexadecimal.
-    pub expect_sha256: Option<String>,
-    /// Bytes of content at most.
-    pub body_limit: u64,
-    /// Seed of what is random.
-    pub seed: u64,
-}
-
-/// What came of an [`HttpLoad`]; counts are of the measured part unless it says other.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct HttpReport {
-    /// Requests begun, and those due in time that were not.
-    pub attempts: u64,
-    /// Requests that succeeded.
-    pub ok: u64,
-    /// Requests that failed, by class.
-    pub errors: BTreeMap<String, u64>,
-    /// The first error of each class, in words.
-    pub first_errors: BTreeMap<String, String>,
-    /// Requests that ended by status code, those not expected too.
-    pub statuses: BTreeMap<u16, u64>,
-    /// Requests and failures of the warm-up.
-    pub warmup: (u64, BTreeMap<String, u64>),
-    /// Connections begun and made, those of the warm-up too.
-    pub connections: (u64, u64),
-    /// Connections begun and made in the measured part alone.
-    pub measured_connections: (u64, u64),
-    /// Who closed, over the whole load; TIME-WAIT is for others to count.
-    pub closing: Closing,
-    /// Requests that were due within the measured time; open loop only.
-    pub intended: Option<u64>,
-    /// Of the measured requests, those that waited for a connection because all were busy; open
-    /// loop only. They are in no lateness.
-    pub queued: u64,
-    /// Bytes of content received with successes.
-    pub body_bytes: u64,
-    /// Time of the measured part, ns: what rates are divided by.
-    pub measured_ns: u64,
-    /// Time from its beginning to the end of the last request, ns.
-    pub elapsed_ns: u64,
-    /// CPU time of the threads in the measured part, µs: user, system; without what was spun away.
-    pub cpu_us: (u64, u64),
-    /// Time that was spun away waiting for the next request to be due, µs.
-    pub spun_us: u64,
-    /// Closed loop: the time in which all slots were to be filled, ns, summed over slots.
-    pub full_ns: u64,
-    /// Closed loop: time that slots were filled within that, ns.
-    pub busy_ns: u64,
-    /// Rates of successes over time, 1/s.
-    pub rate_series: Series,
-    /// Latency over time, µs.
-    pub latency_series: Series,
-    /// Connections open when the measured part had ended.
-    pub open: u64,
-    /// Resident memory the load added by then, bytes.
-    pub resident_bytes: u64,
-    /// Kernel memory of the connections by then, bytes: buffers and their reserves (`SK_MEMINFO`)
-    /// of up to 1,000 of them, scaled to all, and the structures of each; absent where this user
-    /// may not read how large these are.
-    pub socket_bytes: Option<u64>,
-    /// `TCP_INFO` of a connection that was open at the end.
-    pub tcp_info: Vec<u8>,
-    /// Congestion control in use.
-    pub congestion: String,
-    /// What was waited with: `epoll`, `io_uring`.
-    pub io: String,
-    /// TLS version and cipher, if it was spoken; handshakes that were resumed.
-    pub tls: Option<(String, u64)>,
-    /// Whether it was stopped before its end.
-    pub partial: bool,
-}
-
-/// A server known by its name, and how it is to run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ServerSpec {
-    /// Which.
-    pub kind: ServerKind,
-    /// Where to listen; its port is not 0.
-    pub at: SocketAddr,
-    /// Processes, or threads where it has none; absent: as many as the server host has CPUs.
-    pub workers: Option<u64>,
-    /// Whether connections may be used again.
-    pub keepalive: bool,
-    /// How long an idle connection is kept, ns; absent: the server's own default.
-    pub keepalive_timeout_ns: Option<u64>,
-    /// Requests of one connection at most, 0: any number; absent: the server's own default.
-    pub keepalive_requests: Option<u64>,
-    /// Speak TLS, with a certificate made for the occasion.
-    pub tls: bool,
-    /// Bytes of content of a response.
-    pub body_bytes: u64,
-    /// Time the route works for before it answers, ns.
-    pub work_ns: u64,
-    /// The argument of `listen(2)`; absent: the server's own default.
-    pub backlog: Option<u64>,
-    /// Connections at once that it must hold.
-    pub connections: u64,
-}
-
-/// Servers known by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ServerKind {
-    /// nginx.
-    Nginx,
-    /// Apache with `mpm_event`.
-    ApacheEvent,
-    /// Apache with `mpm_worker`.
-    ApacheWorker,
-    /// Apache with `mpm_prefork`.
-    ApachePrefork,
-    /// Puma with a Rack application.
-    Puma,
-    /// tcptoll's own, which does nothing but answer: for calibration.
-    Null,
-}
-
-/// A known server that answers.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Serving {
-    /// Where.
-    pub at: SocketAddr,
-    /// What it says of itself: `nginx/1.22.1`.
-    pub version: String,
-    /// Certificate of its TLS, PEM, if it speaks it.
-    pub certificate: Option<String>,
-    /// Path that is to be asked for.
-    pub path: String,
-    /// How it was started, and the text of its configuration: for the record.
-    pub configuration: String,
 }
 
 /// What came of a [`Greet`].

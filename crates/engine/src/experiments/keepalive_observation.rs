@@ -89,9 +89,8 @@ impl KeepaliveTrial<'_> {
             .max(seen.ends.client.overslept_ns)
             .max(seen.ends.server.overslept_ns);
         if let Some(struck) = &seen.struck {
-            longest_ns = longest_ns
-                .max(link(struck.wire_after.as_ref()))
-                .max(struck.after.overslept_ns);
+            longest_ns =
+                longest_ns.max(link(struck.wire_after.as_ref())).max(struck.after.overslept_ns);
         }
         let answer_s = match self.checking.mechanism {
             Mechanism::Tcp => self.checking.interval_s,
@@ -227,7 +226,6 @@ impl KeepaliveTrial<'_> {
                 line.into_iter().max().unwrap_or(0) as f64 * 8.0 / (rate * window_ns as f64 / 1e9)
             }),
             deaths: seen.struck.as_ref().map(|struck| self.deaths(struck, ports)),
-            ..Keepalive::default()
         }
     }
 

@@ -344,9 +344,8 @@ fn next(summary: &Summary) -> Vec<NextStep> {
         Some("keepalive-cost") => {
             steps.push(step("tcptoll study keepalive-sayings", "who learns of a death, and how"));
         }
-        Some(_) => {}
         None if summary.place.kind == PlaceKind::Lab => steps.extend(next_in_lab(&arms)),
-        None => {}
+        Some(_) | None => {}
     }
     steps
 }

@@ -496,27 +496,23 @@ fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
         "freeze" => Fault::Freeze,
         "reset" => Fault::Reset,
         "close" => Fault::Close,
-        other => match other.strip_prefix("loss=").map(parse_share) {
-            Some(share) => Fault::Loss(share.map_err(|error| wrong("fault", &typed, error))?),
-            None => {
-                let why = "write cut, freeze, reset, close or loss=5%";
-                return Err(wrong("fault", &typed, why));
-            }
-        },
+        other => {
+            let why = "write cut, freeze, reset, close or loss=5%";
+            let share = other.strip_prefix("loss=").ok_or_else(|| wrong("fault", &typed, why))?;
+            Fault::Loss(parse_share(share).map_err(|error| wrong("fault", &typed, error))?)
+        }
     };
     Ok(Some((typed, fault)))
 }
 
 fn warmup(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
-    match reader.time("warmup")? {
-        Some(time) => Ok(time),
-        None => {
-            let period = checking.idle_s.or(checking.interval_s).filter(|s| *s > 0.0);
-            let period = period.and_then(|s| Duration::try_from_secs_f64(s).ok());
-            // What would take longer than that is not waited for: no check is due in the window.
-            Ok(period.filter(|time| *time <= WARM_UP[1]).unwrap_or(WARM_UP[0]).max(WARM_UP[0]))
-        }
+    if let Some(time) = reader.time("warmup")? {
+        return Ok(time);
     }
+    let period = checking.idle_s.or(checking.interval_s).filter(|s| *s > 0.0);
+    let period = period.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    // What would take longer than that is not waited for: no check is due in the window.
+    Ok(period.filter(|time| *time <= WARM_UP[1]).unwrap_or(WARM_UP[0]).max(WARM_UP[0]))
 }
 
 #[cfg(test)]

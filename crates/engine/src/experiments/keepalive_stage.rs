@@ -8,6 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use tcptoll_model::counters::CpuTimes;
 use tcptoll_model::keepalive::Checking;
 
 use super::TrialError;
@@ -152,10 +153,8 @@ impl Stage<'_> {
             let both = self.listen(KEPT, 2, sockets)?;
             (both.first().copied(), both.get(1).copied())
         };
-        let sink = match self.settings.writer {
-            true => self.listen(SINK, 1, 1)?.first().copied(),
-            false => healthy,
-        };
+        let sink =
+            if self.settings.writer { self.listen(SINK, 1, 1)?.first().copied() } else { healthy };
         match (healthy, struck, sink) {
             (Some(healthy), Some(struck), Some(sink)) => Ok(Ports { healthy, struck, sink }),
             _ => Err(short()),
@@ -313,7 +312,7 @@ impl Stage<'_> {
     fn machine_ticks(&mut self) -> Result<u64, TrialError> {
         let client = &mut self.place.client;
         match client.ask(&Ask::Cpu)? {
-            Tell::Cpu(times) => Ok(times.iter().map(|cpu| cpu.busy()).sum()),
+            Tell::Cpu(times) => Ok(times.iter().map(CpuTimes::busy).sum()),
             other => Err(client.unexpected(&other).into()),
         }
     }

@@ -170,13 +170,13 @@ pub fn run(
     };
     loop {
         let timeout = pump.wait();
-        pump.slept = timeout != Some(Duration::ZERO);
+        pump.slept = !timeout.is_zero();
         if !pump.slept {
             // The host beside may have been woken by the last packet.
             std::thread::yield_now();
         }
         let began_ns = monotonic_ns();
-        let events = poller.wait(timeout)?;
+        let events = poller.wait(Some(timeout))?;
         pump.witness.woke(monotonic_ns() - began_ns, timeout);
         for event in events {
             match event.token {
@@ -216,9 +216,9 @@ impl Pump {
     }
 
     /// How long to sleep; zero while the last stretch is spun.
-    fn wait(&mut self) -> Option<Duration> {
+    fn wait(&mut self) -> Duration {
         let Some(due) = self.pipes.iter().filter_map(Pipe::next_due).min() else {
-            return Some(IDLE);
+            return IDLE;
         };
         let now = self.now();
         let left = due.saturating_sub(now).as_nanos() as u64;
@@ -228,14 +228,14 @@ impl Pump {
             self.spun_ns = 0;
         }
         if self.spun_ns > SPIN_SHARE_NS {
-            return Some(Duration::from_nanos(left));
+            return Duration::from_nanos(left);
         }
         if left > SPIN_NS {
-            return Some(Duration::from_nanos(left - SPIN_NS));
+            return Duration::from_nanos(left - SPIN_NS);
         }
         // One turn of the loop: look at the devices without sleeping.
         self.spun_ns += left.min(2_000);
-        Some(Duration::ZERO)
+        Duration::ZERO
     }
 
     fn take_in(&mut self, from: usize) {
@@ -385,8 +385,8 @@ impl Pump {
 
 impl Witness {
     /// Notes how long a wait took that was to take so long at most.
-    fn woke(&mut self, took_ns: u64, asked: Option<Duration>) {
-        let asked_ns = asked.map_or(u64::MAX, |asked| asked.as_nanos() as u64);
+    fn woke(&mut self, took_ns: u64, asked: Duration) {
+        let asked_ns = asked.as_nanos() as u64;
         self.overslept_ns = self.overslept_ns.max(took_ns.saturating_sub(asked_ns));
     }
 

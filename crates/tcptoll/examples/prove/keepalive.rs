@@ -212,8 +212,8 @@ pub(crate) fn deaths(table: &mut Table) -> anyhow::Result<()> {
             &["--mechanism", "heartbeat", "--answer-within", "300ms"],
         ),
         (
-            "heartbeat, evidence within 0.6 s",
-            &["--mechanism", "heartbeat", "--answer-within", "600ms"],
+            "heartbeat, evidence within 0.7 s",
+            &["--mechanism", "heartbeat", "--answer-within", "700ms"],
         ),
     ];
     for (name, mechanism) in lossy {

@@ -27,7 +27,7 @@ fn long_run(folder: &Folder, mark: &str) -> Child {
 }
 
 /// Connections opened in a process's network, or 0 if that is no client of a lab.
-pub(crate) fn active_opens(pid: u32) -> u64 {
+fn active_opens(pid: u32) -> u64 {
     let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     if comm.trim() != "tcptoll-client" {
         return 0;
