@@ -225,10 +225,24 @@ pub fn rss_peak_bytes() -> u64 {
 
 /// Resident memory of this process now, bytes.
 pub fn rss_bytes() -> u64 {
+    pages(1) * page_bytes()
+}
+
+/// Resident memory of this process now that no file stands behind, bytes: without its code, which
+/// becomes resident as it runs.
+pub fn anonymous_bytes() -> u64 {
+    pages(1).saturating_sub(pages(2)) * page_bytes()
+}
+
+/// A number of `/proc/self/statm`, by its place: 1 resident, 2 of these with a file behind them.
+fn pages(place: usize) -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    text.split_whitespace().nth(place).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+fn page_bytes() -> u64 {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-    pages.unwrap_or(0) * u64::try_from(page.unwrap_or(4096)).unwrap_or(4096)
+    page.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096)
 }
 
 #[cfg(test)]

@@ -136,6 +136,7 @@ fn with_unit(value: f64, unit: &str) -> String {
         "us" => human_us(value),
         "bytes/s" => human_rate(value * 8.0),
         "1/s" => format!("{}/s", number(value)),
+        "1/h" => format!("{}/h", number(value)),
         "" | "1" => number(value),
         unit => format!("{} {unit}", number(value)),
     }

@@ -20,6 +20,9 @@ use crate::messages::{Counted, FleetReport};
 /// A tick of `/proc/stat`, µs.
 const TICK_US: f64 = 10_000.0;
 
+/// From so many connections on the CPU of the machine is told for each thousand.
+const MANY: u64 = 1_000;
+
 /// A connection that was alive and was closed by its own side.
 const CLOSED_ALIVE: &str = "closed-alive";
 
@@ -346,15 +349,21 @@ impl KeepaliveTrial<'_> {
                 cpu(&seen.begins.server, &seen.ends.server),
             ),
         ];
-        for (name, us) in fleets {
-            self.common.metric(name, Some(us * per_1000), "us", idle);
+        let has_server = self.settings.to.is_none();
+        for (name, us) in fleets.into_iter().take(if has_server { 2 } else { 1 }) {
+            self.common.metric(name, Some(us * per_1000), "us/s", idle);
         }
-        if !self.settings.writer {
+        // With a writer, or of few connections, it would be the CPU of other things.
+        if !self.settings.writer && has_server && idle >= MANY {
             let machine = (machine_us - pump_us).max(0.0) * per_1000;
-            self.common.metric("machine_cpu_us_per_s_per_1000_sockets", Some(machine), "us", idle);
+            self.common.metric(
+                "machine_cpu_us_per_s_per_1000_sockets",
+                Some(machine),
+                "us/s",
+                idle,
+            );
         }
         let each = |bytes: u64| Some(bytes as f64 / idle as f64);
-        let has_server = self.settings.to.is_none();
         for (name, value) in [
             ("client_bytes_per_socket", each(seen.ends.client.resident_bytes)),
             (

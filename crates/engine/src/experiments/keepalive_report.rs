@@ -149,11 +149,12 @@ fn known(arms: &[Told<'_>]) -> Option<String> {
         }
         // What tells by itself costs nothing to know.
         let silent = !told_by_itself(deaths);
-        if let Some(packets) = told.packets_per_hour().filter(|_| silent) {
-            phrase += &format!(", for {} and live connection", an_hour(packets));
-            if told.mechanism() == Mechanism::Lazy {
-                phrase += ", once others wanted the places";
+        match told.packets_per_hour().filter(|_| silent) {
+            Some(0.0) if told.mechanism() == Mechanism::Lazy => {
+                phrase += ", once others wanted the places and without a packet until then";
             }
+            Some(packets) => phrase += &format!(", with {} for each live one", an_hour(packets)),
+            None => {}
         }
         phrases.push(phrase);
     }

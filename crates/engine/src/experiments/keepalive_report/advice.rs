@@ -99,7 +99,7 @@ fn advice(
         ),
         Mechanism::Heartbeat => (
             format!(
-                "To know within {within} by heartbeats: {} of tcp-heartbeat{}, or the same times in a program of yours.",
+                "To know within {within} by heartbeats: in tcp-heartbeat {}{}; or the same times in a program of yours.",
                 listed(Place::Library),
                 match checking.evidence {
                     Some(Evidence::Answered) => " with Evidence::Answered",

@@ -110,7 +110,7 @@ fn who_knew_of_deaths_when_and_for_how_much_is_told_and_who_did_not() {
     ]);
     assert_eq!(
         told.answer,
-        "The kernel's probes knew of all 100 dead connections 3.60 s to 4.00 s after (due within 4.51 s), for 7,200 packets an hour and live connection. With only reading 100 of 100 dead connections were taken for alive 5.00 s later: nothing is ever sent that could fail."
+        "The kernel's probes knew of all 100 dead connections 3.60 s to 4.00 s after (due within 4.51 s), with 7,200 packets an hour for each live one. With only reading 100 of 100 dead connections were taken for alive 5.00 s later: nothing is ever sent that could fail."
     );
 }
 
@@ -246,6 +246,16 @@ fn of_many_arms_the_quickest_and_the_slowest_are_told() {
     let answer = concluded(arms.collect()).answer;
     assert!(answer.starts_with("The quickest and the slowest of 6: Idle 1s knew"), "{answer}");
     assert!(answer.contains("idle 6s knew") && !answer.contains("idle 3s"), "{answer}");
+}
+
+#[test]
+fn lazy_reaping_sends_nothing_until_a_place_is_wanted() {
+    let mut arm = dying(Mechanism::Lazy, "cut", 100, 2.0);
+    arm.metrics = metrics(&[("checking_packets_per_hour_per_socket", 0.0)]);
+    assert_eq!(
+        concluded(vec![arm]).answer,
+        "Lazy reaping knew of all 100 dead connections 1.80 s to 2.00 s after, once others wanted the places and without a packet until then."
+    );
 }
 
 #[test]

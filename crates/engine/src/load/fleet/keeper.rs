@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tcp_heartbeat::Member;
 use tcp_heartbeat::frame::Decoder;
-use tcptoll_kernel::cpu::{rss_bytes, thread_time};
+use tcptoll_kernel::cpu::{anonymous_bytes, thread_time};
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::keepalive::error_name;
 use tcptoll_kernel::socket::{Begun, Tcp, reset_when_closed};
@@ -160,7 +160,7 @@ impl Keeper {
                 return Err(LoadError::Refused("a keeper does not write".to_owned()));
             }
         }
-        keeper.resident_before = rss_bytes();
+        keeper.resident_before = anonymous_bytes();
         Ok(keeper)
     }
 
@@ -275,7 +275,7 @@ impl Keeper {
             processes: 1,
             open,
             cpu_us: pair(thread_time()),
-            resident_bytes: rss_bytes().saturating_sub(self.resident_before),
+            resident_bytes: anonymous_bytes().saturating_sub(self.resident_before),
             tcp_info: one.and_then(|kept| kept.tcp.tcp_info().ok()).unwrap_or_default(),
             congestion: one.and_then(|kept| kept.tcp.congestion().ok()).unwrap_or_default(),
             ..self.report.clone()
