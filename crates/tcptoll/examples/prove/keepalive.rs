@@ -16,10 +16,11 @@ const MANY: &str = "50000";
 const MEMORY_KIB: f64 = 0.5;
 
 /// Each mechanism, with what its arms are asked for.
-const MECHANISMS: [(&str, &[&str]); 4] = [
+const MECHANISMS: [(&str, &[&str]); 5] = [
     ("tcp", &["--mechanism", "tcp"]),
     ("heartbeat", &["--mechanism", "heartbeat"]),
     ("heartbeat, answered", &["--mechanism", "heartbeat", "--evidence", "answered"]),
+    ("heartbeat, each as it comes", &["--mechanism", "heartbeat", "--tick", "10us"]),
     ("lazy", &["--mechanism", "lazy"]),
 ];
 
@@ -127,9 +128,8 @@ pub(crate) fn many(table: &mut Table) -> anyhow::Result<()> {
         let kib = metric(arm, "client_bytes_per_socket").context("memory")? / 1024.0;
         let kernel = metric(arm, "client_kernel_bytes_per_socket").map(|bytes| bytes / 1024.0);
         let errors: u64 = arm.errors.values().sum();
-        let more = idle_us.map_or(String::new(), |idle: f64| {
-            format!(", {:.0} more than without checks", machine - idle)
-        });
+        let more = idle_us
+            .map_or(String::new(), |idle: f64| format!(" ({:+.0} against none)", machine - idle));
         if name == "none" {
             idle_us = Some(machine);
         }

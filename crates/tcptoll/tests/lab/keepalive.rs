@@ -27,7 +27,7 @@ const SHORT: [[&str; 2]; 6] = [
 
 /// Runs `keepalive` and gives its summary, which must be right in all that every summary must be.
 pub(crate) fn keepalive(args: &[&str]) -> Summary {
-    keepalive_by(|words| tcptoll(words), args)
+    keepalive_by(tcptoll, args)
 }
 
 /// The same, where `program` makes the command of the words of the command line.
@@ -201,7 +201,7 @@ fn with_the_kernel_s_own_idle_time_no_probe_is_seen_until_the_sysctl_is_short() 
     let checking = &told(arm).checking;
     let settings = (checking.idle_s, checking.interval_s, checking.probes);
     assert_eq!(settings, (Some(7_200.0), Some(75.0), Some(9)), "a new network has the defaults");
-    assert_eq!(arm.metrics["keepalive_probes"].value, 0.0);
+    assert!(arm.metrics["keepalive_probes"].value.abs() < 0.5, "none was sent");
     assert_eq!(counter(&arm.server.as_ref().unwrap().counters, "TcpExtTCPKeepAlive"), 0);
 
     let mut short = left.to_vec();
