@@ -153,3 +153,26 @@ pub fn readable(fd: impl AsFd, timeout: Duration) -> Result<bool, SysError> {
         Err(e) => Err(SysError::new("poll", "one descriptor", e)),
     }
 }
+
+/// Waits for any of these with `select(2)`, which looks at each of them every time; how many may be
+/// read from or written to.
+///
+/// Errors: `EINVAL` for a descriptor of 1024 or above.
+pub fn select(read: &[impl AsFd], write: &impl AsFd, timeout: Duration) -> io::Result<usize> {
+    use nix::sys::select::{FD_SETSIZE, FdSet, select};
+    use nix::sys::time::TimeVal;
+    let (mut to_read, mut to_write) = (FdSet::new(), FdSet::new());
+    for fd in read {
+        if fd.as_fd().as_raw_fd() as usize >= FD_SETSIZE {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        to_read.insert(fd.as_fd());
+    }
+    to_write.insert(write.as_fd());
+    let mut limit = TimeVal::new(timeout.as_secs() as i64, i64::from(timeout.subsec_micros()));
+    match select(None, &mut to_read, &mut to_write, None, &mut limit) {
+        Ok(count) => Ok(count as usize),
+        Err(nix::errno::Errno::EINTR) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}

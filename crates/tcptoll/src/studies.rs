@@ -22,6 +22,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("keepalive-2003", include_str!("../../../studies/keepalive-2003.toml")),
     ("keepalive-cost", include_str!("../../../studies/keepalive-cost.toml")),
     ("keepalive-sayings", include_str!("../../../studies/keepalive-sayings.toml")),
+    ("keepalive-select", include_str!("../../../studies/keepalive-select.toml")),
     ("tour", include_str!("../../../studies/tour.toml")),
 ];
 

@@ -282,7 +282,7 @@ impl KeepaliveTrial<'_> {
         let processes = [stage.look_at(End::Client)?, stage.look_at(End::Server)?]
             .map(|report| report.processes);
         self.begin_checks(stage, processes)?;
-        let all = settings.warmup + settings.duration + settings.watched();
+        let all = settings.warmup + settings.duration + settings.watched_by(&self.checking);
         let total = all.as_millis() as u64;
         let mut told = Duration::ZERO;
         let progress = &mut *context.progress;
@@ -394,7 +394,7 @@ impl KeepaliveTrial<'_> {
         }
         stage.arrive(ports.healthy)?;
         let dead = !matches!(fault, Fault::Loss(_));
-        let watched = settings.watched();
+        let watched = settings.watched_by(&self.checking);
         // A test that begins later than this is not over at the end.
         let tests_until = watched.saturating_sub(self.longest_test());
         let mut tested = None;

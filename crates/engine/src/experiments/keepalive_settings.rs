@@ -1,17 +1,22 @@
-//! The settings of `keepalive`: from what was typed to what it means, without doing anything.
+//! The settings of `keepalive`: from what was typed to what it means, without doing anything. How
+//! idle connections are checked is read in [`checking`].
+
+mod checking;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism};
+use tcptoll_model::keepalive::{Checking, Mechanism};
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{parse_share, parse_size};
 
 use super::TrialError;
-use super::connect_reader::{resolve, unescape};
+use super::connect_reader::resolve;
 use super::reader::{Reader, is_public, wrong};
 use crate::messages::Lazy;
+pub use checking::ADVICE_LOSS;
+use checking::{cheapest, checking, null};
 
 /// Everything `--…` of `keepalive` that makes a difference between arms.
 pub const OPTIONS: &[&str] = &[
@@ -46,6 +51,7 @@ pub const OPTIONS: &[&str] = &[
     "until",
     "unused-for",
     "user-timeout",
+    "wait",
     "warmup",
     "watch",
     "writer",
@@ -76,16 +82,12 @@ const SOCKETS_MAX: u64 = 500_000;
 /// A machine room's round trip on the Ethernet of the document, which leaves both CPUs time for the fleets.
 const LINK: &str = "rtt=0.25ms,rate=100mbit";
 
-/// Settings of checking where none are asked for. Short, so that a trial is: what checking costs
-/// grows as the times shrink.
-const IDLE: Duration = Duration::from_secs(1);
-const INTERVAL: Duration = Duration::from_secs(1);
-const PROBES: u64 = 3;
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-const TICK: Duration = Duration::from_millis(10);
+/// `select(2)` knows descriptors below 1024 only; some are needed for other things.
+const SELECT_MAX: u64 = 1_000;
 
-/// Bytes of a Null message of the library's framing.
-const NULL_BYTES: u32 = 4;
+/// Idle time where none is asked for.
+const IDLE: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(10);
 
 /// What goes before the measured window where nothing is asked for, at most and at least: time for
 /// the first checks to spread out.
@@ -93,9 +95,6 @@ const WARM_UP: [Duration; 2] = [Duration::from_millis(100), Duration::from_mins(
 
 /// As many connections as died arrive within this, where nothing else is asked.
 const ARRIVE: Duration = Duration::from_secs(2);
-
-/// Loss that advice allows for: one packet in a hundred.
-pub const ADVICE_LOSS: f64 = 0.01;
 
 /// Which host checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +152,9 @@ pub struct KeepaliveSettings {
     pub message_bytes: u64,
     /// Messages per second; absent: without pause.
     pub rate: Option<f64>,
+    /// The program that writes holds the idle connections too, and asks `select(2)` about all of
+    /// them before each message.
+    pub selects: bool,
     /// How the others are checked.
     pub checking: Checking,
     /// Null message of a protocol that has one; empty: that of the library's framing.
@@ -257,7 +259,18 @@ impl KeepaliveSettings {
                 "--null is for a protocol of a server of yours: it needs --to HOST:PORT".to_owned(),
             ));
         }
+        let selects = match reader.get("wait").as_deref() {
+            None | Some("own") => false,
+            Some("select") => true,
+            Some(other) => return Err(wrong("wait", other, "write own or select")),
+        };
+        if selects && (!writer || sockets > SELECT_MAX || side != Side::Server || fault.is_some()) {
+            return Err(TrialError::Setting(format!(
+                "--wait select is of a program that writes and holds at most {SELECT_MAX} sockets, checked by the server, with no --fault"
+            )));
+        }
         let mut this = Self {
+            selects,
             ipv6: reader.flag("ipv6", false)?,
             packet_relay: reader.flag("packet-relay", false)?,
             message_bytes: message(&reader)?,
@@ -319,11 +332,6 @@ impl KeepaliveSettings {
         (self.idle_sockets() as f64 * self.fault_share).round() as u64
     }
 
-    /// How long the mechanism may take to know, timers' granularity included, s.
-    pub fn limit_s(&self) -> Option<f64> {
-        Some(self.checking.bound_s()? + self.checking.granularity_s()?)
-    }
-
     /// Connections that arrive in all.
     pub fn arriving(&self) -> u64 {
         let Some(rate) = self.arrivals else { return 0 };
@@ -333,11 +341,19 @@ impl KeepaliveSettings {
 
     /// How long is watched after the fault.
     pub fn watched(&self) -> Duration {
+        self.watched_by(&self.checking)
+    }
+
+    /// How long is watched after the fault with these settings of checking, which may hold what the
+    /// kernel's sysctls say: until all have to be known, unless that takes very long.
+    pub fn watched_by(&self, checking: &Checking) -> Duration {
         const UNBOUNDED: Duration = Duration::from_secs(5);
-        let bounded = || self.limit_s().and_then(|s| Duration::try_from_secs_f64(s + 1.0).ok());
+        const LONGEST: Duration = Duration::from_mins(2);
+        let known = checking.known_within_s().map(|s| s + 1.0);
+        let bounded = known.and_then(|s| Duration::try_from_secs_f64(s).ok());
         match &self.fault {
             None => Duration::ZERO,
-            Some(_) => self.watch.or_else(bounded).unwrap_or(UNBOUNDED),
+            Some(_) => self.watch.or(bounded.filter(|time| *time <= LONGEST)).unwrap_or(UNBOUNDED),
         }
     }
 
@@ -368,108 +384,6 @@ fn message(reader: &Reader<'_>) -> Result<u64, TrialError> {
         return Err(wrong("message", &typed, "write a size from 1 to 1M bytes"));
     }
     Ok(bytes)
-}
-
-fn null(reader: &Reader<'_>) -> Vec<u8> {
-    unescape(&reader.get("null").unwrap_or_default())
-}
-
-fn mechanism(reader: &Reader<'_>) -> Result<Mechanism, TrialError> {
-    let typed = reader.get("mechanism").unwrap_or_else(|| "none".to_owned());
-    let names = Mechanism::ALL.map(Mechanism::name);
-    let known = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == typed);
-    known.ok_or_else(|| wrong("mechanism", &typed, format!("write one of {}", names.join(", "))))
-}
-
-/// How idle connections are checked, as asked for.
-fn checking(reader: &Reader<'_>) -> Result<Checking, TrialError> {
-    let mechanism = mechanism(reader)?;
-    let seconds = |key: &str, otherwise: Duration| -> Result<Option<f64>, TrialError> {
-        Ok(Some(reader.time(key)?.unwrap_or(otherwise).as_secs_f64()))
-    };
-    let evidence = match reader.get("evidence").as_deref() {
-        None | Some("acknowledged") => Evidence::Acknowledged,
-        Some("answered") => Evidence::Answered,
-        Some(other) => return Err(wrong("evidence", other, "write acknowledged or answered")),
-    };
-    let mut checking = Checking {
-        mechanism,
-        user_timeout_s: reader.time("user-timeout")?.map(|time| time.as_secs_f64()),
-        ..Checking::default()
-    };
-    let judged = matches!(mechanism, Mechanism::Heartbeat | Mechanism::Lazy);
-    if judged {
-        checking.answer_within_s = seconds("answer-within", ANSWER_WITHIN)?;
-        checking.evidence = Some(evidence);
-    }
-    if judged || mechanism == Mechanism::Write {
-        let null = null(reader);
-        let framed = null.is_empty();
-        checking.null_bytes = Some(if framed { NULL_BYTES } else { null.len() as u32 });
-        checking.tick_s = seconds("tick", TICK)?;
-    }
-    match mechanism {
-        Mechanism::None | Mechanism::Lazy => {}
-        // What is left to the kernel is read from the host's sysctls before the trial.
-        Mechanism::Tcp => {
-            checking.idle_s = kernel_time(reader, "idle", IDLE)?;
-            checking.interval_s = kernel_time(reader, "interval", INTERVAL)?;
-            checking.probes = match reader.get("probes").as_deref() {
-                Some("kernel") => None,
-                _ => Some(reader.count("probes", 1, 127)?.unwrap_or(PROBES) as u32),
-            };
-        }
-        Mechanism::Heartbeat => checking.idle_s = seconds("idle", IDLE)?,
-        Mechanism::Write => checking.interval_s = seconds("interval", INTERVAL)?,
-    }
-    if [checking.idle_s, checking.interval_s, checking.answer_within_s]
-        .into_iter()
-        .flatten()
-        .any(|time| time <= 0.0)
-    {
-        return Err(TrialError::Setting(
-            "--idle, --interval and --answer-within must be above 0".to_owned(),
-        ));
-    }
-    Ok(checking)
-}
-
-/// A time of the kernel's probes: whole seconds, or `kernel` for what the host's sysctl says.
-fn kernel_time(
-    reader: &Reader<'_>,
-    key: &str,
-    otherwise: Duration,
-) -> Result<Option<f64>, TrialError> {
-    if reader.get(key).as_deref() == Some("kernel") {
-        return Ok(None);
-    }
-    let time = reader.time(key)?.unwrap_or(otherwise).as_secs_f64();
-    if !(1.0..=32_767.0).contains(&time) || time.fract() != 0.0 {
-        let typed = reader.get(key).unwrap_or_default();
-        let why = "the kernel takes whole seconds from 1s to 32767s, or `kernel` for its sysctl";
-        return Err(wrong(key, &typed, why));
-    }
-    Ok(Some(time))
-}
-
-/// The cheapest way of this mechanism to know in time.
-fn cheapest(reader: &Reader<'_>, within: Duration) -> Result<Checking, TrialError> {
-    for key in ["idle", "interval", "probes", "answer-within"] {
-        if reader.get(key).is_some() {
-            return Err(TrialError::Setting(format!(
-                "--{key} has no effect with --detect-within, which chooses it: leave one out"
-            )));
-        }
-    }
-    let mechanism = mechanism(reader)?;
-    let typed = reader.get("detect-within").unwrap_or_default();
-    match mechanism {
-        // They know of no time: as they are.
-        Mechanism::None | Mechanism::Lazy | Mechanism::Write => checking(reader),
-        _ => keepalive::cheapest(mechanism, within.as_secs_f64(), ADVICE_LOSS).ok_or_else(|| {
-            wrong("detect-within", &typed, format!("{mechanism} cannot know so soon: raise it"))
-        }),
-    }
 }
 
 fn lazy_of(reader: &Reader<'_>) -> Result<Lazy, TrialError> {

@@ -179,7 +179,9 @@ impl Stage<'_> {
     /// The client's fleets connect, and the one that writes begins.
     pub(super) fn connect_all(&mut self, ports: Ports) -> Result<(), TrialError> {
         let stricken = self.settings.stricken();
-        let healthy = self.settings.idle_sockets() - stricken;
+        // A program that asks select() about all of them holds them itself.
+        let held = if self.settings.selects { self.settings.idle_sockets() } else { 0 };
+        let healthy = self.settings.idle_sockets() - stricken - held;
         if self.is_parted(End::Client) {
             self.connect(KEPT, vec![(ports.healthy, healthy)], None)?;
             self.connect(STRUCK, vec![(ports.struck, stricken)], None)?;
@@ -191,6 +193,7 @@ impl Stage<'_> {
                 to: ports.sink,
                 message_bytes: self.settings.message_bytes,
                 rate_per_s: self.settings.rate,
+                select: self.settings.selects.then_some((ports.healthy, held)),
                 congestion: self.settings.congestion.clone(),
             };
             self.done(End::Client, WRITER, FleetAsk::Make(spec))?;

@@ -44,6 +44,9 @@ pub enum FleetSpec {
         message_bytes: u64,
         /// Messages per second; absent: without pause.
         rate_per_s: Option<f64>,
+        /// Further connections that idle, and to whom: before each message `select(2)` is asked
+        /// about all of them. Absent: the program waits for its one socket alone.
+        select: Option<(SocketAddr, u64)>,
         /// Congestion control.
         congestion: Option<String>,
     },

@@ -94,6 +94,10 @@ pub struct KeepaliveArgs {
         help_heading = "Connections"
     )]
     pub rate: Vec<String>,
+    /// What the program that writes waits for: its own socket, or all of them with select(2) before
+    /// each message [default: own]
+    #[arg(long, value_name = "own|select", value_delimiter = ',', help_heading = "Connections")]
+    pub wait: Vec<String>,
     /// Congestion control of the client's sockets
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Connections")]
     pub congestion: Vec<String>,

@@ -138,6 +138,7 @@ pub fn from_keepalive(args: &KeepaliveArgs) -> Study {
         ("writer", args.writer.clone()),
         ("message", args.message.clone()),
         ("rate", args.rate.clone()),
+        ("wait", args.wait.clone()),
         ("congestion", args.congestion.clone()),
         ("warmup", args.warmup.clone()),
         ("duration", args.duration.clone()),

@@ -28,7 +28,7 @@ fn nothing_said_is_a_thousand_connections_next_door_that_nobody_checks() {
     assert_eq!((settings.side, settings.message_bytes, settings.rate), (Side::Server, 1_000, None));
     assert!(settings.link.is_emulated() && settings.to.is_none());
     assert_eq!((settings.stricken(), settings.arriving()), (0, 0));
-    assert_eq!((settings.watched(), settings.limit_s()), (Duration::ZERO, None));
+    assert_eq!((settings.watched(), settings.checking.known_within_s()), (Duration::ZERO, None));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn each_mechanism_has_its_own_settings_and_no_other_s() {
     let heartbeat = checking("heartbeat");
     assert_eq!((heartbeat.idle_s, heartbeat.answer_within_s), (Some(1.0), Some(1.0)));
     assert_eq!((heartbeat.interval_s, heartbeat.probes), (None, None));
-    assert_eq!(heartbeat.evidence, Some(Evidence::Acknowledged));
+    assert_eq!(heartbeat.evidence, Some(tcptoll_model::keepalive::Evidence::Acknowledged));
     assert_eq!((heartbeat.null_bytes, heartbeat.tick_s), (Some(4), Some(0.01)));
     let lazy = checking("lazy");
     assert_eq!((lazy.idle_s, lazy.interval_s, lazy.answer_within_s), (None, None, Some(1.0)));
@@ -92,10 +92,10 @@ fn a_death_is_watched_until_everybody_has_to_know_and_a_second_more() {
     let tcp = [("mechanism", "tcp"), ("fault", "cut"), ("idle", "2s"), ("probes", "4")];
     let settings = read(&tcp).unwrap();
     // 2 s and four intervals of 1 s; an eighth of that and a jiffy late.
-    assert!((settings.limit_s().unwrap() - (6.0 * 1.125 + 0.01)).abs() < 1e-9);
+    assert!((settings.checking.known_within_s().unwrap() - (6.0 * 1.125 + 0.01)).abs() < 1e-9);
     assert!((settings.watched().as_secs_f64() - 7.76).abs() < 1e-6);
     let none = read(&[("mechanism", "none"), ("fault", "cut")]).unwrap();
-    assert_eq!((none.limit_s(), none.watched()), (None, Duration::from_secs(5)));
+    assert_eq!((none.checking.known_within_s(), none.watched()), (None, Duration::from_secs(5)));
     let said = read(&[&tcp[..], &[("watch", "1s")]].concat()).unwrap();
     assert_eq!(said.watched(), Duration::from_secs(1));
 }
@@ -128,12 +128,12 @@ fn the_variants_of_lazy_reaping_are_told_apart() {
 fn a_wanted_detection_time_chooses_a_setting_that_keeps_it() {
     for mechanism in ["tcp", "heartbeat"] {
         let settings = read(&[("mechanism", mechanism), ("detect-within", "30s")]).unwrap();
-        let limit_s = settings.limit_s().unwrap();
+        let limit_s = settings.checking.known_within_s().unwrap();
         assert!(limit_s <= 30.0, "{mechanism}: {limit_s} s");
         assert!(limit_s > 25.0, "{mechanism}: {limit_s} s, dearer than need be");
     }
     let lazy = read(&[("mechanism", "lazy"), ("detect-within", "30s")]).unwrap();
-    assert_eq!(lazy.limit_s(), None, "it knows of no time");
+    assert_eq!(lazy.checking.known_within_s(), None, "it knows of no time");
     refused(
         &[("mechanism", "tcp"), ("detect-within", "1s")],
         "--detect-within 1s: ",

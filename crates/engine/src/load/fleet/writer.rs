@@ -1,10 +1,11 @@
 //! The one connection of a fleet that does not idle: writes messages without pause, or at a rate.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::thread_time;
-use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_kernel::epoll::{Interest, Poller, select};
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
 use tcptoll_model::tcp_info::TcpInfo;
 
@@ -32,6 +33,10 @@ pub(super) struct Writer {
     messages: u64,
     /// Whether the send buffer is full.
     full: bool,
+    /// Whether `select(2)` is asked about all sockets before each message.
+    selects: bool,
+    /// Connections that idle beside.
+    others: Vec<Tcp>,
     begun_ns: u64,
     report: FleetReport,
 }
@@ -39,21 +44,20 @@ pub(super) struct Writer {
 impl Writer {
     /// Connects.
     pub(super) fn new(spec: FleetSpec) -> Result<Self, LoadError> {
-        let FleetSpec::Write { to, message_bytes, rate_per_s, congestion } = spec else {
+        let FleetSpec::Write { to, message_bytes, rate_per_s, select, congestion } = spec else {
             return Err(LoadError::Refused("a writer does nothing else".to_owned()));
         };
-        let failed = |error| LoadError::Kernel(SysError::new("connect", to.to_string(), error));
         let options = ClientOptions { congestion, ..ClientOptions::default() };
-        let tcp = Tcp::client(to, &options).map_err(failed)?;
+        let mut others = Vec::new();
+        if let Some((idle_to, count)) = select {
+            for _ in 0..count {
+                let mut poller = Poller::new(1)?;
+                others.push(connected(idle_to, &options, &mut poller)?);
+            }
+        }
         let mut poller = Poller::new(8)?;
-        tcp.connect(&to.into()).map_err(failed)?;
-        poller.add(&tcp, SOCKET, Interest::EDGES)?;
-        if poller.wait(Some(CONNECT_LIMIT))?.is_empty() {
-            return Err(failed(std::io::ErrorKind::TimedOut.into()));
-        }
-        if let Some(error) = tcp.take_error().map_err(failed)? {
-            return Err(failed(error));
-        }
+        let tcp = connected(to, &options, &mut poller)?;
+        let made = 1 + others.len() as u64;
         Ok(Self {
             tcp,
             poller,
@@ -62,8 +66,10 @@ impl Writer {
             written: 0,
             messages: 0,
             full: false,
+            selects: select.is_some(),
+            others,
             begun_ns: monotonic_ns(),
-            report: FleetReport { attempted: 1, made: 1, ..FleetReport::default() },
+            report: FleetReport { attempted: made, made, ..FleetReport::default() },
         })
     }
 
@@ -112,6 +118,11 @@ impl Writer {
                     return Some(left);
                 }
             }
+            if self.selects && !matches!(select(&self.others, &self.tcp, Duration::ZERO), Ok(1..)) {
+                // Nothing may be written now: an event will tell when.
+                self.full = true;
+                return None;
+            }
             match self.tcp.write(&self.message[self.written..]) {
                 Ok(Some(length)) => {
                     self.written += length;
@@ -123,7 +134,7 @@ impl Writer {
                 Ok(None) => self.full = true,
                 Err(error) => {
                     *self.report.errors.entry(class_of(&error).to_owned()).or_default() += 1;
-                    self.report.made = 0;
+                    self.report.made = self.others.len() as u64;
                     self.full = true;
                 }
             }
@@ -140,12 +151,31 @@ impl Writer {
         FleetReport {
             at_ns: monotonic_ns(),
             processes: 1,
-            open: [self.report.made, 0],
+            open: [1, 0],
             bytes_acked: acked.unwrap_or(0),
             tcp_info,
             congestion: self.tcp.congestion().unwrap_or_default(),
             cpu_us: pair(thread_time()),
             ..self.report.clone()
         }
+    }
+}
+
+/// A connection that has been made, known to the poller by [`SOCKET`].
+fn connected(
+    to: SocketAddr,
+    options: &ClientOptions,
+    poller: &mut Poller,
+) -> Result<Tcp, LoadError> {
+    let failed = |error| LoadError::Kernel(SysError::new("connect", to.to_string(), error));
+    let tcp = Tcp::client(to, options).map_err(failed)?;
+    tcp.connect(&to.into()).map_err(failed)?;
+    poller.add(&tcp, SOCKET, Interest::EDGES)?;
+    if poller.wait(Some(CONNECT_LIMIT))?.is_empty() {
+        return Err(failed(std::io::ErrorKind::TimedOut.into()));
+    }
+    match tcp.take_error().map_err(failed)? {
+        Some(error) => Err(failed(error)),
+        None => Ok(tcp),
     }
 }

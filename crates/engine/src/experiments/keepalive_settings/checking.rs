@@ -1,0 +1,125 @@
+//! From what was typed to how idle connections are checked.
+
+use std::time::Duration;
+
+use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism};
+
+use super::super::TrialError;
+use super::super::connect_reader::unescape;
+use super::super::reader::{Reader, wrong};
+use super::{IDLE, TICK};
+
+/// Settings where none are asked for. Short, so that a trial is: what checking costs grows as the
+/// times shrink.
+const INTERVAL: Duration = Duration::from_secs(1);
+const PROBES: u64 = 3;
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Bytes of a Null message of the library's framing.
+const NULL_BYTES: u32 = 4;
+
+/// Loss that advice allows for: one packet in a hundred.
+pub const ADVICE_LOSS: f64 = 0.01;
+
+/// The Null message of a protocol that has one; empty: that of the library's framing.
+pub(super) fn null(reader: &Reader<'_>) -> Vec<u8> {
+    unescape(&reader.get("null").unwrap_or_default())
+}
+
+fn mechanism(reader: &Reader<'_>) -> Result<Mechanism, TrialError> {
+    let typed = reader.get("mechanism").unwrap_or_else(|| "none".to_owned());
+    let names = Mechanism::ALL.map(Mechanism::name);
+    let known = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == typed);
+    known.ok_or_else(|| wrong("mechanism", &typed, format!("write one of {}", names.join(", "))))
+}
+
+/// How idle connections are checked, as asked for.
+pub(super) fn checking(reader: &Reader<'_>) -> Result<Checking, TrialError> {
+    let mechanism = mechanism(reader)?;
+    let seconds = |key: &str, otherwise: Duration| -> Result<Option<f64>, TrialError> {
+        Ok(Some(reader.time(key)?.unwrap_or(otherwise).as_secs_f64()))
+    };
+    let evidence = match reader.get("evidence").as_deref() {
+        None | Some("acknowledged") => Evidence::Acknowledged,
+        Some("answered") => Evidence::Answered,
+        Some(other) => return Err(wrong("evidence", other, "write acknowledged or answered")),
+    };
+    let mut checking = Checking {
+        mechanism,
+        user_timeout_s: reader.time("user-timeout")?.map(|time| time.as_secs_f64()),
+        ..Checking::default()
+    };
+    let judged = matches!(mechanism, Mechanism::Heartbeat | Mechanism::Lazy);
+    if judged {
+        checking.answer_within_s = seconds("answer-within", ANSWER_WITHIN)?;
+        checking.evidence = Some(evidence);
+    }
+    if judged || mechanism == Mechanism::Write {
+        let null = null(reader);
+        let framed = null.is_empty();
+        checking.null_bytes = Some(if framed { NULL_BYTES } else { null.len() as u32 });
+        checking.tick_s = seconds("tick", TICK)?;
+    }
+    match mechanism {
+        Mechanism::None | Mechanism::Lazy => {}
+        // What is left to the kernel is read from the host's sysctls before the trial.
+        Mechanism::Tcp => {
+            checking.idle_s = kernel_time(reader, "idle", IDLE)?;
+            checking.interval_s = kernel_time(reader, "interval", INTERVAL)?;
+            checking.probes = match reader.get("probes").as_deref() {
+                Some("kernel") => None,
+                _ => Some(reader.count("probes", 1, 127)?.unwrap_or(PROBES) as u32),
+            };
+        }
+        Mechanism::Heartbeat => checking.idle_s = seconds("idle", IDLE)?,
+        Mechanism::Write => checking.interval_s = seconds("interval", INTERVAL)?,
+    }
+    if [checking.idle_s, checking.interval_s, checking.answer_within_s]
+        .into_iter()
+        .flatten()
+        .any(|time| time <= 0.0)
+    {
+        return Err(TrialError::Setting(
+            "--idle, --interval and --answer-within must be above 0".to_owned(),
+        ));
+    }
+    Ok(checking)
+}
+
+/// A time of the kernel's probes: whole seconds, or `kernel` for what the host's sysctl says.
+fn kernel_time(
+    reader: &Reader<'_>,
+    key: &str,
+    otherwise: Duration,
+) -> Result<Option<f64>, TrialError> {
+    if reader.get(key).as_deref() == Some("kernel") {
+        return Ok(None);
+    }
+    let time = reader.time(key)?.unwrap_or(otherwise).as_secs_f64();
+    if !(1.0..=32_767.0).contains(&time) || time.fract() != 0.0 {
+        let typed = reader.get(key).unwrap_or_default();
+        let why = "the kernel takes whole seconds from 1s to 32767s, or `kernel` for its sysctl";
+        return Err(wrong(key, &typed, why));
+    }
+    Ok(Some(time))
+}
+
+/// The cheapest way of this mechanism to know in time.
+pub(super) fn cheapest(reader: &Reader<'_>, within: Duration) -> Result<Checking, TrialError> {
+    for key in ["idle", "interval", "probes", "answer-within"] {
+        if reader.get(key).is_some() {
+            return Err(TrialError::Setting(format!(
+                "--{key} has no effect with --detect-within, which chooses it: leave one out"
+            )));
+        }
+    }
+    let mechanism = mechanism(reader)?;
+    let typed = reader.get("detect-within").unwrap_or_default();
+    match mechanism {
+        // They know of no time: as they are.
+        Mechanism::None | Mechanism::Lazy | Mechanism::Write => checking(reader),
+        _ => keepalive::cheapest(mechanism, within.as_secs_f64(), ADVICE_LOSS).ok_or_else(|| {
+            wrong("detect-within", &typed, format!("{mechanism} cannot know so soon: raise it"))
+        }),
+    }
+}
