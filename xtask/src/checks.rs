@@ -65,14 +65,14 @@ fn passed(outcome: Outcome) -> Result<(), Outcome> {
 
 fn clippy() -> Line {
     Line::cargo("clippy")
-        .args(["--workspace", "--all-targets"])
+        .args(["--workspace", "--all-targets", "--all-features"])
         .locked()
         .args(["--", "-D", "warnings"])
 }
 
 fn rustdoc() -> Line {
     Line::cargo("doc")
-        .args(["--workspace", "--no-deps"])
+        .args(["--workspace", "--no-deps", "--all-features"])
         .locked()
         .env("RUSTDOCFLAGS", "-D warnings")
 }
@@ -83,7 +83,7 @@ fn deny() -> Line {
 }
 
 fn doc_tests() -> Line {
-    Line::cargo("test").args(["--workspace", "--doc"]).locked()
+    Line::cargo("test").args(["--workspace", "--doc", "--all-features"]).locked()
 }
 
 /// The names of the workspace's integration tests.
@@ -122,7 +122,7 @@ impl Targets {
     /// cargo has no way to leave one target out, so every other one is named.
     fn tests(&self) -> Line {
         Line::cargo("test")
-            .args(["--workspace", "--lib", "--bins"])
+            .args(["--workspace", "--all-features", "--lib", "--bins"])
             .args(self.anywhere.iter().flat_map(|name| ["--test", name]))
             .locked()
     }
@@ -131,7 +131,7 @@ impl Targets {
     /// differently and build everything again. No other package has a target of this name.
     fn lab_tests(&self) -> Line {
         Line::cargo("test")
-            .arg("--workspace")
+            .args(["--workspace", "--all-features"])
             .args(self.lab.iter().flat_map(|name| ["--test", name]))
             .locked()
             .args(["--", "--test-threads=1"])

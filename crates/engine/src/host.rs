@@ -103,6 +103,10 @@ impl Host {
                     .collect(),
             ),
             Ask::Observe => Tell::Snapshot(Box::new(self.observer.snapshot())),
+            Ask::LookAway => {
+                self.observer.look_away();
+                Tell::Done
+            }
             Ask::Forget => {
                 self.observer.forget();
                 Tell::Done

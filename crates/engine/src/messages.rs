@@ -27,6 +27,8 @@ pub enum Ask {
     ReadSysctls(Vec<String>),
     /// Look at counters and sockets.
     Observe,
+    /// Look at the queues of listening sockets no more, unless asked to observe.
+    LookAway,
     /// Forget the peaks of the listening sockets' queues so far.
     Forget,
     /// Wait until no connection of this host is still being closed.

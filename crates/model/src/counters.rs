@@ -140,10 +140,14 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Time that was spent on something, ticks.
+    /// Time in which nothing ran here, ticks: it had nothing to do, or was not given the CPU.
+    ///
+    /// The kernel measures it where a CPU sleeps without a tick (`get_cpu_idle_time_us()`), while
+    /// what did run is sampled at each tick: what begins right after one and ends before the next
+    /// is never seen.
     #[must_use]
-    pub fn busy(&self) -> u64 {
-        self.user + self.nice + self.system + self.irq + self.softirq
+    pub fn not_running(&self) -> u64 {
+        self.idle + self.iowait + self.steal
     }
 
     fn all(&self) -> u64 {

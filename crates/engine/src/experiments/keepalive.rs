@@ -275,6 +275,7 @@ impl KeepaliveTrial<'_> {
     ) -> Result<Seen, TrialError> {
         let settings = self.settings;
         stage.connect_all(ports)?;
+        stage.look_away()?;
         let mut memory = Memory { client: stage.socket_memory(End::Client)?, server: None };
         if stage.is_lab() {
             memory.server = stage.socket_memory(End::Server)?;

@@ -17,9 +17,6 @@ use super::keepalive_stage::Ports;
 use super::trial::{Span, set_cpu};
 use crate::messages::{Counted, FleetReport};
 
-/// A tick of `/proc/stat`, µs.
-const TICK_US: f64 = 10_000.0;
-
 /// From so many connections on the CPU of the machine is told for each thousand.
 const MANY: u64 = 1_000;
 
@@ -333,8 +330,7 @@ impl KeepaliveTrial<'_> {
             (after.cpu_us.0 + after.cpu_us.1).saturating_sub(before.cpu_us.0 + before.cpu_us.1)
                 as f64
         };
-        let machine_us =
-            seen.ends.machine_ticks.saturating_sub(seen.begins.machine_ticks) as f64 * TICK_US;
+        let machine_us = seen.ends.machine.used_us(&seen.begins.machine);
         let pump_us = match (&seen.begins.counted, &seen.ends.counted) {
             (Some(before), Some(after)) => after.cpu_us.saturating_sub(before.cpu_us) as f64,
             _ => 0.0,

@@ -24,6 +24,9 @@ const ARRIVING: &str = "arriving";
 const WRITER: &str = "writer";
 const SINK: &str = "sink";
 
+/// A tick of `/proc/stat`, µs.
+const TICK_US: u64 = 10_000;
+
 /// An interrupt is looked for this often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -56,8 +59,24 @@ pub(super) struct Moment {
     pub(super) sink: FleetReport,
     /// Connections that arrived since the window began.
     pub(super) arrived: FleetReport,
-    pub(super) machine_ticks: u64,
+    pub(super) machine: Machine,
     pub(super) counted: Option<Counted>,
+}
+
+/// The machine under both hosts.
+#[derive(Clone, Copy)]
+pub(super) struct Machine {
+    at: Instant,
+    cpus: u32,
+    not_running_us: u64,
+}
+
+impl Machine {
+    /// CPU time that anything used since `before`, µs.
+    pub(super) fn used_us(&self, before: &Self) -> f64 {
+        let all = self.at.duration_since(before.at).as_nanos() as f64 / 1e3 * f64::from(self.cpus);
+        (all - self.not_running_us.saturating_sub(before.not_running_us) as f64).max(0.0)
+    }
 }
 
 /// Hosts with their fleets.
@@ -201,6 +220,15 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// All connections are open: no queue is watched any more, because the watching would cost more
+    /// than what is measured.
+    pub(super) fn look_away(&mut self) -> Result<(), TrialError> {
+        if self.is_lab() {
+            self.place.server()?.ask(&Ask::LookAway)?;
+        }
+        Ok(())
+    }
+
     /// New connections begin to arrive.
     pub(super) fn arrive(&mut self, at: SocketAddr) -> Result<(), TrialError> {
         let Some(rate) = self.settings.arrivals else { return Ok(()) };
@@ -281,7 +309,7 @@ impl Stage<'_> {
 
     /// What is known now; what costs the least to tell is told nearest to the window.
     pub(super) fn moment(&mut self, begins: bool) -> Result<Moment, TrialError> {
-        let mut ticks = if begins { 0 } else { self.machine_ticks()? };
+        let mut machine = self.machine()?;
         let (mut writer, mut sink) = (FleetReport::default(), FleetReport::default());
         if self.settings.writer {
             writer = self.look(End::Client, WRITER)?;
@@ -295,9 +323,9 @@ impl Stage<'_> {
         let server = self.look_at(End::Server)?;
         let counted = self.counted()?;
         if begins {
-            ticks = self.machine_ticks()?;
+            machine = self.machine()?;
         }
-        Ok(Moment { client, server, writer, sink, arrived, machine_ticks: ticks, counted })
+        Ok(Moment { client, server, writer, sink, arrived, machine, counted })
     }
 
     /// What the emulated link has counted so far.
@@ -311,11 +339,14 @@ impl Stage<'_> {
         })
     }
 
-    /// Time that the machine has spent on anything, ticks.
-    fn machine_ticks(&mut self) -> Result<u64, TrialError> {
+    fn machine(&mut self) -> Result<Machine, TrialError> {
         let client = &mut self.place.client;
         match client.ask(&Ask::Cpu)? {
-            Tell::Cpu(times) => Ok(times.iter().map(CpuTimes::busy).sum()),
+            Tell::Cpu(times) => Ok(Machine {
+                at: Instant::now(),
+                cpus: times.len() as u32,
+                not_running_us: times.iter().map(CpuTimes::not_running).sum::<u64>() * TICK_US,
+            }),
             other => Err(client.unexpected(&other).into()),
         }
     }
