@@ -169,7 +169,10 @@ mod tests {
     #[test]
     fn lab_tests_run_apart_and_one_at_a_time() {
         let lab = targets().lab_tests().to_string();
-        assert!(lab.starts_with("LAB=required cargo test --workspace --test lab"), "{lab}");
+        assert!(
+            lab.starts_with("LAB=required cargo test --workspace --all-features --test lab"),
+            "{lab}"
+        );
         assert!(lab.ends_with(" -- --test-threads=1"), "{lab}");
         let others = targets().tests().to_string();
         assert!(others.contains("--lib --bins --test cli --test captured"), "{others}");

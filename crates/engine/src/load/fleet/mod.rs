@@ -1,8 +1,8 @@
 //! Connections that stay open, and what finds out that their peers are gone.
 //!
 //! A fleet is a group of processes ([`group`]), each of which keeps its share of the connections
-//! ([`keeper`]) and checks them in one of several ways ([`checks`]), or writes over a single one
-//! ([`writer`]). A process of its own because only a process can be stopped where it is, and because
+//! (`keeper`) and checks them in one of several ways (`checks`), or writes over a single one
+//! (`writer`). A process of its own because only a process can be stopped where it is, and because
 //! the limit of open files is one process's.
 
 mod checks;
