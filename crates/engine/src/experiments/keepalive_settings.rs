@@ -1,5 +1,5 @@
 //! The settings of `keepalive`: from what was typed to what it means, without doing anything. How
-//! idle connections are checked is read in [`checking`].
+//! idle connections are checked is read in `checking`.
 
 mod checking;
 
