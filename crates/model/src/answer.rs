@@ -133,7 +133,8 @@ fn verdict(comparison: &Comparison) -> String {
 /// A figure for a sentence: `37.1 ms`, `13,500/s`, `941 Mbit/s`.
 fn with_unit(value: f64, unit: &str) -> String {
     match unit {
-        "us" => human_us(value),
+        // CPU time of a second: the sentence says so.
+        "us" | "us/s" => human_us(value),
         "bytes/s" => human_rate(value * 8.0),
         "1/s" => format!("{}/s", number(value)),
         "1/h" => format!("{}/h", number(value)),

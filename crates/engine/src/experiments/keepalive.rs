@@ -43,6 +43,7 @@ const METRICS: &[&str] = &[
     "goodput_bytes_per_s",
     "heartbeats_per_s",
     "keepalive_probes",
+    "link_cpu_us_per_s_per_1000_sockets",
     "machine_cpu_us_per_s_per_1000_sockets",
     "messages_per_s",
     "probes_per_s",

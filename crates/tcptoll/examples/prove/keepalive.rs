@@ -122,6 +122,7 @@ pub(crate) fn many(table: &mut Table) -> anyhow::Result<()> {
         let arm = only(&summary)?;
         let checked = arm.keepalive.as_ref().context("keepalive")?;
         let machine = metric(arm, "machine_cpu_us_per_s_per_1000_sockets").context("CPU")?;
+        let link = metric(arm, "link_cpu_us_per_s_per_1000_sockets").context("link's CPU")?;
         let fleet = |end: &str| {
             metric(arm, &format!("{end}_fleet_cpu_us_per_s_per_1000_sockets")).unwrap_or(0.0)
         };
@@ -138,7 +139,7 @@ pub(crate) fn many(table: &mut Table) -> anyhow::Result<()> {
             &format!("all of them live; client memory of one at most {MEMORY_KIB} KiB"),
             &format!(
                 "{} of {} live, {} + {} processes; CPU per second and 1,000 connections: machine \
-                 {machine:.0} µs{more}, fleets {:.0} + {:.0} µs, {} wake-ups/s; {:.0} packets/s; \
+                 {machine:.0} µs{more}, link with what receiving costs {link:.0} µs, fleets {:.0} + {:.0} µs, {} wake-ups/s; {:.0} packets/s; \
                  client memory of one {kib:.3} KiB, kernel {}",
                 arm.ok,
                 arm.attempts,
