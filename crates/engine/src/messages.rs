@@ -13,7 +13,7 @@ use tcptoll_model::record::{Listener, Series};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::wire::Wire;
 
-pub use fleet::{FleetAsk, FleetReport, FleetSpec, FleetTell, Lazy};
+pub use fleet::{Check, FleetAsk, FleetReport, FleetSpec, FleetTell, Lazy};
 pub use http::{
     HttpLoad, HttpReport, HttpRequests, Io, ServerKind, ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
 };

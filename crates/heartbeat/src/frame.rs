@@ -17,6 +17,10 @@ use std::fmt;
 pub const HEADER_BYTES: usize = 4;
 const NULL: u32 = 0;
 const ASK: u32 = u32::MAX;
+/// A whole Null, for a program that writes it itself.
+pub const NULL_FRAME: [u8; HEADER_BYTES] = NULL.to_be_bytes();
+/// A whole Ask.
+pub const ASK_FRAME: [u8; HEADER_BYTES] = ASK.to_be_bytes();
 /// The longest message that a header can announce.
 pub const LONGEST: usize = (ASK - 2) as usize;
 /// An emptied buffer keeps this much memory at most.

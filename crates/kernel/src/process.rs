@@ -140,10 +140,14 @@ pub fn kill_group(leader: u32) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(leader as i32), Signal::SIGKILL);
 }
 
-/// Stops a process where it is; its kernel goes on answering for it.
+/// Stops a child where it is, and waits until it stands still; its kernel goes on answering for it.
 pub fn freeze(pid: u32) -> Result<(), SysError> {
-    nix::sys::signal::kill(Pid::from_raw(pid as i32), Signal::SIGSTOP)
-        .map_err(|e| SysError::new("kill", format!("process {pid}"), e))
+    let child = Pid::from_raw(pid as i32);
+    nix::sys::signal::kill(child, Signal::SIGSTOP)
+        .map_err(|e| SysError::new("kill", format!("process {pid}"), e))?;
+    nix::sys::wait::waitpid(child, Some(nix::sys::wait::WaitPidFlag::WUNTRACED))
+        .map_err(|e| SysError::new("waitpid", format!("process {pid}"), e))?;
+    Ok(())
 }
 
 /// A socket handed over at start-up under a number of the command line.

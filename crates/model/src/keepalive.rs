@@ -6,6 +6,7 @@
 //! that nobody acknowledges in `retransmission.rs`, the search for a setting in `choice.rs`.
 
 use std::fmt;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ mod setting;
 
 pub use chance::expected_false_alarms;
 pub use choice::{ASSUMED_LOSS, Point, cheapest, curve};
-pub use retransmission::{ASSUMED_RTT_S, RTO_MIN_S, give_up_s, given_up_by_s, sends};
+pub use retransmission::{ASSUMED_RTT_S, RTO_MIN_S, give_up_s, given_up_by_s, rto_s, sends};
 pub use setting::{Place, Setting};
 
 /// A way of finding out that the peer of an idle connection is gone.
@@ -72,6 +73,15 @@ pub enum Evidence {
     Acknowledged,
     /// Its program has answered.
     Answered,
+}
+
+/// A time of the kernel's probes, s; `None`: it takes whole seconds from 1 to 32,767 only.
+///
+/// Source: `MAX_TCP_KEEPIDLE` and `MAX_TCP_KEEPINTVL` of Linux `include/net/tcp.h`.
+#[must_use]
+pub fn probe_seconds(time: Duration) -> Option<f64> {
+    let seconds = time.as_secs();
+    (time.subsec_nanos() == 0 && (1..=32_767).contains(&seconds)).then_some(seconds as f64)
 }
 
 /// One way of checking idle connections, with its settings; what a mechanism does not have is

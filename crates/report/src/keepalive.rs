@@ -97,8 +97,7 @@ pub(crate) fn detection_s(arm: &Arm) -> [Option<f64>; 3] {
 
 /// When each dead connection has to be known by arithmetic, timers included, s.
 pub(crate) fn due_s(arm: &Arm) -> Option<f64> {
-    let deaths = deaths(arm)?;
-    Some(deaths.bound_s? + deaths.granularity_s.unwrap_or(0.0))
+    deaths(arm)?.due_s()
 }
 
 /// `ETIMEDOUT (998), ECONNRESET (2)`, most frequent first.

@@ -5,11 +5,10 @@ use std::time::Duration;
 use tcptoll_model::counters::difference;
 use tcptoll_model::expectation::expectation;
 use tcptoll_model::stats::little;
-use tcptoll_model::tcp_info::TcpInfo;
 use tcptoll_model::validity::{self, ClosedLoop};
 
 use super::connect::ConnectTrial;
-use super::trial::{mean_us, quantile_us, set_cpu};
+use super::trial::{mean_us, path_sample, quantile_us, set_cpu};
 use crate::lab::certification::median;
 use crate::messages::{ConnectLoad, ConnectReport, GreetReport, Snapshot};
 
@@ -34,10 +33,7 @@ impl ConnectTrial<'_> {
         arm.series.insert("connect_us".to_owned(), report.series.clone());
         arm.syn_retry_ladder_s = ladder.iter().map(Duration::as_secs_f64).collect();
         arm.rungs.clone_from(&report.rungs);
-        if let Some(TcpInfo::Connection(mut sample)) = TcpInfo::decode(&report.tcp_info) {
-            sample.congestion = Some(report.congestion.clone()).filter(|name| !name.is_empty());
-            arm.client.tcp_info = Some(sample);
-        }
+        arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
         let common = &mut self.common;
         let (connect, first_byte) = (&report.connect, &report.first_byte);
         common.metric("connect_us_mean", mean_us(connect), "us", connect.count());
@@ -99,10 +95,7 @@ impl ConnectTrial<'_> {
         server.listeners.clone_from(&after.listeners);
         server.rss_peak_bytes = Some(after.rss_peak_bytes);
         // Of connections that a server keeps open; those of the load are closed by now.
-        server.tcp_info = after.connections.iter().find_map(|info| match TcpInfo::decode(info) {
-            Some(TcpInfo::Connection(sample)) => Some(sample),
-            _ => None,
-        });
+        server.tcp_info = after.connections.iter().find_map(|info| path_sample(info, ""));
         if launched {
             let used = (
                 after.children_cpu_us.0.saturating_sub(before.children_cpu_us.0),

@@ -39,6 +39,19 @@ pub const OPTIONS: &[&str] = &[
     "warmup",
 ];
 
+/// Options that need the lab.
+const LAB_ONLY: &[&str] = &[
+    "link",
+    "server",
+    "backlog",
+    "accept-delay",
+    "server-sysctl",
+    "client-sysctl",
+    "ipv6",
+    "packet-relay",
+    "tap",
+];
+
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 10_000_000;
 
@@ -128,23 +141,7 @@ impl ConnectSettings {
         let link_text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
         let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
         if to.is_some() {
-            for key in [
-                "link",
-                "server",
-                "backlog",
-                "accept-delay",
-                "server-sysctl",
-                "client-sysctl",
-                "ipv6",
-                "packet-relay",
-                "tap",
-            ] {
-                if settings.contains_key(key) {
-                    return Err(TrialError::Setting(format!(
-                        "--{key} needs the lab: it has no effect with --to, leave one of them out"
-                    )));
-                }
-            }
+            reader.refuse_with_target(LAB_ONLY)?;
         }
         if settings.contains_key("rate") && settings.contains_key("concurrency") {
             return Err(TrialError::Setting(

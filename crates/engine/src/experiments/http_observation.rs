@@ -4,13 +4,12 @@ use tcptoll_model::counters::difference;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::record::{HostSummary, Warmup};
 use tcptoll_model::stats::Histogram;
-use tcptoll_model::tcp_info::TcpInfo;
 use tcptoll_model::units::human_us;
 use tcptoll_model::validity::{self, ClosedLoop};
 use tcptoll_model::warning::Warning;
 
 use super::http::{Driven, HttpTrial, sent};
-use super::trial::{Span, mean_us, quantile_us, set_cpu};
+use super::trial::{Span, mean_us, path_sample, quantile_us, set_cpu};
 use crate::messages::HttpReport;
 
 /// From so many connections on, the memory that the load added is that of connections: fewer do
@@ -49,10 +48,7 @@ impl HttpTrial<'_> {
                 arm.series.insert(name.to_owned(), series.clone());
             }
         }
-        if let Some(TcpInfo::Connection(mut sample)) = TcpInfo::decode(&report.tcp_info) {
-            sample.congestion = Some(report.congestion.clone()).filter(|name| !name.is_empty());
-            arm.client.tcp_info = Some(sample);
-        }
+        arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
         for (name, histogram) in &driven.histograms {
             self.common.histogram(&format!("{name}_us"), histogram);
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tcptoll_model::keepalive::{Checking, Mechanism, given_up_by_s};
+use tcptoll_model::keepalive::{Checking, Mechanism, given_up_by_s, rto_s};
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
@@ -17,7 +17,7 @@ use super::{Context, Experiment, Outcome, TrialError};
 use crate::clock::ClockWatch;
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
-use crate::messages::{Ask, FleetAsk, Lazy, Watch};
+use crate::messages::{Ask, Check, FleetAsk, Lazy, Watch};
 
 /// Differences in messages per second below this relative size change no decision.
 const MARGIN: f64 = 0.02;
@@ -172,21 +172,14 @@ impl KeepaliveTrial<'_> {
         stage.place.link()?.ask(&Ask::Watch(watch))?;
         let seen = self.play(&mut stage, ports, context)?;
         let clocks = clocks.end();
-        settle(&mut place.client, &settings.link)?;
-        let mut stage = Stage {
-            settings,
-            sources: Vec::new(),
-            interrupt: context.interrupt,
-            place: &mut place,
-        };
+        settle(&mut stage.place.client, &settings.link)?;
         let client_after = stage.observe(End::Client)?;
         let server_after = stage.observe(End::Server)?;
         let (counted, _) = count(place.link()?)?;
         let client = Span { before: &client_before, after: &client_after };
         let server = Span { before: &server_before, after: &server_after };
         self.take_hosts(client, Some(server));
-        let drops = server_after.device_drops - server_before.device_drops
-            + (client_after.device_drops - client_before.device_drops);
+        let drops = client.device_drops() + server.device_drops();
         if self.common.take_link(counted, tapped, client, server) {
             self.common.compare_syns();
             self.compare_probes(drops);
@@ -258,7 +251,7 @@ impl KeepaliveTrial<'_> {
                 checking.probes = checking.probes.or(number(NAMES[2]));
             }
             Mechanism::Write => {
-                let rto_s = self.settings.link.rtt.as_secs_f64() + 0.2;
+                let rto_s = rto_s(self.settings.link.rtt.as_secs_f64());
                 checking.retransmission_s =
                     number(NAMES[3]).map(|retries| given_up_by_s(retries, rto_s));
             }
@@ -286,9 +279,7 @@ impl KeepaliveTrial<'_> {
         self.begin_checks(stage, processes)?;
         let all = settings.warmup + settings.duration + settings.watched_by(&self.checking);
         let total = all.as_millis() as u64;
-        let mut told = Duration::ZERO;
-        let progress = &mut *context.progress;
-        let mut tell = |time: Duration| progress((told + time).as_millis() as u64, total);
+        let mut tell = |time: Duration| (context.progress)(time.as_millis() as u64, total);
         if !stage.wait(settings.warmup, &mut tell) {
             return Err(LabError::Interrupted.into());
         }
@@ -296,15 +287,14 @@ impl KeepaliveTrial<'_> {
             stage.arrive(ports.healthy)?;
         }
         let begins = stage.moment(true)?;
-        told += settings.warmup;
-        let mut tell = |time: Duration| progress((told + time).as_millis() as u64, total);
         // A signal ends the window, not what was measured in it.
-        let whole = stage.wait(settings.duration, &mut tell);
+        let whole = stage.wait(settings.duration, &mut |time| tell(settings.warmup + time));
         let ends = stage.moment(false)?;
-        told += settings.duration;
-        let mut tell = |time: Duration| progress((told + time).as_millis() as u64, total);
+        let until = settings.warmup + settings.duration;
         let struck = match &settings.fault {
-            Some((_, fault)) if whole => Some(self.strike(stage, ports, *fault, &mut tell)?),
+            Some((_, fault)) if whole => {
+                Some(self.strike(stage, ports, *fault, &mut |time| tell(until + time))?)
+            }
             _ => None,
         };
         // No probe is on its way when the counters are read.
@@ -357,14 +347,14 @@ impl KeepaliveTrial<'_> {
                 self.checking.most = Some(most);
                 self.checking.variant = Some(variant(&settings.lazy));
             }
-            let order = FleetAsk::Check {
-                checking: Box::new(checking),
+            let check = Check {
+                checking,
                 spread_ns: spread.as_nanos() as u64,
-                second_only: false,
                 null: settings.null.clone(),
-                lazy: Some(lazy),
+                lazy,
+                ..Check::default()
             };
-            stage.check(end, order)?;
+            stage.check(end, FleetAsk::Check(Box::new(check)))?;
         }
         stage.check_peers_of_struck(settings.tick)
     }
@@ -390,7 +380,7 @@ impl KeepaliveTrial<'_> {
             Fault::Reset => stage.strike_peers(FleetAsk::Leave { reset: true })?,
             Fault::Close => stage.strike_peers(FleetAsk::Leave { reset: false })?,
         };
-        if matches!(fault, Fault::Cut | Fault::Loss(_)) {
+        if !matches!(fault, Fault::Reset | Fault::Close) {
             // Until then the peers were alive, and a test could succeed.
             stage.check(end, FleetAsk::Struck { at_ns: began_ns })?;
         }
@@ -440,13 +430,8 @@ impl KeepaliveTrial<'_> {
     }
 
     fn compare_probes(&mut self, device_drops: u64) {
-        let sent = |counters: &std::collections::BTreeMap<String, i64>| {
-            counters.get("TcpExtTCPKeepAlive").copied().unwrap_or(0).max(0) as u64
-        };
-        let arm = &self.common.arm;
-        let ours =
-            sent(&arm.client.counters) + arm.server.as_ref().map_or(0, |s| sent(&s.counters));
-        let Some(wire) = &arm.wire else { return };
+        let ours = self.probes_sent();
+        let Some(wire) = &self.common.arm.wire else { return };
         let seen = wire.client_to_server.keepalive_probe + wire.server_to_client.keepalive_probe;
         if seen + device_drops < ours || seen > ours {
             self.common.warn(&Warning::WitnessDisagrees {

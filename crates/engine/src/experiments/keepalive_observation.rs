@@ -5,16 +5,15 @@ use std::time::Duration;
 use tcptoll_model::counters::difference;
 use tcptoll_model::keepalive::{Mechanism, expected_false_alarms};
 use tcptoll_model::link::ETHERNET_OVERHEAD;
-use tcptoll_model::record::{Deaths, Keepalive, Traffic};
+use tcptoll_model::record::{Deaths, HostSummary, Keepalive, Traffic};
 use tcptoll_model::stats::Histogram;
-use tcptoll_model::tcp_info::TcpInfo;
 use tcptoll_model::validity;
 use tcptoll_model::wire::{QuietCounts, Wire};
 
 use super::keepalive::{KeepaliveTrial, Seen};
 use super::keepalive_settings::{Fault, Side};
 use super::keepalive_stage::Ports;
-use super::trial::{Span, set_cpu};
+use super::trial::{Span, path_sample, set_cpu};
 use crate::messages::{Counted, FleetReport};
 
 /// From so many connections on the CPU of the machine is told for each thousand.
@@ -124,11 +123,8 @@ impl KeepaliveTrial<'_> {
         for (host, report) in
             [(Some(&mut arm.client), client), (arm.server.as_mut(), &seen.ends.server)]
         {
-            if let (Some(host), Some(TcpInfo::Connection(mut sample))) =
-                (host, TcpInfo::decode(&report.tcp_info))
-            {
-                sample.congestion = Some(report.congestion.clone()).filter(|name| !name.is_empty());
-                host.tcp_info = Some(sample);
+            if let Some(host) = host {
+                host.tcp_info = path_sample(&report.tcp_info, &report.congestion);
             }
         }
         if all.made < all.attempted {
@@ -147,13 +143,12 @@ impl KeepaliveTrial<'_> {
             Side::Client => &seen.ends.client,
             Side::Server | Side::Both => &seen.ends.server,
         };
-        let sum = |report: &FleetReport, kind: usize| report.ended[kind].values().sum::<u64>();
         match &seen.struck {
-            None => sum(checking, 0) + sum(checking, 1),
+            None => checking.ended(0) + checking.ended(1),
             Some(struck) if matches!(struck.fault, Fault::Loss(_)) => {
-                sum(&struck.after, 0) + sum(&struck.after, 1)
+                struck.after.ended(0) + struck.after.ended(1)
             }
-            Some(struck) => sum(&struck.after, 0) + sum(&struck.before, 1),
+            Some(struck) => struck.after.ended(0) + struck.before.ended(1),
         }
     }
 
@@ -169,14 +164,8 @@ impl KeepaliveTrial<'_> {
         let per_s = bytes as f64 / self.settings.message_bytes as f64 / time_s;
         self.common.metric("messages_per_s", Some(per_s), "1/s", messages);
         self.common.metric("goodput_bytes_per_s", Some(bytes as f64 / time_s), "bytes/s", messages);
-        let used = |before: &FleetReport, after: &FleetReport| {
-            (
-                after.cpu_us.0.saturating_sub(before.cpu_us.0),
-                after.cpu_us.1.saturating_sub(before.cpu_us.1),
-            )
-        };
-        let client_us = used(before, after);
-        let server_us = used(&seen.begins.sink, &seen.ends.sink);
+        let client_us = after.cpu_since(before);
+        let server_us = seen.ends.sink.cpu_since(&seen.begins.sink);
         let arm = &mut self.common.arm;
         set_cpu(&mut arm.client, client_us, messages);
         if let Some(server) = &mut arm.server {
@@ -235,18 +224,17 @@ impl KeepaliveTrial<'_> {
             Fault::Loss(share) => Some(share),
             _ => None,
         };
-        let sum = |report: &FleetReport, kind: usize| report.ended[kind].values().sum::<u64>();
         let stricken = struck.before.open[1];
-        let ended = sum(&struck.after, 1).saturating_sub(sum(&struck.before, 1));
+        let ended = struck.after.ended(1).saturating_sub(struck.before.ended(1));
         let dead = if loss.is_some() { 0 } else { stricken };
         let (bound_s, granularity_s) = (self.checking.bound_s(), self.checking.granularity_s());
         // A RST or a FIN tells of itself; no mechanism has to find out.
         let told = matches!(struck.fault, Fault::Reset | Fault::Close);
         let bound_s = if told || !self.can_know(struck.fault) { None } else { bound_s };
-        let limit = bound_s.map(|bound| bound + granularity_s.unwrap_or(0.0));
+        let behind_s = 2.0 * struck.after.behind_ns as f64 / 1e9;
         let healthy = struck.before.open[0];
         let wrongly =
-            sum(&struck.after, 0) - sum(&struck.before, 0) + if loss.is_some() { ended } else { 0 };
+            struck.after.ended(0) - struck.before.ended(0) + if loss.is_some() { ended } else { 0 };
         let wire = wire_between(struck.wire_before.as_ref(), struck.wire_after.as_ref());
         let quiet = wire.as_ref().map(|wire| on_ports(wire, &[ports.struck.port()]));
         let rtt_s = self.settings.link.rtt.as_secs_f64();
@@ -263,7 +251,7 @@ impl KeepaliveTrial<'_> {
             self.checking.tests_of(sent, loss)
         });
         let probability = loss.and_then(|loss| self.checking.false_alarm(loss, rtt_s));
-        Deaths {
+        let mut deaths = Deaths {
             fault: typed,
             stricken,
             dead,
@@ -273,7 +261,8 @@ impl KeepaliveTrial<'_> {
             watched_s: struck.watched.as_secs_f64(),
             bound_s,
             granularity_s: bound_s.and(granularity_s),
-            late: limit.map_or(0, |limit| beyond(&struck.after.detection, limit)),
+            behind_s: bound_s.map(|_| behind_s),
+            late: 0,
             alive: healthy + if loss.is_some() { stricken } else { 0 },
             wrongly_closed: wrongly,
             tests,
@@ -281,7 +270,11 @@ impl KeepaliveTrial<'_> {
             expected_wrongly: tests.zip(probability).map(|(n, p)| expected_false_alarms(n, p)),
             traffic: quiet.map(|[a, b]| a.plus(&b).all),
             arrivals: struck.arrived.attempted,
+        };
+        if let Some(due) = deaths.due_s() {
+            deaths.late = beyond(&struck.after.detection, due + behind_s);
         }
+        deaths
     }
 
     /// Whether the mechanism can know of such a death at all.
@@ -292,6 +285,15 @@ impl KeepaliveTrial<'_> {
             Fault::Freeze => self.checking.evidence == Some(Evidence::Answered),
             _ => true,
         }
+    }
+
+    /// Probes that both kernels say they sent.
+    pub(super) fn probes_sent(&self) -> u64 {
+        let sent = |host: &HostSummary| {
+            host.counters.get("TcpExtTCPKeepAlive").copied().unwrap_or(0).max(0) as u64
+        };
+        let arm = &self.common.arm;
+        sent(&arm.client) + arm.server.as_ref().map_or(0, sent)
     }
 
     fn take_costs(&mut self, seen: &Seen, checked: &Keepalive) {
@@ -315,20 +317,15 @@ impl KeepaliveTrial<'_> {
                 self.common.metric("checking_bytes_per_hour_per_socket", bytes, "bytes/h", idle);
             }
         }
-        let counters = |counters: &std::collections::BTreeMap<String, i64>| {
-            counters.get("TcpExtTCPKeepAlive").copied().unwrap_or(0)
-        };
-        let arm = &self.common.arm;
-        let probes = counters(&arm.client.counters)
-            + arm.server.as_ref().map_or(0, |server| counters(&server.counters));
+        let probes = self.probes_sent();
         self.common.metric("keepalive_probes", Some(probes as f64), "probes", 1);
         if idle == 0 {
             return;
         }
         let per_1000 = 1e3 / idle as f64 / window_s;
         let cpu = |before: &FleetReport, after: &FleetReport| {
-            (after.cpu_us.0 + after.cpu_us.1).saturating_sub(before.cpu_us.0 + before.cpu_us.1)
-                as f64
+            let (user, system) = after.cpu_since(before);
+            (user + system) as f64
         };
         let machine_us = seen.ends.machine.used_us(&seen.begins.machine);
         let pump_us = match (&seen.begins.counted, &seen.ends.counted) {

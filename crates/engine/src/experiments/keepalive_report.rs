@@ -136,13 +136,16 @@ fn known(arms: &[Told<'_>]) -> Option<String> {
     let mut phrases = Vec::new();
     for (told, [min, max]) in &knew {
         let deaths = told.deaths()?;
+        let last_us = *max;
         let (min, max) = (human_us(*min), human_us(*max));
         let when =
             if min == max { format!("{max} after") } else { format!("{min} to {max} after") };
         let mut phrase = format!("{} knew of {} {when}", told.name(), of_dead(deaths));
-        let due = deaths.bound_s.map(|bound| bound + deaths.granularity_s.unwrap_or(0.0));
-        if let Some(due) = due {
+        if let Some(due) = deaths.due_s() {
             phrase += &format!(" (due within {})", human_us(due * 1e6));
+            if deaths.late == 0 && last_us > due * 1e6 {
+                phrase += ", because the machine ran it late";
+            }
         }
         if deaths.late > 0 {
             phrase += &format!(", {} of them too late", human_count(deaths.late));

@@ -15,7 +15,6 @@ use super::TrialError;
 use super::connect_reader::resolve;
 use super::reader::{Reader, is_public, wrong};
 use crate::messages::Lazy;
-pub use checking::ADVICE_LOSS;
 use checking::{cheapest, checking, null};
 
 /// Everything `--…` of `keepalive` that makes a difference between arms.
@@ -57,7 +56,7 @@ pub const OPTIONS: &[&str] = &[
     "writer",
 ];
 
-/// Options that need a server host of the lab.
+/// Options that need the lab.
 const LAB_ONLY: &[&str] = &[
     "arrivals",
     "at-once",
@@ -197,12 +196,8 @@ impl KeepaliveSettings {
         let reader = Reader(settings);
         reader.check_names("keepalive", OPTIONS)?;
         let to = reader.get("to").map(|to| resolve(&to)).transpose()?;
-        if to.is_some()
-            && let Some(key) = LAB_ONLY.iter().find(|key| settings.contains_key(**key))
-        {
-            return Err(TrialError::Setting(format!(
-                "--{key} needs the lab: it has no effect with --to, leave one of them out"
-            )));
+        if to.is_some() {
+            reader.refuse_with_target(LAB_ONLY)?;
         }
         let link_text = reader.get("link").unwrap_or_else(|| LINK.to_owned());
         let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;

@@ -15,7 +15,9 @@ use super::TrialError;
 use super::hosts::observe;
 use super::keepalive_settings::{KeepaliveSettings, Side};
 use crate::lab::{Handle, Interrupt, LabError, Place};
-use crate::messages::{Ask, Counted, FleetAsk, FleetReport, FleetSpec, FleetTell, Snapshot, Tell};
+use crate::messages::{
+    Ask, Check, Counted, FleetAsk, FleetReport, FleetSpec, FleetTell, Snapshot, Tell,
+};
 
 /// Names of fleets.
 const KEPT: &str = "kept";
@@ -254,14 +256,8 @@ impl Stage<'_> {
         for end in [End::Client, End::Server] {
             if self.is_parted(end) {
                 let checking = Checking { tick_s: Some(tick.as_secs_f64()), ..Checking::default() };
-                let ask = FleetAsk::Check {
-                    checking: Box::new(checking),
-                    spread_ns: 0,
-                    second_only: false,
-                    null: Vec::new(),
-                    lazy: None,
-                };
-                self.done(end, STRUCK, ask)?;
+                let check = Check { checking, ..Check::default() };
+                self.done(end, STRUCK, FleetAsk::Check(Box::new(check)))?;
             }
         }
         Ok(())
@@ -309,7 +305,7 @@ impl Stage<'_> {
 
     /// What is known now; what costs the least to tell is told nearest to the window.
     pub(super) fn moment(&mut self, begins: bool) -> Result<Moment, TrialError> {
-        let mut machine = self.machine()?;
+        let at_end = if begins { None } else { Some(self.machine()?) };
         let (mut writer, mut sink) = (FleetReport::default(), FleetReport::default());
         if self.settings.writer {
             writer = self.look(End::Client, WRITER)?;
@@ -322,9 +318,10 @@ impl Stage<'_> {
         let client = self.look_at(End::Client)?;
         let server = self.look_at(End::Server)?;
         let counted = self.counted()?;
-        if begins {
-            machine = self.machine()?;
-        }
+        let machine = match at_end {
+            Some(machine) => machine,
+            None => self.machine()?,
+        };
         Ok(Moment { client, server, writer, sink, arrived, machine, counted })
     }
 

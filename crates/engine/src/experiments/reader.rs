@@ -44,6 +44,16 @@ impl Reader<'_> {
         }
     }
 
+    /// Refuses, beside a server that is not ours, options that need the lab.
+    pub(super) fn refuse_with_target(&self, lab_only: &[&str]) -> Result<(), TrialError> {
+        match lab_only.iter().find(|key| self.0.contains_key(**key)) {
+            Some(key) => Err(TrialError::Setting(format!(
+                "--{key} needs the lab: it has no effect with --to, leave one of them out"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn get(&self, key: &str) -> Option<String> {
         self.0.get(key).map(text)
     }

@@ -6,6 +6,7 @@ use tcptoll_model::counters::stolen;
 use tcptoll_model::record::{Arm, HostSummary, LinkMeasured, Metric, Softirq, WarningEntry};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Settings;
+use tcptoll_model::tcp_info::{PathSample, TcpInfo};
 use tcptoll_model::validity::{self, Finding};
 use tcptoll_model::warning::Warning;
 
@@ -25,6 +26,13 @@ const TICK_US: f64 = 10_000.0;
 pub(super) struct Span<'a> {
     pub(super) before: &'a Snapshot,
     pub(super) after: &'a Snapshot,
+}
+
+impl Span<'_> {
+    /// Packets that the host's devices dropped meanwhile.
+    pub(super) fn device_drops(self) -> u64 {
+        self.after.device_drops.saturating_sub(self.before.device_drops)
+    }
 }
 
 /// One trial, being run.
@@ -98,11 +106,10 @@ impl Trial {
         client: Span<'_>,
         server: Span<'_>,
     ) -> bool {
-        let drops =
-            |host: Span<'_>| host.after.device_drops.saturating_sub(host.before.device_drops);
         // Those of softnet are of the whole machine.
         let softnet = client.after.softnet_drops.saturating_sub(client.before.softnet_drops);
-        let unwanted = counted.unwanted_drops + drops(server) + drops(client) + softnet;
+        let unwanted =
+            counted.unwanted_drops + server.device_drops() + client.device_drops() + softnet;
         if let Some(why) = counted.pcap_error {
             self.warn(&Warning::PcapIncomplete { why });
         }
@@ -186,6 +193,18 @@ pub(super) fn quantile_us(histogram: &Histogram, percent: u64) -> Option<f64> {
 /// The mean in µs; `None` of nothing.
 pub(super) fn mean_us(histogram: &Histogram) -> Option<f64> {
     histogram.mean_ns().map(|ns| ns / 1e3)
+}
+
+/// `TCP_INFO` of a connection as the kernel gave it, with its congestion control; `None`: none was
+/// looked at.
+pub(super) fn path_sample(tcp_info: &[u8], congestion: &str) -> Option<PathSample> {
+    match TcpInfo::decode(tcp_info) {
+        Some(TcpInfo::Connection(mut sample)) => {
+            sample.congestion = Some(congestion.to_owned()).filter(|name| !name.is_empty());
+            Some(sample)
+        }
+        _ => None,
+    }
 }
 
 /// CPU time (user, system) of a host, divided among its operations.

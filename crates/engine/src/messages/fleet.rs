@@ -58,18 +58,7 @@ pub enum FleetAsk {
     /// Come into being; answered when all connections have been opened, unless they have a rate.
     Make(FleetSpec),
     /// Begin to check idle connections.
-    Check {
-        /// How.
-        checking: Box<Checking>,
-        /// Their checks are spread evenly over this time, ns.
-        spread_ns: u64,
-        /// Only those of the second kind.
-        second_only: bool,
-        /// Null message of the protocol; empty: that of the library's framing.
-        null: Vec<u8>,
-        /// How one process makes room, where it is lazy.
-        lazy: Option<Lazy>,
-    },
+    Check(Box<Check>),
     /// From this moment of the monotonic clock on, ns, those of the second kind may die.
     Struck {
         /// When.
@@ -88,6 +77,21 @@ pub enum FleetAsk {
     Rest,
     /// End; answered by the host.
     End,
+}
+
+/// How idle connections are to be checked; by default not at all.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Check {
+    /// How.
+    pub checking: Checking,
+    /// Their checks are spread evenly over this time, ns.
+    pub spread_ns: u64,
+    /// Only those of the second kind.
+    pub second_only: bool,
+    /// Null message of the protocol; empty: that of the library's framing.
+    pub null: Vec<u8>,
+    /// How one process makes room, where it is lazy.
+    pub lazy: Lazy,
 }
 
 /// How one process of a fleet makes room for connections that arrive.
@@ -148,6 +152,9 @@ pub struct FleetReport {
     pub wakeups: u64,
     /// The longest time by which it woke up later than it had asked to, ns.
     pub overslept_ns: u64,
+    /// Since [`FleetAsk::Struck`], the longest time from when it had asked to be woken to when all
+    /// was done that was due then, ns.
+    pub behind_ns: u64,
     /// From the beginning of a connection to its first byte; only where they have a rate.
     pub arrival: Histogram,
     /// Connections that waited in the backlog because there was no room.
@@ -167,6 +174,17 @@ pub struct FleetReport {
 }
 
 impl FleetReport {
+    /// Connections of a kind that ended.
+    pub fn ended(&self, kind: usize) -> u64 {
+        self.ended[kind].values().sum()
+    }
+
+    /// CPU time used since `before`, µs: user, system.
+    pub fn cpu_since(&self, before: &Self) -> (u64, u64) {
+        let (user, system) = before.cpu_us;
+        (self.cpu_us.0.saturating_sub(user), self.cpu_us.1.saturating_sub(system))
+    }
+
     /// Adds what another process of the group told.
     pub fn add(&mut self, other: Self) {
         let sum = |into: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>| {
@@ -191,6 +209,7 @@ impl FleetReport {
         self.answers += other.answers;
         self.wakeups += other.wakeups;
         self.overslept_ns = self.overslept_ns.max(other.overslept_ns);
+        self.behind_ns = self.behind_ns.max(other.behind_ns);
         self.arrival.merge(&other.arrival);
         self.no_room += other.no_room;
         self.bytes_read += other.bytes_read;

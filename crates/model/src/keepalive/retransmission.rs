@@ -14,7 +14,7 @@ const RTO_MAX_S: f64 = 120.0;
 pub const ASSUMED_RTT_S: f64 = 0.2;
 
 /// The RTO of a quiet path: on it the variation of the round-trip time stays below its floor.
-pub(super) fn rto_s(rtt_s: f64) -> f64 {
+pub fn rto_s(rtt_s: f64) -> f64 {
     rtt_s + RTO_MIN_S
 }
 

@@ -88,7 +88,11 @@ pub struct Deaths {
     /// program's one tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granularity_s: Option<f64>,
-    /// Dead ones known later than bound and granularity together.
+    /// How much later than that the machine ran the checking program, as measured, s: twice its
+    /// worst wake-up, for a Null and its verdict are two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_s: Option<f64>,
+    /// Dead ones known later than [`Self::due_s`] and [`Self::behind_s`] together.
     pub late: u64,
     /// Idle connections that were alive all the time.
     pub alive: u64,
@@ -112,4 +116,11 @@ pub struct Deaths {
     /// `lazy`: connections that arrived and found no room.
     #[serde(default)]
     pub arrivals: u64,
+}
+
+impl Deaths {
+    /// When each dead one has to be known by arithmetic, timers included, s; `None`: never.
+    pub fn due_s(&self) -> Option<f64> {
+        Some(self.bound_s? + self.granularity_s.unwrap_or(0.0))
+    }
 }

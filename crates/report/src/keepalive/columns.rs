@@ -16,6 +16,8 @@ const ARRIVAL: &str = "arrival_us";
 /// How a column finds and writes its figure.
 #[derive(Clone, Copy, Debug)]
 enum Figure {
+    /// The metric that the column is named after, in the record's unit.
+    Metric,
     /// A figure in the record's unit, and the factor to the reader's.
     Number(fn(&Arm) -> Option<f64>, f64),
     /// A whole number.
@@ -53,6 +55,7 @@ impl Column {
     /// As the reader sees it, without its unit.
     pub(crate) fn text(&self, arm: &Arm) -> String {
         let text = match self.figure {
+            Figure::Metric => requests::metric(arm, self.key).map(figure),
             Figure::Number(of, factor) => of(arm).map(|value| figure(value * factor)),
             Figure::Count(of) => of(arm).map(number::count),
             Figure::Words(of) => of(arm),
@@ -63,6 +66,7 @@ impl Column {
     /// In the record's unit; `None` where absent, and of words.
     pub(crate) fn value(&self, arm: &Arm) -> Option<f64> {
         match self.figure {
+            Figure::Metric => requests::metric(arm, self.key),
             Figure::Number(of, _) => of(arm).filter(|value| value.is_finite()),
             Figure::Count(of) => of(arm).map(|n| n as f64),
             Figure::Words(_) => None,
@@ -76,17 +80,17 @@ impl Column {
 
     /// Whether decimal points are to stand in one line.
     pub(crate) fn is_number(&self) -> bool {
-        matches!(self.figure, Figure::Number(..))
+        matches!(self.figure, Figure::Metric | Figure::Number(..))
     }
 }
 
 /// What the load was, what checking sent, and what share of the link that is: parts that stay
 /// together, in the order of what is asked first.
 pub(crate) fn traffic_columns() -> Vec<Vec<Column>> {
-    use Figure::{Count, Number};
+    use Figure::{Count, Metric, Number};
     let window = "in the window";
     vec![
-        vec![Column::new(("", "messages/s"), "messages/s", (RATE, "1/s"), RATE_OF)],
+        vec![Column::new(("", "messages/s"), "messages/s", (RATE, "1/s"), Metric)],
         vec![Column::new(
             ("", "Mbit/s"),
             "goodput, Mbit/s",
@@ -168,8 +172,6 @@ pub(crate) fn traffic_columns() -> Vec<Vec<Column>> {
     ]
 }
 
-const RATE_OF: Figure = Figure::Number(|arm| requests::metric(arm, RATE), 1.0);
-
 /// Bytes of each kind and whatever else a wide page has room for.
 pub(crate) fn more_traffic() -> Vec<Column> {
     use Figure::{Count, Words};
@@ -205,7 +207,7 @@ pub(crate) fn more_traffic() -> Vec<Column> {
 
 /// CPU and memory, parts that stay together.
 pub(crate) fn cost_columns() -> Vec<Vec<Column>> {
-    use Figure::Number;
+    use Figure::{Metric, Number};
     const FLEET: &str = "CPU µs/s per 1,000 sockets";
     const MESSAGE: &str = "CPU µs/message";
     const MEMORY: &str = "memory, bytes/socket";
@@ -215,19 +217,19 @@ pub(crate) fn cost_columns() -> Vec<Vec<Column>> {
                 (FLEET, "machine"),
                 "machine CPU, µs/s per 1,000 sockets",
                 ("machine_cpu_us_per_s_per_1000_sockets", "us/s"),
-                Number(|a| requests::metric(a, "machine_cpu_us_per_s_per_1000_sockets"), 1.0),
+                Metric,
             ),
             Column::new(
                 (FLEET, "client"),
                 "client CPU, µs/s per 1,000 sockets",
                 ("client_fleet_cpu_us_per_s_per_1000_sockets", "us/s"),
-                Number(|a| requests::metric(a, "client_fleet_cpu_us_per_s_per_1000_sockets"), 1.0),
+                Metric,
             ),
             Column::new(
                 (FLEET, "server"),
                 "server CPU, µs/s per 1,000 sockets",
                 ("server_fleet_cpu_us_per_s_per_1000_sockets", "us/s"),
-                Number(|a| requests::metric(a, "server_fleet_cpu_us_per_s_per_1000_sockets"), 1.0),
+                Metric,
             ),
         ],
         vec![
@@ -258,19 +260,19 @@ pub(crate) fn cost_columns() -> Vec<Vec<Column>> {
                 (MEMORY, "client"),
                 "client memory, bytes/socket",
                 ("client_bytes_per_socket", "bytes"),
-                Number(|a| requests::metric(a, "client_bytes_per_socket"), 1.0),
+                Metric,
             ),
             Column::new(
                 (MEMORY, "its kernel"),
                 "client's kernel, bytes/socket",
                 ("client_kernel_bytes_per_socket", "bytes"),
-                Number(|a| requests::metric(a, "client_kernel_bytes_per_socket"), 1.0),
+                Metric,
             ),
             Column::new(
                 (MEMORY, "server's"),
                 "server's kernel, bytes/socket",
                 ("server_kernel_bytes_per_socket", "bytes"),
-                Number(|a| requests::metric(a, "server_kernel_bytes_per_socket"), 1.0),
+                Metric,
             ),
         ],
     ]

@@ -42,7 +42,7 @@ pub(crate) fn summary(command: &[&str], args: &[&str]) -> anyhow::Result<(Summar
     Ok((summary, output.status.code()))
 }
 
-fn only(summary: &Summary) -> anyhow::Result<&Arm> {
+pub(crate) fn only(summary: &Summary) -> anyhow::Result<&Arm> {
     match summary.arms.as_slice() {
         [arm] => Ok(arm),
         arms => bail!("{} arms", arms.len()),

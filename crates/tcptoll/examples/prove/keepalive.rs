@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use tcptoll_model::record::{Arm, Deaths, Summary};
 
-use crate::http::summary;
+use crate::http::{only, summary};
 use crate::table::Table;
 
 /// Idle connections of the large fleet.
@@ -26,13 +26,6 @@ const MECHANISMS: [(&str, &[&str]); 5] = [
 
 fn keepalive(args: &[&str]) -> anyhow::Result<Summary> {
     summary(&["keepalive"], args).map(|(summary, _)| summary)
-}
-
-fn only(summary: &Summary) -> anyhow::Result<&Arm> {
-    match summary.arms.as_slice() {
-        [arm] => Ok(arm),
-        arms => bail!("{} arms", arms.len()),
-    }
 }
 
 fn counter(arm: &Arm, name: &str) -> i64 {
@@ -184,7 +177,7 @@ pub(crate) fn deaths(table: &mut Table) -> anyhow::Result<()> {
         let deaths = deaths_of(arm)?;
         let range = arm.histograms.get("detection_us").context("detection_us")?;
         let s = |us: Option<f64>| us.map_or("—".to_owned(), |us| format!("{:.2}", us / 1e6));
-        let limit = deaths.bound_s.map(|bound| bound + deaths.granularity_s.unwrap_or(0.0));
+        let limit = deaths.due_s();
         table.row(
             &format!("1,000 of 2,000 connections cut off, {name}"),
             "every dead one known, none later than the computed bound and the timers' granularity; live ones closed 0",
@@ -193,9 +186,10 @@ pub(crate) fn deaths(table: &mut Table) -> anyhow::Result<()> {
                  late {}; live ones closed {} of {}",
                 deaths.known, deaths.dead, deaths.known_by, s(range.min), s(range.p50), s(range.max),
                 limit.map_or("none: when room is needed".to_owned(), |limit| format!(
-                    "{:.2} + {:.2} s",
+                    "{:.2} + {:.2} s (run up to {:.3} s late)",
                     deaths.bound_s.unwrap_or(0.0),
-                    limit - deaths.bound_s.unwrap_or(0.0)
+                    limit - deaths.bound_s.unwrap_or(0.0),
+                    deaths.behind_s.unwrap_or(0.0)
                 )),
                 deaths.late, deaths.wrongly_closed, deaths.alive
             ),

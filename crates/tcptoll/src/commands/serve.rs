@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::load::fleet::group::Group;
-use tcptoll_engine::messages::{FleetAsk, FleetReport, FleetSpec, FleetTell};
-use tcptoll_model::keepalive::{Checking, Mechanism};
+use tcptoll_engine::messages::{Check, FleetAsk, FleetReport, FleetSpec, FleetTell};
+use tcptoll_model::keepalive::{Checking, Mechanism, probe_seconds};
 use tcptoll_model::units::{human_count, parse_time};
 
 use crate::cli::{Serve, ServeArgs, ServeKeepaliveArgs};
@@ -52,14 +52,8 @@ fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
         FleetTell::Listening(at) => at,
         other => bail!("the server answered out of turn: {other:?}"),
     };
-    let check = FleetAsk::Check {
-        checking: Box::new(checking),
-        spread_ns: 0,
-        second_only: true,
-        null: Vec::new(),
-        lazy: None,
-    };
-    ask(&mut group, check)?;
+    let check = Check { checking, second_only: true, ..Check::default() };
+    ask(&mut group, FleetAsk::Check(Box::new(check)))?;
     let ports = at.iter().zip(["off", "on"]).map(|(at, what)| format!("keepalive {what} {at}\n"));
     super::study::print(&ports.collect::<String>())?;
     say("serving until Ctrl-C; what arrives is read and thrown away");
@@ -83,11 +77,11 @@ fn ask(group: &mut Group, ask: FleetAsk) -> anyhow::Result<FleetTell> {
 /// A time of the kernel's probes, s.
 fn seconds(option: &str, typed: Option<&str>) -> anyhow::Result<Option<f64>> {
     let Some(typed) = typed else { return Ok(None) };
-    let time = parse_time(typed).with_context(|| format!("--{option}"))?.as_secs_f64();
-    if !(1.0..=32_767.0).contains(&time) || time.fract() != 0.0 {
+    let time = parse_time(typed).with_context(|| format!("--{option}"))?;
+    let Some(seconds) = probe_seconds(time) else {
         bail!("--{option} {typed}: the kernel takes whole seconds from 1s to 32767s");
-    }
-    Ok(Some(time))
+    };
+    Ok(Some(seconds))
 }
 
 /// What was served.

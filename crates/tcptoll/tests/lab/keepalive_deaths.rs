@@ -31,11 +31,11 @@ fn all_known(arm: &Arm, dead: u64, how: &str) {
     assert_eq!(
         (deaths.late, deaths.wrongly_closed),
         (0, 0),
-        "{}: {:?}, bound {:?} s and {:?} s",
+        "{}: {:?} us, due {:?} s, behind {:?} s",
         arm.name,
-        arm.histograms["detection_us"],
-        deaths.bound_s,
-        deaths.granularity_s
+        arm.histograms["detection_us"].max,
+        deaths.due_s(),
+        deaths.behind_s
     );
     assert_eq!(arm.histograms["detection_us"].count, dead, "{}", arm.name);
     nobody_else(arm, dead);

@@ -4,8 +4,6 @@ use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism, Place, Setti
 use tcptoll_model::record::{Advice, Arm, Keepalive, Summary};
 use tcptoll_model::units::{human_count, human_us};
 
-use crate::experiments::keepalive_settings::ADVICE_LOSS;
-
 /// The cause that all of it answers.
 pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
 
@@ -30,7 +28,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     [Mechanism::Tcp, Mechanism::Heartbeat]
         .into_iter()
         .filter_map(|mechanism| {
-            let mut checking = keepalive::cheapest(mechanism, WANTED_S, ADVICE_LOSS)?;
+            let mut checking = keepalive::cheapest(mechanism, WANTED_S, keepalive::ASSUMED_LOSS)?;
             if frozen {
                 // Only the program's own answer shows a stopped process.
                 checking.evidence = Some(Evidence::Answered);

@@ -18,9 +18,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// Bytes of a Null message of the library's framing.
 const NULL_BYTES: u32 = 4;
 
-/// Loss that advice allows for: one packet in a hundred.
-pub const ADVICE_LOSS: f64 = 0.01;
-
 /// The Null message of a protocol that has one; empty: that of the library's framing.
 pub(super) fn null(reader: &Reader<'_>) -> Vec<u8> {
     unescape(&reader.get("null").unwrap_or_default())
@@ -95,13 +92,10 @@ fn kernel_time(
     if reader.get(key).as_deref() == Some("kernel") {
         return Ok(None);
     }
-    let time = reader.time(key)?.unwrap_or(otherwise).as_secs_f64();
-    if !(1.0..=32_767.0).contains(&time) || time.fract() != 0.0 {
-        let typed = reader.get(key).unwrap_or_default();
-        let why = "the kernel takes whole seconds from 1s to 32767s, or `kernel` for its sysctl";
-        return Err(wrong(key, &typed, why));
-    }
-    Ok(Some(time))
+    let time = reader.time(key)?.unwrap_or(otherwise);
+    let why = "the kernel takes whole seconds from 1s to 32767s, or `kernel` for its sysctl";
+    let refused = || wrong(key, &reader.get(key).unwrap_or_default(), why);
+    keepalive::probe_seconds(time).ok_or_else(refused).map(Some)
 }
 
 /// The cheapest way of this mechanism to know in time.
@@ -118,8 +112,9 @@ pub(super) fn cheapest(reader: &Reader<'_>, within: Duration) -> Result<Checking
     match mechanism {
         // They know of no time: as they are.
         Mechanism::None | Mechanism::Lazy | Mechanism::Write => checking(reader),
-        _ => keepalive::cheapest(mechanism, within.as_secs_f64(), ADVICE_LOSS).ok_or_else(|| {
-            wrong("detect-within", &typed, format!("{mechanism} cannot know so soon: raise it"))
-        }),
+        _ => keepalive::cheapest(mechanism, within.as_secs_f64(), keepalive::ASSUMED_LOSS)
+            .ok_or_else(|| {
+                wrong("detect-within", &typed, format!("{mechanism} cannot know so soon: raise it"))
+            }),
     }
 }

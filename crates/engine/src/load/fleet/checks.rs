@@ -3,20 +3,16 @@
 
 use std::time::Duration;
 
-use tcp_heartbeat::frame::HEADER_BYTES;
+use tcp_heartbeat::frame::{ASK_FRAME, NULL_FRAME};
 use tcp_heartbeat::{Fleet, Member, Order, Reaper, Reaping, Step, Stop, Timing};
 use tcptoll_kernel::keepalive::Probing;
-use tcptoll_model::keepalive::{Checking, Evidence, Mechanism};
+use tcptoll_model::keepalive::{Evidence, Mechanism};
 
-use crate::messages::Lazy;
+use crate::messages::Check;
 
 /// How late the program's timers may fire where nothing else is asked: what is due within it is
 /// handled together.
 const TICK: Duration = Duration::from_millis(10);
-
-/// A Null message in the framing of `tcp-heartbeat`, and one that wants a Null back.
-pub(super) const NULL: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
-const ASK: [u8; HEADER_BYTES] = [0xff; HEADER_BYTES];
 
 /// Which of the program's timers runs.
 pub(super) enum Timers {
@@ -63,12 +59,8 @@ impl Checks {
         }
     }
 
-    pub(super) fn new(
-        checking: &Checking,
-        spread_ns: u64,
-        null: Vec<u8>,
-        lazy: Option<Lazy>,
-    ) -> Self {
+    pub(super) fn new(check: Check) -> Self {
+        let Check { checking, spread_ns, second_only, null, lazy } = check;
         let time = |seconds: Option<f64>| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
         let tick = time(checking.tick_s).unwrap_or(TICK);
         let answer_within = time(checking.answer_within_s).unwrap_or(Duration::from_secs(1));
@@ -85,7 +77,6 @@ impl Checks {
                 beats(time(checking.interval_s).unwrap_or(Duration::from_secs(1)), tick)
             }
             Mechanism::Lazy => {
-                let lazy = lazy.unwrap_or_default();
                 Timers::Lazy(Reaper::new(Reaping {
                     answer_within,
                     unused_for: lazy.unused_for_ns.map(Duration::from_nanos),
@@ -110,12 +101,12 @@ impl Checks {
             evidence,
             null: match evidence {
                 _ if !null.is_empty() => null,
-                Evidence::Acknowledged => NULL.to_vec(),
-                Evidence::Answered => ASK.to_vec(),
+                Evidence::Acknowledged => NULL_FRAME.to_vec(),
+                Evidence::Answered => ASK_FRAME.to_vec(),
             },
             judges: checking.mechanism != Mechanism::Write,
             spread: Duration::from_nanos(spread_ns),
-            second_only: false,
+            second_only,
             tick,
         }
     }

@@ -40,12 +40,11 @@ impl Group {
         match ask {
             FleetAsk::Make(spec) => self.make(spec),
             FleetAsk::Freeze => {
-                let at_ns = monotonic_ns();
                 for (child, _) in &self.members {
                     process::freeze(child.id()).map_err(|error| error.to_string())?;
                 }
                 self.frozen = true;
-                Ok(FleetTell::Done { at_ns })
+                Ok(FleetTell::Done { at_ns: monotonic_ns() })
             }
             FleetAsk::End => {
                 let at_ns = monotonic_ns();

@@ -8,14 +8,14 @@ use std::io;
 use std::time::Duration;
 
 use tcp_heartbeat::Member;
-use tcp_heartbeat::frame::Decoder;
+use tcp_heartbeat::frame::{Decoder, NULL_FRAME};
 use tcptoll_kernel::cpu::{anonymous_bytes, thread_time};
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::keepalive::error_name;
 use tcptoll_kernel::socket::{Begun, Tcp, reset_when_closed};
 
 use super::Answer;
-use super::checks::{Checks, NULL, turns};
+use super::checks::{Checks, turns};
 use super::opening::Opening;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
@@ -48,7 +48,7 @@ struct Kept {
     tcp: Tcp,
     kind: u8,
     state: State,
-    /// Whether an answer has been asked for that is still to be written.
+    /// What the program's timers know it by, if it is checked by them.
     member: Option<Member>,
     /// The beginning of a frame whose rest has not come.
     partial: Option<Box<Decoder>>,
@@ -166,10 +166,14 @@ impl Keeper {
 
     /// Goes on until the host is gone.
     pub(super) fn serve(mut self, channel: &mut Channel) -> Result<(), LoadError> {
+        let mut asked_ns = u64::MAX;
         loop {
             self.turn(channel)?;
-            self.sleep_to_tick();
-            let count = self.poller.wait_count(self.timeout())?;
+            self.behind(asked_ns);
+            let woken_ns = self.sleep_to_tick();
+            let due_ns = self.next_due();
+            asked_ns = due_ns.map_or(u64::MAX, |due_ns| due_ns.max(woken_ns));
+            let count = self.poller.wait_count(due_ns.map(until))?;
             self.report.wakeups += 1;
             let mut asked = false;
             for at in 0..count {
@@ -195,16 +199,24 @@ impl Keeper {
     }
 
     /// Lets what arrives meanwhile be handled together: of idle connections nothing is urgent, and a
-    /// wake-up for each Null costs more than the Null.
-    fn sleep_to_tick(&mut self) {
+    /// wake-up for each Null costs more than the Null. Gives when it wanted to wake, ns.
+    fn sleep_to_tick(&mut self) -> u64 {
         if self.checks.tick.is_zero() {
-            return;
+            return monotonic_ns();
         }
         let tick_ns = self.checks.tick.as_nanos() as u64;
         let next_ns = (monotonic_ns() / tick_ns + 1) * tick_ns;
         std::thread::sleep(until(next_ns));
         let overslept_ns = monotonic_ns().saturating_sub(next_ns);
         self.report.overslept_ns = self.report.overslept_ns.max(overslept_ns);
+        self.behind(next_ns);
+        next_ns
+    }
+
+    /// What was asked for then has been done only now.
+    fn behind(&mut self, asked_ns: u64) {
+        let behind_ns = monotonic_ns().saturating_sub(asked_ns);
+        self.report.behind_ns = self.report.behind_ns.max(behind_ns);
     }
 
     /// Does everything that is due.
@@ -227,26 +239,28 @@ impl Keeper {
         Ok(())
     }
 
-    /// How long nothing is due; `None`: for ever.
-    fn timeout(&self) -> Option<Duration> {
+    /// When something is due, ns; `None`: never.
+    fn next_due(&self) -> Option<u64> {
         let opening = self.opening.as_ref().and_then(Opening::next_due);
         let handshake = self.deadlines.front().map(|&(at, _)| at);
         let waiting = self.listeners.iter().any(|listener| listener.waiting);
         let accepting = (waiting && self.checks.has_room()).then_some(self.accept_ns);
         let enabling = self.enabling.as_ref().map(|enabling| self.enabled_at(enabling));
         let checks = self.checks.next_due().map(|due| due.as_nanos() as u64);
-        [opening, handshake, accepting, enabling, checks].into_iter().flatten().min().map(until)
+        [opening, handshake, accepting, enabling, checks].into_iter().flatten().min()
     }
 
     fn answer(&mut self, ask: FleetAsk) -> Answer {
         let at_ns = monotonic_ns();
         match ask {
-            FleetAsk::Check { checking, spread_ns, second_only, null, lazy } => {
-                self.checks =
-                    Checks { second_only, ..Checks::new(&checking, spread_ns, null, lazy) };
+            FleetAsk::Check(check) => {
+                self.checks = Checks::new(*check);
                 self.enroll_all(Duration::from_nanos(at_ns)).map_err(|error| error.to_string())?;
             }
-            FleetAsk::Struck { at_ns } => self.struck_ns = Some(at_ns),
+            FleetAsk::Struck { at_ns } => {
+                self.struck_ns = Some(at_ns);
+                self.report.behind_ns = 0;
+            }
             FleetAsk::Leave { reset } => {
                 for slot in 0..self.slots.len() {
                     if let Some(kept) = self.take(slot as u32)
@@ -373,13 +387,6 @@ impl Keeper {
     /// A connection is over, and this is how that is known.
     fn ended(&mut self, slot: u32, how: String) {
         let Some(kept) = self.take(slot) else { return };
-        match kept.state {
-            State::Connecting(_) => {
-                *self.report.errors.entry("connect-refused".to_owned()).or_default() += 1;
-                return;
-            }
-            State::Arriving(_) | State::Open => {}
-        }
         let kind = usize::from(kept.kind.min(1));
         *self.report.ended[kind].entry(how).or_default() += 1;
         if kind == 1
@@ -491,7 +498,7 @@ impl Keeper {
 
     fn accepted(&mut self, tcp: Tcp, kind: u8) {
         self.report.attempted += 1;
-        let greeted = !self.greet || matches!(tcp.write(&NULL), Ok(Some(_)));
+        let greeted = !self.greet || matches!(tcp.write(&NULL_FRAME), Ok(Some(_)));
         let slot = self.put(Kept { tcp, kind, state: State::Open, member: None, partial: None });
         let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
         if self.checks.concern(kind) {

@@ -3,14 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use tcp_heartbeat::frame::{Decoder, Frame};
+use tcp_heartbeat::frame::{Decoder, Frame, NULL_FRAME};
 use tcp_heartbeat::kernel::unacknowledged;
 use tcp_heartbeat::{Member, Step};
 use tcptoll_kernel::epoll::Event;
 use tcptoll_kernel::keepalive::error_name;
 use tcptoll_model::keepalive::Evidence;
 
-use super::super::checks::NULL;
 use super::{Keeper, State};
 use crate::clock::monotonic_ns;
 
@@ -53,7 +52,7 @@ impl Keeper {
                     }
                     let asks = asks(&mut kept.partial, &self.buffer[..length]);
                     for _ in 0..asks {
-                        if let Ok(Some(_)) = kept.tcp.write(&NULL) {
+                        if let Ok(Some(_)) = kept.tcp.write(&NULL_FRAME) {
                             self.report.answers += 1;
                         }
                     }
@@ -123,7 +122,7 @@ impl Keeper {
 /// A frame whose end has not come is kept; a peer that speaks another protocol asks for nothing.
 fn asks(partial: &mut Option<Box<Decoder>>, bytes: &[u8]) -> usize {
     // Nearly always frames come whole, and nothing has to be remembered.
-    if partial.is_none() && bytes.chunks(NULL.len()).all(|word| word == NULL) {
+    if partial.is_none() && bytes.chunks(NULL_FRAME.len()).all(|word| word == NULL_FRAME) {
         return 0;
     }
     let decoder = partial.get_or_insert_with(|| Box::new(Decoder::new(FRAME_MAX)));
