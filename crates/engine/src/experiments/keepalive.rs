@@ -10,7 +10,7 @@ use tcptoll_model::warning::Warning;
 use super::hosts::{ECHOES, Wish, count, read_sysctls, settle};
 use super::keepalive_observation::{Memory, Struck};
 use super::keepalive_report;
-use super::keepalive_settings::{Fault, KeepaliveSettings, OPTIONS, Side};
+use super::keepalive_settings::{Fault, KeepaliveSettings, OPTIONS, Side, check_together};
 use super::keepalive_stage::{End, Moment, Ports, Stage};
 use super::trial::{Span, Trial};
 use super::{Context, Experiment, Outcome, TrialError};
@@ -90,6 +90,10 @@ impl Experiment for Keepalive {
 
     fn check(&self, settings: &Settings) -> Result<(), TrialError> {
         KeepaliveSettings::from(settings).map(drop)
+    }
+
+    fn check_together(&self, arms: &[PlannedArm]) -> Result<(), TrialError> {
+        check_together(arms)
     }
 
     fn expected_s(&self, settings: &Settings) -> f64 {

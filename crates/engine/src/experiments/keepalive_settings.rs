@@ -15,6 +15,7 @@ use super::TrialError;
 use super::connect_reader::resolve;
 use super::reader::{Reader, is_public, wrong};
 use crate::messages::Lazy;
+pub(super) use checking::check_together;
 use checking::{cheapest, checking, null};
 
 /// Everything `--…` of `keepalive` that makes a difference between arms.

@@ -97,6 +97,10 @@ pub trait Experiment: Sync {
     fn margin(&self) -> f64;
     /// Checks the settings of one arm without doing anything.
     fn check(&self, settings: &Settings) -> Result<(), TrialError>;
+    /// Checks the settings of all arms beside each other: whether one has no effect in any of them.
+    fn check_together(&self, _arms: &[PlannedArm]) -> Result<(), TrialError> {
+        Ok(())
+    }
     /// Expected duration of one arm, seconds, for `--dry-run` and the time left.
     fn expected_s(&self, settings: &Settings) -> f64;
     /// Runs one arm once.

@@ -39,6 +39,7 @@ impl Schedule {
                 }
             })?;
         }
+        experiment.check_together(&arms).map_err(RunError::Trial)?;
         let metric = study.metric.clone().unwrap_or_else(|| experiment.primary_metric().to_owned());
         let pairs = pairs(study, &arms, &metric)?;
         let names = experiment.metric_names();

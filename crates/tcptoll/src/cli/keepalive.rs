@@ -251,6 +251,6 @@ pub struct ServeKeepaliveArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=127))]
     pub probes: Option<u8>,
     /// Connections at once, at most
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=500_000))]
     pub connections: u64,
 }

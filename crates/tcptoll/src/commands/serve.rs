@@ -44,7 +44,7 @@ fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
     let mut group = Group::default();
     let spec = FleetSpec::Listen {
         at: [off, on].map(|port| SocketAddr::new(args.listen, port)).to_vec(),
-        sockets: args.connections.max(1),
+        sockets: args.connections,
         greet: false,
         shared: false,
     };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism};
+use tcptoll_model::study::PlannedArm;
 
 use super::super::TrialError;
 use super::super::connect_reader::unescape;
@@ -17,6 +18,50 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Bytes of a Null message of the library's framing.
 const NULL_BYTES: u32 = 4;
+
+/// Options that are of some mechanisms only.
+const OF: &[(&str, &[Mechanism])] = {
+    use Mechanism::{Heartbeat, Lazy, Tcp, Write};
+    &[
+        ("answer-within", &[Heartbeat, Lazy]),
+        ("at-once", &[Lazy]),
+        ("evidence", &[Heartbeat, Lazy]),
+        // Lazy: of the client, whose heartbeat it is where both sides check.
+        ("idle", &[Tcp, Heartbeat, Lazy]),
+        ("interval", &[Tcp, Write]),
+        ("most", &[Lazy]),
+        ("null", &[Heartbeat, Write]),
+        ("order", &[Lazy]),
+        ("probes", &[Tcp]),
+        ("side", &[Tcp, Heartbeat, Lazy, Write]),
+        ("tick", &[Heartbeat, Lazy, Write]),
+        ("unused-for", &[Lazy]),
+        ("until", &[Lazy]),
+        ("user-timeout", &[Tcp, Heartbeat, Lazy, Write]),
+    ]
+};
+
+/// Refuses an option whose mechanism is in none of the arms that have it.
+pub(in crate::experiments) fn check_together(arms: &[PlannedArm]) -> Result<(), TrialError> {
+    for (option, of) in OF {
+        let mut having = arms.iter().filter(|arm| arm.settings.contains_key(*option)).peekable();
+        if having.peek().is_none() {
+            continue;
+        }
+        let mut used = false;
+        for arm in having {
+            used |= of.contains(&mechanism(&Reader(&arm.settings))?);
+        }
+        if !used {
+            let names: Vec<&str> = of.iter().map(|mechanism| mechanism.name()).collect();
+            return Err(TrialError::Setting(format!(
+                "--{option} has no effect without --mechanism {}",
+                names.join(" or ")
+            )));
+        }
+    }
+    Ok(())
+}
 
 /// The Null message of a protocol that has one; empty: that of the library's framing.
 pub(super) fn null(reader: &Reader<'_>) -> Vec<u8> {

@@ -1,5 +1,7 @@
 use serde_json::Value;
 
+use tcptoll_model::study::PlannedArm;
+
 use super::*;
 
 fn read(pairs: &[(&str, &str)]) -> Result<KeepaliveSettings, String> {
@@ -225,4 +227,25 @@ fn the_forecast_counts_what_is_waited_for() {
     assert!(fault.expected_s() > 31.0, "{}", fault.expected_s());
     let told = read(&[("duration", "1s"), ("fault", "reset")]).unwrap();
     assert!(told.expected_s() < 5.0, "who is reset knows at once: {}", told.expected_s());
+}
+
+#[test]
+fn an_option_of_a_mechanism_that_no_arm_has_is_an_error_that_names_the_mechanism() {
+    let arm = |pairs: &[(&str, &str)]| PlannedArm {
+        name: "an arm".to_owned(),
+        factors: Settings::new(),
+        settings: pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect(),
+    };
+    let told = |arms: &[PlannedArm]| check_together(arms).map_err(|error| error.to_string());
+    let tcp = arm(&[("mechanism", "tcp"), ("most", "100")]);
+    let lazy = arm(&[("mechanism", "lazy"), ("most", "100")]);
+    let alone = told(std::slice::from_ref(&tcp)).unwrap_err();
+    assert_eq!(alone, "--most has no effect without --mechanism lazy");
+    assert_eq!(told(&[tcp, lazy]), Ok(()));
+    let silent = told(&[arm(&[("side", "both")])]).unwrap_err();
+    assert_eq!(
+        silent,
+        "--side has no effect without --mechanism tcp or heartbeat or lazy or write"
+    );
+    assert_eq!(told(&[arm(&[("sockets", "5")])]), Ok(()));
 }
