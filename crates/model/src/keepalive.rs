@@ -18,7 +18,8 @@ mod retransmission;
 mod setting;
 
 pub use chance::expected_false_alarms;
-pub use choice::{ASSUMED_LOSS, Point, cheapest, curve};
+pub use choice::{Path, Point, cheapest, curve, soonest_s};
+pub use cost::WHEEL_SHARE;
 pub use retransmission::{ASSUMED_RTT_S, RTO_MIN_S, give_up_s, given_up_by_s, rto_s, sends};
 pub use setting::{Place, Setting};
 

@@ -201,6 +201,14 @@ pub fn human_us(us: f64) -> String {
     scaled(us, &["µs", "ms", "s"])
 }
 
+/// A share for a sentence: `1 %`, `0.25 %`.
+///
+/// Unit: in, 0 to 1; out, per cent with two decimals at most.
+#[must_use]
+pub fn human_share(share: f64) -> String {
+    format!("{} %", (share * 1e4).round() / 100.0)
+}
+
 /// A rate for a sentence, three significant digits, 1000-based: `941 Mbit/s`.
 #[must_use]
 pub fn human_rate(bit_per_s: f64) -> String {

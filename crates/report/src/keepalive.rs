@@ -18,11 +18,15 @@ use crate::{figures, number, requests};
 pub(crate) use columns::{
     Column, cost_columns, death_columns, more_deaths, more_traffic, trade_columns, traffic_columns,
 };
-pub(crate) use trade::{Curve, Trade, Traded, curve_basis, trade, traded};
+pub(crate) use trade::{Curve, Trade, Traded, trade, traded};
 pub(crate) use words::{Note, notes, setting, settings, to_set};
 
 /// Rate of the connection that writes.
 pub(crate) const RATE: &str = "messages_per_s";
+/// Packets that checking took.
+const PACKETS: &str = "checking_packets_per_hour_per_socket";
+/// CPU of the machine, where the load let it be told apart.
+const MACHINE: &str = "machine_cpu_us_per_s_per_1000_sockets";
 /// From the fault to knowing of it.
 pub(crate) const DETECTION: &str = "detection_us";
 
@@ -44,6 +48,11 @@ fn figure(value: f64) -> String {
         _ => 1,
     };
     number::significant(value, digits)
+}
+
+/// Whether any arm has the CPU of the machine.
+pub(crate) fn machine(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| requests::metric(arm, MACHINE).is_some())
 }
 
 fn of(arm: &Arm) -> Option<&Keepalive> {
@@ -70,23 +79,12 @@ fn traffic(keepalive: &Keepalive) -> Option<Traffic> {
     })
 }
 
-/// A count of the window for an hour and one connection.
-fn per_hour(arm: &Arm, count: impl Fn(Traffic) -> u64) -> Option<f64> {
-    let keepalive = of(arm)?;
-    let socket_hours = keepalive.window_s / 3_600.0 * keepalive.idle_sockets as f64;
-    let count = count(traffic(keepalive)?) as f64;
-    (socket_hours > 0.0).then(|| count / socket_hours)
-}
-
 /// Packets that checking took for an hour and one connection, as measured.
+///
+/// None: it was not counted, or the window was shorter than the time between two checks. Then the
+/// counts of the window say nothing of an hour.
 pub(crate) fn packets_per_hour(arm: &Arm) -> Option<f64> {
-    requests::metric(arm, "checking_packets_per_hour_per_socket")
-        .or_else(|| per_hour(arm, |traffic| traffic.packets))
-}
-
-fn bytes_per_hour(arm: &Arm) -> Option<f64> {
-    requests::metric(arm, "checking_bytes_per_hour_per_socket")
-        .or_else(|| per_hour(arm, |traffic| traffic.bytes))
+    requests::metric(arm, PACKETS)
 }
 
 /// Seconds from the fault to knowing: least, median (of few the mean), greatest.

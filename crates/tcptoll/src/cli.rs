@@ -77,10 +77,13 @@ pub enum Command {
         /// Which
         shell: clap_complete::Shell,
     },
-    /// Print the man page, or write one per sub-command into a folder
+    /// Print a man page, or write one per sub-command into a folder
     Man {
-        /// Folder to write into
-        #[arg(long, value_name = "FOLDER")]
+        /// Sub-command, like study list; without it, the page of tcptoll itself
+        #[arg(value_name = "SUBCOMMAND")]
+        words: Vec<String>,
+        /// Folder to write all pages into
+        #[arg(long, value_name = "FOLDER", conflicts_with = "words")]
         dir: Option<PathBuf>,
     },
 }

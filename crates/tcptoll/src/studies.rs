@@ -6,7 +6,7 @@ use serde_json::Value;
 use tcptoll_engine::experiments::{self, Experiment, TrialError};
 use tcptoll_engine::runner::{RunError, Schedule};
 use tcptoll_model::study::error::line_of;
-use tcptoll_model::study::{Study, StudyError, level_text, suggestion};
+use tcptoll_model::study::{Study, StudyError, level_text, nearest, suggestion};
 
 mod options;
 
@@ -26,6 +26,27 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("tour", include_str!("../../../studies/tour.toml")),
 ];
 
+/// Most names that are suggested for one that is none.
+const SUGGESTED_MAX: usize = 5;
+
+/// `did you mean keepalive-cost or keepalive-select?`: names that hold the word, or else the one
+/// that a slip of the finger makes it; `None` if there is none.
+pub(crate) fn did_you_mean(word: &str, names: &[&str]) -> Option<String> {
+    let lower = word.to_lowercase();
+    // One or two letters are in nearly every name.
+    let holds = |name: &&&str| lower.len() >= 3 && name.contains(&lower);
+    let mut alike: Vec<&str> = names.iter().filter(holds).copied().collect();
+    alike.sort_by_key(|name| !name.starts_with(&lower));
+    alike.truncate(SUGGESTED_MAX);
+    if alike.is_empty() {
+        alike.extend(nearest(word, names.iter().copied()));
+    }
+    let last = alike.pop()?;
+    let others = alike.join(", ");
+    let or = if others.is_empty() { "" } else { " or " };
+    Some(format!("did you mean {others}{or}{last}?"))
+}
+
 /// Longest study file that is read.
 const FILE_MAX_BYTES: u64 = 1 << 20;
 
@@ -37,7 +58,9 @@ pub fn text(name: &str) -> anyhow::Result<String> {
     let path = std::path::Path::new(name);
     if !path.exists() {
         let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-        bail!("study {name}: neither a file nor one of {}", names.join(", "));
+        let instead =
+            did_you_mean(name, &names).unwrap_or_else(|| format!("there are {}", names.join(", ")));
+        bail!("study {name}: neither a file nor a study that comes with tcptoll; {instead}");
     }
     let length = path.metadata().with_context(|| format!("study {name}"))?.len();
     if length > FILE_MAX_BYTES {
@@ -213,6 +236,20 @@ mod tests {
         }
         let slip = serde_json::json!({"question": "what?", "experiment": "connect", "rouds": 3});
         assert!(!validator.is_valid(&slip), "a slip is found by the schema too");
+    }
+
+    #[test]
+    fn a_name_that_is_none_gives_those_that_hold_it_or_the_nearest() {
+        let names = ["http-keepalive", "keepalive-2003", "keepalive-cost", "tour"];
+        for (word, meant) in [
+            ("keepalive", Some("did you mean keepalive-2003, keepalive-cost or http-keepalive?")),
+            ("KEEPALIVE-C", Some("did you mean keepalive-cost?")),
+            ("toor", Some("did you mean tour?")),
+            ("to", None),
+            ("elsewhere", None),
+        ] {
+            assert_eq!(did_you_mean(word, &names).as_deref(), meant, "{word}");
+        }
     }
 
     #[test]

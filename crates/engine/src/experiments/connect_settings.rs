@@ -208,7 +208,7 @@ impl ConnectSettings {
             first_byte: reader.flag("first-byte", true)?,
             bind: reader.addresses("bind")?,
             timeout: reader.time("timeout")?.unwrap_or(Duration::from_secs(10)),
-            congestion: reader.get("congestion"),
+            congestion: reader.congestion()?,
             send: unescape(&reader.get("send").unwrap_or_default()),
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,

@@ -445,7 +445,7 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
         batch,
         io,
         bind: reader.addresses("bind")?,
-        congestion: reader.get("congestion"),
+        congestion: reader.congestion()?,
         expect_status: reader.read("expect-status", str::parse::<Expected>)?.unwrap_or_default(),
         expect_sha256: reader.read("expect-sha256", sha256)?,
         body_limit,

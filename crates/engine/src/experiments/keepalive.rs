@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tcptoll_model::keepalive::{Checking, Mechanism, given_up_by_s, rto_s};
+use tcptoll_model::keepalive::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
@@ -337,7 +337,7 @@ impl KeepaliveTrial<'_> {
                 checking = Checking::default();
             }
             // What a wake-up is for on either side is handled together.
-            checking.tick_s = Some(settings.tick.as_secs_f64());
+            checking.tick_s = checking.tick_s.or(Some(settings.tick.as_secs_f64()));
             // A client has nobody who arrives: it needs a timer all the same.
             if checking.mechanism == Mechanism::Lazy && end == End::Client {
                 checking.mechanism = Mechanism::Heartbeat;
@@ -423,7 +423,7 @@ impl KeepaliveTrial<'_> {
         let checking = &self.checking;
         let kernel = || {
             let probes = f64::from(checking.probes_in_a_test()?);
-            Some(probes * checking.interval_s? * (1.0 + 0.125 / 2.0))
+            Some(probes * checking.interval_s? * (1.0 + WHEEL_SHARE / 2.0))
         };
         let time_s = match checking.mechanism {
             Mechanism::Tcp => kernel(),

@@ -19,8 +19,14 @@ use crate::messages::{Counted, FleetReport};
 /// From so many connections on the CPU of the machine is told for each thousand.
 const MANY: u64 = 1_000;
 
+/// From so many connections on, what a program uses is not its start and its ticks alone.
+const SOME: u64 = 100;
+
 /// A connection that was alive and was closed by its own side.
 const CLOSED_ALIVE: &str = "closed-alive";
+
+/// A connection that the peer closed or reset while it idled, and no fault was the reason.
+const CLOSED_BY_PEER: &str = "closed-by-peer";
 
 /// Kernel memory of one connection on each host, bytes.
 pub(super) struct Memory {
@@ -65,10 +71,11 @@ impl KeepaliveTrial<'_> {
         self.common.arm.elapsed_s = (seen.ends.client.at_ns - seen.begins.client.at_ns) as f64
             / 1e9
             + seen.struck.as_ref().map_or(0.0, |struck| struck.watched.as_secs_f64());
-        if let Some(struck) = &seen.struck {
+        if let Some((Deaths { dead: dead @ 1.., known, .. }, struck)) =
+            checked.deaths.as_ref().zip(seen.struck.as_ref())
+        {
+            let (dead, known) = (*dead, *known);
             self.common.histogram("detection_us", &struck.after.detection);
-        }
-        if let Some(Deaths { dead: dead @ 1.., known, .. }) = checked.deaths {
             for (name, count) in
                 [("deaths_known", known), ("deaths_unnoticed", dead.saturating_sub(known))]
             {
@@ -106,7 +113,7 @@ impl KeepaliveTrial<'_> {
         let mut all = client.clone();
         all.add(writer.clone());
         all.add(arrived.clone());
-        let wrongly = self.wrongly_closed(seen);
+        let [wrongly, by_peer] = self.closed_alive(seen);
         let arm = &mut self.common.arm;
         arm.attempts = all.attempted;
         arm.errors = all.errors;
@@ -119,7 +126,10 @@ impl KeepaliveTrial<'_> {
         if wrongly > 0 {
             arm.errors.insert(CLOSED_ALIVE.to_owned(), wrongly);
         }
-        arm.ok = all.made.saturating_sub(wrongly);
+        if by_peer > 0 {
+            arm.errors.insert(CLOSED_BY_PEER.to_owned(), by_peer);
+        }
+        arm.ok = all.made.saturating_sub(wrongly + by_peer);
         for (host, report) in
             [(Some(&mut arm.client), client), (arm.server.as_mut(), &seen.ends.server)]
         {
@@ -138,18 +148,22 @@ impl KeepaliveTrial<'_> {
         }
     }
 
-    fn wrongly_closed(&self, seen: &Seen) -> u64 {
+    /// Connections that nothing had happened to, and that ended: given up by their own side, and
+    /// closed by the peer.
+    fn closed_alive(&self, seen: &Seen) -> [u64; 2] {
         let checking = match self.settings.side {
             Side::Client => &seen.ends.client,
             Side::Server | Side::Both => &seen.ends.server,
         };
-        match &seen.struck {
-            None => checking.ended(0) + checking.ended(1),
+        let (healthy, struck) = match &seen.struck {
+            None => (checking, checking),
             Some(struck) if matches!(struck.fault, Fault::Loss(_)) => {
-                struck.after.ended(0) + struck.after.ended(1)
+                (&struck.after, &struck.after)
             }
-            Some(struck) => struck.after.ended(0) + struck.before.ended(1),
-        }
+            Some(struck) => (&struck.after, &struck.before),
+        };
+        let given_up = healthy.given_up(0) + struck.given_up(1);
+        [given_up, healthy.ended(0) + struck.ended(1) - given_up]
     }
 
     /// Messages per second: what the server's kernel acknowledged.
@@ -198,7 +212,9 @@ impl KeepaliveTrial<'_> {
         Keepalive {
             checking: self.checking.clone(),
             detect_within_s: settings.detect_within.map(|time| time.as_secs_f64()),
+            assumed: settings.detect_within.map(|_| settings.assumed),
             side: settings.side.name().to_owned(),
+            ipv6: settings.to.as_ref().map_or(settings.ipv6, |(_, address)| address.is_ipv6()),
             sockets: settings.sockets,
             idle_sockets: settings.idle_sockets(),
             processes: seen.processes,
@@ -230,11 +246,12 @@ impl KeepaliveTrial<'_> {
         let (bound_s, granularity_s) = (self.checking.bound_s(), self.checking.granularity_s());
         // A RST or a FIN tells of itself; no mechanism has to find out.
         let told = matches!(struck.fault, Fault::Reset | Fault::Close);
-        let bound_s = if told || !self.can_know(struck.fault) { None } else { bound_s };
+        let due = dead > 0 && !told && self.can_know(struck.fault);
+        let bound_s = bound_s.filter(|_| due);
         let behind_s = 2.0 * struck.after.behind_ns as f64 / 1e9;
         let healthy = struck.before.open[0];
-        let wrongly =
-            struck.after.ended(0) - struck.before.ended(0) + if loss.is_some() { ended } else { 0 };
+        let given_up = |kind| struck.after.given_up(kind) - struck.before.given_up(kind);
+        let wrongly = given_up(0) + if loss.is_some() { given_up(1) } else { 0 };
         let wire = wire_between(struck.wire_before.as_ref(), struck.wire_after.as_ref());
         let quiet = wire.as_ref().map(|wire| on_ports(wire, &[ports.struck.port()]));
         let rtt_s = self.settings.link.rtt.as_secs_f64();
@@ -310,7 +327,9 @@ impl KeepaliveTrial<'_> {
             let nulls = checked.heartbeats.unwrap_or_default().packets;
             self.common.metric("probes_per_s", Some(probes as f64 / window_s), "1/s", probes);
             self.common.metric("heartbeats_per_s", Some(nulls as f64 / window_s), "1/s", nulls);
-            if idle > 0 {
+            // In a window shorter than that a connection may be checked or not, as it happens.
+            let whole = checked.checking.period_s().is_none_or(|period| period <= window_s);
+            if idle > 0 && whole {
                 let [packets, bytes] = [packets, bytes].map(|count| Some(count as f64 * per_hour));
                 let of = "checking_packets_per_hour_per_socket";
                 self.common.metric(of, packets, "1/h", idle);
@@ -343,7 +362,12 @@ impl KeepaliveTrial<'_> {
             ),
         ];
         let has_server = self.settings.to.is_none();
-        for (name, us) in fleets.into_iter().take(if has_server { 2 } else { 1 }) {
+        let told = match (idle >= SOME, has_server) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 2,
+        };
+        for (name, us) in fleets.into_iter().take(told) {
             self.common.metric(name, Some(us * per_1000), "us/s", idle);
         }
         // With a writer, or of few connections, it would be the CPU of other things.

@@ -58,8 +58,19 @@ impl Told<'_> {
         detection.min.zip(detection.max).map(|(min, max)| [min, max])
     }
 
+    /// Packets of an hour, in words: as measured, else by arithmetic.
+    fn an_hour(&self) -> Option<String> {
+        let by_arithmetic = || {
+            let computed = self.checked.computed_packets_per_hour()?;
+            Some(format!("{} by arithmetic", an_hour(computed)))
+        };
+        value(self.arm, "checking_packets_per_hour_per_socket").map(an_hour).or_else(by_arithmetic)
+    }
+
+    /// The same, to compare.
     fn packets_per_hour(&self) -> Option<f64> {
         value(self.arm, "checking_packets_per_hour_per_socket")
+            .or_else(|| self.checked.computed_packets_per_hour())
     }
 }
 
@@ -152,12 +163,10 @@ fn known(arms: &[Told<'_>]) -> Option<String> {
         }
         // What tells by itself costs nothing to know.
         let silent = !told_by_itself(deaths);
-        match told.packets_per_hour().filter(|_| silent) {
-            Some(0.0) if told.mechanism() == Mechanism::Lazy => {
-                phrase += ", once others wanted the places and without a packet until then";
-            }
-            Some(packets) => phrase += &format!(", with {} for each live one", an_hour(packets)),
-            None => {}
+        if silent && told.mechanism() == Mechanism::Lazy {
+            phrase += ", because others wanted the places: it sends nothing, and knows nothing, until then";
+        } else if let Some(packets) = told.an_hour().filter(|_| silent) {
+            phrase += &format!(", with {packets} for each live one");
         }
         phrases.push(phrase);
     }
@@ -283,10 +292,10 @@ fn packets(arms: &[Told<'_>]) -> Option<String> {
         return None;
     }
     // Probes that were never due.
-    let inert = |(told, packets): &(&Told<'_>, f64)| {
+    let inert = |(told, _): &(&Told<'_>, f64)| {
         let period = told.checked.checking.period_s();
         told.mechanism() == Mechanism::Tcp
-            && *packets == 0.0
+            && told.checked.probes.is_some_and(|probes| probes.packets == 0)
             && period.is_some_and(|s| s > told.checked.window_s)
     };
     if counted.iter().all(inert) {
@@ -296,8 +305,9 @@ fn packets(arms: &[Told<'_>]) -> Option<String> {
             human_count(idle as u64)
         ));
     }
-    let phrase =
-        |(told, packets): &(&Told<'_>, f64)| format!("{} with {}", an_hour(*packets), told.name());
+    let phrase = |(told, _): &(&Told<'_>, f64)| {
+        format!("{} with {}", told.an_hour().unwrap_or_default(), told.name())
+    };
     let list = if counted.len() <= TOLD {
         counted.iter().map(phrase).collect::<Vec<_>>().join(", ")
     } else {
@@ -330,7 +340,7 @@ fn cpu(arms: &[Told<'_>]) -> Option<String> {
         format!("from {} to {}", phrase(used.first()?), phrase(used.last()?))
     };
     let who = if whole { "the machine, with all that ran on it," } else { "the programs" };
-    Some(format!("For 1,000 of them {who} used {list} of CPU a second."))
+    Some(format!("Each 1,000 idle connections took {who} this much CPU a second: {list}."))
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {

@@ -6,22 +6,23 @@ mod checking;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::keepalive::{Checking, Mechanism};
+use tcptoll_model::keepalive::{Checking, Mechanism, Path};
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
-use tcptoll_model::units::{parse_share, parse_size};
+use tcptoll_model::units::{human_us, parse_share, parse_size};
 
 use super::TrialError;
 use super::connect_reader::resolve;
 use super::reader::{Reader, is_public, wrong};
 use crate::messages::Lazy;
 pub(super) use checking::check_together;
-use checking::{cheapest, checking, null};
+use checking::{assumed, cheapest, checking, null};
 
 /// Everything `--…` of `keepalive` that makes a difference between arms.
 pub const OPTIONS: &[&str] = &[
     "answer-within",
     "arrivals",
+    "assumed-loss",
     "at-once",
     "bind",
     "client-sysctl",
@@ -89,9 +90,16 @@ const SELECT_MAX: u64 = 1_000;
 const IDLE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(10);
 
-/// What goes before the measured window where nothing is asked for, at most and at least: time for
-/// the first checks to spread out.
-const WARM_UP: [Duration; 2] = [Duration::from_millis(100), Duration::from_mins(1)];
+/// What goes before the measured window where nothing is asked for, at least: time for the first
+/// checks to spread out.
+const WARM_UP: Duration = Duration::from_millis(100);
+
+/// The measured window where nothing is asked for, at least.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// Both take the time between two checks where nothing is asked for, unless that is longer than this:
+/// then no check is due in them.
+const PERIOD_MAX: Duration = Duration::from_mins(1);
 
 /// As many connections as died arrive within this, where nothing else is asked.
 const ARRIVE: Duration = Duration::from_secs(2);
@@ -177,10 +185,14 @@ pub struct KeepaliveSettings {
     pub fault_share: f64,
     /// Connections that arrive per second after it.
     pub arrivals: Option<f64>,
+    /// Nobody said how many arrive: as many as died.
+    pub replaces: bool,
     /// How long is watched after it, if the user said.
     pub watch: Option<Duration>,
     /// A wanted detection time, which chose the settings of checking.
     pub detect_within: Option<Duration>,
+    /// The path that those settings have to stand.
+    pub assumed: Path,
     /// Source addresses.
     pub bind: Vec<IpAddr>,
     /// Congestion control.
@@ -203,8 +215,9 @@ impl KeepaliveSettings {
         let link_text = reader.get("link").unwrap_or_else(|| LINK.to_owned());
         let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
         let detect_within = reader.time("detect-within")?;
+        let assumed = assumed(&reader, link.rtt)?;
         let checking = match detect_within {
-            Some(within) => cheapest(&reader, within)?,
+            Some(within) => cheapest(&reader, within, assumed)?,
             None => checking(&reader)?,
         };
         let default_side = if to.is_some() { Side::Client } else { Side::Server };
@@ -243,6 +256,22 @@ impl KeepaliveSettings {
             (None, Some(_)) => 0.1,
             (None, None) => 0.0,
         };
+        if fault.is_some() && side == Side::Both {
+            return Err(TrialError::Setting(
+                "--side both: what a fault strikes is checked by one side; write server or client"
+                    .to_owned(),
+            ));
+        }
+        let watch = reader.time("watch")?;
+        if watch.is_some() && fault.is_none() {
+            return Err(TrialError::Setting("--watch has no effect without --fault".to_owned()));
+        }
+        if checking.tries(link.rtt.as_secs_f64()) == Some(0) && to.is_none() {
+            return Err(TrialError::Setting(format!(
+                "no answer can be in time: the link's round trip takes {}, a test is over sooner; raise --answer-within or --interval",
+                human_us(link.rtt.as_secs_f64() * 1e6)
+            )));
+        }
         if let Some((typed, Fault::Cut | Fault::Loss(_))) = &fault
             && !link.is_emulated()
         {
@@ -265,6 +294,7 @@ impl KeepaliveSettings {
                 "--wait select is of a program that writes and holds at most {SELECT_MAX} sockets, checked by the server, with no --fault"
             )));
         }
+        let period = period(&reader, &checking)?;
         let mut this = Self {
             selects,
             ipv6: reader.flag("ipv6", false)?,
@@ -278,15 +308,15 @@ impl KeepaliveSettings {
             },
             null: null(&reader),
             lazy: lazy_of(&reader)?,
-            warmup: warmup(&reader, &checking)?,
-            duration: reader.time("duration")?.unwrap_or(Duration::from_secs(2)),
+            warmup: reader.time("warmup")?.unwrap_or(WARM_UP.max(period)),
+            duration: reader.time("duration")?.unwrap_or(WINDOW.max(period)),
             arrivals: reader.read("arrivals", |typed| {
                 let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e5);
                 rate.ok_or("write connections per second, above 0 and at most 100000")
             })?,
-            watch: reader.time("watch")?,
+            watch,
             bind: reader.addresses("bind")?,
-            congestion: reader.get("congestion"),
+            congestion: reader.congestion()?,
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
             link,
@@ -298,10 +328,13 @@ impl KeepaliveSettings {
             fault,
             fault_share,
             detect_within,
+            assumed,
+            replaces: false,
         };
         // Lazy reaping learns of the dead when others want their places.
         if this.arrivals.is_none() && this.fault.is_some() && lazy {
             this.arrivals = Some(this.stricken() as f64 / ARRIVE.as_secs_f64());
+            this.replaces = true;
         }
         if this.duration.is_zero() {
             return Err(TrialError::Setting(
@@ -331,6 +364,9 @@ impl KeepaliveSettings {
     /// Connections that arrive in all.
     pub fn arriving(&self) -> u64 {
         let Some(rate) = self.arrivals else { return 0 };
+        if self.replaces {
+            return self.stricken();
+        }
         let time = if self.fault.is_some() { self.watched() } else { self.duration };
         ((rate * time.as_secs_f64()).ceil() as u64).clamp(1, SOCKETS_MAX)
     }
@@ -345,12 +381,22 @@ impl KeepaliveSettings {
     pub fn watched_by(&self, checking: &Checking) -> Duration {
         const UNBOUNDED: Duration = Duration::from_secs(5);
         const LONGEST: Duration = Duration::from_mins(2);
-        let known = checking.known_within_s().map(|s| s + 1.0);
+        let room = || {
+            let rounds = self.stricken().div_ceil(self.lazy.at_once.max(1)) as f64;
+            Some(ARRIVE.as_secs_f64() + rounds * checking.answer_within_s?)
+        };
+        let known = match checking.mechanism {
+            Mechanism::Lazy => room(),
+            _ => checking.known_within_s(),
+        };
+        let known = known.map(|s| s + 1.0);
         let bounded = known.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        match &self.fault {
-            None => Duration::ZERO,
-            Some(_) => self.watch.or(bounded.filter(|time| *time <= LONGEST)).unwrap_or(UNBOUNDED),
+        if self.fault.is_none() {
+            return Duration::ZERO;
         }
+        // Who wants to know within a time has the proof, however long that takes.
+        let proves = |time: &Duration| *time <= LONGEST || self.detect_within.is_some();
+        self.watch.or(bounded.filter(proves)).unwrap_or(UNBOUNDED)
     }
 
     /// Whether the target lies outside this machine's own networks.
@@ -415,14 +461,18 @@ fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
     Ok(Some((typed, fault)))
 }
 
-fn warmup(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
-    if let Some(time) = reader.time("warmup")? {
-        return Ok(time);
-    }
-    let period = checking.idle_s.or(checking.interval_s).filter(|s| *s > 0.0);
-    let period = period.and_then(|s| Duration::try_from_secs_f64(s).ok());
-    // What would take longer than that is not waited for: no check is due in the window.
-    Ok(period.filter(|time| *time <= WARM_UP[1]).unwrap_or(WARM_UP[0]).max(WARM_UP[0]))
+/// From one check to the next, at most; zero where that is not waited for.
+fn period(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
+    let period = match checking.mechanism {
+        // As long as those it stands beside.
+        Mechanism::None if reader.get("idle").is_some_and(|idle| idle != "kernel") => {
+            reader.time("idle")?
+        }
+        _ => checking.period_s().and_then(|s| Duration::try_from_secs_f64(s).ok()),
+    };
+    let period = period.unwrap_or_default();
+    // The kernel's timers may be an eighth late.
+    Ok(if period <= PERIOD_MAX { period + period / 8 } else { Duration::ZERO })
 }
 
 #[cfg(test)]

@@ -26,6 +26,10 @@ const ARRIVING: &str = "arriving";
 const WRITER: &str = "writer";
 const SINK: &str = "sink";
 
+/// Handshakes in flight may take this long when no more are begun: a lost SYN is repeated after 1 s.
+const HANDSHAKES_END: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// A tick of `/proc/stat`, µs.
 const TICK_US: u64 = 10_000;
 
@@ -243,7 +247,15 @@ impl Stage<'_> {
             return Ok(FleetReport::default());
         }
         self.done(End::Client, ARRIVING, FleetAsk::Rest)?;
-        self.look(End::Client, ARRIVING)
+        let began = Instant::now();
+        loop {
+            let report = self.look(End::Client, ARRIVING)?;
+            let over = report.made + report.errors.values().sum::<u64>() >= report.attempted;
+            if over || began.elapsed() >= HANDSHAKES_END {
+                return Ok(report);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// The fleet that checks begins to, or ends.

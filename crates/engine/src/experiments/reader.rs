@@ -1,14 +1,15 @@
 //! One setting at a time: from text or a TOML value to what it means.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::Value;
+use tcptoll_kernel::socket::{ClientOptions, Tcp};
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{parse_count, parse_time};
 
 use super::TrialError;
-use crate::observe::parse_sysctl;
+use crate::observe::{parse_sysctl, read_sysctl};
 
 /// How much comes before the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,22 @@ impl Reader<'_> {
                 "--{key} needs the lab: it has no effect with --to, leave one of them out"
             ))),
             None => Ok(()),
+        }
+    }
+
+    /// Congestion control, by a name that this kernel has.
+    pub(super) fn congestion(&self) -> Result<Option<String>, TrialError> {
+        let Some(name) = self.get("congestion") else { return Ok(None) };
+        // It makes a socket and sends nothing.
+        let options = ClientOptions { congestion: Some(name.clone()), ..ClientOptions::default() };
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        match Tcp::client(nowhere, &options) {
+            Ok(_) => Ok(Some(name)),
+            Err(error) => {
+                let known = read_sysctl("net.ipv4.tcp_available_congestion_control");
+                let has = known.map_or_else(|_| String::new(), |names| format!("; it has {names}"));
+                Err(wrong("congestion", &name, format!("the kernel refuses it ({error}){has}")))
+            }
         }
     }
 

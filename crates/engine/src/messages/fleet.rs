@@ -179,6 +179,12 @@ impl FleetReport {
         self.ended[kind].values().sum()
     }
 
+    /// Of these, connections that this side gave up; the others the peer closed or reset.
+    pub fn given_up(&self, kind: usize) -> u64 {
+        let by_peer = |how: &str| matches!(how, "read returned 0" | "ECONNRESET" | "EPIPE");
+        self.ended[kind].iter().filter(|(how, _)| !by_peer(how)).map(|(_, count)| count).sum()
+    }
+
     /// CPU time used since `before`, µs: user, system.
     pub fn cpu_since(&self, before: &Self) -> (u64, u64) {
         let (user, system) = before.cpu_us;

@@ -16,7 +16,7 @@ impl Checking {
     ///
     /// `tcp`: probes whose answer arrives before the last interval ends. `heartbeat`, `lazy`,
     /// `write`: the first sending of the message and its repeats by the kernel, see [`sends`],
-    /// assuming that the RTO is the round-trip time and 200 ms.
+    /// at the RTO of a connection that has measured little.
     ///
     /// Range: 0 if the round trip takes longer than the test.
     /// None: nothing is tested, or a setting is missing.

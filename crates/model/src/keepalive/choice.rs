@@ -1,11 +1,26 @@
 //! Which setting finds a death in time with the fewest packets?
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::chance::try_fails;
-use super::retransmission::{ASSUMED_RTT_S, first_retransmission_s, rto_s, sends};
+use super::cost::WHEEL_SHARE;
+use super::retransmission::{ASSUMED_RTT_S, DELAYED_ACK_S, first_retransmission_s, rto_s, sends};
 use super::{Checking, Evidence, Mechanism};
 
-/// Share of packets, 0 to 1, that a path is assumed to lose where nothing else is said.
-pub const ASSUMED_LOSS: f64 = 0.01;
+/// What settings have to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Path {
+    /// Share of packets lost each way, 0 to 1, each by itself.
+    pub loss: f64,
+    /// Round-trip time, s.
+    pub rtt_s: f64,
+}
+
+impl Path {
+    /// What is assumed where nothing else is said: 1 % and 200 ms.
+    pub const ASSUMED: Self = Self { loss: 0.01, rtt_s: ASSUMED_RTT_S };
+}
 
 /// Tests of live connections that may fail, at the loss assumed: with a test every minute one
 /// connection is closed wrongly in two years.
@@ -44,18 +59,24 @@ pub struct Point {
 
 /// The setting of a mechanism with the fewest packets an hour that knows each death within
 /// `within_s`, the timers' granularity among it, and that at most one test in a million of a live
-/// connection fails on a path that loses the share `loss` of packets each way ([`ASSUMED_LOSS`]).
+/// connection fails on such a path.
 ///
 /// - `tcp`: idle time and interval are whole seconds of at least 1, as the kernel takes them. The
 ///   interval is the least: what it does not take, the idle time gets, and that alone saves packets.
-/// - `heartbeat`, `write`: times in tenths of a second; round-trip time assumed [`ASSUMED_RTT_S`].
-///   The answer time, or the user timeout, lasts as long as the repeats take that are needed.
+///   A probe whose answer would come after the last interval is no try, so there are more of them
+///   where the round trip is long.
+/// - `heartbeat`, `write`: times in tenths of a second. The answer time, or the user timeout, lasts
+///   as long as the repeats take that are needed, by timers that are late, and the answer to the
+///   last of them, which the peer's kernel may delay.
 ///
 /// None: the time is too short, the loss too great, or the mechanism has no bound (`none`, `lazy`).
-pub fn cheapest(mechanism: Mechanism, within_s: f64, loss: f64) -> Option<Checking> {
-    let tries = tries_needed(loss)?;
-    let rto_s = rto_s(ASSUMED_RTT_S);
-    let answered_s = sends(rto_s).nth(tries as usize - 1)? + ASSUMED_RTT_S;
+pub fn cheapest(mechanism: Mechanism, within_s: f64, path: Path) -> Option<Checking> {
+    let tries = tries_needed(path.loss)?;
+    let rto_s = rto_s(path.rtt_s);
+    let last_try_s = sends(rto_s).nth(tries as usize - 1)? * (1.0 + WHEEL_SHARE);
+    let answered_s = last_try_s + path.rtt_s + DELAYED_ACK_S;
+    let in_vain = (path.rtt_s / PROBE_INTERVAL_S) as u32;
+    let probes = tries.checked_add(in_vain).filter(|probes| *probes <= PROBES_MAX);
     let plain = Checking { mechanism, ..Checking::default() };
     let by_program =
         Checking { tick_s: Some(TICK_S), null_bytes: Some(NULL_BYTES), ..plain.clone() };
@@ -63,10 +84,11 @@ pub fn cheapest(mechanism: Mechanism, within_s: f64, loss: f64) -> Option<Checki
     match mechanism {
         Mechanism::None | Mechanism::Lazy => None,
         Mechanism::Tcp => {
+            let probes = Some(probes?);
             let with = |idle_s| Checking {
                 idle_s: Some(idle_s),
                 interval_s: Some(PROBE_INTERVAL_S),
-                probes: Some(tries),
+                probes,
                 ..plain.clone()
             };
             longest(within_s, 1.0, with)
@@ -92,15 +114,31 @@ pub fn cheapest(mechanism: Mechanism, within_s: f64, loss: f64) -> Option<Checki
     }
 }
 
+/// The shortest time, s, within which [`cheapest`] has a setting of this mechanism; in tenths.
+///
+/// None: it has none however long the time is.
+pub fn soonest_s(mechanism: Mechanism, path: Path) -> Option<f64> {
+    let knows = |tenths: u32| cheapest(mechanism, f64::from(tenths) / 10.0, path).is_some();
+    let (mut low, mut high) = (0, (IDLE_MAX_S * 10.0) as u32);
+    if !knows(high) {
+        return None;
+    }
+    while high - low > 1 {
+        let middle = u32::midpoint(low, high);
+        if knows(middle) { high = middle } else { low = middle }
+    }
+    Some(f64::from(high) / 10.0)
+}
+
 /// The curve of one mechanism: the cheapest settings for wanted detection times of 1 s to 7200 s.
 ///
 /// Shape: at most 30 points, detection time ascending, packets descending; none for a mechanism
 /// without a bound.
-pub fn curve(mechanism: Mechanism, loss: f64) -> Vec<Point> {
+pub fn curve(mechanism: Mechanism, path: Path) -> Vec<Point> {
     let [from, to] = CURVE_S;
     let within = |step| from * (to / from).powf(f64::from(step) / f64::from(CURVE_POINTS - 1));
     let point = |step| {
-        let checking = cheapest(mechanism, within(step), loss)?;
+        let checking = cheapest(mechanism, within(step), path)?;
         Some(Point {
             packets_per_hour: checking.packets_per_hour()?,
             detect_s: checking.known_within_s()?,

@@ -12,7 +12,7 @@ const HOUR_S: f64 = 3600.0;
 ///
 /// Source: Linux `kernel/time/timer.c`: each level of the wheel is 8 times coarser than the one
 /// before, and takes waits of at least 8 of its steps.
-const WHEEL_SHARE: f64 = 0.125;
+pub const WHEEL_SHARE: f64 = 0.125;
 
 /// What a timer of the kernel may be late beyond that, s: one jiffy at 100 Hz.
 const JIFFY_S: f64 = 0.01;
@@ -67,7 +67,7 @@ impl Checking {
     /// - `tcp`: idle time and an interval for each probe, also for the last.
     /// - `heartbeat`: idle time, and the time for an answer.
     /// - `write`: interval, and retransmission. A `TCP_USER_TIMEOUT` counts from the first repeat
-    ///   by RTO, not from the message: 0.8 s later at the round-trip time of 200 ms that is assumed.
+    ///   by RTO, not from the message: 1.2 s later at the round-trip time of 200 ms that is assumed.
     ///
     /// None: `none` and `lazy`, which know only when something is written or room is needed; or a
     /// setting is missing.

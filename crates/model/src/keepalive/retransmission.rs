@@ -13,9 +13,17 @@ const RTO_MAX_S: f64 = 120.0;
 /// Round-trip time, s, that is assumed where none was measured: an intercontinental path.
 pub const ASSUMED_RTT_S: f64 = 0.2;
 
-/// The RTO of a quiet path: on it the variation of the round-trip time stays below its floor.
+/// A kernel acknowledges what arrives alone within this, s: `TCP_DELACK_MAX`.
+pub(super) const DELAYED_ACK_S: f64 = 0.2;
+
+/// The RTO of a connection that has measured little: an idle one.
+///
+/// The first round trip sets the variation to half of it, and four times that come on top; no less
+/// than 0.2 s. On a path of few milliseconds the floor is all.
+/// Source: RFC 6298, section 2.2; Linux `net/ipv4/tcp_input.c` `tcp_rtt_estimator`. Measured on 6.18
+///         over a round trip of 0.2 s: sendings at 0, 0.62 and 1.23 s.
 pub fn rto_s(rtt_s: f64) -> f64 {
-    rtt_s + RTO_MIN_S
+    rtt_s + (2.0 * rtt_s).max(RTO_MIN_S)
 }
 
 /// When one segment goes on the wire as long as nobody acknowledges it, and nothing else is on the

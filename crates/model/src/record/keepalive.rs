@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::keepalive::Checking;
+use crate::keepalive::{Checking, Mechanism, Path};
 pub use crate::wire::Traffic;
 
 /// What checking idle connections cost, and what it found out.
@@ -18,8 +18,14 @@ pub struct Keepalive {
     /// The time within which deaths were to be known, s, where that chose the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect_within_s: Option<f64>,
+    /// The path that those settings stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed: Option<Path>,
     /// Which host checked: `server`, `client` or `both`.
     pub side: String,
+    /// Over IPv6, whose headers are 20 bytes longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ipv6: bool,
     /// Connections in all: the one that writes, if one did, and those that idle.
     pub sockets: u64,
     /// Of these, that idle.
@@ -57,6 +63,32 @@ pub struct Keepalive {
     /// What died, and when that was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deaths: Option<Deaths>,
+}
+
+impl Keepalive {
+    /// Packets that checking takes for an hour and one healthy connection, by arithmetic, at most:
+    /// two sides that check send their own.
+    ///
+    /// None: a setting is missing, or the two sides check in different ways.
+    pub fn computed_packets_per_hour(&self) -> Option<f64> {
+        let sides = match self.side.as_str() {
+            "both" if self.checking.mechanism == Mechanism::Lazy => return None,
+            "both" => 2.0,
+            _ => 1.0,
+        };
+        Some(self.checking.packets_per_hour()? * sides)
+    }
+
+    /// Bytes of these, from the IP header on, with time stamps.
+    ///
+    /// None: as of [`Self::computed_packets_per_hour`], or the size of messages is missing.
+    pub fn computed_bytes_per_hour(&self) -> Option<f64> {
+        const LONGER: f64 = 20.0;
+        let packets = self.computed_packets_per_hour()?;
+        let sides = if self.side == "both" { 2.0 } else { 1.0 };
+        let longer = if self.ipv6 { LONGER * packets } else { 0.0 };
+        Some(self.checking.bytes_per_hour()? * sides + longer)
+    }
 }
 
 /// Connections that were made to die, and what was known of them; over all rounds.

@@ -1,7 +1,7 @@
 //! How is the trade drawn? Time until a death is known over packets per hour: a computed line per
-//! mechanism, measured arms as points with their range.
+//! mechanism, arms as points with their range.
 
-use tcptoll_model::keepalive::{Mechanism, Point};
+use tcptoll_model::keepalive::Mechanism;
 
 use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
 use crate::keepalive::{Curve, Trade, Traded};
@@ -10,21 +10,32 @@ use crate::{clean, number};
 /// Columns of an arm's name beside its point.
 const NAME: usize = 24;
 
+/// Lines are drawn up to this many times beyond the arms: they go on for decades, in which nothing
+/// was measured.
+const NEAR: f64 = 4.0;
+
+/// Packets that differ by less are the same for a caption: late timers make up as much.
+const ALIKE: f64 = 1.1;
+
+/// Half of a mark at the end of a range; more than the dot, that it shows beside it.
+const END: f64 = 8.0;
+
 /// The picture, or `None` where there is nothing to draw.
 pub(super) fn picture(trade: &Trade<'_>) -> Option<String> {
     let label = "Time until a death is known over packets per hour and connection, per mechanism";
-    let empty = trade.measured.is_empty() && trade.curves.is_empty();
+    let empty = trade.drawn.is_empty() && trade.curves.is_empty();
     (!empty).then(|| for_both(label, |screen| draw(trade, screen)))
 }
 
-/// Lines differ by their dashes: colours belong to arms.
-fn dash(mechanism: Mechanism) -> &'static str {
-    match mechanism {
+/// Lines have the colour of the first arm of their mechanism, and differ by their dashes too.
+fn line_class(curve: &Curve) -> String {
+    let dash = match curve.mechanism {
         Mechanism::None | Mechanism::Tcp => "d0",
         Mechanism::Heartbeat => "d1",
         Mechanism::Lazy => "d2",
         Mechanism::Write => "d3",
-    }
+    };
+    format!("computed {dash} {}", arm_class(curve.at))
 }
 
 /// Places of both axes.
@@ -34,13 +45,21 @@ struct Axes {
 }
 
 impl Axes {
-    fn at(&self, packets: f64, s: f64) -> (f64, f64) {
+    fn at(&self, (packets, s): (f64, f64)) -> (f64, f64) {
         (self.x.at(packets), self.y.at(s))
     }
+}
 
-    fn of(&self, points: &[Point]) -> Vec<(f64, f64)> {
-        points.iter().map(|p| self.at(p.packets_per_hour, p.detect_s)).collect()
-    }
+/// Whether packets and seconds are near the arms; without any arm, everything is.
+fn near(trade: &Trade<'_>) -> impl Fn(&(f64, f64)) -> bool {
+    let about = |values: Vec<f64>| {
+        let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
+        let most = values.iter().copied().reduce(f64::max).unwrap_or(f64::INFINITY);
+        least / NEAR..=most * NEAR
+    };
+    let packets = about(trade.drawn.iter().map(|arm| arm.packets_per_hour).collect());
+    let times = about(trade.drawn.iter().flat_map(|arm| arm.known_s).collect());
+    move |(p, s)| packets.contains(p) && times.contains(s)
 }
 
 fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
@@ -48,13 +67,19 @@ fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
     let (left, top) = (if wide { 64.0 } else { 60.0 }, 26.0);
     let right = screen.width() - 14.0;
     let bottom = if wide { 330.0 } else { 260.0 };
-    let key = 18.0 * trade.curves.len() as f64;
-    let mut svg = Svg::new(bottom + 48.0 + key);
-    let points = || trade.curves.iter().flat_map(|curve| &curve.points);
-    let packets = points().map(|p| p.packets_per_hour);
-    let packets = packets.chain(trade.measured.iter().map(|arm| arm.packets_per_hour));
-    let times = points().map(|p| p.detect_s);
-    let times = times.chain(trade.measured.iter().flat_map(|arm| arm.known_s));
+    let near = near(trade);
+    let lines: Vec<(&Curve, Vec<(f64, f64)>)> = trade
+        .curves
+        .iter()
+        .map(|curve| (curve, curve.line().filter(&near).collect::<Vec<_>>()))
+        .filter(|(_, line)| line.len() > 1)
+        .collect();
+    let mut svg = Svg::new(bottom + 48.0 + 18.0 * lines.len() as f64);
+    let along = || lines.iter().flat_map(|(_, line)| line);
+    let packets = along().map(|(packets, _)| *packets);
+    let packets = packets.chain(trade.drawn.iter().map(|arm| arm.packets_per_hour));
+    let times = along().map(|(_, s)| *s);
+    let times = times.chain(trade.drawn.iter().flat_map(|arm| arm.known_s));
     let axes = Axes { x: Scale::log(packets, left, right), y: Scale::log(times, bottom, top) };
     for s in axes.y.ticks(8) {
         let at = axes.y.at(s);
@@ -71,29 +96,39 @@ fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
     svg.text("label", (4.0, 12.0), Anchor::Start, "a death is known after (log)");
     let name = if wide { "packets per hour and connection (log)" } else { "packets/h (log)" };
     svg.text("label", (right, bottom + 34.0), Anchor::End, name);
-    for curve in &trade.curves {
+    for (curve, line) in &lines {
+        let places: Vec<(f64, f64)> = line.iter().map(|at| axes.at(*at)).collect();
         svg.open("", &format!("{}: computed", curve.mechanism));
-        svg.path(&format!("join {}", dash(curve.mechanism)), &axes.of(&curve.points), false);
+        svg.path(&line_class(curve), &places, false);
         svg.close();
         if wide {
-            hits(&mut svg, curve, &axes);
+            hits(&mut svg, curve, &axes, &near);
         }
     }
-    let mut names = Names::default();
-    for arm in &trade.measured {
-        measured(&mut svg, arm, &axes, &mut names, (wide, right));
+    for arm in &trade.drawn {
+        point(&mut svg, arm, &axes);
     }
-    for (at, curve) in trade.curves.iter().enumerate() {
+    // On a phone the legend above names the colours.
+    if wide {
+        let mut names = Names::beside(trade, &axes);
+        for arm in &trade.drawn {
+            let (x, y) = axes.at((arm.packets_per_hour, arm.known_s[1]));
+            let name = clean::shorten(&arm.arm.name, NAME);
+            let (place, anchor) = names.free((x, y), clean::columns(&name), (left, right));
+            svg.text("name", place, anchor, &name);
+        }
+    }
+    for (at, (curve, _)) in lines.iter().enumerate() {
         let y = bottom + 48.0 + 18.0 * at as f64;
-        svg.line(&format!("join {}", dash(curve.mechanism)), (6.0, y - 4.0), (40.0, y - 4.0));
+        svg.line(&line_class(curve), (6.0, y - 4.0), (40.0, y - 4.0));
         svg.text("name", (48.0, y), Anchor::Start, &format!("{}, computed", curve.mechanism));
     }
     svg
 }
 
 /// Something to point at along a curve, with the setting there.
-fn hits(svg: &mut Svg, curve: &Curve, axes: &Axes) {
-    for p in &curve.points {
+fn hits(svg: &mut Svg, curve: &Curve, axes: &Axes, near: &impl Fn(&(f64, f64)) -> bool) {
+    for p in curve.points.iter().filter(|p| near(&(p.packets_per_hour, p.detect_s))) {
         let tooltip = format!(
             "{}, computed: known after {} at most for {} packets per hour ({})",
             curve.mechanism,
@@ -101,102 +136,123 @@ fn hits(svg: &mut Svg, curve: &Curve, axes: &Axes) {
             number::three(p.packets_per_hour),
             crate::keepalive::setting(&p.checking)
         );
-        svg.dot("hit", axes.at(p.packets_per_hour, p.detect_s), 6.0, &tooltip);
+        svg.dot("hit", axes.at((p.packets_per_hour, p.detect_s)), 6.0, &tooltip);
     }
 }
 
-/// Where names already stand.
-#[derive(Default)]
+/// What already stands in the picture: from, to, top and bottom of each.
 struct Names {
-    taken: Vec<(f64, f64, f64)>,
+    taken: Vec<[f64; 4]>,
 }
 
 impl Names {
-    /// A height near `y` where a name from `from` to `to` touches no other.
-    fn free(&mut self, (from, to): (f64, f64), y: f64) -> f64 {
-        let touches = |y: f64| {
-            self.taken.iter().any(|(a, b, at)| *a < to && from < *b && (at - y).abs() < 15.0)
+    /// None yet, beside the points with their ranges.
+    fn beside(trade: &Trade<'_>, axes: &Axes) -> Self {
+        let of = |arm: &Traded<'_>| {
+            let x = axes.x.at(arm.packets_per_hour);
+            let [least, _, most] = arm.known_s.map(|s| axes.y.at(s));
+            [x - END, x + END, most - 5.0, least + 5.0]
         };
-        let tries = [0.0, 15.0, -15.0, 30.0, -30.0, 45.0, -45.0];
-        let y = tries.into_iter().map(|by| y + by).find(|y| !touches(*y)).unwrap_or(y);
-        self.taken.push((from, to, y));
-        y
+        Self { taken: trade.drawn.iter().map(of).collect() }
+    }
+
+    /// A place near a point where a name of so many columns touches nothing: right of it, else left,
+    /// else higher or lower.
+    fn free(
+        &mut self,
+        (x, y): (f64, f64),
+        columns: usize,
+        (left, right): (f64, f64),
+    ) -> ((f64, f64), Anchor) {
+        let room = columns as f64 * 7.0;
+        let gap = END + 3.0;
+        let sides = [(x + gap, x + gap + room), (x - gap - room, x - gap)];
+        let inside = |(from, to): &(f64, f64)| *from >= left && *to <= right;
+        let of = |(from, to): (f64, f64), by: f64| [from, to, y + by - 8.0, y + by + 8.0];
+        let places: Vec<[f64; 4]> = [0.0, 15.0, -15.0, 30.0, -30.0, 45.0, -45.0]
+            .into_iter()
+            .flat_map(|by| sides.into_iter().filter(inside).map(move |side| of(side, by)))
+            .collect();
+        let free = |place: &[f64; 4]| {
+            let [from, to, top, bottom] = *place;
+            !self.taken.iter().any(|[a, b, c, d]| from < *b && *a < to && top < *d && *c < bottom)
+        };
+        let place = places.iter().copied().find(free).or(places.first().copied());
+        let place = place.unwrap_or(of(sides[0], 0.0));
+        self.taken.push(place);
+        let [from, to, top, _] = place;
+        let base = top + 12.0;
+        if from > x { ((from, base), Anchor::Start) } else { ((to, base), Anchor::End) }
     }
 }
 
-fn measured(
-    svg: &mut Svg,
-    arm: &Traded<'_>,
-    axes: &Axes,
-    names: &mut Names,
-    (wide, right): (bool, f64),
-) {
+fn point(svg: &mut Svg, arm: &Traded<'_>, axes: &Axes) {
     let [least, middle, most] = arm.known_s;
-    let (x, y) = axes.at(arm.packets_per_hour, middle);
+    let (x, y) = axes.at((arm.packets_per_hour, middle));
     let tooltip = format!(
-        "{}: known after {}, from {} to {}, for {} packets per hour",
+        "{}: known after {}, from {} to {}, for {} packets per hour{}",
         arm.arm.name,
         number::time(middle * 1e6),
         number::time(least * 1e6),
         number::time(most * 1e6),
-        number::three(arm.packets_per_hour)
+        number::three(arm.packets_per_hour),
+        if arm.computed { ", computed" } else { "" }
     );
     svg.open(&arm_class(arm.at), &tooltip);
     svg.line("whisker", (x, axes.y.at(least)), (x, axes.y.at(most)));
     for end in [least, most] {
-        svg.line("whisker", (x - 4.0, axes.y.at(end)), (x + 4.0, axes.y.at(end)));
+        svg.line("whisker", (x - END, axes.y.at(end)), (x + END, axes.y.at(end)));
     }
-    svg.dot("full", (x, y), 5.0, "");
-    // On a phone the legend above names the colours.
-    if wide {
-        let name = clean::shorten(&arm.arm.name, NAME);
-        let room = clean::columns(&name) as f64 * 7.0 + 12.0;
-        let (anchor, at, span) = if x + room > right {
-            (Anchor::End, x - 10.0, (x - room, x))
-        } else {
-            (Anchor::Start, x + 10.0, (x, x + room))
-        };
-        let y = names.free(span, y + 4.0);
-        svg.text("name", (at, y), anchor, &name);
-    }
+    svg.dot(if arm.computed { "hollow" } else { "full" }, (x, y), 4.5, "");
     svg.close();
 }
 
-/// One sentence that says what to see.
+/// One sentence that says what to see, and what cannot be seen.
 pub(super) fn caption(trade: &Trade<'_>) -> String {
-    let lines = match trade.curves.len() {
-        0 => String::new(),
-        _ => " Lines: the cheapest setting for a time, computed; each is what it takes at most."
-            .to_owned(),
-    };
+    let mut said: Vec<String> = Vec::new();
+    said.extend(compared(trade));
+    said.extend(trade.remarks.iter().cloned());
+    if !trade.drawn.is_empty() {
+        let hollow = if trade.drawn.iter().any(|arm| arm.computed) {
+            "; hollow: with computed packets"
+        } else {
+            ""
+        };
+        said.push(format!("Points: measured median, with least and greatest{hollow}."));
+    }
+    if !trade.curves.is_empty() {
+        said.push(
+            "Lines: the cheapest setting for a time, computed; each is what it takes at most."
+                .to_owned(),
+        );
+    }
+    said.join(" ")
+}
+
+/// Who was soonest and who took least; of a single point there is nothing to say.
+fn compared(trade: &Trade<'_>) -> Option<String> {
     let by_packets =
-        |a: &Traded<'_>, b: &Traded<'_>| a.packets_per_hour.total_cmp(&b.packets_per_hour);
-    let by_time = |a: &Traded<'_>, b: &Traded<'_>| a.known_s[1].total_cmp(&b.known_s[1]);
+        |a: &&Traded<'_>, b: &&Traded<'_>| a.packets_per_hour.total_cmp(&b.packets_per_hour);
+    let by_time = |a: &&Traded<'_>, b: &&Traded<'_>| a.known_s[1].total_cmp(&b.known_s[1]);
     // Of equals the one that is better otherwise.
-    let cheapest = |a: &&Traded<'_>, b: &&Traded<'_>| by_packets(a, b).then(by_time(a, b));
-    let fastest = |a: &&Traded<'_>, b: &&Traded<'_>| by_time(a, b).then(by_packets(a, b));
-    let Some((cheap, fast)) =
-        trade.measured.iter().min_by(cheapest).zip(trade.measured.iter().min_by(fastest))
-    else {
-        return lines.trim_start().to_owned();
-    };
+    let fewest = trade.drawn.iter().min_by(|a, b| by_packets(a, b).then(by_time(a, b)))?;
+    let soonest = trade.drawn.iter().min_by(|a, b| by_time(a, b).then(by_packets(a, b)))?;
     let words = |arm: &Traded<'_>| {
         format!(
-            "{} for {} packets per hour and connection",
+            "{} with {} for {} packets per hour and connection",
+            arm.arm.name,
             number::time(arm.known_s[1] * 1e6),
             number::three(arm.packets_per_hour)
         )
     };
-    let said = if cheap.at == fast.at {
-        format!("{} is both cheapest and soonest: {}", cheap.arm.name, words(cheap))
+    if trade.drawn.len() < 2 {
+        return None;
+    }
+    let of = if trade.left_out { "Of those drawn, soonest" } else { "Soonest" };
+    let few = if soonest.packets_per_hour <= fewest.packets_per_hour * ALIKE {
+        "none takes clearly fewer".to_owned()
     } else {
-        format!(
-            "Soonest is {} with {}; cheapest {} with {}",
-            fast.arm.name,
-            words(fast),
-            cheap.arm.name,
-            words(cheap)
-        )
+        format!("fewest packets takes {}", words(fewest))
     };
-    format!("{said}. Points: measured median, with least and greatest.{lines}")
+    Some(format!("{of} is {}; {few}.", words(soonest)))
 }

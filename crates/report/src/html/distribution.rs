@@ -67,7 +67,13 @@ fn curves<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Curve<'a>> {
         let points = points(histogram);
         let answered = answered(arm, primary);
         let class = arm_class(at);
-        (!points.is_empty()).then(|| Curve { class, answered, name: &arm.name, histogram, points })
+        is_drawn(arm, primary).then(|| Curve {
+            class,
+            answered,
+            name: &arm.name,
+            histogram,
+            points,
+        })
     };
     let mut curves: Vec<Curve<'a>> = summary.arms.iter().enumerate().filter_map(curve).collect();
     // With one arm there is room for what the network alone takes.
@@ -80,6 +86,11 @@ fn curves<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Curve<'a>> {
         curves.push(Curve { class, answered: 1.0, name: "ICMP echo", histogram, points });
     }
     curves
+}
+
+/// Whether an arm has a curve.
+pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
+    arm.histograms.get(&primary.key).is_some_and(|histogram| !points(histogram).is_empty())
 }
 
 /// The picture, or `None` if no arm has the distribution.

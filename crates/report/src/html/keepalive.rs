@@ -13,7 +13,10 @@ use crate::{figures, number};
 #[derive(Serialize)]
 pub(super) struct View {
     traffic: Table,
+    hourly: Option<Table>,
     more: Option<Table>,
+    /// Whether the CPU of the machine is among the costs.
+    machine: bool,
     cost: Option<Table>,
     to_set: Vec<[String; 4]>,
     deaths: Option<Table>,
@@ -47,15 +50,18 @@ pub(super) fn of(summary: &Summary) -> Option<View> {
         Some(table::of_columns(summary, columns, &died)).filter(|table| !table.is_empty())
     };
     let filled = |table: Table| Some(table).filter(|table| !table.is_empty());
-    // Two tables that fit a page rather than one that has to be moved about.
+    // Tables that fit a page rather than one that has to be moved about.
+    let mut traffic = keepalive::traffic_columns();
+    let hourly = traffic.split_off(COUNTED).concat();
     let mut deaths = keepalive::death_columns();
     let mut spent = deaths.split_off(KNOWN).concat();
     spent.extend(keepalive::more_deaths());
     let trade = keepalive::trade(summary);
     let traded = |at: usize, arm: &Arm| keepalive::traded(&(at, arm));
-    let curves = trade.as_ref().is_some_and(|trade| !trade.curves.is_empty());
     Some(View {
-        traffic: all(&keepalive::traffic_columns().concat()),
+        traffic: all(&traffic.concat()),
+        hourly: filled(all(&hourly)),
+        machine: keepalive::machine(summary),
         more: filled(all(&keepalive::more_traffic())),
         cost: filled(all(&keepalive::cost_columns().concat())),
         to_set: keepalive::to_set(&summary.arms),
@@ -66,9 +72,12 @@ pub(super) fn of(summary: &Summary) -> Option<View> {
             .as_ref()
             .map(|_| table::of_columns(summary, &keepalive::trade_columns(), &traded)),
         computed: trade.as_ref().map(computed).unwrap_or_default(),
-        basis: curves.then(|| figures::capital(&keepalive::curve_basis()) + "."),
+        basis: trade.and_then(|trade| trade.basis()).map(|basis| figures::capital(&basis) + "."),
     })
 }
+
+/// Parts of the columns of traffic that say what was counted; the others, what that is in an hour.
+const COUNTED: usize = 4;
 
 /// Parts of the columns of deaths that say what was known; the others, what that took.
 const KNOWN: usize = 4;
@@ -90,8 +99,9 @@ fn computed(trade: &Trade<'_>) -> Vec<[String; 4]> {
     trade.curves.iter().flat_map(of).collect()
 }
 
-/// The picture of the trade and its caption.
-pub(super) fn picture(summary: &Summary) -> Option<(String, String)> {
+/// The picture of the trade, its caption, and the places of the arms in it.
+pub(super) fn picture(summary: &Summary) -> Option<(String, String, Vec<usize>)> {
     let trade = keepalive::trade(summary)?;
-    Some((curve::picture(&trade)?, curve::caption(&trade)))
+    let drawn = trade.drawn.iter().map(|arm| arm.at).collect();
+    Some((curve::picture(&trade)?, curve::caption(&trade), drawn))
 }

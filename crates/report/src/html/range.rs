@@ -59,7 +59,8 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
 fn reach(svg: &mut Svg, h: &HistogramSummary, x: &Scale, y: f64) {
     let (Some(middle), Some(max)) = (figures::middle(h), h.max) else { return };
     svg.line("whisker", (x.at(middle), y), (x.at(max), y));
-    svg.line("whisker", (x.at(max), y - 5.0), (x.at(max), y + 5.0));
+    // Longer than the dot is wide: of a short range it would be hidden.
+    svg.line("whisker", (x.at(max), y - 8.0), (x.at(max), y + 8.0));
     if let Some(p99) = h.p99 {
         svg.line("bar", (x.at(middle), y), (x.at(p99), y));
     }
@@ -85,10 +86,12 @@ pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
         Some((row.name.to_owned(), middle, row.histogram.max?))
     };
     let rows = rows(summary, primary);
+    let thick =
+        if rows.iter().any(|row| row.histogram.p99.is_some()) { " thick: to p99;" } else { "" };
     let widest = rows.iter().filter_map(reach).max_by(|a, b| (a.2 / a.1).total_cmp(&(b.2 / b.1)));
     widest.map_or_else(String::new, |(name, middle, max)| {
         format!(
-            "Dot: median; thick: to p99; thin: to the maximum. {name} reaches furthest beyond its median: from {} to {} ({}).",
+            "Dot: median;{thick} thin: to the maximum. {name} reaches furthest beyond its median: from {} to {} ({}).",
             number::time(middle),
             number::time(max),
             number::ratio(max / middle)

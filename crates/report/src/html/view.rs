@@ -19,7 +19,7 @@ pub(super) struct View {
     experiment: String,
     study: Option<String>,
     question: String,
-    answer: String,
+    answer: [String; 2],
     place: Vec<String>,
     forecasts: Vec<String>,
     cpu_note: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct View {
     record_version: u32,
     doubts: Vec<String>,
     warnings: Vec<Warning>,
-    legend: Vec<ArmName>,
+    several: bool,
     distribution: Option<Picture>,
     range: Option<Picture>,
     figures: table::Table,
@@ -83,11 +83,19 @@ pub(super) struct ArmName {
 struct Picture {
     both_svg: String,
     caption: String,
+    /// Arms in it, where their colours are named above it.
+    legend: Vec<ArmName>,
 }
 
 impl Picture {
     fn new(both_svg: String, caption: &str) -> Self {
-        Self { both_svg, caption: keep_units(caption) }
+        Self { both_svg, caption: keep_units(caption), legend: Vec::new() }
+    }
+
+    /// The same, with a legend of the arms that are drawn, where there are several to tell apart.
+    fn of_arms(self, summary: &Summary, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
+        let legend = each_arm(summary, |at, arm| drawn(at, arm).then(|| name(at, arm)));
+        if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
     }
 }
 
@@ -159,11 +167,14 @@ pub(super) fn of(summary: &Summary) -> View {
         .map(|f| Titled::new(f.title, f.both_svg, &f.caption))
         .collect();
     let in_order = super::rounds::picture(summary)
-        .map(|both_svg| Picture::new(both_svg, &super::rounds::caption(summary)));
+        .map(|both_svg| Picture::new(both_svg, &super::rounds::caption(summary)))
+        .map(|picture| picture.of_arms(summary, |_, arm| !arm.rounds.is_empty()));
     let metric = rounds::metric(summary);
     let drawn =
         summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
-    let trade = keepalive::picture(summary).map(|(svg, caption)| Picture::new(svg, &caption));
+    let trade = keepalive::picture(summary).map(|(both_svg, caption, drawn)| {
+        Picture::new(both_svg, &caption).of_arms(summary, |at, _| drawn.contains(&at))
+    });
     let first = if summary.rounds.is_none() && trade.is_some() {
         First::Trade
     } else if summary.rounds.is_none() {
@@ -184,7 +195,7 @@ pub(super) fn of(summary: &Summary) -> View {
         experiment: summary.experiment.clone(),
         study: summary.study.clone(),
         question: summary.question.clone(),
-        answer: keep_units(&summary.answer),
+        answer: lead(&summary.answer).map(keep_units),
         place: figures::place(summary),
         forecasts: requests::forecasts(&summary.arms),
         cpu_note: if crate::keepalive::any(summary) {
@@ -199,9 +210,13 @@ pub(super) fn of(summary: &Summary) -> View {
         record_version: summary.record_version,
         doubts: findings::verdict_on_run(summary),
         warnings: summary.warnings.iter().map(|w| warning(w, summary.arms.len())).collect(),
-        legend: if summary.arms.len() > 1 { names(summary) } else { Vec::new() },
+        several: summary.arms.len() > 1,
         distribution: distribution::picture(summary, &primary)
-            .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary))),
+            .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary)))
+            .map(|picture| {
+                let has = |_, arm: &Arm| distribution::is_drawn(arm, &primary);
+                picture.of_arms(summary, has)
+            }),
         range: range::picture(summary, &primary)
             .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
         figures: table::of(summary, &primary),
@@ -244,10 +259,6 @@ pub(super) fn each_arm<T>(summary: &Summary, of: impl Fn(usize, &Arm) -> Option<
 
 pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
     ArmName { class: arm_class(at), name: arm.name.clone() }
-}
-
-fn names(summary: &Summary) -> Vec<ArmName> {
-    each_arm(summary, |at, arm| Some(name(at, arm)))
 }
 
 fn warning(entry: &WarningEntry, arms: usize) -> Warning {
@@ -365,6 +376,23 @@ fn cause(cause: &tcptoll_model::record::Cause) -> CauseView {
 fn advice(advice: &tcptoll_model::record::Advice) -> AdviceView {
     let a = advice.clone();
     AdviceView { cause: a.cause, change: a.change, cost: a.cost, undo: a.undo, proof: a.proof }
+}
+
+/// A sentence longer than this is no heading; then its first clause has to do.
+const LEAD_MAX: usize = 160;
+
+/// What an answer begins with, and the rest: its first sentence, of a long one the first clause.
+fn lead(answer: &str) -> [&str; 2] {
+    let sentence = answer
+        .match_indices(". ")
+        .find(|(at, _)| answer[at + 2..].starts_with(char::is_uppercase))
+        .map_or(answer.len(), |(at, _)| at + 1);
+    let end = if answer[..sentence].chars().count() <= LEAD_MAX {
+        sentence
+    } else {
+        answer[..sentence].find("; ").map_or(sentence, |at| at + 1)
+    };
+    [&answer[..end], answer[end..].trim_start()]
 }
 
 /// A number and its unit stay on one line.

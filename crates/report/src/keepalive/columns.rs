@@ -4,8 +4,8 @@
 use tcptoll_model::record::Arm;
 
 use super::{
-    RATE, bytes_per_hour, counted, deaths, detection_s, due_s, expected_wrongly, figure, mechanism,
-    of, packets_per_hour, settings, traffic,
+    MACHINE, PACKETS, RATE, counted, deaths, detection_s, due_s, expected_wrongly, figure,
+    mechanism, of, settings, traffic,
 };
 use crate::number::{self, ABSENT};
 use crate::requests;
@@ -88,7 +88,7 @@ impl Column {
 /// together, in the order of what is asked first.
 pub(crate) fn traffic_columns() -> Vec<Vec<Column>> {
     use Figure::{Count, Metric, Number};
-    let window = "in the window";
+    let window = "on idle sockets in the window";
     vec![
         vec![Column::new(("", "messages/s"), "messages/s", (RATE, "1/s"), Metric)],
         vec![Column::new(
@@ -117,14 +117,14 @@ pub(crate) fn traffic_columns() -> Vec<Vec<Column>> {
                 Count(|arm| Some(of(arm)?.probe_answers?.packets)),
             ),
             Column::new(
-                (window, "heartbeats"),
-                "heartbeats",
+                (window, "messages"),
+                "messages on idle sockets",
                 ("heartbeats", ""),
                 Count(|arm| Some(of(arm)?.heartbeats?.packets)),
             ),
             Column::new(
                 (window, "acks"),
-                "acknowledgments",
+                "acknowledgments of messages",
                 ("heartbeat_acks", ""),
                 Count(|arm| Some(of(arm)?.heartbeat_acks?.packets)),
             ),
@@ -139,14 +139,14 @@ pub(crate) fn traffic_columns() -> Vec<Vec<Column>> {
             Column::new(
                 ("packets/h·socket", "measured"),
                 "packets/h per socket",
-                ("checking_packets_per_hour_per_socket", "1/h"),
-                Number(packets_per_hour, 1.0),
+                (PACKETS, "1/h"),
+                Metric,
             ),
             Column::new(
                 ("packets/h·socket", "computed"),
                 "computed packets/h",
                 ("computed_packets_per_hour_per_socket", "1/h"),
-                Number(|arm| of(arm)?.checking.packets_per_hour(), 1.0),
+                Number(|arm| of(arm)?.computed_packets_per_hour(), 1.0),
             ),
         ],
         vec![
@@ -154,13 +154,13 @@ pub(crate) fn traffic_columns() -> Vec<Vec<Column>> {
                 ("bytes/h·socket", "measured"),
                 "bytes/h per socket",
                 ("checking_bytes_per_hour_per_socket", "bytes/h"),
-                Number(bytes_per_hour, 1.0),
+                Metric,
             ),
             Column::new(
                 ("bytes/h·socket", "computed"),
                 "computed bytes/h",
                 ("computed_bytes_per_hour_per_socket", "bytes/h"),
-                Number(|arm| of(arm)?.checking.bytes_per_hour(), 1.0),
+                Number(|arm| of(arm)?.computed_bytes_per_hour(), 1.0),
             ),
         ],
         vec![Column::new(
@@ -182,15 +182,15 @@ pub(crate) fn more_traffic() -> Vec<Column> {
         bytes("bytes of answers", "keepalive_answer_bytes", |arm| {
             Some(of(arm)?.probe_answers?.bytes)
         }),
-        bytes("bytes of heartbeats", "heartbeat_bytes", |arm| Some(of(arm)?.heartbeats?.bytes)),
+        bytes("bytes of messages", "heartbeat_bytes", |arm| Some(of(arm)?.heartbeats?.bytes)),
         bytes("bytes of acknowledgments", "heartbeat_ack_bytes", |arm| {
             Some(of(arm)?.heartbeat_acks?.bytes)
         }),
-        count("heartbeats sent again", "heartbeat_retransmissions", |arm| {
+        count("messages sent again", "heartbeat_retransmissions", |arm| {
             of(arm)?.heartbeats?;
             of(arm).map(|keepalive| keepalive.heartbeat_retransmissions)
         }),
-        count("Null messages sent", "nulls_sent", |arm| {
+        count("messages, as the program says", "nulls_sent", |arm| {
             of(arm).map(|keepalive| keepalive.nulls_sent).filter(|n| *n > 0)
         }),
         count("wake-ups of timers", "timer_wakeups", |arm| {
@@ -216,7 +216,7 @@ pub(crate) fn cost_columns() -> Vec<Vec<Column>> {
             Column::new(
                 (FLEET, "machine"),
                 "machine CPU, µs/s per 1,000 sockets",
-                ("machine_cpu_us_per_s_per_1000_sockets", "us/s"),
+                (MACHINE, "us/s"),
                 Metric,
             ),
             Column::new(
@@ -429,7 +429,7 @@ pub(crate) fn more_deaths() -> Vec<Column> {
         ),
         Column::new(
             ("", "read said"),
-            "read(2) said before",
+            "read(2) gave",
             ("read_said", ""),
             Words(|arm| counted(&deaths(arm)?.read_said)),
         ),
@@ -438,9 +438,9 @@ pub(crate) fn more_deaths() -> Vec<Column> {
 
 /// What a death that is known sooner costs: time against packets, measured beside computed.
 pub(crate) fn trade_columns() -> Vec<Column> {
-    use Figure::{Number, Words};
+    use Figure::{Metric, Number, Words};
     const AFTER: &str = "known after, s";
-    const PACKETS: &str = "packets/h·socket";
+    const HOURLY: &str = "packets/h·socket";
     vec![
         Column::new(
             ("", "mechanism"),
@@ -448,17 +448,12 @@ pub(crate) fn trade_columns() -> Vec<Column> {
             ("mechanism", ""),
             Words(|arm| mechanism(arm).map(|mechanism| mechanism.name().to_owned())),
         ),
+        Column::new((HOURLY, "measured"), "packets/h per socket", (PACKETS, "1/h"), Metric),
         Column::new(
-            (PACKETS, "measured"),
-            "packets/h per socket",
-            ("checking_packets_per_hour_per_socket", "1/h"),
-            Number(packets_per_hour, 1.0),
-        ),
-        Column::new(
-            (PACKETS, "computed"),
+            (HOURLY, "computed"),
             "computed packets/h",
             ("computed_packets_per_hour_per_socket", "1/h"),
-            Number(|arm| of(arm)?.checking.packets_per_hour(), 1.0),
+            Number(|arm| of(arm)?.computed_packets_per_hour(), 1.0),
         ),
         Column::new(
             (AFTER, "median"),

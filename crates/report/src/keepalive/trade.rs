@@ -1,16 +1,16 @@
 //! What does it cost to know of a death sooner? Measured arms, and a computed curve per mechanism.
 
-use tcptoll_model::keepalive::{Mechanism, Point};
+use tcptoll_model::keepalive::{Mechanism, Path, Point};
 use tcptoll_model::record::{Arm, Deaths, Summary};
 
-use super::{deaths, detection_s, mechanism, packets_per_hour};
+use super::words::who;
+use super::{deaths, detection_s, mechanism, of, packets_per_hour, traffic};
 use crate::number;
 
-/// Loss that the computed curves are for: probes and repeats are many enough that a live
-/// connection is closed once in a million checks.
-const CURVE_LOSS: f64 = 0.01;
+/// Parts of a line between two points of a curve; more than a curve of thirty points needs.
+const STEPS: u32 = 12;
 
-/// A measured arm of the trade.
+/// An arm of the trade that has a place on logarithmic axes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traded<'a> {
     /// Its place among the arms.
@@ -19,9 +19,11 @@ pub(crate) struct Traded<'a> {
     pub(crate) arm: &'a Arm,
     /// How it checked.
     pub(crate) mechanism: Mechanism,
-    /// Packets for an hour and one healthy connection.
+    /// Packets for an hour and one healthy connection; above 0.
     pub(crate) packets_per_hour: f64,
-    /// Least, middle and greatest time until a death was known, s.
+    /// Whether these are computed, because no measured figure can be had.
+    pub(crate) computed: bool,
+    /// Least, middle and greatest time until a death was known, s; above 0.
     pub(crate) known_s: [f64; 3],
 }
 
@@ -30,49 +32,122 @@ pub(crate) struct Traded<'a> {
 pub(crate) struct Curve {
     /// Which.
     pub(crate) mechanism: Mechanism,
+    /// Place among the arms of the first that checked so.
+    pub(crate) at: usize,
     /// From the most packets and the shortest time on.
     pub(crate) points: Vec<Point>,
 }
 
-/// What is known sooner for more packets: measured arms, and a curve for each of their mechanisms.
+impl Curve {
+    /// Packets per hour and seconds along the curve, so close that what lies outside of a picture
+    /// can be left out. Between two points the line is straight in logarithms.
+    pub(crate) fn line(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.points.windows(2).flat_map(|pair| {
+            (0..=STEPS).map(move |step| {
+                let share = f64::from(step) / f64::from(STEPS);
+                let between = |a: f64, b: f64| a.powf(1.0 - share) * b.powf(share);
+                (
+                    between(pair[0].packets_per_hour, pair[1].packets_per_hour),
+                    between(pair[0].detect_s, pair[1].detect_s),
+                )
+            })
+        })
+    }
+}
+
+/// What is known sooner for more packets: arms, and a curve for each of their mechanisms.
 #[derive(Clone, Debug)]
 pub(crate) struct Trade<'a> {
-    /// Arms whose deaths were known and whose packets were counted.
-    pub(crate) measured: Vec<Traded<'a>>,
+    /// Arms that have a place in the picture.
+    pub(crate) drawn: Vec<Traded<'a>>,
+    /// Whether others have none.
+    pub(crate) left_out: bool,
+    /// Of arms without a place, why; of others, whether their packets are computed.
+    pub(crate) remarks: Vec<String>,
     /// Computed.
     pub(crate) curves: Vec<Curve>,
+    /// The path that these are for: that of the settings, where a time was to be kept.
+    path: Path,
+}
+
+impl Trade<'_> {
+    /// What the curves rest on, in words; `None` where there are none.
+    pub(crate) fn basis(&self) -> Option<String> {
+        let words = format!(
+            "computed for settings that close a live connection once in a million checks at most, \
+             with {} loss each way",
+            number::plain_percent(self.path.loss)
+        );
+        (!self.curves.is_empty()).then_some(words)
+    }
 }
 
 /// The trade, where two mechanisms at least have deaths that were known.
 pub(crate) fn trade(summary: &Summary) -> Option<Trade<'_>> {
     let known: Vec<(usize, &Arm)> = summary.arms.iter().enumerate().filter(traded).collect();
-    let mut mechanisms: Vec<Mechanism> =
-        known.iter().filter_map(|(_, arm)| mechanism(arm)).collect();
+    let mut mechanisms: Vec<(Mechanism, usize)> =
+        known.iter().filter_map(|(at, arm)| Some((mechanism(arm)?, *at))).collect();
     mechanisms.sort();
-    mechanisms.dedup();
+    mechanisms.dedup_by_key(|(mechanism, _)| *mechanism);
     if mechanisms.len() < 2 {
         return None;
     }
-    let measured = known.iter().filter_map(|(at, arm)| {
-        let packets_per_hour = packets_per_hour(arm).filter(|packets| *packets > 0.0)?;
-        let [least, middle, most] = detection_s(arm);
-        let known_s = [least?, middle?, most?];
-        // Nothing at or below 0 has a place on a logarithmic axis.
-        (known_s[0] > 0.0).then_some(Traded {
-            at: *at,
-            arm,
-            mechanism: mechanism(arm)?,
-            packets_per_hour,
-            known_s,
-        })
-    });
-    let curve = |mechanism| {
-        let points = tcptoll_model::keepalive::curve(mechanism, CURVE_LOSS);
-        (points.len() > 1).then_some(Curve { mechanism, points })
+    let path = known.iter().find_map(|(_, arm)| of(arm)?.assumed).unwrap_or(Path::ASSUMED);
+    let curve = |(mechanism, at)| {
+        let points = tcptoll_model::keepalive::curve(mechanism, path);
+        (points.len() > 1).then_some(Curve { mechanism, at, points })
     };
+    let drawn: Vec<Traded<'_>> = known.iter().filter_map(|(at, arm)| place(*at, arm)).collect();
     Some(Trade {
-        measured: measured.collect(),
+        left_out: drawn.len() < known.len(),
+        remarks: remarks(&known),
         curves: mechanisms.into_iter().filter_map(curve).collect(),
+        path,
+        drawn,
+    })
+}
+
+/// Where an arm stands; nothing at or below 0 has a place on a logarithmic axis.
+fn place(at: usize, arm: &Arm) -> Option<Traded<'_>> {
+    let measured = packets_per_hour(arm).filter(|packets| *packets > 0.0);
+    let packets_per_hour = measured.or_else(|| computed(arm)).filter(|packets| *packets > 0.0)?;
+    let [least, middle, most] = detection_s(arm);
+    let known_s = [least.filter(|s| *s > 0.0)?, middle?, most?];
+    let mechanism = mechanism(arm)?;
+    Some(Traded { at, arm, mechanism, packets_per_hour, computed: measured.is_none(), known_s })
+}
+
+fn computed(arm: &Arm) -> Option<f64> {
+    of(arm)?.computed_packets_per_hour()
+}
+
+/// What is to be said of arms that are not simply a point of what was measured; what several share
+/// is said once.
+fn remarks(known: &[(usize, &Arm)]) -> Vec<String> {
+    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (at, arm) in known {
+        let Some(text) = remark(*at, arm) else { continue };
+        match said.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, names)) => names.push(&arm.name),
+            None => said.push((text, vec![&arm.name])),
+        }
+    }
+    said.into_iter().map(|(text, names)| format!("{}: {text}.", who(&names))).collect()
+}
+
+fn remark(at: usize, arm: &Arm) -> Option<&'static str> {
+    let idle = computed(arm) == Some(0.0);
+    Some(match place(at, arm) {
+        Some(traded) if !traded.computed => return None,
+        Some(_) if of(arm).and_then(traffic).is_some() => {
+            "packets computed, the window was shorter than the time between two checks"
+        }
+        Some(_) => "packets computed, none were counted",
+        None if idle && mechanism(arm) == Some(Mechanism::Lazy) => {
+            "costs no packets and knows only when room is needed, so not drawn"
+        }
+        None if idle => "costs no packets, so not drawn",
+        None => "not drawn, its packets or its time are not known",
     })
 }
 
@@ -84,11 +159,96 @@ pub(crate) fn traded((_, arm): &(usize, &Arm)) -> bool {
     deaths(arm).is_some_and(|d| silent(d) && d.known > 0) && detection_s(arm)[1].is_some()
 }
 
-/// What the curves rest on, in words.
-pub(crate) fn curve_basis() -> String {
-    format!(
-        "computed for settings that close a live connection once in a million checks at most, with \
-         {} loss each way",
-        number::plain_percent(CURVE_LOSS)
-    )
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tcptoll_model::keepalive::Checking;
+    use tcptoll_model::record::{HistogramSummary, Keepalive, Metric, Traffic};
+
+    use super::*;
+
+    fn arm(mechanism: Mechanism, idle_s: Option<f64>, measured: Option<f64>) -> Arm {
+        let known = HistogramSummary {
+            count: 2,
+            min: Some(1e6),
+            p50: Some(2e6),
+            max: Some(3e6),
+            ..HistogramSummary::default()
+        };
+        let metric = |value| Metric { value, unit: "1/h".into(), ci95: None, median: None, n: 1 };
+        Arm {
+            name: mechanism.name().into(),
+            metrics: measured
+                .map(|value| (super::super::PACKETS.to_owned(), metric(value)))
+                .into_iter()
+                .collect(),
+            histograms: BTreeMap::from([(super::super::DETECTION.to_owned(), known)]),
+            keepalive: Some(Keepalive {
+                checking: Checking {
+                    mechanism,
+                    idle_s,
+                    interval_s: Some(1.0),
+                    ..Checking::default()
+                },
+                probes: Some(Traffic { packets: 12, bytes: 624 }),
+                window_s: 5.0,
+                idle_sockets: 100,
+                deaths: Some(Deaths { fault: "cut".into(), known: 2, ..Deaths::default() }),
+                ..Keepalive::default()
+            }),
+            ..Arm::default()
+        }
+    }
+
+    fn of_arms(arms: Vec<Arm>) -> Summary {
+        let golden = include_str!("../../tests/golden/one-arm.json");
+        Summary { arms, ..serde_json::from_str(golden).unwrap() }
+    }
+
+    #[test]
+    fn a_window_shorter_than_the_time_between_two_checks_gives_no_packets_of_an_hour() {
+        let summary = of_arms(vec![
+            arm(Mechanism::Tcp, Some(20.0), None),
+            arm(Mechanism::Heartbeat, Some(10.0), Some(700.0)),
+        ]);
+        assert_eq!(packets_per_hour(&summary.arms[0]), None);
+        let trade = trade(&summary).unwrap();
+        let drawn: Vec<(f64, bool)> =
+            trade.drawn.iter().map(|arm| (arm.packets_per_hour, arm.computed)).collect();
+        // Two packets every 20 s.
+        assert_eq!(drawn, [(360.0, true), (700.0, false)]);
+        assert_eq!(
+            trade.remarks,
+            ["tcp: packets computed, the window was shorter than the time between two checks."]
+        );
+        assert!(!trade.left_out);
+    }
+
+    #[test]
+    fn what_sends_nothing_has_no_place_and_is_not_forgotten() {
+        let summary = of_arms(vec![
+            arm(Mechanism::Tcp, Some(1.0), Some(7_200.0)),
+            arm(Mechanism::Lazy, None, Some(0.0)),
+        ]);
+        let trade = trade(&summary).unwrap();
+        assert_eq!((trade.drawn.len(), trade.left_out), (1, true));
+        assert_eq!(
+            trade.remarks,
+            ["lazy: costs no packets and knows only when room is needed, so not drawn."]
+        );
+    }
+
+    #[test]
+    fn a_curve_is_followed_through_all_of_its_points() {
+        let points = tcptoll_model::keepalive::curve(Mechanism::Tcp, Path::ASSUMED);
+        let curve = Curve { mechanism: Mechanism::Tcp, at: 0, points };
+        for point in &curve.points {
+            let near = |(packets, s): (f64, f64)| {
+                (packets / point.packets_per_hour - 1.0).abs() < 1e-9
+                    && (s / point.detect_s - 1.0).abs() < 1e-9
+            };
+            assert!(curve.line().any(near), "{point:?}");
+        }
+    }
 }

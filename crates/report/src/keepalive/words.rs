@@ -117,40 +117,43 @@ pub(crate) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
 pub(crate) fn notes(arms: &[Arm]) -> Vec<Note> {
     let mut said: Vec<(Note, Vec<&str>)> = Vec::new();
     for arm in arms {
-        let Some((deaths, keepalive)) = deaths(arm).zip(arm.keepalive.as_ref()) else { continue };
-        for note in of_deaths(arm, &keepalive.checking, deaths) {
+        let Some(deaths) = deaths(arm) else { continue };
+        for note in of_deaths(arm, deaths) {
             match said.iter_mut().find(|(known, _)| *known == note) {
                 Some((_, names)) => names.push(&arm.name),
                 None => said.push((note, vec![&arm.name])),
             }
         }
     }
-    let alone = arms.len() == 1;
-    let named = |(note, names): (Note, Vec<&str>)| {
-        let who = match names.as_slice() {
-            _ if alone => String::new(),
-            [one, another, third, rest @ ..] if !rest.is_empty() => {
-                format!("{one}; {another}; {third} and {} more: ", rest.len())
-            }
-            few => format!("{}: ", few.join("; ")),
-        };
-        Note { text: format!("{who}{}", note.text), ..note }
+    let named = |(note, names): (Note, Vec<&str>)| match arms.len() {
+        1 => note,
+        _ => Note { text: format!("{}: {}", who(&names), note.text), ..note },
     };
     said.into_iter().map(named).collect()
 }
 
-fn of_deaths(arm: &Arm, checking: &Checking, d: &Deaths) -> Vec<Note> {
+/// The arms that something is said of; of many the first three.
+pub(super) fn who(names: &[&str]) -> String {
+    match names {
+        [one, another, third, rest @ ..] if !rest.is_empty() => {
+            format!("{one}; {another}; {third} and {} more", rest.len())
+        }
+        few => few.join("; "),
+    }
+}
+
+fn of_deaths(arm: &Arm, d: &Deaths) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |bad: bool, text: String| notes.push(Note { text, bad });
     let mut by = counted(&d.known_by).map(|by| format!("known by {by}"));
     if let Some(said) = counted(&d.read_said) {
-        let read = format!("until then read(2) said {said}");
+        let read = format!("read(2) on them gave {said}");
         by = Some(by.map_or(read.clone(), |by| format!("{by}; {read}")));
     }
     if let Some(by) = by {
         note(false, by);
     }
-    if let Some(never) = never(checking, d) {
+    if let Some(never) = never(d) {
         note(true, never);
     }
     if d.late > 0 {
@@ -174,36 +177,13 @@ fn of_dead(d: &Deaths) -> String {
     plural(d.dead, "dead connection")
 }
 
-/// Deaths that nobody learned of, and why.
-fn never(checking: &Checking, d: &Deaths) -> Option<String> {
+/// Deaths that nobody learned of; why is told by the cause.
+fn never(d: &Deaths) -> Option<String> {
     if d.dead == 0 || d.known >= d.dead {
         return None;
     }
     let known = if d.known == 0 { "none".to_owned() } else { number::count(d.known) };
-    let why = why(checking, d).map_or_else(String::new, |why| format!(": {why}"));
-    Some(format!("{known} of {} known within {}{why}", of_dead(d), seconds(d.watched_s)))
-}
-
-fn why(checking: &Checking, d: &Deaths) -> Option<String> {
-    let frozen = d.fault.starts_with("freeze");
-    let answered = checking.evidence == Some(Evidence::Answered);
-    Some(match checking.mechanism {
-        Mechanism::None => "nothing was sent that could have failed".to_owned(),
-        Mechanism::Tcp if frozen => {
-            "the kernel of the stopped peer answers keep-alive probes".to_owned()
-        }
-        Mechanism::Heartbeat | Mechanism::Lazy if frozen && !answered => {
-            "the kernel of the stopped peer acknowledges heartbeats".to_owned()
-        }
-        Mechanism::Write if frozen => {
-            "the kernel of the stopped peer acknowledges what is written".to_owned()
-        }
-        Mechanism::Lazy if d.arrivals == 0 => "no room was needed".to_owned(),
-        _ => {
-            let due = d.bound_s.filter(|bound| *bound > d.watched_s)?;
-            format!("arithmetic has them known after {}", seconds(due))
-        }
-    })
+    Some(format!("{known} of {} known within {}", of_dead(d), seconds(d.watched_s)))
 }
 
 #[cfg(test)]
@@ -224,25 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_peer_that_probes_never_find_is_explained() {
-        let notes = notes(&arm(of(Mechanism::Tcp), dead("freeze", 100, 0)));
-        assert_eq!(notes.len(), 1);
-        assert!(notes[0].bad);
-        assert_eq!(
-            notes[0].text,
-            "none of 100 dead connections known within 60 s: the kernel of the stopped peer answers \
-             keep-alive probes"
-        );
-    }
-
-    #[test]
-    fn what_is_due_later_than_anybody_watched_is_said_to_be() {
-        let deaths = Deaths { bound_s: Some(934.6), ..dead("cut", 2, 1) };
-        let notes = notes(&arm(of(Mechanism::Write), deaths));
-        assert_eq!(
-            notes[0].text,
-            "1 of 2 dead connections known within 60 s: arithmetic has them known after 934.6 s"
-        );
+    fn deaths_that_nobody_learned_of_are_a_fault() {
+        let of_known = |known| notes(&arm(of(Mechanism::Tcp), dead("freeze", 100, known)));
+        assert_eq!(of_known(100), []);
+        let note = |text: &str| [Note { text: text.to_owned(), bad: true }];
+        assert_eq!(of_known(0), note("none of 100 dead connections known within 60 s"));
+        assert_eq!(of_known(2), note("2 of 100 dead connections known within 60 s"));
     }
 
     #[test]

@@ -107,11 +107,14 @@ fn trade(page: &mut Page, summary: &Summary) {
     columns.insert(0, Column::new("time against packets", Align::Left, names));
     page.table(&lay_out(columns), Tone::Strong);
     page.blank();
-    for line in scatter::of(&trade, page.width()) {
-        page.line(&line);
+    let picture = scatter::of(&trade, page.width());
+    for line in &picture {
+        page.line(line);
     }
-    if trade.curves.is_empty() {
-        return;
+    for remark in &trade.remarks {
+        page.prose(2, remark, Tone::Dim);
     }
-    page.prose(2, &format!("Small letters: {}.", keepalive::curve_basis()), Tone::Dim);
+    if let Some(basis) = trade.basis().filter(|_| !picture.is_empty()) {
+        page.prose(2, &format!("Small letters: {basis}."), Tone::Dim);
+    }
 }

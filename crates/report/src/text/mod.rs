@@ -354,16 +354,56 @@ fn next(page: &mut Page, summary: &Summary) {
         if clean::columns(&line) <= page.width() {
             page.line(&line);
         } else {
-            // A command is not wrapped, so that it can be copied whole.
-            page.line(&format!("{label}{}", step.command));
+            let blanks = " ".repeat(8);
+            // On one line where it fits; else there has to be room for the backslash.
+            let room = page.width() - label.len();
+            let whole = clean::columns(&step.command) <= room;
+            let parts = continued(&step.command, if whole { room } else { page.width() - 10 });
+            for (at, part) in parts.iter().enumerate() {
+                page.line(&format!("{}{part}", if at == 0 { label } else { &blanks }));
+            }
             page.prose(8, &step.why, Tone::Dim);
         }
     }
 }
 
+/// A command in lines of about `width` columns that a shell reads as one: broken before options,
+/// never inside a word or a quoted one.
+fn continued(command: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut from = 0;
+    let ends = command.match_indices(" --").map(|(at, _)| at);
+    let quote = |before: &str| !before.ends_with('\\');
+    let quoted = |at: &usize| {
+        let quotes = command[..*at].match_indices(['\'', '"']);
+        quotes.filter(|(at, _)| quote(&command[..*at])).count() % 2 == 1
+    };
+    for to in ends.filter(|at| !quoted(at)).chain([command.len()]) {
+        let part = &command[from..to];
+        match lines.last_mut() {
+            Some(line) if clean::columns(line) + clean::columns(part) <= width => *line += part,
+            _ => lines.push(part.trim_start().to_owned()),
+        }
+        from = to;
+    }
+    let last = lines.len().saturating_sub(1);
+    lines.iter_mut().take(last).for_each(|line| *line += " \\");
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_command_goes_on_after_a_backslash_and_is_broken_before_an_option() {
+        let command = r"tcptoll keepalive --to host:1 --null 'it'\''s --b c' --fault freeze";
+        assert_eq!(
+            continued(command, 30),
+            [r"tcptoll keepalive --to host:1 \", r"--null 'it'\''s --b c' \", "--fault freeze"]
+        );
+        assert_eq!(continued(command, 80), [command]);
+    }
 
     #[test]
     fn long_words_are_broken_and_no_line_is_too_wide() {

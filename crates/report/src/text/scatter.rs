@@ -59,41 +59,30 @@ impl Axis {
     }
 }
 
-/// The lines of the picture; none where nothing was measured.
+/// The lines of the picture; none where nothing has a place in it.
 pub(super) fn of(trade: &Trade<'_>, width: usize) -> Vec<String> {
-    if trade.measured.is_empty() {
-        return Vec::new();
-    }
     // The curves go much further; near what was measured they can be told apart.
     let near = |value: f64| [value / NEAR, value * NEAR];
-    let packets = trade.measured.iter().flat_map(|arm| near(arm.packets_per_hour));
-    let times = trade.measured.iter().flat_map(|arm| near(arm.known_s[1]));
+    let packets = trade.drawn.iter().flat_map(|arm| near(arm.packets_per_hour));
+    let times = trade.drawn.iter().flat_map(|arm| near(arm.known_s[1]));
     let columns = width.saturating_sub(LEFT + 3).clamp(30, COLUMNS);
     let x = Axis::over(packets, columns);
     let y = Axis::over(times, ROWS);
     let (Some(x), Some(y)) = (x, y) else { return Vec::new() };
     let mut cells = vec![vec![' '; columns]; ROWS];
-    let mut put = |packets: f64, time: f64, letter: char| {
-        if !(x.holds(packets) && y.holds(time)) {
-            return;
-        }
-        cells[ROWS - 1 - y.cell(time)][x.cell(packets)] = letter;
-    };
     for curve in &trade.curves {
-        for pair in curve.points.windows(2) {
-            // Between two points the line is straight in logarithms.
-            for step in 0..=STEPS {
-                let share = f64::from(step) / f64::from(STEPS);
-                let between = |a: f64, b: f64| a.powf(1.0 - share) * b.powf(share);
-                let packets = between(pair[0].packets_per_hour, pair[1].packets_per_hour);
-                put(packets, between(pair[0].detect_s, pair[1].detect_s), letter(curve.mechanism));
-            }
+        for (packets, s) in curve.line().filter(|(packets, s)| x.holds(*packets) && y.holds(*s)) {
+            cells[ROWS - 1 - y.cell(s)][x.cell(packets)] = letter(curve.mechanism);
         }
     }
-    for arm in &trade.measured {
-        put(arm.packets_per_hour, arm.known_s[1], letter(arm.mechanism).to_ascii_uppercase());
+    for arm in &trade.drawn {
+        let row = &mut cells[ROWS - 1 - y.cell(arm.known_s[1])];
+        let at = x.cell(arm.packets_per_hour);
+        // No arm hides another: beside it is still near enough.
+        let free = (at..columns).find(|at| !row[*at].is_ascii_uppercase()).unwrap_or(at);
+        row[free] = letter(arm.mechanism).to_ascii_uppercase();
     }
-    let mut lines = vec![format!("  known after (log); capitals: measured, {}", legend(trade))];
+    let mut lines = vec![format!("  known after (log); {}", key(&cells))];
     lines.extend(cells.into_iter().enumerate().map(|(row, cells)| {
         let tick = y.decades().find(|s| ROWS - 1 - y.cell(*s) == row);
         let tick = tick.map_or_else(String::new, |s| number::tick(s * 1e6));
@@ -104,19 +93,16 @@ pub(super) fn of(trade: &Trade<'_>, width: usize) -> Vec<String> {
     lines
 }
 
-/// Cells between two points of a curve that are drawn; more than a curve of thirty points needs.
-const STEPS: u32 = 12;
-
-fn legend(trade: &Trade<'_>) -> String {
-    let mut mechanisms: Vec<Mechanism> = trade.measured.iter().map(|arm| arm.mechanism).collect();
-    mechanisms.extend(trade.curves.iter().map(|curve| curve.mechanism));
-    mechanisms.sort();
-    mechanisms.dedup();
-    let words: Vec<String> = mechanisms
-        .into_iter()
-        .map(|mechanism| format!("{} {mechanism}", letter(mechanism).to_ascii_uppercase()))
-        .collect();
-    words.join(", ")
+/// What the letters in the picture mean: capitals where an arm stands, else small.
+fn key(cells: &[Vec<char>]) -> String {
+    let drawn = |letter: &char| cells.iter().flatten().any(|cell| cell == letter);
+    let word = |mechanism: Mechanism| {
+        let small = letter(mechanism);
+        let shown = [small.to_ascii_uppercase(), small].into_iter().find(drawn)?;
+        Some(format!("{shown} {mechanism}"))
+    };
+    let words: Vec<String> = Mechanism::ALL.into_iter().filter_map(word).collect();
+    format!("capitals: measured, {}", words.join(", "))
 }
 
 /// The axis of packets with its decades.

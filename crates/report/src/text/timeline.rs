@@ -114,24 +114,27 @@ fn views(page: &mut Page, arm: &Arm, timeline: &Timeline) {
     let cells = |f: &dyn Fn(&tcptoll_model::record::View) -> String| {
         timeline.views.iter().map(f).collect::<Vec<_>>()
     };
-    let expected = |view: &tcptoll_model::record::View| {
-        let rtts = number::trimmed(view.expected_rtts);
-        match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
-            Some(us) => format!(
-                "{rtts} RTT = {} ({})",
-                number::exact_time(us),
-                number::percent_off(view.p50_us / us)
-            ),
-            None => format!("{rtts} RTT"),
-        }
+    let with = |time: fn(f64) -> String| {
+        let expected = |view: &tcptoll_model::record::View| {
+            let rtts = number::trimmed(view.expected_rtts);
+            match rtt.map(|rtt| rtt * view.expected_rtts).filter(|us| *us > 0.0) {
+                Some(us) => {
+                    let off = number::percent_off(view.p50_us / us);
+                    format!("{rtts} RTT = {} ({off})", time(us))
+                }
+                None => format!("{rtts} RTT"),
+            }
+        };
+        lay_out(vec![
+            Column::new("seen by", Align::Left, cells(&|v| clean::shorten(&v.name, 16))),
+            Column::new("from … to", Align::Left, cells(&|v| clean::shorten(&v.span, 26))),
+            Column::new("median", Align::Right, cells(&|v| time(v.p50_us))),
+            Column::new("against", Align::Left, cells(&expected)),
+        ])
     };
-    let table = vec![
-        Column::new("seen by", Align::Left, cells(&|v| clean::shorten(&v.name, 16))),
-        Column::new("from … to", Align::Left, cells(&|v| clean::shorten(&v.span, 26))),
-        Column::new("median", Align::Right, cells(&|v| number::exact_time(v.p50_us))),
-        Column::new("against", Align::Left, cells(&expected)),
-    ];
-    let lines = lay_out(table);
+    // The fourth digit of a time is worth its room only while there is room.
+    let exact = with(number::exact_time);
+    let lines = if exact.width() <= page.width() { exact } else { with(number::time) };
     page.table(&lines, Tone::Dim);
 }
 

@@ -1,6 +1,7 @@
 //! A thousand idle connections beside one that writes, with four ways of checking them in fifteen
 //! rounds; and a run in which peers were made to die.
 
+use tcptoll_model::causes::{Rungs, causes_of};
 use tcptoll_model::keepalive::{Checking, Evidence, Mechanism};
 
 use super::*;
@@ -8,6 +9,9 @@ use super::*;
 const ROUNDS: u32 = 15;
 const SOCKETS: u64 = 1_000;
 const WINDOW_S: f64 = 20.0;
+
+/// The same where peers die: shorter than some of the times between two checks.
+const DEATHS_WINDOW_S: f64 = 8.0;
 
 /// Bytes of a probe, of its answer, and of what acknowledges a Null.
 const BARE: u64 = 52;
@@ -35,9 +39,12 @@ fn checking(mechanism: Mechanism) -> Checking {
             variant: Some("idle for 10 s, until below 1,000, least recently used first".into()),
             ..judged
         },
-        Mechanism::Write => {
-            Checking { interval_s: Some(10.0), retransmission_s: Some(924.6), ..bare }
-        }
+        Mechanism::Write => Checking {
+            interval_s: Some(10.0),
+            retransmission_s: Some(924.6),
+            null_bytes: Some(NULL),
+            ..bare
+        },
     }
 }
 
@@ -274,17 +281,33 @@ fn dying(dice: &mut Dice, death: &Death) -> Arm {
     }
     let mut keepalive = keepalive(death.checking.mechanism, 1);
     keepalive.checking = death.checking.clone();
+    let period_s = death.checking.period_s();
+    let checks = period_s.map_or(0.0, |s| DEATHS_WINDOW_S / s * (SOCKETS - 1) as f64) as u64;
+    let of = |sent: bool, length: u64| Some(traffic(if sent { checks } else { 0 }, length));
+    let probes = death.checking.mechanism == Mechanism::Tcp;
+    let nulls = matches!(death.checking.mechanism, Mechanism::Heartbeat | Mechanism::Write);
+    keepalive.window_s = DEATHS_WINDOW_S;
+    keepalive.probes = of(probes, BARE);
+    keepalive.probe_answers = of(probes, BARE);
+    keepalive.heartbeats = of(nulls, BARE + u64::from(NULL));
+    keepalive.heartbeat_acks = of(nulls, BARE);
     let counts = |what: &str, n: u64| {
         if what.is_empty() { BTreeMap::new() } else { counters(&[(what, n)]) }
     };
     let lazy = death.checking.mechanism == Mechanism::Lazy;
+    let read = match death.by {
+        "ETIMEDOUT" => "ETIMEDOUT, then 0",
+        "ECONNRESET" => "ECONNRESET, then 0",
+        "no acknowledgment" => "EAGAIN",
+        _ => "",
+    };
     keepalive.deaths = Some(Deaths {
         fault: death.fault.into(),
         stricken: dead,
         dead,
         known: if death.known_s.is_some() { dead } else { 0 },
         known_by: counts(death.by, dead),
-        read_said: counts(if lazy { "EAGAIN" } else { "" }, dead),
+        read_said: counts(read, dead),
         watched_s: 60.0,
         bound_s: death.bound_s,
         granularity_s: death.granularity_s,
@@ -293,11 +316,15 @@ fn dying(dice: &mut Dice, death: &Death) -> Arm {
         arrivals: if lazy { 500 } else { 0 },
         ..Deaths::default()
     });
-    let hourly = match death.checking.mechanism {
-        Mechanism::None | Mechanism::Lazy => 0.0,
-        Mechanism::Write => 7_200.0 / 5.0,
-        Mechanism::Tcp | Mechanism::Heartbeat => 7_200.0 / death.checking.idle_s.unwrap(),
-    };
+    // Of a window shorter than that there is no figure of an hour.
+    let hour = period_s.is_none_or(|s| s <= DEATHS_WINDOW_S).then(|| {
+        let packets = death.checking.packets_per_hour().unwrap() * 1.01;
+        let each = (BARE + if nulls { u64::from(NULL) / 2 } else { 0 }) as f64;
+        [
+            ("checking_packets_per_hour_per_socket".to_owned(), metric(packets, "1/h", 1)),
+            ("checking_bytes_per_hour_per_socket".to_owned(), metric(packets * each, "bytes/h", 1)),
+        ]
+    });
     let mut histograms = BTreeMap::new();
     if death.known_s.is_some() {
         histograms.insert("detection_us".to_owned(), known.summary_us());
@@ -314,11 +341,7 @@ fn dying(dice: &mut Dice, death: &Death) -> Arm {
         ]
         .into(),
         link: Some(link(dice, LinkKind::EmulatedTun, "lan", 250.0, 251.0)),
-        metrics: [(
-            "checking_packets_per_hour_per_socket".to_owned(),
-            metric(hourly * 1.01, "1/h", 1),
-        )]
-        .into(),
+        metrics: hour.into_iter().flatten().collect(),
         histograms,
         client: HostSummary::default(),
         keepalive: Some(keepalive),
@@ -359,6 +382,7 @@ pub(super) fn keepalive_faults(dice: &mut Dice) -> Summary {
         };
     }
     s.arms.push(lossy);
+    s.causes = s.arms.iter().flat_map(|arm| causes_of(arm, &Rungs::default())).collect();
     s.next = vec![next(
         "tcptoll keepalive --detect-within 30s",
         "the cheapest setting of each mechanism",

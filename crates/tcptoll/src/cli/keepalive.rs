@@ -152,6 +152,9 @@ pub struct KeepaliveArgs {
     /// Choose the cheapest settings that know of a death within this time
     #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Checking")]
     pub detect_within: Vec<String>,
+    /// Packet loss each way that those settings have to stand [default: 1%]
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', help_heading = "Checking")]
+    pub assumed_loss: Vec<String>,
 
     /// lazy: connections from which on room is made [default: as many as idle]
     #[arg(
@@ -211,10 +214,17 @@ pub struct KeepaliveArgs {
 
 const SERVE_AFTER: &str = "\
 Examples:
-  tcptoll serve keepalive
-      prints two ports: one whose connections the kernel probes, one where it does not
+  tcptoll serve keepalive --ports 7001,7002
+      two ports: one where the kernel does not probe, one whose connections it probes; they go to
+      stdout, the settings in effect and what becomes of connections to stderr
+  tcptoll keepalive --to 127.0.0.1:7001 --mechanism heartbeat
+      then, in another terminal: checks them from the other end
   tcptoll serve keepalive --listen 192.0.2.7 --ports 7001,7002 --idle 45s
-      on an address that others reach; then, elsewhere: tcptoll keepalive --to 192.0.2.7:7002";
+      on an address that others reach; then, elsewhere: tcptoll keepalive --to 192.0.2.7:7002
+
+What arrives is read and thrown away. One thing is answered: a Null of tcp-heartbeat that asks for
+it, as --mechanism heartbeat --evidence answered sends. A --null of yours gets no answer, so that
+--evidence answered takes this server for dead then.";
 
 /// Options of `serve`.
 #[derive(Debug, Args)]

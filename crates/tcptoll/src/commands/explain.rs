@@ -1,22 +1,34 @@
-//! `tcptoll explain NAME`: the section of docs/causes.md of that name.
+//! `tcptoll explain NAME`: the section of docs/causes.md of that name, laid out for a terminal.
 
 use anyhow::bail;
 
+use super::{prose, study};
 use crate::exit::Status;
+use crate::{screen, studies};
 
 const CAUSES: &str = include_str!("../../../../docs/causes.md");
 
 pub(crate) fn run(name: Option<&str>) -> anyhow::Result<Status> {
-    let names: Vec<&str> = sections().map(|(name, _)| name).collect();
     let Some(wanted) = name else {
-        println!("{}", names.join("\n"));
-        return Ok(Status::Met);
+        return study::print(&prose::markdown(&names(), screen::style()));
     };
     let Some((name, body)) = sections().find(|(name, _)| *name == wanted) else {
-        bail!("explain {wanted}: nothing is called so; there are {}", names.join(", "));
+        let names: Vec<&str> = sections().map(|(name, _)| name).collect();
+        let meant = studies::did_you_mean(wanted, &names).map(|meant| format!(" {meant}"));
+        bail!(
+            "explain {wanted}: nothing is called so;{} `tcptoll explain` lists all {}",
+            meant.unwrap_or_default(),
+            names.len()
+        );
     };
-    println!("{name}\n\n{}", body.trim());
-    Ok(Status::Met)
+    study::print(&prose::markdown(&format!("## {name}\n{body}"), screen::style()))
+}
+
+/// All names by their kind: the table that the page begins with.
+fn names() -> String {
+    let before = CAUSES.split("\n## ").next().unwrap_or_default();
+    let table: Vec<&str> = before.lines().filter(|line| line.starts_with('|')).collect();
+    format!("{}\n\n`tcptoll explain NAME` explains one.", table.join("\n"))
 }
 
 /// Name and text of each section whose title is a name: lower case, in back quotes or not.
@@ -31,7 +43,34 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use tcptoll_report::TextStyle;
+
     use super::*;
+
+    #[test]
+    fn every_name_is_in_the_table_and_nothing_else_is() {
+        let listed = names();
+        let listed: BTreeSet<&str> =
+            listed.split("](#").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+        let explained: BTreeSet<&str> = sections().map(|(name, _)| name).collect();
+        assert_eq!(listed, explained);
+    }
+
+    #[test]
+    fn every_section_is_laid_out_within_the_width() {
+        for width in [60, 80, 100] {
+            for (name, body) in sections() {
+                let text = prose::markdown(body, TextStyle { colour: false, width });
+                for line in text.lines() {
+                    assert!(console::measure_text_width(line) <= width, "{name}: {line}");
+                    let raw = line.starts_with('|') || line.contains("**") || line.contains("](");
+                    assert!(!raw, "{name}: {line}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_cause_that_can_be_named_is_explained() {

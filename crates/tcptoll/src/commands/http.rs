@@ -12,9 +12,9 @@ use crate::{output, studies};
 
 /// Does what `tcptoll http …` says.
 pub(super) fn run(args: &HttpArgs) -> anyhow::Result<Status> {
-    let typed = studies::from_http(args);
+    let typed = studies::from_http(args)?;
     if let Some(record) = &args.rounds.resume {
-        studies::check_alone(&typed, &studies::from_http(&HttpArgs::default()))?;
+        studies::check_alone(&typed, &studies::from_http(&HttpArgs::default())?)?;
         return output::resume(record, &args.output);
     }
     if let Some(notice) = notice(&typed)? {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn notice_of(args: &HttpArgs) -> Option<String> {
-        notice(&studies::from_http(args)).unwrap()
+        notice(&studies::from_http(args).unwrap()).unwrap()
     }
 
     #[test]

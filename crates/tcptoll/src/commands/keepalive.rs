@@ -9,9 +9,9 @@ use crate::{output, studies};
 
 /// Does what `tcptoll keepalive …` says.
 pub(super) fn run(args: &KeepaliveArgs) -> anyhow::Result<Status> {
-    let typed = studies::from_keepalive(args);
+    let typed = studies::from_keepalive(args)?;
     if let Some(record) = &args.rounds.resume {
-        studies::check_alone(&typed, &studies::from_keepalive(&KeepaliveArgs::default()))?;
+        studies::check_alone(&typed, &studies::from_keepalive(&KeepaliveArgs::default())?)?;
         return output::resume(record, &args.output);
     }
     if let Some(to) = &args.to {

@@ -7,6 +7,7 @@ mod keepalive;
 mod lab;
 mod links;
 mod manual;
+mod prose;
 mod runs;
 mod serve;
 mod study;
@@ -37,7 +38,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Explain { name } => explain::run(name.as_deref()),
         Command::Schema { of } => schema(of),
         Command::Completions { shell } => manual::completions(shell),
-        Command::Man { dir } => manual::man(dir.as_deref()),
+        Command::Man { words, dir } => manual::man(&words, dir.as_deref()),
     }
 }
 
@@ -51,11 +52,11 @@ fn tour(args: TourArgs) -> anyhow::Result<Status> {
 
 fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
     if let Some(record) = &args.rounds.resume {
-        let empty = studies::from_connect(&ConnectArgs::default());
-        studies::check_alone(&studies::from_connect(args), &empty)?;
+        let empty = studies::from_connect(&ConnectArgs::default())?;
+        studies::check_alone(&studies::from_connect(args)?, &empty)?;
         return output::resume(record, &args.output);
     }
-    let study = studies::from_connect(args);
+    let study = studies::from_connect(args)?;
     if let Some(notice) = connect_notice(args)? {
         say(&notice);
     }
@@ -65,7 +66,7 @@ fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
 fn connect_notice(args: &ConnectArgs) -> anyhow::Result<Option<String>> {
     use tcptoll_engine::experiments::connect_settings::{ConnectSettings, PUBLIC_RATE_PER_S};
     let Some(to) = &args.to else { return Ok(None) };
-    let settings = studies::from_connect(args).settings;
+    let settings = studies::from_connect(args)?.settings;
     let checked = ConnectSettings::from(&settings)?;
     Ok(checked.public_target.then(|| {
         let rate = checked.rate.unwrap_or(PUBLIC_RATE_PER_S);

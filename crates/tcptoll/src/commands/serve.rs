@@ -3,20 +3,26 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::load::fleet::group::Group;
 use tcptoll_engine::messages::{Check, FleetAsk, FleetReport, FleetSpec, FleetTell};
+use tcptoll_engine::observe::sysctl_path;
 use tcptoll_model::keepalive::{Checking, Mechanism, probe_seconds};
 use tcptoll_model::units::{human_count, parse_time};
 
+use super::prose;
 use crate::cli::{Serve, ServeArgs, ServeKeepaliveArgs};
 use crate::exit::{Status, say};
 
 /// A stop is looked for this often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// What has changed is told this often.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// The two ports, in their order.
+const KINDS: [&str; 2] = ["off", "on"];
 
 /// Does what `tcptoll serve …` says.
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<Status> {
@@ -52,22 +58,59 @@ fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
         FleetTell::Listening(at) => at,
         other => bail!("the server answered out of turn: {other:?}"),
     };
+    let settings = at.last().map(|on| in_effect(&checking, *on)).unwrap_or_default();
     let check = Check { checking, second_only: true, ..Check::default() };
     ask(&mut group, FleetAsk::Check(Box::new(check)))?;
-    let ports = at.iter().zip(["off", "on"]).map(|(at, what)| format!("keepalive {what} {at}\n"));
+    let ports = at.iter().zip(KINDS).map(|(at, what)| format!("keepalive {what} {at}\n"));
     super::study::print(&ports.collect::<String>())?;
-    say("serving until Ctrl-C; what arrives is read and thrown away");
+    say(&prose::beside("", &settings, prose::width()));
+    say("serving until Ctrl-C; what arrives is read and thrown away, a Null that asks is answered");
+    let mut before = look(&mut group)?;
+    let mut looked = Instant::now();
     let signal = loop {
         let signal = stopped.load(Ordering::SeqCst);
         if signal != 0 {
             break signal;
         }
         std::thread::sleep(LOOK_EVERY);
+        if looked.elapsed() >= TELL_EVERY {
+            let now = look(&mut group)?;
+            if let Some(sentence) = changed(&before, &now) {
+                say(&sentence);
+            }
+            (before, looked) = (now, Instant::now());
+        }
     };
-    if let FleetTell::Report(report) = ask(&mut group, FleetAsk::Look)? {
-        say(&told(&report));
-    }
+    say(&told(&look(&mut group)?));
     Ok(Status::Stopped(signal as u8))
+}
+
+/// The settings of the second port: what was not given is the host's.
+fn in_effect(checking: &Checking, at: SocketAddr) -> String {
+    let given = [checking.idle_s, checking.interval_s, checking.probes.map(f64::from)];
+    let named = [("idle", "time", " s"), ("interval", "intvl", " s"), ("probes", "probes", "")];
+    let mut values = Vec::new();
+    let mut of_host = Vec::new();
+    for (given, (what, name, unit)) in given.into_iter().zip(named) {
+        let value = given.map(|value| value.to_string()).or_else(|| {
+            of_host.push(name);
+            let path = sysctl_path(&format!("net.ipv4.tcp_keepalive_{name}"));
+            Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+        });
+        values.push(format!("{what} {}{unit}", value.as_deref().unwrap_or("—")));
+    }
+    let from = match of_host.join(", _") {
+        none if none.is_empty() => none,
+        names => format!(" (net.ipv4.tcp_keepalive_{names})"),
+    };
+    format!("settings of {at}: {}{from}", values.join(", "))
+}
+
+fn look(group: &mut Group) -> anyhow::Result<FleetReport> {
+    match ask(group, FleetAsk::Look)? {
+        FleetTell::Report(report) => Ok(*report),
+        other => bail!("the server answered out of turn: {other:?}"),
+    }
 }
 
 fn ask(group: &mut Group, ask: FleetAsk) -> anyhow::Result<FleetTell> {
@@ -86,22 +129,65 @@ fn seconds(option: &str, typed: Option<&str>) -> anyhow::Result<Option<f64>> {
 
 /// What was served.
 fn told(report: &FleetReport) -> String {
-    let ended: Vec<String> = report
-        .ended
-        .iter()
-        .zip(["off", "on"])
-        .flat_map(|(ended, what)| {
-            ended
-                .iter()
-                .map(move |(how, count)| format!("{} with {what}: {how}", human_count(*count)))
-        })
-        .collect();
     format!(
-        "{} connections accepted, {} bytes read, {} open at the end{}{}",
+        "{} connections accepted, {} bytes read, {} open at the end{}",
         human_count(report.made),
         human_count(report.bytes_read),
         human_count(report.open[0] + report.open[1]),
-        if ended.is_empty() { "" } else { "; ended: " },
-        ended.join(", ")
+        ended(&FleetReport::default(), report)
     )
+}
+
+/// What is open, and what has ended since it was said last; `None`: all is as it was.
+fn changed(before: &FleetReport, now: &FleetReport) -> Option<String> {
+    let same = (before.made, before.open, &before.ended) == (now.made, now.open, &now.ended);
+    let [off, on] = now.open.map(human_count);
+    (!same).then(|| format!("open: {off} with off, {on} with on{}", ended(before, now)))
+}
+
+/// `; ended: 3 with on: ETIMEDOUT`, of those that have ended since `before`; empty without any.
+fn ended(before: &FleetReport, now: &FleetReport) -> String {
+    let mut ended = Vec::new();
+    for ((before, now), what) in before.ended.iter().zip(&now.ended).zip(KINDS) {
+        for (how, count) in now {
+            let more = count - before.get(how).copied().unwrap_or(0);
+            if more > 0 {
+                ended.push(format!("{} with {what}: {how}", human_count(more)));
+            }
+        }
+    }
+    if ended.is_empty() { String::new() } else { format!("; ended: {}", ended.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_were_not_given_are_the_host_s() {
+        let at = "127.0.0.1:7002".parse().unwrap();
+        let mut checking =
+            Checking { idle_s: Some(45.0), interval_s: Some(5.0), ..Checking::default() };
+        let said = in_effect(&checking, at);
+        assert!(said.starts_with("settings of 127.0.0.1:7002: idle 45 s, interval 5 s, probes "));
+        assert!(said.ends_with(" (net.ipv4.tcp_keepalive_probes)"), "{said}");
+        checking.probes = Some(3);
+        let said = in_effect(&checking, at);
+        assert_eq!(said, "settings of 127.0.0.1:7002: idle 45 s, interval 5 s, probes 3");
+        let said = in_effect(&Checking::default(), at);
+        assert!(said.ends_with(" (net.ipv4.tcp_keepalive_time, _intvl, _probes)"), "{said}");
+    }
+
+    #[test]
+    fn what_has_changed_is_said_and_nothing_if_nothing_has() {
+        let mut before = FleetReport { made: 5, open: [2, 3], ..FleetReport::default() };
+        before.ended[1].insert("ETIMEDOUT".into(), 1);
+        let mut now = FleetReport { bytes_read: 7, ..before.clone() };
+        assert_eq!(changed(&before, &now), None, "what is read is no change");
+        now.open = [2, 1];
+        now.ended[1].insert("ETIMEDOUT".into(), 3);
+        let says = "open: 2 with off, 1 with on; ended: 2 with on: ETIMEDOUT";
+        assert_eq!(changed(&before, &now).as_deref(), Some(says));
+        assert!(told(&now).ends_with("; ended: 3 with on: ETIMEDOUT"), "{}", told(&now));
+    }
 }

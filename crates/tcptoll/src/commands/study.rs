@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use anyhow::bail;
 use tcptoll_engine::runner::Schedule;
-use tcptoll_model::stop::percent;
+use tcptoll_model::stop::{Target, percent};
 use tcptoll_model::study::Study;
 use tcptoll_report::{printable, printable_line};
 
+use super::prose;
 use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
 use crate::exit::Status;
 use crate::{output, studies};
@@ -19,7 +20,9 @@ pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
         None if args.run.name.is_some() || args.run.rounds.resume.is_some() => carry_out(&args.run),
         None | Some(StudyAction::List) => list(),
         Some(StudyAction::Show { name }) => print(&shown(name)?),
-        Some(StudyAction::Check { name }) => print(&plan_text(&studies::load(name)?)?),
+        Some(StudyAction::Check { name }) => {
+            print(&plan_text(&studies::load(name)?, prose::width())?)
+        }
     }
 }
 
@@ -48,7 +51,7 @@ pub(super) fn start(
     if rounds.dry_run {
         // What would be refused is refused now.
         output::check(study, output)?;
-        return print(&plan_text(study)?);
+        return print(&plan_text(study, prose::width())?);
     }
     output::run(study, output)
 }
@@ -70,11 +73,14 @@ pub(super) fn print(text: &str) -> anyhow::Result<Status> {
 
 fn list() -> anyhow::Result<Status> {
     let mut text = String::new();
+    let longest = studies::BUILT_IN.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, _) in studies::BUILT_IN {
         let study = studies::load(name)?;
         let schedule = Schedule::of(&study)?;
         let size = format!("{} × {}", schedule.arms.len(), rounds(&schedule));
-        writeln!(text, "{name:<18}{size:<14}{}", printable_line(&study.question))?;
+        let label = format!("{name:<longest$}  {size:<15}");
+        let question = printable_line(&study.question);
+        writeln!(text, "{}", prose::beside(&label, &question, prose::width()))?;
     }
     print(&text)
 }
@@ -91,10 +97,11 @@ fn rounds(schedule: &Schedule) -> String {
 
 /// What would be run: arms, comparisons, rounds, and the time all that is expected to take. What the
 /// study's file says cannot steer the terminal.
-pub(super) fn plan_text(study: &Study) -> anyhow::Result<String> {
+fn plan_text(study: &Study, width: usize) -> anyhow::Result<String> {
     let schedule = Schedule::of(study)?;
     let Schedule { arms, pairs, metric, margin, rule, .. } = &schedule;
-    let mut text = format!("{}\n\narms\n", printable_line(&study.question));
+    let question = printable_line(&study.question);
+    let mut text = format!("{}\n\narms\n", prose::beside("", &question, width));
     for arm in arms {
         writeln!(text, "  {}", printable_line(&arm.name))?;
     }
@@ -103,10 +110,16 @@ pub(super) fn plan_text(study: &Study) -> anyhow::Result<String> {
         for pair in pairs {
             let [a, b, metric] =
                 [&arms[pair.a].name, &arms[pair.b].name, &pair.metric].map(|s| printable_line(s));
-            writeln!(text, "  {a} / {b}, {metric}")?;
+            writeln!(text, "{}", prose::beside("  ", &format!("{a} / {b}, {metric}"), width))?;
         }
     }
-    writeln!(text, "rounds\n  {rule}; {} is looked at first", printable_line(metric))?;
+    // Nothing is looked at by a fixed number of rounds that compares nothing.
+    let first = if pairs.is_empty() && rule.target == Target::Rounds {
+        String::new()
+    } else {
+        format!("; {} is looked at first", printable_line(metric))
+    };
+    writeln!(text, "rounds\n{}", prose::beside("  ", &format!("{rule}{first}"), width))?;
     let round_s = schedule.round_s();
     // The limit of time holds from the second round on.
     let limit_s = rule.max_time.map_or(f64::INFINITY, |time| time.as_secs_f64().max(round_s));
@@ -139,7 +152,7 @@ mod tests {
 
     fn plan(body: &str) -> String {
         let text = format!("question = 'what?'\nexperiment = 'connect'\n{body}");
-        plan_text(&Study::from_toml(&text).unwrap()).unwrap()
+        plan_text(&Study::from_toml(&text).unwrap(), 80).unwrap()
     }
 
     #[test]
@@ -151,8 +164,8 @@ mod tests {
         let begins = "what?\n\narms\n  backlog 1\n  backlog 2\ncompared, margin 0.5 %\n  \
                       backlog 2 / backlog 1, connect_us_mean\nrounds\n  until every verdict is \
                       found, ";
-        let goes_on = " to 30 rounds, at most 60 s; connect_us_mean is looked at first\n2 arms, \
-                       about 10 s a round, ";
+        let goes_on = " to 30 rounds, at most 60 s; connect_us_mean\n  is looked at first\n2 \
+                       arms, about 10 s a round, ";
         assert!(text.starts_with(begins) && text.contains(goes_on), "{text}");
         assert!(text.ends_with("60 s in all\n"), "{text}");
     }
@@ -162,7 +175,7 @@ mod tests {
         let file = "question = \"what\\u001b[2J\\n\\u202e?\"\nexperiment = 'connect'\n\
                     [settings]\ncount = 50\n[[arm]]\nname = \"a\\u2066\\u009b1m\"\n\
                     [[arm]]\nname = \"b\\u0007\"\n[[compare]]\nall_pairs = true\n";
-        let text = plan_text(&Study::from_toml(file).unwrap()).unwrap();
+        let text = plan_text(&Study::from_toml(file).unwrap(), 80).unwrap();
         assert!(text.starts_with("what·[2J ?\n\narms\n  a·1m\n  b·\ncompared, "), "{text:?}");
         assert!(text.contains("\n  b· / a·1m, connect_us_mean\n"), "{text:?}");
 
@@ -178,6 +191,7 @@ mod tests {
     fn a_plan_of_one_round_has_one_time() {
         let text = plan("[settings]\ncount = 50\n");
         assert!(text.contains("1 arm, about ") && !text.contains("in all"), "{text}");
+        assert!(text.contains("rounds\n  1 round\n"), "nothing looks at a metric: {text}");
         let text = plan("[rounds]\nfixed = 3\n[settings]\ncount = 50\n");
         assert!(text.contains(" a round, ") && !text.contains(" to "), "{text}");
     }

@@ -7,7 +7,9 @@ use tcptoll_model::study::{Compare, Study};
 use crate::cli::{ConnectArgs, HttpArgs, KeepaliveArgs, RoundArgs};
 
 /// The study that a command line of `connect` is.
-pub fn from_connect(args: &ConnectArgs) -> Study {
+///
+/// Errors: a list that seems to be one number.
+pub fn from_connect(args: &ConnectArgs) -> anyhow::Result<Study> {
     let lists = [
         ("link", every_link(&args.link)),
         ("count", args.count.clone()),
@@ -42,7 +44,9 @@ pub fn from_connect(args: &ConnectArgs) -> Study {
 }
 
 /// The study that a command line of `http` is.
-pub fn from_http(args: &HttpArgs) -> Study {
+///
+/// Errors: a list that seems to be one number.
+pub fn from_http(args: &HttpArgs) -> anyhow::Result<Study> {
     let lists = [
         ("reuse", args.reuse.clone()),
         ("server", args.server.iter().flat_map(|text| servers(text)).collect()),
@@ -98,17 +102,21 @@ pub fn from_http(args: &HttpArgs) -> Study {
 ///
 /// Without a mechanism all are measured; what is not told apart by the rate of a writer, but by who
 /// knows of deaths and for how much, is measured once and compared with nothing.
-pub fn from_keepalive(args: &KeepaliveArgs) -> Study {
+///
+/// Errors: a list that seems to be one number.
+pub fn from_keepalive(args: &KeepaliveArgs) -> anyhow::Result<Study> {
     let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let mut mechanism = args.mechanism.clone();
     let mut fault = args.fault.clone();
-    if mechanism.is_empty() && args.to.is_none() && args.rounds.resume.is_none() {
-        mechanism = if args.detect_within.is_empty() {
-            all(&["none", "tcp", "heartbeat", "lazy"])
-        } else {
-            all(&["tcp", "heartbeat", "lazy"])
+    if mechanism.is_empty() && args.rounds.resume.is_none() {
+        let lab = args.to.is_none();
+        mechanism = match (args.detect_within.is_empty(), lab) {
+            (true, true) => all(&["none", "tcp", "heartbeat", "lazy"]),
+            (false, true) => all(&["tcp", "heartbeat", "lazy"]),
+            (false, false) => all(&["tcp", "heartbeat"]),
+            (true, false) => mechanism,
         };
-        if fault.is_empty() {
+        if lab && fault.is_empty() {
             fault = all(&["cut"]);
         }
     }
@@ -124,6 +132,7 @@ pub fn from_keepalive(args: &KeepaliveArgs) -> Study {
         ("evidence", args.evidence.clone()),
         ("user-timeout", args.user_timeout.clone()),
         ("detect-within", args.detect_within.clone()),
+        ("assumed-loss", args.assumed_loss.clone()),
         ("tick", args.tick.clone()),
         ("most", args.most.clone()),
         ("unused-for", args.unused_for.clone()),
@@ -155,11 +164,11 @@ pub fn from_keepalive(args: &KeepaliveArgs) -> Study {
     ];
     let question =
         "What does it cost to know that idle connections are alive, and how soon is a death known?";
-    let mut study = from_options("keepalive", question, lists, values, &args.rounds);
+    let mut study = from_options("keepalive", question, lists, values, &args.rounds)?;
     if !compares {
         study.compare = Vec::new();
     }
-    study
+    Ok(study)
 }
 
 fn text_of(text: Option<&String>) -> Option<Value> {
@@ -183,10 +192,14 @@ fn from_options(
     lists: impl IntoIterator<Item = (&'static str, Vec<String>)>,
     values: impl IntoIterator<Item = (&'static str, Option<Value>)>,
     rounds: &RoundArgs,
-) -> Study {
+) -> anyhow::Result<Study> {
     let mut study =
         Study { question: question.into(), experiment: experiment.into(), ..Study::default() };
     for (name, levels) in lists {
+        if let Some(number) = in_thousands(&levels) {
+            let plain = number.replace(',', "");
+            bail!("--{name} {number}: a comma separates values; write {plain} for one number");
+        }
         let mut levels: Vec<Value> = levels.into_iter().map(Value::from).collect();
         match levels.len() {
             0 => {}
@@ -209,7 +222,19 @@ fn from_options(
             .collect();
     }
     rounds.apply(&mut study);
-    study
+    Ok(study)
+}
+
+/// The number among these values that was written with a comma for each thousand, like `20,000`.
+///
+/// Only `000` and the like give it away: `1,200` may be two values.
+fn in_thousands(values: &[String]) -> Option<String> {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let three = |text: &str| text.len() == 3 && number(text);
+    let odd = values.iter().position(|value| three(value) && value.starts_with('0'))?;
+    let head = values[..odd].iter().rposition(|value| !three(value)).unwrap_or(0);
+    let tail = values[odd..].iter().take_while(|value| three(value)).count();
+    (head < odd && number(&values[head])).then(|| values[head..odd + tail].join(","))
 }
 
 /// With `--resume` the record holds every setting; one that is given as well would be lost. `typed`
@@ -275,7 +300,7 @@ mod tests {
             count: vec!["10".into()],
             ..ConnectArgs::default()
         };
-        let study = from_connect(&args);
+        let study = from_connect(&args).unwrap();
         assert_eq!(study.settings["count"], "10");
         assert_eq!(study.factors["backlog"].len(), 2);
         let arms = study.arms().unwrap();
@@ -288,17 +313,39 @@ mod tests {
 
     #[test]
     fn one_arm_is_compared_with_nothing_and_runs_once() {
-        let study = from_connect(&ConnectArgs::default());
+        let study = from_connect(&ConnectArgs::default()).unwrap();
         assert!(study.compare.is_empty());
         assert_eq!(Schedule::of(&study).unwrap().rule.max, 1);
     }
 
     #[test]
     fn a_resumed_run_takes_no_other_setting() {
-        let empty = from_connect(&ConnectArgs::default());
+        let empty = from_connect(&ConnectArgs::default()).unwrap();
         check_alone(&empty, &empty).unwrap();
         let args = ConnectArgs { count: vec!["10".into()], ..ConnectArgs::default() };
-        check_alone(&from_connect(&args), &empty).unwrap_err();
+        check_alone(&from_connect(&args).unwrap(), &empty).unwrap_err();
+    }
+
+    #[test]
+    fn a_number_with_a_comma_for_each_thousand_is_not_two_values() {
+        for (list, number) in [
+            ("20,000", Some("20,000")),
+            ("100,1,000,000", Some("1,000,000")),
+            ("1,500,000", Some("1,500,000")),
+            ("5,20,050,7", Some("20,050")),
+            ("100,1000", None),
+            ("1,200", None),
+            ("0,10", None),
+            ("000", None),
+            ("1s,000", None),
+        ] {
+            let list: Vec<String> = list.split(',').map(str::to_owned).collect();
+            assert_eq!(in_thousands(&list).as_deref(), number, "{list:?}");
+        }
+        let args = ConnectArgs { count: vec!["20".into(), "000".into()], ..ConnectArgs::default() };
+        let error = from_connect(&args).unwrap_err().to_string();
+        let says = "--count 20,000: a comma separates values; write 20000 for one number";
+        assert_eq!(error, says);
     }
 
     #[test]
@@ -319,7 +366,7 @@ mod tests {
             insecure: true,
             ..HttpArgs::default()
         };
-        let study = from_http(&args);
+        let study = from_http(&args).unwrap();
         assert_eq!(study.experiment, "http");
         assert_eq!(study.settings["url"], "http://127.0.0.1:8080/a http://127.0.0.1:8080/b");
         assert_eq!(study.settings["header"], serde_json::json!(["A: 1, 2"]));

@@ -11,6 +11,7 @@ fn an_impossible_setting_of_keepalive_is_named_with_what_to_write() {
         (&["--side", "left"], "--side left: write server, client or both"),
         (&["--sockets", "0"], "--sockets 0: write a number from 1"),
         (&["--sockets", "100,99999999"], "--sockets 99999999"),
+        (&["--sockets", "20,000"], "--sockets 20,000: a comma separates values; write 20000"),
         (&["--duration", "0"], "--duration 0"),
         (&["--duration", "soon"], "--duration soon"),
         (&["--warmup", "some"], "--warmup some"),
@@ -49,7 +50,7 @@ fn a_setting_that_a_mechanism_cannot_have_is_named_with_its_limit() {
         ("lazy", ["--at-once", "0"], "--at-once 0"),
         ("lazy", ["--most", "0"], "--most 0"),
         ("lazy", ["--side", "client"], "--side client: lazy reaping"),
-        ("tcp", ["--detect-within", "1s"], "--detect-within 1s: tcp cannot know so soon"),
+        ("tcp", ["--detect-within", "1s"], "--detect-within 1s: tcp needs 5.70 s at least"),
     ] {
         refused(&[&["keepalive", "--mechanism", mechanism], &args[..]].concat(), names);
     }

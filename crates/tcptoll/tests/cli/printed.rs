@@ -109,7 +109,13 @@ fn completions_of_every_shell_know_every_command() {
 
 #[test]
 fn the_man_page_is_printed_and_one_per_command_is_written() {
-    assert!(printed(&["man"]).contains(".TH tcptoll 1"));
+    for (words, title) in [
+        (&["man"][..], ".TH tcptoll 1"),
+        (&["man", "keepalive"], ".TH tcptoll-keepalive 1"),
+        (&["man", "study", "list"], ".TH tcptoll-study-list 1"),
+    ] {
+        assert!(printed(words).contains(title), "{words:?}");
+    }
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().display().to_string();
     assert_eq!(printed(&["man", "--dir", &name]), "");
@@ -124,10 +130,12 @@ fn studies_are_listed_shown_and_checked_with_their_arms() {
     let list = printed(&["study", "list"]);
     assert_eq!(printed(&["study"]), list, "without a word they are listed");
     for (name, _) in tcptoll::studies::BUILT_IN {
-        assert!(list.lines().any(|line| line.starts_with(name) && line.ends_with('?')), "{name}");
+        assert!(list.lines().any(|line| line.split(' ').next() == Some(name)), "{name}");
         let checked = printed(&["study", "check", name]);
         assert!(checked.contains(" arms, about "), "{checked}");
     }
+    assert_eq!(list.matches("?\n").count(), tcptoll::studies::BUILT_IN.len());
+    narrow(&list);
     let shown = printed(&["study", "show", "connect-2021"]);
     let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     std::fs::write(file.path(), shown).unwrap();
@@ -137,6 +145,28 @@ fn studies_are_listed_shown_and_checked_with_their_arms() {
         printed(&["study", "check", "connect-2021"]),
         "what is shown can be run from a file"
     );
+}
+
+/// What has no terminal is laid out for 80 columns.
+fn narrow(text: &str) {
+    for line in text.lines() {
+        assert!(console::measure_text_width(line) <= 80, "{line}");
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_is_looked_at_only_where_something_is() {
+    for (args, looked) in [
+        (&["keepalive"][..], false),
+        (&["connect", "--rounds", "3"], false),
+        (&["connect", "--target", "ci 1%"], true),
+        (&["keepalive", "--mechanism", "none,tcp"], true),
+        (&["keepalive", "--mechanism", "none,tcp", "--writer", "off"], false),
+    ] {
+        let plan = printed(&[args, &["--dry-run"]].concat());
+        assert_eq!(plan.contains("looked at"), looked, "{args:?}: {plan}");
+        narrow(&plan);
+    }
 }
 
 #[test]
@@ -162,10 +192,13 @@ fn every_cause_and_error_class_is_explained() {
         "truncated",
     ];
     for name in causes.into_iter().chain(classes) {
-        assert!(names.lines().any(|line| line == name), "{name} is not in: {names}");
+        let listed = names.split([' ', ',', '\n']).any(|word| word == name);
+        assert!(listed, "{name} is not in: {names}");
         let text = printed(&["explain", name]);
         assert!(text.starts_with(name) && text.len() > name.len() + 40, "{text}");
+        narrow(&text);
     }
+    narrow(&names);
 }
 
 #[test]

@@ -58,6 +58,7 @@ fn an_impossible_setting_of_connect_is_named_with_what_to_write() {
         (&["--port", "80"], "--server"),
         (&["--fail-if", "nonsense"], "write METRIC > NUMBER"),
         (&["--count", "5,5"], "twice"),
+        (&["--count", "20,000"], "--count 20,000: a comma separates values; write 20000"),
     ] {
         refused(&[&["connect"], args].concat(), names);
     }
@@ -163,7 +164,10 @@ fn a_study_that_cannot_be_run_is_named_with_its_line_or_its_count() {
     let product = format!("{head}[factors]\nbacklog = [{levels}]\ncount = [{levels}]\n");
     let unknown = file("unknown.toml", &format!("{head}rouds = 3\n"));
     for (study, names) in [
-        ("no-such-study".to_owned(), "neither a file nor one of"),
+        ("no-such-study".to_owned(), "neither a file nor a study that comes with tcptoll"),
+        ("nowhere".to_owned(), "there are backlog, backlog-clients, "),
+        ("http".to_owned(), "did you mean http-keepalive-2019 or http-reuse?"),
+        ("backlgo".to_owned(), "did you mean backlog?"),
         (unknown.clone(), "line 3"),
         (unknown, "rouds"),
         (file("product.toml", &product), "400 arms, at most 256"),
@@ -218,7 +222,9 @@ fn a_record_that_cannot_be_read_says_why() {
 
 #[test]
 fn a_word_that_is_no_word_of_the_command_line_is_refused() {
-    refused(&["explain", "no-such-cause"], "accept-queue-full");
+    refused(&["explain", "no-such-cause"], "`tcptoll explain` lists all");
+    refused(&["explain", "keepalive"], "did you mean keepalive-inert?");
+    refused(&["explain", "accept-quue-full"], "did you mean accept-queue-full?");
     refused(&["lab"], "write it after --");
     refused(&["lab", "--link", "moon", "--", "true"], "profiles: direct");
     refused(&["lab", "--client-sysctl", "x", "--link", "rtt=x", "--", "true"], "rtt=x");
@@ -227,6 +233,9 @@ fn a_word_that_is_no_word_of_the_command_line_is_refused() {
     refused(&["connect", "--format", "yaml"], "json");
     refused(&["completions", "cmd"], "bash");
     refused(&["man", "--dir", "/proc/no-such-folder"], "--dir");
+    refused(&["man", "keepalvie"], "did you mean keepalive?");
+    refused(&["man", "study", "lits"], "did you mean list?");
+    refused(&["man", "links", "all"], "links has no sub-commands");
 }
 
 #[test]
@@ -244,6 +253,7 @@ fn what_a_hostile_user_types_does_not_reach_the_terminal_raw() {
         ["connect", "--to", &to],
         ["study", "check", EVIL],
         ["explain", "--", EVIL],
+        ["man", "--", EVIL],
         ["report", "--", EVIL],
     ] {
         refused(&args, "x");

@@ -63,7 +63,7 @@ fn probes_of_the_kernel_find_every_cut_connection_in_time() {
     all_known(&arm, 20, "ETIMEDOUT");
     bounded(&arm, 3.0);
     // The error comes once; a program that reads on is told that the stream has ended.
-    assert_eq!(deaths(&arm).read_said, by("0 after ETIMEDOUT", 20));
+    assert_eq!(deaths(&arm).read_said, by("ETIMEDOUT, then 0", 20));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `serve keepalive`: two ports, of which the kernel probes the connections of one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -113,4 +114,29 @@ fn a_port_that_is_taken_is_named_and_nothing_is_served() {
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
     let named = ran.stderr.contains(&port.to_string()) && ran.stderr.contains("in use");
     assert!(named, "{}", ran.stderr);
+}
+
+#[test]
+fn a_server_that_closes_idle_connections_is_not_taken_for_a_false_alarm() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap().to_string();
+    // Closes each of 20 when it hears of it, and is over then.
+    let server = std::thread::spawn(move || {
+        let closing = (0..20).map(|_| {
+            let (mut stream, _) = listener.accept().unwrap();
+            std::thread::spawn(move || drop(stream.read(&mut [0; 64])))
+        });
+        closing.collect::<Vec<_>>().into_iter().for_each(|one| one.join().unwrap());
+    });
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let mut command = tcptoll(&["keepalive", "--to", &to, "--mechanism", "heartbeat"]);
+    command.args(["--sockets", "20", "--quiet", "--format", "json", "--out", &record]);
+    let ran = run(&mut command);
+    server.join().unwrap();
+    let summary = checked_summary(&ran.stdout);
+    let arm = only(&summary);
+    assert_eq!((arm.attempts, arm.ok), (20, 0), "{:?}", arm.errors);
+    assert_eq!(arm.errors, BTreeMap::from([("closed-by-peer".to_owned(), 20)]));
+    assert!(!summary.answer.contains("wrongly"), "{}", summary.answer);
 }

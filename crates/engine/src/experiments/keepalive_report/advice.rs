@@ -1,8 +1,10 @@
 //! What to set so that deaths are known in time, with cost and proof, for each mechanism.
 
-use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism, Place, Setting};
+use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism, Path, Place, Setting};
 use tcptoll_model::record::{Advice, Arm, Keepalive, Summary};
-use tcptoll_model::units::{human_count, human_us};
+use tcptoll_model::units::{human_count, human_rate, human_share, human_us};
+
+use super::few;
 
 /// The cause that all of it answers.
 pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
@@ -28,7 +30,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     [Mechanism::Tcp, Mechanism::Heartbeat]
         .into_iter()
         .filter_map(|mechanism| {
-            let mut checking = keepalive::cheapest(mechanism, WANTED_S, keepalive::ASSUMED_LOSS)?;
+            let mut checking = keepalive::cheapest(mechanism, WANTED_S, Path::ASSUMED)?;
             if frozen {
                 // Only the program's own answer shows a stopped process.
                 checking.evidence = Some(Evidence::Answered);
@@ -36,7 +38,13 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
                     return None;
                 }
             }
-            Some(advice(&checking, WANTED_S, None, None))
+            let connections = summary.arms.iter().find_map(|arm| arm.keepalive.as_ref());
+            let wanted = Wanted {
+                within_s: WANTED_S,
+                path: Path::ASSUMED,
+                connections: connections.map_or(1, |checked| checked.idle_sockets),
+            };
+            Some(advice(&checking, wanted, None, None))
         })
         .collect()
 }
@@ -48,23 +56,24 @@ fn asked_for(arm: &Arm) -> Option<Advice> {
     checked.checking.bound_s()?;
     let measured =
         arm.metrics.get("checking_packets_per_hour_per_socket").map(|metric| metric.value);
-    Some(advice(&checked.checking, within_s, measured, proof(arm, checked)))
+    let wanted = Wanted {
+        within_s,
+        path: checked.assumed.unwrap_or(Path::ASSUMED),
+        connections: checked.idle_sockets,
+    };
+    Some(advice(&checked.checking, wanted, measured, proof(arm, checked)))
 }
 
 /// All dead ones known in time, in this run.
 fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
     let deaths = checked.deaths.as_ref().filter(|deaths| deaths.dead > 0)?;
     let bound_s = deaths.bound_s?;
-    if deaths.known < deaths.dead || deaths.late > 0 {
+    if deaths.known < deaths.dead || deaths.late > 0 || deaths.wrongly_closed > 0 {
         return None;
     }
     let max = arm.histograms.get("detection_us")?.max?;
-    let live = match deaths.wrongly_closed {
-        0 => "none".to_owned(),
-        wrongly => human_count(wrongly),
-    };
     Some(format!(
-        "in this run, arm {}: all {} dead connections known, the last after {} (bound {}, and {} of timers); {live} of {} live ones closed",
+        "in this run, arm {}: all {} dead connections known, the last after {} (bound {}, and {} of timers); none of {} live ones closed",
         arm.name,
         human_count(deaths.dead),
         human_us(max),
@@ -74,9 +83,20 @@ fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
     ))
 }
 
+/// What settings are for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Deaths are to be known within this.
+    within_s: f64,
+    /// What has to be stood.
+    path: Path,
+    /// So many connections idle.
+    connections: u64,
+}
+
 fn advice(
     checking: &Checking,
-    within_s: f64,
+    wanted: Wanted,
     measured: Option<f64>,
     proof: Option<String>,
 ) -> Advice {
@@ -86,14 +106,14 @@ fn advice(
         of_place.map(written).collect::<Vec<String>>().join(", ")
     };
     let (socket, sysctl) = (listed(Place::Socket), listed(Place::Sysctl));
-    let within = human_us(within_s * 1e6);
+    let within = human_us(wanted.within_s * 1e6);
     let (change, undo) = match checking.mechanism {
         Mechanism::Tcp => (
             format!(
-                "To know within {within} by the kernel's probes: {socket} on each connection; or {sysctl} for programs that set SO_KEEPALIVE alone. No probe is sent while data is unacknowledged: where connections do not only idle, add TCP_USER_TIMEOUT={:.0}.",
-                checking.bound_s().unwrap_or(within_s) * 1e3
+                "To know within {within} by the kernel's probes: {socket} on each connection; or {sysctl} for programs that set SO_KEEPALIVE alone. No probe is sent while data is unacknowledged: where connections do not only idle, add TCP_USER_TIMEOUT={:.0}, in ms, which then decides instead of TCP_KEEPCNT and also closes a peer that takes nothing for so long; the other times are in s. The sysctls hold for every program of the host that sets SO_KEEPALIVE alone, and for sockets that set it from then on.",
+                (checking.known_within_s().unwrap_or(wanted.within_s) * 10.0).ceil() * 100.0
             ),
-            "SO_KEEPALIVE=0; net.ipv4.tcp_keepalive_time=7200, net.ipv4.tcp_keepalive_intvl=75, net.ipv4.tcp_keepalive_probes=9.".to_owned(),
+            "SO_KEEPALIVE=0, TCP_USER_TIMEOUT=0; the sysctls as they were, by default net.ipv4.tcp_keepalive_time=7200, net.ipv4.tcp_keepalive_intvl=75, net.ipv4.tcp_keepalive_probes=9.".to_owned(),
         ),
         Mechanism::Heartbeat => (
             format!(
@@ -115,7 +135,13 @@ fn advice(
             "TCP_USER_TIMEOUT=0: the kernel's own limit, net.ipv4.tcp_retries2.".to_owned(),
         ),
     };
-    Advice { cause: UNNOTICED.to_owned(), change, cost: cost(checking, measured), undo, proof }
+    Advice {
+        cause: UNNOTICED.to_owned(),
+        change,
+        cost: cost(checking, wanted, measured),
+        undo,
+        proof,
+    }
 }
 
 /// `TCP_KEEPIDLE=20`; what the library takes stands as in a program.
@@ -128,12 +154,44 @@ fn written(setting: &Setting) -> String {
     }
 }
 
-fn cost(checking: &Checking, measured: Option<f64>) -> String {
+fn cost(checking: &Checking, wanted: Wanted, measured: Option<f64>) -> String {
     let per_hour = |count: Option<f64>| count.map(|count| human_count(count.round() as u64));
     let packets = per_hour(checking.packets_per_hour()).unwrap_or_default();
     let bytes = per_hour(checking.bytes_per_hour());
     let bytes = bytes.map_or_else(String::new, |bytes| format!(" and {bytes} bytes"));
     let ours = per_hour(measured);
     let ours = ours.map_or_else(String::new, |ours| format!(" (measured: {ours} packets)"));
-    format!("{packets} packets{bytes} an hour for each idle connection{ours}.")
+    let mut text = format!("{packets} packets{bytes} an hour for each idle connection{ours}");
+    let Wanted { connections, .. } = wanted;
+    if let Some((packets, bytes)) = checking.packets_per_hour().zip(checking.bytes_per_hour())
+        && connections > 1
+    {
+        let per_s = |an_hour: f64| an_hour * connections as f64 / 3_600.0;
+        text += &format!(
+            ", {:.1} packets a second and {} for {}",
+            per_s(packets),
+            human_rate(per_s(bytes) * 8.0),
+            human_count(connections)
+        );
+    }
+    text.push('.');
+    text.extend(risk(checking, wanted));
+    text
+}
+
+/// What closes live connections all the same.
+fn risk(checking: &Checking, wanted: Wanted) -> Option<String> {
+    let Wanted { path, connections, .. } = wanted;
+    let (period_s, bound_s) = (checking.period_s()?, checking.bound_s()?);
+    let fails = checking.false_alarm(path.loss, path.rtt_s)?;
+    let wrongly = 3_600.0 / period_s * fails * connections as f64;
+    Some(format!(
+        " Where {} of packets are lost each way, each by itself, and a round trip takes at most {}, it closes {} live connections an hour of {}; where nothing arrives for {} it closes those under test, for {} all.",
+        human_share(path.loss),
+        human_us(path.rtt_s * 1e6),
+        few(wrongly),
+        human_count(connections),
+        human_us((bound_s - period_s) * 1e6),
+        human_us(bound_s * 1e6)
+    ))
 }

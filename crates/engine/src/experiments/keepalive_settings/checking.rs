@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism};
+use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism, Path};
 use tcptoll_model::study::PlannedArm;
+
+use tcptoll_model::units::{human_share, human_us, parse_share};
 
 use super::super::TrialError;
 use super::super::connect_reader::unescape;
@@ -16,6 +18,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PROBES: u64 = 3;
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
+/// The longest tick.
+const TICK_MAX: Duration = Duration::from_secs(1);
+
 /// Bytes of a Null message of the library's framing.
 const NULL_BYTES: u32 = 4;
 
@@ -25,6 +30,7 @@ const OF: &[(&str, &[Mechanism])] = {
     &[
         ("answer-within", &[Heartbeat, Lazy]),
         ("at-once", &[Lazy]),
+        ("detect-within", &[Tcp, Heartbeat, Write]),
         ("evidence", &[Heartbeat, Lazy]),
         // Lazy: of the client, whose heartbeat it is where both sides check.
         ("idle", &[Tcp, Heartbeat, Lazy]),
@@ -116,6 +122,18 @@ pub(super) fn checking(reader: &Reader<'_>) -> Result<Checking, TrialError> {
         Mechanism::Heartbeat => checking.idle_s = seconds("idle", IDLE)?,
         Mechanism::Write => checking.interval_s = seconds("interval", INTERVAL)?,
     }
+    if judged
+        && let Some((limit, within)) = checking.user_timeout_s.zip(checking.answer_within_s)
+        && limit < within
+    {
+        return Err(TrialError::Setting(
+            "--user-timeout must not be shorter than --answer-within: the kernel would give up first".to_owned(),
+        ));
+    }
+    if checking.tick_s.is_some_and(|tick| tick > TICK_MAX.as_secs_f64()) {
+        let typed = reader.get("tick").unwrap_or_default();
+        return Err(wrong("tick", &typed, "1s is the longest: until then nothing else is done"));
+    }
     if [checking.idle_s, checking.interval_s, checking.answer_within_s]
         .into_iter()
         .flatten()
@@ -144,8 +162,14 @@ fn kernel_time(
 }
 
 /// The cheapest way of this mechanism to know in time.
-pub(super) fn cheapest(reader: &Reader<'_>, within: Duration) -> Result<Checking, TrialError> {
-    for key in ["idle", "interval", "probes", "answer-within"] {
+pub(super) fn cheapest(
+    reader: &Reader<'_>,
+    within: Duration,
+    path: Path,
+) -> Result<Checking, TrialError> {
+    const CHOSEN: [&str; 7] =
+        ["idle", "interval", "probes", "answer-within", "evidence", "tick", "user-timeout"];
+    for key in CHOSEN {
         if reader.get(key).is_some() {
             return Err(TrialError::Setting(format!(
                 "--{key} has no effect with --detect-within, which chooses it: leave one out"
@@ -153,13 +177,35 @@ pub(super) fn cheapest(reader: &Reader<'_>, within: Duration) -> Result<Checking
         }
     }
     let mechanism = mechanism(reader)?;
-    let typed = reader.get("detect-within").unwrap_or_default();
-    match mechanism {
-        // They know of no time: as they are.
-        Mechanism::None | Mechanism::Lazy | Mechanism::Write => checking(reader),
-        _ => keepalive::cheapest(mechanism, within.as_secs_f64(), keepalive::ASSUMED_LOSS)
-            .ok_or_else(|| {
-                wrong("detect-within", &typed, format!("{mechanism} cannot know so soon: raise it"))
-            }),
+    // They know of no time: as they are.
+    if matches!(mechanism, Mechanism::None | Mechanism::Lazy) {
+        return checking(reader);
     }
+    keepalive::cheapest(mechanism, within.as_secs_f64(), path).ok_or_else(|| {
+        let path_is = format!(
+            "{} of packets are lost and a round trip takes {}",
+            human_share(path.loss),
+            human_us(path.rtt_s * 1e6)
+        );
+        let why = match keepalive::soonest_s(mechanism, path) {
+            Some(s) => format!(
+                "{mechanism} needs {} at least, so that where {path_is} one test in a million closes a live connection: raise it",
+                human_us(s * 1e6)
+            ),
+            None => format!("{mechanism} has no setting where {path_is}: lower --assumed-loss"),
+        };
+        wrong("detect-within", &reader.get("detect-within").unwrap_or_default(), why)
+    })
+}
+
+/// The path that settings for a wanted detection time have to stand: not a shorter one than assumed.
+pub(super) fn assumed(reader: &Reader<'_>, rtt: Duration) -> Result<Path, TrialError> {
+    let loss = reader.read("assumed-loss", parse_share)?;
+    if loss.is_some() && reader.get("detect-within").is_none() {
+        return Err(TrialError::Setting(
+            "--assumed-loss has no effect without --detect-within".to_owned(),
+        ));
+    }
+    let assumed = Path::ASSUMED;
+    Ok(Path { loss: loss.unwrap_or(assumed.loss), rtt_s: rtt.as_secs_f64().max(assumed.rtt_s) })
 }

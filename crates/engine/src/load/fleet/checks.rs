@@ -19,9 +19,9 @@ pub(super) enum Timers {
     /// None: the kernel checks, or nobody.
     None,
     /// Each connection that was silent for a time is tested.
-    Beats(Fleet<u32>),
+    Beats(Box<Fleet<u32>>),
     /// Connections are tested when room is needed.
-    Lazy(Reaper<u32>),
+    Lazy(Box<Reaper<u32>>),
 }
 
 /// How connections are checked.
@@ -64,8 +64,9 @@ impl Checks {
         let time = |seconds: Option<f64>| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
         let tick = time(checking.tick_s).unwrap_or(TICK);
         let answer_within = time(checking.answer_within_s).unwrap_or(Duration::from_secs(1));
-        let beats =
-            |idle, answer_within| Timers::Beats(Fleet::new(Timing { idle, answer_within }, tick));
+        let beats = |idle, answer_within| {
+            Timers::Beats(Box::new(Fleet::new(Timing { idle, answer_within }, tick)))
+        };
         let evidence = checking.evidence.unwrap_or_default();
         let timers = match checking.mechanism {
             Mechanism::None | Mechanism::Tcp => Timers::None,
@@ -77,7 +78,7 @@ impl Checks {
                 beats(time(checking.interval_s).unwrap_or(Duration::from_secs(1)), tick)
             }
             Mechanism::Lazy => {
-                Timers::Lazy(Reaper::new(Reaping {
+                Timers::Lazy(Box::new(Reaper::new(Reaping {
                     answer_within,
                     unused_for: lazy.unused_for_ns.map(Duration::from_nanos),
                     stop: if lazy.whole_set { Stop::WholeSet } else { Stop::BelowMost },
@@ -87,7 +88,7 @@ impl Checks {
                     again_after: answer_within,
                     tick,
                     ..Reaping::new(lazy.most.max(1) as usize)
-                }))
+                })))
             }
         };
         Self {

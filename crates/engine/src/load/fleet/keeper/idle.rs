@@ -64,7 +64,7 @@ impl Keeper {
                     let name = error_name(&error);
                     // What a program sees that reads on.
                     let again = said(kept.tcp.read(&mut self.buffer));
-                    *self.report.read_said.entry(format!("{again} after {name}")).or_default() += 1;
+                    *self.report.read_said.entry(format!("{name}, then {again}")).or_default() += 1;
                     return self.ended(slot, name);
                 }
             }
