@@ -1,8 +1,9 @@
 //! A chat server that survives pulled cables: what one says, all others hear.
 //!
 //! Each peer has a thread that receives. A peer whose cable is pulled sends nothing more, not even
-//! an end; the heartbeat finds out, the thread ends, and the others are told. A peer that does not
-//! read delays nobody for longer than the heartbeat's bound: then it is dead, too.
+//! an end; the heartbeat finds out, the thread ends, and the others are told. That thread never waits
+//! for another peer, or it would be late to answer its own: one that reads more slowly than the
+//! others talk is shut out as soon as its queue is full.
 //!
 //! Messages are frames of `tcp_heartbeat::frame`; `chat_server --join ADDRESS` is a client.
 
@@ -27,6 +28,10 @@ Usage: chat_server [--listen ADDRESS] [--idle SECONDS] [--answer-within SECONDS]
   --join ADDRESS           be a client: lines of the standard input are said
   --idle SECONDS           ask a peer that has said nothing for so long [10]
   --answer-within SECONDS  a peer that does not answer by then is gone [5]";
+
+/// How long nobody is accepted after an error: the usual one, no descriptor left, lasts until a
+/// connection is closed.
+const PAUSE: Duration = Duration::from_millis(100);
 
 type Peers = Arc<Mutex<HashMap<SocketAddr, Sender>>>;
 
@@ -88,19 +93,27 @@ fn serve(listen: SocketAddr, options: Options) -> io::Result<()> {
     println!("listening on {}", listener.local_addr()?);
     let peers = Peers::default();
     loop {
-        let (stream, address) = listener.accept()?;
         let peers = Arc::clone(&peers);
-        thread::spawn(move || {
-            let ended = match Connection::new(stream, options) {
-                Ok(mut connection) => chat(&mut connection, address, &peers),
-                Err(error) => Err(error),
-            };
-            let why = ended.err().map_or("it left".to_owned(), |error| error.to_string());
-            peers.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
-            println!("{address} is gone: {why}");
-            say(&peers, address, &format!("{address} is gone"));
+        let welcomed = listener.accept().and_then(|(stream, address)| {
+            thread::Builder::new().spawn(move || welcome(stream, address, options, &peers))
         });
+        if let Err(error) = welcomed {
+            eprintln!("nobody can be taken in: {error}");
+            thread::sleep(PAUSE);
+        }
     }
+}
+
+/// Stays with one peer until it is gone.
+fn welcome(stream: TcpStream, address: SocketAddr, options: Options, peers: &Peers) {
+    let ended = match Connection::new(stream, options) {
+        Ok(mut connection) => chat(&mut connection, address, peers),
+        Err(error) => Err(error),
+    };
+    let why = ended.err().map_or("it left".to_owned(), |error| error.to_string());
+    peers.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
+    println!("{address} is gone: {why}");
+    say(peers, address, &format!("{address} is gone"));
 }
 
 /// Passes on what one peer says until it ends.
@@ -114,16 +127,17 @@ fn chat(connection: &mut Connection, address: SocketAddr, peers: &Peers) -> io::
     Ok(())
 }
 
-/// Tells all but the one who said it.
+/// Tells all but the one who said it, and waits for none of them.
 fn say(peers: &Peers, from: SocketAddr, text: &str) {
-    let others: Vec<Sender> = {
-        let peers = peers.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.iter().filter(|(address, _)| **address != from).map(|(_, s)| s.clone()).collect()
-    };
-    for other in others {
-        // One that is gone is noticed by the thread that receives from it.
-        let _gone = other.send(text.as_bytes());
-    }
+    let mut peers = peers.lock().unwrap_or_else(PoisonError::into_inner);
+    peers.retain(|&address, other| {
+        let told = address == from || matches!(other.try_send(text.as_bytes()), Ok(true));
+        if !told {
+            // Its queue is full, or it is gone. The thread that receives from it ends.
+            other.abort();
+        }
+        told
+    });
 }
 
 fn join(address: SocketAddr, options: Options) -> io::Result<()> {
@@ -141,4 +155,28 @@ fn join(address: SocketAddr, options: Options) -> io::Result<()> {
         println!("{}", String::from_utf8_lossy(&message));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_does_not_read_delays_nobody_and_is_shut_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _deaf = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, address) = listener.accept().unwrap();
+        // Who waited for it would wait for two days.
+        let day = Duration::from_hours(24);
+        let timing = Timing { idle: day, answer_within: day };
+        let options = Options { timing, evidence: Evidence::Answered, ..Options::default() };
+        let mut connection = Connection::new(stream, options).unwrap();
+        let peers = Peers::default();
+        peers.lock().unwrap().insert(address, connection.sender());
+        let other = ([127, 0, 0, 1], 1).into();
+        while !peers.lock().unwrap().is_empty() {
+            say(&peers, other, &"x".repeat(4_000));
+        }
+        connection.receive().unwrap_err();
+    }
 }

@@ -24,6 +24,10 @@ Usage: lazy_server [--listen ADDRESS] [--most N] [--answer-within SECONDS]
   --most N                 peers there is room for [100]
   --answer-within SECONDS  a peer that does not acknowledge by then is gone [5]";
 
+/// How long no more are accepted after an error: the usual one, no descriptor left, lasts until a
+/// connection is closed.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// What a peer's task tells the server.
 enum News {
     Used(Member),
@@ -103,6 +107,7 @@ async fn serve(listen: SocketAddr, reaping: Reaping) -> io::Result<()> {
     // A connection beyond the room is taken off the backlog only to know that somebody waits; it is
     // the only one. All others wait in the kernel.
     let mut waiting: Option<(TcpStream, SocketAddr)> = None;
+    let mut accept_from = Instant::now();
     loop {
         server.work();
         if server.reaper.has_room()
@@ -116,10 +121,17 @@ async fn serve(listen: SocketAddr, reaping: Reaping) -> io::Result<()> {
             server.work();
         }
         let due = server.reaper.next_due().map(|due| server.started + due);
+        let accept = async {
+            sleep_until(accept_from).await;
+            listener.accept().await
+        };
         tokio::select! {
-            accepted = listener.accept(), if waiting.is_none() => match accepted {
+            accepted = accept, if waiting.is_none() => match accepted {
                 Ok(accepted) => waiting = Some(accepted),
-                Err(error) => eprintln!("accept: {error}"),
+                Err(error) => {
+                    eprintln!("accept: {error}");
+                    accept_from = Instant::now() + PAUSE;
+                }
             },
             Some(news) = arrived.recv() => server.hear(&news),
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}

@@ -169,7 +169,7 @@ impl Error for Full {}
 /// bytes a write takes. At most one Null and one Ask wait at any time: one that waits says all that
 /// a second would.
 ///
-/// Memory: at most twice the limit and two headers.
+/// Memory: at most twice the limit and four headers.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     buffer: Vec<u8>,
@@ -218,9 +218,22 @@ impl Outbox {
     }
 
     fn put(&mut self, header: u32, message: &[u8]) {
-        if self.written > self.buffer.len() / 2 {
-            self.buffer.drain(..self.written);
-            self.written = 0;
+        let added = HEADER_BYTES + message.len();
+        let queued = self.as_bytes().len();
+        if self.buffer.len() + added > self.buffer.capacity() {
+            if self.written < queued {
+                // Less is gone than waits, so this stays below twice what may wait: messages, a
+                // Null and an Ask.
+                let most = 2 * self.limit.saturating_add(2 * HEADER_BYTES);
+                let needed = self.buffer.len() + added;
+                let capacity = needed.max(most.min(2 * self.buffer.capacity()));
+                self.buffer.reserve_exact(capacity - self.buffer.len());
+            } else {
+                // More is gone than is moved: all moves together cost no more than the writes did.
+                self.buffer.drain(..self.written);
+                self.written = 0;
+                self.buffer.reserve_exact(added);
+            }
         }
         self.buffer.extend_from_slice(&header.to_be_bytes());
         self.buffer.extend_from_slice(message);
@@ -319,6 +332,24 @@ mod tests {
         }
         assert_eq!(outbox.message(&[0; 10]), Err(Full { queued: 92, limit: 100 }));
         assert!(outbox.capacity() <= 216, "{}", outbox.capacity());
+    }
+
+    #[test]
+    fn an_outbox_that_is_written_in_pieces_stays_within_its_limit() {
+        for limit in [100, 1_003, 5_000] {
+            for first in (HEADER_BYTES..=limit).step_by(limit / 50) {
+                let mut outbox = Outbox::new(limit);
+                outbox.message(&vec![0; first - HEADER_BYTES]).unwrap();
+                for _ in 0..60 {
+                    let room = limit.saturating_sub(outbox.as_bytes().len() + HEADER_BYTES);
+                    let _full = outbox.message(&vec![0; room]);
+                    outbox.null();
+                    outbox.ask();
+                    assert!(outbox.capacity() <= 2 * (limit + 2 * HEADER_BYTES));
+                    outbox.advance(outbox.as_bytes().len() / 8);
+                }
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+/// What the kernel takes: it reads a signed number of milliseconds, and EINVAL are those below 0.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const USER_TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// Bytes written to a socket that the peer's kernel has not acknowledged yet, sent or not
 /// (`SIOCOUTQ`; a FIN that was sent counts as one).
 ///
@@ -45,13 +49,19 @@ pub fn unacknowledged(_socket: &impl AsFd) -> io::Result<usize> {
 /// (`TCP_USER_TIMEOUT`, RFC 5482); nothing on systems that have no such option.
 ///
 /// A closed window counts, too: a peer whose program does not read for that long is given up while
-/// something waits to be sent.
+/// something waits to be sent. The connections of this crate set it themselves; who has a
+/// [`Fleet`](crate::Fleet) of sockets of their own sets it to [`Timing::bound`](crate::Timing::bound):
+/// else only retransmission runs while data is unacknowledged, and gives up after a quarter of an
+/// hour.
 ///
-/// Unit: whole milliseconds, at least one.
-pub(crate) fn give_up_after(socket: &impl AsFd, time: Duration) -> io::Result<()> {
+/// Unit: whole milliseconds. Range: from one to 2³¹ - 1 (24.8 days); what is outside is taken as the
+/// nearest that is not.
+///
+/// Errors: what `setsockopt(2)` says.
+pub fn give_up_after(socket: &impl AsFd, time: Duration) -> io::Result<()> {
     let socket = SockRef::from(socket);
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    socket.set_tcp_user_timeout(Some(time.max(Duration::from_millis(1))))?;
+    socket.set_tcp_user_timeout(Some(time.clamp(Duration::from_millis(1), USER_TIMEOUT_MAX)))?;
     let _ = (socket, time);
     Ok(())
 }
@@ -62,6 +72,17 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn a_time_longer_than_the_kernel_knows_is_taken_as_the_longest_it_knows() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for days in [24, 25, 30, u64::MAX / 86_400] {
+            give_up_after(&socket, Duration::from_secs(days * 86_400)).unwrap();
+            let taken = SockRef::from(&socket).tcp_user_timeout().unwrap();
+            assert_eq!(taken, Some(Duration::from_secs(days * 86_400).min(USER_TIMEOUT_MAX)));
+        }
+    }
 
     #[test]
     fn what_the_peer_has_read_is_acknowledged_and_what_it_has_no_room_for_is_not() {

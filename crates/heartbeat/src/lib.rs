@@ -7,12 +7,14 @@ pub mod fleet;
 pub mod frame;
 #[cfg(unix)]
 pub mod kernel;
+#[cfg(unix)]
+mod link;
 mod queue;
 pub mod reaper;
 pub mod session;
 mod timing;
 #[cfg(all(unix, feature = "tokio"))]
-pub mod tokio;
+pub mod tokio_net;
 
 pub use fleet::Fleet;
 pub use queue::Member;

@@ -2,8 +2,11 @@
 //!
 //! Fleet and reaper stand on this. It knows neither what a connection is nor why it is in a queue.
 //! A node is in exactly one queue, and each queue is ordered by the nodes' stamps. Callers arrange
-//! it so that a new stamp is nearly always the latest of its queue: then every step is O(1).
+//! it so that a new stamp is nearly always the latest of its queue: then every step is O(1). Those
+//! that are not go to a tree beside it: O(log n), however many there are.
 
+use std::array;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use slotmap::{SlotMap, new_key_type};
@@ -11,18 +14,24 @@ use slotmap::{SlotMap, new_key_type};
 new_key_type! {
     /// One connection of a [`Fleet`](crate::Fleet) or a [`Reaper`](crate::Reaper).
     ///
-    /// A member that was removed is never mistaken for a later one that took its place: every
-    /// method takes it and does nothing.
+    /// A member that was removed is not taken for a later one that has its place: every method
+    /// takes it and does nothing, until the place has been given away 2³¹ times. A member of another
+    /// fleet or reaper cannot be told from one's own.
     pub struct Member;
 }
 
 /// Nanoseconds since the caller's fixed moment: half the size of a [`Duration`], enough for 584
-/// years.
+/// years. The last of them is never: no [`Duration`] becomes it, so what is due then stays so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp(u64);
 
 impl Stamp {
-    /// `self + time`; stays at the end of time rather than overflow.
+    /// The next there is.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// `self + time`; never rather than overflow.
     pub(crate) fn after(self, time: Self) -> Self {
         Self(self.0.saturating_add(time.0))
     }
@@ -46,7 +55,7 @@ impl Stamp {
 impl From<Duration> for Stamp {
     fn from(time: Duration) -> Self {
         let seconds = time.as_secs().saturating_mul(1_000_000_000);
-        Self(seconds.saturating_add(u64::from(time.subsec_nanos())))
+        Self(seconds.saturating_add(u64::from(time.subsec_nanos())).min(u64::MAX - 1))
     }
 }
 
@@ -63,19 +72,23 @@ struct Node<T> {
     previous: Option<Member>,
     next: Option<Member>,
     queue: u8,
+    /// It is among its queue's strays.
+    stray: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Ends {
+/// One queue: a list, and beside it those that came when the list's back had a later stamp.
+#[derive(Clone, Debug, Default)]
+struct Queue {
     front: Option<Member>,
     back: Option<Member>,
+    strays: BTreeSet<(Stamp, Member)>,
 }
 
 /// `N` queues over one store of nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Queues<T, const N: usize> {
     nodes: SlotMap<Member, Node<T>>,
-    ends: [Ends; N],
+    queues: [Queue; N],
 }
 
 impl<T, const N: usize> Queues<T, N> {
@@ -85,7 +98,7 @@ impl<T, const N: usize> Queues<T, N> {
         (size_of::<Node<T>>() + size_of::<u32>()).next_multiple_of(align_of::<Node<T>>());
 
     pub(crate) fn new() -> Self {
-        Self { nodes: SlotMap::with_key(), ends: [Ends::default(); N] }
+        Self { nodes: SlotMap::with_key(), queues: array::from_fn(|_| Queue::default()) }
     }
 
     pub(crate) fn reserve(&mut self, more: usize) {
@@ -111,12 +124,14 @@ impl<T, const N: usize> Queues<T, N> {
 
     /// First of a queue, with its stamp.
     pub(crate) fn front(&self, queue: usize) -> Option<(Member, Stamp)> {
-        let front = self.ends[queue].front?;
-        self.nodes.get(front).map(|node| (front, node.stamp))
+        let Queue { front, strays, .. } = &self.queues[queue];
+        let front = front.and_then(|front| Some((front, self.nodes.get(front)?.stamp)));
+        let stray = strays.first().map(|&(stamp, member)| (member, stamp));
+        front.into_iter().chain(stray).min_by_key(|&(_, stamp)| stamp)
     }
 
     pub(crate) fn insert(&mut self, value: T, queue: usize, stamp: Stamp) -> Member {
-        let node = Node { value, stamp, previous: None, next: None, queue: 0 };
+        let node = Node { value, stamp, previous: None, next: None, queue: 0, stray: false };
         let member = self.nodes.insert(node);
         self.link(member, queue, stamp);
         member
@@ -127,35 +142,36 @@ impl<T, const N: usize> Queues<T, N> {
         self.nodes.remove(member).map(|node| node.value)
     }
 
-    /// Puts `member` into a queue, behind all whose stamps are not later.
+    /// Puts `member` into a queue, behind all whose stamps are earlier. Of those with the same stamp
+    /// it is the last, unless it or they came out of order.
     ///
-    /// Cost: one step for each node with a later stamp.
+    /// Cost: O(1) if no stamp of the queue is later, else O(log n).
     pub(crate) fn place(&mut self, member: Member, queue: usize, stamp: Stamp) {
         self.unlink(member);
         self.link(member, queue, stamp);
     }
 
     fn link(&mut self, member: Member, queue: usize, stamp: Stamp) {
-        let mut previous = self.ends[queue].back;
-        let mut next = None;
-        while let Some(at) = previous {
-            let Some(node) = self.nodes.get(at) else { break };
-            if node.stamp <= stamp {
-                break;
-            }
-            next = previous;
-            previous = node.previous;
-        }
+        let back = self.queues[queue].back;
+        let stray = back.and_then(|at| self.nodes.get(at)).is_some_and(|node| node.stamp > stamp);
         let Some(node) = self.nodes.get_mut(member) else { return };
-        (node.queue, node.stamp) = (queue as u8, stamp);
-        (node.previous, node.next) = (previous, next);
-        self.join(queue, previous, Some(member));
-        self.join(queue, Some(member), next);
+        (node.queue, node.stamp, node.stray) = (queue as u8, stamp, stray);
+        if stray {
+            self.queues[queue].strays.insert((stamp, member));
+            return;
+        }
+        self.join(queue, back, Some(member));
+        self.join(queue, Some(member), None);
     }
 
     fn unlink(&mut self, member: Member) {
         let Some(node) = self.nodes.get(member) else { return };
-        let (queue, previous, next) = (usize::from(node.queue), node.previous, node.next);
+        let queue = usize::from(node.queue);
+        if node.stray {
+            self.queues[queue].strays.remove(&(node.stamp, member));
+            return;
+        }
+        let (previous, next) = (node.previous, node.next);
         self.join(queue, previous, next);
     }
 
@@ -163,11 +179,11 @@ impl<T, const N: usize> Queues<T, N> {
     fn join(&mut self, queue: usize, left: Option<Member>, right: Option<Member>) {
         match left.and_then(|left| self.nodes.get_mut(left)) {
             Some(node) => node.next = right,
-            None => self.ends[queue].front = right,
+            None => self.queues[queue].front = right,
         }
         match right.and_then(|right| self.nodes.get_mut(right)) {
             Some(node) => node.previous = left,
-            None => self.ends[queue].back = left,
+            None => self.queues[queue].back = left,
         }
     }
 }
@@ -189,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_ordered_by_stamp_and_equal_stamps_by_arrival() {
+    fn a_queue_is_ordered_by_stamp_and_equal_stamps_by_arrival_if_they_came_in_order() {
         let mut queues = Queues::new();
         for (value, at) in [(1, 10), (2, 30), (3, 20), (4, 30), (5, 5)] {
             queues.insert(value, 0, stamp(at));
@@ -207,6 +223,27 @@ mod tests {
         assert_eq!(queues.queue_of(members[2]), Some(1));
         assert_eq!(drain(&mut queues, 1), [2, 0, 4]);
         assert_eq!(drain(&mut queues, 0), [1, 3]);
+    }
+
+    #[test]
+    fn two_hundred_thousand_that_come_in_any_order_are_put_in_order_without_a_search() {
+        // With a search from the back for each it would not end: 30 thousand million steps.
+        let mut queues = Queues::<u64, 2>::new();
+        let count = 200_003;
+        for turn in 0..count {
+            queues.insert(turn, 0, stamp(turn * 123_456 % count)); // each once: it is a prime
+        }
+        for turn in (0..count).rev() {
+            queues.insert(turn, 1, stamp(turn));
+        }
+        for queue in [0, 1] {
+            for expected in 0..count {
+                let (member, at) = queues.front(queue).unwrap();
+                assert_eq!(at, stamp(expected));
+                queues.remove(member);
+            }
+        }
+        assert_eq!(queues.len(), 0);
     }
 
     #[test]

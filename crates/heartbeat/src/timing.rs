@@ -51,30 +51,45 @@ pub enum Evidence {
 
 /// A protocol's own message without meaning, and what shows that it arrived.
 ///
-/// For protocols that have such a message; those that have none use [`Session`](crate::Session).
+/// For protocols that have such a message; those that have none use [`Session`](crate::Session) on
+/// both ends.
 ///
 /// ```
 /// use tcp_heartbeat::{Evidence, Null};
 ///
-/// // Redis answers a PING, whatever the state of the connection.
-/// let redis = Null::new(b"PING\r\n", Evidence::Answered);
-/// // SMTP (RFC 5321, section 4.1.1.9).
+/// // MQTT: a server must answer PINGREQ (MQTT-3.12.4-1 of version 3.1.1).
+/// let mqtt = Null::new(b"\xC0\0", Evidence::Answered);
+/// // WebSocket, sent by a server: a ping must be answered (RFC 6455, section 5.5.2).
+/// let web_socket = Null::new(b"\x89\0", Evidence::Answered);
+/// // SMTP between commands, not within a message (RFC 5321, section 4.1.1.9).
 /// let smtp = Null::new(b"NOOP\r\n", Evidence::Answered);
-/// // An empty line is skipped by servers of HTTP/1.1 (RFC 9112, section 2.2), and not answered.
-/// let http = Null::new(b"\r\n", Evidence::Acknowledged);
-/// # assert_eq!((redis.bytes.len(), smtp.bytes.len(), http.bytes.len()), (6, 6, 2));
+/// // Telnet has a no-operation that is not answered (RFC 854).
+/// let telnet = Null::new(b"\xFF\xF1", Evidence::Acknowledged);
+/// # assert!([mqtt, web_socket, smtp, telnet].iter().all(|null| !null.bytes.is_empty()));
 /// ```
+///
+/// Read what the protocol says of the states of a connection. Redis (7.0) answers `PING`, but not
+/// while the connection waits in a command that blocks, such as `BLPOP`, nor after
+/// `CLIENT REPLY OFF`; after `MULTI` a `PING` becomes part of the transaction. HTTP/1.1 has no Null:
+/// a server should ignore *one* empty line before a request, and a client must not send it (RFC
+/// 9112, section 2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Null {
-    /// What is sent; not empty, and only between the protocol's other messages.
+    /// What is sent, only between the protocol's other messages. Not empty: nothing would be
+    /// acknowledged without having gone anywhere.
     pub bytes: Cow<'static, [u8]>,
     /// What shows that the peer is alive.
     pub evidence: Evidence,
 }
 
 impl Null {
-    /// Names a protocol's Null.
+    /// Names a protocol's Null. An empty one does not compile:
+    ///
+    /// ```compile_fail,E0080
+    /// tcp_heartbeat::Null::new(b"", tcp_heartbeat::Evidence::Answered);
+    /// ```
     pub fn new<const N: usize>(bytes: &'static [u8; N], evidence: Evidence) -> Self {
+        const { assert!(N > 0, "a Null is at least one byte") };
         Self { bytes: Cow::Borrowed(bytes), evidence }
     }
 }
@@ -84,8 +99,11 @@ impl Null {
 pub enum Step<K> {
     /// Send a Null now.
     ///
-    /// If it cannot be sent because the socket is full, nothing need be done: what fills the socket
-    /// is unacknowledged, and serves as well.
+    /// If the socket is full: with [`Evidence::Acknowledged`] nothing need be done, because what
+    /// fills the socket is unacknowledged, and serves as well. With [`Evidence::Answered`] keep the
+    /// Null, and send it when there is room: its answer can come only after all that lies before it.
+    /// Until then, that less is unacknowledged than at the look before is a sign of life: say
+    /// `acknowledged`.
     Test(Member, K),
     /// Is there evidence already? If so say `acknowledged`, or `heard` (`used` of a reaper); if
     /// not, do nothing.
@@ -93,6 +111,10 @@ pub enum Step<K> {
     /// The last look: say `acknowledged` or `heard` (`used`) if the peer is alive, `remove` if it is
     /// dead.
     ///
-    /// Who does neither is asked again a tick later: nothing is ever removed on its own.
+    /// Read what has arrived first: a program that was busy has the evidence waiting in the socket.
+    /// And where much was being sent, not all of it need have been acknowledged: if less is
+    /// unacknowledged than at the test, say `acknowledged`.
+    ///
+    /// Who says nothing is asked again a tick later: nothing is ever removed on its own.
     Judge(Member, K),
 }

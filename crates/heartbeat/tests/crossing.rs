@@ -76,12 +76,12 @@ fn cross(seed: u64) -> usize {
                 }
             }
             while let Some(turn) = sides[here].session.next(now) {
+                // The wire's bytes are not acknowledged until they have arrived.
+                let bytes = sides[here].wire.iter().map(|(_, piece)| piece.len()).sum();
+                sides[here].session.unacknowledged(bytes, now);
                 match turn {
                     Turn::Test => sides[here].tests += 1,
                     Turn::Judge => {
-                        // The wire's bytes are not acknowledged until they have arrived.
-                        let bytes = sides[here].wire.iter().map(|(_, piece)| piece.len()).sum();
-                        sides[here].session.unacknowledged(bytes, now);
                         assert!(!sides[here].session.is_tested(), "seed {seed}: a live peer dies");
                     }
                 }

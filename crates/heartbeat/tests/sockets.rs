@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tcp_heartbeat::blocking::Connection;
+use tcp_heartbeat::frame::ASK_FRAME;
 use tcp_heartbeat::{Evidence, Options, Timing};
 
 fn pair() -> (TcpStream, TcpStream) {
@@ -133,88 +134,59 @@ fn ends_between_messages_and_within_one_are_told_apart() {
     }
 }
 
-#[cfg(feature = "tokio")]
-mod tokio_sockets {
-    use tcp_heartbeat::tokio::Connection;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+#[test]
+fn who_has_finished_receives_on_and_answers_nothing() {
+    let (here, mut there) = pair();
+    let mut connection = Connection::new(here, patient(Evidence::Answered)).unwrap();
+    let sender = connection.sender();
+    sender.send(b"bye").unwrap();
+    sender.finish().unwrap();
+    assert!(socket2::SockRef::from(connection.get_ref()).keepalive().unwrap());
+    assert_eq!(sender.send(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    let mut seen = Vec::new();
+    there.read_to_end(&mut seen).unwrap();
+    assert_eq!(seen, b"\0\0\0\x04bye");
+    there.write_all(&ASK_FRAME).unwrap(); // the answer would fail
+    there.write_all(&[0, 0, 0, 3, b'h', b'i']).unwrap();
+    assert_eq!(connection.receive().unwrap().as_deref(), Some(&b"hi"[..]));
+    there.write_all(&ASK_FRAME).unwrap();
+    drop(there);
+    assert_eq!(connection.receive().unwrap(), None);
+}
 
-    use super::*;
-
-    fn tokio_pair() -> (tokio::net::TcpStream, tokio::net::TcpStream) {
-        let (here, there) = pair();
-        let ends = [here, there].map(|stream| {
-            stream.set_nonblocking(true).unwrap();
-            tokio::net::TcpStream::from_std(stream).unwrap()
-        });
-        ends.into()
+#[test]
+fn what_is_tried_never_waits_and_arrives_whole_when_the_peer_reads_at_last() {
+    let (here, there) = pair();
+    let mut connection = Connection::new(here, patient(Evidence::Acknowledged)).unwrap();
+    let sender = connection.sender();
+    let mut taken = 0;
+    while sender.try_send(&vec![taken as u8; 100_000]).unwrap() {
+        taken += 1;
     }
+    let mut peer = Connection::new(there, patient(Evidence::Acknowledged)).unwrap();
+    for count in 0..taken {
+        assert_eq!(peer.receive().unwrap().unwrap(), vec![count as u8; 100_000]);
+    }
+    peer.sender().finish().unwrap();
+    assert_eq!(connection.receive().unwrap(), None);
+}
 
-    #[tokio::test]
-    async fn receives_that_are_cancelled_again_and_again_lose_nothing() {
-        const MESSAGES: usize = 2_000;
-        let (here, there) = tokio_pair();
-        let mut ends = Vec::new();
-        for stream in [here, there] {
-            ends.push(tokio::spawn(async move {
-                let options = patient(Evidence::Answered);
-                let mut connection = Connection::new(stream, options).unwrap();
-                let (mut sent, mut seen) = (0, 0);
-                while sent < MESSAGES || seen < MESSAGES {
-                    let message = vec![sent as u8; sent * 31 % 5_000];
-                    tokio::select! {
-                        biased;
-                        () = tokio::task::yield_now(), if sent < MESSAGES => {
-                            connection.send(&message).await.unwrap();
-                            sent += 1;
-                        }
-                        received = connection.receive() => {
-                            let received = received.unwrap().unwrap();
-                            assert_eq!(received, vec![seen as u8; seen * 31 % 5_000]);
-                            seen += 1;
-                        }
-                    }
-                }
-                connection.finish().await.unwrap();
-                assert_eq!(connection.receive().await.unwrap(), None);
-            }));
+#[test]
+fn an_abort_wakes_who_receives_and_who_sends() {
+    let (here, there) = pair();
+    let address = there.local_addr().unwrap();
+    let mut connection = Connection::new(here, patient(Evidence::Acknowledged)).unwrap();
+    let (full, sender) = (connection.sender(), connection.sender());
+    assert_eq!(sender.get_ref().peer_addr().unwrap(), address);
+    let receives = thread::spawn(move || connection.receive().map(drop));
+    let sends = thread::spawn(move || {
+        loop {
+            full.send(&[7; 10_000])?;
         }
-        for end in ends {
-            end.await.unwrap();
-        }
+    });
+    sender.abort();
+    for ended in [receives.join().unwrap(), sends.join().unwrap()] {
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionAborted);
     }
-
-    #[tokio::test]
-    async fn an_idle_peer_whose_kernel_acknowledges_stays_on_tokio() {
-        let (here, mut there) = tokio_pair();
-        let options = options(20, 200, Evidence::Acknowledged);
-        let mut connection = Connection::new(here, options).unwrap();
-        let receiver = tokio::spawn(async move { connection.receive().await });
-        let mut nulls = [9; 12];
-        there.read_exact(&mut nulls).await.unwrap();
-        assert_eq!(nulls, [0; 12]);
-        there.write_all(&[0, 0, 0, 2, b'!']).await.unwrap();
-        assert_eq!(receiver.await.unwrap().unwrap().as_deref(), Some(&b"!"[..]));
-    }
-
-    #[tokio::test]
-    async fn a_peer_that_stops_answering_is_timed_out_on_tokio() {
-        let (here, _there) = tokio_pair();
-        let mut connection = Connection::new(here, options(20, 50, Evidence::Answered)).unwrap();
-        let error = connection.receive().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
-        assert_eq!(connection.send(b"x").await.unwrap_err().kind(), ErrorKind::TimedOut);
-    }
-
-    #[tokio::test]
-    async fn a_peer_that_never_reads_cannot_block_a_sender_for_ever_on_tokio() {
-        let (here, _there) = tokio_pair();
-        let options = options(100, 100, Evidence::Acknowledged);
-        let mut connection = Connection::new(here, options).unwrap();
-        let error = loop {
-            if let Err(error) = connection.send(&[7; 10_000]).await {
-                break error;
-            }
-        };
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
-    }
+    assert_eq!(sender.send(b"x").unwrap_err().kind(), ErrorKind::ConnectionAborted);
 }

@@ -114,6 +114,7 @@ impl ReaperWorld {
                 let broken = self.broken_rules(index);
                 self.world.outcome.faults += broken;
                 self.world.test(index);
+                self.world.peers[index].reaped = self.reaper.reap_began();
             }
             Step::Look(member, index) | Step::Judge(member, index)
                 if self.world.has_evidence(index) =>
@@ -165,7 +166,7 @@ impl ReaperWorld {
             too_soon,
             peer.tested,
             // At most once a reap, and none that came after its beginning.
-            peer.opened >= began || peer.sent >= began,
+            peer.opened > began || peer.reaped == Some(began),
             self.reaper.len() > reaping.most,
             self.reaper.under_test() > reaping.at_once,
             reaping.stop == Stop::BelowMost && self.reaper.has_room(),
@@ -186,7 +187,7 @@ impl ReaperWorld {
         let forgotten = self.world.peers.iter().filter(|peer| {
             peer.member.is_some()
                 && peer.opened < began
-                && peer.sent < began
+                && peer.reaped != Some(began)
                 && peer.heard + unused_for < began
         });
         self.world.outcome.faults += forgotten.count() as u64;

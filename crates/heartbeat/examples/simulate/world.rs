@@ -114,6 +114,8 @@ struct Peer {
     /// When the evidence of it is there.
     evidence_at: Duration,
     tested: bool,
+    /// When the reap began that tested it last.
+    reaped: Option<Duration>,
     /// Judgements that the program put off.
     put_off: u32,
 }
@@ -163,6 +165,7 @@ impl World {
                 sent: Duration::ZERO,
                 evidence_at: NEVER,
                 tested: false,
+                reaped: None,
                 put_off: 0,
             }
         });
@@ -267,6 +270,7 @@ impl FleetWorld {
         while let Some(wake) = self.world.wait(self.fleet.next_due(), end) {
             if let Wake::By(event) = wake {
                 self.happens(event);
+                self.look_around();
                 // A program that is awake for other reasons asks more often than it must.
                 if self.world.chance.one_in(2) {
                     continue;
@@ -304,6 +308,25 @@ impl FleetWorld {
                 peer.member = None;
             }
             _ => {}
+        }
+    }
+
+    /// A program that is awake for other reasons looks at sockets before it has to, in any order.
+    fn look_around(&mut self) {
+        if self.world.answers || self.world.chance.one_in(2) {
+            return;
+        }
+        for _ in 0..self.world.peers.len() {
+            let index = self.world.chance.below(self.world.peers.len() as u64) as usize;
+            let evidence = self.world.has_evidence(index);
+            let peer = &mut self.world.peers[index];
+            if let Some(member) = peer.member
+                && peer.tested
+                && evidence
+            {
+                peer.tested = false;
+                self.fleet.acknowledged(member, self.world.now);
+            }
         }
     }
 
