@@ -68,9 +68,9 @@ pub struct Progress<'a> {
     pub rounds: u32,
     /// 0 the first time; an invalid trial is run again.
     pub attempt: u32,
-    /// Operations of this trial finished.
+    /// Of this trial done: operations, or ms.
     pub done: u64,
-    /// Operations of this trial planned; 0 before it has begun.
+    /// Of this trial planned, in the same; 0 before it has begun.
     pub total: u64,
     /// Time the rest of the run is expected to take from the beginning of this trial, s; the most
     /// it may take where a stop rule can end it sooner.

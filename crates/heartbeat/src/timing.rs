@@ -12,9 +12,10 @@ pub struct Timing {
     pub idle: Duration,
     /// A peer that has shown no evidence this long after a Null is dead.
     ///
-    /// It has to leave room for losses: a segment that is not acknowledged Linux sends again after
-    /// 200 ms and about a round trip, then after twice that, and so on: at 0.2, 0.6, 1.4, 3 and
-    /// 6.2 s on a short path. So 2 s outlive three losses in a row, 4 s four, 10 s five.
+    /// It has to leave room for losses: on a short path Linux sends a segment that is not
+    /// acknowledged again at 0.2, 0.4, 0.8, 1.6, 3.2 and 6.4 s, an eighth later at most. So 2 s
+    /// outlive four losses in a row, 4 s five, 8 s six. Over a round trip of 200 ms the first repeat
+    /// goes at 0.6 s: 2 s outlive two losses, 4 s three, 8 s four.
     pub answer_within: Duration,
 }
 

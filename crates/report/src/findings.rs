@@ -7,7 +7,7 @@ use serde_json::Value;
 use tcptoll_model::record::{Arm, HostSummary, Summary};
 use tcptoll_model::shell;
 
-use crate::{figures, number, requests};
+use crate::{figures, keepalive, number, requests};
 
 /// Counters that mean trouble when they are not zero, with the names of the kernel.
 const TROUBLE: [&str; 10] = [
@@ -140,17 +140,14 @@ pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
     }
     let (failed, tried) = failed(summary);
     if failed > 0 {
-        let (what, figures) = if requests::any(summary) {
-            ("requests", "rates and latencies")
+        let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
+        lines.push(if requests::any(summary) {
+            format!("{bad} of {all} requests failed; rates and latencies are those of the {good} that succeeded.")
+        } else if keepalive::any(summary) {
+            format!("{bad} of {all} connections were not made, or ended although nothing was to happen to them.")
         } else {
-            ("attempts", "the latencies")
-        };
-        lines.push(format!(
-            "{} of {} {what} failed; {figures} are those of the {} that succeeded.",
-            number::count(failed),
-            number::count(tried),
-            number::count(tried - failed)
-        ));
+            format!("{bad} of {all} attempts failed; the latencies are those of the {good} that succeeded.")
+        });
     }
     lines
 }

@@ -49,8 +49,9 @@ impl ProgressLine {
         if progress.attempt > 0 {
             message += &format!(" · again, for the {} time", ordinal(progress.attempt));
         }
-        if progress.total > 0 {
-            message += &format!(" · {} of {}", progress.done, progress.total);
+        // Operations of one trial, milliseconds of another.
+        if let Some(percent) = (100 * progress.done).checked_div(progress.total) {
+            message += &format!(" · {} %", percent.min(100));
         }
         // The estimate is of the trial's beginning; meanwhile time goes on.
         if progress.done == 0 && progress.total == 0 {

@@ -140,6 +140,9 @@ impl KeepaliveTrial<'_> {
         if all.made < all.attempted {
             self.common.exclude("not every connection was made");
         }
+        if seen.ends.server.errors.values().sum::<u64>() > 0 {
+            self.common.exclude("the server could not accept or check every connection");
+        }
         // What the client holds and the server does not was refused behind the client's back.
         let served = &seen.begins.server;
         let open = |report: &FleetReport| report.open[0] + report.open[1];

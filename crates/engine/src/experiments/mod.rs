@@ -49,7 +49,7 @@ pub enum TrialError {
 pub struct Context<'a> {
     /// Set when the user asked the run to stop.
     pub interrupt: &'a Interrupt,
-    /// Called with operations finished and operations planned.
+    /// Called with what is done and what is planned: operations, or ms.
     pub progress: &'a mut dyn FnMut(u64, u64),
     /// Seed of the trial.
     pub seed: u64,

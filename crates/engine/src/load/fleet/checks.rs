@@ -1,11 +1,13 @@
 //! The ways of checking, as a fleet's process carries them out: the kernel's probes, or the timers
 //! of `tcp-heartbeat`.
 
+use std::io;
 use std::time::Duration;
 
 use tcp_heartbeat::frame::{ASK_FRAME, NULL_FRAME};
 use tcp_heartbeat::{Fleet, Member, Order, Reaper, Reaping, Step, Stop, Timing};
 use tcptoll_kernel::keepalive::Probing;
+use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::keepalive::{Evidence, Mechanism};
 
 use crate::messages::Check;
@@ -115,6 +117,14 @@ impl Checks {
     /// Whether connections of this kind are checked.
     pub(super) fn concern(&self, kind: u8) -> bool {
         !self.second_only || kind == 1
+    }
+
+    /// Sets the options of a socket for the kernel's part of the checking.
+    pub(super) fn set(&self, tcp: &Tcp) -> io::Result<()> {
+        if let Some(limit) = self.user_timeout {
+            tcp.set_user_timeout(limit)?;
+        }
+        self.probing.as_ref().map_or(Ok(()), |probing| tcp.probe(probing))
     }
 
     /// Takes a connection in, whose turn comes `phase` of the idle time before it would (0 to 1).

@@ -1,25 +1,27 @@
 //! One process of a fleet: accepts or opens its connections, reads what comes, answers Null messages
-//! that ask for it, and checks those that idle ([`idle`]).
+//! that ask for it, and checks those that idle ([`idle`]). How connections come about stands in
+//! [`making`].
 
 mod idle;
+mod making;
 
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 use tcp_heartbeat::Member;
-use tcp_heartbeat::frame::{Decoder, NULL_FRAME};
+use tcp_heartbeat::frame::Decoder;
 use tcptoll_kernel::cpu::{anonymous_bytes, thread_time};
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::keepalive::error_name;
-use tcptoll_kernel::socket::{Begun, Tcp, reset_when_closed};
+use tcptoll_kernel::socket::{Tcp, reset_when_closed};
 
 use super::Answer;
 use super::checks::{Checks, turns};
 use super::opening::Opening;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::load::{CHANNEL, LoadError, class_of, pair, until};
+use crate::load::{CHANNEL, LoadError, pair, until};
 use crate::messages::{FleetAsk, FleetReport, FleetSpec, FleetTell};
 
 /// Listeners have the numbers from here on.
@@ -28,20 +30,11 @@ const LISTENERS: u64 = 1 << 40;
 /// The argument of `listen(2)`; the kernel's own limit is below it only if somebody set it so.
 const BACKLOG: i32 = 4096;
 
-/// A handshake is given up after this.
-const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
-
 /// Events handled together.
 const EVENTS: usize = 1024;
 
 /// Read at once; what a stream without pause sends is read in as few calls as can be.
 const READ_BYTES: usize = 256 << 10;
-
-/// Connections begun or accepted before others get their turn.
-const BURST: usize = 256;
-
-/// After a failed accept the next comes this much later: no file is free now.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// One connection. There may be many: every byte counts.
 struct Kept {
@@ -396,126 +389,5 @@ impl Keeper {
         }
         // What is still unacknowledged would go on being sent, to nobody.
         let _ = reset_when_closed(&kept.tcp);
-    }
-
-    fn open_those_due(&mut self) {
-        for _ in 0..BURST {
-            let Some(opening) = &mut self.opening else { return };
-            let Some(next) = opening.next(monotonic_ns()) else { return };
-            let (kind, due_ns) = (next.kind, next.due_ns);
-            self.report.attempted += 1;
-            let begun = Tcp::client(next.at, next.options)
-                .and_then(|tcp| tcp.connect(next.address).map(|begun| (tcp, begun)));
-            match begun {
-                Ok((tcp, begun)) => {
-                    let state = State::Connecting(due_ns);
-                    let slot = self.put(Kept { tcp, kind, state, member: None, partial: None });
-                    self.deadlines.push_back((monotonic_ns() + CONNECT_LIMIT_NS, slot));
-                    let added = self.slots[slot as usize]
-                        .as_ref()
-                        .map(|kept| self.poller.add(&kept.tcp, u64::from(slot), Interest::EDGES));
-                    if let Some(Err(error)) = added {
-                        self.failed(slot, &error.source);
-                    } else if begun == Begun::Done {
-                        self.made(slot);
-                    }
-                }
-                Err(error) => {
-                    opening.in_flight -= 1;
-                    *self.report.errors.entry(class_of(&error).to_owned()).or_default() += 1;
-                }
-            }
-        }
-    }
-
-    /// A handshake came to nothing.
-    fn failed(&mut self, slot: u32, error: &io::Error) {
-        if self.take(slot).is_some() {
-            *self.report.errors.entry(class_of(error).to_owned()).or_default() += 1;
-        }
-    }
-
-    fn give_up_late_handshakes(&mut self) {
-        let now = monotonic_ns();
-        while let Some(&(deadline, slot)) = self.deadlines.front() {
-            let began = match self.slots.get(slot as usize).and_then(Option::as_ref) {
-                Some(Kept { state: State::Connecting(_), .. }) if deadline > now => return,
-                Some(Kept { state: State::Connecting(began), .. }) => Some(*began),
-                _ => None,
-            };
-            self.deadlines.pop_front();
-            // A slot may have been used again since.
-            if began.is_some_and(|began| began + CONNECT_LIMIT_NS <= now) {
-                self.failed(
-                    slot,
-                    &io::Error::from_raw_os_error(tcptoll_kernel::socket::errno::ETIMEDOUT),
-                );
-            }
-        }
-    }
-
-    fn made(&mut self, slot: u32) {
-        let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
-        let State::Connecting(began) = kept.state else { return };
-        let Some(opening) = &mut self.opening else { return };
-        opening.in_flight -= 1;
-        kept.state = if opening.is_paced() { State::Arriving(began) } else { State::Open };
-        self.report.made += 1;
-    }
-
-    fn accept_those_waiting(&mut self) {
-        let now_ns = monotonic_ns();
-        if now_ns < self.accept_ns {
-            return;
-        }
-        for number in 0..self.listeners.len() {
-            for _ in 0..BURST {
-                if !self.listeners[number].waiting {
-                    break;
-                }
-                let held = self.slots.len() - self.free.len() - self.freed.len();
-                if held as u64 >= self.room {
-                    // Beyond what it was made for: left in the backlog.
-                    self.accept_ns = now_ns + ACCEPT_AGAIN.as_nanos() as u64;
-                    return;
-                }
-                if !self.checks.has_room() {
-                    self.checks.room_wanted(Duration::from_nanos(now_ns));
-                    break;
-                }
-                match self.listeners[number].tcp.accept() {
-                    Ok(Some((tcp, _))) => self.accepted(tcp, number as u8),
-                    Ok(None) => self.listeners[number].waiting = false,
-                    Err(error) => {
-                        *self.report.errors.entry(class_of(&error).to_owned()).or_default() += 1;
-                        self.accept_ns = now_ns + ACCEPT_AGAIN.as_nanos() as u64;
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    fn accepted(&mut self, tcp: Tcp, kind: u8) {
-        self.report.attempted += 1;
-        let greeted = !self.greet || matches!(tcp.write(&NULL_FRAME), Ok(Some(_)));
-        let slot = self.put(Kept { tcp, kind, state: State::Open, member: None, partial: None });
-        let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
-        if self.checks.concern(kind) {
-            kept.member = self.checks.insert(slot, 0.0, Duration::from_nanos(monotonic_ns()));
-            if let Some(limit) = self.checks.user_timeout {
-                let _ = kept.tcp.set_user_timeout(limit);
-            }
-            if let Some(probing) = &self.checks.probing {
-                let _ = kept.tcp.probe(probing);
-            }
-        }
-        let added = self.poller.add(&kept.tcp, u64::from(slot), Interest::EDGES);
-        if greeted && added.is_ok() {
-            self.report.made += 1;
-        } else {
-            drop(self.take(slot));
-            *self.report.errors.entry("other".to_owned()).or_default() += 1;
-        }
     }
 }
