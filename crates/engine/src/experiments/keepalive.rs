@@ -109,7 +109,7 @@ impl Experiment for Keepalive {
         };
         match &settings.to {
             None => trial.in_lab(context)?,
-            Some((name, _)) => trial.at_target(name, context)?,
+            Some(_) => trial.at_target(context)?,
         }
         Ok(trial.common.into_outcome(&arm.factors))
     }
@@ -194,7 +194,7 @@ impl KeepaliveTrial<'_> {
         Ok(())
     }
 
-    fn at_target(&mut self, name: &str, context: &mut Context<'_>) -> Result<(), TrialError> {
+    fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
         let settings = self.settings;
         let mut place = Place::target()?;
         if let Some((_, address)) = &settings.to {
@@ -219,12 +219,6 @@ impl KeepaliveTrial<'_> {
         let ports = stage.listen_all()?;
         let seen = self.play(&mut stage, ports, context)?;
         let after = stage.observe(End::Client)?;
-        if seen.ends.client.made == 0 && settings.idle_sockets() > 0 {
-            let class = seen.ends.client.errors.keys().next().cloned().unwrap_or_default();
-            return Err(TrialError::Target(format!(
-                "--to {name}: no connection was made ({class}): check that something listens there"
-            )));
-        }
         let client = Span { before: &before, after: &after };
         self.take_hosts(client, None);
         self.take_seen(&seen, ports);
@@ -278,8 +272,17 @@ impl KeepaliveTrial<'_> {
         if stage.is_lab() {
             memory.server = stage.socket_memory(End::Server)?;
         }
-        let processes = [stage.look_at(End::Client)?, stage.look_at(End::Server)?]
-            .map(|report| report.processes);
+        let [client, server] = [stage.look_at(End::Client)?, stage.look_at(End::Server)?];
+        if let Some((name, _)) = &settings.to
+            && client.made == 0
+            && settings.idle_sockets() > 0
+        {
+            let class = client.errors.keys().next().cloned().unwrap_or_default();
+            return Err(TrialError::Target(format!(
+                "--to {name}: no connection was made ({class}): check that something listens there"
+            )));
+        }
+        let processes = [client, server].map(|report| report.processes);
         self.begin_checks(stage, processes)?;
         let all = settings.warmup + settings.duration + settings.watched_by(&self.checking);
         let total = all.as_millis() as u64;
