@@ -41,6 +41,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
             let connections = summary.arms.iter().find_map(|arm| arm.keepalive.as_ref());
             let wanted = Wanted {
                 within_s: WANTED_S,
+                asked: false,
                 path: Path::ASSUMED,
                 connections: connections.map_or(1, |checked| checked.idle_sockets),
             };
@@ -58,6 +59,7 @@ fn asked_for(arm: &Arm) -> Option<Advice> {
         arm.metrics.get("checking_packets_per_hour_per_socket").map(|metric| metric.value);
     let wanted = Wanted {
         within_s,
+        asked: true,
         path: checked.assumed.unwrap_or(Path::ASSUMED),
         connections: checked.idle_sockets,
     };
@@ -88,6 +90,8 @@ fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
 struct Wanted {
     /// Deaths are to be known within this.
     within_s: f64,
+    /// Whether the user said so.
+    asked: bool,
     /// What has to be stood.
     path: Path,
     /// So many connections idle.
@@ -106,7 +110,8 @@ fn advice(
         of_place.map(written).collect::<Vec<String>>().join(", ")
     };
     let (socket, sysctl) = (listed(Place::Socket), listed(Place::Sysctl));
-    let within = human_us(wanted.within_s * 1e6);
+    let asked = if wanted.asked { "" } else { ", for example," };
+    let within = format!("{}{asked}", human_us(wanted.within_s * 1e6));
     let (change, undo) = match checking.mechanism {
         Mechanism::Tcp => (
             format!(
