@@ -119,6 +119,26 @@ fn every_idle_connection_is_probed_once_in_an_idle_time() {
 }
 
 #[test]
+fn packets_of_an_hour_are_measured_only_where_the_window_holds_a_round_of_checks() {
+    if no_lab() {
+        return;
+    }
+    let args = ["--mechanism", "tcp,heartbeat", "--idle", "2s", "--warmup", "0"];
+    for (duration, measured) in [("500ms", false), ("2500ms", true)] {
+        let summary = keepalive(&[&args[..], &["--duration", duration]].concat());
+        for arm in &summary.arms {
+            all_live(arm);
+            let metrics =
+                ["checking_packets_per_hour_per_socket", "checking_bytes_per_hour_per_socket"];
+            let has = metrics.map(|metric| arm.metrics.contains_key(metric));
+            assert_eq!(has, [measured; 2], "{} in {duration}", arm.name);
+            let computed = told(arm).computed_packets_per_hour();
+            assert_eq!(computed, Some(3_600.0), "{}", arm.name);
+        }
+    }
+}
+
+#[test]
 fn every_idle_connection_gets_one_heartbeat_in_an_idle_time() {
     if no_lab() {
         return;

@@ -257,6 +257,9 @@ fn with_loss_as_many_live_connections_are_closed_as_arithmetic_says() {
     let arm = struck(&[&["--mechanism", "tcp", "--probes", "1"], &lossy[..]].concat());
     let deaths = deaths(&arm);
     assert_eq!((deaths.stricken, deaths.dead, deaths.known, deaths.alive), (500, 0, 0, 500));
+    // Nobody died: nothing was due, and nothing was found out.
+    assert_eq!((deaths.bound_s, deaths.late), (None, 0));
+    assert!(!arm.histograms.contains_key("detection_us"));
     let [least, mean, most] = deaths.expected_wrongly.unwrap();
     let wrongly = deaths.wrongly_closed as f64;
     assert!(wrongly > 0.0 && (least..=most).contains(&wrongly), "{wrongly}: {least} {mean} {most}");
