@@ -17,12 +17,21 @@ const MEMORY_KIB: f64 = 0.5;
 
 /// Each mechanism, with what its arms are asked for.
 const MECHANISMS: [(&str, &[&str]); 5] = [
-    ("tcp", &["--mechanism", "tcp"]),
-    ("heartbeat", &["--mechanism", "heartbeat"]),
-    ("heartbeat, answered", &["--mechanism", "heartbeat", "--evidence", "answered"]),
-    ("heartbeat, each as it comes", &["--mechanism", "heartbeat", "--tick", "10us"]),
-    ("lazy", &["--mechanism", "lazy"]),
+    ("tcp", &["--mechanism", "tcp", "--idle", "10s", "--interval", "10s"]),
+    ("heartbeat", &HEARTBEAT),
+    ("heartbeat, answered", &with(["--evidence", "answered"])),
+    ("heartbeat, each as it comes", &with(["--tick", "10us"])),
+    ("lazy", &["--mechanism", "lazy", "--answer-within", "5s"]),
 ];
+
+/// A Null every 10 s.
+const HEARTBEAT: [&str; 6] = ["--mechanism", "heartbeat", "--idle", "10s", "--answer-within", "5s"];
+
+const fn with(more: [&'static str; 2]) -> [&'static str; 8] {
+    let [mechanism, name, idle, every, within, answer] = HEARTBEAT;
+    let [option, value] = more;
+    [mechanism, name, idle, every, within, answer, option, value]
+}
 
 fn keepalive(args: &[&str]) -> anyhow::Result<Summary> {
     summary(&["keepalive"], args).map(|(summary, _)| summary)
@@ -97,12 +106,6 @@ pub(crate) fn many(table: &mut Table) -> anyhow::Result<()> {
             MANY,
             "--writer",
             "off",
-            "--idle",
-            "10s",
-            "--interval",
-            "10s",
-            "--answer-within",
-            "5s",
             "--warmup",
             "10s",
             "--duration",
