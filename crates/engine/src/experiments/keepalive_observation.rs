@@ -17,7 +17,7 @@ use super::trial::{Span, path_sample, set_cpu};
 use crate::messages::{Counted, FleetReport};
 
 /// From so many connections on the CPU of the machine is told for each thousand.
-const MANY: u64 = 1_000;
+const MANY: u64 = 10_000;
 
 /// From so many connections on, what a program uses is not its start and its ticks alone.
 const SOME: u64 = 100;
