@@ -202,9 +202,16 @@ struct Half {
     acked: Option<u32>,
     /// One past its FIN.
     fin_end: Option<u32>,
+    /// When it last sent something new, ns.
+    advanced_ns: u64,
     /// What an answer to its outstanding keep-alive probe acknowledges.
     probe: Option<u32>,
 }
+
+/// No probe comes sooner after something new of its sender, ns: the kernel's shortest idle time is
+/// 1 s, and its shortest wait before a zero-window probe 200 ms. An ACK of one CPU that an observer
+/// gets after the FIN of another has the sequence number of a probe, and comes within microseconds.
+const PROBE_AFTER_NS: u64 = 10_000_000;
 
 /// What a segment is, beyond what its own header says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -237,13 +244,14 @@ impl WireTracker {
         }
     }
 
-    /// Counts one packet; `gso_size` is the payload of each part of a super-packet, else 0.
-    pub fn observe(&mut self, direction: Direction, packet: &Packet, gso_size: u32) {
+    /// Counts one packet, seen at `at_ns` of any clock that goes on; `gso_size` is the payload of
+    /// each part of a super-packet, else 0.
+    pub fn observe(&mut self, direction: Direction, packet: &Packet, gso_size: u32, at_ns: u64) {
         let payload = packet.segment.map_or(0, |segment| segment.payload);
         let parts = parts_of(payload, gso_size);
         let recognised = packet
             .segment
-            .and_then(|segment| self.recognise(direction, packet, &segment, gso_size));
+            .and_then(|segment| self.recognise(direction, packet, &segment, (gso_size, at_ns)));
         if packet.segment.is_some() && recognised.is_none() {
             self.untracked += parts;
         }
@@ -273,7 +281,7 @@ impl WireTracker {
         direction: Direction,
         packet: &Packet,
         segment: &Segment,
-        gso_size: u32,
+        (gso_size, at_ns): (u32, u64),
     ) -> Option<Recognised> {
         let (src, dst) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
         let key = match direction {
@@ -289,7 +297,7 @@ impl WireTracker {
             }
         }
         let flow = self.flows.entry(key).or_default();
-        let recognised = flow.observe(direction, segment, gso_size);
+        let recognised = flow.observe(direction, segment, gso_size, at_ns);
         if flow.ended && !flow.queued {
             flow.queued = true;
             self.ended.push_back(key);
@@ -312,7 +320,13 @@ impl WireTracker {
 }
 
 impl Flow {
-    fn observe(&mut self, direction: Direction, segment: &Segment, gso_size: u32) -> Recognised {
+    fn observe(
+        &mut self,
+        direction: Direction,
+        segment: &Segment,
+        gso_size: u32,
+        at_ns: u64,
+    ) -> Recognised {
         let flags = segment.flags;
         if flags.rst() {
             self.ended = true;
@@ -325,7 +339,7 @@ impl Flow {
             }
         }
         let (sender, receiver) = self.halves(direction);
-        let recognised = sender.send(segment, gso_size);
+        let recognised = sender.send(segment, gso_size, at_ns);
         let answers_probe = flags.ack() && receiver.acknowledge(segment, recognised);
         let closed = sender.is_closed() && receiver.is_closed();
         self.ended |= closed;
@@ -342,7 +356,7 @@ impl Flow {
 
 impl Half {
     /// Takes note of a segment this side sends.
-    fn send(&mut self, segment: &Segment, gso_size: u32) -> Recognised {
+    fn send(&mut self, segment: &Segment, gso_size: u32, at_ns: u64) -> Recognised {
         let flags = segment.flags;
         if flags.syn() && self.isn != Some(segment.seq) {
             // A SYN, or a SYN-ACK of a request the server made anew (after cookies or a drop).
@@ -356,6 +370,7 @@ impl Half {
                 && segment.payload <= 1
                 && segment.seq == next.wrapping_sub(1)
                 && self.acked == Some(next)
+                && at_ns.saturating_sub(self.advanced_ns) >= PROBE_AFTER_NS
             {
                 self.probe = Some(next);
                 recognised.keepalive_probe = true;
@@ -365,6 +380,9 @@ impl Half {
             }
         }
         if segment.seq_len() > 0 {
+            if self.next.is_none_or(|next| is_before(next, end)) {
+                self.advanced_ns = at_ns;
+            }
             self.next = Some(later(self.next, end));
         }
         if flags.fin() {

@@ -257,7 +257,7 @@ impl Pump {
                 }
             });
             if let Some(packet) = &packet {
-                self.witness.tracker.observe(direction, packet, gso_size);
+                self.witness.tracker.observe(direction, packet, gso_size, at);
                 self.witness.trace.observe([End::Client, End::Server][from], direction, packet, at);
             }
             if let Some(pcap) = &mut self.witness.pcap {

@@ -183,7 +183,7 @@ impl Sight {
                 Direction::ServerToClient => (End::Server, End::Client),
             };
             if seen.outgoing {
-                tracker.observe(direction, &packet, seen.gso_size);
+                tracker.observe(direction, &packet, seen.gso_size, at);
             }
             trace.observe(if seen.outgoing { from } else { to }, direction, &packet, at);
         } else {
@@ -196,7 +196,7 @@ impl Sight {
             // Counted at the client alone: two rings give their packets out of step, and an ACK
             // seen before its data would look like a retransmission.
             if number == 0 {
-                tracker.observe(direction, &packet, seen.gso_size);
+                tracker.observe(direction, &packet, seen.gso_size, at);
             }
             trace.observe(end, direction, &packet, at);
         }

@@ -22,9 +22,16 @@ fn packet((direction, flags, seq, ack, payload): Sent, client: u32) -> Packet {
     Packet { src, dst, ip_bytes, segment: Some(segment), header_bytes: 40 }
 }
 
+/// A second after what was seen last.
+fn later_ns(tracker: &WireTracker) -> u64 {
+    let Wire { client_to_server: c, server_to_client: s, .. } = tracker.wire();
+    (c.packets + s.packets + 1) * 1_000_000_000
+}
+
 fn send(tracker: &mut WireTracker, client: u32, sent: &[Sent]) {
     for &one in sent {
-        tracker.observe(one.0, &packet(one, client), 0);
+        let at_ns = later_ns(tracker);
+        tracker.observe(one.0, &packet(one, client), 0, at_ns);
     }
 }
 
@@ -100,9 +107,9 @@ fn a_new_initial_sequence_number_or_a_reset_begins_a_new_connection() {
 #[test]
 fn a_super_packet_counts_as_the_packets_it_becomes() {
     let mut tracker = WireTracker::new();
-    tracker.observe(C, &packet((C, ACK, 0, 1, 3001), 1), 1000);
-    tracker.observe(C, &packet((C, ACK, 1500, 1, 3001), 1), 1000);
-    tracker.observe(C, &packet((C, ACK, 9000, 1, 1), 1), 0); // a gap is no repeat
+    tracker.observe(C, &packet((C, ACK, 0, 1, 3001), 1), 1000, 0);
+    tracker.observe(C, &packet((C, ACK, 1500, 1, 3001), 1), 1000, 0);
+    tracker.observe(C, &packet((C, ACK, 9000, 1, 1), 1), 0, 0); // a gap is no repeat
     let counts = tracker.wire().client_to_server;
     assert_eq!((counts.packets, counts.data, counts.retransmission), (9, 9, 2));
     assert_eq!(counts.bytes, 2 * (3001 + 4 * 40) + 41);
@@ -122,6 +129,25 @@ fn a_full_table_forgets_what_ended_and_counts_what_it_cannot_follow() {
 }
 
 #[test]
+fn an_ack_that_is_seen_after_the_fin_of_its_sender_is_no_probe() {
+    let mut tracker = WireTracker::new();
+    send(&mut tracker, 1, &opened());
+    // The server's ACK of the client's FIN and its own FIN leave on two CPUs, in this order:
+    let late = [
+        (C, FIN, 1011, 5021, 0),
+        (S, FIN, 5021, 1012, 0),
+        (C, ACK, 1012, 5022, 0),
+        (S, ACK, 5021, 1012, 0), // and are seen in that one
+    ];
+    let at_ns = later_ns(&tracker);
+    for (one, at_us) in late.into_iter().zip([0, 20, 60, 19]) {
+        tracker.observe(one.0, &packet(one, 1), 0, at_ns + at_us * 1_000);
+    }
+    let wire = tracker.wire();
+    assert_eq!((wire.server_to_client.keepalive_probe, wire.server_to_client.pure_ack), (0, 1));
+}
+
+#[test]
 fn a_captured_connection_has_three_probes_three_answers_and_no_retransmission() {
     let mut tracker = WireTracker::new();
     for line in include_str!("../../tests/captured/connection-keepalive-6.18.txt").lines() {
@@ -130,7 +156,8 @@ fn a_captured_connection_has_three_probes_three_answers_and_no_retransmission() 
         let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
         let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
         let packet = Packet::parse(&bytes, len.parse().unwrap()).unwrap();
-        tracker.observe(if from == "c" { C } else { S }, &packet, 0);
+        let at_ns = later_ns(&tracker);
+        tracker.observe(if from == "c" { C } else { S }, &packet, 0, at_ns);
     }
     let Wire { client_to_server: c, server_to_client: s, .. } = tracker.wire();
     assert_eq!((c.packets, c.syn, c.data, c.fin, c.pure_ack), (9, 1, 1, 1, 3));
@@ -275,7 +302,7 @@ proptest! {
             let direction = if client { C } else { S };
             let one = (direction, Flags(flags), seq.wrapping_sub(30), ack.wrapping_sub(30), payload);
             parts += if gso == 0 { 1 } else { u64::from(payload.div_ceil(gso)).max(1) };
-            tracker.observe(direction, &packet(one, 1), gso);
+            tracker.observe(direction, &packet(one, 1), gso, 0);
         }
         let Wire { client_to_server: c, server_to_client: s, quiet, .. } = tracker.wire();
         prop_assert_eq!(c.packets + s.packets, parts);
