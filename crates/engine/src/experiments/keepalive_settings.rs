@@ -6,7 +6,7 @@ mod checking;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::keepalive::{Checking, Mechanism, Path};
+use tcptoll_model::keepalive::{Checking, Mechanism, Path, WHEEL_SHARE};
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{human_us, parse_share, parse_size};
@@ -471,8 +471,8 @@ fn period(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialErr
         _ => checking.period_s().and_then(|s| Duration::try_from_secs_f64(s).ok()),
     };
     let period = period.unwrap_or_default();
-    // The kernel's timers may be an eighth late.
-    Ok(if period <= PERIOD_MAX { period + period / 8 } else { Duration::ZERO })
+    // The kernel's timers may be late.
+    Ok(if period <= PERIOD_MAX { period.mul_f64(1.0 + WHEEL_SHARE) } else { Duration::ZERO })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::load::fleet::group::Group;
 use tcptoll_engine::messages::{Check, FleetAsk, FleetReport, FleetSpec, FleetTell};
-use tcptoll_engine::observe::sysctl_path;
+use tcptoll_engine::observe::read_sysctl;
 use tcptoll_model::keepalive::{Checking, Mechanism, probe_seconds};
 use tcptoll_model::units::{human_count, parse_time};
 
@@ -94,8 +94,7 @@ fn in_effect(checking: &Checking, at: SocketAddr) -> String {
     for (given, (what, name, unit)) in given.into_iter().zip(named) {
         let value = given.map(|value| value.to_string()).or_else(|| {
             of_host.push(name);
-            let path = sysctl_path(&format!("net.ipv4.tcp_keepalive_{name}"));
-            Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+            read_sysctl(&format!("net.ipv4.tcp_keepalive_{name}")).ok()
         });
         values.push(format!("{what} {}{unit}", value.as_deref().unwrap_or("—")));
     }

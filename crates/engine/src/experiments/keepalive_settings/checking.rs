@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tcptoll_model::keepalive::{self, Checking, Evidence, Mechanism, Path};
 use tcptoll_model::study::PlannedArm;
-
 use tcptoll_model::units::{human_share, human_us, parse_share};
 
 use super::super::TrialError;
@@ -50,12 +49,9 @@ const OF: &[(&str, &[Mechanism])] = {
 /// Refuses an option whose mechanism is in none of the arms that have it.
 pub(in crate::experiments) fn check_together(arms: &[PlannedArm]) -> Result<(), TrialError> {
     for (option, of) in OF {
-        let mut having = arms.iter().filter(|arm| arm.settings.contains_key(*option)).peekable();
-        if having.peek().is_none() {
-            continue;
-        }
-        let mut used = false;
-        for arm in having {
+        let having = || arms.iter().filter(|arm| arm.settings.contains_key(*option));
+        let mut used = having().next().is_none();
+        for arm in having() {
             used |= of.contains(&mechanism(&Reader(&arm.settings))?);
         }
         if !used {
