@@ -15,7 +15,8 @@ use tcptoll_model::wire::Wire;
 
 pub use fleet::{Check, FleetAsk, FleetReport, FleetSpec, FleetTell, Lazy};
 pub use http::{
-    HttpLoad, HttpReport, HttpRequests, Io, ServerKind, ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
+    HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind, ServerSpec, Serving, TlsLoad,
+    UPLOAD_MAX,
 };
 
 /// What the parent asks.

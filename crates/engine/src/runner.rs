@@ -132,6 +132,13 @@ pub enum RunError {
     NothingToResume(String),
 }
 
+impl RunError {
+    /// Whether a signal stopped the run before anything was measured.
+    pub fn is_interrupt(&self) -> bool {
+        matches!(self, Self::Trial(TrialError::Lab(LabError::Interrupted)))
+    }
+}
+
 /// What came of a run.
 #[derive(Debug)]
 pub struct Run {
@@ -143,6 +150,8 @@ pub struct Run {
     pub not_stored: Option<String>,
     /// The signal that stopped the run, if one did.
     pub signal: Option<usize>,
+    /// Why nothing was measured although the run came to its end: no operation succeeded.
+    pub nothing: Option<String>,
 }
 
 /// Runs a study.
@@ -206,6 +215,7 @@ pub fn resume(
             record: runner.recorder.path().to_owned(),
             not_stored: None,
             signal: None,
+            nothing: conclusion::nothing(summary),
         });
     }
     if !ended {
@@ -308,6 +318,7 @@ impl<'a> Runner<'a> {
         }
         self.recorder.write(&Line::Summary(Box::new(summary.clone())));
         Ok(Run {
+            nothing: conclusion::nothing(&summary),
             summary,
             record: self.recorder.path().to_owned(),
             not_stored: self.recorder.failure().map(ToString::to_string),

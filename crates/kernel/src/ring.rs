@@ -72,6 +72,8 @@ pub struct Ring {
     direct: u32,
     stamps: bool,
     begun: bool,
+    /// There was no room in the queue, and a part of it went to the kernel early.
+    flushed: bool,
     /// The kernel takes requests from the thread that made the ring, and from no other.
     _not_send: PhantomData<*const ()>,
 }
@@ -178,6 +180,7 @@ impl Ring {
             direct: settings.direct,
             stamps: settings.stamps,
             begun: false,
+            flushed: false,
             _not_send: PhantomData,
         })
     }
@@ -345,12 +348,19 @@ impl Ring {
         let room = queue.capacity() - queue.len();
         drop(queue);
         if room < entries.len() {
+            self.flushed = true;
             self.queues.submit()?;
         }
         // SAFETY: every pointer of an entry is into `memory`, which the ring keeps until the kernel
         // is done with it: texts, addresses, option values, the head of receives with stamps.
         unsafe { self.queues.submission().push_multiple(entries) }
             .map_err(|_| io::Error::from_raw_os_error(libc::EBUSY))
+    }
+
+    /// Whether operations went to the kernel before they were submitted, because the queue was full,
+    /// since this was last asked.
+    pub fn take_flushed(&mut self) -> bool {
+        std::mem::take(&mut self.flushed)
     }
 
     /// Submits what is queued, in order, without waiting.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::consolidate::{by_arm, counting, unit, value};
 use crate::pairs::Pair;
-use crate::record::{Comparison, Trial};
+use crate::record::{Arm, Comparison, Trial};
 use crate::stats::{sample, sequence};
 use crate::study::PlannedArm;
 
@@ -110,15 +110,35 @@ impl<'a> Counted<'a> {
     fn pairs(&self, a: &str, b: &str, metric: &str) -> Paired {
         let of_b: BTreeMap<u32, &Trial> = self.rounds(b).collect();
         let both = self.rounds(a).filter_map(|(round, a)| Some((a, *of_b.get(&round)?)));
-        let (mut values, mut missing) = (Vec::new(), 0);
+        let (mut values, mut missing, mut growing) = (Vec::new(), 0, false);
         for (a, b) in both {
-            match value(&a.arm, metric).zip(value(&b.arm, metric)) {
+            growing |= grows(&a.arm, metric) || grows(&b.arm, metric);
+            match comparable(&a.arm, metric).zip(comparable(&b.arm, metric)) {
                 Some(pair) => values.push(pair),
                 None => missing += 1,
             }
         }
-        Paired { values, missing, unit: self.unit(a, metric).or_else(|| self.unit(b, metric)) }
+        Paired {
+            values,
+            missing,
+            growing,
+            unit: self.unit(a, metric).or_else(|| self.unit(b, metric)),
+        }
     }
+}
+
+/// Distributions of the time from when a request was due, or sent, to its response: what they say
+/// of a saturated arm depends on how long it ran.
+const GROWING: [&str; 2] = ["latency_us", "first_byte_us"];
+
+/// Whether a metric is a latency, and the arm's grew for as long as it ran.
+fn grows(arm: &Arm, metric: &str) -> bool {
+    arm.saturation.is_some() && GROWING.iter().any(|name| metric.starts_with(name))
+}
+
+/// The value of a metric, if it may be compared.
+fn comparable(arm: &Arm, metric: &str) -> Option<f64> {
+    value(arm, metric).filter(|_| !grows(arm, metric))
 }
 
 /// Values of two arms, a round each.
@@ -127,6 +147,8 @@ struct Paired {
     values: Vec<(f64, f64)>,
     /// Rounds in which both arms count, and one or both have no value.
     missing: u32,
+    /// The metric is a latency, and an arm was saturated.
+    growing: bool,
     unit: Option<String>,
 }
 

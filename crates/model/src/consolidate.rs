@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Arm, Closing, HistogramSummary, LinkMeasured, Metric, Round, Trial, Warmup};
+use crate::saturation;
 use crate::stats::{sample, sequence};
 use crate::study::PlannedArm;
 
@@ -166,6 +167,9 @@ fn one(trials: &[&Trial]) -> Arm {
         closing: closing(&arms),
         ports: first.ports.clone(),
         io: first.io.clone(),
+        saturation: saturation::of_rounds(
+            &arms.iter().map(|arm| arm.saturation.as_ref()).collect::<Vec<_>>(),
+        ),
         keepalive: keepalive::keepalive(&arms),
         elapsed_s: arms.iter().map(|arm| arm.elapsed_s).sum(),
         partial: stopped(trials),

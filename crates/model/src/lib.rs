@@ -22,6 +22,7 @@ pub mod packet;
 pub mod pairs;
 pub mod ports;
 pub mod record;
+pub mod saturation;
 pub mod shell;
 pub mod stats;
 pub mod stop;

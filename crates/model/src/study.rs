@@ -60,6 +60,10 @@ pub struct Study {
     /// The smallest effect of interest, like `1%`; without it, the experiment's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<String>,
+    /// The share of operations that may fail, like `5%`, or `expected` for any; without it, 1 %. A
+    /// run in which more fail is invalid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<String>,
     /// How often, and when to stop.
     #[serde(default, skip_serializing_if = "RoundsAsked::is_default")]
     pub rounds: RoundsAsked,
@@ -136,6 +140,9 @@ pub struct Compare {
 pub struct NamedArm {
     /// Unique within the study.
     pub name: String,
+    /// The share of operations that may fail in this arm; without it, the study's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<String>,
     /// Settings that differ from the study's.
     #[serde(flatten)]
     pub settings: Settings,
@@ -150,7 +157,13 @@ pub struct PlannedArm {
     pub factors: Settings,
     /// Every setting of the arm.
     pub settings: Settings,
+    /// The share of its operations that may fail, 0 to 1.
+    pub failures_allowed: f64,
 }
+
+/// The share of operations that may fail, unless a study or the user says other: what fails more
+/// often is as a rule not what was to be measured.
+pub const FAILURES_ALLOWED: f64 = 0.01;
 
 impl Study {
     /// Reads a study file.
@@ -223,10 +236,19 @@ impl Study {
         if let Some(warmup) = &self.warmup {
             common.entry("warmup".to_owned()).or_insert_with(|| warmup.clone());
         }
+        let failures_allowed =
+            failures("failures", self.failures.as_deref())?.unwrap_or(FAILURES_ALLOWED);
+        let whole = PlannedArm {
+            name: String::new(),
+            factors: Settings::new(),
+            settings: common,
+            failures_allowed,
+        };
         let mut arms: Vec<PlannedArm> = if self.named_arms.is_empty() {
-            vec![PlannedArm { name: String::new(), factors: Settings::new(), settings: common }]
+            vec![whole]
         } else {
-            self.named_arms.iter().map(|arm| arm.planned(&common)).collect()
+            let named = self.named_arms.iter().zip(1..);
+            named.map(|(arm, number)| arm.planned(&whole, number)).collect::<Result<_, _>>()?
         };
         for (factor, levels) in &self.factors {
             arms = arms
@@ -347,11 +369,37 @@ pub fn metric_names(metrics: &[&str], histograms: &[&str]) -> Vec<String> {
     names
 }
 
+/// The share of operations that may fail: `5%`, or `expected`.
+fn failures(key: &str, text: Option<&str>) -> Result<Option<f64>, StudyError> {
+    text.map(|text| {
+        failures_share(text).ok_or_else(|| {
+            let problem = "write the share that may fail, like \"5%\", or \"expected\"";
+            StudyError::text(key, text, problem)
+        })
+    })
+    .transpose()
+}
+
+/// `5%` is 0.05, `expected` is 1. None: neither, or not from 0% to 100%.
+pub fn failures_share(text: &str) -> Option<f64> {
+    if text == "expected" {
+        return Some(1.0);
+    }
+    let share = text.trim().ends_with('%').then(|| parse_share(text).ok())??;
+    (0.0..=1.0).contains(&share).then_some(share)
+}
+
 impl NamedArm {
-    fn planned(&self, common: &Settings) -> PlannedArm {
-        let mut settings = common.clone();
+    fn planned(&self, whole: &PlannedArm, number: usize) -> Result<PlannedArm, StudyError> {
+        let mut settings = whole.settings.clone();
         settings.extend(self.settings.clone());
-        PlannedArm { name: self.name.clone(), factors: self.settings.clone(), settings }
+        let own = failures(&format!("arm[{number}].failures"), self.failures.as_deref())?;
+        Ok(PlannedArm {
+            name: self.name.clone(),
+            factors: self.settings.clone(),
+            settings,
+            failures_allowed: own.unwrap_or(whole.failures_allowed),
+        })
     }
 }
 

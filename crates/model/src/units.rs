@@ -215,6 +215,12 @@ pub fn human_rate(bit_per_s: f64) -> String {
     scaled(bit_per_s, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
+/// Operations per second for a sentence, without their unit: `35,512`, below 100 with a decimal.
+#[must_use]
+pub fn human_rate_per_s(per_s: f64) -> String {
+    if per_s < 99.95 { format!("{per_s:.1}") } else { human_count(per_s.round() as u64) }
+}
+
 /// A count with its thousands apart: `50,000`.
 #[must_use]
 pub fn human_count(n: u64) -> String {

@@ -116,19 +116,17 @@ pub fn client_late(
     })
 }
 
-/// Whether an open loop's requests succeeded as fast as they were due, over `measured_s` seconds.
+/// Whether an open loop's requests succeeded as fast as they were due, where no queue of them grew:
+/// then what failed is what is missing. `resolution_per_s`: how far the achieved rate may be off.
 ///
-/// It spoils nothing: what a server cannot do is a finding. But then latency grows for as long as
-/// the load lasts, and whoever reads it must know.
-pub fn rate_not_reached(intended: u64, ok: u64, measured_s: f64) -> Option<Finding> {
-    let per_s = |count: u64| count as f64 / measured_s;
-    let missed = (ok as f64) < intended as f64 * RATE_SHARE_MIN;
-    (missed && measured_s > 0.0).then(|| {
-        Finding::told(Warning::RateNotReached {
-            intended_per_s: per_s(intended),
-            achieved_per_s: per_s(ok),
-        })
-    })
+/// It spoils nothing: what a server cannot do is a finding.
+pub fn rate_not_reached(
+    intended_per_s: f64,
+    achieved_per_s: f64,
+    resolution_per_s: f64,
+) -> Option<Finding> {
+    let missed = achieved_per_s + resolution_per_s < intended_per_s * RATE_SHARE_MIN;
+    missed.then(|| Finding::told(Warning::RateNotReached { intended_per_s, achieved_per_s }))
 }
 
 /// Whether the link emulator released packets when they were due; all in µs.
@@ -271,11 +269,11 @@ mod tests {
 
     #[test]
     fn a_rate_that_was_missed_by_a_hundredth_is_told() {
-        assert_eq!(rate_not_reached(1_000, 990, 1.0), None);
-        let found = rate_not_reached(1_000, 500, 2.0).unwrap();
+        assert_eq!(rate_not_reached(1_000.0, 990.0, 0.0), None);
+        assert_eq!(rate_not_reached(7.0, 5.0, 2.0), None);
+        let found = rate_not_reached(500.0, 250.0, 2.0).unwrap();
         let warning = Warning::RateNotReached { intended_per_s: 500.0, achieved_per_s: 250.0 };
         assert_eq!((found.warning, found.reason), (warning, None));
-        assert_eq!(rate_not_reached(10, 0, 0.0), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::record::WarningEntry;
+use crate::units::human_rate_per_s;
 
 /// A reason to trust a run less.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,6 +198,43 @@ pub enum Warning {
         /// Connections at once, at most.
         connections: u64,
     },
+    /// More was due than was answered, and the queue of what waited grew.
+    Saturated {
+        /// Due per second.
+        due_per_s: f64,
+        /// Answered per second.
+        sustained_per_s: f64,
+        /// Due and not answered when the window ended.
+        unserved: u64,
+        /// Connections, at most.
+        connections: u64,
+    },
+    /// A latency of a saturated arm was to be compared.
+    SaturatedNotCompared {
+        /// The metric and the arms compared.
+        what: String,
+    },
+    /// More operations failed than may.
+    TooManyFailures {
+        /// Operations that failed.
+        failed: u64,
+        /// Of these.
+        of: u64,
+        /// The share that may fail, 0 to 1.
+        allowed: f64,
+    },
+    /// Times that ended before they began.
+    ImpossibleTimes {
+        /// How many.
+        count: u64,
+    },
+    /// Bytes came that no request had asked for.
+    UnaskedBytes {
+        /// Times.
+        count: u64,
+        /// Responses.
+        of: u64,
+    },
     /// Requests of the warm-up failed.
     WarmupFailed {
         /// How many.
@@ -248,6 +286,11 @@ impl Warning {
             Self::AccessLogCut { .. } => "access-log-cut",
             Self::RateNotReached { .. } => "rate-not-reached",
             Self::UnsentRequests { .. } => "unsent-requests",
+            Self::Saturated { .. } => "saturated",
+            Self::SaturatedNotCompared { .. } => "saturated-not-compared",
+            Self::TooManyFailures { .. } => "too-many-failures",
+            Self::ImpossibleTimes { .. } => "impossible-times",
+            Self::UnaskedBytes { .. } => "unasked-bytes",
             Self::WarmupFailed { .. } => "warmup-failed",
             Self::SameEffectiveValue { .. } => "same-effective-value",
         }
@@ -386,11 +429,37 @@ impl fmt::Display for Warning {
             ),
             Self::RateNotReached { intended_per_s, achieved_per_s } => write!(
                 f,
-                "{intended_per_s:.0} requests/s were due and {achieved_per_s:.0}/s succeeded: latencies hold the time that requests waited to be sent; lower --rate, or raise --connections if the server is not what is slow"
+                "{} requests/s were due and {}/s succeeded; the others failed: see the errors",
+                human_rate_per_s(*intended_per_s),
+                human_rate_per_s(*achieved_per_s)
             ),
             Self::UnsentRequests { unsent, of, connections } => write!(
                 f,
-                "{unsent} of {of} requests that were due were never sent: all {connections} connections were busy until the end; they count as errors; raise --connections or lower --rate"
+                "{unsent} of {of} requests were not sent: all {connections} connections were busy until it was too late for an answer within --timeout, or until the run ended; they count as errors (unsent). Lower --rate, or raise --connections"
+            ),
+            Self::Saturated { due_per_s, sustained_per_s, unserved, connections } => write!(
+                f,
+                "saturated: {}/s were sustained, {}/s were due, and {unserved} requests were unanswered when the measured time ended. Latencies are those of a queue that grows with the length of the run. Set --rate below the sustained rate; if the server has capacity left, raise --connections above {connections}",
+                human_rate_per_s(*sustained_per_s),
+                human_rate_per_s(*due_per_s)
+            ),
+            Self::SaturatedNotCompared { what } => write!(
+                f,
+                "{what}: no verdict, because an arm is saturated and its latency grows with the length of the run: compare throughput, or lower --rate"
+            ),
+            Self::TooManyFailures { failed, of, allowed } => write!(
+                f,
+                "{failed} of {of} operations failed ({:.1} %), at most {:.3} % may: the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
+                *failed as f64 * 100.0 / (*of).max(1) as f64,
+                allowed * 100.0
+            ),
+            Self::ImpossibleTimes { count } => write!(
+                f,
+                "{count} times ended before they began, by the clocks: they are in no distribution"
+            ),
+            Self::UnaskedBytes { count, of } => write!(
+                f,
+                "after {count} of {of} responses came bytes that no request had asked for: they were ignored, and those connections were closed (RFC 9112, section 9.2). Check the server's Content-Length"
             ),
             Self::WarmupFailed { failed, of, class } => write!(
                 f,

@@ -122,7 +122,14 @@ fn carry_out(
     let interrupt = on_signals()?;
     let run = {
         let line = ProgressLine::new(args.quiet);
-        measure(&interrupt, &mut |progress| line.show(progress))?
+        measure(&interrupt, &mut |progress| line.show(progress))
+    };
+    let run = match (run, interrupt.signal()) {
+        (Err(error), Some(signal)) if error.is_interrupt() => {
+            say("stopped before anything was measured: there is no record");
+            return Ok(Status::Stopped(u8::try_from(signal).unwrap_or(0)));
+        }
+        (run, _) => run?,
     };
     print(&run.summary, Some(&run.record), args.format)?;
     let html = args.html.as_ref().map_or(Ok(()), |path| write_html(&run.summary, path));
@@ -180,6 +187,10 @@ pub fn on_signals() -> anyhow::Result<Interrupt> {
 }
 
 fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
+    if let Some(nothing) = &run.nothing {
+        say(&format!("error: {nothing}"));
+        return Ok(Status::NotMeasured);
+    }
     if let Some(reason) = &run.not_stored {
         say(&format!(
             "error: the record {} is not whole: {reason}; the summary above is all there is of this run",

@@ -50,12 +50,14 @@ const METRICS: &[&str] = &[
     "intended_per_s",
     "kernel_bytes_per_connection",
     "latency_us_mean",
+    "rate_resolution_per_s",
     "requests_per_connection",
     "requests_per_s",
     "server_cpu_us_per_op",
     "server_segments_per_op",
     "server_time_wait",
     "tls_resumed_share",
+    "unserved_at_end",
 ];
 
 /// Every distribution of a trial.

@@ -3,6 +3,7 @@
 use tcptoll_model::counters::difference;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::record::{HostSummary, Warmup};
+use tcptoll_model::saturation::{OpenLoop, saturation};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::units::human_us;
 use tcptoll_model::validity::{self, ClosedLoop};
@@ -10,7 +11,7 @@ use tcptoll_model::warning::Warning;
 
 use super::http::{Driven, HttpTrial, sent};
 use super::trial::{Span, mean_us, path_sample, quantile_us, set_cpu};
-use crate::messages::HttpReport;
+use crate::messages::{HttpReport, Rates};
 
 /// From so many connections on, the memory that the load added is that of connections: fewer do
 /// not stand out from its buffers.
@@ -23,7 +24,6 @@ const PACKETS_SHARE: f64 = 0.01;
 impl HttpTrial<'_> {
     pub(super) fn take_report(&mut self, driven: &Driven) {
         let report = &driven.report;
-        let measured_s = report.measured_ns as f64 / 1e9;
         let arm = &mut self.common.arm;
         arm.attempts = report.attempts;
         arm.ok = report.ok;
@@ -58,13 +58,22 @@ impl HttpTrial<'_> {
                 self.common.metric(&metric, mean_us(histogram), "us", histogram.count());
             }
         }
-        let per_s = |count: u64| Some(count as f64 / measured_s);
-        let n = report.ok;
         let common = &mut self.common;
-        common.metric("requests_per_s", per_s(n), "1/s", n);
-        common.metric("goodput_bytes_per_s", per_s(report.body_bytes), "bytes/s", n);
+        let Rates { completed: n, requests_per_s, resolution_per_s, .. } = report.rates;
+        common.metric("requests_per_s", Some(requests_per_s), "1/s", n);
+        common.metric("rate_resolution_per_s", Some(resolution_per_s), "1/s", n);
+        common.metric("goodput_bytes_per_s", Some(report.rates.body_bytes_per_s), "bytes/s", n);
         let made = report.measured_connections.1;
-        common.metric("connections_per_s", per_s(made), "1/s", made);
+        let connections_per_s = Some(report.rates.connections_per_s);
+        common.metric("connections_per_s", connections_per_s, "1/s", made);
+        for (count, warning) in [
+            (report.impossible, Warning::ImpossibleTimes { count: report.impossible }),
+            (report.unasked, Warning::UnaskedBytes { count: report.unasked, of: report.ok }),
+        ] {
+            if count > 0 {
+                common.warn(&warning);
+            }
+        }
         let each = per_connection(report);
         common.metric("requests_per_connection", each, "requests", report.attempts);
         if let Some((_, resumed)) = &report.tls {
@@ -115,8 +124,8 @@ impl HttpTrial<'_> {
         let cpus = if pinned { 1 } else { load.threads };
         let spent_ns = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3;
         let cpu_share = spent_ns / (report.measured_ns.max(1) * cpus) as f64;
-        if self.pace.rate.is_some() {
-            self.judge_schedule(driven);
+        if let Some(due_per_s) = self.pace.rate {
+            self.judge_schedule(driven, due_per_s);
             self.common.found(validity::client_bottleneck(cpu_share, None));
             return;
         }
@@ -132,25 +141,47 @@ impl HttpTrial<'_> {
         self.common.found(validity::client_bottleneck(cpu_share, Some(closed)));
     }
 
-    fn judge_schedule(&mut self, driven: &Driven) {
+    fn judge_schedule(&mut self, driven: &Driven, due_per_s: f64) {
         let report = &driven.report;
-        let measured_s = report.measured_ns as f64 / 1e9;
-        let achieved = report.ok as f64 / measured_s;
         let late = |percent| quantile_us(driven.named("lateness")?, percent);
         let latency = driven.named("latency");
         let typical = latency.and_then(|latency| quantile_us(latency, 50));
         self.common.found(validity::client_late(late(50), late(99), typical));
-        self.common.metric("achieved_per_s", Some(achieved), "1/s", report.ok);
+        let achieved = report.rates.requests_per_s;
+        let completed = report.rates.completed;
+        self.common.metric("achieved_per_s", Some(achieved), "1/s", completed);
         // Little's law: throughput times mean latency.
         let in_flight = latency.and_then(mean_us).map(|us| achieved * us / 1e6);
         self.common.metric("in_flight_mean", in_flight, "requests", report.ok);
-        if let Some(intended) = report.intended {
-            let intended_per_s = intended as f64 / measured_s;
-            self.common.metric("intended_per_s", Some(intended_per_s), "1/s", intended);
-            self.common.found(validity::rate_not_reached(intended, report.ok, measured_s));
+        let Some(due) = report.intended else { return };
+        self.common.metric("intended_per_s", Some(due_per_s), "1/s", due);
+        self.common.metric("unserved_at_end", Some(report.unserved as f64), "requests", due);
+        let unsent = report.errors.get("unsent").copied().unwrap_or(0);
+        let load = OpenLoop {
+            due_per_s,
+            sustained_per_s: achieved,
+            // What was due and never begun is an attempt, and was not taken from the schedule in time.
+            due: report.attempts,
+            unsent,
+            waited: report.queued,
+            unserved: report.unserved,
+        };
+        self.common.arm.saturation = saturation(&load, &report.aging);
+        let connections = self.settings.load.connections;
+        if let Some(found) = self.common.arm.saturation.clone() {
+            self.common.warn(&Warning::Saturated {
+                due_per_s,
+                sustained_per_s: achieved,
+                unserved: found.unserved,
+                connections,
+            });
+        } else if report.rates.completed > 0 {
+            let found =
+                validity::rate_not_reached(due_per_s, achieved, report.rates.resolution_per_s);
+            self.common.found(found);
         }
-        if let Some(unsent) = report.errors.get("unsent").copied().filter(|&count| count > 0) {
-            let (of, connections) = (report.attempts, self.settings.load.connections);
+        if unsent > 0 {
+            let of = report.attempts;
             self.common.warn(&Warning::UnsentRequests { unsent, of, connections });
         }
     }
@@ -162,7 +193,8 @@ impl HttpTrial<'_> {
         // A host of the lab begins with none; on this machine others have theirs.
         let left = waiting(&span.after.sockstat).saturating_sub(waiting(&span.before.sockstat));
         let client = &mut self.common.arm.client;
-        set_cpu(client, report.cpu_us, report.attempts);
+        let unsent = report.errors.get("unsent").copied().unwrap_or(0);
+        set_cpu(client, report.cpu_us, report.attempts.saturating_sub(unsent));
         client.counters = difference(&span.before.counters, &span.after.counters);
         client.sockstat.clone_from(&span.after.sockstat);
         client.rss_peak_bytes = Some(span.after.rss_peak_bytes);

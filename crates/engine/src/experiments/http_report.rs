@@ -2,7 +2,10 @@
 
 use tcptoll_model::causes::{Rungs, advice_for, causes_of};
 use tcptoll_model::record::{Arm, Comparison, NextStep, PlaceKind, Summary};
-use tcptoll_model::units::{human_count, human_us};
+use tcptoll_model::units::{human_count, human_rate_per_s, human_us};
+
+/// How far a rate may be off is shown from this share of it on.
+const RESOLUTION_SHOWN: f64 = 0.02;
 
 /// Comparisons that are told one by one; of more, the least and the greatest.
 const TOLD: usize = 4;
@@ -17,10 +20,8 @@ pub fn conclude(summary: &mut Summary) {
     let advice = ids.iter().filter_map(|id| advice_for(id, proof(summary, id))).collect();
     summary.advice = advice;
     // What was due and what was achieved comes before every latency.
-    summary.warnings.sort_by_key(|warning| warning.id != "rate-not-reached");
-    // Trials of failures alone are not excluded, as they would fail again; but they are no result.
-    summary.valid &=
-        !summary.arms.iter().any(|arm| arm.ok == 0 && arm.attempts > 0 && !arm.partial);
+    let of_the_rate = |id: &str| matches!(id, "saturated" | "rate-not-reached");
+    summary.warnings.sort_by_key(|warning| !of_the_rate(&warning.id));
     summary.answer = answer(summary);
     summary.next = next(summary);
 }
@@ -85,50 +86,89 @@ fn worst(arm: &Arm) -> Option<&str> {
 }
 
 fn per_s(value: f64) -> String {
-    if value < 100.0 { format!("{value:.1}/s") } else { format!("{}/s", human_count(value as u64)) }
+    format!("{}/s", human_rate_per_s(value))
 }
 
-/// Open loop: what was due and what was achieved, before anything else.
+/// A rate in words, with how far it may be off where that is much: `6.7/s ± 3.3/s`.
+fn rate_of(arm: &Arm, metric: &str) -> Option<String> {
+    let rate = value(arm, metric)?;
+    let off = value(arm, "rate_resolution_per_s").filter(|off| *off > rate * RESOLUTION_SHOWN);
+    Some(match off {
+        Some(off) => format!("{} ± {}", human_rate_per_s(rate), per_s(off)),
+        None => per_s(rate),
+    })
+}
+
+/// Open loop: what was due and what was sustained, before anything else.
 fn schedules(arms: &[&Arm]) -> Option<String> {
-    let pairs: Vec<(&str, f64, f64)> = arms
-        .iter()
-        .filter_map(|arm| {
-            let (intended, achieved) =
-                (value(arm, "intended_per_s")?, value(arm, "achieved_per_s")?);
-            Some((arm.name.as_str(), intended, achieved))
-        })
-        .collect();
-    let short = |(_, intended, achieved): &&(&str, f64, f64)| *achieved < *intended * 0.99;
-    match pairs.as_slice() {
-        [] => None,
-        [(_, intended, achieved)] => {
-            Some(format!("{} were due and {} succeeded.", per_s(*intended), per_s(*achieved)))
+    let scheduled: Vec<&Arm> =
+        arms.iter().copied().filter(|arm| value(arm, "intended_per_s").is_some()).collect();
+    let saturated: Vec<&Arm> =
+        scheduled.iter().copied().filter(|arm| arm.saturation.is_some()).collect();
+    match (scheduled.as_slice(), saturated.as_slice()) {
+        ([], _) => None,
+        ([arm], []) => Some(format!(
+            "{} were due and {} succeeded.",
+            per_s(value(arm, "intended_per_s")?),
+            rate_of(arm, "achieved_per_s")?
+        )),
+        ([_], [arm]) => sustained(arm).map(|text| format!("{text}.")),
+        (_, []) => {
+            let short = scheduled.iter().find(|arm| {
+                let (due, achieved) = (value(arm, "intended_per_s"), value(arm, "achieved_per_s"));
+                due.zip(achieved).is_some_and(|(due, achieved)| achieved < due * 0.99)
+            });
+            Some(match short {
+                None => "All that was due succeeded in every arm.".to_owned(),
+                Some(arm) => format!(
+                    "In {}, {} were due and {} succeeded.",
+                    arm.name,
+                    per_s(value(arm, "intended_per_s")?),
+                    rate_of(arm, "achieved_per_s")?
+                ),
+            })
         }
-        all => Some(match all.iter().find(short) {
-            None => "All that was due succeeded in every arm.".to_owned(),
-            Some((name, intended, achieved)) => format!(
-                "In {} of {} arms less succeeded than was due: in {name} {} of {}.",
-                all.iter().filter(short).count(),
-                all.len(),
-                per_s(*achieved),
-                per_s(*intended)
-            ),
-        }),
+        (_, [first, ..]) => Some(format!(
+            "{} of {} arms were saturated; in {}, {}.",
+            saturated.len(),
+            scheduled.len(),
+            first.name,
+            sustained(first)?
+        )),
     }
+}
+
+/// What a saturated arm sustained, and what was due.
+fn sustained(arm: &Arm) -> Option<String> {
+    let found = arm.saturation.as_ref()?;
+    Some(format!(
+        "{} requests/s were sustained: saturated, as {} were due and {} requests were unanswered at the end",
+        human_rate_per_s(found.sustained_per_s),
+        per_s(found.due_per_s),
+        human_count(found.unserved)
+    ))
 }
 
 /// One arm: rate, latency, CPU.
 fn one(arm: &Arm) -> Option<String> {
-    let rate = value(arm, "requests_per_s")?;
+    let rate = rate_of(arm, "requests_per_s")?;
     let latency = arm.histograms.get("latency_us")?;
-    let mut text = format!(
-        "{} requests/s{}, each answered in {} ({})",
-        human_count(rate.round() as u64),
-        arm.reuse.as_ref().map(|reuse| format!(" with {reuse}")).unwrap_or_default(),
-        human_us(latency.p50.or(latency.mean)?),
-        if latency.p50.is_some() { "median" } else { "mean" }
-    );
-    if let Some(p99) = latency.p99 {
+    let with = arm.reuse.as_ref().map(|reuse| format!(" with {reuse}")).unwrap_or_default();
+    let mut text = match arm.saturation.as_ref().map(|s| (s.first_quarter_us, s.last_quarter_us)) {
+        Some((Some(first), Some(last))) => format!(
+            "Latency grew from {} in the first quarter to {} in the last{with}",
+            human_us(first),
+            human_us(last)
+        ),
+        Some(_) => format!("Latency is that of a queue{with}"),
+        None => {
+            let typical = human_us(latency.p50.or(latency.mean)?);
+            let word = if latency.p50.is_some() { "median" } else { "mean" };
+            let rate = rate.trim_end_matches("/s");
+            format!("{rate} requests/s{with}, each answered in {typical} ({word})")
+        }
+    };
+    if let Some(p99) = latency.p99.filter(|_| arm.saturation.is_none()) {
         text += &format!(", 99 of 100 within {}", human_us(p99));
     }
     let cpu = |metric| value(arm, metric).map(human_us);

@@ -8,6 +8,7 @@ use tcptoll_model::arrivals::Spread;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::record::{Closing, Series};
+use tcptoll_model::saturation::Aging;
 
 /// Longest piece of an upload, bytes: JSON may double it.
 pub const UPLOAD_MAX: usize = 24 << 10;
@@ -125,10 +126,22 @@ pub struct HttpReport {
     /// Of the measured requests, those that waited for a connection because all were busy; open
     /// loop only. They are in no lateness.
     pub queued: u64,
+    /// Of the measured requests, those that had not ended when the window did; open loop only.
+    pub unserved: u64,
+    /// What completed within the window, per second, and the window.
+    pub rates: Rates,
+    /// How old requests were when they ended; open loop only.
+    pub aging: Aging,
     /// Bytes of content received with successes.
     pub body_bytes: u64,
-    /// Time of the measured part, ns: what rates are divided by.
+    /// From the beginning of the measured part until the threads had ended all of it, ns: the time
+    /// of `cpu_us`.
     pub measured_ns: u64,
+    /// Time spans that came out below 0 or whose end was stamped after it was seen: they are in no
+    /// distribution.
+    pub impossible: u64,
+    /// Responses that were followed by bytes that no request had asked for.
+    pub unasked: u64,
     /// Time from its beginning to the end of the last request, ns.
     pub elapsed_ns: u64,
     /// CPU time of the threads in the measured part, µs: user, system; without what was spun away.
@@ -161,6 +174,26 @@ pub struct HttpReport {
     pub tls: Option<(String, u64)>,
     /// Whether it was stopped before its end.
     pub partial: bool,
+}
+
+/// Successes that completed within the window, per second, summed over threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rates {
+    /// Successes.
+    pub completed: u64,
+    /// Successes per second.
+    pub requests_per_s: f64,
+    /// Bytes of their content per second.
+    pub body_bytes_per_s: f64,
+    /// Connections made per second.
+    pub connections_per_s: f64,
+    /// Requests that can be in progress at an edge of the window, per second: how far the rates may
+    /// be off.
+    pub resolution_per_s: f64,
+    /// Length of the window, ns; of several threads the longest.
+    pub window_ns: u64,
+    /// There was no steady state: these are all successes over the time that all of them took.
+    pub whole: bool,
 }
 
 /// A server known by its name, and how it is to run.

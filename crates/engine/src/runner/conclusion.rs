@@ -7,6 +7,8 @@ use tcptoll_model::record::{
     Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
     Trial, Verdict, WarningEntry,
 };
+use tcptoll_model::study::FAILURES_ALLOWED;
+use tcptoll_model::units::human_count;
 use tcptoll_model::warning::Warning;
 use tcptoll_model::{answer, compare, consolidate, stop};
 
@@ -53,6 +55,7 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
         trials().all(|trial| trial.invalid.is_none()) && arm.failure.is_none()
             || trials().any(Trial::counts)
     });
+    too_many_failures(&mut summary, schedule);
     schedule.experiment.conclude(&mut summary);
     match &study.answer {
         Some(sentence) => summary.answer = answer::fill(sentence, &summary),
@@ -63,6 +66,63 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
         None => {}
     }
     summary
+}
+
+/// A run in which more failed than may is invalid: its figures are of what was left.
+fn too_many_failures(summary: &mut Summary, schedule: &Schedule) {
+    for arm in &summary.arms {
+        let planned = schedule.arms.iter().find(|planned| planned.name == arm.name);
+        let allowed = planned.map_or(FAILURES_ALLOWED, |planned| planned.failures_allowed);
+        let failed = failed(arm);
+        if failed as f64 > arm.attempts as f64 * allowed {
+            let warning = Warning::TooManyFailures { failed, of: arm.attempts, allowed };
+            summary.warnings.push(warning.entry(Some(&arm.name)));
+            summary.valid = false;
+        }
+    }
+}
+
+/// Operations that failed by themselves, and not because the run was stopped.
+fn failed(arm: &Arm) -> u64 {
+    arm.errors.iter().filter(|(class, _)| *class != "interrupted").map(|(_, count)| *count).sum()
+}
+
+/// Why a run that came to its end measured nothing; `None`: something succeeded, or no arm came to
+/// a result.
+pub(super) fn nothing(summary: &Summary) -> Option<String> {
+    let arms = || summary.arms.iter().filter(|arm| arm.failure.is_none());
+    if summary.partial || arms().next().is_none() || arms().any(|arm| arm.ok > 0) {
+        return None;
+    }
+    let mut classes: BTreeMap<&str, u64> = BTreeMap::new();
+    let attempts: u64 = arms().map(|arm| arm.attempts).sum();
+    let before = arms().filter_map(|arm| arm.warmup.as_ref());
+    let errors: Vec<_> = if attempts > 0 {
+        arms().map(|arm| &arm.errors).collect()
+    } else {
+        before.clone().map(|warmup| &warmup.errors).collect()
+    };
+    for (class, count) in errors.into_iter().flatten() {
+        *classes.entry(class).or_default() += count;
+    }
+    let mut classes: Vec<(&str, u64)> = classes.into_iter().collect();
+    classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let (what, of) = match attempts {
+        0 => ("of the warm-up, whose operations lasted until the end,", {
+            before.map(|warmup| warmup.attempts).sum()
+        }),
+        attempts => ("of", attempts),
+    };
+    let words: Vec<String> = classes
+        .iter()
+        .map(|(class, count)| {
+            format!("{} {what} {} failed with {class}", human_count(*count), human_count(of))
+        })
+        .collect();
+    Some(match words.as_slice() {
+        [] => "nothing was measured: no operation was begun in the measured time".to_owned(),
+        words => format!("nothing was measured: {}", words.join(", ")),
+    })
 }
 
 fn rounds(schedule: &Schedule, ended: &Ended<'_>) -> Rounds {

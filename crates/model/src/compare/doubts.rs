@@ -54,7 +54,10 @@ pub fn doubts(
         let (a, b) = (arms[pair.a].name.as_str(), arms[pair.b].name.as_str());
         let rounds = counted.pairs(a, b, &pair.metric);
         let what = format!("{}, {a} against {b}", pair.metric);
-        if rounds.missing > 0 {
+        if rounds.growing {
+            let what = what.clone();
+            doubts.push(Warning::SaturatedNotCompared { what }.entry(None));
+        } else if rounds.missing > 0 {
             let of = rounds.missing + rounds.values.len() as u32;
             let what = what.clone();
             doubts.push(Warning::MetricMissing { what, rounds: rounds.missing, of }.entry(None));

@@ -14,6 +14,7 @@ fn planned(names: &[&str]) -> Vec<PlannedArm> {
         name: (*name).to_owned(),
         factors: Settings::new(),
         settings: Settings::new(),
+        failures_allowed: 0.01,
     };
     names.iter().map(arm).collect()
 }
@@ -438,4 +439,29 @@ proptest! {
     ) {
         prop_assert_eq!(compared(&kept), compared(&shuffled));
     }
+}
+
+#[test]
+fn latencies_of_a_saturated_arm_are_not_compared() {
+    let mut trials = thirty_apart(1.5, 0.004);
+    let named = |trials: &mut Vec<Trial>, metric: &str| {
+        for trial in trials {
+            let value = trial.arm.metrics["m"].clone();
+            trial.arm.metrics.insert(metric.to_owned(), value);
+        }
+    };
+    named(&mut trials, "latency_us_mean");
+    named(&mut trials, "requests_per_s");
+    let pairs = [pair("latency_us_mean", 0, 1), pair("requests_per_s", 0, 1)];
+    let arms = planned(&["a", "b"]);
+    let verdicts = |trials: &[Trial]| {
+        within(&pairs, &arms, trials, MARGIN).iter().map(|c| c.verdict).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(&trials), [Verdict::Higher; 2]);
+    let last = trials.iter_mut().rev().find(|trial| trial.arm.name == "b").unwrap();
+    last.arm.saturation = Some(crate::saturation::Saturation::default());
+    assert_eq!(verdicts(&trials), [Verdict::NotEnough, Verdict::Higher]);
+    let found = doubts(&pairs, &arms, &trials, "requests_per_s", MARGIN);
+    let ids: Vec<&str> = found.iter().map(|doubt| doubt.id.as_str()).collect();
+    assert!(ids.contains(&"saturated-not-compared") && !ids.contains(&"metric-missing"), "{ids:?}");
 }

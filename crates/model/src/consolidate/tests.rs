@@ -10,6 +10,7 @@ fn planned(names: &[&str]) -> Vec<PlannedArm> {
         name: (*name).to_owned(),
         factors: BTreeMap::new(),
         settings: BTreeMap::new(),
+        failures_allowed: 0.01,
     };
     names.iter().map(arm).collect()
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{HostSummary, Keepalive, LinkMeasured, Round, Softirq};
 use crate::ports::PortForecast;
+use crate::saturation::Saturation;
 use crate::wire::Wire;
 
 /// One combination of factor levels, with everything observed of it.
@@ -79,6 +80,9 @@ pub struct Arm {
     /// What the load engine waited with: `epoll` or `io_uring`, and how it was batched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<String>,
+    /// More was due than was answered; absent: the schedule was kept, or there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturation: Option<Saturation>,
     /// How idle connections were checked, and what that found out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Keepalive>,

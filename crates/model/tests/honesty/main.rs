@@ -74,6 +74,7 @@ fn studied(log_ratios: &[f64], rule: &StopRule) -> Stop {
         name: name.into(),
         factors: Settings::new(),
         settings: Settings::new(),
+        failures_allowed: 0.01,
     };
     let arms = [arm("b"), arm("a")];
     let pairs = [Pair { metric: "m".into(), a: 1, b: 0, per: Settings::new() }];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tcptoll_model::stop::{ROUNDS_MAX, Target};
-use tcptoll_model::study::{RoundsAsked, Study, percentage};
+use tcptoll_model::study::{RoundsAsked, Study, failures_share, percentage};
 use tcptoll_model::units::parse_time;
 
 /// How often every arm is run; the same for every experiment.
@@ -40,6 +40,10 @@ pub struct RoundArgs {
     /// Smallest difference that matters, like 1%; what is surely less is "no difference found"
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<String>,
+    /// Share of operations that may fail, like 60%; if more fail, the run is invalid (exit status 1)
+    /// [default: 1%]
+    #[arg(long, value_name = "PERCENT", value_parser = failures)]
+    pub allow_errors: Option<String>,
     /// Print arms, comparisons, rounds and the time they are expected to take, and end
     #[arg(long)]
     pub dry_run: bool,
@@ -48,7 +52,7 @@ pub struct RoundArgs {
         long,
         value_name = "FILE",
         conflicts_with_all =
-            ["rounds", "target", "max_rounds", "max_time", "margin", "dry_run"]
+            ["rounds", "target", "max_rounds", "max_time", "margin", "allow_errors", "dry_run"]
     )]
     pub resume: Option<PathBuf>,
 }
@@ -79,6 +83,10 @@ impl RoundArgs {
         if let Some(margin) = &self.margin {
             study.margin = Some(margin.clone());
         }
+        if let Some(share) = &self.allow_errors {
+            study.failures = Some(share.clone());
+            study.named_arms.iter_mut().for_each(|arm| arm.failures = None);
+        }
     }
 }
 
@@ -88,6 +96,12 @@ fn target(text: &str) -> Result<String, &'static str> {
 
 fn time(text: &str) -> Result<String, String> {
     parse_time(text).map(|_| text.to_owned()).map_err(|error| error.remedy().replace("37ms", "2m"))
+}
+
+fn failures(text: &str) -> Result<String, &'static str> {
+    failures_share(text)
+        .map(|_| text.to_owned())
+        .ok_or("write a percentage from 0% to 100%, like 60%, or expected")
 }
 
 pub(super) fn percent(text: &str) -> Result<String, &'static str> {
@@ -154,6 +168,7 @@ mod tests {
             (&["--target", "ci"], "write \"ci 1%\" or \"verdict\""),
             (&["--max-time", "2"], "like 2m"),
             (&["--margin", "0%"], "like 1%"),
+            (&["--allow-errors", "60"], "like 60%"),
             (&["--rounds", "3", "--target", "verdict"], "--target"),
             (&["--resume", "x", "--rounds", "3"], "--resume"),
         ] {

@@ -234,6 +234,7 @@ fn an_option_of_a_mechanism_that_no_arm_has_is_an_error_that_names_the_mechanism
         name: "an arm".to_owned(),
         factors: Settings::new(),
         settings: pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect(),
+        failures_allowed: 0.01,
     };
     let told = |arms: &[PlannedArm]| check_together(arms).map_err(|error| error.to_string());
     let tcp = arm(&[("mechanism", "tcp"), ("most", "100")]);

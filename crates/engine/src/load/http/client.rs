@@ -2,7 +2,11 @@
 //!
 //! [`Pace`] says when a request may begin, the [`Driver`] carries bytes, the model's reader says
 //! what a response is. Of every request exactly one thing becomes: [`Client::succeed`] or
-//! [`Client::fail`].
+//! [`Client::uncounted`].
+//!
+//! In an open loop a connection does not belong to the request for which it is opened: if that
+//! request's time is up before the handshake is done, it has not been sent (`unsent`), and the
+//! connection serves the next one.
 
 mod exchange;
 #[cfg(test)]
@@ -19,13 +23,14 @@ use tcptoll_model::http::reuse::Reuse;
 use super::Shared;
 use super::driver::Driver;
 use super::pace::Pace;
+use super::service::{Service, is_too_late};
 use super::slot::{Slot, State};
-use super::tally::Tally;
+use super::tally::{Completed, Tally};
 use super::waiting::Waiting;
 use crate::clock::monotonic_ns;
 use crate::load::occupancy::Occupancy;
 use crate::load::{LoadError, class_of, pair};
-use crate::messages::HttpLoad;
+use crate::messages::{HttpLoad, Rates};
 
 /// Requests begun between two looks at what has happened.
 const BURST: u32 = 16;
@@ -40,6 +45,10 @@ const LOOK_NS: u64 = 50_000_000;
 /// A thread that sleeps until this much before a request is due wakes up in time; the rest is spun,
 /// ns. A sleeping thread wakes 50 to 80 µs late here (Linux 6.18 in a virtual machine).
 const SPIN_NS: u64 = 150_000;
+
+/// A handshake that is not done after this has lost a SYN, or its answer, ns: the kernel sends the
+/// next one then (RFC 6298).
+const SYN_NS: u64 = 1_000_000_000;
 
 /// Numbers of the queues: what a slot waits for beside its request.
 mod queue {
@@ -69,8 +78,18 @@ pub(super) struct Client<'a, D: Driver> {
     /// Open loop: since when there has been no slot for what was due, and until when that was so.
     starved: bool,
     starved_until_ns: u64,
-    /// Requests under way.
+    /// How long handshakes and responses have taken of late.
+    handshakes: Service,
+    responses: Service,
+    /// Requests under way; and when the measured part began.
     under_way: u64,
+    under_way_before: u64,
+    /// The same when the window ended; open loop, and not before.
+    under_way_after: Option<u64>,
+    /// When the first measured request began.
+    first_begun_ns: Option<u64>,
+    /// Connections that are made and not closed.
+    established: u64,
     next_request: u32,
     opened: usize,
     tally: Tally,
@@ -90,6 +109,7 @@ impl<'a, D: Driver> Client<'a, D> {
         pace: Pace,
         (slots, first_request, first_source): (u32, u32, usize),
     ) -> Self {
+        let tally = Tally::new(pace.planned_ns());
         Self {
             load,
             shared,
@@ -104,10 +124,16 @@ impl<'a, D: Driver> Client<'a, D> {
             empty: (0..slots).rev().collect(),
             starved: false,
             starved_until_ns: 0,
+            handshakes: Service::default(),
+            responses: Service::default(),
             under_way: 0,
+            under_way_before: 0,
+            under_way_after: None,
+            first_begun_ns: None,
+            established: 0,
             next_request: first_request % shared.requests.len() as u32,
             opened: first_source,
-            tally: Tally::new(load.duration_ns.is_some()),
+            tally,
             occupancy: Occupancy::new(u64::MAX),
             cpu_before: thread_time(),
             spun_ns: 0,
@@ -127,6 +153,9 @@ impl<'a, D: Driver> Client<'a, D> {
             }
             if self.pace.advance(now) {
                 self.begin_measuring(now);
+            }
+            if now >= self.pace.window_ends_ns() && self.under_way_after.is_none() {
+                self.end_window();
             }
             let more = self.begin_those_due(now);
             self.end_waits(now);
@@ -163,9 +192,20 @@ impl<'a, D: Driver> Client<'a, D> {
 
     fn begin_measuring(&mut self, now: u64) {
         self.cpu_before = thread_time();
+        self.under_way_before = self.under_way;
         self.occupancy = Occupancy::new(self.pace.ends_ns());
         if self.pace.intended().is_none() && !matches!(self.load.reuse, Reuse::Idle(_)) {
             self.occupancy.filled(now);
+        }
+    }
+
+    /// Open loop: what is due and not answered when the window ends.
+    fn end_window(&mut self) {
+        let waiting = self.pace.waiting(self.pace.window_ends_ns());
+        let unanswered = self.slots.iter().filter(|slot| slot.busy && slot.measured).count();
+        self.under_way_after = Some(self.under_way);
+        if self.load.rate_per_s.is_some() {
+            self.tally.report.unserved = waiting + unanswered as u64;
         }
     }
 
@@ -173,28 +213,53 @@ impl<'a, D: Driver> Client<'a, D> {
         let cpu = pair(thread_time().since(self.cpu_before));
         let now = monotonic_ns();
         let begun = self.pace.begun_ns().unwrap_or(now);
+        self.tally.report.rates = self.rates(now);
         let report = &mut self.tally.report;
         // Spinning is system calls for the most part.
         let spun_us = self.spun_ns / 1_000;
         report.spun_us = spun_us.min(cpu.0 + cpu.1);
         let user_spun = report.spun_us * cpu.0 / (cpu.0 + cpu.1).max(1);
         report.cpu_us = (cpu.0 - user_spun, cpu.1 - (report.spun_us - user_spun).min(cpu.1));
-        report.measured_ns = self.pace.measured_ns(self.last_end_ns);
-        if report.partial {
-            report.measured_ns = report.measured_ns.min(now - begun);
-        }
+        report.measured_ns = now.saturating_sub(begun);
         report.elapsed_ns = self.last_end_ns.max(begun) - begun;
         let (length_ns, busy_ns) = self.occupancy.measured_ns();
         report.full_ns = length_ns * self.slots.len() as u64;
         report.busy_ns = busy_ns;
         report.intended = self.pace.intended();
-        report.open = self.slots.iter().filter(|slot| slot.state != State::Empty).count() as u64;
+        let made = |slot: &&Slot| !matches!(slot.state, State::Empty | State::Connecting);
+        report.open = self.slots.iter().filter(made).count() as u64;
         report.closing.open_at_end = report.open;
         let open = self.slots.iter().position(|slot| slot.state == State::Resting);
         if let Some((info, congestion)) = open.and_then(|slot| self.driver.look(slot as u32)) {
             report.tcp_info = info;
             report.congestion = congestion;
         }
+    }
+
+    /// What completed within the window, per second.
+    fn rates(&self, now: u64) -> Rates {
+        let Some((from, to)) = self.pace.window_ns(now) else { return Rates::default() };
+        let completed = self.tally.completed();
+        let report = &self.tally.report;
+        let slots = self.slots.len() as u64;
+        let closed = report.intended.is_none() && self.load.rate_per_s.is_none();
+        // Less than one request of every slot: the ends are all there is.
+        let few = if closed { slots } else { 1 };
+        if completed.requests >= few && to > from {
+            let in_flight = if closed {
+                slots
+            } else {
+                self.under_way_before.max(self.under_way_after.unwrap_or(0)).max(1)
+            };
+            return completed.rates(to - from, in_flight, false);
+        }
+        let all = Completed {
+            requests: report.ok,
+            body_bytes: report.body_bytes,
+            connections: report.measured_connections.1,
+        };
+        let took = self.last_end_ns.saturating_sub(self.first_begun_ns.unwrap_or(from));
+        all.rates(took, 0, true)
     }
 
     /// Closes what is open.
@@ -261,16 +326,22 @@ impl<'a, D: Driver> Client<'a, D> {
                 return false;
             };
             let measured = self.pace.measures(due);
-            if due + self.load.timeout_ns <= now {
-                // It has waited for a connection for as long as it may take in all.
+            let slot = self.free_slot();
+            let made = slot.is_some_and(|slot| self.slots[slot as usize].state == State::Resting);
+            let handshake_ns = if made { 0 } else { self.handshakes.expected_ns() };
+            let expected_ns = self.responses.expected_ns().saturating_add(handshake_ns);
+            if is_too_late(now - due, expected_ns, self.load.timeout_ns) {
+                slot.into_iter().for_each(|slot| self.give_back(slot));
                 self.pace.take_due();
                 self.tally.report.attempts += u64::from(measured);
                 self.tally.report.queued += u64::from(measured);
-                self.tally.failure(measured, "timeout", "no connection was free in time");
+                let (class, words) = self.why_unsent(now);
+                self.tally.failure(measured, class, words);
+                self.aged(measured, due, now);
                 self.ended(measured);
                 continue;
             }
-            let Some(slot) = self.free_slot() else {
+            let Some(slot) = slot else {
                 self.starved = true;
                 return false;
             };
@@ -301,12 +372,47 @@ impl<'a, D: Driver> Client<'a, D> {
         self.empty.pop()
     }
 
+    /// A slot that [`Client::free_slot`] gave and that is not needed.
+    fn give_back(&mut self, slot: u32) {
+        match self.slots[slot as usize].state {
+            State::Empty => self.empty.push(slot),
+            _ => self.resting.push_front(slot),
+        }
+    }
+
+    /// Open loop: why a request was not sent in time. That no handshake is answered is said only
+    /// where none is: no connection is open, and a SYN has waited for as long as the kernel does
+    /// before it sends the next one.
+    fn why_unsent(&self, now: u64) -> (&'static str, &'static str) {
+        let patience_ns = SYN_NS.min(self.load.timeout_ns);
+        let oldest = self.phases.first_until_ns(queue::CONNECT);
+        let called_ns = oldest.map(|until| until.saturating_sub(self.load.connect_timeout_ns));
+        if self.established == 0 && called_ns.is_some_and(|called| now >= called + patience_ns) {
+            ("connect-timeout", "no handshake in time")
+        } else {
+            ("unsent", "no connection was free in time")
+        }
+    }
+
     /// What has waited long enough.
     fn end_waits(&mut self, now: u64) {
         while let Some(slot) = self.requests.over(0, now) {
-            let connecting = self.slots[slot as usize].state == State::Connecting;
-            let class = if connecting { "connect-timeout" } else { "timeout" };
-            self.fail(slot, class, "no answer in time", true);
+            let it = &self.slots[slot as usize];
+            let making = matches!(it.state, State::Connecting | State::Handshaking);
+            let called_ns = it.called_ns;
+            if !making {
+                self.responses.took(now.saturating_sub(it.sent_ns));
+                self.fail(slot, "timeout", "no answer in time", true);
+            } else if self.load.rate_per_s.is_none() {
+                let connecting = it.state == State::Connecting;
+                let class = if connecting { "connect-timeout" } else { "timeout" };
+                self.fail(slot, class, "no answer in time", true);
+            } else if now >= called_ns + SYN_NS.min(self.load.timeout_ns) {
+                // The connection goes on: it may serve another.
+                self.uncounted(slot, "connect-timeout", "no handshake in time");
+            } else {
+                self.uncounted(slot, "unsent", "no connection was free in time");
+            }
         }
         while let Some(slot) = self.phases.over(queue::CONNECT, now) {
             self.fail(slot, "connect-timeout", "no handshake in time", true);
@@ -347,6 +453,9 @@ impl<'a, D: Driver> Client<'a, D> {
         let request = self.next_request;
         self.next_request = (request + 1) % self.shared.requests.len() as u32;
         self.requests.begin(0, slot, due + self.load.timeout_ns);
+        if measured {
+            self.first_begun_ns.get_or_insert(now);
+        }
         let it = &mut self.slots[slot as usize];
         (it.measured, it.busy) = (measured, true);
         (it.due_ns, it.begun_ns, it.request) = (due, now, request);
@@ -377,16 +486,36 @@ impl<'a, D: Driver> Client<'a, D> {
     fn succeed(&mut self, slot: u32, at_ns: u64) {
         let it = &mut self.slots[slot as usize];
         it.busy = false;
-        let (measured, begun_ns) = (it.measured, it.begun_ns);
-        if measured {
-            let begun = self.pace.begun_ns().unwrap_or(at_ns);
-            let of_ns = self.load.duration_ns.unwrap_or(u64::MAX);
-            let latency_ns = at_ns.saturating_sub(it.due_ns);
-            self.tally.success(at_ns.saturating_sub(begun), of_ns, latency_ns);
-            self.tally.first_byte.record_ns(it.first_ns.saturating_sub(it.sent_ns));
-            self.tally.report.body_bytes += it.body_bytes;
+        let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
+        let (sent_ns, first_ns, body_bytes) = (it.sent_ns, it.first_ns, it.body_bytes);
+        let begun = self.pace.begun_ns().unwrap_or(at_ns);
+        if self.pace.window_has(at_ns) {
+            let of_ns = self.pace.planned_ns();
+            self.tally.completes(at_ns.saturating_sub(begun), of_ns, body_bytes);
         }
+        self.responses.took(at_ns.saturating_sub(sent_ns));
+        if measured {
+            if let Some(latency_ns) = self.tally.span(due_ns, at_ns) {
+                self.tally.success(at_ns.saturating_sub(begun), latency_ns);
+            } else {
+                self.tally.report.ok += 1;
+            }
+            if let Some(first) = self.tally.span(sent_ns, first_ns) {
+                self.tally.first_byte.record_ns(first);
+            }
+            self.tally.report.body_bytes += body_bytes;
+        }
+        self.aged(measured, due_ns, at_ns);
         self.leave(slot, (begun_ns, at_ns), measured);
+    }
+
+    /// Open loop: how old a request is that has ended, answered or given up.
+    fn aged(&mut self, measured: bool, due_ns: u64, ended_ns: u64) {
+        if measured && self.load.rate_per_s.is_some() {
+            let begun = self.pace.begun_ns().unwrap_or(due_ns);
+            let since_ns = due_ns.saturating_sub(begun);
+            self.tally.report.aging.observe(since_ns, ended_ns.saturating_sub(due_ns));
+        }
     }
 
     /// The request under way has failed; its connection may go on.
@@ -395,9 +524,13 @@ impl<'a, D: Driver> Client<'a, D> {
         if !std::mem::take(&mut it.busy) {
             return;
         }
-        let (measured, begun_ns) = (it.measured, it.begun_ns);
+        let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
         self.tally.failure(measured, class, words);
-        self.leave(slot, (begun_ns, monotonic_ns()), measured);
+        let now = monotonic_ns();
+        if matches!(class, "timeout" | "unsent" | "connect-timeout" | "unfinished") {
+            self.aged(measured, due_ns, now);
+        }
+        self.leave(slot, (begun_ns, now), measured);
     }
 
     /// The request of a slot is no more under way; it was, from the first to the second instant.
@@ -453,8 +586,15 @@ impl<'a, D: Driver> Client<'a, D> {
         self.empty(slot);
     }
 
+    /// A connection that was made has nothing to do until the next request is due.
+    fn rest(&mut self, slot: u32) {
+        self.slots[slot as usize].state = State::Resting;
+        self.again(slot);
+    }
+
     fn empty(&mut self, slot: u32) {
         let it = &mut self.slots[slot as usize];
+        self.established -= u64::from(!matches!(it.state, State::Empty | State::Connecting));
         it.state = State::Empty;
         it.tls = None;
         it.digest = None;
@@ -465,17 +605,28 @@ impl<'a, D: Driver> Client<'a, D> {
     /// What is under way when the run ends is an attempt too, and so is what was due.
     fn give_up_all(&mut self, class: &'static str, words: &str) {
         for slot in 0..self.slots.len() as u32 {
-            if self.slots[slot as usize].busy {
-                self.uncounted(slot, class, words);
-                self.abandon(slot, true);
+            let it = &self.slots[slot as usize];
+            if !it.busy {
+                continue;
             }
+            // What waited for its connection to be made has not been sent.
+            let sent = !matches!(it.state, State::Connecting | State::Handshaking);
+            if sent || class == "interrupted" || self.load.rate_per_s.is_none() {
+                self.uncounted(slot, class, words);
+            } else {
+                self.uncounted(slot, "unsent", "no connection was free in time");
+            }
+            self.abandon(slot, true);
         }
         let now = monotonic_ns();
         while let Some(due) = self.pace.next_due().filter(|&due| due <= now) {
             self.pace.take_due();
             if self.pace.measures(due) {
                 self.tally.report.attempts += 1;
-                self.tally.failure(true, "unsent", "due, and no connection was free");
+                self.tally.report.queued += 1;
+                let (class, words) = self.why_unsent(now);
+                self.tally.failure(true, class, words);
+                self.aged(true, due, now);
             }
         }
     }

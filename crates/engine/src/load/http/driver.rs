@@ -33,6 +33,15 @@ pub(super) enum What {
     Failed(io::Error),
 }
 
+/// When a handshake or bytes were given to the kernel, `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Surely not before this.
+    pub(super) earliest_ns: u64,
+    /// Most likely then, and as a rule not before.
+    pub(super) likely_ns: u64,
+}
+
 /// Sockets of one thread and what is waited with.
 pub(super) trait Driver {
     /// Name in the record: `epoll`, `io_uring`.
@@ -58,10 +67,10 @@ pub(super) trait Driver {
     /// The next thing that happened, in order; `None`: wait again.
     fn next(&mut self) -> Option<Event>;
 
-    /// When the handshake or the bytes last asked for in a slot were given to the kernel, where that
-    /// is later than the call, ns; 0: with the call.
-    fn left_ns(&self, _slot: u32) -> u64 {
-        0
+    /// When the handshake or the bytes last asked for in a slot were given to the kernel. None: with
+    /// the call.
+    fn left(&self, _slot: u32) -> Option<Left> {
+        None
     }
 
     /// The bytes of the last [`What::Received`].

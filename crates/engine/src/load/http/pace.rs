@@ -2,6 +2,12 @@
 //!
 //! A load has three parts: a ramp in which a closed loop fills its slots, a warm-up, and the
 //! measured part. Time comes in as an argument.
+//!
+//! Latency is of requests that are begun or due in the measured part. Rates are of what completes
+//! in the *window*: from the beginning of the measured part until its time is up, or until the
+//! last of a number of requests begins (closed loop) or the next one would be due (open loop). All
+//! slots are in use throughout it, so it is unbiased at both edges: what began before it and
+//! completes in it makes up for what begins in it and completes after.
 
 use tcptoll_model::arrivals::Arrivals;
 
@@ -20,11 +26,15 @@ pub(super) struct Pace {
     /// Requests of the warm-up that are still to end.
     warmup_left: u64,
     duration_ns: Option<u64>,
+    /// Open loop: time that the schedule of a number of requests takes.
+    schedule_ns: Option<u64>,
     /// Measured requests that may still begin.
     left: u64,
     drain_ns: u64,
     /// When the measured part began.
     begun_ns: Option<u64>,
+    /// Closed loop: when the last of a number of requests began.
+    last_begun_ns: Option<u64>,
     /// Open loop.
     arrivals: Option<Arrivals>,
     intended: u64,
@@ -40,15 +50,21 @@ impl Pace {
     pub(super) fn new(load: &HttpLoad, start_ns: u64, part: u64, parts: u64) -> Self {
         let arrivals =
             load.rate_per_s.map(|rate| Arrivals::new(load.spread, rate, load.seed, part, parts));
+        let requests = load.requests.map(|requests| share(requests, part, parts));
+        let schedule_ns = load.rate_per_s.zip(requests).map(|(rate, requests)| {
+            (requests as f64 * parts as f64 * 1e9 / rate).min(u64::MAX as f64) as u64
+        });
         Self {
             start_ns,
             warmup_ns: load.warmup_ns + load.ramp_ns,
             on_schedule: load.warmup_requests == 0,
             warmup_left: share(load.warmup_requests, part, parts),
             duration_ns: load.duration_ns,
-            left: load.requests.map_or(u64::MAX, |requests| share(requests, part, parts)),
+            schedule_ns,
+            left: requests.unwrap_or(u64::MAX),
             drain_ns: DRAIN_NS.min(load.timeout_ns),
             begun_ns: None,
+            last_begun_ns: None,
             arrivals,
             intended: 0,
         }
@@ -99,7 +115,7 @@ impl Pace {
     /// When the next part begins, after `now_ns`.
     pub(super) fn changes_ns(&self, now_ns: u64) -> u64 {
         let warm_ns = self.start_ns + self.warmup_ns;
-        let changes = [warm_ns, self.ends_ns(), self.gives_up_ns()];
+        let changes = [warm_ns, self.ends_ns(), self.gives_up_ns(), self.window_ends_ns()];
         changes.into_iter().filter(|&at| at > now_ns).min().unwrap_or(u64::MAX)
     }
 
@@ -112,6 +128,9 @@ impl Pace {
             return false;
         }
         self.left -= 1;
+        if self.left == 0 {
+            self.last_begun_ns = Some(now_ns);
+        }
         true
     }
 
@@ -147,16 +166,35 @@ impl Pace {
         self.arrivals.as_ref().map(|_| self.intended)
     }
 
-    /// Length of the measured part: as planned, or until the last request ended.
-    pub(super) fn measured_ns(&self, last_ns: u64) -> u64 {
-        let Some(begun) = self.begun_ns else { return 0 };
-        let took = last_ns.saturating_sub(begun);
-        match self.duration_ns {
-            // A number that was reached before the time was up ends the part.
-            Some(long) if self.left > 0 => long,
-            Some(long) => took.min(long),
-            None => took,
-        }
+    /// Length of the window, as far as it is known before its end, ns.
+    pub(super) fn planned_ns(&self) -> Option<u64> {
+        [self.duration_ns, self.schedule_ns].into_iter().flatten().min()
+    }
+
+    /// When the window ends, as far as that is known before; else never.
+    pub(super) fn window_ends_ns(&self) -> u64 {
+        let ends = self.begun_ns.zip(self.planned_ns());
+        ends.map_or(u64::MAX, |(begun, long)| begun.saturating_add(long))
+    }
+
+    /// Open loop: requests of the measured part that are due before `ns` and were not taken.
+    pub(super) fn waiting(&self, ns: u64) -> u64 {
+        let Some(arrivals) = &self.arrivals else { return 0 };
+        arrivals.due_before(ns.saturating_sub(self.start_ns)).min(self.left)
+    }
+
+    /// The window: from the first to the second instant. The second is `now_ns` while the window is
+    /// open, and never later. None: the measured part has not begun.
+    pub(super) fn window_ns(&self, now_ns: u64) -> Option<(u64, u64)> {
+        let begun = self.begun_ns?;
+        let ends = self.last_begun_ns.unwrap_or(u64::MAX).min(self.window_ends_ns());
+        Some((begun, ends.min(now_ns.max(begun))))
+    }
+
+    /// Whether what completes at this instant completes within the window.
+    pub(super) fn window_has(&self, at_ns: u64) -> bool {
+        // Nothing completes after now.
+        self.window_ns(at_ns).is_some_and(|(from, to)| (from..=to).contains(&at_ns))
     }
 }
 
@@ -212,7 +250,10 @@ pub(super) mod tests {
         assert!(pace.advance(103) && !pace.advance(104));
         assert_eq!([105, 106, 107].map(|now| pace.may_begin(now)), [true; 3]);
         assert!(!pace.may_begin(108) && pace.is_over(108));
-        assert_eq!(pace.measured_ns(153), 50);
+        // From the beginning of the measured part to that of its last request.
+        assert_eq!(pace.window_ns(153), Some((103, 107)));
+        assert!(!pace.window_has(102) && pace.window_has(103) && pace.window_has(107));
+        assert!(!pace.window_has(108));
     }
 
     #[test]
@@ -221,9 +262,10 @@ pub(super) mod tests {
         let mut pace = Pace::new(&load, 0, 0, 1);
         assert!(pace.may_begin(9) && !pace.advance(9) && pace.advance(12));
         assert!(pace.may_begin(1_011) && !pace.may_begin(1_012));
+        assert_eq!((pace.ends_ns(), pace.gives_up_ns()), (1_012, 1_082));
         assert_eq!(
-            (pace.ends_ns(), pace.gives_up_ns(), pace.measured_ns(5_000)),
-            (1_012, 1_082, 1_000)
+            (pace.window_ns(500), pace.window_ns(5_000)),
+            (Some((12, 500)), Some((12, 1_012)))
         );
     }
 
@@ -246,5 +288,15 @@ pub(super) mod tests {
         }
         assert_eq!((all, pace.intended()), (15, Some(10)));
         assert!(pace.is_over(0));
+        assert_eq!(pace.window_ns(u64::MAX), Some((5_000_000, 15_000_000)));
+    }
+
+    #[test]
+    fn the_window_of_a_number_of_requests_lasts_as_long_as_their_schedule() {
+        // Three a second apart, on one of two threads: the next would be due after three seconds.
+        let load = HttpLoad { rate_per_s: Some(2.0), requests: Some(6), ..load() };
+        let mut pace = Pace::new(&load, 0, 0, 2);
+        pace.advance(0);
+        assert_eq!((pace.planned_ns(), pace.begun_ns()), (Some(3_000_000_000), Some(0)));
     }
 }

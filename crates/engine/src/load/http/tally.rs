@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tcptoll_model::record::{Closing, Series};
+use tcptoll_model::saturation::Aging;
 use tcptoll_model::stats::{Histogram, SeriesBuilder};
 
-use crate::messages::HttpReport;
+use crate::messages::{HttpReport, Rates};
 
 /// Points of the rate over time.
 const RATE_POINTS: usize = 200;
@@ -25,16 +26,47 @@ pub(super) struct Tally {
     pub(super) lateness: Histogram,
     pub(super) idle_close: Histogram,
     latency_series: SeriesBuilder,
-    /// Successes in each `1 / RATE_POINTS` of the measured time; empty where that is not known.
+    /// Successes in each `1 / RATE_POINTS` of the window; empty where its length is not known
+    /// before.
     rates: Vec<u64>,
     statuses: Vec<u64>,
+    /// What completed within the window.
+    completed: Completed,
+}
+
+/// What completed within the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Completed {
+    pub(super) requests: u64,
+    pub(super) body_bytes: u64,
+    pub(super) connections: u64,
+}
+
+impl Completed {
+    /// Per second of a window; `in_flight`: requests that can be in progress at its edges.
+    pub(super) fn rates(self, window_ns: u64, in_flight: u64, whole: bool) -> Rates {
+        let seconds = window_ns.max(1) as f64 / 1e9;
+        let per_s = |count: u64| count as f64 / seconds;
+        Rates {
+            completed: self.requests,
+            requests_per_s: per_s(self.requests),
+            body_bytes_per_s: per_s(self.body_bytes),
+            connections_per_s: per_s(self.connections),
+            resolution_per_s: per_s(in_flight),
+            window_ns,
+            whole,
+        }
+    }
 }
 
 impl Tally {
-    /// `timed`: the measured part has a length that is known before.
-    pub(super) fn new(timed: bool) -> Self {
+    /// `window_ns`: length of the window, where it is known before.
+    pub(super) fn new(window_ns: Option<u64>) -> Self {
         Self {
-            report: HttpReport::default(),
+            report: HttpReport {
+                aging: Aging::new(window_ns.unwrap_or(0)),
+                ..HttpReport::default()
+            },
             latency: Histogram::new(),
             first_byte: Histogram::new(),
             connect: Histogram::new(),
@@ -42,20 +74,45 @@ impl Tally {
             lateness: Histogram::new(),
             idle_close: Histogram::new(),
             latency_series: SeriesBuilder::new(400),
-            rates: if timed { vec![0; RATE_POINTS] } else { Vec::new() },
+            rates: if window_ns.is_some() { vec![0; RATE_POINTS] } else { Vec::new() },
             statuses: vec![0; STATUSES],
+            completed: Completed::default(),
         }
     }
 
-    /// A measured request succeeded, so long after the measured part began, which lasts `of_ns`.
-    pub(super) fn success(&mut self, since_ns: u64, of_ns: u64, latency_ns: u64) {
+    /// A measured request succeeded, this long after the measured part began.
+    pub(super) fn success(&mut self, since_ns: u64, latency_ns: u64) {
         self.report.ok += 1;
         self.latency.record_ns(latency_ns);
         self.latency_series.push(Duration::from_nanos(since_ns), latency_ns as f64 / 1e3);
-        if !self.rates.is_empty() && since_ns < of_ns {
+    }
+
+    /// A request, of the measured part or of the one before, succeeded within the window, this long
+    /// after it began; `of_ns`: the window's length, where it is known before.
+    pub(super) fn completes(&mut self, since_ns: u64, of_ns: Option<u64>, body_bytes: u64) {
+        self.completed.requests += 1;
+        self.completed.body_bytes += body_bytes;
+        if let Some(of_ns) = of_ns.filter(|&of_ns| since_ns < of_ns && !self.rates.is_empty()) {
             let at = (u128::from(since_ns) * RATE_POINTS as u128 / u128::from(of_ns)) as usize;
             self.rates[at] += 1;
         }
+    }
+
+    /// A connection was made within the window.
+    pub(super) fn connects(&mut self) {
+        self.completed.connections += 1;
+    }
+
+    /// What completed within the window so far.
+    pub(super) fn completed(&self) -> Completed {
+        self.completed
+    }
+
+    /// The time from one instant to another. None: it is below 0, which is counted.
+    pub(super) fn span(&mut self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let span = to_ns.checked_sub(from_ns);
+        self.report.impossible += u64::from(span.is_none());
+        span
     }
 
     /// A measured response came with this status, a success or not.
@@ -101,6 +158,11 @@ impl Tally {
             (a, b) => a.or(b),
         };
         ours.queued += theirs.queued;
+        ours.unserved += theirs.unserved;
+        ours.impossible += theirs.impossible;
+        ours.unasked += theirs.unasked;
+        ours.aging.merge(&theirs.aging);
+        ours.rates = rates(&ours.rates, &theirs.rates);
         ours.body_bytes += theirs.body_bytes;
         ours.measured_ns = ours.measured_ns.max(theirs.measured_ns);
         ours.elapsed_ns = ours.elapsed_ns.max(theirs.elapsed_ns);
@@ -161,7 +223,7 @@ impl Tally {
         report.statuses = counted.map(|(status, count)| (status as u16, *count)).collect();
         let series = std::mem::replace(&mut self.latency_series, SeriesBuilder::new(2));
         report.latency_series = series.build();
-        let width_s = report.measured_ns as f64 / 1e9 / RATE_POINTS as f64;
+        let width_s = report.rates.window_ns as f64 / 1e9 / RATE_POINTS as f64;
         let points = self.rates.iter().enumerate().map(|(at, count)| {
             let rate = *count as f64 / width_s;
             [at as f64 * width_s, rate, rate, rate]
@@ -174,6 +236,19 @@ impl Tally {
 fn add(ours: &mut BTreeMap<String, u64>, theirs: &BTreeMap<String, u64>) {
     for (class, count) in theirs {
         *ours.entry(class.clone()).or_default() += count;
+    }
+}
+
+/// Of threads side by side: each has a window of its own, and what they do per second adds up.
+fn rates(ours: &Rates, theirs: &Rates) -> Rates {
+    Rates {
+        completed: ours.completed + theirs.completed,
+        requests_per_s: ours.requests_per_s + theirs.requests_per_s,
+        body_bytes_per_s: ours.body_bytes_per_s + theirs.body_bytes_per_s,
+        connections_per_s: ours.connections_per_s + theirs.connections_per_s,
+        resolution_per_s: ours.resolution_per_s + theirs.resolution_per_s,
+        window_ns: ours.window_ns.max(theirs.window_ns),
+        whole: ours.whole || theirs.whole,
     }
 }
 

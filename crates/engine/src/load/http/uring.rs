@@ -13,7 +13,8 @@ use std::time::Duration;
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, max_direct};
 
-use super::driver::{Driver, Event, What};
+use super::driver::{Driver, Event, Left, What};
+use super::submission::Submission;
 use crate::clock::{FromRealtime, monotonic_ns};
 use crate::load::{self, LoadError};
 
@@ -67,7 +68,7 @@ struct Place {
     sending: bool,
     wants_room: bool,
     /// When its last handshake or bytes were given to the kernel.
-    left_ns: u64,
+    left: Left,
 }
 
 const EMPTY: Place = Place {
@@ -80,7 +81,7 @@ const EMPTY: Place = Place {
     receiving: false,
     sending: false,
     wants_room: false,
-    left_ns: 0,
+    left: Left { earliest_ns: 0, likely_ns: 0 },
 };
 
 /// What operations cost the kernel when they are submitted, relative to each other: one after the
@@ -115,6 +116,7 @@ pub(super) struct Uring {
     /// of all operations so far.
     queued: Vec<(u32, u32)>,
     queued_cost: u32,
+    submission: Submission,
     at_once: VecDeque<Event>,
     turn: u32,
     /// When the completions of this turn were seen.
@@ -180,6 +182,7 @@ impl Uring {
             to_tell: Vec::new(),
             queued: Vec::new(),
             queued_cost: 0,
+            submission: Submission::default(),
             at_once: VecDeque::new(),
             turn: 1,
             seen_ns: monotonic_ns(),
@@ -217,14 +220,17 @@ impl Uring {
             return Ok(());
         }
         let begun_ns = monotonic_ns();
+        // Of a queue that was too short a part has left before.
+        let earliest_ns = if self.ring.take_flushed() { 0 } else { begun_ns };
         // One alone leaves at once, and needs no call of its own.
         if self.queued.len() > 1 {
             self.ring.submit()?;
         }
         let took_ns = monotonic_ns() - begun_ns;
+        let spent_ns = self.submission.spent_ns(took_ns, self.queued_cost);
         for (direct, before) in self.queued.drain(..) {
-            let share = took_ns * u64::from(before) / u64::from(self.queued_cost.max(1));
-            self.places[direct as usize].left_ns = begun_ns + share;
+            let share = spent_ns * u64::from(before) / u64::from(self.queued_cost.max(1));
+            self.places[direct as usize].left = Left { earliest_ns, likely_ns: begun_ns + share };
         }
         self.queued_cost = 0;
         Ok(())
@@ -505,9 +511,8 @@ impl Driver for Uring {
         }
     }
 
-    fn left_ns(&self, slot: u32) -> u64 {
-        let place = self.places.get(self.of_slot[slot as usize] as usize);
-        place.map_or(0, |place| place.left_ns)
+    fn left(&self, slot: u32) -> Option<Left> {
+        self.places.get(self.of_slot[slot as usize] as usize).map(|place| place.left)
     }
 
     fn bytes(&self) -> &[u8] {

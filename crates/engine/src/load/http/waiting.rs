@@ -67,6 +67,11 @@ impl<const QUEUES: usize> Waiting<QUEUES> {
         self.places.get(first as usize).filter(|place| place.until_ns <= now_ns).map(|_| first)
     }
 
+    /// When the wait of the first of a queue ends. None: the queue is empty.
+    pub(super) fn first_until_ns(&self, queue: usize) -> Option<u64> {
+        self.places.get(self.first[queue] as usize).map(|place| place.until_ns)
+    }
+
     /// Whether nobody is in a queue.
     pub(super) fn is_empty(&self, queue: usize) -> bool {
         self.first[queue] == NONE
@@ -90,6 +95,10 @@ mod tests {
         waiting.begin(0, 0, 20);
         waiting.begin(1, 3, 15);
         assert_eq!(waiting.next_ns(), Some(10));
+        assert_eq!(
+            (waiting.first_until_ns(1), Waiting::<2>::new(4).first_until_ns(1)),
+            (Some(15), None)
+        );
         assert_eq!(
             (waiting.over(0, 9), waiting.over(0, 10), waiting.over(1, 14)),
             (None, Some(2), None)

@@ -6,6 +6,7 @@ use tcptoll_model::http::response::{Fault, Progress};
 use tcptoll_model::http::reuse::Reuse;
 
 use super::super::driver::{Driver, Event, What};
+use super::super::service::is_too_late;
 use super::super::slot::State;
 use super::{Client, queue};
 use crate::clock::monotonic_ns;
@@ -16,6 +17,22 @@ const CLOSE_NS: u64 = 500_000_000;
 
 /// After so many that were ignored nobody waits for a server any more that does not say it closes.
 const IGNORED_MAX: u64 = 3;
+
+/// What came with the end of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Nothing.
+    Plain,
+    /// The end of the connection.
+    Closed,
+    /// Bytes that no request has asked for.
+    Unasked,
+}
+
+/// Whether these bytes behind a response say anything: empty lines do not (RFC 9112, section 2.2).
+fn is_unasked(bytes: &[u8]) -> bool {
+    bytes.iter().any(|byte| !b"\r\n".contains(byte))
+}
 
 impl<D: Driver> Client<'_, D> {
     pub(super) fn handle(&mut self, Event { slot, what }: Event) {
@@ -36,19 +53,33 @@ impl<D: Driver> Client<'_, D> {
 
     fn connected(&mut self, slot: u32, at_ns: u64) {
         self.phases.end(slot);
-        let left_ns = self.driver.left_ns(slot);
+        let left_ns = self.driver.left(slot).map_or(0, |left| left.likely_ns);
         let it = &mut self.slots[slot as usize];
         it.opened_ns = at_ns;
         it.called_ns = it.called_ns.max(left_ns);
         if self.load.rate_per_s.is_none() {
             it.due_ns = it.due_ns.max(left_ns);
         }
+        let called_ns = it.called_ns;
+        let measured = it.measured;
+        self.established += 1;
         self.tally.report.connections.1 += 1;
-        if it.measured {
-            self.tally.report.measured_connections.1 += 1;
-            self.tally.connect.record_ns(at_ns.saturating_sub(it.called_ns));
+        self.handshakes.took(at_ns.saturating_sub(called_ns));
+        if self.pace.window_has(at_ns) {
+            self.tally.connects();
         }
-        let Some(tls) = &self.shared.tls else { return self.ask(slot, monotonic_ns()) };
+        if measured {
+            self.tally.report.measured_connections.1 += 1;
+            if let Some(took_ns) = self.tally.span(called_ns, at_ns) {
+                self.tally.connect.record_ns(took_ns);
+            }
+        }
+        let it = &mut self.slots[slot as usize];
+        let Some(tls) = &self.shared.tls else {
+            // Made, and not asked anything yet.
+            it.state = State::Handshaking;
+            return self.ready(slot);
+        };
         match tls.session() {
             Ok(session) => {
                 it.tls = Some(Box::new(session));
@@ -57,6 +88,20 @@ impl<D: Driver> Client<'_, D> {
             }
             Err(error) => self.fail(slot, "tls", &error.to_string(), true),
         }
+    }
+
+    /// A connection is made, with TLS where it is spoken: it takes the request that it was opened
+    /// for, or rests if that one is over.
+    fn ready(&mut self, slot: u32) {
+        let it = &self.slots[slot as usize];
+        let now = monotonic_ns();
+        if it.busy && self.load.rate_per_s.is_some() {
+            let age_ns = now.saturating_sub(it.due_ns);
+            if is_too_late(age_ns, self.responses.expected_ns(), self.load.timeout_ns) {
+                self.uncounted(slot, "unsent", "no connection was free in time");
+            }
+        }
+        if self.slots[slot as usize].busy { self.ask(slot, now) } else { self.rest(slot) }
     }
 
     /// Sends the request over a connection that is open.
@@ -161,9 +206,12 @@ impl<D: Driver> Client<'_, D> {
             none => *none = Some((tls.words(), resumed)),
         }
         if it.measured {
-            self.tally.tls.record_ns(at_ns.saturating_sub(it.opened_ns));
+            let opened_ns = it.opened_ns;
+            if let Some(took_ns) = self.tally.span(opened_ns, at_ns) {
+                self.tally.tls.record_ns(took_ns);
+            }
         }
-        self.ask(slot, monotonic_ns());
+        self.ready(slot);
     }
 
     /// Bytes of a response: what the driver has, or what TLS made of that.
@@ -172,13 +220,23 @@ impl<D: Driver> Client<'_, D> {
         let bytes = plain.unwrap_or_else(|| self.driver.bytes());
         match it.state {
             State::Asking => {}
-            // What nobody asked for: as a rule a "408" before the server closes.
-            State::Resting => return self.lost(slot, at_ns),
+            State::Resting | State::Closing => return self.unasked(slot, plain),
             _ => return,
         }
         if it.first_ns == 0 {
             it.first_ns = at_ns;
-            let left_ns = self.driver.left_ns(slot).max(it.sent_ns);
+            let asked_ns = it.sent_ns;
+            let left = self.driver.left(slot);
+            let earliest_ns = left.map_or(asked_ns, |left| left.earliest_ns.max(asked_ns));
+            if at_ns < earliest_ns {
+                let fault = Fault::Malformed(
+                    "the response came before its request was sent (RFC 9112, section 9.2)",
+                );
+                return self.fail(slot, fault.class(), &fault.to_string(), true);
+            }
+            // Where it was not yet gone when the answer came, it went earlier than is likely.
+            let likely_ns = left.map_or(asked_ns, |left| left.likely_ns.max(asked_ns));
+            let left_ns = if likely_ns > at_ns { earliest_ns } else { likely_ns };
             // What waited in the client's own queue is the client's delay, not the request's.
             if self.load.rate_per_s.is_none() && it.due_ns == it.sent_ns {
                 it.due_ns = left_ns;
@@ -194,11 +252,11 @@ impl<D: Driver> Client<'_, D> {
         });
         match fed {
             Ok(Progress::More) => {}
-            Ok(Progress::Done { taken }) if taken < bytes.len() => {
-                let fault = Fault::Malformed("more bytes than the response has");
-                self.fail(slot, fault.class(), &fault.to_string(), true);
+            Ok(Progress::Done { taken }) => {
+                let ending =
+                    if is_unasked(&bytes[taken..]) { Ending::Unasked } else { Ending::Plain };
+                self.whole(slot, at_ns, ending);
             }
-            Ok(Progress::Done { .. }) => self.whole(slot, at_ns, false),
             Err(fault) => self.fail(slot, fault.class(), &fault.to_string(), true),
         }
     }
@@ -208,7 +266,7 @@ impl<D: Driver> Client<'_, D> {
         let it = &mut self.slots[slot as usize];
         match it.state {
             State::Asking if it.reader.has_begun() => match it.reader.end() {
-                Ok(()) => self.whole(slot, at_ns, true),
+                Ok(()) => self.whole(slot, at_ns, Ending::Closed),
                 Err(fault) => self.fail(slot, fault.class(), &fault.to_string(), false),
             },
             State::Asking if it.served > 0 => {
@@ -225,6 +283,21 @@ impl<D: Driver> Client<'_, D> {
             }
             State::Resting => self.lost(slot, at_ns),
             State::Empty => {}
+        }
+    }
+
+    /// Bytes that no request has asked for: as a rule a "408" before the server closes. They are no
+    /// response, and what follows them could be taken for one (RFC 9112, section 9.2).
+    fn unasked(&mut self, slot: u32, plain: Option<&[u8]>) {
+        if !is_unasked(plain.unwrap_or_else(|| self.driver.bytes())) {
+            return;
+        }
+        self.tally.report.unasked += 1;
+        // A connection that rests is opened anew by the next request; one that is to be closed
+        // by the server has a wait of its own.
+        if self.slots[slot as usize].state == State::Resting {
+            self.tally.report.closing.by_client += 1;
+            self.empty(slot);
         }
     }
 
@@ -252,7 +325,7 @@ impl<D: Driver> Client<'_, D> {
     }
 
     /// The response is whole: is it what was expected, and what becomes of the connection?
-    fn whole(&mut self, slot: u32, at_ns: u64, closed: bool) {
+    fn whole(&mut self, slot: u32, at_ns: u64, ending: Ending) {
         let it = &mut self.slots[slot as usize];
         it.served += 1;
         it.ended_ns = at_ns;
@@ -283,10 +356,11 @@ impl<D: Driver> Client<'_, D> {
             Reuse::Lifetime(long) => at_ns.saturating_sub(opened_ns) >= long,
             _ => false,
         };
-        if closed {
+        self.tally.report.unasked += u64::from(ending == Ending::Unasked);
+        if ending == Ending::Closed {
             self.close(slot, false);
             self.again(slot);
-        } else if over || halfway {
+        } else if over || halfway || ending == Ending::Unasked {
             self.close(slot, true);
             self.again(slot);
         } else if asked_to_close || !head.persists {

@@ -1,0 +1,64 @@
+//! How long does a request have to be answered, once it is sent?
+//!
+//! In an open loop that is overloaded every request waits for a connection until its time limit is
+//! nearly over. One that is sent too late to be answered is worse than lost: its connection has to
+//! be closed and another opened, so that the next ones come too late as well. So what can no
+//! longer be answered in time is not sent.
+
+/// A request may wait for a connection for this share of its time limit, however slow the server is.
+const WAIT_SHARE: u64 = 10;
+
+/// Recent service times: the largest, which fades.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Service {
+    recent_ns: u64,
+}
+
+impl Service {
+    /// Something took this long, ns.
+    pub(super) fn took(&mut self, ns: u64) {
+        self.recent_ns =
+            if ns > self.recent_ns { ns } else { self.recent_ns - (self.recent_ns - ns) / 16 };
+    }
+
+    /// What to expect, ns.
+    pub(super) fn expected_ns(self) -> u64 {
+        self.recent_ns
+    }
+}
+
+/// Whether a request of this age can no longer be answered within its time limit, if that takes
+/// `expected_ns`.
+pub(super) fn is_too_late(age_ns: u64, expected_ns: u64, limit_ns: u64) -> bool {
+    let longest = limit_ns - limit_ns / WAIT_SHARE;
+    age_ns.saturating_add(expected_ns.min(longest)) >= limit_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_sent_as_long_as_it_can_be_answered() {
+        assert!(!is_too_late(700, 300, 1_001));
+        assert!(is_too_late(700, 300, 1_000));
+        assert!(is_too_late(1_000, 0, 1_000) && !is_too_late(999, 0, 1_000));
+    }
+
+    #[test]
+    fn a_server_slower_than_the_limit_is_asked_all_the_same() {
+        assert!(!is_too_late(99, u64::MAX, 1_000));
+        assert!(is_too_late(100, u64::MAX, 1_000));
+    }
+
+    #[test]
+    fn the_largest_of_late_is_expected_and_fades() {
+        let mut service = Service::default();
+        service.took(1_600);
+        assert_eq!(service.expected_ns(), 1_600);
+        service.took(0);
+        assert_eq!(service.expected_ns(), 1_500);
+        service.took(2_000);
+        assert_eq!(service.expected_ns(), 2_000);
+    }
+}
