@@ -141,7 +141,9 @@ pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
     let (failed, tried) = failed(summary);
     if failed > 0 {
         let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
-        lines.push(if requests::any(summary) {
+        lines.push(if failed == tried && !keepalive::any(summary) {
+            format!("All {all} failed: there is no rate and no latency.")
+        } else if requests::any(summary) {
             format!("{bad} of {all} requests failed; rates and latencies are those of the {good} that succeeded.")
         } else if keepalive::any(summary) {
             format!("{bad} of {all} connections were not made, or ended although nothing was to happen to them.")

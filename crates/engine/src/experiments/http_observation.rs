@@ -68,7 +68,10 @@ impl HttpTrial<'_> {
         common.metric("connections_per_s", connections_per_s, "1/s", made);
         for (count, warning) in [
             (report.impossible, Warning::ImpossibleTimes { count: report.impossible }),
-            (report.unasked, Warning::UnaskedBytes { count: report.unasked, of: report.ok }),
+            (
+                report.unasked,
+                Warning::UnaskedBytes { count: report.unasked, of: report.ok + report.warmup.0 },
+            ),
         ] {
             if count > 0 {
                 common.warn(&warning);

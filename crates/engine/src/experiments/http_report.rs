@@ -4,6 +4,9 @@ use tcptoll_model::causes::{Rungs, advice_for, causes_of};
 use tcptoll_model::record::{Arm, Comparison, NextStep, PlaceKind, Summary};
 use tcptoll_model::units::{human_count, human_rate_per_s, human_us};
 
+/// Latency that grew by less than this factor is not said to have grown.
+const GROWTH_SHOWN: f64 = 1.1;
+
 /// How far a rate may be off is shown from this share of it on.
 const RESOLUTION_SHOWN: f64 = 0.02;
 
@@ -70,7 +73,6 @@ fn answer(summary: &Summary) -> String {
             sentences.extend(who_pays(arms));
         }
     }
-    sentences.extend(failed(&measured));
     sentences.extend(summary.causes.first().map(|cause| {
         if measured.len() > 1 {
             format!("Arm {}: {}", cause.arm, cause.text)
@@ -155,12 +157,15 @@ fn one(arm: &Arm) -> Option<String> {
     let latency = arm.histograms.get("latency_us")?;
     let with = arm.reuse.as_ref().map(|reuse| format!(" with {reuse}")).unwrap_or_default();
     let mut text = match arm.saturation.as_ref().map(|s| (s.first_quarter_us, s.last_quarter_us)) {
-        Some((Some(first), Some(last))) => format!(
+        Some((Some(first), Some(last))) if last > first * GROWTH_SHOWN => format!(
             "Latency grew from {} in the first quarter to {} in the last{with}",
             human_us(first),
             human_us(last)
         ),
-        Some(_) => format!("Latency is that of a queue{with}"),
+        Some(_) => format!(
+            "Latency{with} is mostly waiting for a connection ({}, mean)",
+            human_us(latency.mean?)
+        ),
         None => {
             let typical = human_us(latency.p50.or(latency.mean)?);
             let word = if latency.p50.is_some() { "median" } else { "mean" };
@@ -284,20 +289,6 @@ fn who_pays(arms: &[&Arm]) -> Option<String> {
 fn lower(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
-}
-
-/// What failed, in all arms together.
-fn failed(arms: &[&Arm]) -> Option<String> {
-    let attempts: u64 = arms.iter().map(|arm| arm.attempts).sum();
-    let ok: u64 = arms.iter().map(|arm| arm.ok).sum();
-    let failed = attempts.saturating_sub(ok);
-    (failed > 0).then(|| {
-        format!(
-            "{} of {} requests failed; rates and latencies are of those that did not.",
-            human_count(failed),
-            human_count(attempts)
-        )
-    })
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {

@@ -107,21 +107,23 @@ pub(super) fn nothing(summary: &Summary) -> Option<String> {
     }
     let mut classes: Vec<(&str, u64)> = classes.into_iter().collect();
     classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let (what, of) = match attempts {
-        0 => ("of the warm-up, whose operations lasted until the end,", {
-            before.map(|warmup| warmup.attempts).sum()
-        }),
-        attempts => ("of", attempts),
+    let of = match attempts {
+        0 => before.map(|warmup| warmup.attempts).sum(),
+        attempts => attempts,
     };
     let words: Vec<String> = classes
         .iter()
         .map(|(class, count)| {
-            format!("{} {what} {} failed with {class}", human_count(*count), human_count(of))
+            format!("{} of {} failed with {class}", human_count(*count), human_count(of))
         })
         .collect();
-    Some(match words.as_slice() {
-        [] => "nothing was measured: no operation was begun in the measured time".to_owned(),
-        words => format!("nothing was measured: {}", words.join(", ")),
+    let words = words.join(", ");
+    Some(match (attempts, words.as_str()) {
+        (_, "") => "nothing was measured: no operation began in the measured time".to_owned(),
+        (0, words) => format!(
+            "nothing was measured: {words} before the measured time, in which no operation began"
+        ),
+        (_, words) => format!("nothing was measured: {words}"),
     })
 }
 

@@ -91,15 +91,18 @@ pub(crate) fn load(args: &[&str]) -> Asked {
     let mut all = vec!["http", "--quiet", "--format", "json", "--seed", "1", "--out", &record];
     all.extend(args);
     let ran = run(&mut tcptoll(&all));
-    assert!(matches!(ran.status, Some(0 | 1)), "{args:?}: {:?}: {}", ran.status, ran.stderr);
+    assert!(matches!(ran.status, Some(0..=2)), "{args:?}: {:?}: {}", ran.status, ran.stderr);
     let summary = checked_summary(&ran.stdout);
     assert_eq!(last_line(record.as_ref()).as_ref(), Some(&summary), "the record's last line");
     // A machine that is busy with other tests may make a run invalid that is right in all else.
-    assert_eq!(ran.status, Some(i32::from(!summary.valid)), "{args:?}");
+    let nothing = summary.arms.iter().all(|arm| arm.ok == 0);
+    let expected = if nothing { 2 } else { i32::from(!summary.valid) };
+    assert_eq!(ran.status, Some(expected), "{args:?}: {}", ran.stderr);
     for arm in &summary.arms {
         witnessed(arm);
     }
-    assert_eq!(ran.stderr, "", "nothing is said on stderr by a quiet run without limits");
+    let says = if nothing { "error: nothing was measured: " } else { "" };
+    assert!(ran.stderr.starts_with(says) && (nothing || ran.stderr.is_empty()), "{}", ran.stderr);
     Asked { summary, status: ran.status }
 }
 
@@ -171,14 +174,14 @@ fn an_open_loop_attempts_what_was_due_and_says_how_late_it_was() {
             "200ms",
         ]);
         let arm = only(&summary);
-        let intended = arm.metrics["intended_per_s"].value * PLANNED_S;
         if spread == "constant" {
             assert_eq!(arm.attempts, 400);
         } else {
             // Four standard deviations of 400.
             assert!((320..=480).contains(&arm.attempts), "{}", arm.attempts);
         }
-        assert!((intended - arm.attempts as f64).abs() < 1.0, "{intended} of {}", arm.attempts);
+        let intended = &arm.metrics["intended_per_s"];
+        assert_eq!((intended.value, intended.n), (2_000.0, arm.attempts));
         let late = arm.histograms["lateness_us"].count;
         assert!(late > 0 && late <= arm.attempts, "{late}");
     }

@@ -31,7 +31,7 @@ fn failing(fault: &str, more: &[&str]) -> Summary {
     let arm = only(&summary);
     bounded(fault, arm);
     assert_eq!(arm.ok, 0, "{fault}: {:?}", arm.errors);
-    assert_eq!(status, Some(1), "{fault}: a run of failures is no good run");
+    assert_eq!(status, Some(2), "{fault}: nothing was measured");
     assert!(!summary.valid, "{fault}");
     assert!(arm.metrics["requests_per_s"].value < 1e-9, "{fault}: no rate is made of failures");
     assert!(!arm.histograms.contains_key("latency_us"), "{fault}: no latency is of failures");
@@ -111,8 +111,22 @@ fn fields_against_rfc_9112_are_malformed() {
 }
 
 #[test]
-fn bytes_after_the_response_are_malformed() {
-    all_of_class("malformed", &["extra-bytes", "two-responses"], &[]);
+fn bytes_after_a_response_are_ignored_and_end_its_connection() {
+    if lacks(&["python3"]) {
+        return;
+    }
+    for fault in ["extra-bytes", "two-responses"] {
+        let Asked { summary, .. } = ask(&Faulty::new(fault).with(&["--tap"]));
+        let arm = only(&summary);
+        bounded(fault, arm);
+        assert_eq!(arm.ok, arm.attempts, "{fault}: {:?}", arm.errors);
+        let closing = arm.closing.as_ref().unwrap();
+        let closed = closing.by_client + closing.by_server;
+        assert_eq!(closed + closing.open_at_end, arm.connections_ok.unwrap(), "{fault}");
+        assert!(closed >= arm.ok, "{fault}: {closed} of {}: each has one request", arm.ok);
+        let warned = summary.warnings.iter().any(|warning| warning.id == "unasked-bytes");
+        assert!(warned, "{fault}: {:?}", summary.warnings);
+    }
 }
 
 #[test]
@@ -235,7 +249,7 @@ fn nothing_a_server_says_steers_a_terminal_or_a_page() {
         let line = faulty.line();
         args.extend(faulty.args(&line));
         let ran = run(&mut tcptoll(&args));
-        assert_eq!(ran.status, Some(1), "{fault}: {}", ran.stderr);
+        assert_eq!(ran.status, Some(2), "{fault}: {}", ran.stderr);
         let steers = |text: &str| text.chars().any(|c| c.is_control() && c != '\n');
         assert!(!steers(&ran.stdout) && !steers(&ran.stderr), "{fault}: {:?}", ran.stdout);
         let page = std::fs::read_to_string(&page).unwrap();

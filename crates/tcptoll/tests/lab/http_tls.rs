@@ -100,7 +100,7 @@ fn all_fail_in_tls(faulty: &Faulty) {
     let arm = only(&summary);
     let classes: Vec<&str> = arm.errors.keys().map(String::as_str).collect();
     assert_eq!((arm.ok, classes), (0, vec!["tls"]), "{:?}", arm.errors);
-    assert_eq!((status, summary.valid), (Some(1), false));
+    assert_eq!((status, summary.valid), (Some(2), false));
 }
 
 #[test]

@@ -238,9 +238,11 @@ impl<'a, D: Driver> Client<'a, D> {
 
     /// What completed within the window, per second.
     fn rates(&self, now: u64) -> Rates {
-        let Some((from, to)) = self.pace.window_ns(now) else { return Rates::default() };
-        let completed = self.tally.completed();
         let report = &self.tally.report;
+        let until = if report.partial { now } else { u64::MAX };
+        let Some((from, to)) = self.pace.window_ns(until) else { return Rates::default() };
+        let to = if to == u64::MAX { now } else { to };
+        let completed = self.tally.completed();
         let slots = self.slots.len() as u64;
         let closed = report.intended.is_none() && self.load.rate_per_s.is_none();
         // Less than one request of every slot: the ends are all there is.

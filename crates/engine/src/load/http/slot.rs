@@ -33,6 +33,8 @@ pub(super) struct Slot {
     pub(super) busy: bool,
     /// There was no room for all bytes; the driver will tell when there is.
     pub(super) leaving: bool,
+    /// The request did not leave in one piece.
+    pub(super) in_parts: bool,
     pub(super) reader: Reader,
     /// Requests of this connection that have ended.
     pub(super) served: u32,

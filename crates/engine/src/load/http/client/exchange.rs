@@ -108,7 +108,7 @@ impl<D: Driver> Client<'_, D> {
     pub(super) fn ask(&mut self, slot: u32, now: u64) {
         let it = &mut self.slots[slot as usize];
         let request = &self.shared.requests[it.request as usize];
-        it.state = State::Asking;
+        (it.state, it.in_parts) = (State::Asking, false);
         (it.written, it.body_bytes, it.first_ns, it.sent_ns) = (0, 0, 0, now);
         it.reader.begin(request.to_head);
         if self.shared.digest.is_some() {
@@ -148,7 +148,7 @@ impl<D: Driver> Client<'_, D> {
                         None => it.written += sent as u32,
                     }
                     if sent < length {
-                        it.leaving = true;
+                        (it.leaving, it.in_parts) = (true, true);
                         return self.driver.tell_of_room(slot);
                     }
                     if it.tls.is_none() {
@@ -226,7 +226,8 @@ impl<D: Driver> Client<'_, D> {
         if it.first_ns == 0 {
             it.first_ns = at_ns;
             let asked_ns = it.sent_ns;
-            let left = self.driver.left(slot);
+            // The driver knows when the last part left; an answer may come after the first.
+            let left = self.driver.left(slot).filter(|_| !it.in_parts);
             let earliest_ns = left.map_or(asked_ns, |left| left.earliest_ns.max(asked_ns));
             if at_ns < earliest_ns {
                 let fault = Fault::Malformed(
