@@ -24,8 +24,9 @@ Examples:
   tcptoll http --reuse keep-alive,server-close   does a connection that is used again pay?
   tcptoll lab --link metro -- ping -c 3 10.77.0.2   any command over an honest link
 
-Exit status: 0 measured; 1 measured, but a limit was broken or the run is invalid;
-2 not measured; 3 measured, not stored; 130 and 143 stopped by a signal.";
+Exit status: 0 measured; 1 measured, but a limit was broken, the run is invalid, or more
+operations failed than may (--allow-errors); 2 not measured, or no operation succeeded;
+3 measured, not stored; 130 and 143 stopped by a signal.";
 
 /// What TCP connections cost, where the cost comes from, and which setting to change
 #[derive(Debug, Parser)]
@@ -145,7 +146,7 @@ Examples:
       one connection after another at 37 ms round trip
   tcptoll connect --link same-room,metro,cross-region --count 5000
       three links, one arm each
-  tcptoll connect --count 500 --concurrency 500 --accept-delay 2ms --backlog 16,4096
+  tcptoll connect --count 500 --concurrency 500 --accept-delay 2ms --backlog 16,4096 --allow-errors 100%
       what a full accept queue costs, and that a longer one cures it
   tcptoll connect --to db.example:5432 --count 50
       a server of yours; against public addresses the rate is modest unless you set --rate

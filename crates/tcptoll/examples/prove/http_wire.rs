@@ -91,6 +91,55 @@ fn row(table: &mut Table, name: &str, io: &str, batch: &str) -> anyhow::Result<(
     Ok(())
 }
 
+/// Requests of the row that looks for latencies that cannot be.
+const MANY: u64 = 1_000_000;
+
+/// Is any latency below the least that the wire saw?
+pub(crate) fn least(table: &mut Table) -> anyhow::Result<()> {
+    for io in ["io-uring", "epoll"] {
+        let path =
+            std::env::temp_dir().join(format!("tcptoll-least-{}.pcapng", std::process::id()));
+        let (requests, capture) = (MANY.to_string(), path.display().to_string());
+        let measured = http(&[
+            "--io",
+            io,
+            "--connections",
+            "50",
+            "--requests",
+            &requests,
+            "--warmup",
+            "0",
+            "--keepalive-requests",
+            "0",
+            "--tap",
+            "--pcap",
+            &capture,
+        ])
+        .and_then(|summary| Ok((summary, exchanges(&path)?)));
+        let _ = fs::remove_file(&path);
+        let (summary, wire) = measured?;
+        let arm = summary.arms.first().context("arm")?;
+        let reported = arm.histograms.get("latency_us").context("latency_us")?;
+        let seen = wire.summary_us();
+        let drops = arm.wire.as_ref().context("wire")?.tap_drops;
+        let impossible = summary.warnings.iter().any(|warning| warning.id == "impossible-times");
+        let (ours, theirs) = (reported.min.context("min")?, seen.min.context("min")?);
+        table.row(
+            &format!("least latency of {MANY} requests over 50 connections, {io}, against the wire in the same run"),
+            "not below that of the wire; no time below 0",
+            &format!(
+                "{ours:.1} µs against {theirs:.1} µs; {} against {} exchanges, tap drops {drops}; times below 0: {}",
+                reported.count,
+                wire.count(),
+                if impossible { "some" } else { "none" }
+            ),
+            // Histograms have three digits.
+            ours >= theirs * 0.999 && !impossible && reported.count == MANY,
+        );
+    }
+    Ok(())
+}
+
 /// A request that was seen, and the last packet of its response so far.
 #[derive(Clone, Copy)]
 struct Exchange {

@@ -301,6 +301,60 @@ pub(crate) fn study(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Does anything happen in a trial as long as the published ones that does not in a short one?
+///
+/// The two trials run side by side: what is looked at is not a rate.
+pub(crate) fn as_long_as_published(table: &mut Table) -> anyhow::Result<()> {
+    let common = [
+        "--sockets",
+        "51",
+        "--message",
+        "977",
+        "--rate",
+        "1000",
+        "--link",
+        "rtt=0.25ms,rate=100mbit",
+        "--duration",
+        "670s",
+    ];
+    let on = [
+        "--mechanism",
+        "tcp",
+        "--side",
+        "both",
+        "--idle",
+        "kernel",
+        "--interval",
+        "kernel",
+        "--probes",
+        "kernel",
+    ];
+    let trial = |arm: &[&str]| summary(&["keepalive"], &[arm, &common].concat());
+    let (with, without) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| trial(&["--mechanism", "none"]));
+        let with = trial(&on);
+        (with, other.join())
+    });
+    let without = without.map_err(|_| anyhow::anyhow!("a thread of the trial without"))?;
+    for (option, ran) in [("on", with), ("off", without)] {
+        let (summary, status) = ran?;
+        let arm = only(&summary)?;
+        let counted = metric(arm, "keepalive_probes").unwrap_or(0.0);
+        let wire = arm.wire.as_ref().context("wire")?;
+        let seen = wire.client_to_server.keepalive_probe + wire.server_to_client.keepalive_probe;
+        table.row(
+            &format!("one trial of 670 s, 51 sockets, SO_KEEPALIVE {option}: probes on the wire, probes the kernels counted"),
+            "0 and 0; all connections live",
+            &format!(
+                "{seen} and {counted:.0}; {} of {} connections live, {:.0} s, exit {status:?}",
+                arm.ok, arm.attempts, arm.elapsed_s
+            ),
+            seen == 0 && counted == 0.0 && arm.ok == arm.attempts && arm.elapsed_s >= 670.0,
+        );
+    }
+    Ok(())
+}
+
 /// The library's own simulation and fuzzing, a million runs each.
 pub(crate) fn library(table: &mut Table) -> anyhow::Result<()> {
     for (example, what, goal) in [

@@ -15,6 +15,7 @@ mod links;
 mod opening;
 mod studies;
 mod table;
+mod truth;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,8 @@ const GROUPS: &[Group] = &[
     ("nobody", opening::nobody),
     ("servers", opening::servers),
     ("study", opening::study),
+    ("truth", truth::truth),
+    ("least-latency", http_wire::least),
     ("http-cpu", http::cpu),
     ("http-exact", http_wire::exact),
     ("http-memory", http::idle_memory),
@@ -47,6 +50,7 @@ const GROUPS: &[Group] = &[
     ("keepalive-many", keepalive::many),
     ("keepalive-deaths", keepalive::deaths),
     ("keepalive-2003", keepalive::study),
+    ("keepalive-670s", keepalive::as_long_as_published),
     ("heartbeat-library", keepalive::library),
     ("kills", faults::kills),
     ("honesty", studies::honesty),

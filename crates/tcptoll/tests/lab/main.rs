@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod endings;
+mod exits;
 mod http;
 mod http_closing;
 mod http_faults;
@@ -27,3 +28,4 @@ mod servers;
 mod settings;
 mod studies;
 mod support;
+mod truth;

@@ -20,7 +20,7 @@ use super::super::requests::Request;
 use super::Client;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
-use crate::messages::HttpLoad;
+use crate::messages::{HttpLoad, HttpReport};
 
 /// Slots of every script.
 const SLOTS: u32 = 4;
@@ -67,6 +67,8 @@ struct Script {
     /// With the bytes of what is received, and whether a right answer ends with them.
     events: VecDeque<(Event, Vec<u8>, bool)>,
     bytes: Vec<u8>,
+    /// Answers are stamped this much before now.
+    early_ns: u64,
     seen: Rc<RefCell<Seen>>,
 }
 
@@ -94,7 +96,7 @@ impl Script {
             };
             let (piece, after) = rest.split_at(long);
             rest = after;
-            let what = What::Received { at_ns: monotonic_ns() };
+            let what = What::Received { at_ns: monotonic_ns() - self.early_ns };
             // Too many bytes follow a response that was right.
             let right = match answer {
                 0 => rest.is_empty(),
@@ -207,13 +209,15 @@ impl Driver for Script {
     }
 }
 
-fn play(seed: u64, load: &HttpLoad) {
+/// What came of a load on a driver that stamps answers so much too early.
+fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<Seen>>) {
     let seen = Rc::new(RefCell::new(Seen::default()));
     let driver = Script {
         random: seed,
         stages: vec![Stage::Empty; SLOTS as usize],
         events: VecDeque::new(),
         bytes: Vec::new(),
+        early_ns,
         seen: Rc::clone(&seen),
     };
     let shared = Shared {
@@ -228,7 +232,11 @@ fn play(seed: u64, load: &HttpLoad) {
     let pace = Pace::new(load, shared.start_ns, 0, 1);
     let mut client = Client::new(load, &shared, driver, pace, (SLOTS, 0, 0));
     client.run().unwrap();
-    let report = client.close_all().report();
+    (client.close_all().report(), seen)
+}
+
+fn play(seed: u64, load: &HttpLoad) {
+    let (report, seen) = played(seed, load, 0);
     let seen = seen.borrow();
     let told = format!("seed {seed}, {load:?}: {report:?}, {seen:?}");
     let failed: u64 = report.errors.values().sum();
@@ -243,6 +251,18 @@ fn play(seed: u64, load: &HttpLoad) {
         assert!(intended >= report.attempts - unsent, "{told}");
     }
     assert!(report.attempts > 0, "{told}");
+}
+
+#[test]
+fn a_response_that_came_before_its_request_was_sent_is_malformed() {
+    for rate_per_s in [None, Some(5_000.0)] {
+        let timeout_ns = 20_000_000;
+        let load = HttpLoad { rate_per_s, timeout_ns, requests: Some(100), ..load() };
+        let (report, seen) = played(7, &load, 1_000_000_000);
+        assert!(seen.borrow().answered > 0);
+        assert_eq!((report.ok, report.attempts), (0, 100), "{report:?}");
+        assert!(report.errors["malformed"] > 20, "{:?}", report.errors);
+    }
 }
 
 #[test]

@@ -1,0 +1,240 @@
+//! Every ending has the exit status that the documentation says, in every experiment.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use super::isolation::{MARK, marked};
+use super::support::{Folder, TOLERANCE, lacks, tcptoll};
+
+const PAGE: &str = include_str!("../../../../docs/guide/exit-status.md");
+
+const EXPERIMENTS: [&str; 3] = ["connect", "http", "keepalive"];
+
+/// A server of `capacity.py` on loopback, until it is dropped.
+struct Server(Child, u16);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    fn start(folder: &Folder, kind: &str) -> Self {
+        let program = folder.file("capacity.py");
+        std::fs::write(&program, include_str!("capacity.py")).unwrap();
+        let mut child = Command::new("python3")
+            .arg(&program)
+            .args(["127.0.0.1", "0", "50", "0", &folder.path("log"), kind])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self(child, line.trim().parse().unwrap())
+    }
+}
+
+/// A short run in the lab.
+fn in_lab(experiment: &str) -> Vec<String> {
+    let own: &[&str] = match experiment {
+        "connect" => &["--count", "20"],
+        "http" => &["--server", "null", "--requests", "100", "--warmup", "0"],
+        _ => &["--mechanism", "tcp", "--sockets", "20", "--duration", "300ms", "--rounds", "1"],
+    };
+    own.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// A short run on a server of this machine.
+fn at(experiment: &str, host: &str, port: u16) -> Vec<String> {
+    let (target, url) = (format!("{host}:{port}"), format!("http://{host}:{port}/"));
+    let own: Vec<&str> = match experiment {
+        "connect" => {
+            vec![
+                "--to",
+                &target,
+                "--count",
+                "20",
+                "--send",
+                r"GET / HTTP/1.1\r\n\r\n",
+                "--timeout",
+                "2s",
+            ]
+        }
+        "http" => vec![
+            "--requests",
+            "20",
+            "--warmup",
+            "0",
+            "--connections",
+            "2",
+            "--timeout",
+            "2s",
+            "--reuse",
+            "client-close",
+            &url,
+        ],
+        _ => vec![
+            "--to",
+            &target,
+            "--mechanism",
+            "tcp",
+            "--sockets",
+            "20",
+            "--writer",
+            "off",
+            "--duration",
+            "1s",
+            "--rounds",
+            "1",
+        ],
+    };
+    own.into_iter().map(str::to_owned).collect()
+}
+
+/// What a run of this ending is, in one experiment: its options. None: it needs more than options.
+fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Option<Vec<String>> {
+    let with = |mut options: Vec<String>, more: &[&str]| {
+        options.extend(more.iter().map(|word| (*word).to_owned()));
+        Some(options)
+    };
+    let lab = || in_lab(experiment);
+    let few_ports = ["--client-sysctl", "net.ipv4.ip_local_port_range=20000 20019"];
+    match ending {
+        "everything succeeded" => Some(lab()),
+        "a limit (`--fail-if`) holds" => with(lab(), &["--fail-if", "attempts < 1"]),
+        "a limit is broken" => with(lab(), &["--fail-if", "attempts > 1"]),
+        "a limit on a figure that does not exist" => with(lab(), &["--fail-if", "telepathy > 1"]),
+        "an option that does not exist" => with(lab(), &["--telepathy", "1"]),
+        "a value that makes no sense" => with(lab(), &["--duration", "soon"]),
+        "only planned (`--dry-run`)" => with(lab(), &["--dry-run"]),
+        "the name does not resolve" => Some(at(experiment, "name.invalid", 80)),
+        "nothing listens there" => Some(at(experiment, "127.0.0.1", 1)),
+        "every connection is reset" => Some(at(experiment, "127.0.0.1", server("reset"))),
+        "the server never answers" => Some(at(experiment, "127.0.0.1", server("silent"))),
+        "every second connection is reset" => Some(at(experiment, "127.0.0.1", server("half"))),
+        "the same with `--allow-errors 100%`" => {
+            with(at(experiment, "127.0.0.1", server("half")), &["--allow-errors", "100%"])
+        }
+        "the client runs out of local ports" => match experiment {
+            "connect" => {
+                with(lab(), &[&["--warmup", "0", "--count", "60"][..], &few_ports].concat())
+            }
+            "http" => with(lab(), &[&["--reuse", "client-close"][..], &few_ports].concat()),
+            _ => {
+                let mut options = lab();
+                let sockets = options.iter().position(|word| word == "--sockets").unwrap();
+                options[sockets + 1] = "60".to_owned();
+                with(options, &few_ports)
+            }
+        },
+        "the record cannot be created" => with(lab(), &["--out", "/nonexistent/record.jsonl"]),
+        "the disk is full" => with(lab(), &["--out", "/dev/full"]),
+        "standard output is full" => Some(lab()),
+        _ => None,
+    }
+}
+
+/// The status that a signal gives, before the load has begun or after.
+fn signalled(experiment: &str, ending: &str, folder: &Folder) -> Option<i32> {
+    let mark = format!("exits-{experiment}-{}-{}", ending.len(), std::process::id());
+    let early = ending.contains("before");
+    let own: &[&str] = match experiment {
+        "connect" => &["--count", "1000000"],
+        "http" => &["--server", "null", "--duration", "300s", "--warmup", "0"],
+        _ => &["--mechanism", "tcp", "--sockets", "20", "--duration", "300s", "--warmup", "100ms"],
+    };
+    let warm: &[&str] = match experiment {
+        "connect" => &["--count", "1000000", "--warmup", "300s"],
+        "http" => &["--server", "null", "--duration", "300s", "--warmup", "300s"],
+        _ => &["--mechanism", "tcp", "--sockets", "20", "--warmup", "300s"],
+    };
+    let mut command = tcptoll(&[experiment]);
+    command.args(if early { warm } else { own });
+    command.args(["--rounds", "1", "--link", "rtt=5ms", "--link-tolerance", TOLERANCE]);
+    command.args(["--quiet", "--out", &folder.path("record.jsonl")]).env(MARK, &mark);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !marked(&mark).iter().any(|pid| opened(*pid) > 1) {
+        assert!(child.try_wait().unwrap().is_none(), "{experiment}, {ending}: it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    if !early && experiment == "keepalive" {
+        // What is measured begins after the warm-up; no counter of the kernel shows it.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+    }
+    let signal = ending.split(' ').next().unwrap();
+    let kill = format!("kill -s {} {}", signal.trim_start_matches("SIG"), child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    child.wait().unwrap().code()
+}
+
+/// Connections that the client host of a lab has opened.
+fn opened(pid: u32) -> u64 {
+    let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    if read("comm").trim() != "tcptoll-client" {
+        return 0;
+    }
+    let snmp = read("net/snmp");
+    let values = snmp.lines().rfind(|line| line.starts_with("Tcp:"));
+    values.and_then(|line| line.split_whitespace().nth(5)?.parse().ok()).unwrap_or(0)
+}
+
+/// The table's lines: an ending, and the status of each experiment where there is one.
+fn table() -> Vec<(&'static str, Vec<Option<i32>>)> {
+    let rows = PAGE.split("## Every ending").nth(1).unwrap().lines();
+    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| ending"));
+    rows.filter(|line| !line.starts_with("| ---"))
+        .map(|line| {
+            let mut cells = line.trim_matches('|').split(" | ").map(str::trim);
+            let ending = cells.next().unwrap();
+            (ending, cells.map(|cell| cell.trim_end_matches(" |").trim().parse().ok()).collect())
+        })
+        .collect()
+}
+
+#[test]
+fn every_ending_has_the_status_that_the_documentation_says() {
+    if lacks(&["python3"]) {
+        return;
+    }
+    let table = table();
+    assert!(table.len() >= 20 && table.iter().all(|(_, expected)| expected.len() == 3));
+    let mut wrong = Vec::new();
+    for (ending, expected) in table {
+        for (experiment, expected) in EXPERIMENTS.into_iter().zip(expected) {
+            let Some(expected) = expected else { continue };
+            let folder = Folder::new();
+            let server = std::cell::RefCell::new(None);
+            let start = |kind: &str| {
+                let started = Server::start(&folder, kind);
+                let port = started.1;
+                *server.borrow_mut() = Some(started);
+                port
+            };
+            let (status, stderr) = match options(ending, experiment, &start) {
+                None => (signalled(experiment, ending, &folder), String::new()),
+                Some(options) => {
+                    let mut command = tcptoll(&[experiment, "--quiet"]);
+                    if !options.iter().any(|word| word == "--out") {
+                        command.args(["--out", &folder.path("record.jsonl")]);
+                    }
+                    command.args(&options);
+                    if ending == "standard output is full" {
+                        command.stdout(File::create("/dev/full").unwrap());
+                    }
+                    let output = command.stderr(Stdio::piped()).output().unwrap();
+                    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+                }
+            };
+            // A machine that is busy with other things may make any run invalid.
+            let busy = expected == 0 && status == Some(1);
+            if status != Some(expected) && !busy {
+                wrong.push(format!("{experiment}, {ending}: {status:?} for {expected}: {stderr}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
