@@ -280,6 +280,7 @@ mod tests {
             seed: 1,
             tcptoll_version: String::new(),
             link_tolerance: None,
+            resolved: Vec::new(),
             passport: tcptoll_model::record::Passport::default(),
         };
         serde_json::to_string(&Line::Header(Box::new(header))).unwrap()

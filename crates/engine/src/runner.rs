@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tcptoll_model::record::{Arm, Header, Line, NextStep, RECORD_VERSION, Resumed, Summary, Trial};
+use tcptoll_model::record::{
+    Arm, Header, Line, NextStep, RECORD_VERSION, Resolved, Resumed, Summary, Trial,
+};
 use tcptoll_model::stop::Target;
 use tcptoll_model::study::{PlannedArm, Study};
 use tcptoll_model::{compare, consolidate, order, shell};
@@ -47,6 +49,8 @@ pub struct RunOptions {
     pub pcap: Option<String>,
     /// Version of the program.
     pub version: String,
+    /// Names that have been resolved for this run; the others are resolved before its first trial.
+    pub resolved: Vec<Resolved>,
     /// When the run begins, or goes on, RFC 3339.
     pub started_at: String,
     /// Seconds since the run first began; 0 unless it is resumed.
@@ -172,6 +176,7 @@ pub fn run(
             schedule.rule.max
         ))));
     }
+    let resolved = schedule.resolve(&options.resolved)?;
     let mut recorder = Recorder::create(&options.record).map_err(|error| cannot(options, error))?;
     let header = Header {
         record_version: RECORD_VERSION,
@@ -182,6 +187,7 @@ pub fn run(
         seed: options.seed,
         tcptoll_version: options.version.clone(),
         link_tolerance: options.tolerance_text.clone(),
+        resolved,
         passport: passport::read(),
     };
     recorder.write(&Line::Header(Box::new(header.clone())));
@@ -189,8 +195,8 @@ pub fn run(
 }
 
 /// Goes on with a run where it was stopped or killed: `record` is what `recorder` was opened with.
-/// The study and the seed are the record's; a trial that was not finished is run again. Of a run
-/// that has come to its end nothing is run and nothing written.
+/// The study, the seed and the addresses of names are the record's; a trial that was not finished is
+/// run again. Of a run that has come to its end nothing is run and nothing written.
 ///
 /// Errors: as [`run`]; nothing is written before the next trial has begun.
 pub fn resume(
@@ -208,6 +214,7 @@ pub fn resume(
     let mut runner = Runner::new(&schedule, header, &options, interrupt, recorder);
     runner.trials = record.trials().cloned().collect();
     runner.resumed = record.resumed().cloned().collect();
+    runner.resolved.extend(runner.resumed.iter().flat_map(|resumed| resumed.resolved.clone()));
     let ended = runner.reached().is_some();
     if let (true, Some(summary)) = (ended, record.summary()) {
         return Ok(Run {
@@ -219,10 +226,15 @@ pub fn resume(
         });
     }
     if !ended {
+        // A record from before addresses were recorded has none.
+        let known = std::mem::take(&mut runner.resolved);
+        runner.resolved = schedule.resolve(&known)?;
+        let is_new = |entry: &&Resolved| !known.contains(entry);
         let resumed = Resumed {
             at: options.started_at.clone(),
             after_s: options.after_s,
             command: options.command.clone(),
+            resolved: runner.resolved.iter().filter(is_new).cloned().collect(),
             passport: passport::read(),
         };
         runner.recorder.write(&Line::Resumed(Box::new(resumed.clone())));
@@ -260,6 +272,8 @@ struct Runner<'a> {
     certificates: BTreeMap<String, Certificate>,
     trials: Vec<Trial>,
     resumed: Vec<Resumed>,
+    /// Names of servers, and the address of each.
+    resolved: Vec<Resolved>,
     /// Trials that failed before any was measured; kept back, because a run that measures nothing
     /// leaves no record.
     held_back: Vec<Trial>,
@@ -283,6 +297,7 @@ impl<'a> Runner<'a> {
             certificates: BTreeMap::new(),
             trials: Vec::new(),
             resumed: Vec::new(),
+            resolved: header.resolved.clone(),
             held_back: Vec::new(),
             begun: Instant::now(),
         }
@@ -432,6 +447,7 @@ impl<'a> Runner<'a> {
             witness: !self.trials.iter().any(|t| t.arm.name == planned.name && t.counts()),
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),
+            resolved: &self.resolved,
             certificates: &mut self.certificates,
         };
         let outcome = self.schedule.experiment.run(planned, &mut context);
@@ -492,7 +508,7 @@ impl<'a> Runner<'a> {
     /// looked closer.
     fn trial_s(&self, arm: &PlannedArm) -> f64 {
         let last = self.trials.iter().rev().find(|t| t.arm.name == arm.name && t.counts());
-        let expected_s = self.schedule.experiment.expected_s(&arm.settings);
+        let expected_s = self.schedule.experiment.expected_s(&arm.settings, &self.resolved);
         match last {
             Some(trial) if trial.round == 0 => {
                 trial.took_s.min(expected_s.max(trial.arm.elapsed_s))

@@ -262,6 +262,7 @@ mod tests {
             command: vec![],
             started_at: String::new(),
             place: Place { kind: PlaceKind::Lab, link: None, target: None },
+            resolved: Vec::new(),
             passport: Passport::default(),
             primary_metric: Some("connect_us_mean".into()),
             rounds: None,

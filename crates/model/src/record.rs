@@ -13,6 +13,7 @@ mod arm;
 mod comparison;
 mod host;
 mod keepalive;
+mod resolved;
 
 pub use arm::{
     Arm, Closing, Expectation, HistogramSummary, Metric, Series, Step, Timeline, View, Warmup,
@@ -20,6 +21,7 @@ pub use arm::{
 pub use comparison::{Comparison, Round, Rounds, Verdict};
 pub use host::{HostSummary, Listener, Softirq};
 pub use keepalive::{Deaths, Keepalive, Traffic};
+pub use resolved::Resolved;
 
 pub use crate::wire::{Wire, WireCounts};
 
@@ -65,6 +67,10 @@ pub struct Header {
     /// How far a link may be from what was asked, where it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_tolerance: Option<String>,
+    /// Names of servers we do not control, and the address of each that is used; empty in the lab,
+    /// and where the address itself was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resolved: Vec<Resolved>,
     /// The machine.
     pub passport: Passport,
 }
@@ -113,6 +119,9 @@ pub struct Resumed {
     pub after_s: f64,
     /// The command line.
     pub command: Vec<String>,
+    /// Names that nothing in the record before had resolved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resolved: Vec<Resolved>,
     /// The machine as it is now.
     pub passport: Passport,
 }
@@ -139,6 +148,10 @@ pub struct Summary {
     pub started_at: String,
     /// Where the two ends stood.
     pub place: Place,
+    /// Names of servers we do not control, and the address of each that every trial used; absent
+    /// in the lab, and where the address itself was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resolved: Vec<Resolved>,
     /// The machine.
     pub passport: Passport,
     /// The metric that comparisons and stop rules look at first.
@@ -375,6 +388,7 @@ mod tests {
             seed: 1,
             tcptoll_version: String::new(),
             link_tolerance: None,
+            resolved: Vec::new(),
             passport: Passport::default(),
         };
         let header = Line::Header(Box::new(header));
@@ -382,5 +396,14 @@ mod tests {
         later["study"]["telepathy"] = true.into();
         later["telepathy"] = true.into();
         assert_eq!(serde_json::from_str::<Line>(&later.to_string()).unwrap(), header);
+    }
+
+    #[test]
+    fn a_record_from_before_names_were_recorded_is_read() {
+        let resumed = r#"{"line":"resumed","at":"2021-11-05T09:00:00Z","after_s":1.0,"command":[],
+            "passport":{"kernel":"","cpu":"","cpus":1,"memory_bytes":1,"clock_source":"","uid":0}}"#;
+        let Line::Resumed(resumed) = serde_json::from_str(resumed).unwrap() else { panic!() };
+        assert!(resumed.resolved.is_empty());
+        assert!(!serde_json::to_string(&resumed).unwrap().contains("resolved"));
     }
 }

@@ -69,11 +69,13 @@ enum Framing {
 }
 
 fn field() -> impl Strategy<Value = (String, String)> {
-    ("X-[a-zA-Z0-9!#$%&'*+.^_`|~-]{0,10}", "([!-~]([ -~\t]{0,30}[!-~])?)?")
+    let value = "([!-~]([ -~\t]{0,30}[!-~])?)?(\r?\n[ \t][!-~]{0,9}){0,2}";
+    ("X-[a-zA-Z0-9!#$%&'*+.^_`|~-]{0,10}", value)
 }
 
 fn framing() -> impl Strategy<Value = Framing> {
-    let extension = "(;[a-z]{1,4}(=[a-z]{1,4})?){0,2}";
+    let extension =
+        "([ \t]?;[ \t]?[a-z]{1,4}( ?= ?([a-z]{1,4}|\"([;=, !#a-z]|\\\\[\"\\\\;])*\"))?){0,2}";
     let trailers = prop::collection::vec(field(), 0..3);
     prop_oneof![
         Just(Framing::Length),
@@ -102,6 +104,7 @@ prop_compose! {
         framing in framing(),
         option in prop::sample::select(vec!["", "close", "Keep-Alive", "keep-alive, x, Close"]),
         to_head in prop::bool::weighted(0.1),
+        trailer_end in prop::sample::select(vec!["\r\n", "\n"]),
     ) -> Written {
         let mut text: String = interim
             .iter()
@@ -139,9 +142,9 @@ prop_compose! {
                 if has_content {
                     bytes.extend(format!("0{extension}\r\n").bytes());
                     for (name, value) in trailers {
-                        bytes.extend(format!("{name}:{value}\r\n").bytes());
+                        bytes.extend(format!("{name}:{value}{trailer_end}").bytes());
                     }
-                    bytes.extend(b"\r\n");
+                    bytes.extend(trailer_end.bytes());
                 }
             }
         }
@@ -207,12 +210,14 @@ fn fragments() -> impl Strategy<Value = Vec<u8>> {
         "Content-Length: 5,5\r\n",
         "Transfer-Encoding: chunked\r\n",
         "Transfer-Encoding: gzip\n",
+        " , chunked\r\n",
         "Connection: close\r\n",
         "a:\n",
         "\r\n",
         "\n",
         "5\r\nhello\r\n",
         "3;x=y\r\nabc\r\n",
+        "3 ; x = \"\\\";\" ; y\r\nabc\r\n",
         "0\r\n",
         "hello",
         "fffff\r\n",

@@ -2,7 +2,7 @@
 //! terminal and the HTML report show these, so they cannot disagree.
 
 use tcptoll_model::record::{
-    Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Summary, Timeline,
+    Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Resolved, Summary, Timeline,
 };
 
 use crate::{keepalive, number, requests};
@@ -290,6 +290,16 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
     words.extend(requests::servers(summary));
     words.extend(requests::engines(summary));
     words
+}
+
+/// Which of several addresses of a name the run used, one line a name.
+pub(crate) fn addresses(summary: &Summary) -> Vec<String> {
+    let several = summary.resolved.iter().filter(|entry| entry.addresses.len() > 1);
+    several
+        .map(|Resolved { name, addresses, used }| {
+            format!("{name} is {used} (1 of {} addresses)", addresses.len())
+        })
+        .collect()
 }
 
 /// The links of all arms in one or two phrases.

@@ -330,11 +330,13 @@ fn how(page: &mut String, summary: &Summary) {
         p.clock_source.clone(),
     ];
     machine.extend(p.governor.clone());
+    let mut place = figures::place(summary);
+    place.extend(figures::addresses(summary));
     let version = format!("tcptoll {}", summary.tcptoll_version);
     page.push_str(&format!(
         "\n{}\n{}  \n{}  \n{}\n",
         code(&findings::command(&summary.command)),
-        escape(&figures::place(summary).join(" · ")),
+        escape(&place.join(" · ")),
         escape(&machine.join(" · ")),
         escape(&format!("{version} · {}", summary.started_at)),
     ));

@@ -183,6 +183,7 @@ fn summary(question: &str, answer: &str, command: &str) -> Summary {
         command: command.split(' ').map(str::to_owned).collect(),
         started_at: "2026-11-21T21:04:09Z".into(),
         place: Place { kind: PlaceKind::Lab, link: None, target: None },
+        resolved: Vec::new(),
         passport: passport(),
         primary_metric: None,
         rounds: None,

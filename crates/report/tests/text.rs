@@ -5,8 +5,8 @@ mod golden;
 use std::path::Path;
 
 use golden::{NAMES, load};
-use tcptoll_model::record::{Comparison, Round, Summary, Verdict, WarningEntry};
-use tcptoll_report::{Between, TextStyle, between, text};
+use tcptoll_model::record::{Comparison, Resolved, Round, Summary, Verdict, WarningEntry};
+use tcptoll_report::{Between, TextStyle, between, html, markdown, text};
 
 const RECORD: &str = "/home/me/.local/share/tcptoll/connect-20261121-2104.jsonl";
 
@@ -52,6 +52,26 @@ fn keepalive() {
 #[test]
 fn keepalive_faults() {
     insta::assert_snapshot!(plain("keepalive-faults"));
+}
+
+#[test]
+fn which_of_several_addresses_was_used_stands_above_the_answer() {
+    let entry = |name: &str, addresses: &[&str]| Resolved {
+        name: name.to_owned(),
+        addresses: addresses.iter().map(|&address| address.to_owned()).collect(),
+        used: addresses[addresses.len() - 1].to_owned(),
+    };
+    let mut summary = load("one-arm");
+    summary.resolved = vec![
+        entry("db.example:5432", &["2001:db8::1", "192.0.2.2", "192.0.2.1"]),
+        entry("one.example:80", &["192.0.2.9"]),
+    ];
+    let said = "db.example:5432 is 192.0.2.1 (1 of 3 addresses)";
+    let text = text(&summary, Some(Path::new(RECORD)), TextStyle::default());
+    let (above, _) = text.split_once(&summary.answer[..20]).unwrap();
+    assert!(above.contains(said) && !text.contains("one.example"), "{text}");
+    assert!(html(&summary).contains(said));
+    assert!(markdown(&summary).contains(said));
 }
 
 #[test]
@@ -249,6 +269,21 @@ fn two_runs_of_one_machine_say_so_and_hostile_ones_stay_text() {
     let text = between(&view, TextStyle::default());
     let bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
     assert!(!text.chars().any(bad), "{text:?}");
+}
+
+#[test]
+fn two_runs_against_two_addresses_of_one_name_say_so() {
+    let at = |used: &str| {
+        let mut summary = load("study");
+        let (name, used) = ("db.example:80".to_owned(), used.to_owned());
+        summary.resolved = vec![Resolved { name, addresses: vec![used.clone()], used }];
+        summary
+    };
+    let [a, b] = ["192.0.2.1", "192.0.2.2"].map(at);
+    let view = Between { a: &a, b: &b, a_name: "a", b_name: "b", comparisons: &[], warnings: &[] };
+    let text = between(&view, TextStyle::default());
+    let row = text.lines().find(|line| line.trim_start().starts_with("addresses")).unwrap();
+    assert!(row.contains("is 192.0.2.1") && row.contains("is 192.0.2.2"), "{row}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::lab::certification::Tolerance;
 use tcptoll_engine::record::Recorder;
 use tcptoll_engine::runner::{self, Progress, Run, RunError, RunOptions, Schedule};
-use tcptoll_model::record::Summary;
+use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::Study;
 
 use crate::cli::{Format, OutputArgs};
@@ -21,11 +21,20 @@ use crate::exit::{Status, say};
 use crate::limit::Limit;
 use crate::screen::{self, ProgressLine};
 
+/// What is said before a run, once the names of its servers are resolved.
+pub(crate) type Notice<'a> = &'a dyn Fn(&[Resolved]) -> anyhow::Result<Option<String>>;
+
 /// Runs a study, prints its result, writes what was asked for.
-pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
-    let (limits, tolerance) = check(study, args)?;
+pub fn run(study: &Study, args: &OutputArgs, notice: Notice<'_>) -> anyhow::Result<Status> {
+    let Checked { schedule, limits, tolerance } = check(study, args)?;
+    let resolved = schedule.resolve(&[])?;
+    let record = record_path(study, args)?;
+    if let Some(notice) = notice(&resolved)? {
+        say(&notice);
+    }
     let options = RunOptions {
-        record: record_path(study, args)?,
+        record,
+        resolved,
         seed: args.seed.unwrap_or_else(any_seed),
         tolerance,
         tolerance_text: args.link_tolerance.clone(),
@@ -37,12 +46,20 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     })
 }
 
-/// What can be known before anything is measured: the study, limits, tolerance, files.
-pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<(Vec<Limit>, Tolerance)> {
-    let limits = limits(args, &Schedule::of(study)?)?;
+/// What can be known before a name is resolved or anything measured.
+pub(crate) struct Checked {
+    schedule: Schedule,
+    limits: Vec<Limit>,
+    tolerance: Tolerance,
+}
+
+/// Checks the study, limits, tolerance, files.
+pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<Checked> {
+    let schedule = Schedule::of(study)?;
+    let limits = limits(args, &schedule)?;
     let tolerance = tolerance(args.link_tolerance.as_deref())?;
     check_files(args)?;
-    Ok((limits, tolerance))
+    Ok(Checked { schedule, limits, tolerance })
 }
 
 /// Goes on with the run of a record.
@@ -90,6 +107,7 @@ fn options() -> anyhow::Result<RunOptions> {
         tolerance: Tolerance::default(),
         tolerance_text: None,
         pcap: None,
+        resolved: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
         after_s: 0.0,

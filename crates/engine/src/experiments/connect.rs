@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_model::handshake::timeline;
-use tcptoll_model::record::{Summary, Timeline};
+use tcptoll_model::record::{Resolved, Summary, Timeline};
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
@@ -12,6 +12,7 @@ use super::connect_hosts::{Server, Trace, drive, end_serving, nothing_reached};
 use super::connect_report;
 use super::connect_settings::{ConnectSettings, OPTIONS};
 use super::hosts::{ECHOES, Wish, count, ladder_of, launch, observe, settle};
+use super::target::Target;
 use super::trial::{Span, Trial};
 use super::{Context, Experiment, Outcome, TrialError};
 use crate::clock::ClockWatch;
@@ -75,15 +76,19 @@ impl Experiment for Connect {
     }
 
     fn check(&self, settings: &Settings) -> Result<(), TrialError> {
-        ConnectSettings::from(settings).map(drop)
+        ConnectSettings::from(settings, &[]).map(drop)
     }
 
-    fn expected_s(&self, settings: &Settings) -> f64 {
-        ConnectSettings::from(settings).map_or(1.0, |settings| settings.expected_s())
+    fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError> {
+        ConnectSettings::from(settings, &[]).map(|settings| settings.to)
+    }
+
+    fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64 {
+        ConnectSettings::from(settings, resolved).map_or(1.0, |settings| settings.expected_s())
     }
 
     fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        let settings = ConnectSettings::from(&arm.settings)?;
+        let settings = ConnectSettings::from(&arm.settings, context.resolved)?;
         let mut trial = ConnectTrial::new(&arm.name, &settings);
         if settings.to.is_some() {
             trial.at_target(context)?;
@@ -234,6 +239,7 @@ impl<'a> ConnectTrial<'a> {
             witness: false,
             tolerance: context.tolerance,
             pcap: None,
+            resolved: context.resolved,
             certificates: context.certificates,
         };
         let mut witness = ConnectTrial::new(&self.common.arm.name, &settings);
@@ -247,7 +253,8 @@ impl<'a> ConnectTrial<'a> {
     }
 
     fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
-        let Some((name, address)) = &self.settings.to else { return Ok(()) };
+        let Some(to) = &self.settings.to else { return Ok(()) };
+        let address = to.address()?;
         let mut place = Place::target()?;
         place.addresses.server = address.ip();
         let quiet = echoes(&mut place, 20, 20_000_000, context.interrupt);
@@ -255,16 +262,16 @@ impl<'a> ConnectTrial<'a> {
             return Err(LabError::Interrupted.into());
         }
         let ladder = ladder_of(&mut place.client)?;
-        let load = self.load(*address, &ladder, !self.settings.send.is_empty());
+        let load = self.load(address, &ladder, !self.settings.send.is_empty());
         let mut trace = Trace::default();
-        self.warm_up(&mut place, Some(*address), context)?;
+        self.warm_up(&mut place, Some(address), context)?;
         let client_before = observe(&mut place.client)?;
         let clocks = ClockWatch::begin();
         let report = self.drive(&mut place, &load, &mut trace, context)?;
         let clocks = clocks.end();
         let client_after = observe(&mut place.client)?;
         if report.established == 0 && !report.partial {
-            return Err(TrialError::Target(nothing_reached(name, &report)));
+            return Err(TrialError::Target(nothing_reached(&to.typed, &report)));
         }
         self.take_report(&report, &load, &ladder);
         self.take_hosts(&report, None, &client_before, &client_after);

@@ -1,7 +1,5 @@
 //! The settings that `connect` alone has: from text to what they mean.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-
 use super::TrialError;
 use super::reader::{Reader, wrong};
 
@@ -12,33 +10,6 @@ impl Reader<'_> {
         let km = typed.parse::<f64>().ok().filter(|km| *km > 0.0 && *km <= 40_000.0);
         km.map(Some).ok_or_else(|| wrong("distance-km", &typed, why))
     }
-}
-
-/// `host:port` as an address, IPv4 first; the name stays for the report.
-pub(super) fn resolve(to: &str) -> Result<(String, SocketAddr), TrialError> {
-    let shape = || {
-        TrialError::Setting(format!(
-            "--to {to}: write HOST:PORT, like 192.0.2.1:443 or [2001:db8::1]:443"
-        ))
-    };
-    let (_, port) = to.rsplit_once(':').ok_or_else(shape)?;
-    let port: u16 = port.parse().map_err(|_| shape())?;
-    if port == 0 {
-        return Err(shape());
-    }
-    let mut addresses: Vec<SocketAddr> = to
-        .to_socket_addrs()
-        .map_err(|error| {
-            TrialError::Target(format!(
-                "--to {to}: the name does not resolve ({error}): check its spelling, or write the address"
-            ))
-        })?
-        .collect();
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    addresses
-        .first()
-        .map(|address| (to.to_owned(), *address))
-        .ok_or_else(|| TrialError::Target(format!("--to {to}: the name has no address")))
 }
 
 /// `\r`, `\n`, `\t`, `\0`, `\\` and `\xHH` as the bytes they mean; anything else as it is.

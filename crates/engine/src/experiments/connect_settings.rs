@@ -1,14 +1,16 @@
 //! The settings of `connect`: from what was typed to what it means, without doing anything.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Settings;
 
 use super::TrialError;
-use super::connect_reader::{resolve, unescape};
-use super::reader::{Reader, WarmUp, is_public};
+use super::connect_reader::unescape;
+use super::reader::{Reader, WarmUp};
+use super::target::Target;
 
 /// Everything `--…` of `connect` that makes a difference between arms.
 pub const OPTIONS: &[&str] = &[
@@ -83,8 +85,8 @@ pub struct ConnectSettings {
     pub ipv6: bool,
     /// Relay over AF_PACKET even where TUN can be had.
     pub packet_relay: bool,
-    /// A server we do not control: `host:port` as typed, and its address.
-    pub to: Option<(String, SocketAddr)>,
+    /// A server we do not control.
+    pub to: Option<Target>,
     /// A real server to start on the server host.
     pub server: Option<String>,
     /// Its port, where it listens on several.
@@ -127,17 +129,16 @@ pub struct ConnectSettings {
     pub tap: bool,
     /// Distance for the physical floor.
     pub distance_km: Option<f64>,
-    /// Whether the target lies outside this machine's own networks.
-    pub public_target: bool,
 }
 
 impl ConnectSettings {
-    /// Checks the settings of one arm.
-    pub fn from(settings: &Settings) -> Result<Self, TrialError> {
+    /// Checks the settings of one arm; a name has the address it has in `resolved`. Where it has
+    /// none, it is taken as public.
+    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
         let reader = Reader(settings);
         reader.check_names("connect", OPTIONS)?;
-        let to = reader.get("to").map(|to| resolve(&to)).transpose()?;
-        let public_target = to.as_ref().is_some_and(|(_, address)| is_public(address.ip()));
+        let to = reader.get("to").map(|to| Target::of_to(&to, resolved)).transpose()?;
+        let public_target = to.as_ref().is_some_and(Target::seems_public);
         let link_text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
         let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
         if to.is_some() {
@@ -214,7 +215,6 @@ impl ConnectSettings {
             server_sysctls: reader.sysctls("server-sysctl")?,
             tap: reader.flag("tap", false)?,
             distance_km: reader.distance()?,
-            public_target,
         })
     }
 
@@ -322,7 +322,7 @@ mod tests {
     fn read(pairs: &[(&str, &str)]) -> Result<ConnectSettings, String> {
         let settings =
             pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
-        ConnectSettings::from(&settings).map_err(|error| error.to_string())
+        ConnectSettings::from(&settings, &[]).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_target_needs_host_and_port() {
-        for to in ["localhost", "localhost:", "localhost:0", "localhost:99999", ":"] {
+        for to in ["localhost", "localhost:", "localhost:0", "localhost:99999", ":", ":80"] {
             assert!(read(&[("to", to)]).is_err(), "{to}");
         }
         assert_eq!(read(&[("to", "127.0.0.1:80")]).unwrap().count, 1_000);
@@ -359,6 +359,24 @@ mod tests {
         assert_eq!((modest.rate, modest.count), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
         let told = read(&[("to", "192.0.2.1:80"), ("rate", "500"), ("count", "9")]).unwrap();
         assert_eq!((told.rate, told.count), (Some(500.0), 9));
+    }
+
+    #[test]
+    fn a_name_gets_a_modest_rate_until_its_address_is_known_to_be_private() {
+        let settings: Settings = [("to".to_owned(), Value::from("db.example:80"))].into();
+        let of = |used: &[&str]| {
+            let entry = |used: &&str| Resolved {
+                name: "db.example:80".to_owned(),
+                addresses: vec![(*used).to_owned()],
+                used: (*used).to_owned(),
+            };
+            let resolved: Vec<Resolved> = used.iter().map(entry).collect();
+            let settings = ConnectSettings::from(&settings, &resolved).unwrap();
+            (settings.rate, settings.count)
+        };
+        assert_eq!(of(&[]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
+        assert_eq!(of(&["192.0.2.1"]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
+        assert_eq!(of(&["10.0.0.1"]), (None, 1_000));
     }
 
     #[test]

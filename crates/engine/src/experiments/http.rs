@@ -2,14 +2,14 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tcptoll_model::http::url::Url;
 use tcptoll_model::ports::{PortSettings, forecast};
-use tcptoll_model::record::Summary;
+use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::{PlannedArm, Settings};
 
@@ -17,7 +17,8 @@ use super::hosts::{ECHOES, Wish, count, launch, observe, read_sysctls, settle};
 use super::http_plan::Pace;
 use super::http_requests::pieces;
 use super::http_settings::{HttpSettings, LabServer, LabSettings, OPTIONS, PlaceSettings, Tls};
-use super::reader::{WarmUp, is_public};
+use super::reader::WarmUp;
+use super::target::Target;
 use super::trial::{Span, Trial};
 use super::{Context, Experiment, Outcome, TrialError, http_report};
 use crate::clock::ClockWatch;
@@ -104,23 +105,27 @@ impl Experiment for Http {
     }
 
     fn check(&self, settings: &Settings) -> Result<(), TrialError> {
-        HttpSettings::from(settings).map(drop)
+        HttpSettings::from(settings, &[]).map(drop)
     }
 
-    fn expected_s(&self, settings: &Settings) -> f64 {
-        HttpSettings::from(settings).map_or(1.0, |settings| settings.expected_s())
+    fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError> {
+        HttpSettings::from(settings, &[]).map(|settings| settings.target().cloned())
+    }
+
+    fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64 {
+        HttpSettings::from(settings, resolved).map_or(1.0, |settings| settings.expected_s())
     }
 
     fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        let settings = HttpSettings::from(&arm.settings)?;
+        let settings = HttpSettings::from(&arm.settings, context.resolved)?;
         let mut trial = HttpTrial {
             settings: &settings,
-            pace: settings.pace(false),
+            pace: settings.pace(),
             common: Trial::new(&arm.name, &settings.load.bind),
         };
         match &settings.place {
             PlaceSettings::Lab(lab) => trial.in_lab(lab, context)?,
-            PlaceSettings::Target(urls, typed) => trial.at_target(urls, typed, context)?,
+            PlaceSettings::Target(urls, target) => trial.at_target(urls, target, context)?,
         }
         Ok(trial.common.into_outcome(&arm.factors))
     }
@@ -216,12 +221,11 @@ impl HttpTrial<'_> {
     fn at_target(
         &mut self,
         urls: &[Url],
-        typed: &str,
+        target: &Target,
         context: &mut Context<'_>,
     ) -> Result<(), TrialError> {
         let Some(url) = urls.first() else { return Ok(()) };
-        let address = resolve(url, typed)?;
-        self.pace = self.settings.pace(is_public(address.ip()));
+        let address = target.address()?;
         let mut place = Place::target()?;
         place.addresses.server = address.ip();
         let quiet = echoes(&mut place, 20, 20_000_000, context.interrupt);
@@ -243,7 +247,7 @@ impl HttpTrial<'_> {
         let after = observe(&mut place.client)?;
         let report = &driven.report;
         if report.connections.1 == 0 && report.attempts > 0 && !report.partial {
-            return Err(TrialError::Target(nothing_reached(typed, report)));
+            return Err(TrialError::Target(nothing_reached(&target.typed, report)));
         }
         let client = Span { before: &before, after: &after };
         self.take_report(&driven);
@@ -412,19 +416,6 @@ impl HttpTrial<'_> {
 pub(super) fn sent(report: &HttpReport) -> u64 {
     let unsent = report.errors.get("unsent").copied().unwrap_or(0);
     report.attempts.saturating_sub(unsent) + report.warmup.0
-}
-
-/// The address of a URL's host, IPv4 first.
-fn resolve(url: &Url, typed: &str) -> Result<SocketAddr, TrialError> {
-    let refuse = |why: String| TrialError::Target(format!("--url {typed}: dns: {why}"));
-    let addresses = (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| {
-        refuse(format!(
-            "the name does not resolve ({error}): check its spelling, or write the address"
-        ))
-    })?;
-    addresses
-        .min_by_key(SocketAddr::is_ipv6)
-        .ok_or_else(|| refuse("the name has no address".to_owned()))
 }
 
 /// Why a target gave nothing, with what to do about it.

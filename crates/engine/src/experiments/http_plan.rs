@@ -1,14 +1,12 @@
 //! How fast, how many, how long: what follows from the settings of `http` before anything is sent.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_model::http::reuse::Reuse;
 
-use super::http_settings::{
-    HttpSettings, LabServer, PUBLIC_RATE_PER_S, PUBLIC_REQUESTS, PlaceSettings, Tls,
-};
-use super::reader::{WarmUp, is_public};
+use super::http_settings::{HttpSettings, LabServer, PUBLIC_RATE_PER_S, PUBLIC_REQUESTS, Tls};
+use super::reader::WarmUp;
+use super::target::Target;
 use crate::messages::ServerKind;
 
 /// Warm-up and measured time of a trial, unless told otherwise.
@@ -47,9 +45,10 @@ pub(super) struct Pace {
 }
 
 impl HttpSettings {
-    /// How much is sent, and when. `public`: the server may belong to somebody else, who gets
-    /// little unless the user asked for more.
-    pub(super) fn pace(&self, public: bool) -> Pace {
+    /// How much is sent, and when. A server that may belong to somebody else gets little unless the
+    /// user asked for more.
+    pub(super) fn pace(&self) -> Pace {
+        let public = self.target().is_some_and(Target::seems_public);
         let load = &self.load;
         let rate = load.rate.or(public.then_some(PUBLIC_RATE_PER_S));
         let (requests, duration) = match (load.requests, load.duration) {
@@ -68,16 +67,6 @@ impl HttpSettings {
         let otherwise = if public { Duration::ZERO } else { WARM_UP + ramp };
         let warmup = load.warmup.unwrap_or(WarmUp::Time(otherwise));
         Pace { rate, requests, duration, warmup, ramp }
-    }
-
-    /// Whether the server may belong to somebody else, as far as the URL tells without asking for
-    /// its address.
-    pub fn seems_public(&self) -> bool {
-        let PlaceSettings::Target(urls, _) = &self.place else { return false };
-        urls.first().is_some_and(|url| match url.host.parse::<IpAddr>() {
-            Ok(address) => is_public(address),
-            Err(_) => url.host != "localhost" && !url.host.ends_with(".localhost"),
-        })
     }
 
     fn work(&self) -> Duration {
@@ -160,7 +149,7 @@ impl HttpSettings {
     /// How long the arm will take, seconds, if all goes well; the certification of its link, once
     /// in a run, comes on top.
     pub fn expected_s(&self) -> f64 {
-        let pace = self.pace(self.seems_public());
+        let pace = self.pace();
         let per_s = self.per_s(&pace);
         let measured = match (pace.duration, pace.requests) {
             (Some(long), None) => long.as_secs_f64(),
@@ -196,38 +185,41 @@ mod tests {
     fn read(pairs: &[(&str, &str)]) -> HttpSettings {
         let settings =
             pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
-        HttpSettings::from(&settings).unwrap()
+        HttpSettings::from(&settings, &[]).unwrap()
     }
 
     #[test]
     fn a_trial_lasts_a_second_after_a_fifth_of_one_unless_told_otherwise() {
-        let pace = read(&[]).pace(false);
+        let pace = read(&[]).pace();
         assert_eq!((pace.rate, pace.requests, pace.duration), (None, None, Some(DURATION)));
         assert_eq!((pace.warmup, pace.ramp), (WarmUp::Time(WARM_UP), Duration::ZERO));
-        let counted = read(&[("requests", "10"), ("warmup", "7")]).pace(false);
+        let counted = read(&[("requests", "10"), ("warmup", "7")]).pace();
         assert_eq!((counted.requests, counted.duration), (Some(10), None));
         assert_eq!(counted.warmup, WarmUp::Operations(7));
     }
 
     #[test]
     fn a_public_target_gets_little_unless_told_otherwise() {
-        let modest = read(&[]).pace(true);
+        let url = ("url", "http://192.0.2.1/");
+        let modest = read(&[url]).pace();
         assert_eq!((modest.rate, modest.requests), (Some(20.0), Some(200)));
         assert_eq!((modest.duration, modest.warmup), (None, WarmUp::Time(Duration::ZERO)));
-        let told = read(&[("rate", "500"), ("duration", "2s")]).pace(true);
+        assert_eq!(read(&[("url", "http://db.example/")]).pace(), modest);
+        assert_eq!(read(&[("url", "http://127.0.0.1/")]).pace(), read(&[]).pace());
+        let told = read(&[url, ("rate", "500"), ("duration", "2s")]).pace();
         assert_eq!((told.rate, told.requests), (Some(500.0), None));
     }
 
     #[test]
     fn many_connections_begin_one_after_the_other_and_never_faster_than_a_round_trip() {
-        let ramp = |pairs: &[(&str, &str)]| read(pairs).pace(false).ramp;
+        let ramp = |pairs: &[(&str, &str)]| read(pairs).pace().ramp;
         assert_eq!(ramp(&[("connections", "1000")]), Duration::ZERO);
         assert_eq!(ramp(&[("connections", "20k")]), Duration::from_secs(2));
         assert_eq!(ramp(&[("link", "rtt=10ms")]), Duration::from_millis(10));
         assert_eq!(ramp(&[("link", "rtt=10ms"), ("ramp", "0")]), Duration::ZERO);
         assert_eq!(ramp(&[("connections", "20k"), ("rate", "10")]), Duration::ZERO);
         // All of them are there before anything is measured.
-        let warm = read(&[("connections", "20k")]).pace(false).warmup;
+        let warm = read(&[("connections", "20k")]).pace().warmup;
         assert_eq!(warm, WarmUp::Time(Duration::from_millis(2_200)));
     }
 
@@ -235,7 +227,7 @@ mod tests {
     fn ports_are_held_only_by_a_client_that_closes() {
         let ports = |pairs: &[(&str, &str)]| {
             let settings = read(pairs);
-            settings.ports(&settings.pace(false))
+            settings.ports(&settings.pace())
         };
         assert_eq!(ports(&[("reuse", "server-close")]), 2);
         assert_eq!(ports(&[("connections", "20000")]), 20_000);

@@ -94,11 +94,11 @@ fn check_log(reader: &Reader<'_>, place: &PlaceSettings, file: &str) -> Result<(
             return Err(wrong(key, &typed, why));
         }
     }
-    if let PlaceSettings::Target(urls, typed) = place
+    if let PlaceSettings::Target(urls, target) = place
         && (urls.len() > 1 || urls.iter().any(|url| url.path != "/"))
     {
         let why = "the access log says what to ask for: write one URL without a path";
-        return Err(wrong("url", typed, why));
+        return Err(wrong("url", &target.typed, why));
     }
     let length = std::fs::metadata(file).map_err(|error| wrong("access-log", file, error))?.len();
     if length > LOG_MAX {

@@ -8,12 +8,14 @@ use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::parse_size;
 
 use super::TrialError;
 use super::http_requests::RequestSettings;
 use super::reader::{Reader, WarmUp, wrong};
+use super::target::Target;
 use crate::load::http::THREADS_MAX;
 use crate::messages::{Io, ServerKind};
 
@@ -118,8 +120,8 @@ pub struct HttpSettings {
 /// Where the two ends stand.
 #[derive(Clone, Debug)]
 pub enum PlaceSettings {
-    /// A server we do not control: what to ask for, at least one, all of one origin; and as typed.
-    Target(Vec<Url>, String),
+    /// A server we do not control, and what to ask it for: at least one URL, all of one origin.
+    Target(Vec<Url>, Target),
     /// The lab.
     Lab(Box<LabSettings>),
 }
@@ -228,11 +230,12 @@ pub enum Tls {
 }
 
 impl HttpSettings {
-    /// Checks the settings of one arm. Files named in them are looked at, names are not resolved.
-    pub fn from(settings: &Settings) -> Result<Self, TrialError> {
+    /// Checks the settings of one arm; a name has the address it has in `resolved`. Files named in
+    /// them are looked at, names are not resolved.
+    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
         let reader = Reader(settings);
         reader.check_names("http", OPTIONS)?;
-        let place = place(&reader)?;
+        let place = place(&reader, resolved)?;
         let requests = RequestSettings::from(&reader, &place)?;
         let load = load(&reader)?;
         let tls = tls(&reader, &place)?;
@@ -246,6 +249,14 @@ impl HttpSettings {
         };
         settings.check_roots(&reader)?;
         Ok(settings)
+    }
+
+    /// The server, if we do not control it.
+    pub fn target(&self) -> Option<&Target> {
+        match &self.place {
+            PlaceSettings::Lab(_) => None,
+            PlaceSettings::Target(_, target) => Some(target),
+        }
     }
 
     /// The lab's settings, if it is the place.
@@ -286,7 +297,7 @@ impl HttpSettings {
     }
 }
 
-fn place(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
+fn place(reader: &Reader<'_>, resolved: &[Resolved]) -> Result<PlaceSettings, TrialError> {
     let Some(typed) = reader.get("url") else { return lab(reader) };
     for key in OF_THE_LAB.iter().chain(OF_THE_SERVER) {
         if let Some(value) = reader.get(key) {
@@ -305,7 +316,8 @@ fn place(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
             "they are not all of one scheme, host and port: give each server a run of its own";
         return Err(wrong("url", &typed, why));
     }
-    Ok(PlaceSettings::Target(urls, typed))
+    let target = Target::of_url(first, &typed, resolved);
+    Ok(PlaceSettings::Target(urls, target))
 }
 
 fn lab(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {

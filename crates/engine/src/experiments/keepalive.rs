@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tcptoll_model::keepalive::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
-use tcptoll_model::record::Summary;
+use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
@@ -12,6 +12,7 @@ use super::keepalive_observation::{Memory, Struck};
 use super::keepalive_report;
 use super::keepalive_settings::{Fault, KeepaliveSettings, OPTIONS, Side, check_together};
 use super::keepalive_stage::{End, Moment, Ports, Stage};
+use super::target::Target;
 use super::trial::{Span, Trial};
 use super::{Context, Experiment, Outcome, TrialError};
 use crate::clock::ClockWatch;
@@ -89,19 +90,23 @@ impl Experiment for Keepalive {
     }
 
     fn check(&self, settings: &Settings) -> Result<(), TrialError> {
-        KeepaliveSettings::from(settings).map(drop)
+        KeepaliveSettings::from(settings, &[]).map(drop)
     }
 
     fn check_together(&self, arms: &[PlannedArm]) -> Result<(), TrialError> {
         check_together(arms)
     }
 
-    fn expected_s(&self, settings: &Settings) -> f64 {
-        KeepaliveSettings::from(settings).map_or(1.0, |settings| settings.expected_s())
+    fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError> {
+        KeepaliveSettings::from(settings, &[]).map(|settings| settings.to)
+    }
+
+    fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64 {
+        KeepaliveSettings::from(settings, resolved).map_or(1.0, |settings| settings.expected_s())
     }
 
     fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        let settings = KeepaliveSettings::from(&arm.settings)?;
+        let settings = KeepaliveSettings::from(&arm.settings, context.resolved)?;
         let mut trial = KeepaliveTrial {
             checking: settings.checking.clone(),
             common: Trial::new(&arm.name, &settings.bind),
@@ -197,8 +202,8 @@ impl KeepaliveTrial<'_> {
     fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
         let settings = self.settings;
         let mut place = Place::target()?;
-        if let Some((_, address)) = &settings.to {
-            place.addresses.server = address.ip();
+        if let Some(to) = &settings.to {
+            place.addresses.server = to.address()?.ip();
         }
         // A firewall may eat echoes, and this user may not be allowed to send them.
         if let Ok(quiet) = echoes(&mut place, 20, 20_000_000, context.interrupt) {
@@ -273,13 +278,14 @@ impl KeepaliveTrial<'_> {
             memory.server = stage.socket_memory(End::Server)?;
         }
         let [client, server] = [stage.look_at(End::Client)?, stage.look_at(End::Server)?];
-        if let Some((name, _)) = &settings.to
+        if let Some(to) = &settings.to
             && client.made == 0
             && settings.idle_sockets() > 0
         {
             let class = client.errors.keys().next().cloned().unwrap_or_default();
             return Err(TrialError::Target(format!(
-                "--to {name}: no connection was made ({class}): check that something listens there"
+                "--to {}: no connection was made ({class}): check that something listens there",
+                to.typed
             )));
         }
         let processes = [client, server].map(|report| report.processes);

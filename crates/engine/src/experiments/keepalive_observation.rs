@@ -217,7 +217,10 @@ impl KeepaliveTrial<'_> {
             detect_within_s: settings.detect_within.map(|time| time.as_secs_f64()),
             assumed: settings.detect_within.map(|_| settings.assumed),
             side: settings.side.name().to_owned(),
-            ipv6: settings.to.as_ref().map_or(settings.ipv6, |(_, address)| address.is_ipv6()),
+            ipv6: match &settings.to {
+                Some(to) => to.known_address().is_some_and(|address| address.is_ipv6()),
+                None => settings.ipv6,
+            },
             sockets: settings.sockets,
             idle_sockets: settings.idle_sockets(),
             processes: seen.processes,

@@ -3,17 +3,18 @@
 
 mod checking;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_model::keepalive::{Checking, Mechanism, Path, WHEEL_SHARE};
 use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{human_us, parse_share, parse_size};
 
 use super::TrialError;
-use super::connect_reader::resolve;
-use super::reader::{Reader, is_public, wrong};
+use super::reader::{Reader, wrong};
+use super::target::Target;
 use crate::messages::Lazy;
 pub(super) use checking::check_together;
 use checking::{assumed, cheapest, checking, null};
@@ -150,8 +151,8 @@ pub struct KeepaliveSettings {
     pub ipv6: bool,
     /// Relay over AF_PACKET even where TUN can be had.
     pub packet_relay: bool,
-    /// A server we do not control: `host:port` as typed, and its address.
-    pub to: Option<(String, SocketAddr)>,
+    /// A server we do not control.
+    pub to: Option<Target>,
     /// Connections, the one that writes among them.
     pub sockets: u64,
     /// Whether one of them writes.
@@ -204,11 +205,11 @@ pub struct KeepaliveSettings {
 }
 
 impl KeepaliveSettings {
-    /// Checks the settings of one arm.
-    pub fn from(settings: &Settings) -> Result<Self, TrialError> {
+    /// Checks the settings of one arm; a name has the address it has in `resolved`.
+    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
         let reader = Reader(settings);
         reader.check_names("keepalive", OPTIONS)?;
-        let to = reader.get("to").map(|to| resolve(&to)).transpose()?;
+        let to = reader.get("to").map(|to| Target::of_to(&to, resolved)).transpose()?;
         if to.is_some() {
             reader.refuse_with_target(LAB_ONLY)?;
         }
@@ -397,11 +398,6 @@ impl KeepaliveSettings {
         // Who wants to know within a time has the proof, however long that takes.
         let proves = |time: &Duration| *time <= LONGEST || self.detect_within.is_some();
         self.watch.or(bounded.filter(proves)).unwrap_or(UNBOUNDED)
-    }
-
-    /// Whether the target lies outside this machine's own networks.
-    pub fn is_public(&self) -> bool {
-        self.to.as_ref().is_some_and(|(_, address)| is_public(address.ip()))
     }
 
     /// How long the arm will take, s, if all goes well: opening goes at 8,000 connections a second

@@ -165,7 +165,8 @@ impl Stage<'_> {
 
     /// The server's fleets listen.
     pub(super) fn listen_all(&mut self) -> Result<Ports, TrialError> {
-        if let Some((_, to)) = self.settings.to {
+        if let Some(to) = &self.settings.to {
+            let to = to.address()?;
             return Ok(Ports { healthy: to, struck: to, sink: to });
         }
         let sockets = self.settings.idle_sockets() + self.settings.arriving();

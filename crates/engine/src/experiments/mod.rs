@@ -20,13 +20,15 @@ pub mod keepalive_report;
 pub mod keepalive_settings;
 mod keepalive_stage;
 mod reader;
+pub mod target;
 mod trial;
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, Summary, WarningEntry};
+use tcptoll_model::record::{Arm, Resolved, Summary, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
+use self::target::Target;
 use crate::lab::certification::{Certificate, Tolerance};
 use crate::lab::{Interrupt, LabError};
 
@@ -60,6 +62,8 @@ pub struct Context<'a> {
     pub tolerance: Tolerance,
     /// Where to write packets.
     pub pcap: Option<&'a str>,
+    /// Addresses of names, resolved before the first trial.
+    pub resolved: &'a [Resolved],
     /// Links measured in this run.
     pub certificates: &'a mut BTreeMap<String, Certificate>,
 }
@@ -95,14 +99,17 @@ pub trait Experiment: Sync {
     }
     /// The smallest effect of interest, relative, unless a study says other: 0.01 is 1 %.
     fn margin(&self) -> f64;
-    /// Checks the settings of one arm without doing anything.
+    /// Checks the settings of one arm without doing anything; no name is resolved.
     fn check(&self, settings: &Settings) -> Result<(), TrialError>;
     /// Checks the settings of all arms beside each other: whether one has no effect in any of them.
     fn check_together(&self, _arms: &[PlannedArm]) -> Result<(), TrialError> {
         Ok(())
     }
-    /// Expected duration of one arm, seconds, for `--dry-run` and the time left.
-    fn expected_s(&self, settings: &Settings) -> f64;
+    /// The server of one arm, if we do not control it.
+    fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError>;
+    /// Expected duration of one arm, seconds, for `--dry-run` and the time left. A name that is not
+    /// in `resolved` is taken as public.
+    fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64;
     /// Runs one arm once.
     fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError>;
     /// Fills in what follows from the arms: answer, causes, advice, next.

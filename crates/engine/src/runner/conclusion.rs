@@ -35,6 +35,7 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
     let in_rounds = schedule.rule.max > 1;
     let mut summary = outline(header, arms);
     summary.passport.steal = ended.steal;
+    summary.resolved.extend(ended.resumed.iter().flat_map(|resumed| resumed.resolved.clone()));
     summary.primary_metric = in_rounds.then(|| schedule.metric.clone());
     summary.rounds = in_rounds.then(|| rounds(schedule, ended));
     summary.comparisons =
@@ -177,6 +178,7 @@ fn outline(header: &Header, arms: Vec<Arm>) -> Summary {
         command: header.command.clone(),
         started_at: header.started_at.clone(),
         place: Place { kind, link: one_link, target },
+        resolved: header.resolved.clone(),
         passport: header.passport.clone(),
         primary_metric: None,
         rounds: None,

@@ -1,6 +1,7 @@
 //! What a study asks for, checked whole before anything is measured.
 
 use tcptoll_model::pairs::{Pair, pairs};
+use tcptoll_model::record::Resolved;
 use tcptoll_model::stop::StopRule;
 use tcptoll_model::study::{PlannedArm, Study};
 use tcptoll_model::{answer, order};
@@ -68,6 +69,27 @@ impl Schedule {
         })
     }
 
+    /// Resolves the name of every server that we do not control, each once; those in `known` are
+    /// not looked up again. In the order of the arms.
+    ///
+    /// Errors: a name has no address.
+    pub fn resolve(&self, known: &[Resolved]) -> Result<Vec<Resolved>, RunError> {
+        let mut known = known.to_vec();
+        let mut resolved: Vec<Resolved> = Vec::new();
+        for arm in &self.arms {
+            let Some(target) = self.experiment.target(&arm.settings)? else { continue };
+            let name = target.name();
+            if resolved.iter().any(|entry| entry.name == name) {
+                continue;
+            }
+            if let Some(entry) = target.resolve(&known)? {
+                known.push(entry.clone());
+                resolved.push(entry);
+            }
+        }
+        Ok(resolved)
+    }
+
     /// Whether the experiment has a metric of this name, or a distribution it is a quantile of.
     pub fn knows(&self, metric: &str) -> bool {
         self.experiment.metric_names().iter().any(|name| name == metric)
@@ -78,9 +100,9 @@ impl Schedule {
         self.arms.len() == 1 && self.rule.max == 1
     }
 
-    /// What one round is expected to take, s.
+    /// What one round is expected to take, s, as far as that is known without resolving a name.
     pub fn round_s(&self) -> f64 {
-        self.arms.iter().map(|arm| self.experiment.expected_s(&arm.settings)).sum()
+        self.arms.iter().map(|arm| self.experiment.expected_s(&arm.settings, &[])).sum()
     }
 
     /// The order of the arms in a round. What runs once runs as it is written.

@@ -21,6 +21,7 @@ pub(super) struct View {
     question: String,
     answer: [String; 2],
     place: Vec<String>,
+    addresses: Vec<String>,
     forecasts: Vec<String>,
     cpu_note: &'static str,
     started_at: String,
@@ -197,6 +198,7 @@ pub(super) fn of(summary: &Summary) -> View {
         question: summary.question.clone(),
         answer: lead(&summary.answer).map(keep_units),
         place: figures::place(summary),
+        addresses: figures::addresses(summary),
         forecasts: requests::forecasts(&summary.arms),
         cpu_note: if crate::keepalive::any(summary) {
             "CPU is per message"

@@ -1,7 +1,7 @@
 //! What changed between two runs? How many arms moved, whether the machines are the same, and each
 //! arm of both with ratio and verdict.
 
-use tcptoll_model::record::{Comparison, Passport, Summary, Verdict, WarningEntry};
+use tcptoll_model::record::{Comparison, Passport, Resolved, Summary, Verdict, WarningEntry};
 
 use super::table::{Align, Column, Lines, lay_out};
 use super::{Page, Tone, wrap_phrases};
@@ -173,7 +173,15 @@ fn facts(run: &Summary) -> Vec<(&'static str, String)> {
         ("congestion control", or_none(congestion_control)),
         ("tcptoll", run.tcptoll_version.clone()),
         ("place", place(run)),
+        ("addresses", addresses(run)),
     ]
+}
+
+/// Which address of each name was used.
+fn addresses(run: &Summary) -> String {
+    let used = |entry: &Resolved| format!("{} is {}", entry.name, entry.used);
+    let used: Vec<String> = run.resolved.iter().map(used).collect();
+    if used.is_empty() { "none resolved".to_owned() } else { used.join(", ") }
 }
 
 fn place(run: &Summary) -> String {

@@ -138,7 +138,9 @@ pub(crate) fn render(summary: &Summary, record: Option<&Path>, style: TextStyle)
     let mut page = Page { out: String::new(), style };
     place(&mut page, summary, record);
     // A forecast comes before what happened.
-    for line in crate::requests::forecasts(&summary.arms) {
+    for line in
+        figures::addresses(summary).into_iter().chain(crate::requests::forecasts(&summary.arms))
+    {
         page.prose(0, &line, Tone::Dim);
     }
     page.blank();

@@ -77,6 +77,7 @@ struct Judged {
 
 impl Judged {
     fn of(&mut self, what: &str, arm: &Arm, load: Option<f64>, capacity: f64, served: Option<f64>) {
+        let window_s = arm.metrics.get("requests_per_s").map_or(0.0, |rate| rate.n as f64 / rate.value);
         self.runs += 1;
         let value = |name: &str| arm.metrics.get(name).map_or(0.0, |metric| metric.value);
         let rate = value("requests_per_s");

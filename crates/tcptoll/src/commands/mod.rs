@@ -13,12 +13,13 @@ mod serve;
 mod study;
 
 use anyhow::{Context as _, bail};
+use tcptoll_engine::experiments::target::Target;
 use tcptoll_engine::record::Record;
-use tcptoll_model::record::Summary;
+use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::Study;
 
 use crate::cli::{Cli, Command, ConnectArgs, ReportArgs, SchemaOf, TourArgs};
-use crate::exit::{Status, say};
+use crate::exit::Status;
 use crate::{output, studies};
 
 /// Does what the command line says.
@@ -45,7 +46,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
 fn tour(args: TourArgs) -> anyhow::Result<Status> {
     let mut output = args.output;
     let path = output.html.get_or_insert_with(|| "tcptoll-report.html".into()).clone();
-    let status = output::run(&studies::load("tour")?, &output)?;
+    let status = output::run(&studies::load("tour")?, &output, &|_| Ok(None))?;
     eprintln!("\nreport with pictures: {}", std::path::absolute(path)?.display());
     Ok(status)
 }
@@ -57,23 +58,25 @@ fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
         return output::resume(record, &args.output);
     }
     let study = studies::from_connect(args)?;
-    if let Some(notice) = connect_notice(args)? {
-        say(&notice);
-    }
-    study::start(&study, &args.rounds, &args.output)
+    study::start(&study, &args.rounds, &args.output, &|resolved| connect_notice(args, resolved))
 }
 
-fn connect_notice(args: &ConnectArgs) -> anyhow::Result<Option<String>> {
+fn connect_notice(args: &ConnectArgs, resolved: &[Resolved]) -> anyhow::Result<Option<String>> {
     use tcptoll_engine::experiments::connect_settings::{ConnectSettings, PUBLIC_RATE_PER_S};
     let Some(to) = &args.to else { return Ok(None) };
     let settings = studies::from_connect(args)?.settings;
-    let checked = ConnectSettings::from(&settings)?;
-    Ok(checked.public_target.then(|| {
+    let checked = ConnectSettings::from(&settings, resolved)?;
+    Ok(checked.to.as_ref().is_some_and(is_public).then(|| {
         let rate = checked.rate.unwrap_or(PUBLIC_RATE_PER_S);
         let count = checked.expected_count();
         let load = format!("{count} connections at {rate} per second will be opened to it");
         public_notice(to, &load, "--rate and --count set other figures")
     }))
+}
+
+/// Whether a server's address is known, and not of this machine or its own network.
+fn is_public(target: &Target) -> bool {
+    target.known_address().is_some() && target.seems_public()
 }
 
 /// Load on somebody else's server is said before it begins.

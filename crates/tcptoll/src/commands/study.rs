@@ -10,7 +10,8 @@ use tcptoll_report::{printable, printable_line};
 
 use super::prose;
 use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
-use crate::exit::Status;
+use crate::exit::{Status, say};
+use crate::output::Notice;
 use crate::{output, studies};
 
 /// Does what `tcptoll study …` says.
@@ -39,7 +40,7 @@ fn carry_out(args: &StudyRunArgs) -> anyhow::Result<Status> {
     let mut study = studies::load(name)?;
     studies::set(&mut study, &args.set)?;
     args.rounds.apply(&mut study);
-    start(&study, &args.rounds, &args.output)
+    start(&study, &args.rounds, &args.output, &|_| Ok(None))
 }
 
 /// Runs a study, or prints what would be run.
@@ -47,13 +48,17 @@ pub(super) fn start(
     study: &Study,
     rounds: &RoundArgs,
     output: &OutputArgs,
+    notice: Notice<'_>,
 ) -> anyhow::Result<Status> {
     if rounds.dry_run {
-        // What would be refused is refused now.
+        // What would be refused is refused now, except a name that does not resolve.
         output::check(study, output)?;
+        if let Some(notice) = notice(&[])? {
+            say(&notice);
+        }
         return print(&plan_text(study, prose::width())?);
     }
-    output::run(study, output)
+    output::run(study, output, notice)
 }
 
 /// The text of a study; what a file holds cannot steer the terminal.

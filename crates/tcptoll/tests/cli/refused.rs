@@ -196,6 +196,7 @@ fn a_record_that_cannot_be_read_says_why() {
         seed: 1,
         tcptoll_version: String::new(),
         link_tolerance: None,
+        resolved: Vec::new(),
         passport: Passport::default(),
     })))
     .unwrap();

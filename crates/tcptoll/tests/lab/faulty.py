@@ -36,6 +36,18 @@ FIXED = {
         KEEP,
     ),
     "chunk-no-crlf": (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n", KEEP),
+    "chunk-no-name": (
+        OK + b"Transfer-Encoding: chunked\r\n\r\nd;\r\n" + BODY + b"\r\n0\r\n\r\n",
+        KEEP,
+    ),
+    "chunked-not-last": (
+        OK + b"Transfer-Encoding: chunked, gzip\r\n\r\nd\r\n" + BODY + b"\r\n0\r\n\r\n",
+        FINISH,
+    ),
+    "lf-in-trailers": (
+        OK + b"Transfer-Encoding: chunked\r\n\r\nd\r\n" + BODY + b"\r\n0\r\na: b\n c\n\n",
+        KEEP,
+    ),
     "chunk-truncated": (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel", FINISH),
     "chunk-without-last": (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", FINISH),
     "silent": (b"", KEEP),

@@ -18,6 +18,7 @@ mod keepalive;
 mod keepalive_deaths;
 mod keepalive_many;
 mod known_servers;
+mod names;
 mod opening;
 mod packets;
 mod privileges;

@@ -65,6 +65,14 @@ pub(crate) fn lacks(programs: &[&str]) -> bool {
     gate(probe, required()) == Gate::Skip || no_lab()
 }
 
+/// Whether this command, which does nothing, is refused.
+pub(crate) fn refuses(command: &[&str]) -> bool {
+    let ran = run(Command::new(command[0]).args(&command[1..]));
+    let allowed = ran.status == Some(0);
+    let probe = if allowed { Ok(()) } else { Err(format!("{command:?}: {}", ran.stderr.trim())) };
+    gate(probe, required()) == Gate::Skip
+}
+
 /// Whether the test cannot become another user.
 pub(crate) fn not_root() -> bool {
     let probe = if tcptoll_kernel::process::uid() == 0 {

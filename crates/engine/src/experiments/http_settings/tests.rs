@@ -5,7 +5,7 @@ use super::*;
 fn read(pairs: &[(&str, &str)]) -> Result<HttpSettings, String> {
     let settings =
         pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
-    HttpSettings::from(&settings).map_err(|error| error.to_string())
+    HttpSettings::from(&settings, &[]).map_err(|error| error.to_string())
 }
 
 fn refused(pairs: &[(&str, &str)], starts: &str, has: &str) {
@@ -86,7 +86,7 @@ fn content_makes_a_post_of_a_get() {
 fn the_host_field_may_be_given() {
     let mut settings = Settings::new();
     settings.insert("header".into(), Value::from(vec!["Host: example.org", "Accept: a, b"]));
-    let read = HttpSettings::from(&settings).unwrap().requests;
+    let read = HttpSettings::from(&settings, &[]).unwrap().requests;
     assert_eq!(read.host.as_deref(), Some("example.org"));
     assert_eq!(read.fields, [("Accept".to_owned(), "a, b".to_owned())]);
 }

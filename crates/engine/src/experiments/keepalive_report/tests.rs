@@ -18,6 +18,7 @@ fn summary(arms: Vec<Arm>) -> Summary {
         command: Vec::new(),
         started_at: String::new(),
         place: Place { kind: PlaceKind::Lab, link: None, target: None },
+        resolved: Vec::new(),
         passport: Passport::default(),
         primary_metric: None,
         rounds: None,

@@ -1,5 +1,6 @@
 //! The chunked coding (RFC 9112, section 7.1): lines that say how long the next piece is.
 
+use super::extension::Extension;
 use super::{At, Fault, Limits, Reader};
 
 /// Most digits of a size: they fill 64 bits.
@@ -10,10 +11,8 @@ const DIGITS_MAX: u8 = 16;
 pub(super) enum Chunk {
     /// A digit of the size, after so many; or what ends it.
     Size(u8),
-    /// A blank after the size, or the `;` of an extension.
-    Blank,
-    /// A byte of the extensions, or the CR after them.
-    Extension,
+    /// A byte of the extensions or of the blanks before one, or the CR after them.
+    Extension(Extension),
     /// The LF of the line.
     LineEnd,
     /// Content.
@@ -63,9 +62,6 @@ impl Reader {
     /// Takes one byte that is no content.
     fn step(&mut self, chunk: Chunk, byte: u8, limits: &Limits) -> Result<At, Fault> {
         let wrong = |rule| Err(Fault::Malformed(rule));
-        if matches!(chunk, Chunk::Blank | Chunk::Extension) && byte != b'\r' {
-            self.count_extension(limits)?;
-        }
         Ok(At::Chunk(match (chunk, byte) {
             (Chunk::Size(digits), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 if digits == DIGITS_MAX {
@@ -75,29 +71,17 @@ impl Reader {
                 self.left = self.left << 4 | u64::from(digit);
                 Chunk::Size(digits + 1)
             }
-            (Chunk::Size(1..) | Chunk::Extension, b'\r') => Chunk::LineEnd,
+            (Chunk::Size(1..), b'\r') => Chunk::LineEnd,
             (Chunk::Size(1..), b' ' | b'\t' | b';') => {
-                self.count_extension(limits)?;
-                if byte == b';' { Chunk::Extension } else { Chunk::Blank }
+                self.take_extension(Extension::Blank, byte, limits)?
             }
             (Chunk::Size(_), _) => {
                 return wrong(
                     "a chunk size is not hexadecimal, or has no CRLF (RFC 9112, section 7.1)",
                 );
             }
-            (Chunk::Blank, b' ' | b'\t') => Chunk::Blank,
-            (Chunk::Blank, b';') => Chunk::Extension,
-            (Chunk::Blank, _) => {
-                return wrong(
-                    "a chunk size has neither CRLF nor an extension after it (RFC 9112, section 7.1)",
-                );
-            }
-            (Chunk::Extension, 0..=8 | 10..=31 | 127) => {
-                return wrong(
-                    "a chunk extension has a control character (RFC 9112, section 7.1.1)",
-                );
-            }
-            (Chunk::Extension, _) => Chunk::Extension,
+            (Chunk::Extension(extension), b'\r') if extension.may_end() => Chunk::LineEnd,
+            (Chunk::Extension(extension), _) => self.take_extension(extension, byte, limits)?,
             (Chunk::LineEnd, b'\n') => return self.begin_chunk(limits),
             (Chunk::LineEnd, _) => {
                 return wrong(
@@ -114,12 +98,17 @@ impl Reader {
     }
 
     /// Extensions are no content and could go on for ever: they count as part of the heads.
-    fn count_extension(&mut self, limits: &Limits) -> Result<(), Fault> {
+    fn take_extension(
+        &mut self,
+        extension: Extension,
+        byte: u8,
+        limits: &Limits,
+    ) -> Result<Chunk, Fault> {
         if self.head_bytes >= limits.head_bytes {
             return Err(Fault::HeadLimit);
         }
         self.head_bytes += 1;
-        Ok(())
+        extension.step(byte).map(Chunk::Extension).map_err(Fault::Malformed)
     }
 
     fn begin_chunk(&mut self, limits: &Limits) -> Result<At, Fault> {

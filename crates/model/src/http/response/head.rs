@@ -57,35 +57,34 @@ pub(super) fn parse(
 }
 
 /// Parses a trailer section and its number of fields, the empty line at its end with it.
+///
+/// Its field lines follow the rules of those in a head: a lone LF may end a line (section 2.2), a
+/// line may be folded (section 5.2).
 pub(super) fn parse_trailers(bytes: &[u8], fields: u32) -> Result<Option<(usize, u32)>, Fault> {
-    if bytes.starts_with(b"\r\n") {
-        return Ok(Some((2, 0)));
-    }
-    let mut few = [EMPTY_HEADER; 8];
-    let room = room(bytes, fields);
-    let few = &mut few[..room.min(8)];
-    let status = match httparse::parse_headers(bytes, few) {
-        Err(Error::TooManyHeaders) if room > 8 => {
-            let mut many = vec![EMPTY_HEADER; room];
-            count(httparse::parse_headers(bytes, &mut many))
+    // httparse allows folded lines in responses only; trailers that are not empty are rare enough
+    // for a copy behind a status line.
+    const STATUS_LINE: &[u8] = b"HTTP/1.1 200\n";
+    for empty in [&b"\r\n"[..], b"\n"] {
+        if bytes.starts_with(empty) {
+            return Ok(Some((empty.len(), 0)));
         }
-        result => count(result),
-    };
-    let Some((length, fields)) = status.map_err(fault)? else { return Ok(None) };
-    // Section 2.2 lets a lone LF end a field, but not the chunked coding (section 7.1).
-    if !bytes[..length].ends_with(b"\r\n") {
-        return Err(Fault::Malformed(
-            "the last chunk does not end in CRLF (RFC 9112, section 7.1)",
-        ));
     }
-    Ok(Some((length, fields)))
-}
-
-fn count(result: httparse::Result<(usize, &[Header<'_>])>) -> Result<Option<(usize, u32)>, Error> {
-    Ok(match result? {
-        Status::Complete((length, fields)) => Some((length, fields.len() as u32)),
+    let response = [STATUS_LINE, bytes].concat();
+    let mut headers = vec![EMPTY_HEADER; room(bytes, fields)];
+    let mut parsed = Response::new(&mut headers);
+    let status = config().parse_response(&mut parsed, &response).map_err(fault)?;
+    Ok(match status {
+        Status::Complete(length) => Some((length - STATUS_LINE.len(), parsed.headers.len() as u32)),
         Status::Partial => None,
     })
+}
+
+/// Folded lines are read as one: httparse leaves the line ends and blanks in the value, and
+/// whoever reads a value takes them for blanks (RFC 9112, section 5.2).
+fn config() -> ParserConfig {
+    let mut config = ParserConfig::default();
+    config.allow_obsolete_multiline_headers_in_responses(true);
+    config
 }
 
 /// How many fields are allowed and possible.
@@ -102,8 +101,7 @@ fn parse_into<'b>(
     to_head: bool,
 ) -> Parsed {
     let mut response = Response::new(&mut []);
-    let config = ParserConfig::default();
-    match config.parse_response_with_uninit_headers(&mut response, bytes, fields)? {
+    match config().parse_response_with_uninit_headers(&mut response, bytes, fields)? {
         Status::Partial => Ok(Ok(None)),
         Status::Complete(length) => {
             Ok(judge(&response, to_head).map(|whole| Some((length, whole))))
@@ -119,7 +117,7 @@ fn fault(error: Error) -> Fault {
             "the status line has no three digits, or a control character (RFC 9112, section 4)"
         }
         Error::HeaderName => {
-            "a field line has no name, a blank before its colon, or is folded (RFC 9112, section 5)"
+            "a field line has no name, or a blank before its name or colon (RFC 9112, section 5)"
         }
         Error::HeaderValue => "a field value has a control character (RFC 9110, section 5.5)",
         Error::NewLine => "a CR is not followed by LF (RFC 9112, section 2.2)",
@@ -148,8 +146,12 @@ enum Length {
 enum Codings {
     #[default]
     None,
+    /// None of them is chunked.
     Other,
+    /// Chunked is the last.
     Chunked,
+    /// Chunked is there, and not the last.
+    OverChunked,
     Wrong(&'static str),
 }
 
@@ -194,7 +196,8 @@ impl Fields {
         }
     }
 
-    /// Rules 3 to 5 and 8 of RFC 9112, section 6.3; the others do not get here.
+    /// Rules 3 to 5 and 8 of RFC 9112, section 6.3; the others do not get here. Where chunked is not
+    /// the last coding the content ends where the peer closes (rule 4).
     fn framing(&self, minor: u8) -> Result<Framing, Fault> {
         let wrong = |rule| Err(Fault::Malformed(rule));
         match (self.codings, self.length) {
@@ -210,7 +213,9 @@ impl Fields {
             (Some(Codings::Wrong(rule)), _) | (None, Length::Wrong(rule)) => wrong(rule),
             (Some(Codings::Chunked), _) => Ok(Framing::Chunked),
             (None, Length::Known(bytes)) => Ok(Framing::Length(bytes)),
-            (Some(Codings::Other), _) | (None, Length::Absent) => Ok(Framing::Close),
+            (Some(Codings::Other | Codings::OverChunked), _) | (None, Length::Absent) => {
+                Ok(Framing::Close)
+            }
         }
     }
 }
@@ -257,28 +262,37 @@ impl Codings {
                 Some(at) => (coding[..at].trim_ascii_end(), true),
                 None => (coding, false),
             };
+            let chunked = name.eq_ignore_ascii_case(b"chunked");
             *self = match *self {
                 Self::Wrong(rule) => Self::Wrong(rule),
-                Self::Chunked => Self::Wrong(
-                    "chunked is not the last coding, or is there twice (RFC 9112, section 6.1)",
-                ),
                 _ if !is_token(name) => {
                     Self::Wrong("Transfer-Encoding is no list of codings (RFC 9112, section 6.1)")
                 }
-                _ if !name.eq_ignore_ascii_case(b"chunked") => Self::Other,
-                _ if parameters => Self::Wrong("chunked has parameters (RFC 9112, section 7.1)"),
-                _ => Self::Chunked,
+                _ if chunked && parameters => {
+                    Self::Wrong("chunked has parameters (RFC 9112, section 7.1)")
+                }
+                Self::Chunked | Self::OverChunked if chunked => {
+                    Self::Wrong("chunked is there twice (RFC 9112, section 6.1)")
+                }
+                Self::Chunked | Self::OverChunked => Self::OverChunked,
+                Self::None | Self::Other if chunked => Self::Chunked,
+                Self::None | Self::Other => Self::Other,
             };
         }
     }
 }
 
 fn is_token(text: &[u8]) -> bool {
-    let is_mark = |byte: &u8| b"!#$%&'*+-.^_`|~".contains(byte);
-    !text.is_empty() && text.iter().all(|byte| byte.is_ascii_alphanumeric() || is_mark(byte))
+    !text.is_empty() && text.iter().all(|byte| is_token_byte(*byte))
 }
 
-/// Elements of a list; empty ones do not count (RFC 9110, section 5.6.1.2).
+/// Whether a token may have this byte (RFC 9110, section 5.6.2).
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Elements of a list without the blanks and folds around them; empty ones do not count (RFC 9110,
+/// section 5.6.1.2).
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
