@@ -65,6 +65,7 @@ impl Running {
 /// What was wrong, over many runs.
 #[derive(Default)]
 struct Judged {
+    connections: usize,
     runs: u64,
     /// The largest deviation from the server's count, relative to what is allowed.
     worst: f64,
@@ -76,12 +77,19 @@ struct Judged {
 }
 
 impl Judged {
+    fn of_connections(connections: usize) -> Self {
+        Self { connections, least_share: f64::INFINITY, ..Self::default() }
+    }
+
     fn of(&mut self, what: &str, arm: &Arm, load: Option<f64>, capacity: f64, served: Option<f64>) {
-        let window_s = arm.metrics.get("requests_per_s").map_or(0.0, |rate| rate.n as f64 / rate.value);
         self.runs += 1;
         let value = |name: &str| arm.metrics.get(name).map_or(0.0, |metric| metric.value);
         let rate = value("requests_per_s");
-        let resolution = value("rate_resolution_per_s");
+        let completed = arm.metrics.get("requests_per_s").map_or(0, |metric| metric.n);
+        // Connections ÷ window: what may be in progress at an edge of it.
+        let edge =
+            if completed > 0 { self.connections as f64 * rate / completed as f64 } else { 0.0 };
+        let resolution = value("rate_resolution_per_s").max(edge);
         if let Some(served) = served {
             let allowed = (served * OFF).max(resolution);
             self.worst = self.worst.max((rate - served).abs() / allowed);
@@ -98,7 +106,6 @@ impl Judged {
             self.unaccounted += 1;
             self.wrong.push(format!("{what}: {} ok + {failed} failed of {due}", arm.ok));
         }
-        let completed = arm.metrics.get("requests_per_s").map_or(0, |metric| metric.n);
         let Some(load) = load else { return };
         if load > 1.0 {
             self.least_share = self.least_share.min(rate.max(rate + resolution) / capacity);
@@ -174,7 +181,7 @@ fn arithmetic(
     let folder = Folder::new("truth")?;
     let log = folder.path("log");
     let capacity = WORKERS as f64 / service_s;
-    let mut judged = Judged { least_share: f64::INFINITY, ..Judged::default() };
+    let mut judged = Judged::of_connections(WORKERS);
     for (number, (duration, loads)) in durations.iter().enumerate() {
         for warmup in ["0", "200ms"] {
             let io = ["io-uring", "epoll"][(number + usize::from(warmup == "0")) % 2];
@@ -201,7 +208,7 @@ fn arithmetic(
 /// Capacity by the round trip of an emulated link.
 fn distant(table: &mut Table) -> anyhow::Result<()> {
     let capacity = WORKERS as f64 / 0.02;
-    let mut judged = Judged { least_share: f64::INFINITY, ..Judged::default() };
+    let mut judged = Judged::of_connections(WORKERS);
     let connections = WORKERS.to_string();
     for load in [0.1, 0.9, 1.05, 3.0, 10.0] {
         for io in ["io-uring", "epoll"] {
@@ -240,7 +247,7 @@ fn distant(table: &mut Table) -> anyhow::Result<()> {
 
 /// Capacity as measured in closed loop just before.
 fn nginx(table: &mut Table) -> anyhow::Result<()> {
-    let mut judged = Judged { least_share: f64::INFINITY, ..Judged::default() };
+    let mut judged = Judged::of_connections(50);
     let base = ["--server", "nginx", "--connections", "50", "--keepalive-requests", "0"];
     for duration in ["1s", "2s"] {
         for warmup in ["0", "200ms"] {
