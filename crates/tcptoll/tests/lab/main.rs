@@ -7,9 +7,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod endings;
+mod first_fin;
 mod http;
 mod http_closing;
 mod http_faults;
+mod http_first_fin;
 mod http_shortage;
 mod http_tls;
 mod isolation;
