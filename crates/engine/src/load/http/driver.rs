@@ -58,9 +58,9 @@ pub(super) trait Driver {
     /// arrived when the socket was closed. Complete when all events after a [`Driver::wait`] have
     /// been taken.
     ///
-    /// A FIN that crosses ours is not seen, nor is one that arrives between the look and the close:
-    /// 0.3 µs later over epoll; over `io_uring` up to the end of the system call if a receive has to
-    /// be cancelled first.
+    /// A FIN that crosses ours is not seen, nor is one that arrives between the look and the close;
+    /// over `io_uring` the close comes at the end of the system call if a receive has to be
+    /// cancelled first. Both together: up to 35 % of connections to servers that close by themselves.
     fn closed_after_peer(&self) -> u64;
 
     /// Waits until something has happened or `timeout` has passed.
