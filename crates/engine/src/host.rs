@@ -1,5 +1,7 @@
 //! A host: waits for the parent's orders on its control channel and carries them out one by one.
 
+mod closed;
+
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -115,6 +117,7 @@ impl Host {
                 settle(limit_ns).map_err(|error| error.to_string())?;
                 Tell::Done
             }
+            Ask::CountClosed(wanted) => Tell::ClosedSockets(closed::count(&wanted)),
             Ask::Ping(ping) => Tell::Echoes(certify::ping(&ping).map_err(failed)?),
             Ask::Sink { at } => Tell::Arrivals(certify::sink(at, channel).map_err(failed)?),
             Ask::Train(train) => Tell::Sent { packets: certify::train(&train).map_err(failed)? },

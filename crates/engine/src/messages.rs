@@ -15,8 +15,8 @@ use tcptoll_model::wire::Wire;
 
 pub use fleet::{Check, FleetAsk, FleetReport, FleetSpec, FleetTell, Lazy};
 pub use http::{
-    HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind, ServerSpec, Serving, TlsLoad,
-    UPLOAD_MAX,
+    ClosedSockets, CountClosed, HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind,
+    ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
 };
 
 /// What the parent asks.
@@ -37,6 +37,8 @@ pub enum Ask {
         /// At most so long, ns.
         limit_ns: u64,
     },
+    /// Count the sockets of closed connections to one server.
+    CountClosed(CountClosed),
     /// Send ICMP echo requests.
     Ping(Ping),
     /// Receive datagrams until [`Ask::Stop`]; answers [`Tell::Listening`] first.
@@ -107,6 +109,8 @@ pub enum Tell {
     Sysctls(Vec<(String, String)>),
     /// Counters and sockets.
     Snapshot(Box<Snapshot>),
+    /// Sockets of closed connections.
+    ClosedSockets(ClosedSockets),
     /// Echo round trips, ns, in the order they came back.
     Echoes(Vec<u64>),
     /// A port is open.

@@ -9,6 +9,7 @@
 mod memory;
 mod operation;
 
+use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
@@ -57,6 +58,8 @@ struct Memory {
     routes: Vec<Addresses>,
     /// Lengths of name and control message in front of what is received with stamps.
     head: Box<libc::msghdr>,
+    /// Where peeks put their byte, which nobody reads.
+    peeked: Box<UnsafeCell<u8>>,
 }
 
 /// An `io_uring` with a table of sockets and buffers to receive into.
@@ -172,6 +175,7 @@ impl Ring {
                 texts: Texts::new(AREA),
                 routes: Vec::new(),
                 head,
+                peeked: Box::new(UnsafeCell::new(0)),
             }),
             done: VecDeque::new(),
             current: None,
@@ -323,6 +327,16 @@ impl Ring {
         self.push(&[entry.user_data(Operation::Receive.tag(direct, 0))])
     }
 
+    /// Queues a look at whether the peer has closed; exactly one [`Operation::Peek`] follows, which
+    /// is there when the next wait returns.
+    pub fn peek(&mut self, direct: u32) -> io::Result<()> {
+        let peek = opcode::Recv::new(Fixed(direct), self.memory.peeked.get(), 1)
+            .flags(libc::MSG_PEEK | libc::MSG_DONTWAIT)
+            .build()
+            .user_data(Operation::Peek.tag(direct, 0));
+        self.push(&[peek])
+    }
+
     /// Queues the end of all that is under way on a socket; each completes with `ECANCELED`.
     pub fn cancel(&mut self, direct: u32) -> io::Result<()> {
         let cancel = opcode::AsyncCancel2::new(CancelBuilder::fd(Fixed(direct)).all())
@@ -352,7 +366,8 @@ impl Ring {
             self.queues.submit()?;
         }
         // SAFETY: every pointer of an entry is into `memory`, which the ring keeps until the kernel
-        // is done with it: texts, addresses, option values, the head of receives with stamps.
+        // is done with it: texts, addresses, option values, the head of receives with stamps,
+        // the byte of peeks.
         unsafe { self.queues.submission().push_multiple(entries) }
             .map_err(|_| io::Error::from_raw_os_error(libc::EBUSY))
     }

@@ -126,6 +126,15 @@ impl Tcp {
         would_block(io::Read::read(&mut &self.0, buffer))
     }
 
+    /// Whether the peer's FIN, or its RST, has arrived and all bytes before it have been read.
+    pub fn peer_has_closed(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit()];
+        match self.0.recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+            Ok(length) => length == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
     /// Writes what fits; `None` when nothing does.
     pub fn write(&self, bytes: &[u8]) -> io::Result<Option<usize>> {
         would_block(self.0.send_with_flags(bytes, libc::MSG_NOSIGNAL))

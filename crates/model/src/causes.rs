@@ -160,10 +160,15 @@ fn syn_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
 
 fn local_ports_scarce(arm: &Arm) -> Option<Cause> {
     let refused = arm.errors.get("local-ports").copied().filter(|&count| count > 0)?;
-    let waiting = arm.client.sockstat.get("TCP_tw").copied().unwrap_or(0);
+    // Those of this destination, where they were counted apart; the host's own are all there are in
+    // the lab.
+    let counted = arm.metrics.get("client_time_wait").map(|sockets| sockets.value.round() as u64);
+    let of_host = || arm.client.sockstat.get("TCP_tw").copied().unwrap_or(0);
+    let waiting = counted.unwrap_or_else(of_host);
+    let name = if counted.is_some() { "client_time_wait" } else { "TCP_tw" };
     let mut evidence = BTreeMap::from([
         ("local-ports".to_owned(), Value::from(refused)),
-        ("TCP_tw".to_owned(), Value::from(waiting)),
+        (name.to_owned(), Value::from(waiting)),
     ]);
     let mut text = format!(
         "The client ran out of local ports {} times; {} of them were in TIME-WAIT",

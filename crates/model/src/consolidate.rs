@@ -272,18 +272,17 @@ fn sum_of_some(arms: &[&Arm], of: impl Fn(&Arm) -> Option<u64>) -> Option<u64> {
 fn closing(arms: &[&Arm]) -> Option<Closing> {
     let all: Vec<&Closing> = arms.iter().filter_map(|arm| arm.closing.as_ref()).collect();
     let total = |of: fn(&Closing) -> u64| sum(all.iter().map(|closing| of(closing)));
-    // Of one trial: each has hosts of its own, so nothing adds up.
-    let waiting = |of: fn(&Closing) -> Option<u64>| {
-        all.iter().filter_map(|closing| of(closing)).reduce(u64::max)
-    };
+    // Where it is not known of every trial, what is known of some is not told apart either.
+    let crossed: Option<Vec<u64>> = all.iter().map(|closing| closing.both).collect();
+    let both = crossed.map(|counts| sum(counts.into_iter()));
+    let unknown = if both.is_some() { 0 } else { sum(all.iter().filter_map(|c| c.both)) };
     (!all.is_empty()).then(|| Closing {
-        by_client: total(|closing| closing.by_client),
+        by_client: total(|closing| closing.by_client).saturating_add(unknown),
         by_server: total(|closing| closing.by_server),
         while_idle: total(|closing| closing.while_idle),
         ignored: total(|closing| closing.ignored),
         open_at_end: total(|closing| closing.open_at_end),
-        client_time_wait: waiting(|closing| closing.client_time_wait),
-        server_time_wait: waiting(|closing| closing.server_time_wait),
+        both,
     })
 }
 

@@ -16,7 +16,7 @@ pub struct PortForecast {
     pub sources: u64,
     /// Destinations (address and port) the client connects to.
     pub destinations: u64,
-    /// How long a closed connection keeps its port where the client closes first, s: 60 on Linux
+    /// How long a connection keeps its port where the client closes first, s: 60 on Linux
     /// (`TCP_TIMEWAIT_LEN`); 1 (or `tcp_tw_reuse_delay`) with `tcp_tw_reuse` in force; 0 where the
     /// server closes first.
     pub held_s: f64,
@@ -40,10 +40,36 @@ pub struct PortSettings {
     pub sources: u64,
     /// Destinations.
     pub destinations: u64,
-    /// Whether the client closes first.
-    pub client_closes: bool,
+    /// Which connections the client closes first.
+    pub client_closes: ClientCloses,
     /// Whether the destination is on loopback: `tcp_tw_reuse` = 2 helps there alone.
     pub loopback: bool,
+}
+
+/// Which connections the client closes first, and so keeps the ports of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum ClientCloses {
+    /// None, as planned or as found.
+    #[default]
+    None,
+    /// All, as planned or as found.
+    All,
+    /// This share of them was found, above 0 and below 1.
+    Share(f64),
+}
+
+impl ClientCloses {
+    /// From how many connections there were and how many of them the client closed first.
+    ///
+    /// What is all or none but for 1 in 200 counts as all or none. None: there were no connections.
+    pub fn found(by_client: u64, of: u64) -> Option<Self> {
+        let share = (of > 0).then(|| by_client as f64 / of as f64)?;
+        Some(match share {
+            share if share >= 0.995 => Self::All,
+            share if share <= 0.005 => Self::None,
+            share => Self::Share(share),
+        })
+    }
 }
 
 /// How long Linux keeps a connection in TIME-WAIT, s (`TCP_TIMEWAIT_LEN` in `net/tcp.h`).
@@ -65,11 +91,15 @@ pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
     let at_once = usable.saturating_mul(sources).saturating_mul(destinations);
     let reuse = reuse_after_s(settings);
     let held_s = match reuse {
-        _ if !settings.client_closes => 0.0,
+        _ if settings.client_closes == ClientCloses::None => 0.0,
         Some(after_s) => after_s,
         None => TIME_WAIT_S,
     };
-    let sustained_per_s = (held_s > 0.0).then(|| at_once as f64 / held_s);
+    let share = match settings.client_closes {
+        ClientCloses::Share(share) => share,
+        ClientCloses::None | ClientCloses::All => 1.0,
+    };
+    let sustained_per_s = (held_s > 0.0).then(|| at_once as f64 / held_s / share);
     let mut forecast = PortForecast {
         usable,
         sources,
@@ -79,7 +109,7 @@ pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
         sustained_per_s,
         text: String::new(),
     };
-    forecast.text = sentence(&forecast, reuse.is_some());
+    forecast.text = sentence(&forecast, reuse.is_some(), settings.client_closes);
     Some(forecast)
 }
 
@@ -100,7 +130,7 @@ fn reuse_after_s(settings: &PortSettings) -> Option<f64> {
     (in_force && has_timestamps).then_some(after_s.min(TIME_WAIT_S))
 }
 
-fn sentence(forecast: &PortForecast, reuse: bool) -> String {
+fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> String {
     let &PortForecast { usable, sources, destinations, held_s, at_once, sustained_per_s, .. } =
         forecast;
     let count = crate::units::human_count;
@@ -123,6 +153,13 @@ fn sentence(forecast: &PortForecast, reuse: bool) -> String {
         );
     };
     let per_s = count(per_s as u64);
+    if let ClientCloses::Share(share) = closes {
+        return format!(
+            "{ports}{to}; the client closed first on {:.0} % of the connections, and keeps the \
+             port of each of these for {held_s} s: at most {per_s} connections per second for long",
+            share * 100.0
+        );
+    }
     if reuse {
         return format!(
             "{ports}{to}; the client closes first, and net.ipv4.tcp_tw_reuse \
@@ -177,7 +214,13 @@ mod tests {
             .iter()
             .map(|(name, value)| (format!("net.ipv4.{name}"), (*value).to_owned()))
             .collect();
-        PortSettings { sysctls, sources: 1, destinations: 1, client_closes: true, loopback: false }
+        PortSettings {
+            sysctls,
+            sources: 1,
+            destinations: 1,
+            client_closes: ClientCloses::All,
+            loopback: false,
+        }
     }
 
     const RANGE: (&str, &str) = ("ip_local_port_range", "32768\t60999\n");
@@ -218,8 +261,10 @@ mod tests {
 
     #[test]
     fn where_the_server_closes_a_port_is_free_at_once() {
-        let settings =
-            PortSettings { client_closes: false, ..settings(&[RANGE, ("tcp_tw_reuse", "1")]) };
+        let settings = PortSettings {
+            client_closes: ClientCloses::None,
+            ..settings(&[RANGE, ("tcp_tw_reuse", "1")])
+        };
         let forecast = forecast(&settings).unwrap();
         assert_eq!((forecast.held_s, forecast.sustained_per_s), (0.0, None));
         assert_eq!(
@@ -227,6 +272,24 @@ mod tests {
             "28,232 local ports × 1 source address to one destination: at most 28,232 connections at once; \
              where the server closes first, a port is free again at once"
         );
+    }
+
+    #[test]
+    fn a_share_that_was_found_leaves_room_for_more() {
+        // 28,232 / 60 / 0.25 = 1,882.1.
+        let closes = ClientCloses::found(500, 2_000).unwrap();
+        let settings = PortSettings { client_closes: closes, ..settings(&[RANGE]) };
+        let forecast = forecast(&settings).unwrap();
+        assert!((forecast.sustained_per_s.unwrap() - 1_882.13).abs() < 0.01);
+        assert_eq!(
+            forecast.text,
+            "28,232 local ports × 1 source address to one destination; the client closed first on \
+             25 % of the connections, and keeps the port of each of these for 60 s: at most 1,882 \
+             connections per second for long"
+        );
+        assert_eq!(ClientCloses::found(1, 2_000), Some(ClientCloses::None));
+        assert_eq!(ClientCloses::found(1_999, 2_000), Some(ClientCloses::All));
+        assert_eq!(ClientCloses::found(0, 0), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What does a report say of requests and of the connections that carried them? Who closed, what
 //! that left behind, how many ports there were.
 
-use tcptoll_model::record::{Arm, Closing, Summary};
+use tcptoll_model::record::{Arm, Summary};
 
 use crate::number::{self, ABSENT};
 use crate::{clean, figures};
@@ -18,6 +18,8 @@ pub(crate) const KERNEL_MEMORY: &str = "kernel_bytes_per_connection";
 pub(crate) const CLIENT_MEMORY: &str = "client_bytes_per_connection";
 /// Segments that each host sent per request.
 pub(crate) const SEGMENTS: [&str; 2] = ["client_segments_per_op", "server_segments_per_op"];
+/// Sockets in TIME-WAIT on each host after a load.
+const TIME_WAIT: [&str; 2] = ["client_time_wait", "server_time_wait"];
 /// Requests that a connection carried, as counted.
 pub(crate) const PER_CONNECTION: &str = "requests_per_connection";
 
@@ -48,18 +50,19 @@ pub(crate) fn achieved(arm: &Arm) -> Option<f64> {
     metric(arm, ACHIEVED).or_else(|| metric(arm, RATE))
 }
 
-/// Who closed first: `client`, `server`, or the share of the one that did more often.
+/// Who closed first: `client`, `server`, `both`, or the share of the one that did most often.
 pub(crate) fn closer(arm: &Arm) -> Option<String> {
     let closing = arm.closing.as_ref()?;
-    let all = closing.by_client.saturating_add(closing.by_server);
+    let all = closing.closed();
     if all == 0 {
         return None;
     }
-    let (who, most) = if closing.by_client > closing.by_server {
-        ("client", closing.by_client)
-    } else {
-        ("server", closing.by_server)
-    };
+    let classes = [
+        ("both", closing.both.unwrap_or(0)),
+        ("client", closing.by_client),
+        ("server", closing.by_server),
+    ];
+    let (who, most) = classes.into_iter().max_by_key(|(_, count)| *count)?;
     let share = most as f64 / all as f64;
     // What rounds to all of them is all but a few; the exact counts stand in the record.
     if share >= 0.995 {
@@ -68,13 +71,9 @@ pub(crate) fn closer(arm: &Arm) -> Option<String> {
     Some(format!("{who} {:.0} %", share * 100.0))
 }
 
-/// TIME-WAIT left on the client host and on the server host.
+/// TIME-WAIT left on the client host and on the server host: of several rounds the mean.
 pub(crate) fn time_wait(arm: &Arm) -> [Option<u64>; 2] {
-    let closing = arm.closing.as_ref();
-    [
-        closing.and_then(|closing| closing.client_time_wait),
-        closing.and_then(|closing| closing.server_time_wait),
-    ]
+    TIME_WAIT.map(|name| metric(arm, name).map(|sockets| sockets.round() as u64))
 }
 
 /// A count, or a dash.
@@ -98,20 +97,27 @@ fn times(n: u64) -> String {
 }
 
 /// Everything counted about closing, a label and a figure each.
-pub(crate) fn closing(closing: &Closing) -> Vec<[String; 2]> {
+pub(crate) fn closing(arm: &Arm) -> Vec<[String; 2]> {
+    let Some(closing) = &arm.closing else { return Vec::new() };
     let mut rows = vec![
         ["connections closed by the client first".to_owned(), number::count(closing.by_client)],
         ["connections closed by the server first".to_owned(), number::count(closing.by_server)],
         ["of these while no request was under way".to_owned(), number::count(closing.while_idle)],
-        ["still open when the load ended".to_owned(), number::count(closing.open_at_end)],
     ];
+    rows.extend(
+        closing.both.map(|both| ["closed by both, FINs crossed".to_owned(), number::count(both)]),
+    );
+    rows.push([
+        "still open when the load ended, then closed by the client".to_owned(),
+        number::count(closing.open_at_end),
+    ]);
     if closing.ignored > 0 {
         rows.push(["Connection: close ignored by the server".to_owned(), times(closing.ignored)]);
     }
-    for (side, n) in [("client", closing.client_time_wait), ("server", closing.server_time_wait)] {
-        rows.extend(
-            n.map(|n| [format!("{side} sockets in TIME-WAIT after the load"), number::count(n)]),
-        );
+    let mean = if arm.rounds.is_empty() { "" } else { ", mean over rounds" };
+    for (side, n) in ["client", "server"].into_iter().zip(time_wait(arm)) {
+        let label = format!("{side} sockets in TIME-WAIT after the load{mean}");
+        rows.extend(n.map(|n| [label, number::count(n)]));
     }
     rows
 }
@@ -173,6 +179,7 @@ fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use tcptoll_model::ports::PortForecast;
+    use tcptoll_model::record::{Closing, Metric};
 
     use super::*;
 
@@ -191,7 +198,29 @@ mod tests {
         assert_eq!(closer(&arm("a", 3, 997, "")).as_deref(), Some("server"));
         assert_eq!(closer(&arm("a", 400, 600, "")).as_deref(), Some("server 60 %"));
         assert_eq!(closer(&arm("a", 0, 0, "")), None);
+        let both = |by_client, by_server, both| {
+            let mut arm = arm("a", by_client, by_server, "");
+            arm.closing.as_mut().unwrap().both = Some(both);
+            closer(&arm)
+        };
+        assert_eq!(both(0, 0, 7).as_deref(), Some("both"));
+        assert_eq!(both(10, 20, 70).as_deref(), Some("both 70 %"));
+        assert_eq!(both(60, 20, 20).as_deref(), Some("client 60 %"));
         assert_eq!(closer(&Arm::default()), None);
+    }
+
+    #[test]
+    fn time_wait_of_rounds_is_their_mean_wherever_it_is_said() {
+        let metric =
+            |value| Metric { value, unit: "sockets".into(), ci95: None, median: None, n: 3 };
+        let mut arm = arm("a", 722, 1, "");
+        arm.metrics.insert("client_time_wait".into(), metric(240.7));
+        assert_eq!(time_wait(&arm), [Some(241), None]);
+        let label = "client sockets in TIME-WAIT after the load";
+        assert!(closing(&arm).contains(&[label.to_owned(), "241".to_owned()]));
+        arm.rounds = vec![tcptoll_model::record::Round::default()];
+        let label = format!("{label}, mean over rounds");
+        assert!(closing(&arm).contains(&[label, "241".to_owned()]));
     }
 
     #[test]

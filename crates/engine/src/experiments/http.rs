@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tcptoll_model::http::url::Url;
-use tcptoll_model::ports::{PortSettings, forecast};
+use tcptoll_model::ports::{ClientCloses, PortSettings, forecast};
 use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use super::hosts::{ECHOES, Wish, count, launch, observe, read_sysctls, settle};
+use super::http_closing::{AfterLoad, Server, count_closed};
 use super::http_plan::Pace;
 use super::http_requests::pieces;
 use super::http_settings::{HttpSettings, LabServer, LabSettings, OPTIONS, PlaceSettings, Tls};
@@ -21,7 +22,7 @@ use super::reader::WarmUp;
 use super::target::Target;
 use super::trial::{Span, Trial};
 use super::{Context, Experiment, Outcome, TrialError, http_report};
-use crate::clock::ClockWatch;
+use crate::clock::{ClockWatch, monotonic_ns};
 use crate::lab::certification::echoes;
 use crate::lab::{Handle, LabError, Place};
 use crate::messages::{
@@ -34,6 +35,13 @@ const MARGIN: f64 = 0.02;
 /// Ports of the lab's server: above those that only a privileged program may listen on.
 const PORT: u16 = 8080;
 const TLS_PORT: u16 = 8443;
+
+/// After a load on a server of the lab, whose FINs have been waited for: how long its sockets may
+/// take to their last state.
+const SETTLED: Duration = Duration::from_millis(30);
+
+/// The same of a server elsewhere, whose FINs have not been waited for.
+const CLOSED_LIMIT: Duration = Duration::from_millis(500);
 
 /// Every metric of a trial.
 const METRICS: &[&str] = &[
@@ -121,6 +129,7 @@ impl Experiment for Http {
         let mut trial = HttpTrial {
             settings: &settings,
             pace: settings.pace(),
+            ports: PortSettings::default(),
             common: Trial::new(&arm.name, &settings.load.bind),
         };
         match &settings.place {
@@ -143,6 +152,8 @@ const STAMPED: bool = true;
 pub(super) struct HttpTrial<'a> {
     pub(super) settings: &'a HttpSettings,
     pub(super) pace: Pace,
+    /// What the forecast of ports rests on.
+    pub(super) ports: PortSettings,
     pub(super) common: Trial,
 }
 
@@ -197,17 +208,24 @@ impl HttpTrial<'_> {
         let watch = Watch { tap: lab.tap, pcap, ..Watch::default() };
         place.link()?.ask(&Ask::Watch(watch))?;
         let clocks = ClockWatch::begin();
+        let since_ns = monotonic_ns();
         let driven = self.drive(&mut place.client, &load, context)?;
         settle(&mut place.client, &lab.link)?;
         let clocks = clocks.end();
+        let ours = count_closed(&mut place.client, server.at, since_ns, SETTLED)?;
         let client_after = observe(&mut place.client)?;
         let (counted, _) = count(place.link()?)?;
+        let theirs = count_closed(place.server()?, server.at, since_ns, SETTLED)?;
         let server_after = observe(place.server()?)?;
         let client = Span { before: &client_before, after: &client_after };
         let server = Span { before: &server_before, after: &server_after };
         self.take_report(&driven);
         self.take_client(&driven.report, client);
         self.take_server(&driven.report, server);
+        let place_of_server =
+            if lab.link.loopback { Server::Same } else { Server::Apart(theirs, server) };
+        let after = AfterLoad { since_ns, ours, client, server: place_of_server };
+        self.take_closing(&driven.report, &after);
         self.take_segments(&driven.report);
         if self.common.take_link(counted, emulated || tapped, client, server) {
             self.common.compare_syns();
@@ -242,8 +260,10 @@ impl HttpTrial<'_> {
         let load = self.load(address, &url.host, None, context);
         let before = observe(&mut place.client)?;
         let clocks = ClockWatch::begin();
+        let since_ns = monotonic_ns();
         let driven = self.drive(&mut place.client, &load, context)?;
         let clocks = clocks.end();
+        let sockets = count_closed(&mut place.client, address, since_ns, CLOSED_LIMIT)?;
         let after = observe(&mut place.client)?;
         let report = &driven.report;
         if report.connections.1 == 0 && report.attempts > 0 && !report.partial {
@@ -252,6 +272,7 @@ impl HttpTrial<'_> {
         let client = Span { before: &before, after: &after };
         self.take_report(&driven);
         self.take_client(report, client);
+        self.take_closing(report, &AfterLoad::of_target(report, since_ns, sockets, client));
         self.common.take_machine(client, sent(report));
         self.common.take_clocks(clocks, STAMPED);
         Ok(())
@@ -313,10 +334,15 @@ impl HttpTrial<'_> {
             sysctls: read_sysctls(&mut place.client, &names)?,
             sources: self.common.sources.len().max(1) as u64,
             destinations: 1,
-            client_closes: self.settings.load.reuse.client_closes(),
+            client_closes: if self.settings.load.reuse.client_closes() {
+                ClientCloses::All
+            } else {
+                ClientCloses::None
+            },
             loopback: at.ip().is_loopback(),
         };
         self.common.arm.ports = forecast(&settings);
+        self.ports = settings;
         Ok(())
     }
 

@@ -190,11 +190,6 @@ impl HttpTrial<'_> {
     }
 
     pub(super) fn take_client(&mut self, report: &HttpReport, span: Span<'_>) {
-        let waiting = |sockstat: &std::collections::BTreeMap<String, u64>| {
-            sockstat.get("TCP_tw").copied().unwrap_or(0)
-        };
-        // A host of the lab begins with none; on this machine others have theirs.
-        let left = waiting(&span.after.sockstat).saturating_sub(waiting(&span.before.sockstat));
         let client = &mut self.common.arm.client;
         let unsent = report.errors.get("unsent").copied().unwrap_or(0);
         set_cpu(client, report.cpu_us, report.attempts.saturating_sub(unsent));
@@ -203,10 +198,6 @@ impl HttpTrial<'_> {
         client.rss_peak_bytes = Some(span.after.rss_peak_bytes);
         let per_op = client.cpu_us_per_op;
         self.common.metric("client_cpu_us_per_op", per_op, "us", report.attempts);
-        self.common.metric("client_time_wait", Some(left as f64), "sockets", 1);
-        if let Some(closing) = &mut self.common.arm.closing {
-            closing.client_time_wait = Some(left);
-        }
     }
 
     pub(super) fn take_server(&mut self, report: &HttpReport, span: Span<'_>) {
@@ -230,13 +221,8 @@ impl HttpTrial<'_> {
         }
         let per_op = server.cpu_us_per_op;
         let peak = server.listeners.iter().map(|l| f64::from(l.accept_queue_peak)).reduce(f64::max);
-        let left = server.sockstat.get("TCP_tw").copied();
         self.common.metric("server_cpu_us_per_op", per_op, "us", sent(report));
         self.common.metric("accept_queue_peak", peak, "connections", 1);
-        self.common.metric("server_time_wait", left.map(|left| left as f64), "sockets", 1);
-        if let Some(closing) = &mut self.common.arm.closing {
-            closing.server_time_wait = left;
-        }
     }
 
     /// TCP segments that each host sent for one request, from the kernel's own counts: they are

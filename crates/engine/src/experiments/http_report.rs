@@ -236,20 +236,44 @@ fn left_over(summary: &Summary) -> Option<String> {
     Some(format!("Least is left where {}; most where {}.", one(least)?, one(most)?))
 }
 
-/// Who closes, and who holds TIME-WAIT. `None`: nobody closes while the load runs.
+/// Who closes first, and who holds TIME-WAIT. `None`: nobody closes while the load runs.
 fn closers(arm: &Arm) -> Option<String> {
     let closing = arm.closing.as_ref()?;
-    let (client, server) = (closing.by_client, closing.by_server);
-    if client + server == 0 {
-        return None;
-    }
-    let who = if client > server { "the client" } else { "the server" };
+    let closed = closing.closed();
+    let mut classes = [
+        ("both", closing.both.unwrap_or(0)),
+        ("the client", closing.by_client),
+        ("the server", closing.by_server),
+    ];
+    classes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let share = |count: u64| match count as f64 / closed as f64 * 100.0 {
+        percent if percent < 0.5 => "under 1 %".to_owned(),
+        percent => format!("{percent:.0} %"),
+    };
+    let mut text = match classes {
+        [(_, 0), ..] => return None,
+        // What rounds to all of them is all but a few; the exact counts are in the record.
+        [("both", most), ..] if most as f64 >= closed as f64 * 0.995 => {
+            "both close first, as their FINs cross".to_owned()
+        }
+        [(who, most), ..] if most as f64 >= closed as f64 * 0.995 => format!("{who} closes first"),
+        [(who, most), others @ ..] => {
+            let verb = if who == "both" { "close" } else { "closes" };
+            let mut text = format!("{who} {verb} first on {} of connections", share(most));
+            for (who, count) in others.into_iter().filter(|(_, count)| *count > 0) {
+                text += &format!(", {who} on {}", share(count));
+            }
+            text
+        }
+    };
     let count = |metric| value(arm, metric).map(|count| human_count(count.round() as u64));
-    let mut text = format!("{who} closes");
     if let Some(on_client) = count("client_time_wait") {
         text += &format!(", and {on_client} sockets wait in TIME-WAIT on the client");
         if let Some(on_server) = count("server_time_wait") {
             text += &format!(", {on_server} on the server");
+        }
+        if closing.open_at_end > 0 {
+            text += " (with those open at the end, which the client closed then)";
         }
     }
     let mut letters = text.chars();

@@ -9,6 +9,7 @@ pub mod connect_settings;
 mod connect_warmup;
 mod hosts;
 pub mod http;
+mod http_closing;
 mod http_observation;
 mod http_plan;
 pub mod http_report;

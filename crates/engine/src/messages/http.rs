@@ -119,7 +119,8 @@ pub struct HttpReport {
     pub connections: (u64, u64),
     /// Connections begun and made in the measured part alone.
     pub measured_connections: (u64, u64),
-    /// Who closed, over the whole load; TIME-WAIT is for others to count.
+    /// Who closed, over the whole load, as far as the client can see: FINs that crossed are for
+    /// others to count.
     pub closing: Closing,
     /// Requests that were due within the measured time; open loop only.
     pub intended: Option<u64>,
@@ -158,6 +159,8 @@ pub struct HttpReport {
     pub latency_series: Series,
     /// Connections open when the measured part had ended.
     pub open: u64,
+    /// Of these, connections that the server had ended before the client closed them.
+    pub ended_at_end: u64,
     /// Resident memory the load added by then, bytes.
     pub resident_bytes: u64,
     /// Kernel memory of the connections by then, bytes: buffers and their reserves (`SK_MEMINFO`)
@@ -221,6 +224,31 @@ pub struct ServerSpec {
     pub backlog: Option<u64>,
     /// Connections at once that it must hold.
     pub connections: u64,
+}
+
+/// Sockets of closed connections to count.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct CountClosed {
+    /// Address and port of the server.
+    pub server: SocketAddr,
+    /// Only those that went into TIME-WAIT since then, ns on the monotonic clock.
+    pub since_ns: u64,
+    /// Wait until no such connection is being closed any more, at most this long, ns.
+    pub limit_ns: u64,
+}
+
+/// Sockets of closed connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosedSockets {
+    /// TIME-WAIT of this host's connections to the server; absent if the kernel cannot be asked.
+    pub client: Option<u64>,
+    /// TIME-WAIT of the server's ends in this host's network namespace; absent if the address is not
+    /// one of this host, or if the kernel cannot be asked.
+    pub server: Option<u64>,
+    /// Connections of which both ends are in TIME-WAIT; absent if either is.
+    pub both: Option<u64>,
+    /// Sockets of either end that are still being closed.
+    pub under_way: u64,
 }
 
 /// Servers known by name.

@@ -39,12 +39,14 @@ pub enum Operation {
     Close,
     /// A cancellation that found nothing.
     Cancel,
+    /// A look at whether the peer has closed.
+    Peek,
     /// A short send that was not complete; the ring sees to it.
     Short,
 }
 
 impl Operation {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Socket,
         Self::Option,
         Self::Bind,
@@ -53,6 +55,7 @@ impl Operation {
         Self::Receive,
         Self::Close,
         Self::Cancel,
+        Self::Peek,
         Self::Short,
     ];
 
@@ -69,7 +72,8 @@ pub struct Completion {
     pub direct: u32,
     /// What was asked for.
     pub operation: Operation,
-    /// Bytes sent or received, else 0.
+    /// Bytes sent or received, else 0. Of a peek 0: the peer's FIN has arrived and all bytes before
+    /// it have been received; 1 or `EAGAIN`: not so.
     pub result: io::Result<u32>,
     /// The receive goes on.
     pub more: bool,

@@ -82,6 +82,33 @@ fn a_connection_is_made_used_and_closed_without_a_file_descriptor() {
 }
 
 #[test]
+fn a_peek_says_whether_the_peer_has_closed_and_takes_nothing() {
+    let Some(mut ring) = ring() else { return };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let route = ring.add_route(&route(&listener)).unwrap();
+    ring.connect(0, route).unwrap();
+    next(&mut ring).result.unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let peek = |ring: &mut Ring| {
+        ring.peek(0).unwrap();
+        let done = next(ring);
+        assert_eq!((done.direct, done.operation, done.more), (0, Operation::Peek, false));
+        done.result
+    };
+    let open = peek(&mut ring).unwrap_err();
+    assert_eq!(open.raw_os_error(), Some(libc::EAGAIN));
+    stream.write_all(b"xy").unwrap();
+    // Bytes and FIN are on their way through this machine: asked until they are there.
+    while peek(&mut ring).is_err() {}
+    assert_eq!(peek(&mut ring).unwrap(), 1);
+    drop(stream);
+    ring.receive(0, Until::Once { waiting: false }).unwrap();
+    assert_eq!(next(&mut ring).result.unwrap(), 2, "the peek left both bytes");
+    while peek(&mut ring).is_err() {}
+    assert_eq!(peek(&mut ring).unwrap(), 0);
+}
+
+#[test]
 fn what_fails_before_the_connect_is_told_once_and_by_name() {
     let Some(mut ring) = ring() else { return };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -1,12 +1,16 @@
 //! What `sock_diag` says about sockets whose state is known.
 
 use std::{
+    io::Read,
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
     time::Duration,
 };
 
-use tcptoll_kernel::{netlink::Netlink, sock_diag::SockDiag};
+use tcptoll_kernel::{
+    netlink::Netlink,
+    sock_diag::{Closed, End, SockDiag},
+};
 
 use crate::hosts::{Host, connect, ip};
 
@@ -62,6 +66,57 @@ fn a_thousand_connections_are_counted_over_many_replies() {
         }
         drop(pairs);
     });
+}
+
+#[test]
+fn closed_connections_are_found_by_either_end_with_the_time_they_have_left() {
+    let Some((client, server)) = Host::pair(1500) else { return };
+    // IPv4 on an IPv6 socket counts as IPv4.
+    let listener = server.run(|| TcpListener::bind("[::]:0").unwrap());
+    let address: SocketAddr = (ip(1, 0), listener.local_addr().unwrap().port()).into();
+    let end = |first: &TcpStream, second: TcpStream| {
+        first.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!((&second).read(&mut [0]).unwrap(), 0, "the FIN has come");
+        drop(second);
+        assert_eq!((&*first).read(&mut [0]).unwrap(), 0);
+    };
+    for by_client in [true, true, true, false] {
+        let stream = connect(&client, address);
+        let accepted = listener.accept().unwrap().0;
+        if by_client { end(&stream, accepted) } else { end(&accepted, stream) }
+    }
+    let half = connect(&client, address);
+    let kept = listener.accept().unwrap().0;
+    half.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!((&kept).read(&mut [0]).unwrap(), 0);
+    // The last acknowledgement may still be on its way: asked until no more is under way than stays.
+    let closed = |end, address, stays| loop {
+        let (mut under_way, mut waiting) = (0, 0);
+        let count = |socket| match socket {
+            Closed::UnderWay => under_way += 1,
+            Closed::TimeWait { left, other } => {
+                assert!((50.0..=60.1).contains(&left.as_secs_f64()), "{left:?}");
+                assert!(other.is_ipv4() && other != address, "{other}");
+                waiting += 1;
+            }
+        };
+        SockDiag::open().unwrap().closed(end, address, count).unwrap();
+        if under_way <= stays {
+            return (under_way, waiting);
+        }
+        thread::yield_now();
+    };
+    client.run(move || {
+        assert_eq!(closed(End::Remote, address, 1), (1, 3));
+        assert_eq!(closed(End::Local, address, 0), (0, 0));
+        let other = SocketAddr::new("192.0.2.1".parse().unwrap(), address.port());
+        assert_eq!(closed(End::Remote, other, 0), (0, 0));
+    });
+    server.run(move || {
+        assert_eq!(closed(End::Local, address, 0), (0, 1));
+        assert_eq!(closed(End::Remote, address, 0), (0, 0));
+    });
+    drop((half, kept));
 }
 
 /// The client's neighbour entry for the server is wrong on the way back: SYN-ACKs get lost.

@@ -203,6 +203,23 @@ fn an_arm_that_only_failed_keeps_its_last_failure() {
 }
 
 #[test]
+fn closers_add_up_and_what_is_not_known_of_every_round_is_known_of_none() {
+    let closed = |round, both| {
+        with(trial(round, 1.0), |arm| {
+            let closing = Closing { by_client: 5, by_server: 3, both, ..Closing::default() };
+            arm.closing = Some(closing);
+        })
+    };
+    let of = |trials: &[Trial]| only(trials).closing.unwrap();
+    let known = of(&[closed(0, Some(2)), closed(1, Some(0))]);
+    assert_eq!((known.by_client, known.by_server, known.both), (10, 6, Some(2)));
+    // Those of the first round are again among those of the client.
+    let unknown = of(&[closed(0, Some(2)), closed(1, None)]);
+    assert_eq!((unknown.by_client, unknown.by_server, unknown.both), (12, 6, None));
+    assert_eq!((known.closed(), unknown.closed()), (18, 18));
+}
+
+#[test]
 fn hosts_are_weighted_by_attempts_and_peaks_are_the_greatest() {
     let host = |cpu, peak, sockets: u64| HostSummary {
         cpu_us_per_op: Some(cpu),

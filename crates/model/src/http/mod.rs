@@ -4,6 +4,7 @@
 //! Everything is sans-IO: bytes and instants come in as arguments.
 
 pub mod access_log;
+pub mod closing;
 pub mod response;
 pub mod reuse;
 pub mod status;

@@ -96,27 +96,35 @@ pub struct Arm {
     pub failure: Option<String>,
 }
 
-/// Who closed connections, and what that left behind.
+/// Who closed connections first while the load ran. The sockets in TIME-WAIT that this left are the
+/// metrics `client_time_wait` and `server_time_wait`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Closing {
-    /// Connections that the client closed first.
+    /// Connections that the client closed first: its FIN did not acknowledge the server's. Where
+    /// `both` is absent, those are among them whose FINs crossed.
     pub by_client: u64,
-    /// Connections that the server closed first.
+    /// Connections that the server closed first, or reset.
     pub by_server: u64,
-    /// Of these, while no request was under way on them: the server's keep-alive time was over.
+    /// Connections that both closed first: their FINs crossed and neither acknowledges the other, so
+    /// both ends hold TIME-WAIT. Absent where only the client's end could be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub both: Option<u64>,
+    /// Of those that the server closed: while no request was under way on them, as its keep-alive
+    /// time was over.
     pub while_idle: u64,
     /// Times the client asked with `Connection: close` and the server did not close: the client
     /// did, half a second later.
     pub ignored: u64,
-    /// Connections still open when the load ended; the client closed them then, and they are in
-    /// no other count.
+    /// Connections still open when the load ended. They are in no other count here; the client
+    /// closed them before TIME-WAIT was counted, so their sockets are in `client_time_wait`.
     pub open_at_end: u64,
-    /// Sockets in TIME-WAIT on the client host after the load; of several rounds the most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_time_wait: Option<u64>,
-    /// Sockets in TIME-WAIT on the server host after the load; of several rounds the most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_time_wait: Option<u64>,
+}
+
+impl Closing {
+    /// Connections that were closed while the load ran.
+    pub fn closed(&self) -> u64 {
+        self.by_client.saturating_add(self.by_server).saturating_add(self.both.unwrap_or(0))
+    }
 }
 
 /// Operations before the measurement.

@@ -80,7 +80,7 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
         let text = format!("{made} of {}", number::count(tried));
         notes.push(["connections made".to_owned(), text]);
     }
-    notes.extend(arm.closing.as_ref().map(requests::closing).into_iter().flatten());
+    notes.extend(requests::closing(arm));
     if let Some(ports) = &arm.ports {
         notes.push(["forecast of ports".to_owned(), ports.text.clone()]);
         let text = format!(

@@ -187,7 +187,7 @@ fn closer(arm: &Arm) -> Cell {
     let Some((text, closing)) = requests::closer(arm).zip(arm.closing.as_ref()) else {
         return absent();
     };
-    let all = closing.by_client.saturating_add(closing.by_server).max(1);
+    let all = closing.closed().max(1);
     Cell { text, value: Some(closing.by_client as f64 / all as f64) }
 }
 

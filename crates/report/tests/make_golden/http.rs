@@ -40,8 +40,7 @@ fn closing(closer: &str, connections: u64) -> Closing {
         by_client: of("client"),
         by_server: of("server"),
         open_at_end: if closer == "nobody" { connections } else { 0 },
-        client_time_wait: Some(of("client") / u64::from(ROUNDS)),
-        server_time_wait: Some(of("server") / u64::from(ROUNDS)),
+        both: Some(0),
         ..Closing::default()
     }
 }
@@ -91,6 +90,12 @@ fn way(dice: &mut Dice, at: usize) -> Arm {
         n: u64::from(ROUNDS),
     };
     let per_connection = if short { 1.0 } else { 80.0 };
+    // What is open at the end the client closes.
+    let waiting = |side: &str| match (closer, side) {
+        ("nobody", "client") => 50.0,
+        (closer, side) if closer == side => PER_ROUND as f64,
+        _ => 0.0,
+    };
     let one = |value: f64, unit: &str| metric(value, unit, u64::from(ROUNDS));
     let mut server = host(server_us * 0.3, server_us * 0.7, &[]);
     server.version = Some("nginx/1.22.1".into());
@@ -110,6 +115,8 @@ fn way(dice: &mut Dice, at: usize) -> Arm {
             ("kernel_bytes_per_connection".to_owned(), one(2_304.0, "bytes")),
             ("client_bytes_per_connection".to_owned(), one(208.0, "bytes")),
             ("client_cpu_us_per_op".to_owned(), one(client_us, "us")),
+            ("client_time_wait".to_owned(), one(waiting("client"), "sockets")),
+            ("server_time_wait".to_owned(), one(waiting("server"), "sockets")),
             ("server_cpu_us_per_op".to_owned(), one(server_us, "us")),
         ]
         .into(),

@@ -3,9 +3,12 @@
 //! They depend on a quiet machine, so they are no tests. Every row is measured in the run that
 //! prints it. Exit status: 0 every goal met, 1 one missed, 2 something could not be measured.
 
+mod closing;
 #[path = "../bench/contest/mod.rs"]
 mod contest;
 mod faults;
+#[path = "../../tests/lab/first_fin.rs"]
+mod first_fin;
 mod folder;
 mod http;
 mod http_faults;
@@ -39,6 +42,7 @@ const GROUPS: &[Group] = &[
     ("least-latency", http_wire::least),
     ("http-cpu", http::cpu),
     ("http-exact", http_wire::exact),
+    ("closing", closing::first_fins),
     ("http-memory", http::idle_memory),
     ("http-hundred-thousand", http::hundred_thousand),
     ("http-open-loop", http::open_loop),

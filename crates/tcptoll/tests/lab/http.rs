@@ -118,8 +118,8 @@ fn witnessed(arm: &Arm) {
     if arm.errors.is_empty() {
         assert_eq!((active, passive), (made, made), "{}: {:?}", arm.name, arm.closing);
     }
-    let Closing { by_client, by_server, open_at_end, .. } = arm.closing.clone().unwrap();
-    assert_eq!(by_client + by_server + open_at_end, made, "{}: {:?}", arm.name, arm.closing);
+    let closing = arm.closing.clone().unwrap();
+    assert_eq!(closing.closed() + closing.open_at_end, made, "{}: {closing:?}", arm.name);
 }
 
 /// A short load on tcptoll's own server or nginx, all of which succeeds. It is of a number of

@@ -8,9 +8,11 @@
 
 mod endings;
 mod exits;
+mod first_fin;
 mod http;
 mod http_closing;
 mod http_faults;
+mod http_first_fin;
 mod http_shortage;
 mod http_tls;
 mod isolation;

@@ -115,9 +115,34 @@ fn comparisons_say_what_is_left_and_arms_say_who_pays() {
     let answer = concluded(three).answer;
     let starts = "server-close gives 0.75 [0.74, 0.76] of the throughput of keep-alive; client-close gives 0.52 [0.51, 0.53] of";
     assert!(answer.starts_with(starts), "{answer}");
-    let server = "With server-close: the server closes, and 0 sockets wait in TIME-WAIT on the client, 10,185 on the server; 9.0 segments a request.";
-    let client = "With client-close: the client closes, and 7,087 sockets wait in TIME-WAIT on the client, 0 on the server; 10.0 segments a request.";
+    let server = "With server-close: the server closes first, and 0 sockets wait in TIME-WAIT on the client, 10,185 on the server; 9.0 segments a request.";
+    let client = "With client-close: the client closes first, and 7,087 sockets wait in TIME-WAIT on the client, 0 on the server; 10.0 segments a request.";
     assert!(answer.contains(server) && answer.contains(client), "{answer}");
+}
+
+#[test]
+fn who_closes_first_is_said_of_each_class_and_agrees_with_time_wait() {
+    let mut mixed = closing("client-close", [117, 1_374], 6.0);
+    mixed.closing.as_mut().unwrap().both = Some(509);
+    for (name, sockets) in [("client_time_wait", 626.0), ("server_time_wait", 1_883.0)] {
+        mixed.metrics.get_mut(name).unwrap().value = sockets;
+    }
+    assert_eq!(
+        closers(&mixed).unwrap(),
+        "The server closes first on 69 % of connections, both on 25 %, the client on 6 %, and 626 sockets wait in TIME-WAIT on the client, 1,883 on the server"
+    );
+    let few = closing("client-close", [60, 40], 6.0);
+    assert!(closers(&few).unwrap().starts_with("The client closes first on 60 % of"));
+    let nearly = closing("server-close", [3, 997], 6.0);
+    assert!(closers(&nearly).unwrap().starts_with("The server closes first, and 3 sockets"));
+    let mut crossed = closing("client-close", [0, 0], 6.0);
+    crossed.closing.as_mut().unwrap().both = Some(10);
+    assert!(closers(&crossed).unwrap().starts_with("Both close first, as their FINs cross, and"));
+    let mut open = closing("requests=10", [200, 0], 6.0);
+    open.closing.as_mut().unwrap().open_at_end = 4;
+    let told = closers(&open).unwrap();
+    assert!(told.ends_with("(with those open at the end, which the client closed then)"), "{told}");
+    assert_eq!(closers(&closing("keep-alive", [0, 0], 2.0)), None);
 }
 
 #[test]

@@ -39,6 +39,10 @@ const BURST: u32 = 16;
 /// not become a loop that does nothing else.
 const RETRY_NS: u64 = 1_000_000;
 
+/// When the load has ended, connections are closed in groups of this many, so that no queue
+/// overflows.
+const CLOSED_TOGETHER: u32 = 512;
+
 /// The loop looks up at least this often, ns.
 const LOOK_NS: u64 = 50_000_000;
 
@@ -264,16 +268,33 @@ impl<'a, D: Driver> Client<'a, D> {
         all.rates(took, 0, true)
     }
 
-    /// Closes what is open.
+    /// Closes what is open, and says of all connections who ended them first.
     pub(super) fn close_all(mut self) -> Tally {
+        let by_server = self.closed_after_peer();
         for slot in 0..self.slots.len() as u32 {
-            if self.slots[slot as usize].state != State::Empty {
-                self.driver.close(slot);
+            let state = self.slots[slot as usize].state;
+            if state != State::Empty {
+                self.driver.close(slot, state != State::Connecting);
+            }
+            if slot % CLOSED_TOGETHER == CLOSED_TOGETHER - 1 {
+                self.closed_after_peer();
             }
         }
-        // A driver may ask the kernel only now; of what fails here nothing depends any more.
-        let _ = self.driver.wait(Some(Duration::ZERO));
+        let at_end = self.closed_after_peer() - by_server;
+        let report = &mut self.tally.report;
+        let closed = report.closing.by_client + report.closing.by_server;
+        (report.closing.by_client, report.closing.by_server) = (closed - by_server, by_server);
+        report.ended_at_end = at_end;
         self.tally
+    }
+
+    /// Connections closed so far that the server had ended before.
+    fn closed_after_peer(&mut self) -> u64 {
+        // A driver may ask the kernel only now; of what fails here nothing depends any more, and
+        // what happened to connections that are to be closed the driver keeps to itself.
+        let _ = self.driver.wait(Some(Duration::ZERO));
+        while self.driver.next().is_some() {}
+        self.driver.closed_after_peer()
     }
 
     /// How long nothing is to be done.
@@ -596,12 +617,13 @@ impl<'a, D: Driver> Client<'a, D> {
 
     fn empty(&mut self, slot: u32) {
         let it = &mut self.slots[slot as usize];
-        self.established -= u64::from(!matches!(it.state, State::Empty | State::Connecting));
+        let made = !matches!(it.state, State::Empty | State::Connecting);
+        self.established -= u64::from(made);
         it.state = State::Empty;
         it.tls = None;
         it.digest = None;
         it.leaving = false;
-        self.driver.close(slot);
+        self.driver.close(slot, made);
     }
 
     /// What is under way when the run ends is an attempt too, and so is what was due.

@@ -58,8 +58,19 @@ pub(super) trait Driver {
     /// Tells by [`What::Room`] when there is room for more bytes, after a send was short.
     fn tell_of_room(&mut self, slot: u32);
 
-    /// Closes the slot's socket. Nothing is told of it any more; it is empty at once.
-    fn close(&mut self, slot: u32);
+    /// Closes the slot's socket. Nothing is reported of it any more; the slot is empty immediately.
+    ///
+    /// `made`: its handshake was completed, so [`Driver::closed_after_peer`] is to count it.
+    fn close(&mut self, slot: u32, made: bool);
+
+    /// How many of the connections closed so far the peer had ended before: its FIN, or its RST, had
+    /// arrived when the socket was closed. Complete when all events after a [`Driver::wait`] have
+    /// been taken.
+    ///
+    /// A FIN that crosses ours is not seen, nor is one that arrives between the look and the close;
+    /// over `io_uring` the close comes at the end of the system call if a receive has to be
+    /// cancelled first. Both together: up to 35 % of connections to servers that close by themselves.
+    fn closed_after_peer(&self) -> u64;
 
     /// Waits until something has happened or `timeout` has passed.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError>;
@@ -79,3 +90,6 @@ pub(super) trait Driver {
     /// `TCP_INFO` and congestion control of a slot; not to be had of a direct descriptor.
     fn look(&self, slot: u32) -> Option<(Vec<u8>, String)>;
 }
+
+#[cfg(test)]
+mod tests;

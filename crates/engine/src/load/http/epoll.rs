@@ -30,6 +30,8 @@ struct Place {
     generation: u32,
     connecting: bool,
     wants_room: bool,
+    /// The peer has closed, or the connection has failed.
+    ended: bool,
 }
 
 /// See [`Driver`].
@@ -54,6 +56,7 @@ pub(super) struct Epoll {
     stamps: bool,
     wall: FromRealtime,
     compared_ns: u64,
+    closed_after_peer: u64,
 }
 
 impl Epoll {
@@ -88,6 +91,7 @@ impl Epoll {
             stamps,
             wall: FromRealtime::now(),
             compared_ns: monotonic_ns(),
+            closed_after_peer: 0,
         })
     }
 
@@ -148,6 +152,7 @@ impl Epoll {
                     if edge.finished && !edge.broken {
                         let closed = What::Closed { at_ns: self.seen_ns };
                         self.at_once.push_back(Event { slot, what: closed });
+                        self.places[slot as usize].ended = true;
                     } else if edge.broken {
                         // Of a reset after data the next receive tells.
                         self.at -= 1;
@@ -187,6 +192,7 @@ impl Driver for Epoll {
         place.socket = Some(socket);
         place.connecting = begun == Begun::InProgress;
         place.wants_room = false;
+        place.ended = false;
         if begun == Begun::Done {
             let what = What::Connected { outcome: Ok(()), at_ns: monotonic_ns() };
             self.at_once.push_back(Event { slot, what });
@@ -205,11 +211,19 @@ impl Driver for Epoll {
         self.places[slot as usize].wants_room = true;
     }
 
-    fn close(&mut self, slot: u32) {
+    fn close(&mut self, slot: u32, made: bool) {
         let place = &mut self.places[slot as usize];
-        place.socket = None;
+        let socket = place.socket.take();
+        // Who has heard of the peer's end already need not ask.
+        if made && (place.ended || socket.is_some_and(|socket| socket.peer_has_closed())) {
+            self.closed_after_peer += 1;
+        }
         place.generation = place.generation.wrapping_add(1);
         self.at_once.retain(|event| event.slot != slot);
+    }
+
+    fn closed_after_peer(&self) -> u64 {
+        self.closed_after_peer
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError> {
@@ -245,6 +259,9 @@ impl Driver for Epoll {
                 continue;
             }
             if let Some(what) = self.look_at(slot, edge) {
+                if matches!(what, What::Closed { .. } | What::Failed(_)) {
+                    self.places[slot as usize].ended = true;
+                }
                 return Some(Event { slot, what });
             }
         }

@@ -9,7 +9,7 @@
 //! slots are in use throughout it, so it is unbiased at both edges: what began before it and
 //! completes in it makes up for what begins in it and completes after.
 
-use tcptoll_model::arrivals::Arrivals;
+use tcptoll_model::arrivals::{Arrivals, Spread};
 
 use crate::messages::HttpLoad;
 
@@ -26,6 +26,8 @@ pub(super) struct Pace {
     /// Requests of the warm-up that are still to end.
     warmup_left: u64,
     duration_ns: Option<u64>,
+    /// The same, up to when the next request of an even schedule would be due.
+    window_ns: Option<u64>,
     /// Open loop: time that the schedule of a number of requests takes.
     schedule_ns: Option<u64>,
     /// Measured requests that may still begin.
@@ -54,7 +56,15 @@ impl Pace {
         let schedule_ns = load.rate_per_s.zip(requests).map(|(rate, requests)| {
             (requests as f64 * parts as f64 * 1e9 / rate).min(u64::MAX as f64) as u64
         });
+        // An even schedule of a time ends when the request after the last would be due: two requests
+        // that are 200 ms apart are 5 a second, also if 300 ms were asked for.
+        let even_ns = load.rate_per_s.zip(load.duration_ns).map(|(rate, long_ns)| {
+            let gap_ns = parts as f64 * 1e9 / rate;
+            ((long_ns as f64 / gap_ns).ceil() * gap_ns) as u64
+        });
+        let window_ns = even_ns.filter(|_| load.spread == Spread::Constant).or(load.duration_ns);
         Self {
+            window_ns,
             start_ns,
             warmup_ns: load.warmup_ns + load.ramp_ns,
             on_schedule: load.warmup_requests == 0,
@@ -168,7 +178,7 @@ impl Pace {
 
     /// Length of the window, as far as it is known before its end, ns.
     pub(super) fn planned_ns(&self) -> Option<u64> {
-        [self.duration_ns, self.schedule_ns].into_iter().flatten().min()
+        [self.window_ns, self.schedule_ns].into_iter().flatten().min()
     }
 
     /// When the window ends, as far as that is known before; else never.
@@ -200,7 +210,6 @@ impl Pace {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tcptoll_model::arrivals::Spread;
     use tcptoll_model::http::reuse::Reuse;
     use tcptoll_model::http::status::Expected;
 
@@ -289,6 +298,15 @@ pub(super) mod tests {
         assert_eq!((all, pace.intended()), (15, Some(10)));
         assert!(pace.is_over(0));
         assert_eq!(pace.window_ns(u64::MAX), Some((5_000_000, 15_000_000)));
+    }
+
+    #[test]
+    fn the_window_of_an_even_schedule_ends_when_the_next_request_would_be_due() {
+        let load = HttpLoad { rate_per_s: Some(5.0), duration_ns: Some(300_000_000), ..load() };
+        let planned = |load: &HttpLoad| Pace::new(load, 0, 0, 1).planned_ns();
+        assert_eq!(planned(&load), Some(400_000_000));
+        let poisson = HttpLoad { spread: Spread::Poisson, ..load };
+        assert_eq!(planned(&poisson), Some(300_000_000));
     }
 
     #[test]

@@ -172,6 +172,7 @@ impl Tally {
         ours.full_ns += theirs.full_ns;
         ours.busy_ns += theirs.busy_ns;
         ours.open += theirs.open;
+        ours.ended_at_end += theirs.ended_at_end;
         if ours.tcp_info.is_empty() {
             ours.tcp_info.clone_from(&theirs.tcp_info);
             ours.congestion.clone_from(&theirs.congestion);
@@ -259,7 +260,6 @@ fn closing(ours: &Closing, theirs: &Closing) -> Closing {
         while_idle: ours.while_idle + theirs.while_idle,
         ignored: ours.ignored + theirs.ignored,
         open_at_end: ours.open_at_end + theirs.open_at_end,
-        client_time_wait: None,
-        server_time_wait: None,
+        both: None,
     }
 }

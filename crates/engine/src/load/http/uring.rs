@@ -91,6 +91,7 @@ mod cost {
     pub(super) const SEND: u32 = 5;
     pub(super) const CLOSE: u32 = 6;
     pub(super) const RECEIVE: u32 = 1;
+    pub(super) const PEEK: u32 = 1;
 }
 
 /// See [`Driver`].
@@ -127,6 +128,9 @@ pub(super) struct Uring {
     compared_ns: u64,
     /// The ring took an operation no more; ends the load.
     broken: Option<io::Error>,
+    closed_after_peer: u64,
+    /// Looks at whether the peer has closed that were queued and not yet answered.
+    peeking: usize,
 }
 
 /// Places beyond the slots, for connections that are being closed.
@@ -191,6 +195,8 @@ impl Uring {
             wall: FromRealtime::now(),
             compared_ns: monotonic_ns(),
             broken: None,
+            closed_after_peer: 0,
+            peeking: 0,
         })
     }
 
@@ -283,9 +289,21 @@ impl Uring {
     /// What a completion means; `None`: nothing for the caller.
     fn look_at(&mut self, done: Completion) -> Option<Event> {
         let direct = done.direct;
+        // Of a connection that its slot has left; the place may be in use again.
+        if done.operation == Operation::Peek {
+            self.peeking = self.peeking.saturating_sub(1);
+            let open = match &done.result {
+                Ok(bytes) => *bytes > 0,
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+            };
+            self.closed_after_peer += u64::from(!open);
+            return None;
+        }
         let place = self.places.get_mut(direct as usize)?;
         let ended = match done.operation {
-            Operation::Close | Operation::Cancel | Operation::Short => return None,
+            Operation::Close | Operation::Cancel | Operation::Peek | Operation::Short => {
+                return None;
+            }
             Operation::Socket | Operation::Option | Operation::Bind | Operation::Connect => true,
             Operation::Receive => {
                 place.receiving = done.more;
@@ -415,7 +433,7 @@ impl Driver for Uring {
     const NAME: &'static str = "io_uring";
 
     fn open(&mut self, slot: u32, source: usize) -> io::Result<()> {
-        self.close(slot);
+        self.close(slot, false);
         match self.free.pop() {
             Some(direct) => self.begin(slot, source, direct)?,
             None => self.waiting.push_back((slot, source)),
@@ -453,7 +471,7 @@ impl Driver for Uring {
         }
     }
 
-    fn close(&mut self, slot: u32) {
+    fn close(&mut self, slot: u32, made: bool) {
         if !self.at_once.is_empty() {
             self.at_once.retain(|event| event.slot != slot);
         }
@@ -467,15 +485,29 @@ impl Driver for Uring {
         self.busy -= 1;
         let place = &mut self.places[direct as usize];
         place.slot = NONE;
+        let ended = place.state == State::Over;
         if place.under_way > 0 {
             let outcome = self.ring.cancel(direct);
             self.note(outcome);
         } else {
             self.leaving.push(direct);
         }
+        if made && ended {
+            self.closed_after_peer += 1;
+        } else if made {
+            // In the same submission as the close, and answered in it.
+            self.peeking += 1;
+            self.queued_cost += cost::PEEK;
+            let outcome = self.ring.peek(direct);
+            self.note(outcome);
+        }
         self.queued_cost += cost::CLOSE;
         let outcome = self.ring.close(direct);
         self.note(outcome);
+    }
+
+    fn closed_after_peer(&self) -> u64 {
+        self.closed_after_peer
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError> {
@@ -488,7 +520,8 @@ impl Driver for Uring {
         let timeout = if known { Some(Duration::ZERO) } else { timeout };
         let want = if self.batch.is_some() { (self.busy as usize / 2).clamp(1, BATCH) } else { 1 };
         self.submit()?;
-        self.ring.wait(want, self.batch, timeout)?;
+        // Answers to peeks come with the submission: they are no reason to return from it.
+        self.ring.wait(want + self.peeking, self.batch, timeout)?;
         self.turn = self.turn.wrapping_add(1);
         self.seen_ns = monotonic_ns();
         if self.stamps && self.seen_ns > self.compared_ns + COMPARE_NS {

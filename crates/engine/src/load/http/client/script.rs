@@ -70,6 +70,9 @@ struct Script {
     /// Answers are stamped this much before now.
     early_ns: u64,
     seen: Rc<RefCell<Seen>>,
+    /// Slots whose peer has ended the connection, and how many such have been closed.
+    ended: Vec<bool>,
+    after_peer: u64,
 }
 
 impl Script {
@@ -83,6 +86,10 @@ impl Script {
     }
 
     fn tell(&mut self, slot: u32, what: What) {
+        // Whether or not the loop has taken the event when it closes.
+        if matches!(what, What::Closed { .. } | What::Failed(_)) {
+            self.ended[slot as usize] = true;
+        }
         self.events.push_back((Event { slot, what }, Vec::new(), false));
     }
 
@@ -130,6 +137,7 @@ impl Driver for Script {
     const NAME: &'static str = "script";
 
     fn open(&mut self, slot: u32, _source: usize) -> io::Result<()> {
+        self.ended[slot as usize] = false;
         assert_eq!(self.stages[slot as usize], Stage::Empty, "a slot in use was opened");
         self.seen.borrow_mut().opened += 1;
         let outcome = match self.below(16) {
@@ -172,12 +180,18 @@ impl Driver for Script {
         self.tell(slot, What::Room);
     }
 
-    fn close(&mut self, slot: u32) {
+    fn close(&mut self, slot: u32, made: bool) {
         let stage = std::mem::take(&mut self.stages[slot as usize]);
-        if matches!(stage, Stage::Open(_)) {
+        assert_eq!(matches!(stage, Stage::Open(_)), made, "{stage:?}");
+        if made {
             self.seen.borrow_mut().open -= 1;
+            self.after_peer += u64::from(std::mem::take(&mut self.ended[slot as usize]));
         }
         self.events.retain(|(event, ..)| event.slot != slot);
+    }
+
+    fn closed_after_peer(&self) -> u64 {
+        self.after_peer
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError> {
@@ -219,6 +233,8 @@ fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<
         bytes: Vec::new(),
         early_ns,
         seen: Rc::clone(&seen),
+        ended: vec![false; SLOTS as usize],
+        after_peer: 0,
     };
     let shared = Shared {
         requests: vec![Request { bytes: REQUEST.into(), to_head: false }],

@@ -84,7 +84,7 @@ fn exchange(driver: &mut Uring, slots: u32, requests: usize) {
                 if *bytes == RESPONSE.len() {
                     (*bytes, *done) = (0, *done + 1);
                     if *done == requests {
-                        driver.close(slot);
+                        driver.close(slot, true);
                         open -= 1;
                     } else {
                         send_all(driver, slot);
@@ -153,7 +153,7 @@ fn bytes_come_before_the_close_of_the_peer() {
             assert!(matches!(event(&mut driver).what, What::Received { .. }));
             assert_eq!(driver.bytes(), RESPONSE);
             assert!(matches!(event(&mut driver).what, What::Closed { .. }));
-            driver.close(0);
+            driver.close(0, true);
         }
     }
 }
@@ -171,7 +171,7 @@ fn a_port_without_listener_refuses() {
         };
         assert_eq!(told, slot);
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-        driver.close(slot);
+        driver.close(slot, true);
     }
 }
 
@@ -252,7 +252,7 @@ fn a_long_answer_comes_whole_though_buffers_run_out() {
             What::Connected { outcome, .. } => outcome.unwrap(),
             What::Received { .. } => got[slot as usize] += driver.bytes().len(),
             What::Closed { .. } => {
-                driver.close(slot);
+                driver.close(slot, true);
                 open -= 1;
             }
             other => panic!("{other:?}"),
@@ -278,7 +278,7 @@ fn more_connections_are_closed_and_opened_in_a_turn_than_there_are_spare_places(
             assert!(matches!(what, What::Connected { outcome: Ok(()), .. }), "{what:?}");
         }
         driver.wait(Some(Duration::ZERO)).unwrap();
-        (0..slots).for_each(|slot| driver.close(slot));
+        (0..slots).for_each(|slot| driver.close(slot, true));
     }
     drop(driver);
     for mut stream in server.join().unwrap() {
