@@ -29,5 +29,6 @@ pub mod study;
 pub mod tcp_info;
 pub mod units;
 pub mod validity;
+pub mod wakeups;
 pub mod warning;
 pub mod wire;
