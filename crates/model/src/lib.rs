@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod arrivals;
+pub mod bound;
 pub mod causes;
 pub mod compare;
 pub mod consolidate;

@@ -24,7 +24,7 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, Summary, WarningEntry};
+use tcptoll_model::record::{Arm, Lasting, Summary, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
 use crate::lab::certification::{Certificate, Tolerance};
@@ -73,6 +73,8 @@ pub struct Outcome {
     pub warnings: Vec<WarningEntry>,
     /// Why the trial may not be used for its question, one sentence; `None`: it may.
     pub invalid: Option<String>,
+    /// Whether a repetition would be excluded as well.
+    pub lasting: Option<Lasting>,
 }
 
 /// A question about TCP that this tool can answer by measuring.

@@ -8,7 +8,7 @@ use tcptoll_model::record::{
     Trial, Verdict, WarningEntry,
 };
 use tcptoll_model::warning::Warning;
-use tcptoll_model::{answer, compare, consolidate, stop};
+use tcptoll_model::{answer, bound, compare, consolidate, stop};
 
 use super::schedule::Schedule;
 
@@ -47,12 +47,15 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
         schedule.margin,
     ));
     summary.partial = ended.partial;
+    summary.excluded = bound::excluded(ended.trials);
     // Every arm of the plan that was run must have something that counts.
     summary.valid = summary.arms.iter().all(|arm| {
         let trials = || ended.trials.iter().filter(|trial| trial.arm.name == arm.name);
         trials().all(|trial| trial.invalid.is_none()) && arm.failure.is_none()
             || trials().any(Trial::counts)
     });
+    // The limit of the client alone is an answer, too.
+    summary.valid |= bound::limit(&summary).is_some();
     schedule.experiment.conclude(&mut summary);
     match &study.answer {
         Some(sentence) => summary.answer = answer::fill(sentence, &summary),
@@ -125,6 +128,7 @@ fn outline(header: &Header, arms: Vec<Arm>) -> Summary {
         advice: Vec::new(),
         warnings: Vec::new(),
         next: Vec::new(),
+        excluded: Vec::new(),
         partial: false,
         valid: true,
     }

@@ -28,6 +28,7 @@ fn summary(arms: Vec<Arm>) -> Summary {
         advice: Vec::new(),
         warnings: Vec::new(),
         next: Vec::new(),
+        excluded: Vec::new(),
         partial: false,
         valid: true,
     }
