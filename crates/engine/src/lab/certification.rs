@@ -247,7 +247,10 @@ fn rate_off(
     tolerance: Tolerance,
 ) -> Option<String> {
     let Some(got) = measured else {
-        return Some("the link carries no datagrams".to_owned());
+        return Some(
+            "the link carried no datagram in time: lower its rate, or quieten the machine"
+                .to_owned(),
+        );
     };
     let off = (got / asked - 1.0).abs();
     // The first and the last packet of a train may each be early or late by the jitter.

@@ -329,6 +329,25 @@ fn what_may_pass_is_repeated_three_times_and_announced() {
 }
 
 #[test]
+fn a_client_that_cannot_keep_its_schedule_runs_once_and_gives_a_bound() {
+    if no_lab() {
+        return;
+    }
+    let (summary, trials, status) =
+        connect(&["--rate", "1000000", "--count", "3000", "--warmup", "0"]);
+    let last = trials.last().unwrap();
+    if last.lasting.is_none() {
+        // The machine was unfit at every attempt.
+        assert!(last.invalid.is_some() && !summary.valid, "{last:?}");
+        return;
+    }
+    assert!(trials[..trials.len() - 1].iter().all(|trial| trial.lasting.is_none()));
+    assert_eq!((summary.valid, status), (true, Some(0)));
+    assert!(summary.answer.starts_with("At least "), "{}", summary.answer);
+    assert!(summary.warnings.iter().any(|warning| warning.id == "generator-late"));
+}
+
+#[test]
 fn an_arm_that_fails_in_every_round_does_not_keep_the_others_from_theirs() {
     if no_lab() {
         return;
