@@ -86,7 +86,7 @@ pub fn short_slices() -> Result<(), SysError> {
     Ok(())
 }
 
-/// `struct sched_attr` as of Linux 3.14, its first version (sched_setattr(2)).
+/// `struct sched_attr` as of Linux 3.14, its first version. Source: `sched_setattr(2)`.
 #[repr(C)]
 #[derive(Default)]
 struct SchedAttributes {

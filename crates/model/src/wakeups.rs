@@ -50,6 +50,8 @@ pub enum Wait {
 pub struct Wakeups {
     /// Lateness that nine of ten wake-ups do not pass, ns.
     late_ns: [u64; CLASSES],
+    /// Wake-ups seen.
+    seen: [u64; CLASSES],
     window_ns: u64,
     spun_ns: u64,
 }
@@ -64,7 +66,7 @@ impl Wakeups {
     /// Nothing learned yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { late_ns: [START_NS; CLASSES], window_ns: 0, spun_ns: 0 }
+        Self { late_ns: [START_NS; CLASSES], seen: [0; CLASSES], window_ns: 0, spun_ns: 0 }
     }
 
     /// How to wait for what is due at `due_ns`.
@@ -94,10 +96,13 @@ impl Wakeups {
     /// Learns that a wait for something due after `left_ns` ended `late_ns` after its timer.
     ///
     /// A quantile by sign alone: each later wake-up moves it up by nine steps, each earlier one
-    /// down by one, so that one stall of milliseconds counts as one late wake-up and no more.
+    /// down by one, so that one stall of milliseconds counts as one late wake-up and no more. The
+    /// first steps are large: a run over a long link has but a few long sleeps.
     pub fn woke(&mut self, left_ns: u64, late_ns: u64) {
-        let known = &mut self.late_ns[class(left_ns)];
-        let step = *known / 64 + 50;
+        let class = class(left_ns);
+        let known = &mut self.late_ns[class];
+        let step = *known / (8 + self.seen[class]).min(64) + 50;
+        self.seen[class] += 1;
         *known = if late_ns > *known {
             (*known + step * (PART - 1)).min(LEAD_MAX_NS)
         } else {
@@ -171,6 +176,15 @@ mod tests {
         let of_short = lead(&mut wakeups, MS);
         assert!((17_000..23_000).contains(&of_short), "{of_short}");
         assert_eq!(lead(&mut wakeups, 100 * MS), START_NS);
+    }
+
+    #[test]
+    fn a_few_long_sleeps_are_enough() {
+        let mut wakeups = Wakeups::new();
+        for _ in 0..4 {
+            wakeups.woke(100 * MS, 200_000);
+        }
+        assert!(lead(&mut wakeups, 100 * MS) >= 200_000);
     }
 
     #[test]

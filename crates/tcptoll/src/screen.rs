@@ -59,8 +59,8 @@ impl ProgressLine {
         // The estimate is of the trial's beginning; meanwhile time goes on.
         if progress.done == 0 && progress.total == 0 {
             self.trial_begun.set(Instant::now());
-            if self.announces {
-                announcement(progress).iter().for_each(|line| say(line));
+            if let Some(line) = announcement(progress).filter(|_| self.announces) {
+                say(&line);
             }
         }
         let left = progress.left_s - self.trial_begun.get().elapsed().as_secs_f64();
