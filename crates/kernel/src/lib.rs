@@ -23,6 +23,7 @@ pub mod ring;
 pub mod slab;
 pub mod sock_diag;
 pub mod socket;
+pub mod timer;
 pub mod tun;
 
 pub use error::SysError;

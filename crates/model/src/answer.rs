@@ -214,13 +214,13 @@ fn of_arms<'a>(text: &'a str, names: &[&'a str]) -> Option<Asked<'a>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::record::{
         Arm, HistogramSummary, Metric, Passport, Place, PlaceKind, RECORD_VERSION,
     };
 
-    fn summary() -> Summary {
+    pub(crate) fn summary() -> Summary {
         let metric = |value, unit: &str| Metric {
             value,
             unit: unit.to_owned(),
@@ -284,6 +284,7 @@ mod tests {
             advice: vec![],
             warnings: vec![],
             next: vec![],
+            excluded: vec![],
             partial: false,
             valid: true,
         }

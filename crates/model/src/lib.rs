@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod arrivals;
+pub mod bound;
 pub mod causes;
 pub mod compare;
 pub mod consolidate;
@@ -30,5 +31,6 @@ pub mod study;
 pub mod tcp_info;
 pub mod units;
 pub mod validity;
+pub mod wakeups;
 pub mod warning;
 pub mod wire;

@@ -83,7 +83,7 @@ pub struct Trial {
     /// Place in the order of running within its round, from 0.
     #[serde(default)]
     pub order: u32,
-    /// 0 the first time; an invalid trial is run again, at most 3 times.
+    /// 0 the first time; a trial that was excluded for a passing reason is repeated, at most 3 times.
     #[serde(default)]
     pub attempt: u32,
     /// When it began, seconds after the run did.
@@ -95,6 +95,9 @@ pub struct Trial {
     /// Why it is excluded from verdicts, one sentence; absent: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
+    /// What follows from the settings and would exclude it again; absent: a repetition may count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasting: Option<Lasting>,
     /// Doubts about this trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningEntry>,
@@ -108,6 +111,36 @@ impl Trial {
     pub fn counts(&self) -> bool {
         self.invalid.is_none() && self.arm.failure.is_none() && !self.arm.partial
     }
+}
+
+/// Why a trial is excluded that a repetition would not change.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lasting {
+    /// The client did not keep its schedule: what it measured is at least that good.
+    ClientSchedule,
+    /// The client used up its CPU: what it measured is at least that good.
+    ClientCpu,
+    /// The client ran out of ports or files.
+    Shortage,
+}
+
+/// Trials of an arm that were excluded from verdicts for one reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Excluded {
+    /// The arm.
+    pub arm: String,
+    /// Why, one sentence without its full stop.
+    pub reason: String,
+    /// As in the trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasting: Option<Lasting>,
+    /// How many of the arm's trials.
+    pub trials: u32,
+    /// The arm's trials in all.
+    pub of: u32,
 }
 
 /// A run that goes on where it was stopped or killed.
@@ -174,6 +207,9 @@ pub struct Summary {
     pub warnings: Vec<WarningEntry>,
     /// What to run next, one command each, with a word on why.
     pub next: Vec<NextStep>,
+    /// Trials excluded from verdicts, by arm and reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<Excluded>,
     /// Whether the run was stopped before its plan was done.
     pub partial: bool,
     /// Whether the run may be used for its question.

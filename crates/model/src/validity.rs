@@ -2,9 +2,11 @@
 //!
 //! Pure decisions over what was measured of the client, the machine and the link; every experiment
 //! asks the same ones. What was found is a warning, and where it spoils the figures also the reason
-//! for which the trial is left out of verdicts. Such a trial is recorded all the same.
+//! for which the trial is excluded from verdicts. Such a trial is recorded all the same. It is
+//! repeated where the reason may pass, and not where it follows from the settings.
 
 use crate::counters::Stolen;
+use crate::record::Lasting;
 use crate::stats::little;
 use crate::warning::Warning;
 
@@ -46,15 +48,22 @@ pub struct Finding {
     /// Why the trial may not be used for its question, one sentence without its full stop; `None`:
     /// it may.
     pub reason: Option<&'static str>,
+    /// Whether a repetition would find the same; `None`: the reason may pass, or there is none.
+    pub lasting: Option<Lasting>,
 }
 
 impl Finding {
     fn told(warning: Warning) -> Self {
-        Self { warning, reason: None }
+        Self { warning, reason: None, lasting: None }
     }
 
     fn spoilt(warning: Warning, reason: &'static str) -> Self {
-        Self { warning, reason: Some(reason) }
+        Self { warning, reason: Some(reason), lasting: None }
+    }
+
+    /// As it follows from the settings, a repetition would find the same.
+    fn lasting(self, lasting: Lasting) -> Self {
+        Self { lasting: self.reason.and(Some(lasting)), ..self }
     }
 }
 
@@ -98,6 +107,7 @@ pub fn client_bottleneck(cpu_share: f64, closed: Option<ClosedLoop>) -> Option<F
     let empty = closed.is_none_or(|found| found.departs() && found.found < found.asked as f64);
     (cpu_share > CPU_SHARE_MAX && empty).then(|| {
         Finding::spoilt(Warning::ClientBottleneck { cpu_share }, "the client used up its CPU")
+            .lasting(Lasting::ClientCpu)
     })
 }
 
@@ -114,6 +124,7 @@ pub fn client_late(
     late(p50_us, p99_us, spoilt, "the client was late by half of what it measured", |p99_us| {
         Warning::GeneratorLate { p99_us }
     })
+    .map(|finding| finding.lasting(Lasting::ClientSchedule))
 }
 
 /// Whether an open loop's requests succeeded as fast as they were due, where no queue of them grew:
@@ -176,6 +187,7 @@ pub fn clock_step(step_ns: i64, stamps_are_used: bool) -> Option<Finding> {
     (step_ns.unsigned_abs() > STEP_NS_MAX).then(|| Finding {
         warning: Warning::ClockStep { ms: step_ns as f64 / 1e6 },
         reason: stamps_are_used.then_some("the wall clock was set, and packets are stamped by it"),
+        lasting: None,
     })
 }
 
@@ -265,6 +277,27 @@ mod tests {
         assert_eq!(spoils(link_late(Some(51.0), Some(90.0), 100.0)), Some(true));
         assert_eq!(spoils(link_late(Some(5.0), Some(501.0), 100.0)), Some(false));
         assert_eq!(link_late(None, None, 100.0), None);
+    }
+
+    #[test]
+    fn only_what_follows_from_the_settings_would_be_found_again() {
+        let lasting = |finding: Option<Finding>| finding.unwrap().lasting;
+        assert_eq!(lasting(client_bottleneck(0.95, None)), Some(Lasting::ClientCpu));
+        let late = client_late(Some(51.0), Some(80.0), Some(100.0));
+        assert_eq!(lasting(late), Some(Lasting::ClientSchedule));
+        // A doubt alone excludes nothing.
+        assert_eq!(lasting(client_late(Some(4.0), Some(600.0), Some(100.0))), None);
+        let passing = [
+            steal(Stolen { ticks: 9, share: Some(0.2) }),
+            suspended(1_500_000_000),
+            clock_step(-2_500_000, true),
+            stood_still(0.3, Some(1.0)),
+            link_late(Some(51.0), Some(90.0), 100.0),
+        ];
+        for finding in passing {
+            assert!(finding.as_ref().is_some_and(|finding| finding.reason.is_some()));
+            assert_eq!(lasting(finding), None);
+        }
     }
 
     #[test]

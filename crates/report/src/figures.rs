@@ -326,19 +326,29 @@ fn links(summary: &Summary) -> Vec<String> {
     vec![format!("links differ by arm{}", range.unwrap_or_default())]
 }
 
-/// One link asked and measured: `rtt 37.0 ms asked, 37.02 ms measured`.
+/// One link asked and measured: `rtt 37.0 ms asked, 37.02 ms measured`, or `37.02 to 37.61 ms
+/// measured` where it was measured more than once.
 fn link_words(link: &LinkMeasured, rtts: impl Iterator<Item = f64>) -> String {
     let rtts: Vec<f64> = rtts.collect();
-    let measured = (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64);
+    let words = |time: fn(f64) -> String| {
+        let least = time(rtts.iter().copied().reduce(f64::min)?);
+        let most = time(rtts.iter().copied().reduce(f64::max)?);
+        if least == most {
+            return Some(least);
+        }
+        // The unit once, where both have the same.
+        let unit = most.split_once(' ').map_or("", |(_, unit)| unit);
+        let least = least.strip_suffix(unit).map_or(&*least, str::trim_end);
+        Some(format!("{least} to {most}"))
+    };
     let emulated = matches!(link.kind, LinkKind::EmulatedTun | LinkKind::EmulatedPacket);
+    let measured = words(if emulated { number::exact_time } else { number::time });
     match (emulated, measured) {
-        (true, Some(us)) => format!(
-            "rtt {} asked, {} measured",
-            number::time(link.asked.rtt_us),
-            number::exact_time(us)
-        ),
+        (true, Some(measured)) => {
+            format!("rtt {} asked, {measured} measured", number::time(link.asked.rtt_us))
+        }
         (true, None) => format!("rtt {} asked, not measured", number::time(link.asked.rtt_us)),
-        (false, Some(us)) => format!("{}, rtt {} measured", link_kind(link.kind), number::time(us)),
+        (false, Some(measured)) => format!("{}, rtt {measured} measured", link_kind(link.kind)),
         (false, None) => link_kind(link.kind).to_owned(),
     }
 }
@@ -367,6 +377,24 @@ pub(crate) fn plural(n: u64, word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_measurements_of_one_link_are_both_shown() {
+        let text = include_str!("../tests/golden/one-arm.json");
+        let mut summary: Summary = serde_json::from_str(text).unwrap();
+        let mut other = summary.arms[0].clone();
+        let set = |arm: &mut Arm, us| {
+            let link = arm.link.as_mut().unwrap();
+            link.kind = LinkKind::EmulatedTun;
+            link.asked.rtt_us = 37_000.0;
+            link.rtt_us.as_mut().unwrap().p50 = Some(us);
+        };
+        set(&mut summary.arms[0], 37_020.0);
+        assert_eq!(links(&summary), ["rtt 37.0 ms asked, 37.02 ms measured"]);
+        set(&mut other, 37_610.0);
+        summary.arms.push(other);
+        assert_eq!(links(&summary), ["rtt 37.0 ms asked, 37.02 to 37.61 ms measured"]);
+    }
 
     #[test]
     fn a_quantile_is_known_by_its_name() {

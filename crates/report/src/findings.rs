@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::record::{Arm, HostSummary, Summary};
+use tcptoll_model::record::{Arm, Excluded, HostSummary, Summary};
 use tcptoll_model::shell;
 
 use crate::{figures, keepalive, number, requests};
@@ -128,13 +128,67 @@ pub(crate) fn failed(summary: &Summary) -> (u64, u64) {
     (tried.saturating_sub(ok), tried)
 }
 
+/// Why a run is not valid for its question, an arm a line: `ARM: REASON (3 of 3 trials)`. It stands
+/// before the answer, behind `invalid:`. Empty: the run is valid.
+pub(crate) fn invalid(summary: &Summary) -> Vec<String> {
+    if summary.valid {
+        return Vec::new();
+    }
+    let several = summary.arms.len() > 1;
+    let line = |arm: &Arm| {
+        let why = invalid_arm(summary, arm)?;
+        let name = if several { format!("{}: ", arm.name) } else { String::new() };
+        Some(format!("{name}{why}"))
+    };
+    let lines: Vec<String> = summary.arms.iter().filter_map(line).collect();
+    if !lines.is_empty() {
+        return lines;
+    }
+    let see = if summary.warnings.is_empty() { "" } else { "; see the warnings" };
+    vec![format!("the run is not valid for its question{see}")]
+}
+
+/// Reasons that are shown for an arm, the most frequent ones.
+const REASONS_MAX: usize = 2;
+
+/// Why an arm has nothing that counts; `None`: it has, or the record does not say.
+fn invalid_arm(summary: &Summary, arm: &Arm) -> Option<String> {
+    let mut of_arm: Vec<&Excluded> =
+        summary.excluded.iter().filter(|one| one.arm == arm.name).collect();
+    let excluded: u32 = of_arm.iter().map(|one| one.trials).sum();
+    let all = of_arm.iter().all(|one| one.of == excluded);
+    // Of several trials the record says what became of each.
+    let none_counts = |arm: &Arm| {
+        !arm.rounds.is_empty() && arm.rounds.iter().all(|round| round.left_out.is_some())
+    };
+    if excluded > 0 && (all || none_counts(arm)) {
+        of_arm.sort_by_key(|one| std::cmp::Reverse(one.trials));
+        let words = |why: &str, trials: u32, of: u32| {
+            format!("{why} ({trials} of {})", figures::plural(u64::from(of), "trial"))
+        };
+        let (shown, rest) = of_arm.split_at(of_arm.len().min(REASONS_MAX));
+        let mut reasons: Vec<String> =
+            shown.iter().map(|one| words(&one.reason, one.trials, one.of)).collect();
+        reasons.extend(rest.first().map(|first| {
+            words("other reasons", rest.iter().map(|one| one.trials).sum(), first.of)
+        }));
+        return Some(reasons.join("; "));
+    }
+    if let Some(failure) = &arm.failure {
+        return failure.lines().next().map(str::to_owned);
+    }
+    let tried = arm.attempts > 0 && arm.ok == 0;
+    tried.then(|| {
+        let class = arm.errors.iter().max_by_key(|(_, n)| **n);
+        let class = class.map(|(class, _)| format!(", most failed with {class}"));
+        let tried = number::count(arm.attempts);
+        format!("none of {tried} attempts succeeded{}", class.unwrap_or_default())
+    })
+}
+
 /// What the reader must know before believing a figure, most serious first.
 pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
-    if !summary.valid {
-        let why = if summary.warnings.is_empty() { "" } else { "; see the warnings" };
-        lines.push(format!("This run is not valid for its question{why}."));
-    }
     if summary.partial {
         lines.push("The run was stopped before its plan was done.".to_owned());
     }
@@ -162,6 +216,46 @@ pub(crate) fn command(arguments: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn one_arm() -> Summary {
+        serde_json::from_str(include_str!("../tests/golden/one-arm.json")).unwrap()
+    }
+
+    fn excluded(arm: &str, reason: &str, trials: u32, of: u32) -> Excluded {
+        Excluded { arm: arm.to_owned(), reason: reason.to_owned(), lasting: None, trials, of }
+    }
+
+    #[test]
+    fn an_invalid_run_says_why_by_arm_and_how_often() {
+        let mut summary = one_arm();
+        assert!(invalid(&summary).is_empty());
+        summary.valid = false;
+        assert_eq!(invalid(&summary), ["the run is not valid for its question"]);
+        let name = summary.arms[0].name.clone();
+        summary.excluded = vec![excluded(&name, "the link was late", 3, 3)];
+        assert_eq!(invalid(&summary), ["the link was late (3 of 3 trials)"]);
+        summary.arms.push(Arm { name: "b".to_owned(), attempts: 9, ok: 9, ..Arm::default() });
+        summary.excluded = vec![
+            excluded(&name, "the link was late", 2, 3),
+            excluded(&name, "the machine slept", 1, 3),
+            // The other arm has trials that count.
+            excluded("b", "the link was late", 1, 3),
+        ];
+        let says =
+            format!("{name}: the link was late (2 of 3 trials); the machine slept (1 of 3 trials)");
+        assert_eq!(invalid(&summary), [says]);
+    }
+
+    #[test]
+    fn an_arm_of_failures_alone_says_what_most_failed_with() {
+        let mut summary = one_arm();
+        summary.valid = false;
+        summary.arms[0].ok = 0;
+        summary.arms[0].attempts = 1_500;
+        summary.arms[0].errors = [("timeout".to_owned(), 1_500)].into();
+        let says = "none of 1,500 attempts succeeded, most failed with timeout";
+        assert_eq!(invalid(&summary), [says]);
+    }
 
     #[test]
     fn an_argument_cannot_leave_its_quotes() {

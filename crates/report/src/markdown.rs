@@ -8,7 +8,11 @@ use crate::{effect, figures, findings, keepalive, requests, rounds};
 
 /// The page of a cleaned summary.
 pub(crate) fn render(summary: &Summary) -> String {
-    let mut page = format!("### {}\n\n{}\n", escape(&summary.question), escape(&summary.answer));
+    let mut page = format!("### {}\n", escape(&summary.question));
+    for why in findings::invalid(summary) {
+        page.push_str(&format!("\n**invalid: {}**\n", escape(&why)));
+    }
+    page.push_str(&format!("\n{}\n", escape(&summary.answer)));
     for doubt in findings::verdict_on_run(summary) {
         page.push_str(&format!("\n**{}**\n", escape(&doubt)));
     }

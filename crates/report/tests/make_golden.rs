@@ -194,6 +194,7 @@ fn summary(question: &str, answer: &str, command: &str) -> Summary {
         advice: Vec::new(),
         warnings: Vec::new(),
         next: Vec::new(),
+        excluded: Vec::new(),
         partial: false,
         valid: true,
     }

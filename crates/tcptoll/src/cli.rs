@@ -132,10 +132,11 @@ pub struct OutputArgs {
     /// record [default: another for each run]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// How far the measured link may be from what was asked [default: delay=100us,rate=2%]
+    /// How far the measured link may be from what was asked: median round trip and rate
+    /// [default: the larger of 100us and 1% of the round trip, rate=2%]
     #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
     pub link_tolerance: Option<String>,
-    /// No progress on stderr
+    /// No progress and no notice of repetitions on stderr
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -471,7 +472,8 @@ pub struct LabArgs {
     /// Seed of the link's loss and jitter
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub seed: u64,
-    /// How far the measured link may be from what was asked [default: delay=100us,rate=2%]
+    /// Refuse a link that is further from what was asked; without it, warn if the round trip is off by more
+    /// than 100us and 1%, or the rate by more than 2%
     #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
     pub link_tolerance: Option<String>,
     /// Do not say what the link measured

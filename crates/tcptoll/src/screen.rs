@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
-use tcptoll_engine::runner::Progress;
+use tcptoll_engine::runner::{ATTEMPTS_MAX, Progress};
 use tcptoll_report::TextStyle;
+
+use crate::exit::say;
 
 /// How text is to look on stdout: colour only on a terminal and without `NO_COLOR`.
 pub(crate) fn style() -> TextStyle {
@@ -19,22 +21,22 @@ pub(crate) fn style() -> TextStyle {
 /// A line on stderr that says which arm runs and how long the run will still take.
 pub(crate) struct ProgressLine {
     bar: ProgressBar,
+    /// Whether repetitions are said in lines of their own.
+    announces: bool,
     trial_begun: Cell<Instant>,
 }
 
 impl ProgressLine {
-    /// Shows nothing if `quiet`, or if stderr is no terminal.
+    /// Shows nothing if `quiet`, and repetitions alone if stderr is no terminal.
     pub(crate) fn new(quiet: bool) -> Self {
-        let bar = if quiet || !Term::stderr().is_term() {
-            ProgressBar::hidden()
-        } else {
-            ProgressBar::new_spinner()
-        };
+        let terminal = Term::stderr().is_term();
+        let bar =
+            if quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         let style = ProgressStyle::with_template("{spinner} {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         bar.set_style(style);
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, trial_begun: Cell::new(Instant::now()) }
+        Self { bar, announces: !quiet && !terminal, trial_begun: Cell::new(Instant::now()) }
     }
 
     /// Shows how far the run has come.
@@ -46,8 +48,9 @@ impl ProgressLine {
         if progress.arms > 1 {
             message += &format!(" · arm {} of {}", progress.number, progress.arms);
         }
-        if progress.attempt > 0 {
-            message += &format!(" · again, for the {} time", ordinal(progress.attempt));
+        if let Some(why) = progress.repeated_for {
+            let why = tcptoll_report::printable_line(why);
+            message += &format!(" · attempt {} of {ATTEMPTS_MAX}: {why}", progress.attempt + 1);
         }
         // Operations of one trial, milliseconds of another.
         if let Some(percent) = (100 * progress.done).checked_div(progress.total) {
@@ -56,6 +59,9 @@ impl ProgressLine {
         // The estimate is of the trial's beginning; meanwhile time goes on.
         if progress.done == 0 && progress.total == 0 {
             self.trial_begun.set(Instant::now());
+            if let Some(line) = announcement(progress).filter(|_| self.announces) {
+                say(&line);
+            }
         }
         let left = progress.left_s - self.trial_begun.get().elapsed().as_secs_f64();
         if left >= 1.0 {
@@ -66,16 +72,47 @@ impl ProgressLine {
     }
 }
 
-fn ordinal(number: u32) -> &'static str {
-    match number {
-        1 => "second",
-        2 => "third",
-        _ => "last",
-    }
+/// A repetition in a line of its own, where no progress is shown; `None`: this is none.
+fn announcement(progress: &Progress<'_>) -> Option<String> {
+    let why = progress.repeated_for?;
+    let arm = if progress.arm.is_empty() { "the trial" } else { progress.arm };
+    Some(format!(
+        "repeating {}, round {}, attempt {} of {ATTEMPTS_MAX}: {}",
+        tcptoll_report::printable_line(arm),
+        progress.round,
+        progress.attempt + 1,
+        tcptoll_report::printable_line(why)
+    ))
 }
 
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repetition_is_announced_with_its_arm_place_and_reason() {
+        let first = Progress {
+            arm: "link metro",
+            number: 1,
+            arms: 2,
+            round: 3,
+            rounds: 5,
+            attempt: 0,
+            repeated_for: None,
+            done: 0,
+            total: 0,
+            left_s: 9.0,
+        };
+        assert_eq!(announcement(&first), None);
+        let why = Some("a hypervisor took CPU time");
+        let again = Progress { attempt: 1, repeated_for: why, ..first };
+        let says = "repeating link metro, round 3, attempt 2 of 4: a hypervisor took CPU time";
+        assert_eq!(announcement(&again).as_deref(), Some(says));
     }
 }

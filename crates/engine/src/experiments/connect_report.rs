@@ -1,5 +1,6 @@
 //! What follows from the arms of `connect`: the answer in a sentence, causes, advice, what next.
 
+use tcptoll_model::bound;
 use tcptoll_model::causes::{Rungs, advice_for, causes_of};
 use tcptoll_model::record::{Arm, NextStep, PlaceKind, Summary};
 use tcptoll_model::stats::need;
@@ -108,6 +109,7 @@ fn answer(summary: &Summary) -> String {
         return "Nothing was measured.".to_owned();
     }
     let mut sentences = Vec::new();
+    sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
     if summary.arms.iter().all(|arm| !arm.histograms.contains_key("connect_us")) {
         sentences.extend(first_byte_only(&measured));
         return sentences.join(" ");

@@ -49,7 +49,7 @@ impl Trial {
         context: &mut Context<'_>,
     ) -> Result<Place, TrialError> {
         let Wish { link, ipv6, packet_relay, client_sysctls, server_sysctls } = wish;
-        self.tolerance_us = context.tolerance.delay_us;
+        self.tolerance_us = context.tolerance.delay_us(link.rtt);
         let cpus = tcptoll_kernel::cpu::allowed();
         let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
         let plan = Plan {
@@ -68,7 +68,7 @@ impl Trial {
                 place.link()?.ask(&Ask::Calibrate { early_ns: known.early_ns })?;
                 known.clone()
             }
-            None => certify(&mut place, link, context.tolerance, context.interrupt)?,
+            None => certify(&mut place, link, context.tolerance, context.interrupt)?.accepted()?,
         };
         context.certificates.insert(key, certificate.clone());
         if certificate.measured.kind == LinkKind::EmulatedPacket && !packet_relay {

@@ -1,5 +1,6 @@
 //! What follows from the arms of `http`: the answer in a sentence, causes, advice, what next.
 
+use tcptoll_model::bound;
 use tcptoll_model::causes::{Rungs, advice_for, causes_of};
 use tcptoll_model::record::{Arm, Comparison, NextStep, PlaceKind, Summary};
 use tcptoll_model::units::{human_count, human_rate_per_s, human_us};
@@ -65,6 +66,7 @@ fn answer(summary: &Summary) -> String {
         return parts.join(" ");
     }
     let mut sentences = Vec::new();
+    sentences.extend(bound::sentence(summary, "requests_per_s", "requests"));
     sentences.extend(schedules(&measured));
     match measured.as_slice() {
         [arm] => sentences.extend(one(arm)),

@@ -26,7 +26,7 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, Resolved, Summary, WarningEntry};
+use tcptoll_model::record::{Arm, Lasting, Resolved, Summary, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
 use self::target::Target;
@@ -78,6 +78,8 @@ pub struct Outcome {
     pub warnings: Vec<WarningEntry>,
     /// Why the trial may not be used for its question, one sentence; `None`: it may.
     pub invalid: Option<String>,
+    /// Whether a repetition would be excluded as well.
+    pub lasting: Option<Lasting>,
 }
 
 /// A question about TCP that this tool can answer by measuring.

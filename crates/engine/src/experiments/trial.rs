@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use tcptoll_model::counters::stolen;
-use tcptoll_model::record::{Arm, HostSummary, LinkMeasured, Metric, Softirq, WarningEntry};
+use tcptoll_model::record::{
+    Arm, HostSummary, Lasting, LinkMeasured, Metric, Softirq, WarningEntry,
+};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Settings;
 use tcptoll_model::tcp_info::{PathSample, TcpInfo};
@@ -41,6 +43,10 @@ pub(super) struct Trial {
     warnings: Vec<WarningEntry>,
     /// Why the trial is useless for its question.
     invalid: Option<String>,
+    /// Whether one of the reasons may pass.
+    passing: bool,
+    /// The gravest of those that follow from the settings.
+    lasting: Option<Lasting>,
     /// Source addresses: those asked for, or those the lab added.
     pub(super) sources: Vec<IpAddr>,
     /// Median lateness of the link that is still allowed, µs.
@@ -54,13 +60,21 @@ impl Trial {
             arm: Arm { name: name.to_owned(), ..Arm::default() },
             warnings: Vec::new(),
             invalid: None,
+            passing: false,
+            lasting: None,
             sources: sources.to_vec(),
             tolerance_us: f64::INFINITY,
         }
     }
 
-    /// Excludes the trial from verdicts; the first reason stays.
+    /// Excludes the trial from verdicts for what may pass; the first reason stays.
     pub(super) fn exclude(&mut self, why: &str) {
+        self.exclude_for(why, None);
+    }
+
+    fn exclude_for(&mut self, why: &str, lasting: Option<Lasting>) {
+        self.passing |= lasting.is_none();
+        self.lasting = self.lasting.max(lasting);
         self.invalid.get_or_insert_with(|| why.to_owned());
     }
 
@@ -70,10 +84,10 @@ impl Trial {
 
     /// Takes what was found wrong, if anything was.
     pub(super) fn found(&mut self, finding: Option<Finding>) {
-        let Some(Finding { warning, reason }) = finding else { return };
+        let Some(Finding { warning, reason, lasting }) = finding else { return };
         self.warn(&warning);
         if let Some(reason) = reason {
-            self.exclude(reason);
+            self.exclude_for(reason, lasting);
         }
     }
 
@@ -178,10 +192,16 @@ impl Trial {
     pub(super) fn into_outcome(mut self, factors: &Settings) -> Outcome {
         let lacking = ["local-ports", "local-fds"];
         if lacking.iter().any(|class| self.arm.errors.contains_key(*class)) {
-            self.exclude("the client ran out of ports or files");
+            self.exclude_for("the client ran out of ports or files", Some(Lasting::Shortage));
         }
         self.arm.factors.clone_from(factors);
-        Outcome { arm: self.arm, warnings: self.warnings, invalid: self.invalid }
+        Outcome {
+            arm: self.arm,
+            warnings: self.warnings,
+            invalid: self.invalid,
+            // Without what passes, a repetition may have a bound.
+            lasting: self.lasting.filter(|_| !self.passing),
+        }
     }
 }
 

@@ -1,23 +1,26 @@
 //! The emulated link: takes packets from one host's device and gives them to the other's when the
 //! link model says so, seeing every one of them.
 //!
-//! Time: a packet enters when it is read from its device. A thread that sleeps wakes 50 to 80 µs
-//! late (Linux 6.18), so the last stretch before a release is spun, as long as spinning takes less
-//! than a third of a CPU; how late packets really left is recorded.
+//! Time: a packet enters when it is read from its device. A thread that sleeps wakes late, so the
+//! last stretch before a release is spun, as long as spinning takes less than a third of a CPU; how
+//! long that stretch has to be is learned ([`tcptoll_model::wakeups`]). How late packets really left
+//! is recorded.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tcptoll_kernel::cpu::thread_time;
-use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_kernel::epoll::{Event, Interest, Poller};
 use tcptoll_kernel::packet_socket::PacketSocket;
+use tcptoll_kernel::timer::Timer;
 use tcptoll_kernel::tun::{self, Tun, VnetHeader};
 use tcptoll_model::handshake::{End, HandshakeTrace};
 use tcptoll_model::link::{LinkSpec, line_bytes};
 use tcptoll_model::link_model::{Fate, Loss, Pipe, Settings, settings};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;
+use tcptoll_model::wakeups::{self, Wait, Wakeups};
 use tcptoll_model::wire::{Direction, WireTracker};
 
 use super::pcap::Pcap;
@@ -37,14 +40,10 @@ const BATCH: usize = 64;
 const MEMORY_MAX: u64 = 512 << 20;
 
 /// A link without packets wakes up this often all the same, to see whether it could.
-const IDLE: Duration = Duration::from_millis(100);
+const IDLE_NS: u64 = 100_000_000;
 
-/// Longest stretch that is spun.
-const SPIN_NS: u64 = 120_000;
-
-/// Of each such window, at most [`SPIN_SHARE_NS`] are spun.
-const WINDOW_NS: u64 = 10_000_000;
-const SPIN_SHARE_NS: u64 = 3_500_000;
+/// A yield that took longer has given the CPU to another thread, ns.
+const YIELDED_NS: u64 = 5_000;
 
 /// One end of the link.
 #[derive(Debug)]
@@ -111,12 +110,12 @@ struct Pump {
     scratch: Vec<u8>,
     witness: Witness,
     epoch_ns: u64,
+    timer: Timer,
+    wakeups: Wakeups,
     /// How long waking up takes, as the calibration found.
     early_ns: u64,
-    /// Whether the last wait slept: what is read now has waited for the wake-up.
-    slept: bool,
-    spun_ns: u64,
-    window_ns: u64,
+    /// When the last wait began, if it slept: what is read now has waited for the wake-up, ns.
+    slept_from_ns: Option<u64>,
     struck: Struck,
 }
 
@@ -142,6 +141,7 @@ impl Struck {
 }
 
 const CHANNEL: u64 = 9;
+const TIMER: u64 = 8;
 
 /// Carries packets until the parent is gone.
 pub fn run(
@@ -155,6 +155,8 @@ pub fn run(
     poller.add(&*channel, CHANNEL, Interest::READ)?;
     poller.add(&client, 0, Interest::READ)?;
     poller.add(&server, 1, Interest::READ)?;
+    let timer = Timer::new()?;
+    poller.add(&timer, TIMER, Interest::READ_EDGE)?;
     let ways = make_pipes(spec, seed);
     let mut pump = Pump {
         ports: [client, server],
@@ -162,24 +164,16 @@ pub fn run(
         scratch: vec![0; FRAME_MAX],
         witness: Witness::new(0, None),
         epoch_ns: monotonic_ns(),
+        timer,
+        wakeups: Wakeups::new(),
         early_ns: 0,
-        slept: false,
-        spun_ns: 0,
-        window_ns: 0,
+        slept_from_ns: None,
         struck: Struck::default(),
     };
     loop {
-        let timeout = pump.wait();
-        pump.slept = !timeout.is_zero();
-        if !pump.slept {
-            // The host beside may have been woken by the last packet.
-            std::thread::yield_now();
-        }
-        let began_ns = monotonic_ns();
-        let events = poller.wait(Some(timeout))?;
-        pump.witness.woke(monotonic_ns() - began_ns, timeout);
-        for event in events {
+        for event in pump.wait(&mut poller)? {
             match event.token {
+                TIMER => {}
                 CHANNEL => {
                     let tell = match channel.receive(None)? {
                         Ask::Watch(watch) => pump.watch(&watch),
@@ -215,27 +209,40 @@ impl Pump {
         Duration::from_nanos(monotonic_ns() - self.epoch_ns)
     }
 
-    /// How long to sleep; zero while the last stretch is spun.
-    fn wait(&mut self) -> Duration {
-        let Some(due) = self.pipes.iter().filter_map(Pipe::next_due).min() else {
-            return IDLE;
-        };
-        let now = self.now();
-        let left = due.saturating_sub(now).as_nanos() as u64;
-        let now_ns = now.as_nanos() as u64;
-        if now_ns >= self.window_ns + WINDOW_NS {
-            self.window_ns = now_ns;
-            self.spun_ns = 0;
+    /// Waits until something is to be done: a packet came, one is due, or the parent has an order.
+    fn wait(&mut self, poller: &mut Poller) -> Result<Vec<Event>, LoadError> {
+        let due = self.pipes.iter().filter_map(Pipe::next_due).min();
+        let began_ns = monotonic_ns();
+        let idle = Wait::Sleep { until_ns: began_ns + IDLE_NS, left_ns: IDLE_NS };
+        let wait = due
+            .map_or(idle, |due| self.wakeups.plan(began_ns, self.epoch_ns + due.as_nanos() as u64));
+        match wait {
+            Wait::Spin => {
+                self.slept_from_ns = None;
+                // The host beside may have been woken by the last packet.
+                std::thread::yield_now();
+                let yielded_ns = monotonic_ns();
+                let events = poller.wait(Some(Duration::ZERO))?;
+                // What another thread used meanwhile was not spun.
+                let gave_way = yielded_ns - began_ns > YIELDED_NS;
+                let from_ns = if gave_way { yielded_ns } else { began_ns };
+                let spun_ns = monotonic_ns() - from_ns;
+                self.wakeups.spun(spun_ns);
+                self.witness.overslept_ns = self.witness.overslept_ns.max(spun_ns);
+                Ok(events)
+            }
+            Wait::Sleep { until_ns, left_ns } => {
+                self.slept_from_ns = Some(began_ns);
+                self.timer.set(Duration::from_nanos(until_ns))?;
+                let events = poller.wait(None)?;
+                // A wait that a packet ended says nothing of timers.
+                if let Some(late_ns) = monotonic_ns().checked_sub(until_ns) {
+                    self.wakeups.woke(left_ns, late_ns);
+                    self.witness.overslept_ns = self.witness.overslept_ns.max(late_ns);
+                }
+                Ok(events)
+            }
         }
-        if self.spun_ns > SPIN_SHARE_NS {
-            return Duration::from_nanos(left);
-        }
-        if left > SPIN_NS {
-            return Duration::from_nanos(left - SPIN_NS);
-        }
-        // One turn of the loop: look at the devices without sleeping.
-        self.spun_ns += left.min(2_000);
-        Duration::ZERO
     }
 
     fn take_in(&mut self, from: usize) {
@@ -266,8 +273,10 @@ impl Pump {
             if self.struck.takes(direction, packet.as_ref()) {
                 continue;
             }
-            let early = if self.slept { self.early_ns } else { 0 };
-            let now = Duration::from_nanos((at - self.epoch_ns).saturating_sub(early));
+            let entered_ns = self
+                .slept_from_ns
+                .map_or(at, |began_ns| wakeups::entered_ns(at, self.early_ns, began_ns));
+            let now = Duration::from_nanos(entered_ns.saturating_sub(self.epoch_ns));
             let memory = frame.len() as u64 + 64;
             match self.pipes[from].push(now, line, memory, frame) {
                 Fate::Overflow => self.witness.unwanted_drops += 1,
@@ -286,7 +295,7 @@ impl Pump {
 
     fn release(&mut self) {
         // What the kernel answers within a write has not waited for anything.
-        self.slept = false;
+        self.slept_from_ns = None;
         for from in [0, 1] {
             let direction = [Direction::ClientToServer, Direction::ServerToClient][from];
             let to = 1 - from;
@@ -384,12 +393,6 @@ impl Pump {
 }
 
 impl Witness {
-    /// Notes how long a wait took that was to take so long at most.
-    fn woke(&mut self, took_ns: u64, asked: Duration) {
-        let asked_ns = asked.as_nanos() as u64;
-        self.overslept_ns = self.overslept_ns.max(took_ns.saturating_sub(asked_ns));
-    }
-
     fn new(trace_limit: usize, pcap: Option<Pcap>) -> Self {
         let cpu = thread_time();
         Self {

@@ -10,7 +10,7 @@ use tcptoll_model::record::{
 use tcptoll_model::study::FAILURES_ALLOWED;
 use tcptoll_model::units::human_count;
 use tcptoll_model::warning::Warning;
-use tcptoll_model::{answer, compare, consolidate, stop};
+use tcptoll_model::{answer, bound, compare, consolidate, stop};
 
 use super::schedule::Schedule;
 
@@ -50,12 +50,15 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
         schedule.margin,
     ));
     summary.partial = ended.partial;
+    summary.excluded = bound::excluded(ended.trials);
     // Every arm of the plan that was run must have something that counts.
     summary.valid = summary.arms.iter().all(|arm| {
         let trials = || ended.trials.iter().filter(|trial| trial.arm.name == arm.name);
         trials().all(|trial| trial.invalid.is_none()) && arm.failure.is_none()
             || trials().any(Trial::counts)
     });
+    // The limit of the client alone is an answer, too.
+    summary.valid |= bound::limit(&summary).is_some();
     too_many_failures(&mut summary, schedule);
     schedule.experiment.conclude(&mut summary);
     match &study.answer {
@@ -189,6 +192,7 @@ fn outline(header: &Header, arms: Vec<Arm>) -> Summary {
         advice: Vec::new(),
         warnings: Vec::new(),
         next: Vec::new(),
+        excluded: Vec::new(),
         partial: false,
         valid: true,
     }

@@ -25,7 +25,8 @@ pub(crate) fn render(runs: &Runs<'_>, style: TextStyle) -> String {
     page.blank();
     page.prose(0, &answer(runs), Tone::Strong);
     for (name, run) in [("A", runs.a), ("B", runs.b)] {
-        for line in findings::verdict_on_run(run) {
+        let invalid = findings::invalid(run).into_iter().map(|why| format!("invalid: {why}"));
+        for line in invalid.chain(findings::verdict_on_run(run)) {
             page.prose(0, &format!("{name}: {line}"), Tone::Bad);
         }
     }

@@ -144,6 +144,9 @@ pub(crate) fn render(summary: &Summary, record: Option<&Path>, style: TextStyle)
         page.prose(0, &line, Tone::Dim);
     }
     page.blank();
+    for why in findings::invalid(summary) {
+        page.labelled("invalid: ", 9, &why, Tone::Bad);
+    }
     page.prose(0, &summary.answer, Tone::Strong);
     for line in findings::verdict_on_run(summary) {
         page.prose(0, &line, Tone::Bad);

@@ -13,7 +13,7 @@ use tcptoll_model::stats::{exact_interval, nearest_rank};
 use crate::table::Table;
 
 /// Wide, because here the error itself is the figure.
-const ANY: Tolerance = Tolerance { delay_us: 1e6, rate: 10.0 };
+const ANY: Tolerance = Tolerance { delay_us: Some(1e6), rate: 10.0 };
 
 pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Place> {
     let spec = LinkSpec::parse(link)?;
@@ -29,7 +29,7 @@ pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Place> {
         client_addresses: Vec::new(),
     };
     let mut place = Place::lab(&plan, &spec)?;
-    certify(&mut place, &spec, ANY, &Interrupt::new())?;
+    certify(&mut place, &spec, ANY, &Interrupt::new())?.accepted()?;
     Ok(place)
 }
 

@@ -15,6 +15,7 @@ mod http_faults;
 mod http_wire;
 mod keepalive;
 mod links;
+mod links_used;
 mod opening;
 mod studies;
 mod table;
@@ -32,6 +33,7 @@ const GROUPS: &[Group] = &[
     ("rate", links::rate),
     ("loss", links::loss),
     ("throughput", links::throughput),
+    ("links", links_used::links),
     ("latency", opening::latency),
     ("fifty-thousand", opening::fifty_thousand),
     ("queue", opening::queue),

@@ -14,7 +14,7 @@ use tcptoll_model::link::LinkSpec;
 use tcptoll_model::units::human_us;
 
 use crate::cli::LabArgs;
-use crate::exit::Status;
+use crate::exit::{Status, say};
 
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
     if args.apparmor_profile {
@@ -46,7 +46,13 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
     }
     signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false)))?;
     let mut place = Place::lab(&plan, &spec)?;
-    let certificate = certify(&mut place, &spec, tolerance, &interrupt)?;
+    let mut certificate = certify(&mut place, &spec, tolerance, &interrupt)?;
+    if args.link_tolerance.is_some() {
+        certificate = certificate.accepted()?;
+    } else if let Some(why) = &certificate.refusal {
+        // Nothing is measured here: whether that is good enough is for the user to say.
+        say(&format!("warning: {why}"));
+    }
     if !args.quiet {
         let rtt = certificate.measured.rtt_us.as_ref().and_then(|rtt| rtt.p50);
         eprintln!(

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tcptoll_engine::record::Record;
-use tcptoll_model::record::{Summary, Trial, Verdict};
+use tcptoll_model::record::{Lasting, Summary, Trial, Verdict};
 
 use crate::support::{
     Folder, Ran, TOLERANCE, checked_summary, counter, no_lab, only, run, tcptoll,
@@ -274,11 +274,11 @@ fn a_run_that_is_done_is_not_run_again() {
 }
 
 #[test]
-fn an_invalid_trial_is_run_again_three_times_recorded_and_never_in_a_verdict() {
+fn what_would_be_excluded_again_is_not_repeated_and_never_in_a_verdict() {
     if no_lab() {
         return;
     }
-    // More connections than ports: no repetition mends it, so the second round does not repeat.
+    // More connections than ports: a repetition would find the same.
     let range = "net.ipv4.ip_local_port_range=40000 40063";
     let (summary, trials, status) =
         connect(&["--client-sysctl", range, "--count", "50,150", "--rounds", "2", "--warmup", "0"]);
@@ -287,16 +287,64 @@ fn an_invalid_trial_is_run_again_three_times_recorded_and_never_in_a_verdict() {
         .filter(|trial| trial.arm.name == "count 150")
         .map(|trial| (trial.round, trial.attempt))
         .collect();
-    assert_eq!(ill, [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]);
-    assert!(trials.iter().all(|t| t.arm.name != "count 150" || t.invalid.is_some()));
+    assert_eq!(ill, [(0, 0), (1, 0)]);
+    let short = |trial: &Trial| trial.lasting == Some(Lasting::Shortage);
+    assert!(trials.iter().all(|t| t.arm.name != "count 150" || t.invalid.is_some() && short(t)));
     let [comparison] = summary.comparisons.as_slice() else { panic!("{:?}", summary.comparisons) };
     assert_eq!((comparison.rounds, comparison.verdict), (0, Verdict::NotEnough));
     assert!(summary.warnings.iter().any(|warning| warning.id == "trials-excluded"));
     assert!(!summary.valid);
     assert_eq!(status, Some(1));
     let rounds = summary.arms[1].rounds.iter().filter(|round| round.left_out.is_some()).count();
-    assert_eq!(rounds, 5);
-    assert!(summary.rounds.unwrap().excluded >= 5);
+    assert_eq!(rounds, 2);
+    assert!(summary.rounds.unwrap().excluded >= 2);
+}
+
+#[test]
+fn what_may_pass_is_repeated_three_times_and_announced() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    // No link is exact to the nanosecond.
+    let ran =
+        run(tcptoll(&["connect", "--link", "rtt=1ms,direct", "--link-tolerance", "delay=0us"])
+            .args(["--count", "20", "--rounds", "1", "--out", &record]));
+    let of_link: Vec<(u32, bool)> = trials(Path::new(&record))
+        .iter()
+        .filter(|trial| trial.arm.name == "link rtt=1ms")
+        .map(|trial| (trial.attempt, trial.invalid.is_some()))
+        .collect();
+    assert_eq!(of_link, [(0, true), (1, true), (2, true), (3, false)], "{}", ran.stderr);
+    for attempt in 2..=4 {
+        let says = format!(
+            "repeating link rtt=1ms, round 1, attempt {attempt} of 4: the link's round trip"
+        );
+        assert_eq!(ran.stderr.matches(&says).count(), 1, "{}", ran.stderr);
+    }
+    let says = "invalid: link rtt=1ms: the link's round trip is ";
+    assert!(ran.stdout.contains(says), "{}", ran.stdout);
+    assert_eq!(ran.status, Some(1));
+}
+
+#[test]
+fn a_client_that_cannot_keep_its_schedule_runs_once_and_gives_a_bound() {
+    if no_lab() {
+        return;
+    }
+    let (summary, trials, status) =
+        connect(&["--rate", "1000000", "--count", "3000", "--warmup", "0"]);
+    let last = trials.last().unwrap();
+    if last.lasting.is_none() {
+        // The machine was unfit at every attempt.
+        assert!(last.invalid.is_some() && !summary.valid, "{last:?}");
+        return;
+    }
+    assert!(trials[..trials.len() - 1].iter().all(|trial| trial.lasting.is_none()));
+    assert_eq!((summary.valid, status), (true, Some(0)));
+    assert!(summary.answer.starts_with("At least "), "{}", summary.answer);
+    assert!(summary.warnings.iter().any(|warning| warning.id == "generator-late"));
 }
 
 #[test]

@@ -66,3 +66,21 @@ fn the_lab_command_sets_each_host_s_sysctls_apart() {
         assert_eq!((ran.status, ran.stdout.as_str()), (Some(0), shown), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn a_lab_whose_link_is_out_of_tolerance_warns_and_goes_on_unless_a_tolerance_was_given() {
+    if no_lab() {
+        return;
+    }
+    // No machine carries 20 Gbit/s of packets of 1400 bytes through one process.
+    let lab = |more: &[&str]| {
+        let mut command = tcptoll(&["lab", "--quiet", "--link", "rtt=1ms,rate=20gbit"]);
+        run(command.args(more).args(["--", "sh", "-c", "exit 7"]))
+    };
+    let went_on = lab(&[]);
+    assert_eq!(went_on.status, Some(7), "{}", went_on.stderr);
+    assert!(went_on.stderr.contains("warning: the link"), "{}", went_on.stderr);
+    let refused = lab(&["--link-tolerance", "rate=2%"]);
+    assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("error: the link"), "{}", refused.stderr);
+}

@@ -1,5 +1,6 @@
 use tcptoll_model::record::{
-    Closing, HistogramSummary, Metric, Passport, Place, RECORD_VERSION, Verdict, WarningEntry,
+    Closing, Excluded, HistogramSummary, Lasting, Metric, Passport, Place, RECORD_VERSION, Verdict,
+    WarningEntry,
 };
 use tcptoll_model::warning::Warning;
 
@@ -27,6 +28,7 @@ fn summary(arms: Vec<Arm>) -> Summary {
         advice: Vec::new(),
         warnings: Vec::new(),
         next: Vec::new(),
+        excluded: Vec::new(),
         partial: false,
         valid: true,
     }
@@ -46,6 +48,27 @@ fn arm(reuse: &str, metrics: &[(&str, f64)]) -> Arm {
         closing: Some(Closing::default()),
         ..Arm::default()
     }
+}
+
+#[test]
+fn the_answer_of_a_client_at_its_limit_begins_with_the_bound() {
+    let at_limit = Excluded {
+        arm: "keep-alive".to_owned(),
+        reason: "the client used up its CPU".to_owned(),
+        lasting: Some(Lasting::ClientCpu),
+        trials: 1,
+        of: 1,
+    };
+    let arms = vec![arm("keep-alive", &[("requests_per_s", 126_987.0)])];
+    let mut one = Summary { excluded: vec![at_limit.clone()], ..summary(arms.clone()) };
+    conclude(&mut one);
+    let says = "At least 126,000 requests/s: the client's CPU is the limit. ";
+    assert!(one.answer.starts_with(says), "{}", one.answer);
+    // Next to another arm it decides nothing.
+    let both = [arms, vec![arm("server-close", &[("requests_per_s", 9.0)])]].concat();
+    let mut two = Summary { excluded: vec![at_limit], ..summary(both) };
+    conclude(&mut two);
+    assert!(!two.answer.contains("At least"), "{}", two.answer);
 }
 
 fn closing(reuse: &str, by: [u64; 2], segments: f64) -> Arm {

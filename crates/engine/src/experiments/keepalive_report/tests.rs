@@ -29,6 +29,7 @@ fn summary(arms: Vec<Arm>) -> Summary {
         advice: Vec::new(),
         warnings: Vec::new(),
         next: Vec::new(),
+        excluded: Vec::new(),
         partial: false,
         valid: true,
     }
