@@ -27,3 +27,4 @@ mod servers;
 mod settings;
 mod studies;
 mod support;
+mod targets;
