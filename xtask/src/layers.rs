@@ -52,6 +52,7 @@ const ENGINE: &[(&str, u8)] = &[
     ("channel", 1),
     ("messages", 1),
     ("clock", 1),
+    ("files", 1),
 ];
 
 const MODEL_FOLDER: &str = "crates/model/src/";

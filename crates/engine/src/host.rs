@@ -109,6 +109,10 @@ impl Host {
                 self.observer.look_away();
                 Tell::Done
             }
+            Ask::WatchListener(at) => {
+                self.observer = Observer::of_listener(at);
+                Tell::Done
+            }
             Ask::Forget => {
                 self.observer.forget();
                 Tell::Done

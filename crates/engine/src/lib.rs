@@ -7,6 +7,7 @@
 pub mod channel;
 pub mod clock;
 pub mod experiments;
+pub mod files;
 pub mod host;
 pub mod lab;
 pub mod load;

@@ -30,6 +30,9 @@ pub enum Ask {
     Observe,
     /// Look at the queues of listening sockets no more, unless asked to observe.
     LookAway,
+    /// Look at the queue of the listener of this host that serves an address, again and again, and at
+    /// no other listener.
+    WatchListener(SocketAddr),
     /// Forget the peaks of the listening sockets' queues so far.
     Forget,
     /// Wait until no connection of this host is still being closed.
@@ -322,15 +325,18 @@ pub struct ConnectReport {
     pub first_errors: BTreeMap<String, String>,
     /// Handshakes that were completed, as the client saw it.
     pub established: u64,
-    /// From when it was due to established.
+    /// From when it was due to established, of operations that succeeded.
     pub connect: Histogram,
+    /// The same of operations that failed after their handshake.
+    pub connect_of_failed: Histogram,
     /// From when it was due to the first byte.
     pub first_byte: Histogram,
     /// From when it was due to begun.
     pub lateness: Histogram,
-    /// Completed handshakes by rung of the retry ladder they stand on.
+    /// Completed handshakes by rung of the retry ladder they stand on, of operations that failed
+    /// afterwards too.
     pub rungs: Vec<u64>,
-    /// Connect latency over time, µs.
+    /// Connect latency of operations that succeeded over time, µs.
     pub series: Series,
     /// CPU time of the client's thread, µs: user, system.
     pub cpu_us: (u64, u64),
@@ -344,6 +350,13 @@ pub struct ConnectReport {
     /// Time that operations, successful or not, took within that, each from before `socket(2)` to
     /// after `close(2)`, added up, ns: divided by `full_ns` the mean number at once.
     pub busy_ns: u64,
+    /// Length of the steady part without pauses, ns: closed loop `full_ns`, open loop the planned
+    /// time; 0: there was none.
+    pub steady_ns: u64,
+    /// Operations that succeeded within it.
+    pub steady_ok: u64,
+    /// Open loop: operations in progress at its end.
+    pub unfinished: u64,
     /// `TCP_INFO` of a connection near the end.
     pub tcp_info: Vec<u8>,
     /// Congestion control in use.

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tcptoll_kernel::sock_diag::SockDiag;
+use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag};
 use tcptoll_kernel::{SysError, cpu};
 use tcptoll_model::counters::{self, CpuTimes};
 use tcptoll_model::record::Listener;
@@ -74,8 +75,10 @@ pub fn read_sysctl(name: &str) -> Result<String, String> {
 }
 
 /// Peaks of the queues of this host's listening sockets, looked at again and again by a thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Observer {
+    /// The address whose listener alone is looked at.
+    only: Option<SocketAddr>,
     peaks: Arc<Mutex<BTreeMap<(String, u16), Listener>>>,
     away: Arc<AtomicBool>,
 }
@@ -83,14 +86,24 @@ pub struct Observer {
 impl Observer {
     /// An observer that only looks when asked.
     pub fn idle() -> Self {
-        Self { peaks: Arc::default(), away: Arc::default() }
+        Self::default()
     }
 
     /// Starts to look again and again, on any of these CPUs. The thread ends with the process.
     pub fn start(cpus: Vec<u32>) -> Self {
-        let observer = Self::idle();
+        Self::idle().looking(cpus)
+    }
+
+    /// As [`Observer::start`], at the listener that serves this address alone.
+    pub fn of_listener(at: SocketAddr) -> Self {
+        Self { only: Some(at), ..Self::idle() }.looking(cpu::allowed())
+    }
+
+    fn looking(self, cpus: Vec<u32>) -> Self {
+        let observer = self;
         let shared = Arc::clone(&observer.peaks);
         let away = Arc::clone(&observer.away);
+        let only = observer.only;
         std::thread::spawn(move || {
             // Not on the CPU whose work is measured, if there is another.
             let _ = cpu::allow(&cpus);
@@ -101,7 +114,7 @@ impl Observer {
                 }
                 // Looked at under the lock: what was seen before `forget` must not come after it.
                 let mut peaks = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Ok(seen) = look(&mut diag, turn % HALF_OPEN_EVERY == 0) {
+                if let Ok(seen) = look(&mut diag, turn % HALF_OPEN_EVERY == 0, only) {
                     merge(&mut peaks, seen);
                 }
                 drop(peaks);
@@ -131,7 +144,7 @@ impl Observer {
         all.extend(counters::parse_snmp6(&net("snmp6")));
         let mut connections = Vec::new();
         if let Ok(mut diag) = SockDiag::open() {
-            if let Ok(seen) = look(&mut diag, true) {
+            if let Ok(seen) = look(&mut diag, true, self.only) {
                 merge(&mut self.peaks.lock().unwrap_or_else(PoisonError::into_inner), seen);
             }
             if let Ok(infos) = diag.tcp_info(16) {
@@ -168,12 +181,24 @@ pub fn cpu_times() -> Vec<CpuTimes> {
     counters::parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-fn look(diag: &mut SockDiag, half_open: bool) -> Result<Vec<Listener>, SysError> {
+/// Whether a listener serves an address: bound to it, or to every address.
+fn serves(listener: &ListenSocket, at: SocketAddr) -> bool {
+    let bound = listener.address.ip().to_canonical();
+    let same = bound == at.ip().to_canonical() || bound.is_unspecified();
+    listener.address.port() == at.port() && same
+}
+
+fn look(
+    diag: &mut SockDiag,
+    half_open: bool,
+    only: Option<SocketAddr>,
+) -> Result<Vec<Listener>, SysError> {
     /// `TCP_SYN_RECV` of the kernel.
     const SYN_RECEIVED: u8 = 3;
     let sockets = diag.listeners()?;
     sockets
         .into_iter()
+        .filter(|socket| only.is_none_or(|at| serves(socket, at)))
         .map(|socket| {
             let port = socket.address.port();
             let half_open =
@@ -205,6 +230,20 @@ fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: Vec<Listener>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_serves_the_address_it_is_bound_to_or_every_address() {
+        let listener = |address: &str| ListenSocket {
+            address: address.parse().unwrap(),
+            accept_queue_len: 0,
+            accept_queue_limit: 4,
+        };
+        let at = "127.0.0.1:80".parse().unwrap();
+        let served = ["127.0.0.1:80", "0.0.0.0:80", "[::]:80", "[::ffff:127.0.0.1]:80"];
+        assert!(served.iter().all(|address| serves(&listener(address), at)));
+        let others = ["127.0.0.1:81", "127.0.0.2:80", "[::1]:80"];
+        assert!(!others.iter().any(|address| serves(&listener(address), at)));
+    }
 
     #[test]
     fn a_sysctl_has_a_name_and_a_value_which_may_hold_anything() {

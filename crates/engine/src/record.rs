@@ -11,6 +11,9 @@ use tcptoll_model::stop::ROUNDS_MAX;
 /// Longest record that is read back.
 const RECORD_MAX_BYTES: u64 = 1 << 30;
 
+/// How every record begins.
+const HEADER: &[u8] = b"{\"line\":\"header\"";
+
 /// A record being written. After a failure it stays silent, and says so at the end.
 #[derive(Debug)]
 pub struct Recorder {
@@ -188,8 +191,12 @@ impl Record {
 
     fn from_file(file: &File) -> Result<Self, ReadError> {
         let mut bytes = Vec::new();
-        // A device has no length, and may have no end.
-        file.take(RECORD_MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        file.take(HEADER.len() as u64).read_to_end(&mut bytes)?;
+        // A device has no length, and may have no end: what cannot be a record is read no further.
+        if !HEADER.starts_with(&bytes) {
+            return Err(ReadError::NoHeader);
+        }
+        file.take(RECORD_MAX_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > RECORD_MAX_BYTES {
             return Err(ReadError::TooLarge);
         }
@@ -211,7 +218,7 @@ impl Record {
                     return Err(ReadError::Impossible { number: number + 1 });
                 }
                 Ok(line) => lines.push(line),
-                Err(_) if number == 0 && !line.starts_with(b"{\"line\":\"header\"") => {
+                Err(_) if number == 0 && !line.starts_with(HEADER) => {
                     return Err(ReadError::NoHeader);
                 }
                 Err(error) => return Err(ReadError::Damaged { number: number + 1, error }),
@@ -225,7 +232,7 @@ impl Record {
                 Err(ReadError::TooNew(header.record_version))
             }
             // What a run leaves that was killed before, or while, it wrote its first trial.
-            None if b"{\"line\":\"header\"".starts_with(&bytes[..bytes.len().min(16)]) => {
+            None if HEADER.starts_with(&bytes[..bytes.len().min(HEADER.len())]) => {
                 Err(ReadError::Empty)
             }
             Some(Line::Header(_)) => Ok(Self { lines, torn, whole_bytes }),
@@ -312,6 +319,12 @@ mod tests {
             Record::parse(format!("{newer}\n").as_bytes()),
             Err(ReadError::TooNew(9))
         ));
+    }
+
+    #[test]
+    fn of_a_device_without_an_end_a_few_bytes_are_read() {
+        let error = Record::read(Path::new("/dev/zero")).unwrap_err();
+        assert!(matches!(error, ReadError::NoHeader), "{error}");
     }
 
     #[test]

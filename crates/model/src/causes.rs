@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::record::{Advice, Arm, Cause};
+use crate::record::{Advice, Arm, Cause, HostSummary};
 use crate::units::human_count;
 
 mod reuse;
 mod unnoticed;
+mod waiting;
+
+pub use waiting::waits_matter;
 
 /// What is known of the SYN ladder in one arm.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +29,7 @@ pub fn causes_of(arm: &Arm, rungs: &Rungs) -> Vec<Cause> {
     [
         accept_queue_full(arm, rungs),
         syn_queue_full(arm, rungs),
+        waiting::syn_lost_or_queue_full(arm, rungs),
         local_ports_scarce(arm),
         reuse::close_ignored(arm),
         reuse::keepalive_inert(arm),
@@ -37,9 +41,15 @@ pub fn causes_of(arm: &Arm, rungs: &Rungs) -> Vec<Cause> {
     .collect()
 }
 
+/// The host that has the listener: the server host, or this machine where a server that is not ours
+/// listens on it.
+fn listening(arm: &Arm) -> Option<&HostSummary> {
+    let own = || Some(&arm.client).filter(|client| !client.listeners.is_empty());
+    arm.server.as_ref().or_else(own)
+}
+
 fn counter(arm: &Arm, name: &str) -> u64 {
-    arm.server
-        .as_ref()
+    listening(arm)
         .and_then(|server| server.counters.get(name))
         .map_or(0, |&value| u64::try_from(value).unwrap_or(0))
 }
@@ -69,7 +79,8 @@ fn felt(arm: &Arm, rungs: &Rungs) -> (u64, u64, Vec<String>) {
 
 fn accept_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
     let overflows = counter(arm, "TcpExtListenOverflows");
-    let full = arm.server.as_ref()?.listeners.iter().find(|listener| {
+    let host = listening(arm)?;
+    let full = host.listeners.iter().find(|listener| {
         // listen(n) holds n + 1.
         listener.accept_queue_peak > listener.accept_queue_limit
     });
@@ -93,7 +104,7 @@ fn accept_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
             "TcpExtTCPReqQFullDrop",
         ],
     );
-    let limit = arm.server.as_ref()?.listeners.first().map(|l| l.accept_queue_limit);
+    let limit = host.listeners.first().map(|l| l.accept_queue_limit);
     if let Some(full) = full {
         evidence.insert("accept_queue_peak".into(), full.accept_queue_peak.into());
         evidence.insert("accept_queue_limit".into(), full.accept_queue_limit.into());
@@ -213,6 +224,11 @@ pub fn advice_for(id: &str, proof: Option<String>) -> Option<Advice> {
             "A few hundred bytes of kernel memory for each half-open connection; with cookies, none.",
             "Set both back.",
         ),
+        "syn-lost-or-queue-full" => (
+            "On the server, compare Recv-Q with Send-Q in `ss -lnt`, and watch `nstat -az TcpExtListenOverflows TcpExtListenDrops TcpExtTCPReqQFullDrop` during the load. If they grow, raise the backlog of listen(2) and net.core.somaxconn, or accept faster. If not, look for loss on the path.",
+            "Looking costs nothing; a longer backlog a few hundred bytes of kernel memory for each connection that waits.",
+            "Set the former backlog and net.core.somaxconn; listen(2) must be called again for either to take effect.",
+        ),
         "local-ports-scarce" => (
             "Keep connections open and use them again; or widen net.ipv4.ip_local_port_range, or add source addresses (--bind).",
             "A wider range may take ports that servers on this machine want to listen on.",
@@ -302,6 +318,7 @@ mod tests {
         for id in [
             "accept-queue-full",
             "syn-queue-full",
+            "syn-lost-or-queue-full",
             "local-ports-scarce",
             "close-ignored",
             "keepalive-inert",

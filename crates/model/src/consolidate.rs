@@ -150,6 +150,7 @@ fn one(trials: &[&Trial]) -> Arm {
         attempts: sum(arms.iter().map(|arm| arm.attempts)),
         ok: sum(arms.iter().map(|arm| arm.ok)),
         errors: summed(&of(&arms, |arm| &arm.errors)),
+        statuses: summed(&of(&arms, |arm| &arm.statuses)),
         client: hosts::host(&clients),
         server: (!servers.is_empty()).then(|| hosts::host(&servers)),
         softirq: hosts::softirq(&softirqs),
@@ -172,6 +173,7 @@ fn one(trials: &[&Trial]) -> Arm {
         ),
         keepalive: keepalive::keepalive(&arms),
         elapsed_s: arms.iter().map(|arm| arm.elapsed_s).sum(),
+        cut_after_s: arms.iter().find_map(|arm| arm.cut_after_s),
         partial: stopped(trials),
         failure: trials.iter().rev().find_map(|t| t.arm.failure.clone()).filter(|_| failed),
     }

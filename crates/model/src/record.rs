@@ -352,6 +352,9 @@ pub struct Published {
     pub metric: String,
     /// Its value, in the unit of the metric.
     pub value: f64,
+    /// Standard deviation of the batches it is the mean of, in the unit of the metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sd: Option<f64>,
     /// Where it was published.
     pub source: String,
     /// What the source says of it, where that matters.

@@ -170,16 +170,25 @@ impl StopRule {
         if done >= self.max {
             return Some(match self.target {
                 Target::Rounds => "as planned".to_owned(),
-                _ => format!("the most that were to be run, {}", self.not_reached()),
+                _ => format!("the most that were to be run, {}", self.not_reached(done)),
             });
         }
         let limit = self.max_time?;
         (elapsed.as_secs_f64() + next_round_s.max(0.0) > limit.as_secs_f64())
-            .then(|| format!("the time limit of {}, {}", time(limit), self.not_reached()))
+            .then(|| format!("the time limit of {}, {}", time(limit), self.not_reached(done)))
     }
 
-    fn not_reached(&self) -> String {
+    /// Before what a run ended after `done` rounds. Verdicts are given from the 5th round on, but
+    /// end a run only from the fewest rounds on.
+    fn not_reached(&self, done: u32) -> String {
+        let fewest = self.fewest();
         match self.target {
+            Target::Verdicts if done < fewest => {
+                format!("before round {fewest}, the first at which verdicts end a run")
+            }
+            Target::Interval(_) if done < fewest => {
+                format!("before round {fewest}, the first at which intervals end a run")
+            }
             Target::Rounds => format!("before all {}", rounds(self.max)),
             Target::Verdicts => "before every comparison had its verdict".to_owned(),
             Target::Interval(width) => {
@@ -356,6 +365,25 @@ mod tests {
     }
 
     #[test]
+    fn a_time_limit_before_the_fewest_rounds_does_not_say_that_verdicts_are_missing() {
+        let limited = |target: Option<&str>| {
+            let limit = Some("10s".into());
+            rule(RoundsAsked { max_time: limit, target: target.map(Into::into), ..asked() }, true)
+        };
+        let found = compared(Verdict::Higher, [1.1, 1.2]);
+        let after = |rule: &StopRule, done| {
+            let elapsed = Duration::from_secs(9);
+            rule.reached(done, elapsed, 2.0, &[], "m", std::slice::from_ref(&found))
+        };
+        assert_eq!(
+            after(&limited(None), 10).as_deref(),
+            Some("the time limit of 10 s, before round 15, the first at which verdicts end a run")
+        );
+        let ci = after(&limited(Some("ci 1%")), 10).unwrap();
+        assert!(ci.ends_with("before round 15, the first at which intervals end a run"), "{ci}");
+    }
+
+    #[test]
     fn intervals_stop_a_run_once_the_widest_is_narrow() {
         let rule = rule(RoundsAsked { target: Some("ci 1%".into()), ..asked() }, true);
         let reached = |done, arms: &[Arm], comparisons: &[Comparison]| {
@@ -398,6 +426,10 @@ mod tests {
         assert_eq!(after(3, 40, 20.0), None);
         assert_eq!(
             after(3, 40, 20.5).as_deref(),
+            Some("the time limit of 60 s, before round 15, the first at which verdicts end a run")
+        );
+        assert_eq!(
+            after(15, 40, 20.5).as_deref(),
             Some("the time limit of 60 s, before every comparison had its verdict")
         );
     }

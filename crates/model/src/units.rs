@@ -129,16 +129,26 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     whole(value * bytes_per_unit as f64).ok_or_else(not)
 }
 
-/// Reads a share: `0.1%` is 0.001, and so is `0.001`.
+/// Reads a share: `0.1%` is 0.001; a bare `0` needs no unit. `0.1` may mean a tenth or a thousandth:
+/// it is refused.
 ///
-/// Range: 0 to 1. Errors: not a number, or outside the range.
+/// Range: 0 to 1. Errors: not a number, no unit, or outside the range.
 pub fn parse_share(text: &str) -> Result<f64, UnitError> {
-    const REMEDY: &str = "write a percentage from 0% to 100%, like 0.1%, or a number from 0 to 1";
+    const REMEDY: &str = "write a percentage from 0% to 100%, like 0.1%";
     let (value, unit) =
         split(text).ok_or_else(|| UnitError::new(text, "is not a share", REMEDY))?;
     let share = match unit {
         "%" => value / 100.0,
-        "" => value,
+        "" if value == 0.0 => 0.0,
+        "" if value <= 1.0 => {
+            let percent = (value * 1e12).round() / 1e10;
+            let problem = format!("has no unit; write {value}% or {percent}%");
+            return Err(UnitError::new(text, problem, REMEDY));
+        }
+        "" => {
+            let problem = format!("has no unit; write {value}%");
+            return Err(UnitError::new(text, problem, REMEDY));
+        }
         _ => return Err(UnitError::new(text, "is not a share", REMEDY)),
     };
     if share > 1.0 {
@@ -353,13 +363,21 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_percentages_or_fractions() {
+    fn shares_are_percentages_and_a_bare_number_is_refused_with_both_that_it_may_mean() {
         assert_eq!(parse_share("0.1%"), Ok(0.001));
-        assert_eq!(parse_share("0.001"), Ok(0.001));
         assert_eq!(parse_share("100%"), Ok(1.0));
         assert_eq!(parse_share("0"), Ok(0.0));
         for text in ["101%", "2", "-1%", "%", "half"] {
             assert!(parse_share(text).is_err(), "{text}");
+        }
+        for (text, says) in [
+            ("0.1", "\"0.1\" has no unit; write 0.1% or 10%: write a percentage from 0%"),
+            ("0.07", "\"0.07\" has no unit; write 0.07% or 7%"),
+            ("1", "\"1\" has no unit; write 1% or 100%"),
+            ("5", "\"5\" has no unit; write 5%"),
+        ] {
+            let error = parse_share(text).unwrap_err().to_string();
+            assert!(error.starts_with(says), "{error}");
         }
     }
 

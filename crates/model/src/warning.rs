@@ -248,6 +248,8 @@ pub enum Warning {
     SameEffectiveValue {
         /// Option.
         option: String,
+        /// Arms that asked for different values.
+        arms: Vec<String>,
         /// The value that took effect.
         value: String,
     },
@@ -465,9 +467,10 @@ impl fmt::Display for Warning {
                 f,
                 "{failed} of {of} requests of the warm-up failed, most of them with {class}: they are in no figure, and what follows may not be warm"
             ),
-            Self::SameEffectiveValue { option, value } => write!(
+            Self::SameEffectiveValue { option, arms, value } => write!(
                 f,
-                "arms of --{option} are the same arm: the kernel made each of them {value}"
+                "--{option}: the kernel clamped the values of the arms {} to the same one, {value}; in this option they do not differ",
+                arms.join(", ")
             ),
         }
     }

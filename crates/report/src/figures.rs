@@ -5,7 +5,7 @@ use tcptoll_model::record::{
     Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Resolved, Summary, Timeline,
 };
 
-use crate::{keepalive, number, requests};
+use crate::{keepalive, number, requests, rounds};
 
 /// The distribution that carries the answer.
 #[derive(Clone, Debug)]
@@ -25,7 +25,8 @@ pub(crate) fn primary(summary: &Summary) -> Primary {
     let known = known.into_iter().find(|key| has(key));
     let other = || {
         let keys = summary.arms.iter().flat_map(|arm| arm.histograms.keys());
-        keys.map(String::as_str).find(|key| !matches!(*key, "rtt_us" | "lateness_us"))
+        keys.map(String::as_str)
+            .find(|key| !matches!(*key, "rtt_us" | "lateness_us" | "connect_of_failed_us"))
     };
     let key = known.or_else(other).unwrap_or("connect_us").to_owned();
     Primary { name: histogram_name(&key), key }
@@ -35,6 +36,7 @@ pub(crate) fn primary(summary: &Summary) -> Primary {
 pub(crate) fn histogram_name(key: &str) -> String {
     match key {
         "connect_us" => "connect latency".to_owned(),
+        "connect_of_failed_us" => "connect latency of connections that failed later".to_owned(),
         "latency_us" => "latency".to_owned(),
         "first_byte_us" => "time to first byte".to_owned(),
         "tls_us" => "TLS handshake".to_owned(),
@@ -53,6 +55,30 @@ pub(crate) fn quantiles(arm: &Arm, key: &str) -> [Option<f64>; 4] {
         Some(h) => [h.p50, h.p99, h.p99_9, h.max],
         None => [None; 4],
     }
+}
+
+/// The 90th percentile of a histogram of an arm.
+pub(crate) fn p90(arm: &Arm, key: &str) -> Option<f64> {
+    arm.histograms.get(key)?.p90
+}
+
+/// Share of the handshakes that waited for a retransmitted SYN, where any did.
+pub(crate) fn waited(arm: &Arm) -> Option<f64> {
+    arm.metrics.get("waited_share").map(|share| share.value).filter(|share| *share > 0.0)
+}
+
+/// From this share of a rate on, its resolution is stated with it.
+const RESOLUTION_SHARE: f64 = 0.02;
+
+/// A rate with its resolution, where that is above 2 % of the rate: `97.9`, `27.3 ± 3.1`. The
+/// resolution is what the edges of the load may add or hide; over rounds there is an interval
+/// instead.
+pub(crate) fn rate(arm: &Arm, key: &str) -> Option<String> {
+    let rate = arm.metrics.get(key)?;
+    let text = number::three(rate.value);
+    let resolution = arm.metrics.get("rate_resolution_per_s").map_or(0.0, |m| m.value);
+    let coarse = arm.rounds.is_empty() && resolution > RESOLUTION_SHARE * rate.value;
+    Some(if coarse { format!("{text} ± {}", number::three(resolution)) } else { text })
 }
 
 /// A middle of the distribution to compare arms by: the median, else the mean.
@@ -156,10 +182,12 @@ pub(crate) struct Beside<'a> {
     pub(crate) arm: &'a str,
     /// The metric in words.
     pub(crate) metric: String,
-    /// Ours with its unit.
+    /// Ours with its unit; with the standard deviation of rounds, where theirs has one.
     pub(crate) ours: String,
-    /// Theirs with its unit.
+    /// Theirs with its unit, and its standard deviation if the source states one.
     pub(crate) published: String,
+    /// Whether theirs has a standard deviation.
+    pub(crate) has_sd: bool,
     /// Ours / theirs.
     pub(crate) ratio: Option<f64>,
     /// Where it was published.
@@ -172,23 +200,51 @@ pub(crate) struct Beside<'a> {
 pub(crate) fn published(summary: &Summary) -> Vec<Beside<'_>> {
     let row = |p| {
         let p: &tcptoll_model::record::Published = p;
-        let ours = summary.arms.iter().find(|arm| arm.name == p.arm);
-        let ours = ours.and_then(|arm| value_of(arm, &p.metric));
+        let arm = summary.arms.iter().find(|arm| arm.name == p.arm);
+        let ours = arm.and_then(|arm| value_of(arm, &p.metric));
         let unit = ours.map_or_else(|| unit_of(&p.metric), |(_, unit)| unit);
         Beside {
             arm: &p.arm,
             metric: metric_name(&p.metric),
             ours: ours.map_or_else(
                 || number::ABSENT.to_owned(),
-                |(value, _)| number::metric(value, unit),
+                |(value, _)| with_sd(value, p.sd.and(sd_of_rounds(arm, &p.metric)), unit),
             ),
-            published: number::metric(p.value, unit),
+            published: with_sd(p.value, p.sd, unit),
+            has_sd: p.sd.is_some(),
             ratio: ours.filter(|_| p.value > 0.0).map(|(value, _)| value / p.value),
             source: &p.source,
             note: p.note.as_deref(),
         }
     };
     summary.published.iter().map(row).collect()
+}
+
+/// A figure with its standard deviation, if there is one: `13,577 ± 303 /s`.
+fn with_sd(value: f64, sd: Option<f64>, unit: &str) -> String {
+    match sd {
+        None => number::metric(value, unit),
+        Some(sd) if unit == "1/s" => {
+            format!("{} ± {} /s", number::three(value), number::three(sd))
+        }
+        Some(sd) => format!("{} ± {}", number::metric(value, unit), number::metric(sd, unit)),
+    }
+}
+
+/// Standard deviation of a metric over the rounds that count; at least two.
+fn sd_of_rounds(arm: Option<&Arm>, metric: &str) -> Option<f64> {
+    let counted = |round| rounds::counted(round, metric);
+    let values: Vec<f64> = arm?.rounds.iter().filter_map(counted).collect();
+    tcptoll_model::stats::sample::sd(&values)
+}
+
+/// What the figures after a ± are, where published ones have them.
+pub(crate) fn about_sd(rows: &[Beside<'_>]) -> Option<String> {
+    let mut with_sd = rows.iter().filter(|row| row.has_sd).peekable();
+    with_sd.peek()?;
+    let note = with_sd.find_map(|row| row.note);
+    let theirs = note.map(|note| format!(" ({note})")).unwrap_or_default();
+    Some(format!("± is the standard deviation: ours of rounds, theirs as published{theirs}"))
 }
 
 /// A metric of an arm by name, or a quantile of a histogram as `connect_us_p99`, with its unit.
@@ -244,6 +300,8 @@ pub(crate) fn metric_name(metric: &str) -> String {
         "client_cpu_us_per_op" => "client CPU per operation".to_owned(),
         "server_cpu_us_per_op" => "server CPU per operation".to_owned(),
         "rtt_us" => "round trip (ICMP echo)".to_owned(),
+        "rate_resolution_per_s" => "resolution of the rate".to_owned(),
+        "waited_share" => "share that waited for a retransmitted SYN".to_owned(),
         "machine_cpu_us_per_s_per_1000_sockets" => "machine CPU per 1,000 sockets".to_owned(),
         "client_fleet_cpu_us_per_s_per_1000_sockets" => "client CPU per 1,000 sockets".to_owned(),
         "server_fleet_cpu_us_per_s_per_1000_sockets" => "server CPU per 1,000 sockets".to_owned(),
@@ -394,6 +452,49 @@ mod tests {
         set(&mut other, 37_610.0);
         summary.arms.push(other);
         assert_eq!(links(&summary), ["rtt 37.0 ms asked, 37.02 to 37.61 ms measured"]);
+    }
+
+    #[test]
+    fn a_rate_that_its_edges_can_change_by_more_than_2_percent_says_by_how_much() {
+        let metric = |value| tcptoll_model::record::Metric {
+            value,
+            unit: "1/s".to_owned(),
+            ci95: None,
+            median: None,
+            n: 10,
+        };
+        let with = |resolution| Arm {
+            metrics: [
+                ("connections_per_s".to_owned(), metric(100.0)),
+                ("rate_resolution_per_s".to_owned(), metric(resolution)),
+            ]
+            .into(),
+            ..Arm::default()
+        };
+        let text = |arm: &Arm| rate(arm, "connections_per_s");
+        assert_eq!(text(&with(2.0)).as_deref(), Some("100"));
+        assert_eq!(text(&with(3.3)).as_deref(), Some("100 ± 3.30"));
+        let rounds = vec![tcptoll_model::record::Round::default()];
+        assert_eq!(text(&Arm { rounds, ..with(3.3) }).as_deref(), Some("100"));
+        assert_eq!(text(&Arm::default()), None);
+    }
+
+    #[test]
+    fn a_published_standard_deviation_has_ours_of_rounds_beside_it() {
+        let round = |value: f64, left_out: Option<&str>| tcptoll_model::record::Round {
+            metrics: [("requests_per_s".to_owned(), value)].into(),
+            left_out: left_out.map(str::to_owned),
+            ..tcptoll_model::record::Round::default()
+        };
+        // Of 15,800, 16,200 and 16,600 the standard deviation is 400; the round left out is not in it.
+        let rounds = [(15_800.0, None), (16_200.0, None), (9.0, Some("late")), (16_600.0, None)];
+        let arm = Arm { rounds: rounds.map(|(v, l)| round(v, l)).to_vec(), ..Arm::default() };
+        let sd = sd_of_rounds(Some(&arm), "requests_per_s");
+        assert_eq!(sd, Some(400.0));
+        assert_eq!(with_sd(16_200.0, sd, "1/s"), "16,200 ± 400 /s");
+        assert_eq!(with_sd(1_500.0, Some(20.0), "us"), "1.50 ms ± 20.0 µs");
+        assert_eq!(with_sd(13_577.0, None, "1/s"), "13,577 /s");
+        assert_eq!(sd_of_rounds(None, "requests_per_s"), None);
     }
 
     #[test]

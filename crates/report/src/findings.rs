@@ -35,7 +35,9 @@ pub(crate) fn errors(arm: &Arm) -> Option<String> {
 /// What the two kernels, the wire and the listeners counted that is not as it should be.
 pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
     let mut lines = Vec::new();
-    let hosts = [("client", Some(&arm.client)), ("server", arm.server.as_ref())];
+    // Of a server that is not ours but listens on this machine, this machine counts for both.
+    let client = if arm.client.listeners.is_empty() { "client" } else { "this machine" };
+    let hosts = [(client, Some(&arm.client)), ("server", arm.server.as_ref())];
     for (side, host) in hosts {
         let Some(host) = host else { continue };
         let counted: Vec<String> = TROUBLE
@@ -48,6 +50,7 @@ pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
         }
         lines.extend(full_queues(host).map(|queue| format!("{side}: {queue}")));
     }
+    lines.extend(handshakes_of_failed(arm));
     lines.extend(requests::ignored(arm));
     lines.extend(refused_connections(arm));
     if let Some(wire) = &arm.wire {
@@ -68,6 +71,15 @@ pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
         }
     }
     lines
+}
+
+/// How long the handshakes took of connections that failed later: no latency above has them.
+fn handshakes_of_failed(arm: &Arm) -> Option<String> {
+    let failed = arm.histograms.get("connect_of_failed_us").filter(|h| h.count > 0)?;
+    let [middle, max] = [figures::middle(failed)?, failed.max?].map(number::time);
+    let word = if failed.p50.is_some() { "median" } else { "mean" };
+    let which = figures::plural(failed.count, "connection");
+    Some(format!("client: handshakes of {which} that failed later: {word} {middle}, max {max}"))
 }
 
 /// Connections that were begun and not made.
@@ -193,7 +205,8 @@ pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
         lines.push("The run was stopped before its plan was done.".to_owned());
     }
     let (failed, tried) = failed(summary);
-    if failed > 0 {
+    // Where nothing succeeded the answer says what failed, and there is no figure of successes.
+    if failed > 0 && failed < tried {
         let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
         lines.push(if failed == tried && !keepalive::any(summary) {
             format!("All {all} failed: there is no rate and no latency.")

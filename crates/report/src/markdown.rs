@@ -299,6 +299,9 @@ fn published(page: &mut String, summary: &Summary) {
         .collect();
     let heads = ["arm", "metric", "published", "ours", "ours / published", "source"];
     table(page, &heads, &[0, 1, 5], &rows);
+    if let Some(about) = figures::about_sd(&figures::published(summary)) {
+        page.push_str(&format!("\n{}\n", escape(&about)));
+    }
 }
 
 /// Causes, advice and warnings as a list.

@@ -347,6 +347,7 @@ fn nine_arms(dice: &mut Dice) -> Summary {
         arm: arm.into(),
         metric: "connect_us_mean".into(),
         value,
+        sd: None,
         source: "connect-2021, table 1".into(),
         note: note.map(str::to_owned),
     };

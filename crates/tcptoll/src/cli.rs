@@ -194,7 +194,7 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "KM", help_heading = "Place")]
     pub distance_km: Option<String>,
 
-    /// Connections in all [default: 1000]
+    /// Connections in all [default: 1000, within 10s with --to]
     #[arg(
         long,
         allow_negative_numbers = true,
@@ -259,7 +259,8 @@ pub struct ConnectArgs {
     /// Send the first bytes with the SYN (TCP Fast Open)
     #[arg(long, value_name = "on,off", value_delimiter = ',', num_args = 0..=1, default_missing_value = "on", help_heading = "Load")]
     pub fast_open: Vec<String>,
-    /// Wait for the server's first byte before closing; off: close once connected [default: on]
+    /// Wait for the server's first byte before closing; off: close once connected [default: on;
+    /// off with --to or --server, unless there is something to --send]
     #[arg(long, value_name = "on,off", value_delimiter = ',', help_heading = "Load")]
     pub first_byte: Vec<String>,
     /// Bytes to send once connected, to a server that does not speak first; \r \n \xHH are bytes

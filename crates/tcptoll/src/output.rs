@@ -149,13 +149,32 @@ fn carry_out(
         }
         (run, _) => run?,
     };
-    print(&run.summary, Some(&run.record), args.format)?;
+    let printed = print(&run.summary, Some(&run.record), args.format);
     let html = args.html.as_ref().map_or(Ok(()), |path| write_html(&run.summary, path));
     if let Err(error) = html {
         say(&format!("error: {error:#}; the run itself is in {}", run.record.display()));
         return Ok(Status::NotStored);
     }
+    if let Err(error) = printed {
+        return not_printed(error, &run);
+    }
     status(&run, limits)
+}
+
+/// What was measured is stored, but standard output takes nothing. A reader that has seen enough
+/// closes a pipe: that is no failure.
+fn not_printed(error: anyhow::Error, run: &Run) -> anyhow::Result<Status> {
+    let cause = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    if cause.is_none_or(|kind| kind == std::io::ErrorKind::BrokenPipe) {
+        return Err(error);
+    }
+    let record = run.record.display();
+    let stored = match &run.not_stored {
+        None => format!("the record is in {record}"),
+        Some(reason) => format!("the record {record} is not whole ({reason})"),
+    };
+    say(&format!("error: {stored}; standard output cannot be written: {error:#}"));
+    Ok(Status::NotStored)
 }
 
 /// Prints a summary on stdout.

@@ -4,6 +4,7 @@
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use tcptoll_engine::experiments::{self, Experiment, TrialError};
+use tcptoll_engine::files::{is_too_large, read_at_most};
 use tcptoll_engine::runner::{RunError, Schedule};
 use tcptoll_model::study::error::line_of;
 use tcptoll_model::study::{Study, StudyError, level_text, nearest, suggestion};
@@ -62,11 +63,13 @@ pub fn text(name: &str) -> anyhow::Result<String> {
             did_you_mean(name, &names).unwrap_or_else(|| format!("there are {}", names.join(", ")));
         bail!("study {name}: neither a file nor a study that comes with tcptoll; {instead}");
     }
-    let length = path.metadata().with_context(|| format!("study {name}"))?.len();
-    if length > FILE_MAX_BYTES {
-        bail!("study {name}: {length} bytes; a study is at most {FILE_MAX_BYTES}");
-    }
-    std::fs::read_to_string(path).with_context(|| format!("study {name}"))
+    let bytes = match read_at_most(path, FILE_MAX_BYTES) {
+        Err(error) if is_too_large(&error) => {
+            bail!("study {name}: it is larger than a study may be, {} MiB", FILE_MAX_BYTES >> 20)
+        }
+        read => read.with_context(|| format!("study {name}"))?,
+    };
+    String::from_utf8(bytes).ok().with_context(|| format!("study {name}: it is not UTF-8 text"))
 }
 
 /// A study by its built-in name or file, checked.

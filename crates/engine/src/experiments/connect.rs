@@ -1,8 +1,9 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use tcptoll_kernel::socket::Udp;
 use tcptoll_model::handshake::timeline;
 use tcptoll_model::record::{Resolved, Summary, Timeline};
 use tcptoll_model::study::{PlannedArm, Settings};
@@ -37,11 +38,14 @@ const METRICS: &[&str] = &[
     "connections_per_s",
     "first_byte_us_mean",
     "in_flight_mean",
+    "rate_resolution_per_s",
     "server_cpu_us_per_op",
+    "waited_share",
 ];
 
 /// Every distribution of a trial.
-const HISTOGRAMS: &[&str] = &["connect_us", "first_byte_us", "lateness_us", "rtt_us"];
+const HISTOGRAMS: &[&str] =
+    &["connect_of_failed_us", "connect_us", "first_byte_us", "lateness_us", "rtt_us"];
 
 /// The experiment.
 pub struct Connect;
@@ -109,6 +113,11 @@ impl Experiment for Connect {
     fn conclude(&self, summary: &mut Summary) {
         connect_report::conclude(summary);
     }
+}
+
+/// Whether this machine has the address: only then may a socket be bound to it.
+fn is_own(address: IpAddr) -> bool {
+    Udp::bind(SocketAddr::new(address, 0)).is_ok()
 }
 
 /// One arm, being run.
@@ -181,7 +190,7 @@ impl<'a> ConnectTrial<'a> {
         let tapped = watch.tap || watch.pcap.is_some() || self.settings.link.is_emulated();
         place.link()?.ask(&Ask::Watch(watch))?;
         let ladder = ladder_of(&mut place.client)?;
-        let load = self.load(at, &ladder, matches!(server, Server::Ours));
+        let load = self.load(at, &ladder);
         let mut trace = Trace::default();
         let clocks = ClockWatch::begin();
         let report = self.drive(&mut place, &load, &mut trace, context)?;
@@ -262,9 +271,14 @@ impl<'a> ConnectTrial<'a> {
             return Err(LabError::Interrupted.into());
         }
         let ladder = ladder_of(&mut place.client)?;
-        let load = self.load(address, &ladder, !self.settings.send.is_empty());
+        let load = self.load(address, &ladder);
         let mut trace = Trace::default();
         self.warm_up(&mut place, Some(address), context)?;
+        // Of a server on this machine the queue can be seen, and its drops are this machine's.
+        let is_here = is_own(address.ip());
+        if is_here {
+            place.client.ask(&Ask::WatchListener(address))?;
+        }
         let client_before = observe(&mut place.client)?;
         let clocks = ClockWatch::begin();
         let report = self.drive(&mut place, &load, &mut trace, context)?;
@@ -275,6 +289,10 @@ impl<'a> ConnectTrial<'a> {
         }
         self.take_report(&report, &load, &ladder);
         self.take_hosts(&report, None, &client_before, &client_after);
+        if is_here {
+            self.take_own_listener(&client_after);
+        }
+        self.note_cut(&report, &load);
         let client = Span { before: &client_before, after: &client_after };
         self.common.take_machine(client, self.common.arm.attempts);
         self.common.take_clocks(clocks, false);
@@ -306,12 +324,7 @@ impl<'a> ConnectTrial<'a> {
         }
     }
 
-    pub(super) fn load(
-        &self,
-        target: SocketAddr,
-        ladder: &[Duration],
-        speaks: bool,
-    ) -> ConnectLoad {
+    pub(super) fn load(&self, target: SocketAddr, ladder: &[Duration]) -> ConnectLoad {
         let settings = self.settings;
         let at_once = settings.at_once();
         ConnectLoad {
@@ -337,7 +350,7 @@ impl<'a> ConnectTrial<'a> {
             } else {
                 settings.send.clone()
             },
-            first_byte: settings.first_byte && (speaks || !settings.send.is_empty()),
+            first_byte: settings.first_byte,
             ladder_ns: ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
             // Timers fire the later the longer they wait: 0.6 s late on the rung of 35 s.

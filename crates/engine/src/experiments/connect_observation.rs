@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tcptoll_model::counters::difference;
 use tcptoll_model::expectation::expectation;
+use tcptoll_model::record::Listener;
 use tcptoll_model::stats::little;
 use tcptoll_model::validity::{self, ClosedLoop};
 
@@ -29,7 +30,6 @@ impl ConnectTrial<'_> {
         arm.errors.clone_from(&report.errors);
         arm.partial = report.partial;
         arm.elapsed_s = report.elapsed_ns as f64 / 1e9;
-        let busy_s = report.elapsed_ns.saturating_sub(report.paused_ns) as f64 / 1e9;
         arm.series.insert("connect_us".to_owned(), report.series.clone());
         arm.syn_retry_ladder_s = ladder.iter().map(Duration::as_secs_f64).collect();
         arm.rungs.clone_from(&report.rungs);
@@ -38,10 +38,17 @@ impl ConnectTrial<'_> {
         let (connect, first_byte) = (&report.connect, &report.first_byte);
         common.metric("connect_us_mean", mean_us(connect), "us", connect.count());
         common.metric("first_byte_us_mean", mean_us(first_byte), "us", first_byte.count());
-        common.metric("connections_per_s", Some(report.ok as f64 / busy_s), "1/s", report.ok);
+        let rate = Rate::of(report, load.rate_per_s.is_none().then_some(load.concurrency));
+        common.metric("connections_per_s", Some(rate.per_s), "1/s", rate.ok);
+        common.metric("rate_resolution_per_s", Some(rate.resolution_per_s), "1/s", rate.ok);
         common.histogram("connect_us", connect);
+        common.histogram("connect_of_failed_us", &report.connect_of_failed);
         common.histogram("first_byte_us", first_byte);
         common.histogram("lateness_us", &report.lateness);
+        let handshakes = connect.count() + report.connect_of_failed.count();
+        let waited: u64 = report.rungs.iter().sum();
+        let share = (handshakes > 0).then(|| waited as f64 / handshakes as f64);
+        common.metric("waited_share", share, "share", handshakes);
         self.judge_client(report, load);
     }
 
@@ -86,6 +93,24 @@ impl ConnectTrial<'_> {
         }
     }
 
+    /// The listener of a server that is not ours, but runs on this machine.
+    pub(super) fn take_own_listener(&mut self, after: &Snapshot) {
+        self.common.arm.client.listeners.clone_from(&after.listeners);
+        self.take_queue_peak(&after.listeners);
+    }
+
+    fn take_queue_peak(&mut self, listeners: &[Listener]) {
+        let peak = listeners.iter().map(|l| f64::from(l.accept_queue_peak)).reduce(f64::max);
+        self.common.metric("accept_queue_peak", peak, "connections", 1);
+    }
+
+    /// Notes that the time limit nobody asked for came before the number of connections.
+    pub(super) fn note_cut(&mut self, report: &ConnectReport, load: &ConnectLoad) {
+        let cut = self.settings.is_cut && !report.partial && report.attempts < load.count;
+        let limit = self.settings.duration.filter(|_| cut);
+        self.common.arm.cut_after_s = limit.map(|limit| limit.as_secs_f64());
+    }
+
     pub(super) fn take_server(&mut self, before: &Snapshot, after: &Snapshot) {
         let launched = self.settings.server.is_some();
         let ok = self.common.arm.ok;
@@ -104,8 +129,7 @@ impl ConnectTrial<'_> {
             set_cpu(server, used, ok);
             server.rss_peak_bytes = None;
         }
-        let peak = server.listeners.iter().map(|l| f64::from(l.accept_queue_peak)).reduce(f64::max);
-        self.common.metric("accept_queue_peak", peak, "connections", 1);
+        self.take_queue_peak(&after.listeners);
     }
 
     /// What arithmetic expects: round trips from the setting where the link has one, from the echo
@@ -138,6 +162,30 @@ impl ConnectTrial<'_> {
     }
 }
 
+/// Successes per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate {
+    per_s: f64,
+    /// One edge: operations that can be in progress at a time, divided by the time.
+    resolution_per_s: f64,
+    /// Successes behind it.
+    ok: u64,
+}
+
+impl Rate {
+    /// Successes that completed in the steady part divided by its length, or all of them divided by
+    /// the whole time without pauses where there was no steady part. `slots`: of a closed loop.
+    fn of(report: &ConnectReport, slots: Option<u64>) -> Self {
+        let (ok, ns) = match report.steady_ns {
+            0 => (report.ok, report.elapsed_ns.saturating_sub(report.paused_ns)),
+            ns => (report.steady_ok, ns),
+        };
+        let seconds = ns.max(1) as f64 / 1e9;
+        let in_progress = slots.unwrap_or(report.unfinished.max(1));
+        Self { per_s: ok as f64 / seconds, resolution_per_s: in_progress as f64 / seconds, ok }
+    }
+}
+
 /// Operations that were at once while all slots were to be filled: throughput times latency.
 ///
 /// An operation lasts from before `socket(2)` to after `close(2)`, because that is what takes up a
@@ -152,4 +200,46 @@ fn kept_at_once(report: &ConnectReport, load: &ConnectLoad) -> Option<ClosedLoop
     let throughput_per_s = operations / (report.full_ns as f64 / 1e9);
     let found = little::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
     Some(ClosedLoop { operations: report.attempts, asked: load.concurrency, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> ConnectReport {
+        ConnectReport {
+            ok: 100,
+            elapsed_ns: 2_500_000_000,
+            paused_ns: 500_000_000,
+            ..ConnectReport::default()
+        }
+    }
+
+    #[test]
+    fn a_rate_is_what_completed_in_the_steady_part_divided_by_its_length() {
+        // 96 of 100 in 1.2 s with 4 slots: 80/s, and one edge is 4 / 1.2 s.
+        let closed = ConnectReport { steady_ok: 96, steady_ns: 1_200_000_000, ..report() };
+        let rate = Rate::of(&closed, Some(4));
+        assert!((rate.per_s - 80.0).abs() < 1e-9, "{rate:?}");
+        assert!((rate.resolution_per_s - 10.0 / 3.0).abs() < 1e-9, "{rate:?}");
+        assert_eq!(rate.ok, 96);
+    }
+
+    #[test]
+    fn an_open_loop_is_as_exact_as_one_operation_or_those_in_progress_at_its_end() {
+        let nothing_waits = ConnectReport { steady_ok: 3, steady_ns: 428_571_428, ..report() };
+        let rate = Rate::of(&nothing_waits, None);
+        assert!((rate.per_s - 7.0).abs() < 1e-6, "3 of 7 per second: {rate:?}");
+        assert!((rate.resolution_per_s - 7.0 / 3.0).abs() < 1e-6, "{rate:?}");
+        let five_wait =
+            ConnectReport { steady_ok: 95, steady_ns: 1_000_000_000, unfinished: 5, ..report() };
+        let rate = Rate::of(&five_wait, None);
+        assert_eq!((rate.per_s, rate.resolution_per_s), (95.0, 5.0));
+    }
+
+    #[test]
+    fn without_a_steady_part_the_rate_is_of_the_whole_time_without_pauses() {
+        let rate = Rate::of(&report(), Some(100));
+        assert_eq!((rate.per_s, rate.resolution_per_s, rate.ok), (50.0, 50.0, 100));
+    }
 }

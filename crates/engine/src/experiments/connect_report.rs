@@ -1,11 +1,18 @@
 //! What follows from the arms of `connect`: the answer in a sentence, causes, advice, what next.
 
+mod trouble;
+
+use std::collections::BTreeMap;
+
 use tcptoll_model::bound;
 use tcptoll_model::causes::{Rungs, advice_for, causes_of};
 use tcptoll_model::record::{Arm, NextStep, PlaceKind, Summary};
 use tcptoll_model::stats::need;
+use tcptoll_model::study::level_text;
 use tcptoll_model::units::{human_count, human_us};
 use tcptoll_model::warning::Warning;
+
+use self::trouble::{capital, cut, half, none_succeeded, waits};
 
 /// Fills in what follows from the arms.
 pub fn conclude(summary: &mut Summary) {
@@ -24,7 +31,8 @@ pub fn conclude(summary: &mut Summary) {
     let advice = ids.iter().filter_map(|id| advice_for(id, proof(summary, id))).collect();
     summary.advice = advice;
     summary.answer = answer(summary);
-    same_backlogs(summary);
+    let same = same_backlogs(&summary.arms);
+    summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
     few_samples(summary);
     summary.next = next(summary);
 }
@@ -77,25 +85,25 @@ fn few_samples(summary: &mut Summary) {
     summary.warnings.insert(0, entry);
 }
 
-/// Backlogs above `net.core.somaxconn` are all the same one; arms of them are the same arm.
-fn same_backlogs(summary: &mut Summary) {
-    let limit = |arm: &Arm| arm.server.as_ref()?.listeners.first().map(|l| l.accept_queue_limit);
-    let mut seen: Vec<(u32, Option<&serde_json::Value>)> = Vec::new();
-    let mut same = None;
-    for arm in &summary.arms {
-        let (Some(limit), asked) = (limit(arm), arm.factors.get("backlog")) else { continue };
-        if asked.is_some() && seen.iter().any(|(l, other)| *l == limit && *other != asked) {
-            same = Some(limit);
+/// Backlogs above `net.core.somaxconn` are clamped to it: arms that asked for different ones have the
+/// same one then.
+fn same_backlogs(arms: &[Arm]) -> Vec<Warning> {
+    let limit = |arm: &Arm| Some(arm.server.as_ref()?.listeners.first()?.accept_queue_limit);
+    let mut by_limit: BTreeMap<u32, Vec<(&str, String)>> = BTreeMap::new();
+    for arm in arms {
+        if let (Some(limit), Some(asked)) = (limit(arm), arm.factors.get("backlog")) {
+            by_limit.entry(limit).or_default().push((&arm.name, level_text(asked)));
         }
-        seen.push((limit, asked));
     }
-    if let Some(limit) = same {
-        let warning = Warning::SameEffectiveValue {
+    let same = |(limit, arms): (u32, Vec<(&str, String)>)| {
+        let differ = arms.iter().any(|(_, asked)| *asked != arms[0].1);
+        differ.then(|| Warning::SameEffectiveValue {
             option: "backlog".to_owned(),
+            arms: arms.into_iter().map(|(name, _)| name.to_owned()).collect(),
             value: format!("{limit} (net.core.somaxconn)"),
-        };
-        summary.warnings.push(warning.entry(None));
-    }
+        })
+    };
+    by_limit.into_iter().filter_map(same).collect()
 }
 
 fn typical(arm: &Arm) -> Option<f64> {
@@ -110,7 +118,10 @@ fn answer(summary: &Summary) -> String {
     }
     let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
-    if summary.arms.iter().all(|arm| !arm.histograms.contains_key("connect_us")) {
+    sentences.extend(waits(&measured));
+    if measured.iter().any(|arm| arm.ok > 0)
+        && summary.arms.iter().all(|arm| !arm.histograms.contains_key("connect_us"))
+    {
         sentences.extend(first_byte_only(&measured));
         return sentences.join(" ");
     }
@@ -123,39 +134,34 @@ fn answer(summary: &Summary) -> String {
         },
     }
     sentences.extend(summary.causes.first().and_then(|cause| turned_away(summary, &cause.arm)));
+    if let ([arm], Some(_)) = (measured.as_slice(), summary.causes.first()) {
+        sentences.extend(half(arm));
+    }
+    sentences.extend(none_succeeded(&measured));
     if sentences.is_empty() {
         sentences.extend(measured.iter().find_map(|arm| one(arm)));
     }
+    sentences.extend(cut(&measured));
     sentences.join(" ")
-}
-
-fn handshakes(count: u64) -> String {
-    format!("{} handshake{}", human_count(count), if count == 1 { "" } else { "s" })
 }
 
 /// What a full queue or a lack of ports did to one arm, and that another was spared.
 fn turned_away(summary: &Summary, name: &str) -> Option<String> {
     let arm = summary.arms.iter().find(|arm| arm.name == name)?;
     let cause = summary.causes.iter().find(|cause| cause.arm == name)?;
-    let late: u64 = arm.rungs.iter().sum();
     let silent = arm.attempts - arm.ok;
     let what = match cause.id.as_str() {
         "accept-queue-full" => "the accept queue was full",
         "syn-queue-full" => "the SYN queue was full",
+        "syn-lost-or-queue-full" => "SYNs were lost on the way, or a queue of the server was full",
         _ => return Some(cause.text.clone()),
     };
-    let mut text = format!("In arm {name} {what}: ");
-    if late > 0 {
-        let first = arm.syn_retry_ladder_s.first().copied().unwrap_or(1.0);
-        text += &format!("{} waited {first} s or more for the next SYN", handshakes(late));
-    }
-    if silent > 0 {
-        let and = if late > 0 { ", " } else { "" };
-        text += &format!(
-            "{and}{} of {} connections failed",
-            human_count(silent),
-            human_count(arm.attempts)
-        );
+    let mut text =
+        if summary.arms.len() > 1 { format!("In arm {name}, {what}") } else { capital(what) };
+    // With an arm where nothing succeeded the answer says so anyway.
+    if silent > 0 && arm.ok > 0 {
+        let (failed, of) = (human_count(silent), human_count(arm.attempts));
+        text += &format!(": {failed} of {of} connections failed");
     }
     if let Some(well) = cured(summary, arm) {
         let max = well.histograms.get("connect_us").and_then(|h| h.max);
@@ -287,4 +293,44 @@ fn next(summary: &Summary) -> Vec<NextStep> {
         steps.push(step("tcptoll study connect-2021", "the published figures beside yours"));
     }
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_model::record::{HostSummary, Listener};
+
+    use super::*;
+
+    fn arm(name: &str, backlog: Option<u32>, limit: u32) -> Arm {
+        let listener = Listener {
+            address: "10.77.0.2".into(),
+            port: 80,
+            accept_queue_peak: 1,
+            accept_queue_limit: limit,
+            syn_queue_peak: None,
+        };
+        let factor = backlog.map(|backlog| ("backlog".to_owned(), backlog.into()));
+        Arm {
+            name: name.into(),
+            factors: factor.into_iter().collect(),
+            server: Some(HostSummary { listeners: vec![listener], ..HostSummary::default() }),
+            ..Arm::default()
+        }
+    }
+
+    #[test]
+    fn only_arms_whose_backlogs_were_clamped_to_one_value_are_named() {
+        let all = [
+            arm("near", None, 4_096),
+            arm("queue of 16", Some(16), 16),
+            arm("queue of 4096", Some(4_096), 4_096),
+        ];
+        assert!(same_backlogs(&all).is_empty(), "an arm that asked for none has the default");
+        let clamped = [&all[1..], &[arm("queue of 9000", Some(9_000), 4_096)]].concat();
+        let text = same_backlogs(&clamped).first().unwrap().to_string();
+        assert!(text.contains("the arms queue of 4096, queue of 9000 to the same one"), "{text}");
+        assert!(!text.contains("queue of 16"), "{text}");
+        let twice = [arm("a", Some(64), 64), arm("b", Some(64), 64)];
+        assert!(same_backlogs(&twice).is_empty(), "they differ in another option");
+    }
 }

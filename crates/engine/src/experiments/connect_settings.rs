@@ -9,7 +9,7 @@ use tcptoll_model::study::Settings;
 
 use super::TrialError;
 use super::connect_reader::unescape;
-use super::reader::{Reader, WarmUp};
+use super::reader::{Reader, WarmUp, wrong};
 use super::target::Target;
 
 /// Everything `--…` of `connect` that makes a difference between arms.
@@ -27,6 +27,7 @@ pub const OPTIONS: &[&str] = &[
     "first-byte",
     "ipv6",
     "link",
+    "max-time",
     "packet-relay",
     "pause",
     "pause-every",
@@ -71,6 +72,10 @@ const PORT_S: f64 = 60.0;
 /// a quiet machine, 0.12 on a busy one).
 const OVERHEAD_S: f64 = 0.1;
 
+/// No connection to a server that is not ours begins after this, unless `--count`, `--duration` or
+/// `--max-time` says other: on a server that makes each wait for a second, 1,000 take minutes.
+const WITHIN: Duration = Duration::from_secs(10);
+
 /// Against an address that is not of this machine or its own network, unless `--rate` says other.
 pub const PUBLIC_RATE_PER_S: f64 = 20.0;
 /// As many connections, unless `--count` says other.
@@ -95,6 +100,9 @@ pub struct ConnectSettings {
     pub count: u64,
     /// No connection begins after this long.
     pub duration: Option<Duration>,
+    /// Whether that is only to keep the number of connections from taking too long: `--max-time`, or
+    /// nothing was said.
+    pub is_cut: bool,
     /// What comes before the measurement, if the user said.
     pub warmup: Option<WarmUp>,
     /// At once, at most; absent: chosen from the link.
@@ -180,6 +188,24 @@ impl ConnectSettings {
                 "--duration 0: nothing would be opened; write a time above 0, like 10s".to_owned(),
             ));
         }
+        let max_time = reader.time("max-time")?;
+        if max_time.is_some_and(|long| long.is_zero()) {
+            return Err(TrialError::Setting(
+                "--max-time 0: nothing would be opened; write a time above 0, like 10s".to_owned(),
+            ));
+        }
+        if max_time.is_some() && (to.is_none() || duration.is_some()) {
+            let why = match to {
+                None => {
+                    "it limits a run in rounds, or connections to a server of yours (--to): write --duration"
+                }
+                Some(_) => "it has no effect with --duration: leave one of them out",
+            };
+            let typed = reader.get("max-time").unwrap_or_default();
+            return Err(wrong("max-time", &typed, why));
+        }
+        let otherwise = (to.is_some() && count.is_none() && duration.is_none()).then_some(WITHIN);
+        let limit = max_time.or(otherwise);
         let count = count.unwrap_or(match (duration, rate) {
             // What is due at the very end does not begin any more.
             (Some(long), Some(rate)) => {
@@ -189,6 +215,8 @@ impl ConnectSettings {
             (None, _) if public_target => PUBLIC_COUNT,
             (None, _) => 1_000,
         });
+        let is_ours = to.is_none() && !settings.contains_key("server");
+        let send = unescape(&reader.get("send").unwrap_or_default());
         Ok(Self {
             link,
             ipv6: reader.flag("ipv6", false)?,
@@ -197,7 +225,8 @@ impl ConnectSettings {
             server: reader.get("server"),
             port: reader.count("port", 1, 65_535)?.map(|port| port as u16),
             count,
-            duration,
+            duration: duration.or(limit),
+            is_cut: limit.is_some(),
             warmup: reader.warm_up("connections", COUNT_MAX)?,
             concurrency: reader.count("concurrency", 1, 100_000)?,
             rate,
@@ -206,11 +235,12 @@ impl ConnectSettings {
             backlog: reader.count("backlog", 0, i32::MAX as u64)?.map_or(4096, |n| n as i32),
             accept_delay: reader.time("accept-delay")?.unwrap_or_default(),
             fast_open: reader.flag("fast-open", false)?,
-            first_byte: reader.flag("first-byte", true)?,
+            // A server that is not ours may wait for the client to speak.
+            first_byte: reader.flag("first-byte", is_ours || !send.is_empty())?,
             bind: reader.addresses("bind")?,
             timeout: reader.time("timeout")?.unwrap_or(Duration::from_secs(10)),
             congestion: reader.congestion()?,
-            send: unescape(&reader.get("send").unwrap_or_default()),
+            send,
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
             tap: reader.flag("tap", false)?,
@@ -343,6 +373,33 @@ mod tests {
             let error = read(&[("rate", rate)]).unwrap_err();
             assert!(error.starts_with(&format!("--rate {rate}: ")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_server_of_yours_gets_its_connections_within_a_time_unless_one_is_stated() {
+        let within = |more: &[(&str, &str)]| {
+            let settings = read(&[&[("to", "127.0.0.1:80")], more].concat()).unwrap();
+            (settings.count, settings.duration.map(|long| long.as_secs()), settings.is_cut)
+        };
+        assert_eq!(within(&[]), (1_000, Some(10), true));
+        assert_eq!(within(&[("max-time", "30s")]), (1_000, Some(30), true));
+        assert_eq!(within(&[("max-time", "30s"), ("count", "7")]), (7, Some(30), true));
+        assert_eq!(within(&[("count", "5000")]), (5_000, None, false));
+        assert_eq!(within(&[("duration", "2s")]), (COUNT_MAX, Some(2), false));
+        assert_eq!(read(&[]).unwrap().duration, None, "in the lab the number is kept");
+        let lab = read(&[("max-time", "30s")]).unwrap_err();
+        assert!(lab.starts_with("--max-time 30s: ") && lab.contains("--duration"), "{lab}");
+        let both = [("to", "127.0.0.1:80"), ("max-time", "30s"), ("duration", "2s")];
+        assert!(read(&both).unwrap_err().contains("leave one of them out"));
+    }
+
+    #[test]
+    fn the_first_byte_of_a_server_that_may_not_speak_is_waited_for_if_that_is_asked() {
+        let waits = |pairs: &[(&str, &str)]| read(pairs).unwrap().first_byte;
+        let to = ("to", "127.0.0.1:80");
+        assert!(waits(&[]) && !waits(&[to]) && !waits(&[("server", "redis-server")]));
+        assert!(waits(&[to, ("first-byte", "on")]) && waits(&[to, ("send", "PING")]));
+        assert!(!waits(&[("first-byte", "off")]));
     }
 
     #[test]

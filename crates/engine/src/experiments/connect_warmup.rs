@@ -27,8 +27,7 @@ impl ConnectTrial<'_> {
             Some(at) => (None, at),
             None => trial.serve(place).map(|(server, at)| (Some(server), at))?,
         };
-        let speaks = matches!(server, Some(Server::Ours)) || !warm.send.is_empty();
-        let mut load = trial.load(at, &[], speaks);
+        let mut load = trial.load(at, &[]);
         load.trace_limit = 0;
         let mut unseen = Trace::default();
         let report = drive(&mut place.client, &load, &mut unseen, context.interrupt, &mut |_| {})?;
@@ -48,7 +47,11 @@ impl ConnectTrial<'_> {
 }
 
 fn kept(report: ConnectReport) -> Warmup {
-    let histograms = [("connect_us", &report.connect), ("first_byte_us", &report.first_byte)];
+    let histograms = [
+        ("connect_of_failed_us", &report.connect_of_failed),
+        ("connect_us", &report.connect),
+        ("first_byte_us", &report.first_byte),
+    ];
     Warmup {
         attempts: report.attempts,
         ok: report.ok,

@@ -1,7 +1,7 @@
 //! A lab made for one trial, and what every experiment asks of its hosts.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_model::ladder::{SynSysctls, syn_ladder};
@@ -12,7 +12,7 @@ use tcptoll_model::warning::Warning;
 use super::trial::Trial;
 use super::{Context, TrialError};
 use crate::lab::certification::{Certificate, certify};
-use crate::lab::plan::{Plan, client_address};
+use crate::lab::plan::{Addresses, Plan, client_address};
 use crate::lab::{Handle, Interrupt, LabError, Place};
 use crate::messages::{Ask, Counted, Launch, Rows, Snapshot, Tell};
 
@@ -59,7 +59,7 @@ impl Trial {
             force_packet: packet_relay,
             client_cpu: pair.0,
             server_cpu: pair.1,
-            client_addresses: if link.loopback { Vec::new() } else { self.sources.clone() },
+            client_addresses: further_addresses(&self.sources, link.loopback, ipv6),
         };
         let mut place = Place::lab(&plan, link)?;
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
@@ -119,6 +119,22 @@ impl Trial {
             ),
         });
     }
+}
+
+/// Source addresses that the client host does not have yet, each once. On loopback there is no
+/// device to give them to.
+fn further_addresses(sources: &[IpAddr], loopback: bool, ipv6: bool) -> Vec<IpAddr> {
+    if loopback {
+        return Vec::new();
+    }
+    let own = Addresses::of(loopback, ipv6).client;
+    let mut further: Vec<IpAddr> = Vec::new();
+    for &address in sources {
+        if address != own && !further.contains(&address) {
+            further.push(address);
+        }
+    }
+    further
 }
 
 /// Starts a real server by a line for the shell and waits until it listens; `port` where it
@@ -204,4 +220,20 @@ pub(super) fn ladder_of(host: &mut Handle) -> Result<Vec<Duration>, LabError> {
         syn_retries: number(RETRIES).unwrap_or(6),
         linear_timeouts: number(LINEAR).unwrap_or(0),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_the_client_has_already_is_not_given_to_it_again() {
+        let addresses = |texts: &[&str]| -> Vec<IpAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let bound = addresses(&["10.77.0.1", "10.77.0.11", "10.77.0.11"]);
+        assert_eq!(further_addresses(&bound, false, false), addresses(&["10.77.0.11"]));
+        assert!(further_addresses(&bound, true, false).is_empty());
+        assert!(further_addresses(&addresses(&["fd77::1"]), false, true).is_empty());
+    }
 }

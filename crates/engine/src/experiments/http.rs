@@ -8,17 +8,18 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tcptoll_model::http::url::Url;
-use tcptoll_model::ports::{ClientCloses, PortSettings, forecast};
+use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
 use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::{PlannedArm, Settings};
+use tcptoll_model::units::human_count;
 
 use super::hosts::{ECHOES, Wish, count, launch, observe, read_sysctls, settle};
 use super::http_closing::{AfterLoad, Server, count_closed};
 use super::http_plan::Pace;
 use super::http_requests::pieces;
 use super::http_settings::{HttpSettings, LabServer, LabSettings, OPTIONS, PlaceSettings, Tls};
-use super::reader::WarmUp;
+use super::reader::{WarmUp, wrong};
 use super::target::Target;
 use super::trial::{Span, Trial};
 use super::{Context, Experiment, Outcome, TrialError, http_report};
@@ -343,7 +344,11 @@ impl HttpTrial<'_> {
         };
         self.common.arm.ports = forecast(&settings);
         self.ports = settings;
-        Ok(())
+        let open = self.settings.open_at_once(&self.pace);
+        match &self.common.arm.ports {
+            Some(ports) if open > ports.at_once => Err(too_few_ports(open, ports)),
+            _ => Ok(()),
+        }
     }
 
     /// Hands the client what to ask for.
@@ -435,6 +440,18 @@ impl HttpTrial<'_> {
             other => Err(client.unexpected(&other).into()),
         }
     }
+}
+
+/// Why connections that are all to be open cannot be.
+fn too_few_ports(open: u64, ports: &PortForecast) -> TrialError {
+    let why = format!(
+        "the client's local ports allow {} open connections to one server ({} source address{} with {} each): give more source addresses (--bind), or widen net.ipv4.ip_local_port_range",
+        human_count(ports.at_once),
+        human_count(ports.sources),
+        if ports.sources == 1 { "" } else { "es" },
+        human_count(ports.usable)
+    );
+    wrong("connections", &open.to_string(), why)
 }
 
 /// Requests that were sent, those of the warm-up too: what counters over the whole load are

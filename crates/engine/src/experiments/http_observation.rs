@@ -28,6 +28,8 @@ impl HttpTrial<'_> {
         arm.attempts = report.attempts;
         arm.ok = report.ok;
         arm.errors.clone_from(&report.errors);
+        arm.statuses =
+            report.statuses.iter().map(|(status, count)| (status.to_string(), *count)).collect();
         arm.partial = report.partial;
         arm.elapsed_s = report.elapsed_ns as f64 / 1e9;
         arm.reuse = Some(self.settings.load.reuse.to_string());

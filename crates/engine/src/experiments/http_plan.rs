@@ -134,6 +134,21 @@ impl HttpSettings {
         (again.ceil() as u64).max(self.load.connections)
     }
 
+    /// Connections that will all be open at a time for certain: those of a closed loop with as many
+    /// requests; in an open loop as few as the schedule needs.
+    pub(super) fn open_at_once(&self, pace: &Pace) -> u64 {
+        match (pace.rate, pace.requests, pace.warmup) {
+            (Some(_), ..) => 1,
+            (None, Some(requests), WarmUp::Operations(before)) => {
+                self.load.connections.min(requests.saturating_add(before))
+            }
+            (None, Some(requests), WarmUp::Time(long)) if long.is_zero() => {
+                self.load.connections.min(requests)
+            }
+            _ => self.load.connections,
+        }
+    }
+
     /// Local ports in use at once, at most: those open, and those that the client's closing holds
     /// for a minute.
     pub(super) fn ports(&self, pace: &Pace) -> u64 {
@@ -238,6 +253,19 @@ mod tests {
         assert_eq!(ports(&slow), 600);
         let tens = [("reuse", "requests=10"), ("requests", "1000"), ("warmup", "0")];
         assert_eq!(ports(&tens), 100);
+    }
+
+    #[test]
+    fn only_a_closed_loop_with_as_many_requests_opens_all_its_connections() {
+        let open = |pairs: &[(&str, &str)]| {
+            let settings = read(pairs);
+            settings.open_at_once(&settings.pace())
+        };
+        let many = ("connections", "50k");
+        assert_eq!(open(&[many]), 50_000);
+        assert_eq!(open(&[many, ("rate", "10")]), 1);
+        assert_eq!(open(&[many, ("requests", "100"), ("warmup", "7")]), 107);
+        assert_eq!(open(&[many, ("requests", "100")]), 50_000, "a warm-up by time opens all");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What follows from the arms of `http`: the answer in a sentence, causes, advice, what next.
 
+mod statuses;
+
 use tcptoll_model::bound;
 use tcptoll_model::causes::{Rungs, advice_for, causes_of};
 use tcptoll_model::record::{Arm, Comparison, NextStep, PlaceKind, Summary};
@@ -60,9 +62,10 @@ fn answer(summary: &Summary) -> String {
             return "Nothing was measured.".to_owned();
         };
         let failed = format!("No request succeeded; most failed with {class}.");
+        let status = statuses::unexpected(&measured);
         let cause = summary.causes.first().map(|cause| cause.text.clone());
         let parts: Vec<String> =
-            [schedules(&measured), Some(failed), cause].into_iter().flatten().collect();
+            [schedules(&measured), Some(failed), status, cause].into_iter().flatten().collect();
         return parts.join(" ");
     }
     let mut sentences = Vec::new();
@@ -75,6 +78,7 @@ fn answer(summary: &Summary) -> String {
             sentences.extend(who_pays(arms));
         }
     }
+    sentences.extend(statuses::unexpected(&measured));
     sentences.extend(summary.causes.first().map(|cause| {
         if measured.len() > 1 {
             format!("Arm {}: {}", cause.arm, cause.text)

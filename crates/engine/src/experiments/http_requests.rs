@@ -4,11 +4,13 @@ use std::path::Path;
 
 use base64::Engine as _;
 use tcptoll_model::http::access_log;
+use tcptoll_model::http::url::Url;
 use tcptoll_model::warning::Warning;
 
 use super::TrialError;
 use super::http_settings::PlaceSettings;
 use super::reader::{Reader, wrong};
+use crate::files::{is_too_large, read_at_most};
 use crate::messages::HttpRequests;
 
 /// Longest content of a request, bytes.
@@ -16,6 +18,22 @@ const BODY_MAX: u64 = 1 << 20;
 
 /// Longest access log, bytes.
 const LOG_MAX: u64 = 256 << 20;
+
+/// How to measure several servers beside each other.
+pub(super) const SEVERAL_SERVERS: &str = "For several servers write a study with an arm for each, like\n  [[arm]]\n  name = \"a\"\n  url = \"http://a.example/\"";
+
+/// One URL. A comma is a byte of its path, so a list of URLs would be one odd path.
+pub(super) fn one_url(text: &str) -> Result<Url, TrialError> {
+    let url: Url = text.parse().map_err(|error| wrong("url", text, error))?;
+    let path = url.path.to_ascii_lowercase();
+    if path.contains(",http://") || path.contains(",https://") {
+        let why = format!(
+            "a comma does not separate URLs. Write blanks between URLs of one server. {SEVERAL_SERVERS}"
+        );
+        return Err(wrong("url", text, why));
+    }
+    Ok(url)
+}
 
 /// What is asked for, as far as it is known before a server runs.
 #[derive(Clone, Debug, Default)]
@@ -102,17 +120,29 @@ fn check_log(reader: &Reader<'_>, place: &PlaceSettings, file: &str) -> Result<(
     }
     let length = std::fs::metadata(file).map_err(|error| wrong("access-log", file, error))?.len();
     if length > LOG_MAX {
-        let why = format!("{length} bytes; a log is at most {LOG_MAX}: cut it with head or tail");
-        return Err(wrong("access-log", file, why));
+        return Err(wrong("access-log", file, too_long_a_log()));
     }
     Ok(())
+}
+
+fn too_long_a_log() -> String {
+    format!(
+        "it is longer than {} MiB, more than a log may be: cut it with head or tail",
+        LOG_MAX >> 20
+    )
 }
 
 /// Requests, and a warning if lines were left out.
 type Lines = (Vec<(String, String)>, Option<Warning>);
 
 fn from_log(file: &str) -> Result<Lines, TrialError> {
-    let text = std::fs::read(file).map_err(|error| wrong("access-log", file, error))?;
+    let text = read_at_most(Path::new(file), LOG_MAX).map_err(|error| {
+        if is_too_large(&error) {
+            wrong("access-log", file, too_long_a_log())
+        } else {
+            wrong("access-log", file, error)
+        }
+    })?;
     let log = access_log::read(&text);
     if log.entries.is_empty() {
         let why = "no line of it is a GET or HEAD request in common or combined format";
@@ -140,17 +170,13 @@ fn body(typed: &str) -> Result<Vec<u8>, TrialError> {
         Err(wrong("body", &short, why))
     };
     let too_long =
-        |length: u64| format!("{length} bytes; the content of a request is at most {BODY_MAX}");
+        || format!("it is longer than {BODY_MAX} bytes, more than the content of a request may be");
     let Some(file) = typed.strip_prefix('@') else {
-        let length = typed.len() as u64;
-        return if length > BODY_MAX { refuse(too_long(length)) } else { Ok(typed.into()) };
+        let is_long = typed.len() as u64 > BODY_MAX;
+        return if is_long { refuse(too_long()) } else { Ok(typed.into()) };
     };
-    let path = Path::new(file);
-    match path.metadata() {
-        Ok(metadata) if metadata.len() > BODY_MAX => refuse(too_long(metadata.len())),
-        Ok(_) => std::fs::read(path).or_else(|error| refuse(error.to_string())),
-        Err(error) => refuse(error.to_string()),
-    }
+    read_at_most(Path::new(file), BODY_MAX)
+        .or_else(|error| refuse(if is_too_large(&error) { too_long() } else { error.to_string() }))
 }
 
 fn is_token(text: &str) -> bool {
@@ -231,6 +257,13 @@ mod tests {
             assert!(field(typed).is_err(), "{typed}");
         }
         assert_eq!(field("X-A:  b: c ").unwrap(), ("X-A".to_owned(), "b: c".to_owned()));
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_no_content_of_a_request_and_no_log() {
+        let error = body("@/dev/zero").unwrap_err().to_string();
+        assert!(error.starts_with("--body @/dev/zero: it is longer than 1048576"), "{error}");
+        assert!(body(&"x".repeat(1 << 20)).is_ok() && body(&"x".repeat((1 << 20) + 1)).is_err());
     }
 
     #[test]

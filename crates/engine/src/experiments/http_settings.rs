@@ -13,7 +13,7 @@ use tcptoll_model::study::Settings;
 use tcptoll_model::units::parse_size;
 
 use super::TrialError;
-use super::http_requests::RequestSettings;
+use super::http_requests::{RequestSettings, SEVERAL_SERVERS, one_url};
 use super::reader::{Reader, WarmUp, wrong};
 use super::target::Target;
 use crate::load::http::THREADS_MAX;
@@ -305,15 +305,13 @@ fn place(reader: &Reader<'_>, resolved: &[Resolved]) -> Result<PlaceSettings, Tr
             return Err(wrong(key, &value, why));
         }
     }
-    let read = |text: &str| text.parse::<Url>().map_err(|error| wrong("url", text, error));
-    let urls = typed.split_whitespace().map(read).collect::<Result<Vec<_>, _>>()?;
+    let urls = typed.split_whitespace().map(one_url).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = urls.first() else {
         return Err(wrong("url", &typed, "write http://HOST:PORT/PATH"));
     };
     let origin = |url: &Url| (url.tls, url.host.clone(), url.port);
     if urls.iter().any(|url| origin(url) != origin(first)) {
-        let why =
-            "they are not all of one scheme, host and port: give each server a run of its own";
+        let why = format!("they are not all of one scheme, host and port. {SEVERAL_SERVERS}");
         return Err(wrong("url", &typed, why));
     }
     let target = Target::of_url(first, &typed, resolved);

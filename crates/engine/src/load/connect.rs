@@ -9,6 +9,8 @@
 //! then on, and what has begun is waited for. An open loop that is late by then leaves out what it
 //! could not begin in time; its lateness says so.
 
+mod completions;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
@@ -21,6 +23,7 @@ use tcptoll_model::handshake::{ClientRow, Peer};
 use tcptoll_model::ladder::on_ladder;
 use tcptoll_model::stats::SeriesBuilder;
 
+use self::completions::{Completions, planned_ns};
 use super::occupancy::Occupancy;
 use super::{CHANNEL, LoadError, class_of, pair, sources, until};
 use crate::channel::Channel;
@@ -75,6 +78,9 @@ pub fn run(
         start_ns,
         ends_ns,
         occupancy: Occupancy::new(ends_ns),
+        completions: Completions::default(),
+        planned_ns: load.rate_per_s.map(|rate| planned_ns(load.count, rate, load.duration_ns)),
+        paused_before_full_ns: 0,
         not_before_ns: 0,
         told_ns: 0,
     };
@@ -103,6 +109,11 @@ struct Client<'a> {
     /// No operation begins after this.
     ends_ns: u64,
     occupancy: Occupancy,
+    completions: Completions,
+    /// Open loop: length of the steady part, ns, without pauses.
+    planned_ns: Option<u64>,
+    /// Pauses before all slots were filled, ns.
+    paused_before_full_ns: u64,
     /// No operation begins before this, because of a pause.
     not_before_ns: u64,
     told_ns: u64,
@@ -163,10 +174,20 @@ impl Client<'_> {
         let (paused_ns, not_before_ns) = (self.report.paused_ns, self.not_before_ns);
         let paused_by = |at: u64| paused_ns.saturating_sub(not_before_ns.saturating_sub(at));
         let (full_ns, busy_ns) = self.occupancy.measured_ns();
-        let paused_while_full = self.occupancy.until_ns().map_or(0, paused_by);
+        let paused_while_full = self
+            .occupancy
+            .until_ns()
+            .map_or(0, |until| paused_by(until).saturating_sub(self.paused_before_full_ns));
         self.report.full_ns = full_ns.saturating_sub(paused_while_full);
         self.report.busy_ns = busy_ns;
         self.report.paused_ns = paused_by(now);
+        self.report.steady_ok = self.completions.ok;
+        self.report.steady_ns = match self.planned_ns {
+            _ if self.report.partial => 0,
+            Some(planned_ns) => planned_ns,
+            None => self.report.full_ns,
+        };
+        self.report.unfinished = self.completions.after;
         self.report.series = std::mem::replace(&mut self.series, SeriesBuilder::new(2)).build();
     }
 
@@ -226,6 +247,7 @@ impl Client<'_> {
         self.begun += 1;
         if scheduled_ns.is_none() && self.begun == self.load.concurrency {
             self.occupancy.filled(begun_ns);
+            self.paused_before_full_ns = self.report.paused_ns;
         }
         if self.begun == self.load.count {
             self.no_more_after(begun_ns);
@@ -347,7 +369,7 @@ impl Client<'_> {
                 Ok(Some(_)) => {
                     // What is left unread would make the close a reset.
                     while matches!(operation.socket.read(&mut buffer), Ok(Some(1..))) {}
-                    self.report.first_byte.record_ns(now - operation.due_ns);
+                    self.report.first_byte.record_ns(now.saturating_sub(operation.due_ns));
                     self.end(slot, Ok(()));
                 }
                 Err(error) => self.end(slot, Err((class_of(&error), error))),
@@ -358,12 +380,8 @@ impl Client<'_> {
     fn established(&mut self, slot: usize, now: u64) {
         let Some(operation) = self.slots[slot].as_mut() else { return };
         operation.established_ns = Some(now);
-        let latency = now.saturating_sub(operation.due_ns);
         self.report.established += 1;
         if !self.load.fast_open {
-            self.report.connect.record_ns(latency);
-            let since = Duration::from_nanos(now - self.start_ns);
-            self.series.push(since, latency as f64 / 1e3);
             let handshake = now - operation.called_ns;
             let slack = Duration::from_nanos(self.load.ladder_slack_ns);
             if let Some(rung) = on_ladder(Duration::from_nanos(handshake), &self.ladder, slack) {
@@ -391,6 +409,8 @@ impl Client<'_> {
     fn end(&mut self, slot: usize, outcome: Result<(), (&'static str, io::Error)>) {
         let Some(operation) = self.slots[slot].take() else { return };
         self.free.push(slot);
+        let is_ok = outcome.is_ok();
+        self.take_handshake(&operation, is_ok);
         match outcome {
             Ok(()) => {
                 self.report.attempts += 1;
@@ -408,15 +428,42 @@ impl Client<'_> {
         // The slot is free once the socket is closed, which takes the client's CPU too.
         let begun_ns = operation.begun_ns;
         drop(operation);
+        self.ended(begun_ns, is_ok);
+    }
+
+    /// Notes how long the handshake took, if there was one: of an operation that succeeded, or of
+    /// one that failed afterwards. With Fast Open no handshake is waited for.
+    fn take_handshake(&mut self, operation: &Operation, is_ok: bool) {
+        let Some(at) = operation.established_ns.filter(|_| !self.load.fast_open) else { return };
+        let latency = at.saturating_sub(operation.due_ns);
+        if is_ok {
+            self.report.connect.record_ns(latency);
+            let since = Duration::from_nanos(at.saturating_sub(self.start_ns));
+            self.series.push(since, latency as f64 / 1e3);
+        } else {
+            self.report.connect_of_failed.record_ns(latency);
+        }
+    }
+
+    /// An operation has ended, and its slot is free.
+    fn ended(&mut self, begun_ns: u64, is_ok: bool) {
+        let now = monotonic_ns();
+        if let Some(planned_ns) = self.planned_ns {
+            let until_ns = self.start_ns + planned_ns + self.report.paused_ns;
+            self.completions.ended(now, is_ok, until_ns);
+        } else if is_ok {
+            let is_full = self.occupancy.is_open();
+            self.completions.succeeded(now, is_full, self.ends_ns, self.not_before_ns);
+        }
         if self.occupancy.is_open() {
-            self.occupancy.ended(begun_ns, monotonic_ns());
+            self.occupancy.ended(begun_ns, now);
         }
     }
 
     /// An operation that came to no socket.
     fn refuse(&mut self, begun_ns: u64, class: &'static str, error: &io::Error) {
         self.fail(class, error);
-        self.occupancy.ended(begun_ns, monotonic_ns());
+        self.ended(begun_ns, false);
     }
 
     fn fail(&mut self, class: &'static str, error: &io::Error) {

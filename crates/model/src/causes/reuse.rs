@@ -37,8 +37,12 @@ pub(super) fn close_ignored(arm: &Arm) -> Option<Cause> {
     Some(cause("close-ignored", arm, text, evidence))
 }
 
-/// Connections were to be used again, and the server closed them soon.
+/// Connections were to be used again, and the server closed them soon. Without a single success
+/// that says nothing of keep-alive: a server may close after each error.
 pub(super) fn keepalive_inert(arm: &Arm) -> Option<Cause> {
+    if arm.ok == 0 {
+        return None;
+    }
     let asked = match arm.reuse.as_deref()?.parse::<Reuse>().ok()? {
         Reuse::KeepAlive | Reuse::Http10KeepAlive | Reuse::Lifetime(_) | Reuse::Idle(_) => {
             f64::INFINITY
@@ -135,6 +139,7 @@ mod tests {
             name: "a".into(),
             reuse: Some(reuse.into()),
             metrics: [("requests_per_connection".to_owned(), metric)].into(),
+            ok: (each * made as f64) as u64,
             connections_ok: Some(made),
             closing: Some(closing),
             ..Arm::default()
@@ -156,6 +161,12 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, "keepalive-inert");
         assert!(found[0].1.contains("after each request"), "{}", found[0].1);
+    }
+
+    #[test]
+    fn where_no_request_succeeded_a_server_that_closes_says_nothing_of_keep_alive() {
+        let failed = Arm { ok: 0, ..arm("keep-alive", 1.0, 900, by_server(900)) };
+        assert!(texts(&failed).is_empty());
     }
 
     #[test]

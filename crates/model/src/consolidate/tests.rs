@@ -159,7 +159,8 @@ fn a_distribution_that_cannot_be_read_is_left_out() {
 
 #[test]
 fn excluded_stopped_and_failed_trials_are_listed_and_in_no_figure() {
-    let arm = only(&[trial(0, 10.0), excluded(1, 1e9), failed(2), trial(3, 20.0), stopped(4, 1e9)]);
+    let trials = vec![trial(0, 10.0), excluded(1, 1e9), failed(2), trial(3, 20.0), stopped(4, 1e9)];
+    let arm = only(&trials);
     assert_eq!((arm.attempts, arm.metrics["m"].value, arm.metrics["m"].n), (20, 15.0, 2));
     assert_eq!(arm.failure, None);
     assert!(arm.partial);

@@ -30,6 +30,9 @@ pub struct Arm {
     pub ok: u64,
     /// Operations that failed, by class. `attempts` = `ok` + the sum of these.
     pub errors: BTreeMap<String, u64>,
+    /// Responses by HTTP status, those that count as failures too; empty where none came.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub statuses: BTreeMap<String, u64>,
     /// The client host.
     pub client: HostSummary,
     /// The server host, where it is ours.
@@ -88,6 +91,10 @@ pub struct Arm {
     pub keepalive: Option<Keepalive>,
     /// Wall time of the trial in seconds.
     pub elapsed_s: f64,
+    /// The time limit in seconds that kept the load from its number of operations, where nobody asked
+    /// for that time: the trial is whole. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_after_s: Option<f64>,
     /// Whether the trial was stopped before its plan was done.
     #[serde(default)]
     pub partial: bool,

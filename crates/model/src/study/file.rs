@@ -8,7 +8,7 @@ use crate::units::echo;
 
 /// Keys of a published figure. Its type is the record's, whose readers pass over what they do not
 /// know; a study with such a key has a slip in it.
-const PUBLISHED: &[&str] = &["arm", "metric", "value", "source", "note"];
+const PUBLISHED: &[&str] = &["arm", "metric", "value", "sd", "source", "note"];
 
 /// Keys that every study has.
 const REQUIRED: &[&str] = &["question", "experiment"];

@@ -63,13 +63,30 @@ pub(super) fn of(summary: &Summary, primary: &Primary) -> Table {
         of_metric("intended/s", requests::INTENDED, ""),
         of_metric("requests/s", requests::RATE, ""),
         quantile(&named("p50"), &primary.key, 0),
+        column("p90", |arm| {
+            time_cell(figures::waited(arm).and_then(|_| figures::p90(arm, &primary.key)))
+        }),
         quantile(&named("p99"), &primary.key, 1),
         quantile(&named("p99.9"), &primary.key, 2),
         quantile(&named("max"), &primary.key, 3),
         of_metric("mean", "connect_us_mean", "us"),
         quantile("first byte p50", "first_byte_us", 0),
         quantile("ICMP echo p50", "rtt_us", 0),
-        of_metric("conn/s", "connections_per_s", ""),
+        column("waited for a SYN", |arm| match figures::waited(arm) {
+            Some(share) => {
+                Cell { text: format!("{} %", number::three(share * 100.0)), value: Some(share) }
+            }
+            None => absent(),
+        }),
+        quantile("failed: connect p50", "connect_of_failed_us", 0),
+        column("conn/s", |arm| match arm.metrics.get("connections_per_s") {
+            Some(m) if m.ci95.is_none() => Cell {
+                text: figures::rate(arm, "connections_per_s").unwrap_or_default(),
+                value: Some(m.value),
+            },
+            Some(m) => Cell { text: interval(m.value, m.ci95, ""), value: Some(m.value) },
+            None => absent(),
+        }),
     ];
     if requests::any(summary) || keepalive::any(summary) {
         let server = |arm: &Arm| plain_cell(arm.server.as_ref().and_then(|h| h.cpu_us_per_op));

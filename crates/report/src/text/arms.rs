@@ -10,6 +10,10 @@ use crate::{clean, figures, keepalive, number, requests};
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 4] = [32, 24, 18, 12];
 
+/// Heading over the client's CPU time, and of the part of it that the kernel used.
+const CPU: &str = "CPU µs/conn";
+const KERNEL: &str = "kernel";
+
 /// Columns of a name where columns are shared out among tables.
 const SHARED: usize = 18;
 
@@ -29,7 +33,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let room = page.width();
     let all = [latency(summary), cost(summary)].concat();
     // A column of dashes is worth its room only while there is room.
-    for columns in [all.clone(), told(all)] {
+    for columns in [all.clone(), told(all.clone()), told(without_kernel(all))] {
         if let Some(lines) = fitting(&names, &columns, room) {
             return page.table(&lines, Tone::Dim);
         }
@@ -40,6 +44,16 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         page.table(&lines, Tone::Dim);
         page.blank();
     }
+}
+
+/// Without the part of the CPU time that the kernel used: the first to go where columns are many.
+fn without_kernel(mut columns: Vec<Column>) -> Vec<Column> {
+    columns.retain(|column| column.head != KERNEL);
+    // What is left needs no heading over it.
+    for column in columns.iter_mut().filter(|column| column.group == CPU) {
+        (column.head, column.group) = ("CPU µs".to_owned(), "");
+    }
+    columns
 }
 
 /// The columns in which any arm has a figure.
@@ -94,7 +108,18 @@ pub(super) fn in_parts(page: &mut Page, names: &[&str], parts: Vec<Vec<Column>>)
 fn latency(summary: &Summary) -> Vec<Column> {
     let primary = figures::primary(summary);
     let group = if primary.key == "connect_us" { "connect latency" } else { "latency" };
-    let mut columns = quantiles(summary, &primary.key, group, &["p50", "p99", "p99.9", "max"]);
+    // Where connects waited, p99 is the length of a wait and p90 says whether most did.
+    let waits = summary.arms.iter().any(|arm| figures::waited(arm).is_some());
+    let shown: &[&str] =
+        if waits { &["p50", "p90", "p99", "max"] } else { &["p50", "p99", "p99.9", "max"] };
+    let mut columns = quantiles(summary, &primary.key, group, shown);
+    if waits {
+        let share = |arm: &Arm| {
+            figures::waited(arm)
+                .map_or_else(|| ABSENT.to_owned(), |s| format!("{} %", number::three(s * 100.0)))
+        };
+        columns.push(Column::new("waited", Align::Right, summary.arms.iter().map(share).collect()));
+    }
     if primary.key != "first_byte_us" {
         columns.extend(median(summary, "first_byte_us", "first byte"));
     }
@@ -108,19 +133,23 @@ pub(super) fn quantiles(
     group: &'static str,
     shown: &[&str],
 ) -> Vec<Column> {
-    let rows: Vec<_> = summary.arms.iter().map(|arm| figures::quantiles(arm, key)).collect();
+    let five = |arm: &Arm| {
+        let [p50, p99, p99_9, max] = figures::quantiles(arm, key);
+        [p50, figures::p90(arm, key), p99, p99_9, max]
+    };
+    let rows: Vec<_> = summary.arms.iter().map(five).collect();
     let units: Vec<Option<TimeUnit>> = rows
         .iter()
         .map(|row| {
             row.iter().any(Option::is_some).then(|| TimeUnit::of_row(row.iter().flatten().copied()))
         })
         .collect();
-    let mut columns: Vec<Column> = ["p50", "p99", "p99.9", "max"]
+    let mut columns: Vec<Column> = ["p50", "p90", "p99", "p99.9", "max"]
         .into_iter()
         .enumerate()
         .filter(|(_, head)| shown.contains(head))
         .map(|(at, head)| {
-            let cell = |(row, unit): (&[Option<f64>; 4], &Option<TimeUnit>)| {
+            let cell = |(row, unit): (&[Option<f64>; 5], &Option<TimeUnit>)| {
                 let figure = row[at].zip(*unit).map(|(us, unit)| unit.figure(us));
                 figure.unwrap_or_else(|| ABSENT.to_owned())
             };
@@ -156,13 +185,21 @@ fn cost(summary: &Summary) -> Vec<Column> {
     let cpu = |of: fn(&Arm) -> Option<f64>, head: &str| {
         let values: Vec<Option<f64>> = summary.arms.iter().map(of).collect();
         let cell = |us: &Option<f64>| us.map_or_else(|| ABSENT.to_owned(), number::three);
-        values.iter().any(Option::is_some).then(|| {
-            Column::new(head, Align::Point, values.iter().map(cell).collect()).under("CPU µs/conn")
-        })
+        values
+            .iter()
+            .any(Option::is_some)
+            .then(|| Column::new(head, Align::Point, values.iter().map(cell).collect()).under(CPU))
     };
     let mut columns: Vec<Column> = Vec::new();
     columns.extend(cpu(|arm| arm.client.cpu_us_per_op, "total"));
-    columns.extend(cpu(|arm| arm.client.cpu_system_us_per_op, "kernel"));
+    columns.extend(cpu(|arm| arm.client.cpu_system_us_per_op, KERNEL));
+    let rates: Vec<Option<String>> =
+        summary.arms.iter().map(|arm| figures::rate(arm, "connections_per_s")).collect();
+    if rates.iter().any(Option::is_some) {
+        let cell = |rate: Option<String>| rate.unwrap_or_else(|| ABSENT.to_owned());
+        let cells = rates.into_iter().map(cell).collect();
+        columns.push(Column::new("conn/s", Align::Right, cells));
+    }
     let ok = summary.arms.iter().map(figures::ok_of_attempts).collect();
     columns.push(Column::new("ok", Align::Right, ok));
     columns

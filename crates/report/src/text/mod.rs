@@ -311,6 +311,9 @@ fn published(page: &mut Page, summary: &Summary) {
     let mut sources: Vec<&str> = rows.iter().map(|row| row.source).collect();
     sources.dedup();
     page.prose(2, &format!("from {}", sources.join(" · ")), Tone::Dim);
+    if let Some(about) = figures::about_sd(&rows) {
+        page.prose(2, &about, Tone::Dim);
+    }
 }
 
 /// Causes with their evidence, advice with its price, warnings.

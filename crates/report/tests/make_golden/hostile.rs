@@ -34,6 +34,7 @@ pub(super) fn hostile(dice: &mut Dice) -> Summary {
         arm: evil.into(),
         metric: evil.into(),
         value: 1.0,
+        sd: None,
         source: evil.into(),
         note: Some(evil.into()),
     }];

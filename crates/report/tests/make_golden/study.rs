@@ -198,6 +198,7 @@ pub(super) fn study(dice: &mut Dice) -> Summary {
         arm: s.arms[at].name.clone(),
         metric: "requests_per_s".into(),
         value,
+        sd: None,
         source: "keep-alive, 2019".into(),
         note: None,
     };

@@ -39,8 +39,26 @@ pub fn from_connect(args: &ConnectArgs) -> anyhow::Result<Study> {
         ("client-sysctl", several(&args.client_sysctl)),
         ("server-sysctl", several(&args.server_sysctl)),
     ];
+    let (limit, rounds) = limit_of_one_arm(args, &lists);
+    let values = values.into_iter().chain([("max-time", text_of(limit.as_ref()))]);
     let question = "What does it cost to open a TCP connection, and where does the time go?";
-    from_options("connect", question, lists, values, &args.rounds)
+    from_options("connect", question, lists, values, &rounds)
+}
+
+/// `--max-time` of one arm against a server that is not ours, where nothing else is said of rounds
+/// or time, limits that arm and not a number of rounds. Gives the limit, and what is left to say of
+/// rounds.
+fn limit_of_one_arm(
+    args: &ConnectArgs,
+    lists: &[(&'static str, Vec<String>)],
+) -> (Option<String>, RoundArgs) {
+    let RoundArgs { rounds, target, max_rounds, .. } = &args.rounds;
+    let of_rounds = rounds.is_some() || target.is_some() || max_rounds.is_some();
+    let one = lists.iter().all(|(_, levels)| levels.len() <= 1);
+    if args.to.is_none() || of_rounds || !one || !args.duration.is_empty() {
+        return (None, args.rounds.clone());
+    }
+    (args.rounds.max_time.clone(), RoundArgs { max_time: None, ..args.rounds.clone() })
 }
 
 /// The study that a command line of `http` is.
@@ -316,6 +334,31 @@ mod tests {
         let study = from_connect(&ConnectArgs::default()).unwrap();
         assert!(study.compare.is_empty());
         assert_eq!(Schedule::of(&study).unwrap().rule.max, 1);
+    }
+
+    #[test]
+    fn max_time_limits_the_connections_of_one_arm_against_a_server_of_yours() {
+        let with = |more: fn(&mut ConnectArgs)| {
+            let mut args = ConnectArgs { to: Some("127.0.0.1:9".into()), ..ConnectArgs::default() };
+            args.rounds.max_time = Some("30s".into());
+            more(&mut args);
+            from_connect(&args).unwrap()
+        };
+        let one = with(|_| {});
+        assert_eq!(one.settings["max-time"], "30s");
+        assert_eq!(one.rounds.max_time, None);
+        assert_eq!(Schedule::of(&one).unwrap().rule.max, 1, "one trial");
+        let in_rounds: [fn(&mut ConnectArgs); 4] = [
+            |args| args.to = None,
+            |args| args.rounds.max_rounds = Some(20),
+            |args| args.concurrency = vec!["1".into(), "2".into()],
+            |args| args.duration = vec!["1s".into()],
+        ];
+        for more in in_rounds {
+            let study = with(more);
+            assert_eq!(study.rounds.max_time.as_deref(), Some("30s"));
+            assert!(!study.settings.contains_key("max-time"));
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ fn an_impossible_setting_of_connect_is_named_with_what_to_write() {
         (&["--link", "queue=10p"], "add a rate"),
         (&["--link", "moon"], "profiles: direct"),
         (&["--link", "loss=200%"], "from 0% to 100%"),
+        (&["--link", "loss=0.1"], "write 0.1% or 10%"),
+        (&["--link-tolerance", "rate=0.1"], "write 0.1% or 10%"),
         (&["--link", "metro,metro"], "metro"),
         (&["--link", ""], "--link"),
         (&["--link-tolerance", "delay=fast"], "--link-tolerance"),
@@ -109,6 +111,27 @@ fn an_impossible_setting_of_http_is_named_with_what_to_write() {
 }
 
 #[test]
+fn several_urls_in_one_word_are_refused_with_how_to_write_them() {
+    let urls = "http://127.0.0.1:9/,HTTP://127.0.0.1:10/";
+    refused(&["http", urls], "a comma does not separate URLs");
+    refused(&["http", urls], "write a study with an arm for each");
+    let two = ["http", "http://127.0.0.1:9/", "http://127.0.0.1:10/"];
+    refused(&two, "write a study with an arm for each");
+}
+
+#[test]
+fn more_open_connections_than_ports_are_refused_before_anything_is_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let args = ["http", "--quiet", "--out", "/dev/null", "--connections", "100k", &url];
+    refused(&args, "--connections 100000: the client's local ports allow ");
+    refused(&args, "ip_local_port_range");
+    let begun = listener.accept().unwrap_err();
+    assert_eq!(begun.kind(), std::io::ErrorKind::WouldBlock, "no connection was begun");
+}
+
+#[test]
 fn a_target_that_cannot_be_is_named_with_what_to_write() {
     for (args, names) in [
         (&["--to", "nohost"][..], "write HOST:PORT"),
@@ -118,6 +141,7 @@ fn a_target_that_cannot_be_is_named_with_what_to_write() {
         (&["--to", "127.0.0.1:9", "--backlog", "4"], "--backlog needs the lab"),
         (&["--to", "127.0.0.1:9", "--link", "metro"], "--link needs the lab"),
         (&["--to", "127.0.0.1:9", "--ipv6"], "--ipv6 needs the lab"),
+        (&["--to", "127.0.0.1:9", "--max-time", "0s"], "--max-time 0"),
     ] {
         refused(&[&["connect"], args].concat(), names);
     }
@@ -171,7 +195,11 @@ fn a_study_that_cannot_be_run_is_named_with_its_line_or_its_count() {
         (unknown.clone(), "line 3"),
         (unknown, "rouds"),
         (file("product.toml", &product), "400 arms, at most 256"),
-        (file("huge.toml", &format!("{head}{}", "#\n".repeat(1 << 19))), "at most 1048576"),
+        (
+            file("huge.toml", &format!("{head}{}", "#\n".repeat(1 << 19))),
+            "larger than a study may be",
+        ),
+        ("/dev/zero".to_owned(), "larger than a study may be"),
         (file("no.toml", "question = 'what?'\nexperiment = 'telepathy'\n"), "telepathy"),
         (file("key.toml", &format!("{head}[settings]\ncuont = 3\n")), "cuont"),
         (file("value.toml", &format!("{head}[settings]\nrate = -1\n")), "--rate -1"),

@@ -95,6 +95,23 @@ fn with_a_full_disk_the_summary_is_still_printed_and_the_status_is_3() {
 }
 
 #[test]
+fn where_standard_output_cannot_be_written_the_error_says_where_the_record_is() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = tcptoll(&["connect", "--quiet", "--count", "20", "--out", &record]);
+    let output = command.stdout(full).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    let says = format!("error: the record is in {record}; standard output cannot be written: ");
+    assert!(stderr.starts_with(&says), "{stderr}");
+    assert_eq!(last_line(&folder.file("record.jsonl")).unwrap().arms[0].ok, 20);
+}
+
+#[test]
 fn a_report_or_capture_that_cannot_be_written_loses_no_measurement() {
     if no_lab() {
         return;

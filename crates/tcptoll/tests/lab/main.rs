@@ -31,4 +31,5 @@ mod servers;
 mod settings;
 mod studies;
 mod support;
+mod targets;
 mod truth;

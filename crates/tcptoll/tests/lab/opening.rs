@@ -143,6 +143,40 @@ fn loopback_has_one_host_whose_counters_hold_both_ends() {
 }
 
 #[test]
+fn a_closed_loop_over_20_ms_opens_no_more_than_a_hundred_per_second_with_two_at_once() {
+    if no_lab() {
+        return;
+    }
+    let args = ["--link", "rtt=20ms", "--concurrency", "2", "--first-byte", "off"];
+    let summary = connect(&[&args[..], &["--count", "60"]].concat());
+    let arm = only(&summary);
+    assert_eq!((arm.attempts, arm.ok), (60, 60), "{:?}", arm.errors);
+    let [rate, resolution] =
+        ["connections_per_s", "rate_resolution_per_s"].map(|name| arm.metrics[name].value);
+    // Two that take a round trip each: 2 / 20 ms. A busy machine makes them slower, and only a link
+    // calibrated on one makes them faster, by half a millisecond.
+    assert!(rate <= 2.0 / 0.019 + resolution, "{rate} ± {resolution}");
+    // 58 begin after the two that fill the slots, each when another has completed. Where the client
+    // is held up, two complete before the next begins.
+    let completed = 2.0 * rate / resolution;
+    assert!((55.5..59.5).contains(&completed), "{completed}: {rate} ± {resolution}");
+}
+
+#[test]
+fn an_open_loop_has_no_fence_post_in_its_rate() {
+    if no_lab() {
+        return;
+    }
+    let summary = connect(&["--rate", "7", "--duration", "300ms"]);
+    let arm = only(&summary);
+    assert!((1..=3).contains(&arm.attempts), "{}", arm.attempts);
+    // Those due at 0, 1/7 and 2/7 s stand for 3/7 s.
+    let rate = arm.metrics["connections_per_s"].value;
+    let completed = rate * 3.0 / 7.0;
+    assert!(rate < 7.000_001 && (completed - completed.round()).abs() < 1e-6, "{rate}");
+}
+
+#[test]
 fn a_rate_spreads_the_attempts_over_its_time() {
     if no_lab() {
         return;

@@ -109,7 +109,8 @@ fn urls_are_of_one_origin_and_https_speaks_tls() {
     let two = read(&[("url", "http://10.0.0.1:81/a http://10.0.0.1:81/b")]).unwrap();
     let PlaceSettings::Target(urls, _) = &two.place else { panic!() };
     assert_eq!((urls.len(), two.tls), (2, Tls::Off));
-    refused(&[("url", "http://10.0.0.1/a http://10.0.0.2/b")], "--url ", "run of its own");
+    refused(&[("url", "http://10.0.0.1/a http://10.0.0.2/b")], "--url ", "a study with an arm");
+    refused(&[("url", "http://a/,http://b/")], "--url ", "a comma does not separate URLs");
     refused(&[("url", "ftp://10.0.0.1/")], "--url ftp://10.0.0.1/: ", "");
     assert_eq!(read(&[("url", "https://10.0.0.1/")]).unwrap().tls, Tls::Resumed);
     let full = read(&[("url", "https://10.0.0.1/"), ("tls", "full"), ("insecure", "on")]);

@@ -1,6 +1,7 @@
 //! TLS over the client loop: bytes in, bytes out, no socket.
 
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
@@ -13,7 +14,11 @@ use rustls::{
     SignatureScheme,
 };
 
+use crate::files::{is_too_large, read_at_most};
 use crate::messages::TlsLoad;
+
+/// Longest file of certificates, bytes: the roots of a Linux distribution are a fiftieth of it.
+const CA_MAX: u64 = 16 << 20;
 
 /// How sessions are made.
 #[derive(Clone, Debug)]
@@ -58,7 +63,14 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, String> {
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca {
         let failed = |error: &dyn std::fmt::Display| format!("--ca {path}: {error}");
-        let read = CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))?;
+        let text = read_at_most(Path::new(path), CA_MAX).map_err(|error| {
+            if is_too_large(&error) {
+                failed(&"it is longer than 16 MiB, more than a file of certificates may be")
+            } else {
+                failed(&error)
+            }
+        })?;
+        let read = CertificateDer::pem_slice_iter(&text);
         let mut found = 0;
         for certificate in read {
             let certificate = certificate.map_err(|error| failed(&error))?;

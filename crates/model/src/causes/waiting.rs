@@ -1,0 +1,132 @@
+//! Handshakes that waited for a retransmitted SYN at a server that nobody can look into.
+
+use serde_json::Value;
+
+use super::{Rungs, felt};
+use crate::record::{Arm, Cause};
+use crate::units::human_count;
+
+/// Below this share of handshakes, chance losses of a network explain the waits.
+const SHARE: f64 = 0.01;
+
+/// Of fewer handshakes than this a share says nothing, and every wait counts.
+const FEW: u64 = 100;
+
+/// Whether so many waits are worth a sentence: more than 1 % of the handshakes, or any of fewer
+/// than 100.
+pub fn waits_matter(waited: u64, handshakes: u64) -> bool {
+    waited > 0 && (handshakes < FEW || waited as f64 > handshakes as f64 * SHARE)
+}
+
+/// SYNs of this client were retransmitted, and the server's counters are out of reach.
+pub(super) fn syn_lost_or_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
+    if arm.server.is_some() || !arm.client.listeners.is_empty() || rungs.ladder_s.is_empty() {
+        return None;
+    }
+    let (late, _, ladder) = felt(arm, rungs);
+    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
+    let again = arm.client.counters.get("TcpExtTCPSynRetrans").copied().unwrap_or(0);
+    if !waits_matter(late + gave_up, arm.attempts) || again <= 0 {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if late > 0 {
+        let at = ladder.join(", ");
+        parts.push(format!("{} waited for a retransmitted SYN ({at})", human_count(late)));
+    }
+    if gave_up > 0 {
+        parts.push(format!("{} were not established in time", human_count(gave_up)));
+    }
+    let text = format!(
+        "Of {} connects, {}. Either SYNs were lost on the way, or a queue of the server was full and it dropped them; only the server's counters can tell.",
+        human_count(arm.attempts),
+        parts.join(" and ")
+    );
+    let evidence = [
+        ("TcpExtTCPSynRetrans", Value::from(again)),
+        ("handshakes_on_the_ladder", Value::from(late)),
+        ("gave_up_connecting", Value::from(gave_up)),
+    ];
+    Some(Cause {
+        id: "syn-lost-or-queue-full".into(),
+        arm: arm.name.clone(),
+        text,
+        evidence: evidence.map(|(name, value)| (name.to_owned(), value)).into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::causes_of;
+    use super::*;
+    use crate::record::{HostSummary, Listener};
+
+    /// 193 SYNs were retransmitted, and 193 of 1,000 handshakes took a second.
+    fn arm() -> Arm {
+        Arm {
+            name: "a".into(),
+            attempts: 1_000,
+            ok: 1_000,
+            client: HostSummary {
+                counters: [("TcpExtTCPSynRetrans".to_owned(), 193)].into(),
+                ..HostSummary::default()
+            },
+            ..Arm::default()
+        }
+    }
+
+    fn rungs(count: u64) -> Rungs {
+        Rungs { ladder_s: vec![1.0, 2.0], counts: vec![count, 0] }
+    }
+
+    fn ids(arm: &Arm, rungs: &Rungs) -> Vec<String> {
+        causes_of(arm, rungs).into_iter().map(|cause| cause.id).collect()
+    }
+
+    #[test]
+    fn waits_matter_above_one_percent_or_where_handshakes_are_few() {
+        assert!(waits_matter(11, 1_000) && !waits_matter(10, 1_000));
+        assert!(waits_matter(1, 99) && !waits_matter(1, 100) && waits_matter(2, 100));
+        assert!(!waits_matter(0, 5) && !waits_matter(0, 0));
+    }
+
+    #[test]
+    fn at_a_server_elsewhere_the_cause_names_both_that_it_may_be() {
+        let causes = causes_of(&arm(), &rungs(193));
+        assert_eq!(causes[0].id, "syn-lost-or-queue-full");
+        assert!(causes[0].text.contains("193 waited for a retransmitted SYN (193 at 1 s)"));
+        assert_eq!(causes[0].evidence["TcpExtTCPSynRetrans"], 193);
+        let gave_up = Arm { errors: [("connect-timeout".to_owned(), 40)].into(), ..arm() };
+        assert_eq!(ids(&gave_up, &rungs(0)), ["syn-lost-or-queue-full"]);
+    }
+
+    #[test]
+    fn few_waits_or_none_that_the_kernel_counted_are_no_cause() {
+        assert!(ids(&arm(), &rungs(10)).is_empty());
+        let uncounted = Arm { client: HostSummary::default(), ..arm() };
+        assert!(ids(&uncounted, &rungs(193)).is_empty());
+        assert!(ids(&arm(), &Rungs::default()).is_empty(), "handshakes were not looked at");
+    }
+
+    #[test]
+    fn at_a_server_of_this_machine_the_counters_of_this_machine_prove_a_full_queue() {
+        let listener = Listener {
+            address: "0.0.0.0".into(),
+            port: 80,
+            accept_queue_peak: 5,
+            accept_queue_limit: 4,
+            syn_queue_peak: None,
+        };
+        let mut own = arm();
+        own.client.listeners = vec![listener];
+        own.client.counters.insert("TcpExtListenOverflows".into(), 193);
+        let causes = causes_of(&own, &rungs(193));
+        assert_eq!(causes.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["accept-queue-full"]);
+        assert!(causes[0].text.starts_with("The accept queue (backlog 4) was full"));
+        assert_eq!(causes[0].evidence["accept_queue_peak"], 5);
+        // Its listener was never full and no SYN was dropped: lost on the way.
+        own.client.counters.remove("TcpExtListenOverflows");
+        own.client.listeners[0].accept_queue_peak = 1;
+        assert!(ids(&own, &rungs(193)).is_empty());
+    }
+}
