@@ -273,7 +273,9 @@ fn play(seed: u64, load: &HttpLoad) {
 fn a_response_that_came_before_its_request_was_sent_is_malformed() {
     for rate_per_s in [None, Some(5_000.0)] {
         let timeout_ns = 20_000_000;
-        let load = HttpLoad { rate_per_s, timeout_ns, requests: Some(100), ..load() };
+        let connect_timeout_ns = 5_000_000;
+        let requests = Some(100);
+        let load = HttpLoad { rate_per_s, timeout_ns, connect_timeout_ns, requests, ..load() };
         let (report, seen) = played(7, &load, 1_000_000_000);
         assert!(seen.borrow().answered > 0);
         assert_eq!((report.ok, report.attempts), (0, 100), "{report:?}");
