@@ -11,7 +11,7 @@ pub(crate) const RATE: &str = "requests_per_s";
 /// Rate that the schedule of an open loop asked for.
 pub(crate) const INTENDED: &str = "intended_per_s";
 /// Rate that it came to.
-const ACHIEVED: &str = "achieved_per_s";
+pub(crate) const ACHIEVED: &str = "achieved_per_s";
 /// Kernel memory of the sockets of an open connection.
 pub(crate) const KERNEL_MEMORY: &str = "kernel_bytes_per_connection";
 /// What a connection adds to the client's own memory.
@@ -43,11 +43,6 @@ pub(crate) fn are(arm: &Arm) -> bool {
 /// The value of a metric.
 pub(crate) fn metric(arm: &Arm, name: &str) -> Option<f64> {
     arm.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
-}
-
-/// The rate that an open loop came to, else that of a closed one.
-pub(crate) fn achieved(arm: &Arm) -> Option<f64> {
-    metric(arm, ACHIEVED).or_else(|| metric(arm, RATE))
 }
 
 /// Who closed first: `client`, `server`, `both`, or the share of the one that did most often.

@@ -61,7 +61,14 @@ pub(super) fn of(summary: &Summary, primary: &Primary) -> Table {
     let named = |q: &str| if known { format!("known after: {q}") } else { q.to_owned() };
     let mut candidates = vec![
         of_metric("intended/s", requests::INTENDED, ""),
-        of_metric("requests/s", requests::RATE, ""),
+        column("requests/s", |arm| match arm.metrics.get(requests::RATE) {
+            Some(m) if m.ci95.is_none() => Cell {
+                text: figures::rate(arm, requests::RATE).unwrap_or_default(),
+                value: Some(m.value),
+            },
+            Some(m) => Cell { text: interval(m.value, m.ci95, ""), value: Some(m.value) },
+            None => absent(),
+        }),
         quantile(&named("p50"), &primary.key, 0),
         column("p90", |arm| {
             time_cell(figures::waited(arm).and_then(|_| figures::p90(arm, &primary.key)))

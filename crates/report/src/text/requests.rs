@@ -53,11 +53,17 @@ fn achieved(summary: &Summary) -> Vec<Column> {
     let intended = of_metric(summary, requests::INTENDED, "intended");
     let open_loop = intended.cells.iter().any(|cell| cell != ABSENT);
     if open_loop {
-        let achieved = of(summary, "achieved", requests::achieved);
+        let achieved = rates(summary, requests::ACHIEVED, "achieved");
         vec![intended.under("requests/s"), achieved.under("requests/s")]
     } else {
-        vec![of_metric(summary, requests::RATE, "requests/s")]
+        vec![rates(summary, requests::RATE, "requests/s")]
     }
+}
+
+/// A rate with its resolution, where that is much.
+fn rates(summary: &Summary, key: &str, head: &str) -> Column {
+    let cell = |arm: &Arm| figures::rate(arm, key).unwrap_or_else(|| ABSENT.to_owned());
+    Column::new(head, Align::Point, summary.arms.iter().map(cell).collect())
 }
 
 fn of_metric(summary: &Summary, metric: &str, head: &str) -> Column {

@@ -104,7 +104,7 @@ fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Opti
     let lab = || in_lab(experiment);
     let few_ports = ["--client-sysctl", "net.ipv4.ip_local_port_range=20000 20019"];
     match ending {
-        "everything succeeded" => Some(lab()),
+        "everything succeeded" | "standard output is full" => Some(lab()),
         "a limit (`--fail-if`) holds" => with(lab(), &["--fail-if", "attempts < 1"]),
         "a limit is broken" => with(lab(), &["--fail-if", "attempts > 1"]),
         "a limit on a figure that does not exist" => with(lab(), &["--fail-if", "telepathy > 1"]),
@@ -127,13 +127,12 @@ fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Opti
             _ => {
                 let mut options = lab();
                 let sockets = options.iter().position(|word| word == "--sockets").unwrap();
-                options[sockets + 1] = "60".to_owned();
+                "60".clone_into(&mut options[sockets + 1]);
                 with(options, &few_ports)
             }
         },
         "the record cannot be created" => with(lab(), &["--out", "/nonexistent/record.jsonl"]),
         "the disk is full" => with(lab(), &["--out", "/dev/full"]),
-        "standard output is full" => Some(lab()),
         _ => None,
     }
 }

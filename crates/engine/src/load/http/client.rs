@@ -9,6 +9,8 @@
 //! connection serves the next one.
 
 mod exchange;
+mod results;
+mod schedule;
 #[cfg(test)]
 mod script;
 
@@ -23,14 +25,14 @@ use tcptoll_model::http::reuse::Reuse;
 use super::Shared;
 use super::driver::Driver;
 use super::pace::Pace;
-use super::service::{Service, is_too_late};
+use super::service::Service;
 use super::slot::{Slot, State};
-use super::tally::{Completed, Tally};
+use super::tally::Tally;
 use super::waiting::Waiting;
 use crate::clock::monotonic_ns;
 use crate::load::occupancy::Occupancy;
-use crate::load::{LoadError, class_of, pair};
-use crate::messages::{HttpLoad, Rates};
+use crate::load::{LoadError, class_of};
+use crate::messages::HttpLoad;
 
 /// Requests begun between two looks at what has happened.
 const BURST: u32 = 16;
@@ -203,71 +205,6 @@ impl<'a, D: Driver> Client<'a, D> {
         }
     }
 
-    /// Open loop: what is due and not answered when the window ends.
-    fn end_window(&mut self) {
-        let waiting = self.pace.waiting(self.pace.window_ends_ns());
-        let unanswered = self.slots.iter().filter(|slot| slot.busy && slot.measured).count();
-        self.under_way_after = Some(self.under_way);
-        if self.load.rate_per_s.is_some() {
-            self.tally.report.unserved = waiting + unanswered as u64;
-        }
-    }
-
-    fn finish(&mut self) {
-        let cpu = pair(thread_time().since(self.cpu_before));
-        let now = monotonic_ns();
-        let begun = self.pace.begun_ns().unwrap_or(now);
-        self.tally.report.rates = self.rates(now);
-        let report = &mut self.tally.report;
-        // Spinning is system calls for the most part.
-        let spun_us = self.spun_ns / 1_000;
-        report.spun_us = spun_us.min(cpu.0 + cpu.1);
-        let user_spun = report.spun_us * cpu.0 / (cpu.0 + cpu.1).max(1);
-        report.cpu_us = (cpu.0 - user_spun, cpu.1 - (report.spun_us - user_spun).min(cpu.1));
-        report.measured_ns = now.saturating_sub(begun);
-        report.elapsed_ns = self.last_end_ns.max(begun) - begun;
-        let (length_ns, busy_ns) = self.occupancy.measured_ns();
-        report.full_ns = length_ns * self.slots.len() as u64;
-        report.busy_ns = busy_ns;
-        report.intended = self.pace.intended();
-        let made = |slot: &&Slot| !matches!(slot.state, State::Empty | State::Connecting);
-        report.open = self.slots.iter().filter(made).count() as u64;
-        report.closing.open_at_end = report.open;
-        let open = self.slots.iter().position(|slot| slot.state == State::Resting);
-        if let Some((info, congestion)) = open.and_then(|slot| self.driver.look(slot as u32)) {
-            report.tcp_info = info;
-            report.congestion = congestion;
-        }
-    }
-
-    /// What completed within the window, per second.
-    fn rates(&self, now: u64) -> Rates {
-        let report = &self.tally.report;
-        let until = if report.partial { now } else { u64::MAX };
-        let Some((from, to)) = self.pace.window_ns(until) else { return Rates::default() };
-        let to = if to == u64::MAX { now } else { to };
-        let completed = self.tally.completed();
-        let slots = self.slots.len() as u64;
-        let closed = report.intended.is_none() && self.load.rate_per_s.is_none();
-        // Less than one request of every slot: the ends are all there is.
-        let few = if closed { slots } else { 1 };
-        if completed.requests >= few && to > from {
-            let in_flight = if closed {
-                slots
-            } else {
-                self.under_way_before.max(self.under_way_after.unwrap_or(0)).max(1)
-            };
-            return completed.rates(to - from, in_flight, false);
-        }
-        let all = Completed {
-            requests: report.ok,
-            body_bytes: report.body_bytes,
-            connections: report.measured_connections.1,
-        };
-        let took = self.last_end_ns.saturating_sub(self.first_begun_ns.unwrap_or(from));
-        all.rates(took, 0, true)
-    }
-
     /// Closes what is open, and says of all connections who ended them first.
     pub(super) fn close_all(mut self) -> Tally {
         let by_server = self.closed_after_peer();
@@ -339,82 +276,6 @@ impl<'a, D: Driver> Client<'a, D> {
             }
         }
         true
-    }
-
-    fn begin_scheduled(&mut self, now: u64) -> bool {
-        let mut now = now;
-        for _ in 0..BURST {
-            let Some(due) = self.pace.next_due().filter(|&due| due <= now) else {
-                self.starved = false;
-                return false;
-            };
-            let measured = self.pace.measures(due);
-            let slot = self.free_slot();
-            let made = slot.is_some_and(|slot| self.slots[slot as usize].state == State::Resting);
-            let handshake_ns = if made { 0 } else { self.handshakes.expected_ns() };
-            let expected_ns = self.responses.expected_ns().saturating_add(handshake_ns);
-            if is_too_late(now - due, expected_ns, self.load.timeout_ns) {
-                slot.into_iter().for_each(|slot| self.give_back(slot));
-                self.pace.take_due();
-                self.tally.report.attempts += u64::from(measured);
-                self.tally.report.queued += u64::from(measured);
-                let (class, words) = self.why_unsent(now);
-                self.tally.failure(measured, class, words);
-                self.aged(measured, due, now);
-                self.ended(measured);
-                continue;
-            }
-            let Some(slot) = slot else {
-                self.starved = true;
-                return false;
-            };
-            if std::mem::take(&mut self.starved) {
-                self.starved_until_ns = now;
-            }
-            self.pace.take_due();
-            if measured && due <= self.starved_until_ns {
-                self.tally.report.queued += 1;
-            } else if measured {
-                self.tally.lateness.record_ns(now - due);
-            }
-            self.begin(slot, due, now);
-            now = monotonic_ns();
-        }
-        true
-    }
-
-    /// Open loop: a slot for a request, with a connection if there is one.
-    fn free_slot(&mut self) -> Option<u32> {
-        while let Some(slot) = self.resting.pop_front() {
-            if self.slots[slot as usize].state == State::Resting {
-                return Some(slot);
-            }
-            // It lost its connection meanwhile.
-            self.empty.push(slot);
-        }
-        self.empty.pop()
-    }
-
-    /// A slot that [`Client::free_slot`] gave and that is not needed.
-    fn give_back(&mut self, slot: u32) {
-        match self.slots[slot as usize].state {
-            State::Empty => self.empty.push(slot),
-            _ => self.resting.push_front(slot),
-        }
-    }
-
-    /// Open loop: why a request was not sent in time. That no handshake is answered is said only
-    /// where none is: no connection is open, and a SYN has waited for as long as the kernel does
-    /// before it sends the next one.
-    fn why_unsent(&self, now: u64) -> (&'static str, &'static str) {
-        let patience_ns = SYN_NS.min(self.load.timeout_ns);
-        let oldest = self.phases.first_until_ns(queue::CONNECT);
-        let called_ns = oldest.map(|until| until.saturating_sub(self.load.connect_timeout_ns));
-        if self.established == 0 && called_ns.is_some_and(|called| now >= called + patience_ns) {
-            ("connect-timeout", "no handshake in time")
-        } else {
-            ("unsent", "no connection was free in time")
-        }
     }
 
     /// What has waited long enough.
@@ -530,15 +391,6 @@ impl<'a, D: Driver> Client<'a, D> {
         }
         self.aged(measured, due_ns, at_ns);
         self.leave(slot, (begun_ns, at_ns), measured);
-    }
-
-    /// Open loop: how old a request is that has ended, answered or given up.
-    fn aged(&mut self, measured: bool, due_ns: u64, ended_ns: u64) {
-        if measured && self.load.rate_per_s.is_some() {
-            let begun = self.pace.begun_ns().unwrap_or(due_ns);
-            let since_ns = due_ns.saturating_sub(begun);
-            self.tally.report.aging.observe(since_ns, ended_ns.saturating_sub(due_ns));
-        }
     }
 
     /// The request under way has failed; its connection may go on.

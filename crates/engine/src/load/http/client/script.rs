@@ -275,7 +275,7 @@ fn a_response_that_came_before_its_request_was_sent_is_malformed() {
         let timeout_ns = 20_000_000;
         let connect_timeout_ns = 5_000_000;
         let requests = Some(100);
-        let load = HttpLoad { rate_per_s, timeout_ns, connect_timeout_ns, requests, ..load() };
+        let load = HttpLoad { rate_per_s, requests, timeout_ns, connect_timeout_ns, ..load() };
         let (report, seen) = played(7, &load, 1_000_000_000);
         assert!(seen.borrow().answered > 0);
         assert_eq!((report.ok, report.attempts), (0, 100), "{report:?}");
