@@ -139,6 +139,16 @@ pub enum RunError {
     /// There is nothing to go on with.
     #[error("the record {0} has no header of a run: begin anew")]
     NothingToResume(String),
+    /// Its rounds and ours would not be of the same figures.
+    #[error(
+        "the record {path} has format {version}, in which rates and latencies are defined differently from format {RECORD_VERSION} of this tcptoll: begin a new run, or resume it with the tcptoll that began it"
+    )]
+    OlderFormat {
+        /// Where.
+        path: String,
+        /// Its version.
+        version: u32,
+    },
 }
 
 impl RunError {
@@ -214,6 +224,10 @@ pub fn resume(
     let Some(header) = record.header() else {
         return Err(RunError::NothingToResume(options.record.display().to_string()));
     };
+    if header.record_version < RECORD_VERSION {
+        let path = options.record.display().to_string();
+        return Err(RunError::OlderFormat { path, version: header.record_version });
+    }
     let schedule = Schedule::of(&header.study)?;
     let options = RunOptions { seed: header.seed, ..options.clone() };
     let mut runner = Runner::new(&schedule, header, &options, interrupt, recorder);

@@ -26,7 +26,10 @@ pub use resolved::Resolved;
 pub use crate::wire::{Wire, WireCounts};
 
 /// Version of the record format written by this build.
-pub const RECORD_VERSION: u32 = 1;
+///
+/// 2: rates are of what completes within the window, `connect_us` is of connections that succeeded,
+/// TIME-WAIT is of this load's sockets.
+pub const RECORD_VERSION: u32 = 2;
 
 /// One line of a record file, told apart by `line`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

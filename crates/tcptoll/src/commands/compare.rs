@@ -58,6 +58,16 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
             );
         }
     }
+    let formats = [&a, &b].map(|side| side.summary.record_version);
+    if formats[0] != formats[1] {
+        bail!(
+            "{} has record format {}, {} has {}: rates and latencies are defined differently in them; measure both with the same tcptoll",
+            a.name,
+            formats[0],
+            b.name,
+            formats[1]
+        );
+    }
     let metrics =
         if args.metric.is_empty() { vec![a.schedule.metric.clone()] } else { args.metric.clone() };
     let margin = match &args.margin {
