@@ -35,8 +35,9 @@ pub(crate) fn errors(arm: &Arm) -> Option<String> {
 /// What the two kernels, the wire and the listeners counted that is not as it should be.
 pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
     let mut lines = Vec::new();
-    // Of a server that is not ours but listens on this machine, this machine counts for both.
-    let client = if arm.client.listeners.is_empty() { "client" } else { "this machine" };
+    // Outside of the lab the counters are the whole machine's, and count for a server on it too.
+    let is_target = arm.link.is_none() && arm.server.is_none();
+    let client = if is_target { "this machine" } else { "client" };
     let hosts = [(client, Some(&arm.client)), ("server", arm.server.as_ref())];
     for (side, host) in hosts {
         let Some(host) = host else { continue };

@@ -149,7 +149,9 @@ fn answer(summary: &Summary) -> String {
 fn turned_away(summary: &Summary, name: &str) -> Option<String> {
     let arm = summary.arms.iter().find(|arm| arm.name == name)?;
     let cause = summary.causes.iter().find(|cause| cause.arm == name)?;
-    let silent = arm.attempts - arm.ok;
+    // What a signal stopped has not failed.
+    let stopped = arm.errors.get("interrupted").copied().unwrap_or(0);
+    let silent = (arm.attempts - arm.ok).saturating_sub(stopped);
     let what = match cause.id.as_str() {
         "accept-queue-full" => "the accept queue was full",
         "syn-queue-full" => "the SYN queue was full",

@@ -171,7 +171,9 @@ impl HttpTrial<'_> {
             waited: report.queued,
             unserved: report.unserved,
         };
-        self.common.arm.saturation = saturation(&load, &report.aging);
+        // Of a server that answers nothing there is no rate to sustain.
+        self.common.arm.saturation =
+            saturation(&load, &report.aging).filter(|_| report.rates.completed > 0);
         let connections = self.settings.load.connections;
         if let Some(found) = self.common.arm.saturation.clone() {
             self.common.warn(&Warning::Saturated {

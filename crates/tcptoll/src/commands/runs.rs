@@ -29,7 +29,7 @@ struct Entry {
     name: Option<String>,
     arms: usize,
     trials: usize,
-    /// `complete`, `stopped` (by a signal), `killed`, `empty`, `damaged`.
+    /// `complete`, `invalid`, `stopped` (by a signal), `killed`, `empty`, `damaged`.
     state: &'static str,
     /// The answer, or why it cannot be read.
     says: String,
@@ -105,6 +105,7 @@ fn entry(path: &Path) -> Entry {
     entry.state = match record.summary() {
         None => "killed",
         Some(summary) if summary.partial => "stopped",
+        Some(summary) if !summary.valid => "invalid",
         Some(_) => "complete",
     };
     if let Some(summary) = runner::summarise(&record) {

@@ -43,7 +43,20 @@ fn in_lab(experiment: &str) -> Vec<String> {
     let own: &[&str] = match experiment {
         "connect" => &["--count", "20"],
         "http" => &["--server", "null", "--requests", "100", "--warmup", "0"],
-        _ => &["--mechanism", "tcp", "--sockets", "20", "--duration", "300ms", "--rounds", "1"],
+        _ => &[
+            "--mechanism",
+            "tcp",
+            "--sockets",
+            "20",
+            "--duration",
+            "300ms",
+            "--rounds",
+            "1",
+            "--link",
+            "rtt=0.25ms",
+            "--link-tolerance",
+            TOLERANCE,
+        ],
     };
     own.iter().map(|word| (*word).to_owned()).collect()
 }
