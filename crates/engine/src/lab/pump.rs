@@ -116,6 +116,8 @@ struct Pump {
     early_ns: u64,
     /// When the last wait began, if it slept: what is read now has waited for the wake-up, ns.
     slept_from_ns: Option<u64>,
+    /// Whether a packet was released since the CPU was last given away.
+    released: bool,
     struck: Struck,
 }
 
@@ -168,6 +170,7 @@ pub fn run(
         wakeups: Wakeups::new(),
         early_ns: 0,
         slept_from_ns: None,
+        released: false,
         struck: Struck::default(),
     };
     loop {
@@ -219,9 +222,14 @@ impl Pump {
         match wait {
             Wait::Spin => {
                 self.slept_from_ns = None;
-                // The host beside may have been woken by the last packet.
-                std::thread::yield_now();
+                // The host beside may have been woken by the last packet, once.
+                let gives_way = self.released && self.wakeups.may_yield(began_ns);
+                self.released = false;
+                if gives_way {
+                    std::thread::yield_now();
+                }
                 let yielded_ns = monotonic_ns();
+                self.wakeups.yielded(yielded_ns, yielded_ns - began_ns);
                 let events = poller.wait(Some(Duration::ZERO))?;
                 // What another thread used meanwhile was not spun.
                 let gave_way = yielded_ns - began_ns > YIELDED_NS;
@@ -233,6 +241,7 @@ impl Pump {
             }
             Wait::Sleep { until_ns, left_ns } => {
                 self.slept_from_ns = Some(began_ns);
+                self.released = false;
                 self.timer.set(Duration::from_nanos(until_ns))?;
                 let events = poller.wait(None)?;
                 // A wait that a packet ended says nothing of timers.
@@ -303,6 +312,7 @@ impl Pump {
                 let left = self.now();
                 self.witness.lateness.record_ns(left.saturating_sub(due).as_nanos() as u64);
                 let at = self.epoch_ns + left.as_nanos() as u64;
+                self.released = true;
                 if self.ports[to].write(&frame).is_err() {
                     self.witness.unwanted_drops += 1;
                 }
