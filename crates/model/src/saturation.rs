@@ -11,15 +11,20 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Parts of the window whose least ages are compared.
+use crate::stats::Histogram;
+
+/// Parts of the window whose ages are compared.
 const PARTS: usize = 4;
 
 /// A growth of this share of the window between its first and its last quarter is saturation.
 ///
 /// At a load of ρ times the capacity the age of a request grows by (ρ − 1) of the time, and the
-/// least ages of the two quarters are ¾ of the window apart: 3.75 % of the window at ρ = 1.05, and
+/// middles of the two quarters are ¾ of the window apart: 3.75 % of the window at ρ = 1.05, and
 /// nothing below 1.
 const GROWTH_SHARE: f64 = 0.02;
+
+/// It grows by this share at least from the first to the third quarter, and from there to the last.
+const STEP_SHARE: f64 = 0.0025;
 
 /// A growth below this share of the age itself is noise of the server.
 const GROWTH_OF_AGE: f64 = 0.1;
@@ -30,18 +35,18 @@ const DUE_MIN: u64 = 20;
 /// A share of requests given up unsent above this is saturation.
 const UNSENT_SHARE: f64 = 0.02;
 
-/// How old requests were when they ended, by when they were due: of each quarter of the window the
-/// least. The least, because one stall makes all requests of a moment old, and not all of a quarter.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// How old requests were when they ended, by when they were due: a distribution for each quarter of
+/// the window.
+#[derive(Clone, Debug)]
 pub struct Aging {
     window_ns: u64,
-    least_ns: [Option<u64>; PARTS],
+    ages: [Histogram; PARTS],
 }
 
 impl Aging {
     /// Of a window of this length, ns.
     pub fn new(window_ns: u64) -> Self {
-        Self { window_ns, least_ns: [None; PARTS] }
+        Self { window_ns, ages: std::array::from_fn(|_| Histogram::new()) }
     }
 
     /// A request that was due `since_ns` after the window began has ended `age_ns` later: answered,
@@ -51,29 +56,42 @@ impl Aging {
             return;
         }
         let part = (u128::from(since_ns) * PARTS as u128 / u128::from(self.window_ns)) as usize;
-        let least = &mut self.least_ns[part];
-        *least = Some(least.map_or(age_ns, |least| least.min(age_ns)));
+        self.ages[part].record_ns(age_ns);
     }
 
     /// Adds what another thread saw of the same window.
     pub fn merge(&mut self, other: &Self) {
         self.window_ns = self.window_ns.max(other.window_ns);
-        for (ours, theirs) in self.least_ns.iter_mut().zip(other.least_ns) {
-            *ours = [*ours, theirs].into_iter().flatten().min();
+        for (ours, theirs) in self.ages.iter_mut().zip(&other.ages) {
+            ours.merge(theirs);
         }
     }
 
-    /// Least ages of the first and the last quarter, ns. None: one of them had no request.
-    fn ends_ns(&self) -> Option<(u64, u64)> {
-        self.least_ns[0].zip(self.least_ns[PARTS - 1])
+    /// The median of each quarter.
+    pub fn medians(&self) -> Ages {
+        let quarters_ns = self.ages.each_ref().map(|ages| ages.quantile_ns(1, 2));
+        Ages { window_ns: self.window_ns, quarters_ns }
     }
+}
 
-    /// Whether requests took longer the later they were due.
-    fn grows(&self) -> bool {
-        self.ends_ns().is_some_and(|(first, last)| {
-            let growth = last.saturating_sub(first) as f64;
-            growth > self.window_ns as f64 * GROWTH_SHARE && growth > first as f64 * GROWTH_OF_AGE
-        })
+/// The median age of the requests of each quarter of the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ages {
+    window_ns: u64,
+    quarters_ns: [Option<u64>; PARTS],
+}
+
+impl Ages {
+    /// Whether requests took longer the later they were due, until the end: a stall makes those that
+    /// are due later wait shorter, and a server that has become slower makes all wait alike.
+    fn grow(&self) -> bool {
+        let [Some(first), _, Some(third), Some(last)] = self.quarters_ns else { return false };
+        let share = |share: f64| self.window_ns as f64 * share;
+        let growth = |from: u64, to: u64| to as f64 - from as f64;
+        growth(first, last) > share(GROWTH_SHARE)
+            && growth(first, last) > first as f64 * GROWTH_OF_AGE
+            && growth(first, third) > share(STEP_SHARE)
+            && growth(third, last) > share(STEP_SHARE)
     }
 }
 
@@ -108,8 +126,8 @@ pub struct Saturation {
     pub waiting_share: f64,
     /// Share of requests given up before they were sent, 0 to 1.
     pub unsent_share: f64,
-    /// Least time that a request of the first quarter of the window took, µs; absent if none was
-    /// due in it.
+    /// Median time that a request of the first quarter of the window took, or waited until it was
+    /// given up, µs; absent if none was due in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_quarter_us: Option<f64>,
     /// The same of the last quarter.
@@ -118,9 +136,9 @@ pub struct Saturation {
 }
 
 /// Judges an open loop. None: the schedule was kept, or there were too few requests to tell.
-pub fn saturation(load: &OpenLoop, aging: &Aging) -> Option<Saturation> {
+pub fn saturation(load: &OpenLoop, ages: &Ages) -> Option<Saturation> {
     let share = |count: u64| count as f64 / load.due.max(1) as f64;
-    let saturated = load.due >= DUE_MIN && (aging.grows() || share(load.unsent) > UNSENT_SHARE);
+    let saturated = load.due >= DUE_MIN && (ages.grow() || share(load.unsent) > UNSENT_SHARE);
     saturated.then(|| {
         let us = |ns: u64| ns as f64 / 1e3;
         Saturation {
@@ -129,8 +147,8 @@ pub fn saturation(load: &OpenLoop, aging: &Aging) -> Option<Saturation> {
             unserved: load.unserved,
             waiting_share: share(load.waited),
             unsent_share: share(load.unsent),
-            first_quarter_us: aging.least_ns[0].map(us),
-            last_quarter_us: aging.least_ns[PARTS - 1].map(us),
+            first_quarter_us: ages.quarters_ns[0].map(us),
+            last_quarter_us: ages.quarters_ns[PARTS - 1].map(us),
         }
     })
 }
@@ -184,7 +202,7 @@ mod tests {
             aging.observe(due_ns, free_ns[slot] - due_ns);
             due += 1;
         }
-        saturation(&of(due, 0), &aging)
+        saturation(&of(due, 0), &aging.medians())
     }
 
     fn of(due: u64, unsent: u64) -> OpenLoop {
@@ -205,31 +223,51 @@ mod tests {
         }
     }
 
-    #[test]
-    fn one_stall_is_no_saturation() {
+    /// A request each ms for a second, whose age is what `age_ms` makes of the time it was due.
+    fn each_ms(age_ms: impl Fn(u64) -> u64) -> Option<Saturation> {
         let mut aging = Aging::new(1_000 * MS);
-        for due in 0..1_000 {
-            // Everything stands still from 800 ms to 950 ms.
-            let age = if (800..950).contains(&due) { 950 - due } else { 1 };
-            aging.observe(due * MS, age * MS);
+        (0..1_000).for_each(|due| aging.observe(due * MS, age_ms(due) * MS));
+        saturation(&of(1_000, 0), &aging.medians())
+    }
+
+    #[test]
+    fn one_stall_is_no_saturation_wherever_it_is() {
+        for begins in (0..1_000).step_by(50) {
+            for long in [100, 400, 800] {
+                let stalled = |due| (begins..begins + long).contains(&due);
+                let age = |due| if stalled(due) { begins + long - due } else { 1 };
+                assert_eq!(each_ms(age), None, "a stall of {long} ms at {begins} ms");
+            }
         }
-        assert_eq!(saturation(&of(1_000, 0), &aging), None);
+    }
+
+    #[test]
+    fn a_server_that_becomes_slower_and_keeps_up_is_not_saturated() {
+        for at in (0..1_000).step_by(50) {
+            assert_eq!(each_ms(|due| if due < at { 50 } else { 200 }), None, "at {at} ms");
+        }
+    }
+
+    #[test]
+    fn answers_that_are_fast_now_and_then_hide_no_queue() {
+        assert!(each_ms(|due| if due % 10 == 0 { 1 } else { due / 2 }).is_some());
     }
 
     #[test]
     fn a_queue_that_a_time_limit_bounds_is_known_by_what_was_given_up() {
         let mut aging = Aging::new(1_000 * MS);
         (0..100).for_each(|due| aging.observe(due * 10 * MS, 500 * MS));
-        assert_eq!(saturation(&of(100, 1), &aging), None);
-        let found = saturation(&of(100, 90), &aging).unwrap();
-        assert_eq!((found.unsent_share, found.last_quarter_us), (0.9, Some(500_000.0)));
+        assert_eq!(saturation(&of(100, 1), &aging.medians()), None);
+        let found = saturation(&of(100, 90), &aging.medians()).unwrap();
+        assert!((found.unsent_share - 0.9).abs() < 1e-9);
+        assert!(found.last_quarter_us.is_some_and(|us| (us / 500_000.0 - 1.0).abs() < 0.001));
     }
 
     #[test]
     fn a_slow_server_that_keeps_up_is_not_saturated() {
         let mut aging = Aging::new(1_000 * MS);
         (0..100).for_each(|due| aging.observe(due * 10 * MS, (1_000 + due % 7) * MS));
-        assert_eq!(saturation(&of(100, 0), &aging), None);
+        assert_eq!(saturation(&of(100, 0), &aging.medians()), None);
     }
 
     #[test]

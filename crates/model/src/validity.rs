@@ -128,16 +128,18 @@ pub fn client_late(
 }
 
 /// Whether an open loop's requests succeeded as fast as they were due, where no queue of them grew:
-/// then what failed is what is missing. `resolution_per_s`: how far the achieved rate may be off.
+/// then what failed is what is missing, or what was answered after the window. `resolution_per_s`: how far the achieved rate may be off.
 ///
 /// It spoils nothing: what a server cannot do is a finding.
 pub fn rate_not_reached(
     intended_per_s: f64,
     achieved_per_s: f64,
     resolution_per_s: f64,
+    failed: u64,
 ) -> Option<Finding> {
     let missed = achieved_per_s + resolution_per_s < intended_per_s * RATE_SHARE_MIN;
-    missed.then(|| Finding::told(Warning::RateNotReached { intended_per_s, achieved_per_s }))
+    missed
+        .then(|| Finding::told(Warning::RateNotReached { intended_per_s, achieved_per_s, failed }))
 }
 
 /// Whether the link emulator released packets when they were due; all in µs.
@@ -302,10 +304,11 @@ mod tests {
 
     #[test]
     fn a_rate_that_was_missed_by_a_hundredth_is_told() {
-        assert_eq!(rate_not_reached(1_000.0, 990.0, 0.0), None);
-        assert_eq!(rate_not_reached(7.0, 5.0, 2.0), None);
-        let found = rate_not_reached(500.0, 250.0, 2.0).unwrap();
-        let warning = Warning::RateNotReached { intended_per_s: 500.0, achieved_per_s: 250.0 };
+        assert_eq!(rate_not_reached(1_000.0, 990.0, 0.0, 3), None);
+        assert_eq!(rate_not_reached(7.0, 5.0, 2.0, 3), None);
+        let found = rate_not_reached(500.0, 250.0, 2.0, 3).unwrap();
+        let warning =
+            Warning::RateNotReached { intended_per_s: 500.0, achieved_per_s: 250.0, failed: 3 };
         assert_eq!((found.warning, found.reason), (warning, None));
     }
 

@@ -188,6 +188,8 @@ pub enum Warning {
         intended_per_s: f64,
         /// Answered per second.
         achieved_per_s: f64,
+        /// Requests that failed.
+        failed: u64,
     },
     /// Requests that were due were never sent, because no connection was free for them.
     UnsentRequests {
@@ -429,15 +431,20 @@ impl fmt::Display for Warning {
                 f,
                 "of the access log {kept} requests are asked for; left out: {other_methods} lines with another method than GET or HEAD, {unreadable} unreadable, {too_many} after the most that is kept"
             ),
-            Self::RateNotReached { intended_per_s, achieved_per_s } => write!(
+            Self::RateNotReached { intended_per_s, achieved_per_s, failed } => write!(
                 f,
-                "{} requests/s were due and {}/s succeeded; the others failed: see the errors",
+                "{} requests/s were due and {}/s succeeded within the measured time; {}",
                 human_rate_per_s(*intended_per_s),
-                human_rate_per_s(*achieved_per_s)
+                human_rate_per_s(*achieved_per_s),
+                if *failed > 0 {
+                    format!("{failed} failed: see the errors")
+                } else {
+                    "the others succeeded later: look for a stall near its end".to_owned()
+                }
             ),
             Self::UnsentRequests { unsent, of, connections } => write!(
                 f,
-                "{unsent} of {of} requests were not sent: all {connections} connections were busy until it was too late for an answer within --timeout, or until the run ended; they count as errors (unsent). Lower --rate, or raise --connections"
+                "{unsent} of {of} requests were not sent: all {connections} connections were busy or being opened until it was too late for an answer within --timeout, or until the run ended; they count as errors (unsent). Lower --rate, or raise --connections"
             ),
             Self::Saturated { due_per_s, sustained_per_s, unserved, connections } => write!(
                 f,

@@ -173,7 +173,7 @@ impl HttpTrial<'_> {
         };
         // Of a server that answers nothing there is no rate to sustain.
         self.common.arm.saturation =
-            saturation(&load, &report.aging).filter(|_| report.rates.completed > 0);
+            saturation(&load, &report.ages).filter(|_| report.rates.completed > 0);
         let connections = self.settings.load.connections;
         if let Some(found) = self.common.arm.saturation.clone() {
             self.common.warn(&Warning::Saturated {
@@ -183,8 +183,9 @@ impl HttpTrial<'_> {
                 connections,
             });
         } else if report.rates.completed > 0 {
-            let found =
-                validity::rate_not_reached(due_per_s, achieved, report.rates.resolution_per_s);
+            let off = report.rates.resolution_per_s;
+            let failed = report.errors.values().sum();
+            let found = validity::rate_not_reached(due_per_s, achieved, off, failed);
             self.common.found(found);
         }
         if unsent > 0 {
@@ -282,16 +283,10 @@ fn segments(host: &HostSummary, is_client: bool) -> u64 {
     (count("TcpOutSegs") + count("TcpRetransSegs")).saturating_sub(twice)
 }
 
-/// Requests of one connection: over the measured part, where connections were made in it; else
-/// those that were open carried them.
+/// Responses of one connection, over the whole load.
 fn per_connection(report: &HttpReport) -> Option<f64> {
-    let unsent = report.errors.get("unsent").copied().unwrap_or(0);
-    let requests = report.attempts.saturating_sub(unsent);
-    let connections = match report.measured_connections.1 {
-        0 => report.open,
-        made => made,
-    };
-    (requests > 0 && connections > 0).then(|| requests as f64 / connections as f64)
+    let (responses, connections) = report.carried;
+    (connections > 0).then(|| responses as f64 / connections as f64)
 }
 
 #[cfg(test)]
@@ -312,18 +307,5 @@ mod tests {
         assert_eq!(segments(&host(&client), true), 9_300);
         let server = [("TcpOutSegs", 6_188), ("TcpRetransSegs", 235), ("TcpExtTCPSynRetrans", 97)];
         assert_eq!(segments(&host(&server), false), 6_326);
-    }
-
-    #[test]
-    fn requests_per_connection_are_of_those_made_or_else_of_those_open() {
-        let report = |made, open| HttpReport {
-            attempts: 1_000,
-            measured_connections: (made, made),
-            open,
-            ..HttpReport::default()
-        };
-        assert_eq!(per_connection(&report(0, 50)), Some(20.0));
-        assert_eq!(per_connection(&report(1_000, 50)), Some(1.0));
-        assert_eq!(per_connection(&report(0, 0)), None);
     }
 }

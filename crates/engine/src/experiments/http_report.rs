@@ -164,7 +164,7 @@ fn one(arm: &Arm) -> Option<String> {
     let with = arm.reuse.as_ref().map(|reuse| format!(" with {reuse}")).unwrap_or_default();
     let mut text = match arm.saturation.as_ref().map(|s| (s.first_quarter_us, s.last_quarter_us)) {
         Some((Some(first), Some(last))) if last > first * GROWTH_SHOWN => format!(
-            "The shortest latency{with} grew from {} in the first quarter to {} in the last",
+            "The median latency{with} grew from {} in the first quarter to {} in the last",
             human_us(first),
             human_us(last)
         ),

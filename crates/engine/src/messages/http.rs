@@ -8,7 +8,7 @@ use tcptoll_model::arrivals::Spread;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::record::{Closing, Series};
-use tcptoll_model::saturation::Aging;
+use tcptoll_model::saturation::Ages;
 
 /// Longest piece of an upload, bytes: JSON may double it.
 pub const UPLOAD_MAX: usize = 24 << 10;
@@ -127,12 +127,12 @@ pub struct HttpReport {
     /// Of the measured requests, those that waited for a connection because all were busy; open
     /// loop only. They are in no lateness.
     pub queued: u64,
-    /// Of the measured requests, those that had not ended when the window did; open loop only.
+    /// Of the measured requests, those that had no response when the window ended; open loop only.
     pub unserved: u64,
     /// What completed within the window, per second, and the window.
     pub rates: Rates,
     /// How old requests were when they ended; open loop only.
-    pub aging: Aging,
+    pub ages: Ages,
     /// Bytes of content received with successes.
     pub body_bytes: u64,
     /// From the beginning of the measured part until the threads had ended all of it, ns: the time
@@ -141,6 +141,8 @@ pub struct HttpReport {
     /// Time spans that came out below 0 or whose end was stamped after it was seen: they are in no
     /// distribution.
     pub impossible: u64,
+    /// Responses, expected or not, over the whole load, and connections that carried one or more.
+    pub carried: (u64, u64),
     /// Responses that were followed by bytes that no request had asked for.
     pub unasked: u64,
     /// Time from its beginning to the end of the last request, ns.

@@ -203,12 +203,15 @@ fn a_server_that_closes_without_a_word_makes_a_close_race_of_every_fourth_reques
     let Asked { summary, .. } = ask(&Faulty::new("three-then-close"));
     let arm = only(&summary);
     bounded("three-then-close", arm);
-    let classes: Vec<&str> = arm.errors.keys().map(String::as_str).collect();
-    assert_eq!(classes, ["close-race"], "{:?}", arm.errors);
+    // A server that does not run for long between its last response and its close has, by the
+    // clock, read the request.
+    let known = ["close-race", "reset", "truncated"];
+    assert!(arm.errors.contains_key("close-race"), "{:?}", arm.errors);
+    assert!(arm.errors.keys().all(|class| known.contains(&class.as_str())), "{:?}", arm.errors);
     let closing = arm.closing.as_ref().unwrap();
     let made = arm.connections_ok.unwrap();
     assert_eq!((closing.by_client, closing.by_server + closing.open_at_end), (0, made));
-    assert_eq!(arm.errors["close-race"] + closing.while_idle, closing.by_server);
+    assert_eq!(arm.errors.values().sum::<u64>() + closing.while_idle, closing.by_server);
     // Every connection that was closed had its three.
     let of_closed = 3 * closing.by_server;
     assert!((of_closed..=of_closed + 3 * closing.open_at_end).contains(&arm.ok), "{}", arm.ok);

@@ -110,7 +110,7 @@ fn what_was_due_and_what_succeeded_comes_first() {
         [("requests_per_s", 900.0), ("intended_per_s", 2_000.0), ("achieved_per_s", 900.0)];
     let mut one = summary(vec![arm("keep-alive", &metrics)]);
     let late = Warning::GeneratorLate { p99_us: 900.0 }.entry(None);
-    let missed = Warning::RateNotReached { intended_per_s: 2e3, achieved_per_s: 900.0 };
+    let missed = Warning::RateNotReached { intended_per_s: 2e3, achieved_per_s: 900.0, failed: 1 };
     one.warnings = vec![late, missed.entry(None)];
     let told = concluded(one);
     assert!(told.answer.starts_with("2,000/s were due and 900/s succeeded. "), "{}", told.answer);

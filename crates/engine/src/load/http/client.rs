@@ -92,8 +92,6 @@ pub(super) struct Client<'a, D: Driver> {
     under_way_before: u64,
     /// The same when the window ended; open loop, and not before.
     under_way_after: Option<u64>,
-    /// When the first measured request began.
-    first_begun_ns: Option<u64>,
     /// Connections that are made and not closed.
     established: u64,
     next_request: u32,
@@ -135,7 +133,6 @@ impl<'a, D: Driver> Client<'a, D> {
             under_way: 0,
             under_way_before: 0,
             under_way_after: None,
-            first_begun_ns: None,
             established: 0,
             next_request: first_request % shared.requests.len() as u32,
             opened: first_source,
@@ -154,14 +151,14 @@ impl<'a, D: Driver> Client<'a, D> {
             let mut now = monotonic_ns();
             if self.shared.stop.load(Ordering::Relaxed) {
                 self.tally.report.partial = true;
-                self.give_up_all("interrupted", "the run was stopped");
+                self.interrupt();
                 break;
             }
             if self.pace.advance(now) {
                 self.begin_measuring(now);
             }
             if now >= self.pace.window_ends_ns() && self.under_way_after.is_none() {
-                self.end_window();
+                self.under_way_after = Some(self.under_way);
             }
             let more = self.begin_those_due(now);
             self.end_waits(now);
@@ -177,8 +174,7 @@ impl<'a, D: Driver> Client<'a, D> {
                 }
             }
             if now >= self.pace.gives_up_ns() {
-                self.give_up_all("unfinished", "not finished when the run had to end");
-                break;
+                self.give_up_waiting("unsent");
             }
             let timeout = if more { Duration::ZERO } else { self.timeout(now) };
             self.driver.wait(Some(timeout))?;
@@ -337,9 +333,6 @@ impl<'a, D: Driver> Client<'a, D> {
         let request = self.next_request;
         self.next_request = (request + 1) % self.shared.requests.len() as u32;
         self.requests.begin(0, slot, due + self.load.timeout_ns);
-        if measured {
-            self.first_begun_ns.get_or_insert(now);
-        }
         let it = &mut self.slots[slot as usize];
         (it.measured, it.busy) = (measured, true);
         (it.due_ns, it.begun_ns, it.request) = (due, now, request);
@@ -377,6 +370,9 @@ impl<'a, D: Driver> Client<'a, D> {
             let of_ns = self.pace.planned_ns();
             self.tally.completes(at_ns.saturating_sub(begun), of_ns, body_bytes);
         }
+        if self.pace.measures(at_ns) {
+            self.tally.completes_since(body_bytes);
+        }
         self.responses.took(at_ns.saturating_sub(sent_ns));
         if measured {
             if let Some(latency_ns) = self.tally.span(due_ns, at_ns) {
@@ -402,7 +398,7 @@ impl<'a, D: Driver> Client<'a, D> {
         let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
         self.tally.failure(measured, class, words);
         let now = monotonic_ns();
-        if matches!(class, "timeout" | "unsent" | "connect-timeout" | "unfinished") {
+        if matches!(class, "timeout" | "unsent" | "connect-timeout") {
             self.aged(measured, due_ns, now);
         }
         self.leave(slot, (begun_ns, now), measured);
@@ -478,32 +474,12 @@ impl<'a, D: Driver> Client<'a, D> {
         self.driver.close(slot, made);
     }
 
-    /// What is under way when the run ends is an attempt too, and so is what was due.
-    fn give_up_all(&mut self, class: &'static str, words: &str) {
+    /// What is under way when the run is stopped is an attempt too, and so is what was due. Its
+    /// connections are open at the end, and nobody has closed them.
+    fn interrupt(&mut self) {
         for slot in 0..self.slots.len() as u32 {
-            let it = &self.slots[slot as usize];
-            if !it.busy {
-                continue;
-            }
-            // What waited for its connection to be made has not been sent.
-            let sent = !matches!(it.state, State::Connecting | State::Handshaking);
-            if sent || class == "interrupted" || self.load.rate_per_s.is_none() {
-                self.uncounted(slot, class, words);
-            } else {
-                self.uncounted(slot, "unsent", "no connection was free in time");
-            }
-            self.abandon(slot, true);
+            self.uncounted(slot, "interrupted", "the run was stopped");
         }
-        let now = monotonic_ns();
-        while let Some(due) = self.pace.next_due().filter(|&due| due <= now) {
-            self.pace.take_due();
-            if self.pace.measures(due) {
-                self.tally.report.attempts += 1;
-                self.tally.report.queued += 1;
-                let (class, words) = self.why_unsent(now);
-                self.tally.failure(true, class, words);
-                self.aged(true, due, now);
-            }
-        }
+        self.give_up_waiting("interrupted");
     }
 }

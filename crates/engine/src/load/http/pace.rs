@@ -13,7 +13,8 @@ use tcptoll_model::arrivals::{Arrivals, Spread};
 
 use crate::messages::HttpLoad;
 
-/// What is under way when the measured part is over is waited for so long, ns.
+/// Open loop: what is due and waits for a connection when the measured part is over may still be sent
+/// for so long, ns. What was sent is waited for until its own time limit.
 const DRAIN_NS: u64 = 1_500_000_000;
 
 /// The schedule of one thread.
@@ -117,7 +118,7 @@ impl Pace {
         }
     }
 
-    /// What has not ended by then is given up.
+    /// What is due and has not been sent by then is given up.
     pub(super) fn gives_up_ns(&self) -> u64 {
         self.ends_ns().saturating_add(self.drain_ns)
     }
@@ -185,12 +186,6 @@ impl Pace {
     pub(super) fn window_ends_ns(&self) -> u64 {
         let ends = self.begun_ns.zip(self.planned_ns());
         ends.map_or(u64::MAX, |(begun, long)| begun.saturating_add(long))
-    }
-
-    /// Open loop: requests of the measured part that are due before `ns` and were not taken.
-    pub(super) fn waiting(&self, ns: u64) -> u64 {
-        let Some(arrivals) = &self.arrivals else { return 0 };
-        arrivals.due_before(ns.saturating_sub(self.start_ns)).min(self.left)
     }
 
     /// The window: from the first to the second instant. The second is `now_ns` while the window is

@@ -60,9 +60,31 @@ pub(super) struct Slot {
     pub(super) digest: Option<Box<Context>>,
 }
 
+impl Slot {
+    /// Whether a close of the server that comes now may have crossed the request: of a connection
+    /// that has carried others, and within the time that a packet takes there and back. A server
+    /// that closes later has had the request.
+    pub(super) fn raced(&self, now_ns: u64) -> bool {
+        let round_trip_ns = self.opened_ns.saturating_sub(self.called_ns);
+        let limit_ns = round_trip_ns.saturating_mul(2).saturating_add(RACE_NS);
+        self.served > 0 && now_ns <= self.sent_ns.saturating_add(limit_ns)
+    }
+}
+
+/// A server may be this late with its close, ns: on a busy machine it may not run meanwhile.
+const RACE_NS: u64 = 20_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_close_long_after_the_request_was_sent_is_no_race() {
+        let slot =
+            Slot { served: 1, called_ns: 0, opened_ns: 1_000, sent_ns: 5_000, ..Slot::default() };
+        assert!(slot.raced(5_000 + 2_000 + RACE_NS) && !slot.raced(5_000 + 2_001 + RACE_NS));
+        assert!(!Slot { served: 0, ..slot }.raced(5_000));
+    }
 
     #[test]
     fn an_idle_connection_takes_less_than_a_quarter_of_a_kilobyte() {

@@ -30,8 +30,13 @@ pub(super) struct Tally {
     /// before.
     rates: Vec<u64>,
     statuses: Vec<u64>,
-    /// What completed within the window.
+    /// What completed within the window, and since it began.
     completed: Completed,
+    since: Completed,
+    /// Measured requests that had a response within the window.
+    pub(super) answered: u64,
+    /// Open loop: how old requests were when they ended.
+    pub(super) aging: Aging,
 }
 
 /// What completed within the window.
@@ -63,10 +68,7 @@ impl Tally {
     /// `window_ns`: length of the window, where it is known before.
     pub(super) fn new(window_ns: Option<u64>) -> Self {
         Self {
-            report: HttpReport {
-                aging: Aging::new(window_ns.unwrap_or(0)),
-                ..HttpReport::default()
-            },
+            report: HttpReport::default(),
             latency: Histogram::new(),
             first_byte: Histogram::new(),
             connect: Histogram::new(),
@@ -77,6 +79,9 @@ impl Tally {
             rates: if window_ns.is_some() { vec![0; RATE_POINTS] } else { Vec::new() },
             statuses: vec![0; STATUSES],
             completed: Completed::default(),
+            since: Completed::default(),
+            answered: 0,
+            aging: Aging::new(window_ns.unwrap_or(0)),
         }
     }
 
@@ -98,14 +103,21 @@ impl Tally {
         }
     }
 
-    /// A connection was made within the window.
-    pub(super) fn connects(&mut self) {
-        self.completed.connections += 1;
+    /// A connection was made within the window, or after it.
+    pub(super) fn connects(&mut self, within: bool) {
+        self.since.connections += 1;
+        self.completed.connections += u64::from(within);
     }
 
-    /// What completed within the window so far.
-    pub(super) fn completed(&self) -> Completed {
-        self.completed
+    /// A request succeeded after the window began.
+    pub(super) fn completes_since(&mut self, body_bytes: u64) {
+        self.since.requests += 1;
+        self.since.body_bytes += body_bytes;
+    }
+
+    /// What completed within the window so far, and since it began.
+    pub(super) fn completed(&self) -> (Completed, Completed) {
+        (self.completed, self.since)
     }
 
     /// The time from one instant to another. None: it is below 0, which is counted.
@@ -161,7 +173,8 @@ impl Tally {
         ours.unserved += theirs.unserved;
         ours.impossible += theirs.impossible;
         ours.unasked += theirs.unasked;
-        ours.aging.merge(&theirs.aging);
+        ours.carried.0 += theirs.carried.0;
+        ours.carried.1 += theirs.carried.1;
         ours.rates = rates(&ours.rates, &theirs.rates);
         ours.body_bytes += theirs.body_bytes;
         ours.measured_ns = ours.measured_ns.max(theirs.measured_ns);
@@ -182,6 +195,7 @@ impl Tally {
             (a, b) => a.or(b),
         };
         ours.partial |= theirs.partial;
+        self.aging.merge(&other.aging);
         for (mine, (_, theirs)) in self.histograms_mut().into_iter().zip(other.histograms()) {
             mine.merge(theirs);
         }
@@ -220,6 +234,7 @@ impl Tally {
     /// The report, whole.
     pub(super) fn report(&mut self) -> HttpReport {
         let mut report = std::mem::take(&mut self.report);
+        report.ages = self.aging.medians();
         let counted = self.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
         report.statuses = counted.map(|(status, count)| (status as u16, *count)).collect();
         let series = std::mem::replace(&mut self.latency_series, SeriesBuilder::new(2));

@@ -235,7 +235,11 @@ impl Uring {
         let took_ns = monotonic_ns() - begun_ns;
         let spent_ns = self.submission.spent_ns(took_ns, self.queued_cost);
         for (direct, before) in self.queued.drain(..) {
-            let share = spent_ns * u64::from(before) / u64::from(self.queued_cost.max(1));
+            // A handshake is not known to be done before the call returns: no answer to it can come
+            // too early.
+            let connecting = self.places[direct as usize].state == State::Connecting;
+            let of_ns = if connecting { took_ns } else { spent_ns };
+            let share = of_ns * u64::from(before) / u64::from(self.queued_cost.max(1));
             self.places[direct as usize].left = Left { earliest_ns, likely_ns: begun_ns + share };
         }
         self.queued_cost = 0;

@@ -65,8 +65,8 @@ impl<D: Driver> Client<'_, D> {
         self.established += 1;
         self.tally.report.connections.1 += 1;
         self.handshakes.took(at_ns.saturating_sub(called_ns));
-        if self.pace.window_has(at_ns) {
-            self.tally.connects();
+        if self.pace.measures(at_ns) {
+            self.tally.connects(self.pace.window_has(at_ns));
         }
         if measured {
             self.tally.report.measured_connections.1 += 1;
@@ -270,7 +270,7 @@ impl<D: Driver> Client<'_, D> {
                 Ok(()) => self.whole(slot, at_ns, Ending::Closed),
                 Err(fault) => self.fail(slot, fault.class(), &fault.to_string(), false),
             },
-            State::Asking if it.served > 0 => {
+            State::Asking if it.raced(at_ns) => {
                 self.fail(slot, "close-race", "the server closed as the request left", false);
             }
             State::Asking => self.fail(slot, "truncated", "closed without a response", false),
@@ -316,7 +316,7 @@ impl<D: Driver> Client<'_, D> {
         let it = &self.slots[slot as usize];
         let reset = class_of(error) == "reset";
         match it.state {
-            State::Asking if reset && it.served > 0 && !it.reader.has_begun() => {
+            State::Asking if reset && it.raced(monotonic_ns()) && !it.reader.has_begun() => {
                 self.fail(slot, "close-race", "the server reset as the request left", false);
             }
             State::Closing | State::Resting => self.closed(slot, monotonic_ns()),
@@ -330,6 +330,11 @@ impl<D: Driver> Client<'_, D> {
         let it = &mut self.slots[slot as usize];
         it.served += 1;
         it.ended_ns = at_ns;
+        self.tally.report.carried.0 += 1;
+        self.tally.report.carried.1 += u64::from(it.served == 1);
+        if it.measured && self.pace.window_has(at_ns) {
+            self.tally.answered += 1;
+        }
         let Some(head) = it.reader.head() else {
             return self.fail(slot, "malformed", "a response without a head", true);
         };

@@ -4,7 +4,6 @@ use tcptoll_kernel::cpu::thread_time;
 
 use super::super::driver::Driver;
 use super::super::slot::{Slot, State};
-use super::super::tally::Completed;
 use super::Client;
 use crate::clock::monotonic_ns;
 use crate::load::pair;
@@ -17,26 +16,17 @@ impl<D: Driver> Client<'_, D> {
         let until = if report.partial { now } else { u64::MAX };
         let Some((from, to)) = self.pace.window_ns(until) else { return Rates::default() };
         let to = if to == u64::MAX { now } else { to };
-        let completed = self.tally.completed();
-        let slots = self.slots.len() as u64;
-        let closed = report.intended.is_none() && self.load.rate_per_s.is_none();
-        // Less than one request of every slot: the ends are all there is.
-        let few = if closed { slots } else { 1 };
-        if completed.requests >= few && to > from {
-            let in_flight = if closed {
-                slots
-            } else {
-                self.under_way_before.max(self.under_way_after.unwrap_or(0)).max(1)
-            };
+        let (completed, since) = self.tally.completed();
+        let in_flight = if self.load.rate_per_s.is_none() {
+            self.slots.len() as u64
+        } else {
+            self.under_way_before.max(self.under_way_after.unwrap_or(0)).max(1)
+        };
+        if completed.requests > 0 && to > from {
             return completed.rates(to - from, in_flight, false);
         }
-        let all = Completed {
-            requests: report.ok,
-            body_bytes: report.body_bytes,
-            connections: report.measured_connections.1,
-        };
-        let took = self.last_end_ns.saturating_sub(self.first_begun_ns.unwrap_or(from));
-        all.rates(took, 0, true)
+        // Nothing completed within it: all that has since, over the time that took.
+        since.rates(self.last_end_ns.saturating_sub(from), in_flight, true)
     }
 
     pub(super) fn finish(&mut self) {
@@ -44,6 +34,7 @@ impl<D: Driver> Client<'_, D> {
         let now = monotonic_ns();
         let begun = self.pace.begun_ns().unwrap_or(now);
         self.tally.report.rates = self.rates(now);
+        let answered = self.tally.answered;
         let report = &mut self.tally.report;
         // Spinning is system calls for the most part.
         let spun_us = self.spun_ns / 1_000;
@@ -56,6 +47,7 @@ impl<D: Driver> Client<'_, D> {
         report.full_ns = length_ns * self.slots.len() as u64;
         report.busy_ns = busy_ns;
         report.intended = self.pace.intended();
+        report.unserved = report.intended.map_or(0, |due| due.saturating_sub(answered));
         let made = |slot: &&Slot| !matches!(slot.state, State::Empty | State::Connecting);
         report.open = self.slots.iter().filter(made).count() as u64;
         report.closing.open_at_end = report.open;

@@ -90,17 +90,22 @@ impl<D: Driver> Client<'_, D> {
         if measured && self.load.rate_per_s.is_some() {
             let begun = self.pace.begun_ns().unwrap_or(due_ns);
             let since_ns = due_ns.saturating_sub(begun);
-            self.tally.report.aging.observe(since_ns, ended_ns.saturating_sub(due_ns));
+            self.tally.aging.observe(since_ns, ended_ns.saturating_sub(due_ns));
         }
     }
 
-    /// Open loop: what is due and not answered when the window ends.
-    pub(super) fn end_window(&mut self) {
-        let waiting = self.pace.waiting(self.pace.window_ends_ns());
-        let unanswered = self.slots.iter().filter(|slot| slot.busy && slot.measured).count();
-        self.under_way_after = Some(self.under_way);
-        if self.load.rate_per_s.is_some() {
-            self.tally.report.unserved = waiting + unanswered as u64;
+    /// Open loop: what is due and waits for a connection is given up.
+    pub(super) fn give_up_waiting(&mut self, class: &'static str) {
+        let now = monotonic_ns();
+        while let Some(due) = self.pace.next_due().filter(|&due| due <= now) {
+            self.pace.take_due();
+            let measured = self.pace.measures(due);
+            self.tally.report.attempts += u64::from(measured);
+            self.tally.report.queued += u64::from(measured);
+            let (why, words) = self.why_unsent(now);
+            self.tally.failure(measured, if class == "unsent" { why } else { class }, words);
+            self.aged(measured, due, now);
+            self.ended(measured);
         }
     }
 }
