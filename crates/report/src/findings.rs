@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::record::{Arm, Excluded, HostSummary, Summary};
+use tcptoll_model::record::{Arm, Excluded, HostSummary, Summary, WarningEntry};
 use tcptoll_model::shell;
 
 use crate::{figures, keepalive, number, requests};
@@ -149,7 +149,7 @@ pub(crate) fn invalid(summary: &Summary) -> Vec<String> {
     }
     let several = summary.arms.len() > 1;
     let line = |arm: &Arm| {
-        let why = invalid_arm(summary, arm)?;
+        let why = invalid_arm(summary, arm).or_else(|| too_many_failures(summary, arm))?;
         let name = if several { format!("{}: ", arm.name) } else { String::new() };
         Some(format!("{name}{why}"))
     };
@@ -159,6 +159,18 @@ pub(crate) fn invalid(summary: &Summary) -> Vec<String> {
     }
     let see = if summary.warnings.is_empty() { "" } else { "; see the warnings" };
     vec![format!("the run is not valid for its question{see}")]
+}
+
+/// That more of an arm failed than may.
+fn too_many_failures(summary: &Summary, arm: &Arm) -> Option<String> {
+    let is_it = |warning: &&WarningEntry| {
+        warning.id == "too-many-failures" && warning.arm.as_ref() == Some(&arm.name)
+    };
+    summary.warnings.iter().find(is_it)?;
+    let failed: u64 = arm.errors.values().sum();
+    let share = failed as f64 * 100.0 / arm.attempts.max(1) as f64;
+    let [failed, of] = [failed, arm.attempts].map(number::count);
+    Some(format!("{failed} of {of} operations failed ({} %)", number::three(share)))
 }
 
 /// Reasons that are shown for an arm, the most frequent ones.
