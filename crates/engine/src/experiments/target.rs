@@ -1,6 +1,6 @@
 //! A server we do not control: its host and port, and which of its addresses a run uses.
 //!
-//! A name is resolved once for a run, by [`Target::resolve`], before its first trial; everything
+//! A name is resolved once for a run, by `Target::resolve`, before its first trial; everything
 //! else works from that answer. Settings are read without any look-up.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

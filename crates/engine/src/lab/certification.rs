@@ -102,7 +102,7 @@ const FULL_PAYLOAD: usize = 1_400;
 const HEADERS: usize = 28;
 
 /// Measures the link of a fresh lab, and calibrates its delay; what is out of tolerance, up to
-/// [`AGAIN_MAX`] times more.
+/// `AGAIN_MAX` times more.
 pub fn certify(
     place: &mut Place,
     spec: &LinkSpec,
