@@ -214,39 +214,51 @@ fn every_ending_has_the_status_that_the_documentation_says() {
     }
     let table = table();
     assert!(table.len() >= 20 && table.iter().all(|(_, expected)| expected.len() == 3));
-    let mut wrong = Vec::new();
-    for (ending, expected) in table {
-        for (experiment, expected) in EXPERIMENTS.into_iter().zip(expected) {
-            let Some(expected) = expected else { continue };
-            let folder = Folder::new();
-            let server = std::cell::RefCell::new(None);
-            let start = |kind: &str| {
-                let started = Server::start(&folder, kind);
-                let port = started.1;
-                *server.borrow_mut() = Some(started);
-                port
-            };
-            let (status, stderr) = match options(ending, experiment, &start) {
-                None => (signalled(experiment, ending, &folder), String::new()),
-                Some(options) => {
-                    let mut command = tcptoll(&[experiment, "--quiet"]);
-                    if !options.iter().any(|word| word == "--out") {
-                        command.args(["--out", &folder.path("record.jsonl")]);
-                    }
-                    command.args(&options);
-                    if ending == "standard output is full" {
-                        command.stdout(File::create("/dev/full").unwrap());
-                    }
-                    let output = command.stderr(Stdio::piped()).output().unwrap();
-                    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-                }
-            };
-            // A machine that is busy with other things may make any run invalid.
-            let busy = expected == 0 && status == Some(1);
-            if status != Some(expected) && !busy {
-                wrong.push(format!("{experiment}, {ending}: {status:?} for {expected}: {stderr}"));
-            }
-        }
-    }
+    // Only the status is looked at, so the experiments run side by side.
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let handles: Vec<_> = EXPERIMENTS
+            .into_iter()
+            .enumerate()
+            .map(|(at, experiment)| {
+                let rows = table.iter().filter_map(move |(ending, all)| Some((*ending, all[at]?)));
+                let rows: Vec<(&str, i32)> = rows.collect();
+                scope.spawn(move || {
+                    rows.into_iter().filter_map(|row| wrong(experiment, row)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        handles.into_iter().flat_map(|handle| handle.join().unwrap()).collect()
+    });
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// How an ending of an experiment differs from what is expected of it.
+fn wrong(experiment: &str, (ending, expected): (&str, i32)) -> Option<String> {
+    let folder = Folder::new();
+    let server = std::cell::RefCell::new(None);
+    let start = |kind: &str| {
+        let started = Server::start(&folder, kind);
+        let port = started.1;
+        *server.borrow_mut() = Some(started);
+        port
+    };
+    let (status, stderr) = match options(ending, experiment, &start) {
+        None => (signalled(experiment, ending, &folder), String::new()),
+        Some(options) => {
+            let mut command = tcptoll(&[experiment, "--quiet"]);
+            if !options.iter().any(|word| word == "--out") {
+                command.args(["--out", &folder.path("record.jsonl")]);
+            }
+            command.args(&options);
+            if ending == "standard output is full" {
+                command.stdout(File::create("/dev/full").unwrap());
+            }
+            let output = command.stderr(Stdio::piped()).output().unwrap();
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    };
+    // A machine that is busy with other things may make any run invalid.
+    let busy = expected == 0 && status == Some(1);
+    (status != Some(expected) && !busy)
+        .then(|| format!("{experiment}, {ending}: {status:?} for {expected}: {stderr}"))
 }
