@@ -41,6 +41,7 @@ const GROUPS: &[Group] = &[
     ("servers", opening::servers),
     ("study", opening::study),
     ("truth", truth::truth),
+    ("truth-nginx", truth::nginx),
     ("least-latency", http_wire::least),
     ("http-cpu", http::cpu),
     ("http-exact", http_wire::exact),
