@@ -457,8 +457,7 @@ fn too_few_ports(open: u64, ports: &PortForecast) -> TrialError {
 /// Requests that were sent, those of the warm-up too: what counters over the whole load are
 /// divided by.
 pub(super) fn sent(report: &HttpReport) -> u64 {
-    let unsent = report.errors.get("unsent").copied().unwrap_or(0);
-    report.attempts.saturating_sub(unsent) + report.warmup.0
+    report.attempts.saturating_sub(report.unsent()) + report.warmup.0
 }
 
 /// Why a target gave nothing, with what to do about it.

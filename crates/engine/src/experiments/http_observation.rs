@@ -161,7 +161,7 @@ impl HttpTrial<'_> {
         let Some(due) = report.intended else { return };
         self.common.metric("intended_per_s", Some(due_per_s), "1/s", due);
         self.common.metric("unserved_at_end", Some(report.unserved as f64), "requests", due);
-        let unsent = report.errors.get("unsent").copied().unwrap_or(0);
+        let unsent = report.unsent();
         let load = OpenLoop {
             due_per_s,
             sustained_per_s: achieved,
@@ -196,8 +196,7 @@ impl HttpTrial<'_> {
 
     pub(super) fn take_client(&mut self, report: &HttpReport, span: Span<'_>) {
         let client = &mut self.common.arm.client;
-        let unsent = report.errors.get("unsent").copied().unwrap_or(0);
-        set_cpu(client, report.cpu_us, report.attempts.saturating_sub(unsent));
+        set_cpu(client, report.cpu_us, report.attempts.saturating_sub(report.unsent()));
         client.counters = difference(&span.before.counters, &span.after.counters);
         client.sockstat.clone_from(&span.after.sockstat);
         client.rss_peak_bytes = Some(span.after.rss_peak_bytes);

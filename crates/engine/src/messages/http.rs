@@ -181,6 +181,13 @@ pub struct HttpReport {
     pub partial: bool,
 }
 
+impl HttpReport {
+    /// Measured requests that were given up before they were sent.
+    pub fn unsent(&self) -> u64 {
+        self.errors.get("unsent").copied().unwrap_or(0)
+    }
+}
+
 /// Successes that completed within the window, per second, summed over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
@@ -197,8 +204,6 @@ pub struct Rates {
     pub resolution_per_s: f64,
     /// Length of the window, ns; of several threads the longest.
     pub window_ns: u64,
-    /// There was no steady state: these are all successes over the time that all of them took.
-    pub whole: bool,
 }
 
 /// A server known by its name, and how it is to run.

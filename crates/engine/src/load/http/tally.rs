@@ -49,7 +49,7 @@ pub(super) struct Completed {
 
 impl Completed {
     /// Per second of a window; `in_flight`: requests that can be in progress at its edges.
-    pub(super) fn rates(self, window_ns: u64, in_flight: u64, whole: bool) -> Rates {
+    pub(super) fn rates(self, window_ns: u64, in_flight: u64) -> Rates {
         let seconds = window_ns.max(1) as f64 / 1e9;
         let per_s = |count: u64| count as f64 / seconds;
         Rates {
@@ -59,7 +59,6 @@ impl Completed {
             connections_per_s: per_s(self.connections),
             resolution_per_s: per_s(in_flight),
             window_ns,
-            whole,
         }
     }
 }
@@ -264,7 +263,6 @@ fn rates(ours: &Rates, theirs: &Rates) -> Rates {
         connections_per_s: ours.connections_per_s + theirs.connections_per_s,
         resolution_per_s: ours.resolution_per_s + theirs.resolution_per_s,
         window_ns: ours.window_ns.max(theirs.window_ns),
-        whole: ours.whole || theirs.whole,
     }
 }
 

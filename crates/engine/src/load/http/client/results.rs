@@ -23,10 +23,10 @@ impl<D: Driver> Client<'_, D> {
             self.under_way_before.max(self.under_way_after.unwrap_or(0)).max(1)
         };
         if completed.requests > 0 && to > from {
-            return completed.rates(to - from, in_flight, false);
+            return completed.rates(to - from, in_flight);
         }
         // Nothing completed within it: all that has since, over the time that took.
-        since.rates(self.last_end_ns.saturating_sub(from), in_flight, true)
+        since.rates(self.last_end_ns.saturating_sub(from), in_flight)
     }
 
     pub(super) fn finish(&mut self) {

@@ -23,13 +23,8 @@ impl<D: Driver> Client<'_, D> {
                 if let Some(slot) = slot {
                     self.give_back(slot);
                 }
-                self.pace.take_due();
-                self.tally.report.attempts += u64::from(measured);
-                self.tally.report.queued += u64::from(measured);
                 let (class, words) = self.why_unsent(now);
-                self.tally.failure(measured, class, words);
-                self.aged(measured, due, now);
-                self.ended(measured);
+                self.give_up(due, now, class, words);
                 continue;
             }
             let Some(slot) = slot else {
@@ -98,14 +93,19 @@ impl<D: Driver> Client<'_, D> {
     pub(super) fn give_up_waiting(&mut self, class: &'static str) {
         let now = monotonic_ns();
         while let Some(due) = self.pace.next_due().filter(|&due| due <= now) {
-            self.pace.take_due();
-            let measured = self.pace.measures(due);
-            self.tally.report.attempts += u64::from(measured);
-            self.tally.report.queued += u64::from(measured);
             let (why, words) = self.why_unsent(now);
-            self.tally.failure(measured, if class == "unsent" { why } else { class }, words);
-            self.aged(measured, due, now);
-            self.ended(measured);
+            self.give_up(due, now, if class == "unsent" { why } else { class }, words);
         }
+    }
+
+    /// The request that is due next is given up before it was sent.
+    fn give_up(&mut self, due: u64, now: u64, class: &'static str, words: &str) {
+        self.pace.take_due();
+        let measured = self.pace.measures(due);
+        self.tally.report.attempts += u64::from(measured);
+        self.tally.report.queued += u64::from(measured);
+        self.tally.failure(measured, class, words);
+        self.aged(measured, due, now);
+        self.ended(measured);
     }
 }
