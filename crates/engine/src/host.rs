@@ -15,9 +15,9 @@ use tcptoll_kernel::{SysError, cpu};
 
 use crate::channel::{Channel, ChannelError, ROWS_MAX};
 use crate::clock::monotonic_ns;
-use crate::load::fleet::group::Group;
-use crate::load::{LoadError, certify, connect, greet, http, socket_memory};
-use crate::messages::{Ask, FleetAsk, Launch, Ready, Rows, Tell};
+use crate::load::idle::group::Group;
+use crate::load::{LoadError, connect, greet, http, probes, socket_memory};
+use crate::messages::{Ask, IdleOrder, Launch, Ready, Rows, Tell};
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, SERVER_UID};
 
@@ -122,9 +122,9 @@ impl Host {
                 Tell::Done
             }
             Ask::CountClosed(wanted) => Tell::ClosedSockets(closed::count(&wanted)),
-            Ask::Ping(ping) => Tell::Echoes(certify::ping(&ping).map_err(failed)?),
-            Ask::Sink { at } => Tell::Arrivals(certify::sink(at, channel).map_err(failed)?),
-            Ask::Train(train) => Tell::Sent { packets: certify::train(&train).map_err(failed)? },
+            Ask::Ping(ping) => Tell::Echoes(probes::ping(&ping).map_err(failed)?),
+            Ask::Sink { at } => Tell::Arrivals(probes::sink(at, channel).map_err(failed)?),
+            Ask::Train(train) => Tell::Sent { packets: probes::train(&train).map_err(failed)? },
             Ask::Greet(greet) => {
                 let (report, rows) = greet::run(&greet, channel).map_err(failed)?;
                 for part in rows.chunks(ROWS_MAX) {
@@ -154,13 +154,13 @@ impl Host {
                 }
                 Tell::Connected(Box::new(report))
             }
-            Ask::Fleet { group, ask } => {
-                let over = matches!(*ask, FleetAsk::End);
+            Ask::Idle { group, ask } => {
+                let over = matches!(*ask, IdleOrder::End);
                 let tell = self.fleets.entry(group.clone()).or_default().answer(*ask)?;
                 if over {
                     self.fleets.remove(&group);
                 }
-                Tell::Fleet(Box::new(tell))
+                Tell::Idle(Box::new(tell))
             }
             Ask::Cpu => Tell::Cpu(cpu_times()),
             Ask::SocketMemory => {

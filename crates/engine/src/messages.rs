@@ -1,7 +1,7 @@
 //! What the parent asks of a host, and what a host answers.
 
-mod fleet;
 mod http;
+mod idle;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,11 +13,11 @@ use tcptoll_model::record::{Listener, Series};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::wire::Wire;
 
-pub use fleet::{Check, FleetAsk, FleetReport, FleetSpec, FleetTell, Lazy};
 pub use http::{
     ClosedSockets, CountClosed, HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind,
     ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
 };
+pub use idle::{Check, IdleAnswer, IdleOrder, IdleReport, IdleSpec, Lazy};
 
 /// What the parent asks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,11 +85,11 @@ pub enum Ask {
         share: f64,
     },
     /// An order to a group of connections that stay open.
-    Fleet {
+    Idle {
         /// The group's name, of the parent's choice.
         group: String,
         /// The order.
-        ask: Box<FleetAsk>,
+        ask: Box<IdleOrder>,
     },
     /// How much memory the kernel holds for open connections.
     SocketMemory,
@@ -158,7 +158,7 @@ pub enum Tell {
         at_ns: u64,
     },
     /// A group's answer.
-    Fleet(Box<FleetTell>),
+    Idle(Box<IdleAnswer>),
     /// CPU time of the machine, one element a CPU, ticks.
     Cpu(Vec<CpuTimes>),
     /// Connections, and kernel memory of each, bytes: buffers, their reserves and structures;

@@ -10,7 +10,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::keepalive::Mechanism;
+use tcptoll_model::checking::Mechanism;
 use tcptoll_model::record::{Arm, Deaths, Keepalive, Summary, Traffic};
 
 use crate::{figures, number, requests};

@@ -1,35 +1,16 @@
 //! One question each, and the table of all. To add one: a file, a line in [`ALL`], a page in docs.
 
+pub mod bench;
 pub mod connect;
-mod connect_hosts;
-mod connect_observation;
-mod connect_reader;
-pub mod connect_report;
-pub mod connect_settings;
-mod connect_warmup;
-mod hosts;
 pub mod http;
-mod http_closing;
-mod http_observation;
-mod http_plan;
-pub mod http_report;
-pub mod http_requests;
-pub mod http_settings;
 pub mod keepalive;
-mod keepalive_observation;
-pub mod keepalive_report;
-pub mod keepalive_settings;
-mod keepalive_stage;
-mod reader;
-pub mod target;
-mod trial;
 
 use std::collections::BTreeMap;
 
 use tcptoll_model::record::{Arm, Lasting, Resolved, Summary, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
-use self::target::Target;
+use self::bench::target::Target;
 use crate::lab::certification::{Certificate, Tolerance};
 use crate::lab::{Interrupt, LabError};
 

@@ -25,7 +25,7 @@ use tcptoll_model::link::LinkSpec;
 use tcptoll_model::stats::Histogram;
 
 use crate::channel::{Channel, ChannelError};
-use crate::load::fleet;
+use crate::load::idle;
 use crate::messages::{Ask, Ready, Tell};
 use crate::servers::null;
 use plan::{Addresses, Plan};
@@ -344,8 +344,8 @@ pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
             Some(crate::host::run(channel, None, crate::host::Role::Client))
         }
         [command, orders] if command == null::RESPOND_COMMAND => Some(null::run(orders)),
-        [command, stream] if command == fleet::FLEET_COMMAND => {
-            Some(fleet::run(inherited_socket(stream.parse().ok()?).ok()?))
+        [command, stream] if command == idle::COMMAND => {
+            Some(idle::run(inherited_socket(stream.parse().ok()?).ok()?))
         }
         _ => None,
     }

@@ -1,15 +1,22 @@
 //! What is done to connections: the client's side ([`connect`]), the in-house server ([`greet`]),
-//! and the traffic that certifies a link ([`certify`]).
+//! and the traffic that certifies a link ([`probes`]).
 //!
 //! Each runs inside a host, on one thread, and looks at the control channel between two events, so
 //! that [`Ask::Stop`](crate::messages::Ask::Stop) ends it at once with what it has.
 
-pub mod certify;
 pub mod connect;
-pub mod fleet;
+mod driver;
+mod epoll;
 pub mod greet;
 pub mod http;
+pub mod idle;
 mod occupancy;
+mod pace;
+pub mod probes;
+mod service;
+mod submission;
+mod uring;
+mod waiting;
 
 use std::io;
 use std::net::IpAddr;

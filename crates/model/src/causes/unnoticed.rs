@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::keepalive::{Checking, Evidence, Mechanism};
+use crate::checking::{Checking, Evidence, Mechanism};
 use crate::record::{Arm, Cause, Deaths};
 use crate::units::{human_count, human_us};
 

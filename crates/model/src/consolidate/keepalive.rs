@@ -1,7 +1,7 @@
 //! What checking idle connections cost in all rounds together.
 
 use super::{of, sum, summed};
-use crate::keepalive::expected_false_alarms;
+use crate::checking::expected_false_alarms;
 use crate::record::{Arm, Deaths, Keepalive, Traffic};
 
 /// Counts and windows are summed; settings, bounds and the number of sockets are those of the first

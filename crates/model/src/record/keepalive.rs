@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::keepalive::{Checking, Mechanism, Path};
+use crate::checking::{Checking, Mechanism, Path};
 pub use crate::wire::Traffic;
 
 /// What checking idle connections cost, and what it found out.

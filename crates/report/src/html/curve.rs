@@ -1,7 +1,7 @@
 //! How is the trade drawn? Time until a death is known over packets per hour: a computed line per
 //! mechanism, arms as points with their range.
 
-use tcptoll_model::keepalive::Mechanism;
+use tcptoll_model::checking::Mechanism;
 
 use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
 use crate::keepalive::{Curve, Trade, Traded};

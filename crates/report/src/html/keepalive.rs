@@ -86,7 +86,7 @@ const KNOWN: usize = 4;
 fn computed(trade: &Trade<'_>) -> Vec<[String; 4]> {
     let of = |curve: &keepalive::Curve| {
         let mechanism = curve.mechanism;
-        let row = move |p: &tcptoll_model::keepalive::Point| {
+        let row = move |p: &tcptoll_model::checking::Point| {
             [
                 mechanism.name().to_owned(),
                 number::time(p.detect_s * 1e6),

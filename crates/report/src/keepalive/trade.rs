@@ -1,6 +1,6 @@
 //! What does it cost to know of a death sooner? Measured arms, and a computed curve per mechanism.
 
-use tcptoll_model::keepalive::{Mechanism, Path, Point};
+use tcptoll_model::checking::{Mechanism, Path, Point};
 use tcptoll_model::record::{Arm, Deaths, Summary};
 
 use super::words::who;
@@ -94,7 +94,7 @@ pub(crate) fn trade(summary: &Summary) -> Option<Trade<'_>> {
     }
     let path = known.iter().find_map(|(_, arm)| of(arm)?.assumed).unwrap_or(Path::ASSUMED);
     let curve = |(mechanism, at)| {
-        let points = tcptoll_model::keepalive::curve(mechanism, path);
+        let points = tcptoll_model::checking::curve(mechanism, path);
         (points.len() > 1).then_some(Curve { mechanism, at, points })
     };
     let drawn: Vec<Traded<'_>> = known.iter().filter_map(|(at, arm)| place(*at, arm)).collect();
@@ -163,7 +163,7 @@ pub(crate) fn traded((_, arm): &(usize, &Arm)) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tcptoll_model::keepalive::Checking;
+    use tcptoll_model::checking::Checking;
     use tcptoll_model::record::{HistogramSummary, Keepalive, Metric, Traffic};
 
     use super::*;
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_curve_is_followed_through_all_of_its_points() {
-        let points = tcptoll_model::keepalive::curve(Mechanism::Tcp, Path::ASSUMED);
+        let points = tcptoll_model::checking::curve(Mechanism::Tcp, Path::ASSUMED);
         let curve = Curve { mechanism: Mechanism::Tcp, at: 0, points };
         for point in &curve.points {
             let near = |(packets, s): (f64, f64)| {

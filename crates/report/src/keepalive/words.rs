@@ -1,7 +1,7 @@
 //! What can no column say? How an arm checked, and what became of the deaths that were never known,
 //! known late, or were none.
 
-use tcptoll_model::keepalive::{Checking, Evidence, Mechanism, Place, Setting};
+use tcptoll_model::checking::{Checking, Evidence, Mechanism, Place, Setting};
 use tcptoll_model::record::{Arm, Deaths, Keepalive};
 
 use super::{counted, deaths, due_s};

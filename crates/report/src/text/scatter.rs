@@ -1,7 +1,7 @@
 //! How is the trade drawn with letters? Time until a death is known against packets, both
 //! logarithmic: capitals are measured arms, small letters the computed curves.
 
-use tcptoll_model::keepalive::Mechanism;
+use tcptoll_model::checking::Mechanism;
 
 use crate::keepalive::Trade;
 use crate::number;

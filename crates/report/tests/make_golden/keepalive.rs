@@ -2,7 +2,7 @@
 //! rounds; and a run in which peers were made to die.
 
 use tcptoll_model::causes::{Rungs, causes_of};
-use tcptoll_model::keepalive::{Checking, Evidence, Mechanism};
+use tcptoll_model::checking::{Checking, Evidence, Mechanism};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! `http`: a command line becomes a study, and load on somebody else's server is said before.
 
-use tcptoll_engine::experiments::http_settings::{HttpSettings, PUBLIC_RATE_PER_S};
+use tcptoll_engine::experiments::http::settings::{HttpSettings, PUBLIC_RATE_PER_S};
 use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Study;
 

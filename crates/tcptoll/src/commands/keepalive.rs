@@ -1,6 +1,6 @@
 //! `keepalive`: a command line becomes a study, and load on somebody else's server is said before.
 
-use tcptoll_engine::experiments::keepalive_settings::KeepaliveSettings;
+use tcptoll_engine::experiments::keepalive::settings::KeepaliveSettings;
 use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Study;
 

@@ -13,7 +13,7 @@ mod serve;
 mod study;
 
 use anyhow::{Context as _, bail};
-use tcptoll_engine::experiments::target::Target;
+use tcptoll_engine::experiments::bench::target::Target;
 use tcptoll_engine::record::Record;
 use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::Study;
@@ -62,7 +62,7 @@ fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
 }
 
 fn connect_notice(args: &ConnectArgs, resolved: &[Resolved]) -> anyhow::Result<Option<String>> {
-    use tcptoll_engine::experiments::connect_settings::{ConnectSettings, PUBLIC_RATE_PER_S};
+    use tcptoll_engine::experiments::connect::settings::{ConnectSettings, PUBLIC_RATE_PER_S};
     let Some(to) = &args.to else { return Ok(None) };
     let settings = studies::from_connect(args)?.settings;
     let checked = ConnectSettings::from(&settings, resolved)?;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_engine::load::fleet::group::Group;
-use tcptoll_engine::messages::{Check, FleetAsk, FleetReport, FleetSpec, FleetTell};
+use tcptoll_engine::load::idle::group::Group;
+use tcptoll_engine::messages::{Check, IdleAnswer, IdleOrder, IdleReport, IdleSpec};
 use tcptoll_engine::observe::read_sysctl;
-use tcptoll_model::keepalive::{Checking, Mechanism, probe_seconds};
+use tcptoll_model::checking::{Checking, Mechanism, probe_seconds};
 use tcptoll_model::units::{human_count, parse_time};
 
 use super::prose;
@@ -48,19 +48,19 @@ fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
         signal_hook::flag::register_usize(signal, Arc::clone(&stopped), signal as usize)?;
     }
     let mut group = Group::default();
-    let spec = FleetSpec::Listen {
+    let spec = IdleSpec::Listen {
         at: [off, on].map(|port| SocketAddr::new(args.listen, port)).to_vec(),
         sockets: args.connections,
         greet: false,
         shared: false,
     };
-    let at = match ask(&mut group, FleetAsk::Make(spec))? {
-        FleetTell::Listening(at) => at,
+    let at = match ask(&mut group, IdleOrder::Make(spec))? {
+        IdleAnswer::Listening(at) => at,
         other => bail!("the server answered out of turn: {other:?}"),
     };
     let settings = at.last().map(|on| in_effect(&checking, *on)).unwrap_or_default();
     let check = Check { checking, second_only: true, ..Check::default() };
-    ask(&mut group, FleetAsk::Check(Box::new(check)))?;
+    ask(&mut group, IdleOrder::Check(Box::new(check)))?;
     let ports = at.iter().zip(KINDS).map(|(at, what)| format!("keepalive {what} {at}\n"));
     super::study::print(&ports.collect::<String>())?;
     say(&prose::beside("", &settings, prose::width()));
@@ -105,14 +105,14 @@ fn in_effect(checking: &Checking, at: SocketAddr) -> String {
     format!("settings of {at}: {}{from}", values.join(", "))
 }
 
-fn look(group: &mut Group) -> anyhow::Result<FleetReport> {
-    match ask(group, FleetAsk::Look)? {
-        FleetTell::Report(report) => Ok(*report),
+fn look(group: &mut Group) -> anyhow::Result<IdleReport> {
+    match ask(group, IdleOrder::Look)? {
+        IdleAnswer::Report(report) => Ok(*report),
         other => bail!("the server answered out of turn: {other:?}"),
     }
 }
 
-fn ask(group: &mut Group, ask: FleetAsk) -> anyhow::Result<FleetTell> {
+fn ask(group: &mut Group, ask: IdleOrder) -> anyhow::Result<IdleAnswer> {
     group.answer(ask).map_err(anyhow::Error::msg)
 }
 
@@ -127,25 +127,25 @@ fn seconds(option: &str, typed: Option<&str>) -> anyhow::Result<Option<f64>> {
 }
 
 /// What was served.
-fn told(report: &FleetReport) -> String {
+fn told(report: &IdleReport) -> String {
     format!(
         "{} connections accepted, {} bytes read, {} open at the end{}",
         human_count(report.made),
         human_count(report.bytes_read),
         human_count(report.open[0] + report.open[1]),
-        ended(&FleetReport::default(), report)
+        ended(&IdleReport::default(), report)
     )
 }
 
 /// What is open, and what has ended since it was said last; `None`: all is as it was.
-fn changed(before: &FleetReport, now: &FleetReport) -> Option<String> {
+fn changed(before: &IdleReport, now: &IdleReport) -> Option<String> {
     let same = (before.made, before.open, &before.ended) == (now.made, now.open, &now.ended);
     let [off, on] = now.open.map(human_count);
     (!same).then(|| format!("open: {off} with off, {on} with on{}", ended(before, now)))
 }
 
 /// `; ended: 3 with on: ETIMEDOUT`, of those that have ended since `before`; empty without any.
-fn ended(before: &FleetReport, now: &FleetReport) -> String {
+fn ended(before: &IdleReport, now: &IdleReport) -> String {
     let mut ended = Vec::new();
     for ((before, now), what) in before.ended.iter().zip(&now.ended).zip(KINDS) {
         for (how, count) in now {
@@ -179,9 +179,9 @@ mod tests {
 
     #[test]
     fn what_has_changed_is_said_and_nothing_if_nothing_has() {
-        let mut before = FleetReport { made: 5, open: [2, 3], ..FleetReport::default() };
+        let mut before = IdleReport { made: 5, open: [2, 3], ..IdleReport::default() };
         before.ended[1].insert("ETIMEDOUT".into(), 1);
-        let mut now = FleetReport { bytes_read: 7, ..before.clone() };
+        let mut now = IdleReport { bytes_read: 7, ..before.clone() };
         assert_eq!(changed(&before, &now), None, "what is read is no change");
         now.open = [2, 1];
         now.ended[1].insert("ETIMEDOUT".into(), 3);

@@ -23,14 +23,14 @@ use tcptoll_model::http::response::Limits;
 use tcptoll_model::http::reuse::Reuse;
 
 use super::Shared;
-use super::driver::Driver;
-use super::pace::Pace;
-use super::service::Service;
 use super::slot::{Slot, State};
 use super::tally::Tally;
-use super::waiting::Waiting;
 use crate::clock::monotonic_ns;
+use crate::load::driver::Driver;
 use crate::load::occupancy::Occupancy;
+use crate::load::pace::Pace;
+use crate::load::service::Service;
+use crate::load::waiting::Waiting;
 use crate::load::{LoadError, class_of};
 use crate::messages::HttpLoad;
 

@@ -5,17 +5,10 @@
 //! This file spreads a load over threads and looks at the process while connections are open.
 
 mod client;
-mod driver;
-mod epoll;
-mod pace;
 mod requests;
-mod service;
 mod slot;
-mod submission;
 mod tally;
 mod tls;
-mod uring;
-mod waiting;
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -30,13 +23,13 @@ use tcptoll_kernel::{cpu, ring};
 use tcptoll_model::stats::Histogram;
 
 use self::client::Client;
-use self::driver::Driver;
-use self::epoll::Epoll;
-use self::pace::{Pace, share};
 use self::requests::Request;
 use self::tally::Tally;
 use self::tls::Tls;
-use self::uring::Uring;
+use super::driver::Driver;
+use super::epoll::Epoll;
+use super::pace::{Pace, share};
+use super::uring::Uring;
 use super::{CHANNEL, LoadError, socket_memory};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
@@ -84,7 +77,7 @@ pub fn run(
     let ringed = over_io_uring(load)?;
     let threads = if ringed {
         // A ring's table of sockets is bounded by the limit of open files, too.
-        load.threads.max(load.connections.div_ceil(uring::most_slots().max(1).into()))
+        load.threads.max(load.connections.div_ceil(crate::load::uring::most_slots().max(1).into()))
     } else {
         load.threads
     };

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::keepalive::{Checking, Mechanism};
+use crate::checking::{Checking, Mechanism};
 
 fn counted(name: &str, count: u64) -> BTreeMap<String, u64> {
     [(name.to_owned(), count)].into()

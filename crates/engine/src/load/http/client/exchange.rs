@@ -5,12 +5,12 @@ use std::io;
 use tcptoll_model::http::response::{Fault, Progress};
 use tcptoll_model::http::reuse::Reuse;
 
-use super::super::driver::{Driver, Event, What};
-use super::super::service::is_too_late;
 use super::super::slot::State;
 use super::{Client, queue};
 use crate::clock::monotonic_ns;
 use crate::load::class_of;
+use crate::load::driver::{Driver, Event, What};
+use crate::load::service::is_too_late;
 
 /// A server that was asked to close does so within this, or has ignored it, ns.
 const CLOSE_NS: u64 = 500_000_000;

@@ -2,10 +2,10 @@
 
 use tcptoll_kernel::cpu::thread_time;
 
-use super::super::driver::Driver;
 use super::super::slot::{Slot, State};
 use super::Client;
 use crate::clock::monotonic_ns;
+use crate::load::driver::Driver;
 use crate::load::pair;
 use crate::messages::Rates;
 

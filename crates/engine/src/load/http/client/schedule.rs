@@ -1,10 +1,10 @@
 //! The open loop: what is due takes a connection, waits for one, or is given up unsent.
 
-use super::super::driver::Driver;
-use super::super::service::is_too_late;
 use super::super::slot::State;
 use super::{BURST, Client, SYN_NS, queue};
 use crate::clock::monotonic_ns;
+use crate::load::driver::Driver;
+use crate::load::service::is_too_late;
 
 impl<D: Driver> Client<'_, D> {
     pub(super) fn begin_scheduled(&mut self, now: u64) -> bool {

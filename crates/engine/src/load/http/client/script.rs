@@ -13,13 +13,13 @@ use tcptoll_kernel::socket::errno;
 use tcptoll_model::http::reuse::Reuse;
 
 use super::super::Shared;
-use super::super::driver::{Driver, Event, What};
-use super::super::pace::Pace;
-use super::super::pace::tests::load;
 use super::super::requests::Request;
 use super::Client;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
+use crate::load::driver::{Driver, Event, What};
+use crate::load::pace::Pace;
+use crate::load::pace::tests::load;
 use crate::messages::{HttpLoad, HttpReport};
 
 /// Slots of every script.

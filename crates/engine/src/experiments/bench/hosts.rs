@@ -1,0 +1,244 @@
+//! A lab made for one trial, and what every experiment asks of its hosts.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tcptoll_model::ladder::{SynSysctls, syn_ladder};
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::{HostSummary, LinkKind};
+use tcptoll_model::warning::Warning;
+
+use super::notes::Trial;
+use crate::experiments::{Context, TrialError};
+use crate::lab::certification::{Certificate, certify};
+use crate::lab::plan::{Addresses, Plan, client_address};
+use crate::lab::{Handle, Interrupt, LabError, Place};
+use crate::messages::{Ask, Counted, Launch, Rows, Snapshot, Tell};
+
+/// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
+/// does not: there are many such trials, and what they have adds up.
+pub(in crate::experiments) const ECHOES: [(u16, u64); 2] = [(50, 2_000_000), (10, 1_000_000)];
+
+/// Ports of the kernel's default range, 32768 to 60999.
+pub(in crate::experiments) const DEFAULT_PORTS: u64 = 28_232;
+
+/// Most source addresses that are added.
+const SOURCES_MAX: u64 = 200;
+
+const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
+
+/// A range that leaves the ports below 5000 to servers.
+const WIDE_RANGE: &str = "5000 65000";
+
+/// The lab a trial wants.
+pub(in crate::experiments) struct Wish<'a> {
+    pub(in crate::experiments) link: &'a LinkSpec,
+    pub(in crate::experiments) ipv6: bool,
+    /// Relay over AF_PACKET even where TUN can be had.
+    pub(in crate::experiments) packet_relay: bool,
+    pub(in crate::experiments) client_sysctls: Vec<(String, String)>,
+    pub(in crate::experiments) server_sysctls: Vec<(String, String)>,
+}
+
+impl Trial {
+    /// A lab with its link certified and its sysctls set.
+    pub(in crate::experiments) fn lab(
+        &mut self,
+        wish: Wish<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<Place, TrialError> {
+        let Wish { link, ipv6, packet_relay, client_sysctls, server_sysctls } = wish;
+        self.tolerance_us = context.tolerance.delay_us(link.rtt);
+        let cpus = tcptoll_kernel::cpu::allowed();
+        let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
+        let plan = Plan {
+            link: link.text.clone(),
+            ipv6,
+            seed: link.seed.unwrap_or(context.seed),
+            force_packet: packet_relay,
+            client_cpu: pair.0,
+            server_cpu: pair.1,
+            client_addresses: further_addresses(&self.sources, link.loopback, ipv6),
+        };
+        let mut place = Place::lab(&plan, link)?;
+        let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
+        let certificate: Certificate = match context.certificates.get(&key) {
+            Some(known) => {
+                place.link()?.ask(&Ask::Calibrate { early_ns: known.early_ns })?;
+                known.clone()
+            }
+            None => certify(&mut place, link, context.tolerance, context.interrupt)?.accepted()?,
+        };
+        context.certificates.insert(key, certificate.clone());
+        if certificate.measured.kind == LinkKind::EmulatedPacket && !packet_relay {
+            self.warn(&Warning::PacketFallback);
+        }
+        self.arm.link = Some(certificate.measured);
+        self.arm.client.pinned_cpu = place.client.ready.pinned_cpu;
+        self.arm.client.sysctls = set_sysctls(&mut place.client, client_sysctls)?;
+        let server = place.server()?;
+        let server_sysctls = set_sysctls(server, server_sysctls)?;
+        self.arm.server = Some(HostSummary {
+            sysctls: server_sysctls,
+            pinned_cpu: server.ready.pinned_cpu,
+            ..HostSummary::default()
+        });
+        Ok(place)
+    }
+
+    /// Where one address's ports would become scarce, the lab's client takes more addresses: past
+    /// half of the range the kernel searches long for a port (measured on Linux 6.18: 50,000 from
+    /// one address cost 0.9 ms of CPU each, from four 0.05 ms). On loopback, where the addresses
+    /// are one, the range is widened.
+    ///
+    /// `ports` are in use at once, of `connections` in all.
+    pub(in crate::experiments) fn spread_ports(
+        &mut self,
+        ports: u64,
+        connections: u64,
+        wish: &mut Wish<'_>,
+    ) {
+        let per_address = DEFAULT_PORTS / 2;
+        let sysctls = &mut wish.client_sysctls;
+        let told = sysctls.iter().any(|(name, _)| name == PORT_RANGE) || !self.sources.is_empty();
+        if told || ports <= per_address {
+            return;
+        }
+        let (name, value) = if wish.link.loopback {
+            if ports <= DEFAULT_PORTS {
+                return;
+            }
+            sysctls.push((PORT_RANGE.to_owned(), WIDE_RANGE.to_owned()));
+            (PORT_RANGE.to_owned(), WIDE_RANGE.to_owned())
+        } else {
+            let addresses = ports.div_ceil(per_address).min(SOURCES_MAX);
+            self.sources = (1..=addresses).map(|n| client_address(n as u16, wish.ipv6)).collect();
+            ("--bind".to_owned(), format!("{addresses} source addresses"))
+        };
+        self.warn(&Warning::SettingMade {
+            name,
+            value,
+            why: format!(
+                "{connections} connections from one address leave it short of local ports (--bind or --client-sysctl to choose yourself)"
+            ),
+        });
+    }
+}
+
+/// Source addresses that the client host does not have yet, each once. On loopback there is no
+/// device to give them to.
+fn further_addresses(sources: &[IpAddr], loopback: bool, ipv6: bool) -> Vec<IpAddr> {
+    if loopback {
+        return Vec::new();
+    }
+    let own = Addresses::of(loopback, ipv6).client;
+    let mut further: Vec<IpAddr> = Vec::new();
+    for &address in sources {
+        if address != own && !further.contains(&address) {
+            further.push(address);
+        }
+    }
+    further
+}
+
+/// Starts a real server by a line for the shell and waits until it listens; `port` where it
+/// listens on several.
+pub(in crate::experiments) fn launch(
+    place: &mut Place,
+    line: &str,
+    port: Option<u16>,
+) -> Result<SocketAddr, TrialError> {
+    let launch = Launch {
+        words: vec![line.to_owned()],
+        shell: true,
+        environment: place.addresses.variables(),
+        ordinary_user: true,
+    };
+    let address = place.addresses.server;
+    let server = place.server()?;
+    match server.ask(&Ask::Launch(launch))? {
+        Tell::Listening { at } => Ok(SocketAddr::new(address, port.unwrap_or(at.port()))),
+        other => Err(server.unexpected(&other).into()),
+    }
+}
+
+/// Waits until the last FINs have come through, so that they are counted.
+pub(in crate::experiments) fn settle(client: &mut Handle, link: &LinkSpec) -> Result<(), LabError> {
+    // A server that is slow to close is not waited for longer.
+    let limit = link.rtt * 2 + link.jitter + Duration::from_millis(30);
+    client.ask(&Ask::Settle { limit_ns: limit.as_nanos() as u64 })?;
+    // The client has the server's FIN; its ACK is on the way.
+    std::thread::sleep(link.rtt / 2 + link.jitter + Duration::from_millis(2));
+    Ok(())
+}
+
+/// What the link counted, and the rows that came before.
+pub(in crate::experiments) fn count(link: &mut Handle) -> Result<(Counted, Vec<Rows>), TrialError> {
+    link.begin(&Ask::Counted)?;
+    let answered = link.wait(&Interrupt::new(), &mut |_| {})?;
+    match answered.tell {
+        Tell::Counted(counted) => Ok((*counted, answered.rows)),
+        other => Err(link.unexpected(&other).into()),
+    }
+}
+
+pub(in crate::experiments) fn set_sysctls(
+    host: &mut Handle,
+    wanted: Vec<(String, String)>,
+) -> Result<BTreeMap<String, String>, LabError> {
+    if wanted.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    match host.ask(&Ask::Sysctls(wanted))? {
+        Tell::Sysctls(got) => Ok(got.into_iter().collect()),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+/// Reads sysctls of a host; what it does not have is absent.
+pub(in crate::experiments) fn read_sysctls(
+    host: &mut Handle,
+    names: &[&str],
+) -> Result<BTreeMap<String, String>, LabError> {
+    let names = names.iter().map(|name| (*name).to_owned()).collect();
+    match host.ask(&Ask::ReadSysctls(names))? {
+        Tell::Sysctls(got) => Ok(got.into_iter().collect()),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+pub(in crate::experiments) fn observe(host: &mut Handle) -> Result<Snapshot, LabError> {
+    match host.ask(&Ask::Observe)? {
+        Tell::Snapshot(snapshot) => Ok(*snapshot),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+/// The retry ladder of this host, from its own sysctls.
+pub(in crate::experiments) fn ladder_of(host: &mut Handle) -> Result<Vec<Duration>, LabError> {
+    const RETRIES: &str = "net.ipv4.tcp_syn_retries";
+    const LINEAR: &str = "net.ipv4.tcp_syn_linear_timeouts";
+    let got = read_sysctls(host, &[RETRIES, LINEAR])?;
+    let number = |name: &str| got.get(name).and_then(|text| text.parse().ok());
+    Ok(syn_ladder(&SynSysctls {
+        syn_retries: number(RETRIES).unwrap_or(6),
+        linear_timeouts: number(LINEAR).unwrap_or(0),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_the_client_has_already_is_not_given_to_it_again() {
+        let addresses = |texts: &[&str]| -> Vec<IpAddr> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let bound = addresses(&["10.77.0.1", "10.77.0.11", "10.77.0.11"]);
+        assert_eq!(further_addresses(&bound, false, false), addresses(&["10.77.0.11"]));
+        assert!(further_addresses(&bound, true, false).is_empty());
+        assert!(further_addresses(&addresses(&["fd77::1"]), false, true).is_empty());
+    }
+}

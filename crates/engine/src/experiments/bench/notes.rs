@@ -1,0 +1,247 @@
+//! One arm in one round, being run: what every experiment in the lab or against a target notes.
+
+use std::net::IpAddr;
+
+use tcptoll_model::counters::stolen;
+use tcptoll_model::record::{
+    Arm, HostSummary, Lasting, LinkMeasured, Metric, Softirq, WarningEntry,
+};
+use tcptoll_model::stats::Histogram;
+use tcptoll_model::study::Settings;
+use tcptoll_model::tcp_info::{PathSample, TcpInfo};
+use tcptoll_model::validity::{self, Finding};
+use tcptoll_model::warning::Warning;
+
+use crate::clock::ClockChange;
+use crate::experiments::Outcome;
+use crate::lab::certification::histogram;
+use crate::messages::{Counted, Snapshot};
+
+/// CPU time below which user and system are not told apart: 20 ticks.
+const SPLIT_MIN_US: u64 = 200_000;
+
+/// A tick of `/proc/stat`, µs.
+const TICK_US: f64 = 10_000.0;
+
+/// A host before and after a load.
+#[derive(Clone, Copy)]
+pub(in crate::experiments) struct Span<'a> {
+    pub(in crate::experiments) before: &'a Snapshot,
+    pub(in crate::experiments) after: &'a Snapshot,
+}
+
+impl Span<'_> {
+    /// Packets that the host's devices dropped meanwhile.
+    pub(in crate::experiments) fn device_drops(self) -> u64 {
+        self.after.device_drops.saturating_sub(self.before.device_drops)
+    }
+}
+
+/// One trial, being run.
+pub(in crate::experiments) struct Trial {
+    pub(in crate::experiments) arm: Arm,
+    warnings: Vec<WarningEntry>,
+    /// Why the trial is useless for its question.
+    invalid: Option<String>,
+    /// Whether one of the reasons may pass.
+    passing: bool,
+    /// The gravest of those that follow from the settings.
+    lasting: Option<Lasting>,
+    /// Source addresses: those asked for, or those the lab added.
+    pub(in crate::experiments) sources: Vec<IpAddr>,
+    /// Median lateness of the link that is still allowed, µs.
+    pub(in crate::experiments) tolerance_us: f64,
+}
+
+impl Trial {
+    /// A trial of the arm of this name; `sources` are the addresses asked for.
+    pub(in crate::experiments) fn new(name: &str, sources: &[IpAddr]) -> Self {
+        Self {
+            arm: Arm { name: name.to_owned(), ..Arm::default() },
+            warnings: Vec::new(),
+            invalid: None,
+            passing: false,
+            lasting: None,
+            sources: sources.to_vec(),
+            tolerance_us: f64::INFINITY,
+        }
+    }
+
+    /// Excludes the trial from verdicts for what may pass; the first reason stays.
+    pub(in crate::experiments) fn exclude(&mut self, why: &str) {
+        self.exclude_for(why, None);
+    }
+
+    fn exclude_for(&mut self, why: &str, lasting: Option<Lasting>) {
+        self.passing |= lasting.is_none();
+        self.lasting = self.lasting.max(lasting);
+        self.invalid.get_or_insert_with(|| why.to_owned());
+    }
+
+    pub(in crate::experiments) fn warn(&mut self, warning: &Warning) {
+        self.warnings.push(warning.entry(Some(&self.arm.name)));
+    }
+
+    /// Takes what was found wrong, if anything was.
+    pub(in crate::experiments) fn found(&mut self, finding: Option<Finding>) {
+        let Some(Finding { warning, reason, lasting }) = finding else { return };
+        self.warn(&warning);
+        if let Some(reason) = reason {
+            self.exclude_for(reason, lasting);
+        }
+    }
+
+    /// Notes a figure, if there is one.
+    pub(in crate::experiments) fn metric(
+        &mut self,
+        name: &str,
+        value: Option<f64>,
+        unit: &str,
+        n: u64,
+    ) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            let metric = Metric { value, unit: unit.to_owned(), ci95: None, median: None, n };
+            self.arm.metrics.insert(name.to_owned(), metric);
+        }
+    }
+
+    /// Notes a distribution, if it has values.
+    pub(in crate::experiments) fn histogram(&mut self, name: &str, histogram: &Histogram) {
+        if histogram.count() > 0 {
+            self.arm.histograms.insert(name.to_owned(), histogram.summary_us());
+        }
+    }
+
+    /// Round trips on the quiet link, ns.
+    pub(in crate::experiments) fn take_echoes(&mut self, quiet: &[u64]) {
+        self.histogram("rtt_us", &histogram(quiet));
+    }
+
+    /// Takes what the link counted. Gives whether the wire's counts are whole, so that others may
+    /// be held against them. `tapped`: it was watched.
+    pub(in crate::experiments) fn take_link(
+        &mut self,
+        counted: Counted,
+        tapped: bool,
+        client: Span<'_>,
+        server: Span<'_>,
+    ) -> bool {
+        // Those of softnet are of the whole machine.
+        let softnet = client.after.softnet_drops.saturating_sub(client.before.softnet_drops);
+        let unwanted =
+            counted.unwanted_drops + server.device_drops() + client.device_drops() + softnet;
+        if let Some(why) = counted.pcap_error {
+            self.warn(&Warning::PcapIncomplete { why });
+        }
+        let late = counted.lateness.summary_us();
+        if let Some(LinkMeasured { lateness_us, unwanted_drops, .. }) = &mut self.arm.link {
+            *unwanted_drops = unwanted;
+            *lateness_us = (late.count > 0).then(|| late.clone());
+        }
+        if unwanted > 0 {
+            self.exclude("the lab lost packets that nobody asked it to lose");
+            self.warn(&Warning::UnwantedDrops { packets: unwanted });
+        }
+        self.found(validity::link_late(late.p50, late.p99, self.tolerance_us));
+        let Some(wire) = counted.wire.filter(|_| tapped) else { return false };
+        if wire.tap_drops > 0 {
+            self.warn(&Warning::TapDrops { packets: wire.tap_drops });
+        }
+        let whole = wire.tap_drops == 0 && !self.arm.partial;
+        self.arm.wire = Some(wire);
+        whole
+    }
+
+    /// Every SYN on the wire is an attempt that reached the wire, or a retransmission the kernel
+    /// counted.
+    pub(in crate::experiments) fn compare_syns(&mut self) {
+        let sent = |name| self.arm.client.counters.get(name).copied().unwrap_or(0).max(0) as u64;
+        let expected = sent("TcpActiveOpens") + sent("TcpExtTCPSynRetrans");
+        let Some(seen) = self.arm.wire.as_ref().map(|wire| wire.client_to_server.syn) else {
+            return;
+        };
+        // Still being retried when the run ended: may go either way.
+        if seen != expected {
+            self.warn(&Warning::WitnessDisagrees {
+                what: "SYN from the client".to_owned(),
+                ours: expected,
+                witness: seen,
+            });
+        }
+    }
+
+    /// Softirq and stolen time of the machine, `operations` being what it did meanwhile.
+    pub(in crate::experiments) fn take_machine(&mut self, host: Span<'_>, operations: u64) {
+        let per_cpu: Vec<f64> = host
+            .after
+            .cpu
+            .iter()
+            .zip(&host.before.cpu)
+            .map(|(a, b)| a.softirq.saturating_sub(b.softirq) as f64 * TICK_US)
+            .collect();
+        let ops = operations.max(1) as f64;
+        self.arm.softirq = Some(Softirq {
+            us_per_op: per_cpu.iter().sum::<f64>() / ops,
+            resolution_us: TICK_US * per_cpu.len() as f64,
+            per_cpu_us_per_op: per_cpu.into_iter().map(|us| us / ops).collect(),
+        });
+        self.found(validity::steal(stolen(&host.before.cpu, &host.after.cpu)));
+    }
+
+    /// `stamped`: packets' time stamps, which are on the wall clock, are part of what was measured.
+    pub(in crate::experiments) fn take_clocks(&mut self, change: ClockChange, stamped: bool) {
+        self.found(validity::suspended(change.slept_ns));
+        self.found(validity::clock_step(change.step_ns, stamped));
+    }
+
+    /// The trial's result, once it has been judged.
+    pub(in crate::experiments) fn into_outcome(mut self, factors: &Settings) -> Outcome {
+        let lacking = ["local-ports", "local-fds"];
+        if lacking.iter().any(|class| self.arm.errors.contains_key(*class)) {
+            self.exclude_for("the client ran out of ports or files", Some(Lasting::Shortage));
+        }
+        self.arm.factors.clone_from(factors);
+        Outcome {
+            arm: self.arm,
+            warnings: self.warnings,
+            invalid: self.invalid,
+            // Without what passes, a repetition may have a bound.
+            lasting: self.lasting.filter(|_| !self.passing),
+        }
+    }
+}
+
+/// A quantile in µs; `None` with too few values.
+pub(in crate::experiments) fn quantile_us(histogram: &Histogram, percent: u64) -> Option<f64> {
+    histogram.quantile_ns(percent, 100).map(|ns| ns as f64 / 1e3)
+}
+
+/// The mean in µs; `None` of nothing.
+pub(in crate::experiments) fn mean_us(histogram: &Histogram) -> Option<f64> {
+    histogram.mean_ns().map(|ns| ns / 1e3)
+}
+
+/// `TCP_INFO` of a connection as the kernel gave it, with its congestion control; `None`: none was
+/// looked at.
+pub(in crate::experiments) fn path_sample(tcp_info: &[u8], congestion: &str) -> Option<PathSample> {
+    match TcpInfo::decode(tcp_info) {
+        Some(TcpInfo::Connection(mut sample)) => {
+            sample.congestion = Some(congestion.to_owned()).filter(|name| !name.is_empty());
+            Some(sample)
+        }
+        _ => None,
+    }
+}
+
+/// CPU time (user, system) of a host, divided among its operations.
+pub(in crate::experiments) fn set_cpu(host: &mut HostSummary, cpu_us: (u64, u64), operations: u64) {
+    if operations > 0 {
+        let per = |us: u64| us as f64 / operations as f64;
+        host.cpu_us_per_op = Some(per(cpu_us.0 + cpu_us.1));
+        // The sum is exact; user and system are told apart by sampling at each tick of 10 ms.
+        if cpu_us.0 + cpu_us.1 >= SPLIT_MIN_US {
+            host.cpu_user_us_per_op = Some(per(cpu_us.0));
+            host.cpu_system_us_per_op = Some(per(cpu_us.1));
+        }
+    }
+}

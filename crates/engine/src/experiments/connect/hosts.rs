@@ -1,0 +1,97 @@
+//! What `connect` asks of its hosts, and how their answers are taken.
+
+use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
+
+use crate::experiments::TrialError;
+use crate::experiments::bench::hosts::observe;
+use crate::lab::{Answered, Handle, Interrupt, LabError, Place};
+use crate::messages::{Ask, ConnectLoad, ConnectReport, GreetReport, Rows, Snapshot, Tell};
+
+/// The rows of all three points of view.
+#[derive(Default)]
+pub(super) struct Trace {
+    pub(super) client: Vec<ClientRow>,
+    pub(super) server: Vec<ServerRow>,
+    pub(super) wire: Vec<WireRow>,
+}
+
+impl Trace {
+    pub(super) fn add(&mut self, parts: Vec<Rows>) {
+        for part in parts {
+            match part {
+                Rows::Client(rows) => self.client.extend(rows),
+                Rows::Server(rows) => self.server.extend(rows),
+                Rows::Wire(rows) => self.wire.extend(rows),
+            }
+        }
+    }
+}
+
+/// Who answers in the lab.
+pub(super) enum Server {
+    Ours,
+    Launched,
+}
+
+pub(super) fn end_serving(
+    place: &mut Place,
+    server: &Server,
+    trace: &mut Trace,
+) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
+    let host = place.server()?;
+    let greeted = match server {
+        Server::Ours => Some(end_greeting(host, trace)?),
+        Server::Launched => None,
+    };
+    Ok((observe(host)?, greeted))
+}
+
+pub(super) fn end_greeting(host: &mut Handle, trace: &mut Trace) -> Result<GreetReport, LabError> {
+    host.begin(&Ask::Stop)?;
+    let Answered { tell, rows, .. } = host.wait(&Interrupt::new(), &mut |_| {})?;
+    trace.add(rows);
+    match tell {
+        Tell::Greeted(report) => Ok(*report),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+pub(super) fn drive(
+    client: &mut Handle,
+    load: &ConnectLoad,
+    trace: &mut Trace,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(u64),
+) -> Result<ConnectReport, TrialError> {
+    client.begin(&Ask::Connect(Box::new(load.clone())))?;
+    let answered = client.wait(interrupt, progress)?;
+    trace.add(answered.rows);
+    match answered.tell {
+        Tell::Connected(report) => Ok(*report),
+        other => Err(client.unexpected(&other).into()),
+    }
+}
+
+/// Why a target gave nothing, with what to do about it.
+pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {
+    let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
+        return format!("--to {name}: no connection was begun");
+    };
+    let words = report.first_errors.get(class).map_or("", String::as_str);
+    let advice = match class.as_str() {
+        "connect-refused" => "nothing listens there: check the port, or start the server",
+        "connect-timeout" => {
+            "nothing answers there: check address and firewall, or raise --timeout"
+        }
+        "unreachable" => "there is no route to it: check the address",
+        "bind" => "--bind names an address that this host does not have",
+        "local-fds" => "raise the limit of open files: ulimit -n",
+        "local-ports" => "no local port is free: add --bind addresses, or wait a minute",
+        "timeout" => "it accepts but does not speak: give it something with --send",
+        _ => "see the error",
+    };
+    format!(
+        "--to {name}: none of {} connections was made ({class}: {words}): {advice}",
+        report.attempts
+    )
+}

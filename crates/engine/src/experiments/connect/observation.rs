@@ -1,0 +1,245 @@
+//! From what the hosts and the link reported to the arm that is recorded.
+
+use std::time::Duration;
+
+use tcptoll_model::counters::difference;
+use tcptoll_model::experiments::connect::expectation::expectation;
+use tcptoll_model::record::Listener;
+use tcptoll_model::stats::little;
+use tcptoll_model::validity::{self, ClosedLoop};
+
+use super::ConnectTrial;
+use crate::experiments::bench::notes::{mean_us, path_sample, quantile_us, set_cpu};
+use crate::lab::certification::median;
+use crate::messages::{ConnectLoad, ConnectReport, GreetReport, Snapshot};
+
+/// In a pause slots are empty on purpose and what began before it goes on; where that is more than
+/// a fiftieth of the operations, the number at once says nothing.
+const TURNS_PER_PAUSE: u64 = 50;
+
+impl ConnectTrial<'_> {
+    pub(super) fn take_report(
+        &mut self,
+        report: &ConnectReport,
+        load: &ConnectLoad,
+        ladder: &[Duration],
+    ) {
+        let arm = &mut self.common.arm;
+        arm.attempts = report.attempts;
+        arm.ok = report.ok;
+        arm.errors.clone_from(&report.errors);
+        arm.partial = report.partial;
+        arm.elapsed_s = report.elapsed_ns as f64 / 1e9;
+        arm.series.insert("connect_us".to_owned(), report.series.clone());
+        arm.syn_retry_ladder_s = ladder.iter().map(Duration::as_secs_f64).collect();
+        arm.rungs.clone_from(&report.rungs);
+        arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
+        let common = &mut self.common;
+        let (connect, first_byte) = (&report.connect, &report.first_byte);
+        common.metric("connect_us_mean", mean_us(connect), "us", connect.count());
+        common.metric("first_byte_us_mean", mean_us(first_byte), "us", first_byte.count());
+        let rate = Rate::of(report, load.rate_per_s.is_none().then_some(load.concurrency));
+        common.metric("connections_per_s", Some(rate.per_s), "1/s", rate.ok);
+        common.metric("rate_resolution_per_s", Some(rate.resolution_per_s), "1/s", rate.ok);
+        common.histogram("connect_us", connect);
+        common.histogram("connect_of_failed_us", &report.connect_of_failed);
+        common.histogram("first_byte_us", first_byte);
+        common.histogram("lateness_us", &report.lateness);
+        let handshakes = connect.count() + report.connect_of_failed.count();
+        let waited: u64 = report.rungs.iter().sum();
+        let share = (handshakes > 0).then(|| waited as f64 / handshakes as f64);
+        common.metric("waited_share", share, "share", handshakes);
+        self.judge_client(report, load);
+    }
+
+    /// Whether it was the client that set the pace.
+    fn judge_client(&mut self, report: &ConnectReport, load: &ConnectLoad) {
+        let working_ns = report.elapsed_ns.saturating_sub(report.paused_ns).max(1) as f64;
+        let cpu_share = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / working_ns;
+        if load.rate_per_s.is_some() {
+            let late = |numerator| quantile_us(&report.lateness, numerator);
+            let latency = quantile_us(&report.connect, 50);
+            self.common.found(validity::client_late(late(50), late(99), latency));
+            self.common.found(validity::client_bottleneck(cpu_share, None));
+        } else if let Some(closed) = kept_at_once(report, load) {
+            let found = Some(closed.found);
+            self.common.metric("in_flight_mean", found, "connections", report.attempts);
+            self.common.found(validity::littles_law(closed));
+            self.common.found(validity::client_bottleneck(cpu_share, Some(closed)));
+        }
+    }
+
+    pub(super) fn take_hosts(
+        &mut self,
+        report: &ConnectReport,
+        greeted: Option<&GreetReport>,
+        before: &Snapshot,
+        after: &Snapshot,
+    ) {
+        let client = &mut self.common.arm.client;
+        set_cpu(client, report.cpu_us, report.attempts);
+        client.counters = difference(&before.counters, &after.counters);
+        client.sockstat.clone_from(&after.sockstat);
+        client.rss_peak_bytes = Some(after.rss_peak_bytes);
+        let per_op = client.cpu_us_per_op;
+        if let (Some(server), Some(greeted)) = (&mut self.common.arm.server, greeted) {
+            set_cpu(server, greeted.cpu_us, greeted.accepted);
+        }
+        for (name, value) in [
+            ("client_cpu_us_per_op", per_op),
+            ("server_cpu_us_per_op", self.common.arm.server.as_ref().and_then(|s| s.cpu_us_per_op)),
+        ] {
+            self.common.metric(name, value, "us", report.attempts);
+        }
+    }
+
+    /// The listener of a server that is not ours, but runs on this machine.
+    pub(super) fn take_own_listener(&mut self, after: &Snapshot) {
+        self.common.arm.client.listeners.clone_from(&after.listeners);
+        self.take_queue_peak(&after.listeners);
+    }
+
+    fn take_queue_peak(&mut self, listeners: &[Listener]) {
+        let peak = listeners.iter().map(|l| f64::from(l.accept_queue_peak)).reduce(f64::max);
+        self.common.metric("accept_queue_peak", peak, "connections", 1);
+    }
+
+    /// Notes that the time limit nobody asked for came before the number of connections.
+    pub(super) fn note_cut(&mut self, report: &ConnectReport, load: &ConnectLoad) {
+        let cut = self.settings.is_cut && !report.partial && report.attempts < load.count;
+        let limit = self.settings.duration.filter(|_| cut);
+        self.common.arm.cut_after_s = limit.map(|limit| limit.as_secs_f64());
+    }
+
+    pub(super) fn take_server(&mut self, before: &Snapshot, after: &Snapshot) {
+        let launched = self.settings.server.is_some();
+        let ok = self.common.arm.ok;
+        let Some(server) = &mut self.common.arm.server else { return };
+        server.counters = difference(&before.counters, &after.counters);
+        server.sockstat.clone_from(&after.sockstat);
+        server.listeners.clone_from(&after.listeners);
+        server.rss_peak_bytes = Some(after.rss_peak_bytes);
+        // Of connections that a server keeps open; those of the load are closed by now.
+        server.tcp_info = after.connections.iter().find_map(|info| path_sample(info, ""));
+        if launched {
+            let used = (
+                after.children_cpu_us.0.saturating_sub(before.children_cpu_us.0),
+                after.children_cpu_us.1.saturating_sub(before.children_cpu_us.1),
+            );
+            set_cpu(server, used, ok);
+            server.rss_peak_bytes = None;
+        }
+        self.take_queue_peak(&after.listeners);
+    }
+
+    /// What arithmetic expects: round trips from the setting where the link has one, from the echo
+    /// where it has none, and the CPU of the steps that one handshake waits for.
+    pub(super) fn expect(&mut self, quiet: &[u64]) {
+        self.common.take_echoes(quiet);
+        let echo_us = median(quiet).map(|ns| ns as f64 / 1e3);
+        let asked = self.settings.link.rtt;
+        let (rtt_us, from) = match echo_us {
+            _ if self.settings.to.is_none() && !asked.is_zero() => {
+                (asked.as_nanos() as f64 / 1e3, "link setting")
+            }
+            Some(us) if self.settings.to.is_some() => (us, "ICMP echo"),
+            // Without distance there is nothing to expect but what is measured.
+            _ => return,
+        };
+        let cpu_us = self.common.arm.timeline.as_ref().and_then(|timeline| {
+            let of = |name: &str| {
+                timeline.steps.iter().find(|step| step.name == name).map(|step| step.p50_us)
+            };
+            Some(
+                of("connect() → SYN out")?
+                    + of("SYN in → SYN-ACK out")?
+                    + of("SYN-ACK in → connect() back")?,
+            )
+        });
+        let cpu_us = if from == "link setting" { cpu_us } else { None };
+        self.common.arm.expectation =
+            Some(expectation(rtt_us, from, cpu_us, self.settings.distance_km));
+    }
+}
+
+/// Successes per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rate {
+    per_s: f64,
+    /// One edge: operations that can be in progress at a time, divided by the time.
+    resolution_per_s: f64,
+    /// Successes behind it.
+    ok: u64,
+}
+
+impl Rate {
+    /// Successes that completed in the steady part divided by its length, or all of them divided by
+    /// the whole time without pauses where there was no steady part. `slots`: of a closed loop.
+    fn of(report: &ConnectReport, slots: Option<u64>) -> Self {
+        let (ok, ns) = match report.steady_ns {
+            0 => (report.ok, report.elapsed_ns.saturating_sub(report.paused_ns)),
+            ns => (report.steady_ok, ns),
+        };
+        let seconds = ns.max(1) as f64 / 1e9;
+        let in_progress = slots.unwrap_or(report.unfinished.max(1));
+        Self { per_s: ok as f64 / seconds, resolution_per_s: in_progress as f64 / seconds, ok }
+    }
+}
+
+/// Operations that were at once while all slots were to be filled: throughput times latency.
+///
+/// An operation lasts from before `socket(2)` to after `close(2)`, because that is what takes up a
+/// slot; the latency that is reported, from `connect(2)` to established, is part of it. So what is
+/// left for "between operations" is the client's own loop.
+fn kept_at_once(report: &ConnectReport, load: &ConnectLoad) -> Option<ClosedLoop> {
+    let often = |every: u64| every < load.concurrency.saturating_mul(TURNS_PER_PAUSE);
+    if report.full_ns == 0 || report.attempts == 0 || load.pause_every.is_some_and(often) {
+        return None;
+    }
+    let operations = report.attempts as f64;
+    let throughput_per_s = operations / (report.full_ns as f64 / 1e9);
+    let found = little::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
+    Some(ClosedLoop { operations: report.attempts, asked: load.concurrency, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> ConnectReport {
+        ConnectReport {
+            ok: 100,
+            elapsed_ns: 2_500_000_000,
+            paused_ns: 500_000_000,
+            ..ConnectReport::default()
+        }
+    }
+
+    #[test]
+    fn a_rate_is_what_completed_in_the_steady_part_divided_by_its_length() {
+        // 96 of 100 in 1.2 s with 4 slots: 80/s, and one edge is 4 / 1.2 s.
+        let closed = ConnectReport { steady_ok: 96, steady_ns: 1_200_000_000, ..report() };
+        let rate = Rate::of(&closed, Some(4));
+        assert!((rate.per_s - 80.0).abs() < 1e-9, "{rate:?}");
+        assert!((rate.resolution_per_s - 10.0 / 3.0).abs() < 1e-9, "{rate:?}");
+        assert_eq!(rate.ok, 96);
+    }
+
+    #[test]
+    fn an_open_loop_is_as_exact_as_one_operation_or_those_in_progress_at_its_end() {
+        let nothing_waits = ConnectReport { steady_ok: 3, steady_ns: 428_571_428, ..report() };
+        let rate = Rate::of(&nothing_waits, None);
+        assert!((rate.per_s - 7.0).abs() < 1e-6, "3 of 7 per second: {rate:?}");
+        assert!((rate.resolution_per_s - 7.0 / 3.0).abs() < 1e-6, "{rate:?}");
+        let five_wait =
+            ConnectReport { steady_ok: 95, steady_ns: 1_000_000_000, unfinished: 5, ..report() };
+        let rate = Rate::of(&five_wait, None);
+        assert_eq!((rate.per_s, rate.resolution_per_s), (95.0, 5.0));
+    }
+
+    #[test]
+    fn without_a_steady_part_the_rate_is_of_the_whole_time_without_pauses() {
+        let rate = Rate::of(&report(), Some(100));
+        assert_eq!((rate.per_s, rate.resolution_per_s, rate.ok), (50.0, 50.0, 100));
+    }
+}

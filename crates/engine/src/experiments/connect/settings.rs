@@ -1,0 +1,503 @@
+//! The settings of `connect`: from what was typed to what it means, without doing anything.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::Resolved;
+use tcptoll_model::study::Settings;
+
+use crate::experiments::TrialError;
+use crate::experiments::bench::settings::unescape;
+use crate::experiments::bench::settings::{Reader, WarmUp, wrong};
+use crate::experiments::bench::target::Target;
+
+/// Everything `--…` of `connect` that makes a difference between arms.
+pub const OPTIONS: &[&str] = &[
+    "accept-delay",
+    "backlog",
+    "bind",
+    "client-sysctl",
+    "concurrency",
+    "congestion",
+    "count",
+    "distance-km",
+    "duration",
+    "fast-open",
+    "first-byte",
+    "ipv6",
+    "link",
+    "max-time",
+    "packet-relay",
+    "pause",
+    "pause-every",
+    "port",
+    "rate",
+    "send",
+    "server",
+    "server-sysctl",
+    "tap",
+    "timeout",
+    "to",
+    "warmup",
+];
+
+/// Options that need the lab.
+const LAB_ONLY: &[&str] = &[
+    "link",
+    "server",
+    "backlog",
+    "accept-delay",
+    "server-sysctl",
+    "client-sysctl",
+    "ipv6",
+    "packet-relay",
+    "tap",
+];
+
+/// The most connections one trial opens.
+const COUNT_MAX: u64 = 10_000_000;
+
+/// Connections that are opened before any is measured, unless `--warmup` says other.
+const WARM_UP: u64 = 20;
+
+/// A closed loop opens no more than this with one CPU (measured on Linux 6.18: 29,000 to 32,000
+/// with 4 to 500 at once).
+const CLOSED_LOOP_MAX_PER_S: f64 = 32_000.0;
+
+/// A local port is free again after this, s: TIME-WAIT.
+const PORT_S: f64 = 60.0;
+
+/// What a trial takes besides its load, s: namespaces, hosts, echoes, counters (measured: 0.055 on
+/// a quiet machine, 0.12 on a busy one).
+const OVERHEAD_S: f64 = 0.1;
+
+/// No connection to a server that is not ours begins after this, unless `--count`, `--duration` or
+/// `--max-time` says other: on a server that makes each wait for a second, 1,000 take minutes.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Against an address that is not of this machine or its own network, unless `--rate` says other.
+pub const PUBLIC_RATE_PER_S: f64 = 20.0;
+/// As many connections, unless `--count` says other.
+pub const PUBLIC_COUNT: u64 = 100;
+
+/// The settings of one arm, checked.
+#[derive(Clone, Debug)]
+pub struct ConnectSettings {
+    /// The link of the lab.
+    pub link: LinkSpec,
+    /// Use IPv6 in the lab.
+    pub ipv6: bool,
+    /// Relay over AF_PACKET even where TUN can be had.
+    pub packet_relay: bool,
+    /// A server we do not control.
+    pub to: Option<Target>,
+    /// A real server to start on the server host.
+    pub server: Option<String>,
+    /// Its port, where it listens on several.
+    pub port: Option<u16>,
+    /// Connections in all, at most.
+    pub count: u64,
+    /// No connection begins after this long.
+    pub duration: Option<Duration>,
+    /// Whether that is only to keep the number of connections from taking too long: `--max-time`, or
+    /// nothing was said.
+    pub is_cut: bool,
+    /// What comes before the measurement, if the user said.
+    pub warmup: Option<WarmUp>,
+    /// At once, at most; absent: chosen from the link.
+    pub concurrency: Option<u64>,
+    /// Begun per second; absent: closed loop.
+    pub rate: Option<f64>,
+    /// Pause after so many.
+    pub pause_every: Option<u64>,
+    /// Length of a pause.
+    pub pause: Duration,
+    /// Of `listen(2)`.
+    pub backlog: i32,
+    /// Work before each accept.
+    pub accept_delay: Duration,
+    /// Data with the SYN.
+    pub fast_open: bool,
+    /// Wait for the server's first byte before closing.
+    pub first_byte: bool,
+    /// Source addresses.
+    pub bind: Vec<IpAddr>,
+    /// From start to end of one operation.
+    pub timeout: Duration,
+    /// Congestion control.
+    pub congestion: Option<String>,
+    /// Bytes to send once connected, to a server that does not speak first.
+    pub send: Vec<u8>,
+    /// Sysctls of the client host.
+    pub client_sysctls: Vec<(String, String)>,
+    /// Sysctls of the server host.
+    pub server_sysctls: Vec<(String, String)>,
+    /// Whether a packet tap rides along on a link without an emulator.
+    pub tap: bool,
+    /// Distance for the physical floor.
+    pub distance_km: Option<f64>,
+}
+
+impl ConnectSettings {
+    /// Checks the settings of one arm; a name has the address it has in `resolved`. Where it has
+    /// none, it is taken as public.
+    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
+        let reader = Reader(settings);
+        reader.check_names("connect", OPTIONS)?;
+        let to = reader.get("to").map(|to| Target::of_to(&to, resolved)).transpose()?;
+        let public_target = to.as_ref().is_some_and(Target::seems_public);
+        let link_text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
+        let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
+        if to.is_some() {
+            reader.refuse_with_target(LAB_ONLY)?;
+        }
+        if settings.contains_key("rate") && settings.contains_key("concurrency") {
+            return Err(TrialError::Setting(
+                "--concurrency has no effect with --rate: an open loop begins on schedule, leave one of them out".to_owned(),
+            ));
+        }
+        let count = reader.count("count", 1, COUNT_MAX)?;
+        let pause_every = reader.count("pause-every", 1, COUNT_MAX)?;
+        let pause = reader.time("pause")?;
+        if pause.is_some() && pause_every.is_none() {
+            return Err(TrialError::Setting(
+                "--pause has no effect without --pause-every N".to_owned(),
+            ));
+        }
+        if reader.get("port").is_some() && reader.get("server").is_none() {
+            return Err(TrialError::Setting(
+                "--port has no effect without --server 'command'".to_owned(),
+            ));
+        }
+        for key in ["backlog", "accept-delay"] {
+            if settings.contains_key(key) && settings.contains_key("server") {
+                return Err(TrialError::Setting(format!(
+                    "--{key} is of tcptoll's own server: with --server set it in that server's configuration"
+                )));
+            }
+        }
+        let public_default = public_target && !settings.contains_key("rate");
+        let rate = match reader.rate("connections")? {
+            None if public_default => Some(PUBLIC_RATE_PER_S),
+            rate => rate,
+        };
+        let duration = reader.time("duration")?;
+        if duration.is_some_and(|long| long.is_zero()) {
+            return Err(TrialError::Setting(
+                "--duration 0: nothing would be opened; write a time above 0, like 10s".to_owned(),
+            ));
+        }
+        let max_time = reader.time("max-time")?;
+        if max_time.is_some_and(|long| long.is_zero()) {
+            return Err(TrialError::Setting(
+                "--max-time 0: nothing would be opened; write a time above 0, like 10s".to_owned(),
+            ));
+        }
+        if max_time.is_some() && (to.is_none() || duration.is_some()) {
+            let why = match to {
+                None => {
+                    "it limits a run in rounds, or connections to a server of yours (--to): write --duration"
+                }
+                Some(_) => "it has no effect with --duration: leave one of them out",
+            };
+            let typed = reader.get("max-time").unwrap_or_default();
+            return Err(wrong("max-time", &typed, why));
+        }
+        let otherwise = (to.is_some() && count.is_none() && duration.is_none()).then_some(WITHIN);
+        let limit = max_time.or(otherwise);
+        let count = count.unwrap_or(match (duration, rate) {
+            // What is due at the very end does not begin any more.
+            (Some(long), Some(rate)) => {
+                ((long.as_secs_f64() * rate).ceil() as u64).clamp(1, COUNT_MAX)
+            }
+            (Some(_), None) => COUNT_MAX,
+            (None, _) if public_target => PUBLIC_COUNT,
+            (None, _) => 1_000,
+        });
+        let is_ours = to.is_none() && !settings.contains_key("server");
+        let send = unescape(&reader.get("send").unwrap_or_default());
+        Ok(Self {
+            link,
+            ipv6: reader.flag("ipv6", false)?,
+            packet_relay: reader.flag("packet-relay", false)?,
+            to,
+            server: reader.get("server"),
+            port: reader.count("port", 1, 65_535)?.map(|port| port as u16),
+            count,
+            duration: duration.or(limit),
+            is_cut: limit.is_some(),
+            warmup: reader.warm_up("connections", COUNT_MAX)?,
+            concurrency: reader.count("concurrency", 1, 100_000)?,
+            rate,
+            pause_every,
+            pause: pause.unwrap_or(Duration::from_secs(1)),
+            backlog: reader.count("backlog", 0, i32::MAX as u64)?.map_or(4096, |n| n as i32),
+            accept_delay: reader.time("accept-delay")?.unwrap_or_default(),
+            fast_open: reader.flag("fast-open", false)?,
+            // A server that is not ours may wait for the client to speak.
+            first_byte: reader.flag("first-byte", is_ours || !send.is_empty())?,
+            bind: reader.addresses("bind")?,
+            timeout: reader.time("timeout")?.unwrap_or(Duration::from_secs(10)),
+            congestion: reader.congestion()?,
+            send,
+            client_sysctls: reader.sysctls("client-sysctl")?,
+            server_sysctls: reader.sysctls("server-sysctl")?,
+            tap: reader.flag("tap", false)?,
+            distance_km: reader.distance()?,
+        })
+    }
+
+    /// Operations at once: as asked, or so many that about 500 begin per second.
+    pub fn at_once(&self) -> u64 {
+        const PER_SECOND: f64 = 500.0;
+        self.concurrency
+            .unwrap_or_else(|| (self.link.rtt.as_secs_f64() * PER_SECOND).ceil().max(1.0) as u64)
+            .min(self.count)
+    }
+
+    /// The load before the measurement; `None`: there is none.
+    ///
+    /// What was asked for is the same load, shorter. What nobody asked for is a few connections to
+    /// a server of their own that no setting can make slow; a server that is not ours gets none.
+    pub fn warm_up(&self) -> Option<Self> {
+        let (count, duration) = match self.warmup {
+            None if self.to.is_some() => return None,
+            None => {
+                return Some(Self {
+                    count: WARM_UP,
+                    duration: None,
+                    concurrency: Some(WARM_UP),
+                    rate: None,
+                    pause_every: None,
+                    backlog: 4096,
+                    accept_delay: Duration::ZERO,
+                    fast_open: false,
+                    first_byte: true,
+                    send: Vec::new(),
+                    server: None,
+                    port: None,
+                    timeout: Duration::from_secs(2),
+                    tap: false,
+                    ..self.clone()
+                });
+            }
+            Some(WarmUp::Operations(0)) => return None,
+            Some(WarmUp::Operations(count)) => (count, None),
+            Some(WarmUp::Time(long)) if long.is_zero() => return None,
+            Some(WarmUp::Time(long)) => (COUNT_MAX, Some(long)),
+        };
+        Some(Self { count, duration, tap: false, ..self.clone() })
+    }
+
+    /// Time of one connection if all goes well, s: a round trip to connect, another to the first
+    /// byte, and the CPU of both ends (measured without distance on Linux 6.18: 80 µs).
+    fn one_s(&self) -> f64 {
+        let trips = if self.first_byte { 2.0 } else { 1.0 };
+        self.link.rtt.as_secs_f64() * trips + 80e-6
+    }
+
+    /// Connections begun per second while there is no pause, if all goes well.
+    fn per_s(&self) -> f64 {
+        let delay = self.accept_delay.as_secs_f64();
+        let begun = self.rate.unwrap_or_else(|| {
+            (self.at_once() as f64 / self.one_s().max(delay)).min(CLOSED_LOOP_MAX_PER_S)
+        });
+        if delay > 0.0 { begun.min(1.0 / delay) } else { begun }
+    }
+
+    /// Connections that will be opened, if all goes well.
+    pub fn expected_count(&self) -> u64 {
+        let Some(long) = self.duration else { return self.count };
+        let (long, per_s) = (long.as_secs_f64(), self.per_s());
+        let in_time = match self.pause_every {
+            Some(every) => {
+                let every = every as f64;
+                long / (every / per_s + self.pause.as_secs_f64()) * every
+            }
+            None => long * per_s,
+        };
+        self.count.min(in_time.ceil().max(1.0) as u64)
+    }
+
+    /// Local ports in use at once, warm-up included: those of the last minute.
+    pub fn ports(&self) -> u64 {
+        let held = |load: &Self| load.expected_count().min((load.per_s() * PORT_S).ceil() as u64);
+        held(self) + self.warm_up().map_or(0, |warm| held(&warm))
+    }
+
+    /// How long the load takes, if all goes well, s.
+    fn load_s(&self) -> f64 {
+        let pauses = self
+            .pause_every
+            .map_or(0.0, |every| ((self.count - 1) / every) as f64 * self.pause.as_secs_f64());
+        let counted = self.count as f64 / self.per_s() + pauses;
+        self.duration.map_or(counted, |long| counted.min(long.as_secs_f64())) + self.one_s()
+    }
+
+    /// How long the arm will take, seconds, if all goes well; the certification of its link, once
+    /// in a run, comes on top.
+    pub fn expected_s(&self) -> f64 {
+        let place = OVERHEAD_S + 3.0 * self.link.rtt.as_secs_f64();
+        self.load_s() + self.warm_up().map_or(0.0, |warm| warm.load_s()) + place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<ConnectSettings, String> {
+        let settings =
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
+        ConnectSettings::from(&settings, &[]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_are_sorted_so_that_errors_list_them_in_order() {
+        assert!(OPTIONS.is_sorted());
+    }
+
+    #[test]
+    fn a_setting_without_effect_is_an_error() {
+        assert!(read(&[("pause", "1s")]).unwrap_err().contains("--pause-every"));
+        assert!(read(&[("port", "80")]).unwrap_err().contains("--server"));
+        assert!(read(&[("to", "127.0.0.1:9"), ("backlog", "4")]).unwrap_err().contains("lab"));
+    }
+
+    #[test]
+    fn an_impossible_rate_names_what_is_possible() {
+        for rate in ["0", "-1", "fast", "NaN", "1e9"] {
+            let error = read(&[("rate", rate)]).unwrap_err();
+            assert!(error.starts_with(&format!("--rate {rate}: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_yours_gets_its_connections_within_a_time_unless_one_is_stated() {
+        let within = |more: &[(&str, &str)]| {
+            let settings = read(&[&[("to", "127.0.0.1:80")], more].concat()).unwrap();
+            (settings.count, settings.duration.map(|long| long.as_secs()), settings.is_cut)
+        };
+        assert_eq!(within(&[]), (1_000, Some(10), true));
+        assert_eq!(within(&[("max-time", "30s")]), (1_000, Some(30), true));
+        assert_eq!(within(&[("max-time", "30s"), ("count", "7")]), (7, Some(30), true));
+        assert_eq!(within(&[("count", "5000")]), (5_000, None, false));
+        assert_eq!(within(&[("duration", "2s")]), (COUNT_MAX, Some(2), false));
+        assert_eq!(read(&[]).unwrap().duration, None, "in the lab the number is kept");
+        let lab = read(&[("max-time", "30s")]).unwrap_err();
+        assert!(lab.starts_with("--max-time 30s: ") && lab.contains("--duration"), "{lab}");
+        let both = [("to", "127.0.0.1:80"), ("max-time", "30s"), ("duration", "2s")];
+        assert!(read(&both).unwrap_err().contains("leave one of them out"));
+    }
+
+    #[test]
+    fn the_first_byte_of_a_server_that_may_not_speak_is_waited_for_if_that_is_asked() {
+        let waits = |pairs: &[(&str, &str)]| read(pairs).unwrap().first_byte;
+        let to = ("to", "127.0.0.1:80");
+        assert!(waits(&[]) && !waits(&[to]) && !waits(&[("server", "redis-server")]));
+        assert!(waits(&[to, ("first-byte", "on")]) && waits(&[to, ("send", "PING")]));
+        assert!(!waits(&[("first-byte", "off")]));
+    }
+
+    #[test]
+    fn a_target_needs_host_and_port() {
+        for to in ["localhost", "localhost:", "localhost:0", "localhost:99999", ":", ":80"] {
+            assert!(read(&[("to", to)]).is_err(), "{to}");
+        }
+        assert_eq!(read(&[("to", "127.0.0.1:80")]).unwrap().count, 1_000);
+    }
+
+    #[test]
+    fn a_public_target_gets_a_modest_rate_unless_told_otherwise() {
+        let modest = read(&[("to", "192.0.2.1:80")]).unwrap();
+        assert_eq!((modest.rate, modest.count), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
+        let told = read(&[("to", "192.0.2.1:80"), ("rate", "500"), ("count", "9")]).unwrap();
+        assert_eq!((told.rate, told.count), (Some(500.0), 9));
+    }
+
+    #[test]
+    fn a_name_gets_a_modest_rate_until_its_address_is_known_to_be_private() {
+        let settings: Settings = [("to".to_owned(), Value::from("db.example:80"))].into();
+        let of = |used: &[&str]| {
+            let entry = |used: &&str| Resolved {
+                name: "db.example:80".to_owned(),
+                addresses: vec![(*used).to_owned()],
+                used: (*used).to_owned(),
+            };
+            let resolved: Vec<Resolved> = used.iter().map(entry).collect();
+            let settings = ConnectSettings::from(&settings, &resolved).unwrap();
+            (settings.rate, settings.count)
+        };
+        assert_eq!(of(&[]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
+        assert_eq!(of(&["192.0.2.1"]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));
+        assert_eq!(of(&["10.0.0.1"]), (None, 1_000));
+    }
+
+    #[test]
+    fn a_duration_alone_leaves_the_count_open() {
+        assert_eq!(read(&[("duration", "2s")]).unwrap().count, COUNT_MAX);
+        let both = read(&[("duration", "2s"), ("count", "50")]).unwrap();
+        assert_eq!((both.count, both.duration), (50, Some(Duration::from_secs(2))));
+        // 300 per second for half a second; at 0.5 s the next one would be due.
+        let paced = read(&[("duration", "0.5s"), ("rate", "300")]).unwrap();
+        assert_eq!((paced.count, paced.expected_count()), (150, 150));
+        assert!(read(&[("duration", "0")]).unwrap_err().contains("above 0"));
+    }
+
+    #[test]
+    fn a_duration_bounds_the_expected_time_and_count() {
+        let settings = read(&[("duration", "10s"), ("concurrency", "5"), ("link", "rtt=50ms")]);
+        let settings = settings.unwrap();
+        // 5 at once, 0.1 s each: 50 per second.
+        assert!((490..=500).contains(&settings.expected_count()));
+        assert!((10.0..11.0).contains(&settings.expected_s()));
+        let short = read(&[("duration", "10s"), ("count", "5"), ("link", "rtt=50ms")]).unwrap();
+        assert!((0.1..1.5).contains(&short.expected_s()), "{}", short.expected_s());
+        // 500 at 500 per second, then 4 s of nothing: 1,000 in 10 s.
+        let paced = [("duration", "10s"), ("rate", "500"), ("pause-every", "500"), ("pause", "4s")];
+        assert_eq!(read(&paced).unwrap().expected_count(), 1_000);
+    }
+
+    #[test]
+    fn a_port_is_held_for_a_minute_so_a_slow_load_needs_few() {
+        assert_eq!(read(&[("count", "50000")]).unwrap().ports(), 50_020);
+        let slow = read(&[("count", "50000"), ("rate", "10"), ("warmup", "0")]).unwrap();
+        assert_eq!(slow.ports(), 600);
+        let timed = read(&[("duration", "5s"), ("warmup", "0")]).unwrap();
+        assert!((60_000..65_000).contains(&timed.ports()), "{}", timed.ports());
+    }
+
+    #[test]
+    fn a_warm_up_without_a_unit_is_a_number_of_connections() {
+        let warm = |pairs: &[(&str, &str)]| {
+            read(pairs).unwrap().warm_up().map(|warm| (warm.count, warm.duration, warm.backlog))
+        };
+        assert_eq!(warm(&[]), Some((WARM_UP, None, 4096)));
+        assert_eq!(warm(&[("warmup", "0")]), None);
+        assert_eq!(warm(&[("warmup", "0s")]), None);
+        assert_eq!(warm(&[("warmup", "1k"), ("backlog", "4")]), Some((1_000, None, 4)));
+        let long = Some(Duration::from_secs(2));
+        assert_eq!(warm(&[("warmup", "2s")]), Some((COUNT_MAX, long, 4096)));
+        assert_eq!(warm(&[("backlog", "4"), ("accept-delay", "9s")]), Some((WARM_UP, None, 4096)));
+        for typed in ["-1", "2 parsecs", "", "11M"] {
+            assert!(read(&[("warmup", typed)]).unwrap_err().starts_with("--warmup "), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_ours_is_warmed_up_only_if_told_to() {
+        assert!(read(&[("to", "127.0.0.1:80")]).unwrap().warm_up().is_none());
+        let told = read(&[("to", "127.0.0.1:80"), ("warmup", "5")]).unwrap();
+        assert_eq!(told.warm_up().unwrap().count, 5);
+    }
+
+    #[test]
+    fn concurrency_follows_the_round_trip() {
+        assert_eq!(read(&[("link", "cross-region")]).unwrap().at_once(), 19);
+        assert_eq!(read(&[]).unwrap().at_once(), 1);
+        assert_eq!(read(&[("concurrency", "7"), ("count", "3")]).unwrap().at_once(), 3);
+    }
+}

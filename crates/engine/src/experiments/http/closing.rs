@@ -1,0 +1,207 @@
+//! Who closed first, and which end holds TIME-WAIT: what the client saw, held against the sockets
+//! that the kernels kept.
+//!
+//! The client sees a FIN of the server that has arrived before it closes. It cannot see one that is
+//! under way, so its own count has too many for the client: up to 13 % of all connections to
+//! servers that close as the client does (Linux 6.18, a veth link, 2,000 connections to gunicorn
+//! and to Python's `http.server`). The sockets settle it: with them, first FINs equalled those of a
+//! capture in every run. Read `tcptoll_model::http::closing` next.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first};
+use tcptoll_model::ports::{ClientCloses, forecast};
+use tcptoll_model::warning::Warning;
+
+use super::HttpTrial;
+use crate::clock::monotonic_ns;
+use crate::experiments::bench::notes::Span;
+use crate::lab::{Handle, LabError};
+use crate::messages::{Ask, ClosedSockets, CountClosed, HttpReport, Tell};
+
+/// A socket is in TIME-WAIT for 60 s (`TCP_TIMEWAIT_LEN`): of a load that is counted sooner none has
+/// gone, with a second to spare.
+const NONE_GONE_NS: u64 = 59_000_000_000;
+
+/// Counts sockets of closed connections on one host, as soon as none is being closed any more.
+pub(super) fn count_closed(
+    host: &mut Handle,
+    server: SocketAddr,
+    since_ns: u64,
+    limit: Duration,
+) -> Result<ClosedSockets, LabError> {
+    let limit_ns = limit.as_nanos() as u64;
+    match host.ask(&Ask::CountClosed(CountClosed { server, since_ns, limit_ns }))? {
+        Tell::ClosedSockets(sockets) => Ok(sockets),
+        other => Err(host.unexpected(&other)),
+    }
+}
+
+/// Where the server's ends of the connections are.
+#[derive(Clone, Copy)]
+pub(super) enum Server<'a> {
+    /// On a host of the lab, with a network namespace of its own.
+    Apart(ClosedSockets, Span<'a>),
+    /// In the network namespace of the client.
+    Same,
+    /// Elsewhere.
+    Unseen,
+}
+
+/// What was counted after a load.
+pub(super) struct AfterLoad<'a> {
+    /// When the load began, ns on the monotonic clock.
+    pub(super) since_ns: u64,
+    /// On the client's host.
+    pub(super) ours: ClosedSockets,
+    pub(super) client: Span<'a>,
+    pub(super) server: Server<'a>,
+}
+
+impl AfterLoad<'_> {
+    /// After a load on a server that is not ours.
+    pub(super) fn of_target<'a>(
+        report: &HttpReport,
+        since_ns: u64,
+        ours: ClosedSockets,
+        client: Span<'a>,
+    ) -> AfterLoad<'a> {
+        // The address may be this machine's and the server not: a container's port, for one.
+        let accepted = grew(client, "TcpPassiveOpens");
+        let made = report.connections.1;
+        let here = ours.server.is_some() && made > 0 && accepted >= made;
+        let server = if here { Server::Same } else { Server::Unseen };
+        AfterLoad { since_ns, ours, client, server }
+    }
+
+    /// Sockets in TIME-WAIT on the server's end.
+    fn server_time_wait(&self) -> Option<u64> {
+        match self.server {
+            Server::Apart(theirs, _) => theirs.server,
+            Server::Same => self.ours.server,
+            Server::Unseen => None,
+        }
+    }
+
+    /// Counters that can tell: of the client's host and, in the lab, of the server's.
+    fn spans(&self) -> impl Iterator<Item = Span<'_>> {
+        let server = match self.server {
+            Server::Apart(_, server) => Some(server),
+            Server::Same | Server::Unseen => None,
+        };
+        [Some(self.client), server].into_iter().flatten()
+    }
+
+    /// Whether every connection was made and closed by a FIN of each end, as far as the kernels know.
+    fn all_by_fins(&self, report: &HttpReport) -> bool {
+        /// Each says that a connection may have ended without a TIME-WAIT, or a TIME-WAIT early.
+        const OTHERWISE: [&str; 3] = ["TcpOutRsts", "TcpEstabResets", "TcpExtTCPTimeWaitOverflow"];
+        let under_way = match self.server {
+            Server::Apart(theirs, _) => theirs.under_way,
+            Server::Same | Server::Unseen => 0,
+        };
+        report.connections.0 == report.connections.1
+            && self.ours.under_way + under_way == 0
+            && self.spans().all(|span| OTHERWISE.iter().all(|name| grew(span, name) == 0))
+    }
+
+    /// Sockets that went into TIME-WAIT on the client, and connections that left one on both ends.
+    ///
+    /// None: not known, as some have gone again.
+    fn entered(&self, made: u64) -> Option<(u64, Option<u64>)> {
+        // Until its 60 s are over a socket goes only if a new connection takes its place: on the
+        // client with `net.ipv4.tcp_tw_reuse`, which is counted; on the server whenever the client
+        // uses a port again, which is not.
+        let whole = monotonic_ns().saturating_sub(self.since_ns) < NONE_GONE_NS
+            && grew(self.client, "TcpExtTWRecycled") == 0;
+        let found = self.ours.client.filter(|_| whole);
+        match self.server {
+            Server::Apart(_, server) if alone(self.client, server, made) => {
+                let [ours, theirs] = [self.client, server].map(began);
+                Some((ours, crossed(made, ours, theirs)))
+            }
+            Server::Same => Some((found?, self.ours.both)),
+            Server::Apart(..) | Server::Unseen => Some((found?, None)),
+        }
+    }
+}
+
+impl HttpTrial<'_> {
+    /// Takes what was counted after the load.
+    pub(super) fn take_closing(&mut self, report: &HttpReport, after: &AfterLoad<'_>) {
+        let sides = [
+            ("client_time_wait", after.ours.client),
+            ("server_time_wait", after.server_time_wait()),
+        ];
+        for (name, sockets) in sides {
+            self.common.metric(name, sockets.map(|count| count as f64), "sockets", 1);
+        }
+        self.settle_closers(report, after);
+        self.revise_forecast();
+    }
+
+    /// Replaces who closed first as the client saw it by what the sockets say, where they can.
+    fn settle_closers(&mut self, report: &HttpReport, after: &AfterLoad<'_>) {
+        if !after.all_by_fins(report) {
+            return;
+        }
+        let Some(closing) = &mut self.common.arm.closing else { return };
+        let mut counted = Counted {
+            by_client: closing.by_client,
+            by_server: closing.by_server,
+            open_at_end: closing.open_at_end,
+            ended_at_end: report.ended_at_end,
+            client_time_wait: 0,
+            both: None,
+        };
+        let Some((client_time_wait, both)) = after.entered(counted.made()) else { return };
+        (counted.client_time_wait, counted.both) = (client_time_wait, both);
+        match first(&counted) {
+            Ok(First { by_client, by_server, both }) => {
+                (closing.by_client, closing.by_server, closing.both) = (by_client, by_server, both);
+            }
+            Err(Disagreement { at_most, found }) => {
+                let what = "connections closed by the client first".to_owned();
+                self.common.warn(&Warning::WitnessDisagrees {
+                    what,
+                    ours: at_most,
+                    witness: found,
+                });
+            }
+        }
+    }
+
+    /// The forecast of ports was made of what was asked for; a server may have closed otherwise.
+    fn revise_forecast(&mut self) {
+        let Some(closing) = &self.common.arm.closing else { return };
+        let keeps = closing.by_client + closing.both.unwrap_or(0);
+        let Some(found) = ClientCloses::found(keeps, closing.closed()) else { return };
+        if found != self.ports.client_closes {
+            self.ports.client_closes = found;
+            self.common.arm.ports = forecast(&self.ports);
+        }
+    }
+}
+
+/// How much a counter grew.
+fn grew(span: Span<'_>, name: &str) -> u64 {
+    let of = |snapshot: &crate::messages::Snapshot| snapshot.counters.get(name).copied();
+    let (before, after) = (of(span.before).unwrap_or(0), of(span.after).unwrap_or(0));
+    u64::try_from(after.saturating_sub(before)).unwrap_or(0)
+}
+
+/// Whether the hosts had no other connections meanwhile.
+fn alone(client: Span<'_>, server: Span<'_>, made: u64) -> bool {
+    let opens = |span| [grew(span, "TcpActiveOpens"), grew(span, "TcpPassiveOpens")];
+    opens(client) == [made, 0] && opens(server) == [0, made]
+}
+
+/// Sockets that went into TIME-WAIT in a host's network namespace, by the kernel's own count.
+///
+/// `TcpExtTW` counts them as they begin, also those that begin as FIN-WAIT-2 without a process;
+/// `TcpExtTWKilled` those of them that a short `net.ipv4.tcp_fin_timeout` set going
+/// (`__inet_twsk_schedule()` in `net/ipv4/inet_timewait_sock.c`, seen on Linux 6.18).
+fn began(host: Span<'_>) -> u64 {
+    grew(host, "TcpExtTW") + grew(host, "TcpExtTWKilled")
+}

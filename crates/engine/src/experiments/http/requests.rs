@@ -1,0 +1,274 @@
+//! What `http` asks for: method, paths, fields, content, or the requests of an access log.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use tcptoll_model::http::access_log;
+use tcptoll_model::http::url::Url;
+use tcptoll_model::warning::Warning;
+
+use super::settings::PlaceSettings;
+use crate::experiments::TrialError;
+use crate::experiments::bench::settings::{Reader, wrong};
+use crate::files::{is_too_large, read_at_most};
+use crate::messages::HttpRequests;
+
+/// Longest content of a request, bytes.
+const BODY_MAX: u64 = 1 << 20;
+
+/// Longest access log, bytes.
+const LOG_MAX: u64 = 256 << 20;
+
+/// How to measure several servers beside each other.
+pub(super) const SEVERAL_SERVERS: &str = "For several servers write a study with an arm for each, like\n  [[arm]]\n  name = \"a\"\n  url = \"http://a.example/\"";
+
+/// One URL. A comma is a byte of its path, so a list of URLs would be one odd path.
+pub(super) fn one_url(text: &str) -> Result<Url, TrialError> {
+    let url: Url = text.parse().map_err(|error| wrong("url", text, error))?;
+    let path = url.path.to_ascii_lowercase();
+    if path.contains(",http://") || path.contains(",https://") {
+        let why = format!(
+            "a comma does not separate URLs. Write blanks between URLs of one server. {SEVERAL_SERVERS}"
+        );
+        return Err(wrong("url", text, why));
+    }
+    Ok(url)
+}
+
+/// What is asked for, as far as it is known before a server runs.
+#[derive(Clone, Debug, Default)]
+pub struct RequestSettings {
+    /// Of every request that is not of a log.
+    pub method: String,
+    /// Fields besides `Host` and those that the way of reuse sets.
+    pub fields: Vec<(String, String)>,
+    /// The `Host` field, if it was given.
+    pub host: Option<String>,
+    /// Content.
+    pub body: Vec<u8>,
+    /// File of requests to repeat.
+    pub access_log: Option<String>,
+}
+
+impl RequestSettings {
+    /// Reads them; of files, the content is read, the log is only looked at.
+    pub(super) fn from(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Self, TrialError> {
+        let access_log = reader.get("access-log");
+        if let Some(file) = &access_log {
+            check_log(reader, place, file)?;
+        }
+        let body = reader.get("body").map(|typed| body(&typed)).transpose()?;
+        let without = |method: &str| matches!(method, "GET" | "HEAD");
+        let method = match reader.get("method") {
+            Some(typed) => method(&typed)?,
+            None => if body.is_some() { "POST" } else { "GET" }.to_owned(),
+        };
+        if let (Some(typed), true) = (reader.get("body"), without(&method)) {
+            let why = format!("a {method} request has no content: leave one of them out");
+            return Err(wrong("body", &typed, why));
+        }
+        let mut fields = Vec::new();
+        let mut host = None;
+        for typed in reader.texts("header") {
+            let (name, value) = field(&typed)?;
+            if name.eq_ignore_ascii_case("host") {
+                host = Some(value);
+            } else {
+                fields.push((name, value));
+            }
+        }
+        Ok(Self { method, fields, host, body: body.unwrap_or_default(), access_log })
+    }
+
+    /// The requests, `paths` being what to ask for unless there is a log; with a warning if lines
+    /// of the log were left out.
+    ///
+    /// Errors: the log cannot be read, or has no request in it.
+    pub(super) fn all(
+        &self,
+        authority: &str,
+        paths: &[String],
+    ) -> Result<(HttpRequests, Option<Warning>), TrialError> {
+        let line = |path: &String| (self.method.clone(), path.clone());
+        let (lines, warning) = if let Some(file) = &self.access_log {
+            from_log(file)?
+        } else {
+            (paths.iter().map(line).collect(), None)
+        };
+        let requests = HttpRequests {
+            lines,
+            fields: self.fields.clone(),
+            authority: self.host.clone().unwrap_or_else(|| authority.to_owned()),
+            body: base64::engine::general_purpose::STANDARD.encode(&self.body),
+        };
+        Ok((requests, warning))
+    }
+}
+
+fn check_log(reader: &Reader<'_>, place: &PlaceSettings, file: &str) -> Result<(), TrialError> {
+    for key in ["body", "method", "path"] {
+        if let Some(typed) = reader.get(key) {
+            let why = "the access log says what to ask for: leave one of them out";
+            return Err(wrong(key, &typed, why));
+        }
+    }
+    if let PlaceSettings::Target(urls, target) = place
+        && (urls.len() > 1 || urls.iter().any(|url| url.path != "/"))
+    {
+        let why = "the access log says what to ask for: write one URL without a path";
+        return Err(wrong("url", &target.typed, why));
+    }
+    let length = std::fs::metadata(file).map_err(|error| wrong("access-log", file, error))?.len();
+    if length > LOG_MAX {
+        return Err(wrong("access-log", file, too_long_a_log()));
+    }
+    Ok(())
+}
+
+fn too_long_a_log() -> String {
+    format!(
+        "it is longer than {} MiB, more than a log may be: cut it with head or tail",
+        LOG_MAX >> 20
+    )
+}
+
+/// Requests, and a warning if lines were left out.
+type Lines = (Vec<(String, String)>, Option<Warning>);
+
+fn from_log(file: &str) -> Result<Lines, TrialError> {
+    let text = read_at_most(Path::new(file), LOG_MAX).map_err(|error| {
+        if is_too_large(&error) {
+            wrong("access-log", file, too_long_a_log())
+        } else {
+            wrong("access-log", file, error)
+        }
+    })?;
+    let log = access_log::read(&text);
+    if log.entries.is_empty() {
+        let why = "no line of it is a GET or HEAD request in common or combined format";
+        return Err(wrong("access-log", file, why));
+    }
+    let read = log.entries.len() as u64;
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() as u64;
+    // What comes after the most that is kept is not looked at.
+    let too_many = lines.saturating_sub(read + log.other_methods + log.unreadable);
+    let warning = Warning::AccessLogCut {
+        kept: read,
+        other_methods: log.other_methods,
+        unreadable: log.unreadable,
+        too_many,
+    };
+    let cut = log.other_methods + log.unreadable + too_many > 0;
+    let lines = log.entries.into_iter().map(|entry| (entry.method, entry.path)).collect();
+    Ok((lines, cut.then_some(warning)))
+}
+
+/// TEXT as it is, or the content of @FILE.
+fn body(typed: &str) -> Result<Vec<u8>, TrialError> {
+    let refuse = |why: String| {
+        let short: String = typed.chars().take(60).collect();
+        Err(wrong("body", &short, why))
+    };
+    let too_long =
+        || format!("it is longer than {BODY_MAX} bytes, more than the content of a request may be");
+    let Some(file) = typed.strip_prefix('@') else {
+        let is_long = typed.len() as u64 > BODY_MAX;
+        return if is_long { refuse(too_long()) } else { Ok(typed.into()) };
+    };
+    read_at_most(Path::new(file), BODY_MAX)
+        .or_else(|error| refuse(if is_too_large(&error) { too_long() } else { error.to_string() }))
+}
+
+fn is_token(text: &str) -> bool {
+    let is = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is)
+}
+
+/// A method: any word but those that make a connection into something else.
+fn method(typed: &str) -> Result<String, TrialError> {
+    match typed {
+        "CONNECT" | "TRACE" => Err(wrong("method", typed, "it is no request for content")),
+        // Methods are case-sensitive (RFC 9110, section 9.1).
+        _ if is_token(typed) && !typed.bytes().any(|byte| byte.is_ascii_lowercase()) => {
+            Ok(typed.to_owned())
+        }
+        _ => Err(wrong("method", typed, "write one word in capitals, like GET or POST")),
+    }
+}
+
+/// `Name: value`.
+fn field(typed: &str) -> Result<(String, String), TrialError> {
+    let refuse = |why: &str| Err(wrong("header", &typed.escape_debug().to_string(), why));
+    let Some((name, value)) = typed.split_once(':') else {
+        return refuse("write NAME: VALUE, like Accept: text/html");
+    };
+    let value = value.trim();
+    if !is_token(name) {
+        return refuse("the name before the colon is none: letters, digits and hyphens");
+    }
+    if value.chars().any(|c| c.is_control() && c != '\t') {
+        return refuse("a value has no line ends and no control characters");
+    }
+    match name.to_ascii_lowercase().as_str() {
+        "connection" => {
+            refuse("--reuse says how connections are used and sets this field: leave it out")
+        }
+        "content-length" | "transfer-encoding" => {
+            refuse("the length of --body sets the framing: leave it out")
+        }
+        _ => Ok((name.to_owned(), value.to_owned())),
+    }
+}
+
+/// Cuts a text into pieces of at most so many bytes, between characters.
+pub(super) fn pieces(text: &str, most: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.floor_char_boundary(most);
+        // A character is never longer than a piece; this only keeps the loop finite.
+        let (piece, tail) = rest.split_at(if end == 0 { rest.len() } else { end });
+        pieces.push(piece);
+        rest = tail;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(pieces("aäöü", 3), ["aä", "ö", "ü"]);
+        assert!(pieces("", 3).is_empty());
+        let long = "€".repeat(1000);
+        assert_eq!(pieces(&long, 100).concat(), long);
+        assert!(pieces(&long, 100).iter().all(|piece| piece.len() <= 100));
+    }
+
+    #[test]
+    fn fields_that_the_way_of_reuse_sets_are_refused() {
+        for typed in ["Connection: close", "content-length: 3", "TRANSFER-ENCODING: chunked"] {
+            let error = field(typed).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("--header {typed}: ")), "{error}");
+        }
+        for typed in ["Accept", "Ac cept: x", ": x", "X: a\r\nY: b"] {
+            assert!(field(typed).is_err(), "{typed}");
+        }
+        assert_eq!(field("X-A:  b: c ").unwrap(), ("X-A".to_owned(), "b: c".to_owned()));
+    }
+
+    #[test]
+    fn a_file_without_an_end_is_no_content_of_a_request_and_no_log() {
+        let error = body("@/dev/zero").unwrap_err().to_string();
+        assert!(error.starts_with("--body @/dev/zero: it is longer than 1048576"), "{error}");
+        assert!(body(&"x".repeat(1 << 20)).is_ok() && body(&"x".repeat((1 << 20) + 1)).is_err());
+    }
+
+    #[test]
+    fn methods_are_words_in_capitals() {
+        assert!(method("get").is_err() && method("CONNECT").is_err() && method("A B").is_err());
+        assert_eq!(method("PATCH").unwrap(), "PATCH");
+    }
+}

@@ -1,0 +1,507 @@
+//! The settings of `http`: from what was typed to what it means, without sending anything.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tcptoll_model::arrivals::Spread;
+use tcptoll_model::http::reuse::Reuse;
+use tcptoll_model::http::status::Expected;
+use tcptoll_model::http::url::Url;
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::Resolved;
+use tcptoll_model::study::Settings;
+use tcptoll_model::units::parse_size;
+
+use super::requests::{RequestSettings, SEVERAL_SERVERS, one_url};
+use crate::experiments::TrialError;
+use crate::experiments::bench::settings::{Reader, WarmUp, wrong};
+use crate::experiments::bench::target::Target;
+use crate::load::http::THREADS_MAX;
+use crate::messages::{Io, ServerKind};
+
+/// Everything `--…` of `http` that makes a difference between arms.
+pub const OPTIONS: &[&str] = &[
+    "access-log",
+    "backlog",
+    "batch",
+    "bind",
+    "body",
+    "body-limit",
+    "ca",
+    "client-sysctl",
+    "congestion",
+    "connect-timeout",
+    "connections",
+    "duration",
+    "expect-sha256",
+    "expect-status",
+    "header",
+    "insecure",
+    "io",
+    "ipv6",
+    "keepalive",
+    "keepalive-requests",
+    "keepalive-timeout",
+    "link",
+    "method",
+    "packet-relay",
+    "path",
+    "port",
+    "ramp",
+    "rate",
+    "requests",
+    "response",
+    "reuse",
+    "server",
+    "server-sysctl",
+    "spread",
+    "tap",
+    "threads",
+    "timeout",
+    "tls",
+    "url",
+    "warmup",
+    "work",
+    "workers",
+];
+
+/// Settings of the lab's hosts and of what joins them.
+const OF_THE_LAB: &[&str] = &[
+    "client-sysctl",
+    "ipv6",
+    "link",
+    "packet-relay",
+    "path",
+    "port",
+    "server",
+    "server-sysctl",
+    "tap",
+];
+
+/// Settings of a server known by its name.
+const OF_THE_SERVER: &[&str] = &[
+    "backlog",
+    "keepalive",
+    "keepalive-requests",
+    "keepalive-timeout",
+    "response",
+    "work",
+    "workers",
+];
+
+/// Most requests of one trial, before or in its measured part.
+const REQUESTS_MAX: u64 = 1_000_000_000;
+
+/// Content of a response, unless told otherwise: `hello, world` and a line's end.
+const RESPONSE_BYTES: u64 = 13;
+
+/// Against an address that is not of this machine or its own network, unless `--rate` says other.
+pub const PUBLIC_RATE_PER_S: f64 = 20.0;
+/// As many requests, unless `--requests` or `--duration` says other.
+pub const PUBLIC_REQUESTS: u64 = 200;
+
+/// The settings of one arm, checked.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// Where the two ends stand.
+    pub place: PlaceSettings,
+    /// What is asked for.
+    pub requests: RequestSettings,
+    /// How it is asked for.
+    pub load: LoadSettings,
+    /// Whether TLS is spoken, and how it is begun.
+    pub tls: Tls,
+    /// Accept any certificate.
+    pub insecure: bool,
+    /// PEM file of further roots.
+    pub ca: Option<String>,
+}
+
+/// Where the two ends stand.
+#[derive(Clone, Debug)]
+pub enum PlaceSettings {
+    /// A server we do not control, and what to ask it for: at least one URL, all of one origin.
+    Target(Vec<Url>, Target),
+    /// The lab.
+    Lab(Box<LabSettings>),
+}
+
+/// The lab and its server.
+#[derive(Clone, Debug)]
+pub struct LabSettings {
+    /// The link.
+    pub link: LinkSpec,
+    /// Use IPv6.
+    pub ipv6: bool,
+    /// Relay over AF_PACKET even where TUN can be had.
+    pub packet_relay: bool,
+    /// Whether a packet tap rides along on a link without an emulator.
+    pub tap: bool,
+    /// Sysctls of the client host.
+    pub client_sysctls: Vec<(String, String)>,
+    /// Sysctls of the server host.
+    pub server_sysctls: Vec<(String, String)>,
+    /// What answers.
+    pub server: LabServer,
+    /// What to ask it for; empty: what it says itself.
+    pub paths: Vec<String>,
+}
+
+/// What answers in the lab.
+#[derive(Clone, Debug)]
+pub enum LabServer {
+    /// A server known by its name.
+    Known(KnownServer),
+    /// A line for the shell, and its port where it listens on several.
+    Command(String, Option<u16>),
+}
+
+/// A server known by its name; see [`crate::messages::ServerSpec`].
+#[derive(Clone, Debug)]
+pub struct KnownServer {
+    /// Which.
+    pub kind: ServerKind,
+    /// Processes, or threads.
+    pub workers: u64,
+    /// Whether connections may be used again.
+    pub keepalive: bool,
+    /// How long an idle connection is kept.
+    pub keepalive_timeout: Option<Duration>,
+    /// Requests of one connection at most; 0: any number.
+    pub keepalive_requests: Option<u64>,
+    /// Bytes of content of a response.
+    pub response_bytes: u64,
+    /// Time the route works for.
+    pub work: Duration,
+    /// Of `listen(2)`.
+    pub backlog: Option<u64>,
+}
+
+/// How requests are sent.
+#[derive(Clone, Debug)]
+pub struct LoadSettings {
+    /// How connections are used again.
+    pub reuse: Reuse,
+    /// Connections at once, at most.
+    pub connections: u64,
+    /// Threads of the client.
+    pub threads: u64,
+    /// Requests due per second, if it was said.
+    pub rate: Option<f64>,
+    /// How they are spread.
+    pub spread: Spread,
+    /// Measured requests, if it was said.
+    pub requests: Option<u64>,
+    /// Time in which measured requests begin, if it was said.
+    pub duration: Option<Duration>,
+    /// What comes before, if it was said.
+    pub warmup: Option<WarmUp>,
+    /// Time over which the first connections begin, if it was said.
+    pub ramp: Option<Duration>,
+    /// Of one request.
+    pub timeout: Duration,
+    /// Of one handshake.
+    pub connect_timeout: Duration,
+    /// What has happened is handled together, at most this much later.
+    pub batch: Duration,
+    /// What to wait with.
+    pub io: Io,
+    /// Source addresses.
+    pub bind: Vec<IpAddr>,
+    /// Congestion control.
+    pub congestion: Option<String>,
+    /// Statuses that are successes.
+    pub expect_status: Expected,
+    /// SHA-256 of the content, hexadecimal, small letters.
+    pub expect_sha256: Option<String>,
+    /// Bytes of content at most.
+    pub body_limit: u64,
+}
+
+/// Whether TLS is spoken, and how it is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// Not.
+    Off,
+    /// A full handshake for each connection.
+    Full,
+    /// Sessions are resumed where the server allows it.
+    Resumed,
+}
+
+impl HttpSettings {
+    /// Checks the settings of one arm; a name has the address it has in `resolved`. Files named in
+    /// them are looked at, names are not resolved.
+    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
+        let reader = Reader(settings);
+        reader.check_names("http", OPTIONS)?;
+        let place = place(&reader, resolved)?;
+        let requests = RequestSettings::from(&reader, &place)?;
+        let load = load(&reader)?;
+        let tls = tls(&reader, &place)?;
+        let settings = Self {
+            requests,
+            load,
+            tls,
+            insecure: reader.flag("insecure", false)?,
+            ca: reader.get("ca"),
+            place,
+        };
+        settings.check_roots(&reader)?;
+        Ok(settings)
+    }
+
+    /// The server, if we do not control it.
+    pub fn target(&self) -> Option<&Target> {
+        match &self.place {
+            PlaceSettings::Lab(_) => None,
+            PlaceSettings::Target(_, target) => Some(target),
+        }
+    }
+
+    /// The lab's settings, if it is the place.
+    pub fn lab(&self) -> Option<&LabSettings> {
+        match &self.place {
+            PlaceSettings::Lab(lab) => Some(lab),
+            PlaceSettings::Target(..) => None,
+        }
+    }
+
+    fn check_roots(&self, reader: &Reader<'_>) -> Result<(), TrialError> {
+        let known = matches!(self.lab().map(|lab| &lab.server), Some(LabServer::Known(_)));
+        for key in ["insecure", "ca"] {
+            let Some(typed) = reader.get(key) else { continue };
+            if self.tls == Tls::Off {
+                return Err(wrong(
+                    key,
+                    &typed,
+                    "no TLS is spoken: leave it out, or say --tls full",
+                ));
+            }
+            if known && key == "ca" {
+                let why = "the lab makes this server's certificate and knows it: leave it out";
+                return Err(wrong(key, &typed, why));
+            }
+        }
+        match &self.ca {
+            Some(typed) if self.insecure => {
+                let why = "it has no effect with --insecure: leave one of them out";
+                Err(wrong("ca", typed, why))
+            }
+            Some(typed) => match std::fs::metadata(typed) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(wrong("ca", typed, error)),
+            },
+            None => Ok(()),
+        }
+    }
+}
+
+fn place(reader: &Reader<'_>, resolved: &[Resolved]) -> Result<PlaceSettings, TrialError> {
+    let Some(typed) = reader.get("url") else { return lab(reader) };
+    for key in OF_THE_LAB.iter().chain(OF_THE_SERVER) {
+        if let Some(value) = reader.get(key) {
+            let why = "it is of the lab and has no effect with --url: leave one of them out";
+            return Err(wrong(key, &value, why));
+        }
+    }
+    let urls = typed.split_whitespace().map(one_url).collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = urls.first() else {
+        return Err(wrong("url", &typed, "write http://HOST:PORT/PATH"));
+    };
+    let origin = |url: &Url| (url.tls, url.host.clone(), url.port);
+    if urls.iter().any(|url| origin(url) != origin(first)) {
+        let why = format!("they are not all of one scheme, host and port. {SEVERAL_SERVERS}");
+        return Err(wrong("url", &typed, why));
+    }
+    let target = Target::of_url(first, &typed, resolved);
+    Ok(PlaceSettings::Target(urls, target))
+}
+
+fn lab(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
+    let text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
+    let link = LinkSpec::parse(&text).map_err(|error| TrialError::Setting(error.to_string()))?;
+    let server = server(reader)?;
+    let paths = reader.get("path").unwrap_or_default();
+    let paths: Vec<String> = paths.split_whitespace().map(str::to_owned).collect();
+    if let Some(wrong_one) = paths.iter().find(|path| !is_path(path)) {
+        return Err(wrong("path", wrong_one, "write a path that begins with /"));
+    }
+    Ok(PlaceSettings::Lab(Box::new(LabSettings {
+        link,
+        ipv6: reader.flag("ipv6", false)?,
+        packet_relay: reader.flag("packet-relay", false)?,
+        tap: reader.flag("tap", false)?,
+        client_sysctls: reader.sysctls("client-sysctl")?,
+        server_sysctls: reader.sysctls("server-sysctl")?,
+        server,
+        paths,
+    })))
+}
+
+/// Whether it may stand in a request line: what a URI is made of (RFC 3986) and no blank.
+fn is_path(path: &str) -> bool {
+    path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+}
+
+fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
+    let typed = reader.get("server").unwrap_or_else(|| "nginx".to_owned());
+    let kind = match typed.as_str() {
+        "nginx" => ServerKind::Nginx,
+        "apache" | "apache-event" => ServerKind::ApacheEvent,
+        "apache-worker" => ServerKind::ApacheWorker,
+        "apache-prefork" => ServerKind::ApachePrefork,
+        "puma" => ServerKind::Puma,
+        "null" => ServerKind::Null,
+        "" => return Err(wrong("server", "''", "write a server's name or a command")),
+        _ => {
+            for key in OF_THE_SERVER {
+                if let Some(value) = reader.get(key) {
+                    let why = "it is of servers known by name: with a command, set it in that server's own configuration";
+                    return Err(wrong(key, &value, why));
+                }
+            }
+            let port = reader.count("port", 1, 65_535)?.map(|port| port as u16);
+            return Ok(LabServer::Command(typed, port));
+        }
+    };
+    if let Some(port) = reader.get("port") {
+        let why = "it has no effect without --server 'command': leave it out";
+        return Err(wrong("port", &port, why));
+    }
+    let works = matches!(kind, ServerKind::Puma | ServerKind::Null);
+    if let (false, Some(work)) = (works, reader.get("work")) {
+        let why = format!("{typed} answers at once: leave it out, or say --server puma or null");
+        return Err(wrong("work", &work, why));
+    }
+    let keepalive = reader.flag("keepalive", true)?;
+    for key in ["keepalive-requests", "keepalive-timeout"] {
+        if let (false, Some(typed)) = (keepalive, reader.get(key)) {
+            let why = "it has no effect with --keepalive off: leave one of them out";
+            return Err(wrong(key, &typed, why));
+        }
+    }
+    Ok(LabServer::Known(KnownServer {
+        kind,
+        workers: reader.count("workers", 1, 1024)?.unwrap_or(1),
+        keepalive,
+        keepalive_timeout: above_zero(reader, "keepalive-timeout")?,
+        keepalive_requests: reader.count("keepalive-requests", 0, u64::from(u32::MAX) / 2)?,
+        response_bytes: reader.read("response", parse_size)?.unwrap_or(RESPONSE_BYTES),
+        work: reader.time("work")?.unwrap_or_default(),
+        backlog: reader.count("backlog", 1, i32::MAX as u64)?,
+    }))
+}
+
+/// Connections at once, unless it is said.
+const CONNECTIONS: u64 = 50;
+
+/// The same in a closed loop in the lab. Both hosts share a kernel and often two CPUs: from four at
+/// once the client used 91 to 95 % of its own against nginx (Linux 6.18), and would be what is
+/// measured.
+const LAB_CONNECTIONS: u64 = 2;
+
+fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
+    let reuse = reader.read("reuse", str::parse::<Reuse>)?.unwrap_or(Reuse::KeepAlive);
+    let rate = reader.rate("requests")?;
+    let threads = reader.count("threads", 1, THREADS_MAX)?.unwrap_or(1);
+    let closed_lab = rate.is_none() && reader.get("url").is_none();
+    let otherwise = if closed_lab { LAB_CONNECTIONS.max(threads) } else { CONNECTIONS };
+    let connections = reader.count("connections", 1, 1_000_000)?.unwrap_or(otherwise);
+    if threads > connections {
+        let why = format!("each thread needs a connection, and there are {connections}");
+        return Err(wrong("threads", &threads.to_string(), why));
+    }
+    if let (None, Some(spread)) = (rate, reader.get("spread")) {
+        return Err(wrong("spread", &spread, "it has no effect without --rate: leave it out"));
+    }
+    if let (Some(_), Some(ramp)) = (rate, reader.get("ramp")) {
+        let why = "an open loop begins on schedule (--rate): leave one of them out";
+        return Err(wrong("ramp", &ramp, why));
+    }
+    if let (Some(_), Reuse::Idle(_)) = (rate, reuse) {
+        let why = "an open loop sends when a request is due (--rate): leave one of them out";
+        return Err(wrong("reuse", &reuse.to_string(), why));
+    }
+    let spread = match reader.get("spread").as_deref() {
+        None | Some("constant") => Spread::Constant,
+        Some("poisson") => Spread::Poisson,
+        Some(other) => return Err(wrong("spread", other, "write constant or poisson")),
+    };
+    let io = match reader.get("io").as_deref() {
+        None | Some("auto") => Io::Auto,
+        Some("epoll") => Io::Epoll,
+        Some("io-uring") => Io::IoUring,
+        Some(other) => return Err(wrong("io", other, "write auto, epoll or io-uring")),
+    };
+    let timeout = above_zero(reader, "timeout")?.unwrap_or(Duration::from_secs(10));
+    let batch = reader.time("batch")?.unwrap_or_default();
+    if batch > Duration::from_secs(1) {
+        return Err(wrong("batch", &reader.get("batch").unwrap_or_default(), "at most 1s"));
+    }
+    let body_limit = reader.read("body-limit", parse_size)?.unwrap_or(64 << 20);
+    Ok(LoadSettings {
+        reuse,
+        connections,
+        threads,
+        rate,
+        spread,
+        requests: reader.count("requests", 1, REQUESTS_MAX)?,
+        duration: above_zero(reader, "duration")?,
+        warmup: reader.warm_up("requests", REQUESTS_MAX)?,
+        ramp: reader.time("ramp")?,
+        timeout,
+        connect_timeout: above_zero(reader, "connect-timeout")?.unwrap_or(timeout),
+        batch,
+        io,
+        bind: reader.addresses("bind")?,
+        congestion: reader.congestion()?,
+        expect_status: reader.read("expect-status", str::parse::<Expected>)?.unwrap_or_default(),
+        expect_sha256: reader.read("expect-sha256", sha256)?,
+        body_limit,
+    })
+}
+
+/// A time that must not be 0.
+fn above_zero(reader: &Reader<'_>, key: &str) -> Result<Option<Duration>, TrialError> {
+    match reader.time(key)? {
+        Some(Duration::ZERO) => {
+            let typed = reader.get(key).unwrap_or_default();
+            Err(wrong(key, &typed, "write a time above 0, like 10s"))
+        }
+        time => Ok(time),
+    }
+}
+
+fn sha256(typed: &str) -> Result<String, &'static str> {
+    let digits = typed.len() == 64 && typed.bytes().all(|byte| byte.is_ascii_hexdigit());
+    digits
+        .then(|| typed.to_ascii_lowercase())
+        .ok_or("write 64 hexadecimal digits, as sha256sum prints them")
+}
+
+fn tls(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Tls, TrialError> {
+    let asked = match reader.get("tls").as_deref() {
+        None => None,
+        Some("off" | "false") => Some(Tls::Off),
+        Some("full") => Some(Tls::Full),
+        Some("resumed") => Some(Tls::Resumed),
+        Some(other) => return Err(wrong("tls", other, "write off, full or resumed")),
+    };
+    let PlaceSettings::Target(urls, _) = place else { return Ok(asked.unwrap_or(Tls::Off)) };
+    let https = urls.iter().any(|url| url.tls);
+    let typed = reader.get("tls").unwrap_or_default();
+    match (https, asked) {
+        (true, Some(Tls::Off)) => {
+            Err(wrong("tls", &typed, "the URL says https: leave this out, or write http://"))
+        }
+        (false, Some(Tls::Full | Tls::Resumed)) => {
+            Err(wrong("tls", &typed, "the URL says http: leave this out, or write https://"))
+        }
+        (true, asked) => Ok(asked.unwrap_or(Tls::Resumed)),
+        (false, _) => Ok(Tls::Off),
+    }
+}
+
+#[cfg(test)]
+mod tests;

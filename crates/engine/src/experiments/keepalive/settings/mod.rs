@@ -1,0 +1,475 @@
+//! The settings of `keepalive`: from what was typed to what it means, without doing anything. How
+//! idle connections are checked is read in `checking`.
+
+mod checking;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tcptoll_model::checking::{Checking, Mechanism, Path, WHEEL_SHARE};
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::Resolved;
+use tcptoll_model::study::Settings;
+use tcptoll_model::units::{human_us, parse_share, parse_size};
+
+use crate::experiments::TrialError;
+use crate::experiments::bench::settings::{Reader, wrong};
+use crate::experiments::bench::target::Target;
+use crate::messages::Lazy;
+pub(super) use checking::check_together;
+use checking::{assumed, cheapest, checking, null};
+
+/// Everything `--…` of `keepalive` that makes a difference between arms.
+pub const OPTIONS: &[&str] = &[
+    "answer-within",
+    "arrivals",
+    "assumed-loss",
+    "at-once",
+    "bind",
+    "client-sysctl",
+    "congestion",
+    "detect-within",
+    "duration",
+    "evidence",
+    "fault",
+    "fault-share",
+    "idle",
+    "interval",
+    "ipv6",
+    "link",
+    "mechanism",
+    "message",
+    "most",
+    "null",
+    "order",
+    "packet-relay",
+    "probes",
+    "rate",
+    "server-sysctl",
+    "side",
+    "sockets",
+    "tick",
+    "to",
+    "until",
+    "unused-for",
+    "user-timeout",
+    "wait",
+    "warmup",
+    "watch",
+    "writer",
+];
+
+/// Options that need the lab.
+const LAB_ONLY: &[&str] = &[
+    "arrivals",
+    "at-once",
+    "fault",
+    "fault-share",
+    "ipv6",
+    "link",
+    "most",
+    "order",
+    "packet-relay",
+    "server-sysctl",
+    "client-sysctl",
+    "side",
+    "until",
+    "unused-for",
+    "watch",
+];
+
+/// The most connections of one trial.
+const SOCKETS_MAX: u64 = 500_000;
+
+/// A machine room's round trip on the Ethernet of the document, which leaves both CPUs time for the fleets.
+const LINK: &str = "rtt=0.25ms,rate=100mbit";
+
+/// `select(2)` knows descriptors below 1024 only; some are needed for other things.
+const SELECT_MAX: u64 = 1_000;
+
+/// Idle time where none is asked for.
+const IDLE: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(10);
+
+/// What goes before the measured window where nothing is asked for, at least: time for the first
+/// checks to spread out.
+const WARM_UP: Duration = Duration::from_millis(100);
+
+/// The measured window where nothing is asked for, at least.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// Both take the time between two checks where nothing is asked for, unless that is longer than this:
+/// then no check is due in them.
+const PERIOD_MAX: Duration = Duration::from_mins(1);
+
+/// As many connections as died arrive within this, where nothing else is asked.
+const ARRIVE: Duration = Duration::from_secs(2);
+
+/// Which host checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that accepted.
+    Server,
+    /// The one that connected.
+    Client,
+    /// Both.
+    Both,
+}
+
+impl Side {
+    /// The name `--side` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// What happens to idle connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// The link loses all their packets.
+    Cut,
+    /// The peer's process is stopped; its kernel goes on.
+    Freeze,
+    /// The peer resets them.
+    Reset,
+    /// The peer closes them in order.
+    Close,
+    /// The link loses this share of their packets; nobody dies.
+    Loss(f64),
+}
+
+/// The settings of one arm, checked.
+#[derive(Clone, Debug)]
+pub struct KeepaliveSettings {
+    /// The link of the lab.
+    pub link: LinkSpec,
+    /// Use IPv6 in the lab.
+    pub ipv6: bool,
+    /// Relay over AF_PACKET even where TUN can be had.
+    pub packet_relay: bool,
+    /// A server we do not control.
+    pub to: Option<Target>,
+    /// Connections, the one that writes among them.
+    pub sockets: u64,
+    /// Whether one of them writes.
+    pub writer: bool,
+    /// Bytes of a message that is written.
+    pub message_bytes: u64,
+    /// Messages per second; absent: without pause.
+    pub rate: Option<f64>,
+    /// The program that writes holds the idle connections too, and asks `select(2)` about all of
+    /// them before each message.
+    pub selects: bool,
+    /// How the others are checked.
+    pub checking: Checking,
+    /// Null message of a protocol that has one; empty: that of the library's framing.
+    pub null: Vec<u8>,
+    /// How room is made.
+    pub lazy: Lazy,
+    /// What happens within this is handled in one wake-up.
+    pub tick: Duration,
+    /// Lazy reaping on both sides: the client's heartbeat.
+    pub client_idle: Duration,
+    /// Which host checks.
+    pub side: Side,
+    /// Before the measured window.
+    pub warmup: Duration,
+    /// The measured window.
+    pub duration: Duration,
+    /// What happens after it, as typed and as meant.
+    pub fault: Option<(String, Fault)>,
+    /// Share of the idle connections it happens to.
+    pub fault_share: f64,
+    /// Connections that arrive per second after it.
+    pub arrivals: Option<f64>,
+    /// Nobody said how many arrive: as many as died.
+    pub replaces: bool,
+    /// How long is watched after it, if the user said.
+    pub watch: Option<Duration>,
+    /// A wanted detection time, which chose the settings of checking.
+    pub detect_within: Option<Duration>,
+    /// The path that those settings have to stand.
+    pub assumed: Path,
+    /// Source addresses.
+    pub bind: Vec<IpAddr>,
+    /// Congestion control.
+    pub congestion: Option<String>,
+    /// Sysctls of the client host.
+    pub client_sysctls: Vec<(String, String)>,
+    /// Sysctls of the server host.
+    pub server_sysctls: Vec<(String, String)>,
+}
+
+impl KeepaliveSettings {
+    /// Checks the settings of one arm; a name has the address it has in `resolved`.
+    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
+        let reader = Reader(settings);
+        reader.check_names("keepalive", OPTIONS)?;
+        let to = reader.get("to").map(|to| Target::of_to(&to, resolved)).transpose()?;
+        if to.is_some() {
+            reader.refuse_with_target(LAB_ONLY)?;
+        }
+        let link_text = reader.get("link").unwrap_or_else(|| LINK.to_owned());
+        let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
+        let detect_within = reader.time("detect-within")?;
+        let assumed = assumed(&reader, link.rtt)?;
+        let checking = match detect_within {
+            Some(within) => cheapest(&reader, within, assumed)?,
+            None => checking(&reader)?,
+        };
+        let default_side = if to.is_some() { Side::Client } else { Side::Server };
+        let side = match reader.get("side").as_deref() {
+            None => default_side,
+            Some("server") => Side::Server,
+            Some("client") => Side::Client,
+            Some("both") => Side::Both,
+            Some(other) => return Err(wrong("side", other, "write server, client or both")),
+        };
+        let lazy = checking.mechanism == Mechanism::Lazy;
+        if lazy && side == Side::Client {
+            return Err(TrialError::Setting(
+                "--side client: lazy reaping is done where connections arrive; use --side server, or both (the client then has a heartbeat)".to_owned(),
+            ));
+        }
+        let sockets = reader.count("sockets", 1, SOCKETS_MAX)?.unwrap_or(1_000);
+        let writer = reader.flag("writer", to.is_none())?;
+        if !writer {
+            for key in ["message", "rate"] {
+                if settings.contains_key(key) {
+                    let why = format!("--{key} has no effect with --writer off");
+                    return Err(TrialError::Setting(why));
+                }
+            }
+        }
+        let fault = fault(&reader)?;
+        let fault_share = match (reader.read("fault-share", parse_share)?, &fault) {
+            (Some(_), None) => {
+                return Err(TrialError::Setting(
+                    "--fault-share has no effect without --fault".to_owned(),
+                ));
+            }
+            (Some(share), Some(_)) => share,
+            (None, Some((_, Fault::Loss(_)))) => 1.0,
+            (None, Some(_)) => 0.1,
+            (None, None) => 0.0,
+        };
+        if fault.is_some() && side == Side::Both {
+            return Err(TrialError::Setting(
+                "--side both: what a fault strikes is checked by one side; write server or client"
+                    .to_owned(),
+            ));
+        }
+        let watch = reader.time("watch")?;
+        if watch.is_some() && fault.is_none() {
+            return Err(TrialError::Setting("--watch has no effect without --fault".to_owned()));
+        }
+        if checking.tries(link.rtt.as_secs_f64()) == Some(0) && to.is_none() {
+            return Err(TrialError::Setting(format!(
+                "no answer can be in time: the link's round trip takes {}, a test is over sooner; raise --answer-within or --interval",
+                human_us(link.rtt.as_secs_f64() * 1e6)
+            )));
+        }
+        if let Some((typed, Fault::Cut | Fault::Loss(_))) = &fault
+            && !link.is_emulated()
+        {
+            return Err(TrialError::Setting(format!(
+                "--fault {typed} needs a link with a program between the hosts: add a delay, like --link rtt=0.25ms"
+            )));
+        }
+        if reader.get("null").is_some() && to.is_none() {
+            return Err(TrialError::Setting(
+                "--null is for a protocol of a server of yours: it needs --to HOST:PORT".to_owned(),
+            ));
+        }
+        let selects = match reader.get("wait").as_deref() {
+            None | Some("own") => false,
+            Some("select") => true,
+            Some(other) => return Err(wrong("wait", other, "write own or select")),
+        };
+        if selects && (!writer || sockets > SELECT_MAX || side != Side::Server || fault.is_some()) {
+            return Err(TrialError::Setting(format!(
+                "--wait select is of a program that writes and holds at most {SELECT_MAX} sockets, checked by the server, with no --fault"
+            )));
+        }
+        let period = period(&reader, &checking)?;
+        let mut this = Self {
+            selects,
+            ipv6: reader.flag("ipv6", false)?,
+            packet_relay: reader.flag("packet-relay", false)?,
+            message_bytes: message(&reader)?,
+            rate: reader.rate("messages")?,
+            tick: reader.time("tick")?.unwrap_or(TICK),
+            client_idle: match reader.get("idle").as_deref() {
+                None | Some("kernel") => IDLE,
+                Some(_) => reader.time("idle")?.unwrap_or(IDLE),
+            },
+            null: null(&reader),
+            lazy: lazy_of(&reader)?,
+            warmup: reader.time("warmup")?.unwrap_or(WARM_UP.max(period)),
+            duration: reader.time("duration")?.unwrap_or(WINDOW.max(period)),
+            arrivals: reader.read("arrivals", |typed| {
+                let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e5);
+                rate.ok_or("write connections per second, above 0 and at most 100000")
+            })?,
+            watch,
+            bind: reader.addresses("bind")?,
+            congestion: reader.congestion()?,
+            client_sysctls: reader.sysctls("client-sysctl")?,
+            server_sysctls: reader.sysctls("server-sysctl")?,
+            link,
+            to,
+            sockets,
+            writer,
+            checking,
+            side,
+            fault,
+            fault_share,
+            detect_within,
+            assumed,
+            replaces: false,
+        };
+        // Lazy reaping learns of the dead when others want their places.
+        if this.arrivals.is_none() && this.fault.is_some() && lazy {
+            this.arrivals = Some(this.stricken() as f64 / ARRIVE.as_secs_f64());
+            this.replaces = true;
+        }
+        if this.duration.is_zero() {
+            return Err(TrialError::Setting(
+                "--duration 0: nothing would be measured; write a time above 0, like 2s".to_owned(),
+            ));
+        }
+        if this.fault.is_some() && this.stricken() == 0 {
+            return Err(TrialError::Setting(format!(
+                "--fault: of {} idle connections {} % is none; raise --sockets or --fault-share",
+                this.idle_sockets(),
+                this.fault_share * 100.0
+            )));
+        }
+        Ok(this)
+    }
+
+    /// Connections that idle.
+    pub fn idle_sockets(&self) -> u64 {
+        self.sockets - u64::from(self.writer)
+    }
+
+    /// Idle connections that the fault happens to.
+    pub fn stricken(&self) -> u64 {
+        (self.idle_sockets() as f64 * self.fault_share).round() as u64
+    }
+
+    /// Connections that arrive in all.
+    pub fn arriving(&self) -> u64 {
+        let Some(rate) = self.arrivals else { return 0 };
+        if self.replaces {
+            return self.stricken();
+        }
+        let time = if self.fault.is_some() { self.watched() } else { self.duration };
+        ((rate * time.as_secs_f64()).ceil() as u64).clamp(1, SOCKETS_MAX)
+    }
+
+    /// How long is watched after the fault.
+    pub fn watched(&self) -> Duration {
+        self.watched_by(&self.checking)
+    }
+
+    /// How long is watched after the fault with these settings of checking, which may hold what the
+    /// kernel's sysctls say: until all have to be known, unless that takes very long.
+    pub fn watched_by(&self, checking: &Checking) -> Duration {
+        const UNBOUNDED: Duration = Duration::from_secs(5);
+        const LONGEST: Duration = Duration::from_mins(2);
+        let room = || {
+            let rounds = self.stricken().div_ceil(self.lazy.at_once.max(1)) as f64;
+            Some(ARRIVE.as_secs_f64() + rounds * checking.answer_within_s?)
+        };
+        let known = match checking.mechanism {
+            Mechanism::Lazy => room(),
+            _ => checking.known_within_s(),
+        };
+        let known = known.map(|s| s + 1.0);
+        let bounded = known.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        if self.fault.is_none() {
+            return Duration::ZERO;
+        }
+        // Who wants to know within a time has the proof, however long that takes.
+        let proves = |time: &Duration| *time <= LONGEST || self.detect_within.is_some();
+        self.watch.or(bounded.filter(proves)).unwrap_or(UNBOUNDED)
+    }
+
+    /// How long the arm will take, s, if all goes well: opening goes at 8,000 connections a second
+    /// (measured on Linux 6.18 with 2 CPUs), or 64 at once.
+    pub fn expected_s(&self) -> f64 {
+        let rate = (64.0 / self.link.rtt.as_secs_f64().max(1e-6)).min(8_000.0);
+        let watched = match &self.fault {
+            // What is known by all is not watched longer.
+            Some((_, Fault::Reset | Fault::Close)) => 0.1,
+            _ => self.watched().as_secs_f64(),
+        };
+        0.3 + self.sockets as f64 / rate + (self.warmup + self.duration).as_secs_f64() + watched
+    }
+}
+
+/// Bytes of a message that is written.
+fn message(reader: &Reader<'_>) -> Result<u64, TrialError> {
+    const MOST: u64 = 1 << 20;
+    let bytes = reader.read("message", parse_size)?.unwrap_or(1_000);
+    if !(1..=MOST).contains(&bytes) {
+        let typed = reader.get("message").unwrap_or_default();
+        return Err(wrong("message", &typed, "write a size from 1 to 1M bytes"));
+    }
+    Ok(bytes)
+}
+
+fn lazy_of(reader: &Reader<'_>) -> Result<Lazy, TrialError> {
+    let one_of = |key: &str, names: [&str; 2]| match reader.get(key) {
+        None => Ok(false),
+        Some(typed) if typed == names[0] => Ok(false),
+        Some(typed) if typed == names[1] => Ok(true),
+        Some(typed) => Err(wrong(key, &typed, format!("write {} or {}", names[0], names[1]))),
+    };
+    Ok(Lazy {
+        most: reader.count("most", 1, SOCKETS_MAX)?.unwrap_or(0),
+        unused_for_ns: reader.time("unused-for")?.map(|time| time.as_nanos() as u64),
+        at_once: reader.count("at-once", 1, 10_000)?.unwrap_or(64),
+        whole_set: one_of("until", ["below", "all-tested"])?,
+        by_age: one_of("order", ["last-use", "age"])?,
+    })
+}
+
+fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
+    let Some(typed) = reader.get("fault") else { return Ok(None) };
+    let fault = match typed.as_str() {
+        "none" => return Ok(None),
+        "cut" => Fault::Cut,
+        "freeze" => Fault::Freeze,
+        "reset" => Fault::Reset,
+        "close" => Fault::Close,
+        other => {
+            let why = "write cut, freeze, reset, close or loss=5%";
+            let share = other.strip_prefix("loss=").ok_or_else(|| wrong("fault", &typed, why))?;
+            Fault::Loss(parse_share(share).map_err(|error| wrong("fault", &typed, error))?)
+        }
+    };
+    Ok(Some((typed, fault)))
+}
+
+/// From one check to the next, at most; zero where that is not waited for.
+fn period(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
+    let period = match checking.mechanism {
+        // As long as those it stands beside.
+        Mechanism::None if reader.get("idle").is_some_and(|idle| idle != "kernel") => {
+            reader.time("idle")?
+        }
+        _ => checking.period_s().and_then(|s| Duration::try_from_secs_f64(s).ok()),
+    };
+    let period = period.unwrap_or_default();
+    // The kernel's timers may be late.
+    Ok(if period <= PERIOD_MAX { period.mul_f64(1.0 + WHEEL_SHARE) } else { Duration::ZERO })
+}
+
+#[cfg(test)]
+mod tests;

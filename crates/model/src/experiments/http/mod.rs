@@ -1,0 +1,3 @@
+//! What does it cost to reuse a connection, or not, and who pays?
+
+pub mod conclusion;

@@ -1,0 +1,202 @@
+//! What to set so that deaths are known in time, with cost and proof, for each mechanism.
+
+use crate::checking::{self, Checking, Evidence, Mechanism, Path, Place, Setting};
+use crate::record::{Advice, Arm, Keepalive, Summary};
+use crate::units::{human_count, human_rate, human_share, human_us};
+
+use super::few;
+
+/// The cause that all of it answers.
+pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
+
+/// The detection time that is advised for where none was asked for, s.
+const WANTED_S: f64 = 30.0;
+
+/// What the arms were set to, where a detection time was asked for; else, if deaths went unnoticed,
+/// the cheapest settings for [`WANTED_S`].
+pub(super) fn of(summary: &Summary) -> Vec<Advice> {
+    let asked: Vec<Advice> = summary.arms.iter().filter_map(asked_for).collect();
+    if !asked.is_empty() {
+        return asked;
+    }
+    if summary.causes.iter().all(|cause| cause.id != UNNOTICED) {
+        return Vec::new();
+    }
+    let unnoticed = |arm: &&Arm| summary.causes.iter().any(|cause| cause.arm == arm.name);
+    let frozen = summary.arms.iter().filter(unnoticed).any(|arm| {
+        let deaths = arm.keepalive.as_ref().and_then(|checked| checked.deaths.as_ref());
+        deaths.is_some_and(|deaths| deaths.fault == "freeze")
+    });
+    [Mechanism::Tcp, Mechanism::Heartbeat]
+        .into_iter()
+        .filter_map(|mechanism| {
+            let mut checking = checking::cheapest(mechanism, WANTED_S, Path::ASSUMED)?;
+            if frozen {
+                // Only the program's own answer shows a stopped process.
+                checking.evidence = Some(Evidence::Answered);
+                if mechanism == Mechanism::Tcp {
+                    return None;
+                }
+            }
+            let connections = summary.arms.iter().find_map(|arm| arm.keepalive.as_ref());
+            let wanted = Wanted {
+                within_s: WANTED_S,
+                asked: false,
+                path: Path::ASSUMED,
+                connections: connections.map_or(1, |checked| checked.idle_sockets),
+            };
+            Some(advice(&checking, wanted, None, None))
+        })
+        .collect()
+}
+
+/// The settings of an arm that a wanted detection time chose, and what it showed.
+fn asked_for(arm: &Arm) -> Option<Advice> {
+    let checked = arm.keepalive.as_ref()?;
+    let within_s = checked.detect_within_s?;
+    checked.checking.bound_s()?;
+    let measured =
+        arm.metrics.get("checking_packets_per_hour_per_socket").map(|metric| metric.value);
+    let wanted = Wanted {
+        within_s,
+        asked: true,
+        path: checked.assumed.unwrap_or(Path::ASSUMED),
+        connections: checked.idle_sockets,
+    };
+    Some(advice(&checked.checking, wanted, measured, proof(arm, checked)))
+}
+
+/// All dead ones known in time, in this run.
+fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
+    let deaths = checked.deaths.as_ref().filter(|deaths| deaths.dead > 0)?;
+    let bound_s = deaths.bound_s?;
+    if deaths.known < deaths.dead || deaths.late > 0 || deaths.wrongly_closed > 0 {
+        return None;
+    }
+    let max = arm.histograms.get("detection_us")?.max?;
+    Some(format!(
+        "in this run, arm {}: all {} dead connections known, the last after {} (bound {}, and {} of timers); none of {} live ones closed",
+        arm.name,
+        human_count(deaths.dead),
+        human_us(max),
+        human_us(bound_s * 1e6),
+        human_us(deaths.granularity_s.unwrap_or(0.0) * 1e6),
+        human_count(deaths.alive)
+    ))
+}
+
+/// What settings are for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Deaths are to be known within this.
+    within_s: f64,
+    /// Whether the user said so.
+    asked: bool,
+    /// What has to be stood.
+    path: Path,
+    /// So many connections idle.
+    connections: u64,
+}
+
+fn advice(
+    checking: &Checking,
+    wanted: Wanted,
+    measured: Option<f64>,
+    proof: Option<String>,
+) -> Advice {
+    let settings = checking.settings();
+    let listed = |place| {
+        let of_place = settings.iter().filter(|setting| setting.place == place);
+        of_place.map(written).collect::<Vec<String>>().join(", ")
+    };
+    let (socket, sysctl) = (listed(Place::Socket), listed(Place::Sysctl));
+    let asked = if wanted.asked { "" } else { ", for example," };
+    let within = format!("{}{asked}", human_us(wanted.within_s * 1e6));
+    let (change, undo) = match checking.mechanism {
+        Mechanism::Tcp => (
+            format!(
+                "To know within {within} by the kernel's probes: {socket} on each connection; or {sysctl} for programs that set SO_KEEPALIVE alone. No probe is sent while data is unacknowledged: where connections do not only idle, add TCP_USER_TIMEOUT={:.0}, in ms, which then decides instead of TCP_KEEPCNT and also closes a peer that takes nothing for so long; the other times are in s. The sysctls hold for every program of the host that sets SO_KEEPALIVE alone, and for sockets that set it from then on.",
+                (checking.known_within_s().unwrap_or(wanted.within_s) * 10.0).ceil() * 100.0
+            ),
+            "SO_KEEPALIVE=0, TCP_USER_TIMEOUT=0; the sysctls as they were, by default net.ipv4.tcp_keepalive_time=7200, net.ipv4.tcp_keepalive_intvl=75, net.ipv4.tcp_keepalive_probes=9.".to_owned(),
+        ),
+        Mechanism::Heartbeat => (
+            format!(
+                "To know within {within} by heartbeats: in tcp-heartbeat {}{}; or the same times in a program of yours.",
+                listed(Place::Library),
+                match checking.evidence {
+                    Some(Evidence::Answered) => " with Evidence::Answered",
+                    _ => "",
+                }
+            ),
+            "Timing::default(), 45 s and 10 s, or no fleet at all.".to_owned(),
+        ),
+        _ => (
+            format!(
+                "To know within {within} by writing: {}{}{socket}.",
+                listed(Place::Program),
+                if socket.is_empty() { "" } else { ", and " }
+            ),
+            "TCP_USER_TIMEOUT=0: the kernel's own limit, net.ipv4.tcp_retries2.".to_owned(),
+        ),
+    };
+    Advice {
+        cause: UNNOTICED.to_owned(),
+        change,
+        cost: cost(checking, wanted, measured),
+        undo,
+        proof,
+    }
+}
+
+/// `TCP_KEEPIDLE=20`; what the library takes stands as in a program.
+fn written(setting: &Setting) -> String {
+    let Setting { place, name, value } = setting;
+    match place {
+        Place::Library => format!("{name}: {value}"),
+        Place::Program => format!("{name} {value}"),
+        Place::Socket | Place::Sysctl => format!("{name}={value}"),
+    }
+}
+
+fn cost(checking: &Checking, wanted: Wanted, measured: Option<f64>) -> String {
+    let per_hour = |count: Option<f64>| count.map(|count| human_count(count.round() as u64));
+    let packets = per_hour(checking.packets_per_hour()).unwrap_or_default();
+    let bytes = per_hour(checking.bytes_per_hour());
+    let bytes = bytes.map_or_else(String::new, |bytes| format!(" and {bytes} bytes"));
+    let ours = per_hour(measured);
+    let ours = ours.map_or_else(String::new, |ours| format!(" (measured: {ours} packets)"));
+    let mut text = format!("{packets} packets{bytes} an hour for each idle connection{ours}");
+    let Wanted { connections, .. } = wanted;
+    if let Some((packets, bytes)) = checking.packets_per_hour().zip(checking.bytes_per_hour())
+        && connections > 1
+    {
+        let per_s = |an_hour: f64| an_hour * connections as f64 / 3_600.0;
+        text += &format!(
+            ", {:.1} packets a second and {} for {}",
+            per_s(packets),
+            human_rate(per_s(bytes) * 8.0),
+            human_count(connections)
+        );
+    }
+    text.push('.');
+    text.extend(risk(checking, wanted));
+    text
+}
+
+/// What closes live connections all the same.
+fn risk(checking: &Checking, wanted: Wanted) -> Option<String> {
+    let Wanted { path, connections, .. } = wanted;
+    let (period_s, bound_s) = (checking.period_s()?, checking.bound_s()?);
+    let fails = checking.false_alarm(path.loss, path.rtt_s)?;
+    let wrongly = 3_600.0 / period_s * fails * connections as f64;
+    Some(format!(
+        " Where {} of packets are lost each way, each by itself, and a round trip takes at most {}, it closes {} live connections an hour of {}; where nothing arrives for {} it closes those under test, for {} all.",
+        human_share(path.loss),
+        human_us(path.rtt_s * 1e6),
+        few(wrongly),
+        human_count(connections),
+        human_us((bound_s - period_s) * 1e6),
+        human_us(bound_s * 1e6)
+    ))
+}

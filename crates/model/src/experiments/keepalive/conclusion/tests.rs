@@ -1,0 +1,297 @@
+use std::collections::BTreeMap;
+
+use crate::checking::{Checking, Evidence};
+use crate::record::{HistogramSummary, Metric, Passport, Place, RECORD_VERSION, Traffic, Verdict};
+
+use super::*;
+
+fn summary(arms: Vec<Arm>) -> Summary {
+    Summary {
+        record_version: RECORD_VERSION,
+        tcptoll_version: String::new(),
+        experiment: "keepalive".into(),
+        study: None,
+        question: "What does it cost?".into(),
+        answer: String::new(),
+        command: Vec::new(),
+        started_at: String::new(),
+        place: Place { kind: PlaceKind::Lab, link: None, target: None },
+        resolved: Vec::new(),
+        passport: Passport::default(),
+        primary_metric: None,
+        rounds: None,
+        arms,
+        comparisons: Vec::new(),
+        published: Vec::new(),
+        causes: Vec::new(),
+        advice: Vec::new(),
+        warnings: Vec::new(),
+        next: Vec::new(),
+        excluded: Vec::new(),
+        partial: false,
+        valid: true,
+    }
+}
+
+fn concluded(arms: Vec<Arm>) -> Summary {
+    let mut summary = summary(arms);
+    conclude(&mut summary);
+    summary
+}
+
+fn checking(mechanism: Mechanism) -> Checking {
+    let plain = Checking { mechanism, ..Checking::default() };
+    match mechanism {
+        Mechanism::Tcp => {
+            Checking { idle_s: Some(1.0), interval_s: Some(1.0), probes: Some(3), ..plain }
+        }
+        Mechanism::Heartbeat => Checking {
+            idle_s: Some(1.0),
+            answer_within_s: Some(1.0),
+            evidence: Some(Evidence::Acknowledged),
+            null_bytes: Some(4),
+            tick_s: Some(0.01),
+            ..plain
+        },
+        _ => plain,
+    }
+}
+
+fn metrics(values: &[(&str, f64)]) -> BTreeMap<String, Metric> {
+    let metric = |value| Metric { value, unit: String::new(), ci95: None, median: None, n: 1 };
+    values.iter().map(|(name, value)| ((*name).to_owned(), metric(*value))).collect()
+}
+
+fn arm(mechanism: Mechanism, packets_per_hour: f64) -> Arm {
+    let checking = checking(mechanism);
+    let keepalive =
+        Keepalive { checking, window_s: 2.0, idle_sockets: 1_000, ..Keepalive::default() };
+    Arm {
+        name: format!("mechanism {mechanism}"),
+        keepalive: Some(keepalive),
+        metrics: metrics(&[("checking_packets_per_hour_per_socket", packets_per_hour)]),
+        ..Arm::default()
+    }
+}
+
+/// 100 of 1,000 died; the last of those known was known after so many seconds.
+fn dying(mechanism: Mechanism, fault: &str, known: u64, last_s: f64) -> Arm {
+    let mut arm = arm(mechanism, 7_200.0);
+    let checked = arm.keepalive.as_mut().unwrap();
+    checked.deaths = Some(Deaths {
+        fault: fault.into(),
+        stricken: 100,
+        dead: 100,
+        known,
+        watched_s: 5.0,
+        bound_s: checked.checking.bound_s(),
+        granularity_s: checked.checking.granularity_s(),
+        alive: 900,
+        ..Deaths::default()
+    });
+    if known > 0 {
+        let detection = HistogramSummary {
+            count: known,
+            min: Some(last_s * 0.9e6),
+            max: Some(last_s * 1e6),
+            ..HistogramSummary::default()
+        };
+        arm.histograms.insert("detection_us".to_owned(), detection);
+    }
+    arm
+}
+
+fn deaths(arm: &mut Arm) -> &mut Deaths {
+    arm.keepalive.as_mut().unwrap().deaths.as_mut().unwrap()
+}
+
+#[test]
+fn who_knew_of_deaths_when_and_for_how_much_is_told_and_who_did_not() {
+    let told = concluded(vec![
+        dying(Mechanism::None, "cut", 0, 0.0),
+        dying(Mechanism::Tcp, "cut", 100, 4.0),
+    ]);
+    assert_eq!(
+        told.answer,
+        "The kernel's probes knew of all 100 dead connections 3.60 s to 4.00 s after (due within 4.51 s), with 7,200 packets an hour for each live one. With only reading 100 of 100 dead connections were taken for alive 5.00 s later: nothing is ever sent that could fail."
+    );
+}
+
+#[test]
+fn a_stopped_process_is_explained_by_its_kernel() {
+    let told = concluded(vec![dying(Mechanism::Tcp, "freeze", 0, 0.0)]);
+    assert!(told.answer.contains("the stopped peer's kernel answers probes"), "{}", told.answer);
+    // Probes cannot be the advice then, and an acknowledgment is no evidence.
+    let changes: Vec<&str> = told.advice.iter().map(|advice| advice.change.as_str()).collect();
+    assert_eq!(changes.len(), 1);
+    assert!(changes[0].contains("Evidence::Answered"), "{}", changes[0]);
+}
+
+#[test]
+fn unnoticed_deaths_bring_the_cheapest_settings_for_half_a_minute() {
+    let told = concluded(vec![dying(Mechanism::None, "cut", 0, 0.0)]);
+    assert_eq!(told.causes[0].id, "dead-peer-unnoticed");
+    assert_eq!(told.advice.len(), 2);
+    let probes = &told.advice[0];
+    assert!(
+        probes.change.contains("SO_KEEPALIVE=1, TCP_KEEPIDLE=22, TCP_KEEPINTVL=1"),
+        "{probes:?}"
+    );
+    assert!(probes.change.contains("net.ipv4.tcp_keepalive_time=22"), "{probes:?}");
+    // 3600 s / 22 s, a probe and its answer each; 52 bytes a packet.
+    // A test of four tries fails 1.6e-7 of the time where each try fails with 0.0199.
+    assert_eq!(
+        probes.cost,
+        "327 packets and 17,018 bytes an hour for each idle connection, 90.9 packets a second and 37.8 kbit/s for 1,000. Where 1 % of packets are lost each way, each by itself, and a round trip takes at most 200 ms, it closes 0.03 live connections an hour of 1,000; where nothing arrives for 4.00 s it closes those under test, for 26.0 s all."
+    );
+    // (22 + 4) s, an eighth and 10 ms: not before the timers of the probes.
+    assert!(probes.change.contains("TCP_USER_TIMEOUT=29300, in ms,"), "{probes:?}");
+    assert!(probes.undo.contains("TCP_USER_TIMEOUT=0"), "{probes:?}");
+    assert!(probes.proof.is_none());
+    assert!(told.advice[1].change.contains("Timing { idle: Duration::from_millis("));
+    assert_eq!(told.next[0].command, "tcptoll explain dead-peer-unnoticed");
+    assert_eq!(told.next[1].command, "tcptoll keepalive --detect-within 30s");
+}
+
+#[test]
+fn a_wanted_detection_time_brings_settings_with_cost_and_proof() {
+    let mut arm = dying(Mechanism::Tcp, "cut", 100, 4.0);
+    arm.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
+    let told = concluded(vec![arm]);
+    let [advice] = told.advice.as_slice() else { panic!("{:?}", told.advice) };
+    assert!(
+        advice.change.starts_with("To know within 5.00 s by the kernel's probes: SO_KEEPALIVE=1")
+    );
+    assert!(advice.cost.contains("idle connection (measured: 7,200 packets), "), "{}", advice.cost);
+    assert_eq!(
+        advice.proof.as_deref(),
+        Some(
+            "in this run, arm mechanism tcp: all 100 dead connections known, the last after 4.00 s (bound 4.00 s, and 510 ms of timers); none of 900 live ones closed"
+        )
+    );
+}
+
+#[test]
+fn what_was_known_late_proves_nothing() {
+    let mut arm = dying(Mechanism::Tcp, "cut", 100, 9.0);
+    arm.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
+    deaths(&mut arm).late = 3;
+    let mut cruel = dying(Mechanism::Tcp, "cut", 100, 4.0);
+    cruel.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
+    deaths(&mut cruel).wrongly_closed = 1;
+    assert_eq!(concluded(vec![cruel]).advice[0].proof, None, "a live one was closed");
+    let told = concluded(vec![arm]);
+    assert_eq!(told.advice[0].proof, None);
+    assert!(told.answer.contains("3 of them too late"), "{}", told.answer);
+}
+
+#[test]
+fn false_alarms_stand_beside_what_arithmetic_expects() {
+    let mut arm = dying(Mechanism::Tcp, "loss=5%", 0, 0.0);
+    let lossy = deaths(&mut arm);
+    (lossy.dead, lossy.alive, lossy.wrongly_closed) = (0, 1_000, 3);
+    lossy.expected_wrongly = Some([0.0, 4.25, 10.0]);
+    arm.errors.insert("closed-alive".to_owned(), 3);
+    assert_eq!(
+        concluded(vec![arm]).answer,
+        "The kernel's probes closed 3 of 1,000 live connections wrongly, where arithmetic expects 4.25 (0 to 10)."
+    );
+}
+
+#[test]
+fn live_connections_that_were_closed_without_any_loss_are_told() {
+    let mut arm = arm(Mechanism::Heartbeat, 7_128.0);
+    arm.errors.insert("closed-alive".to_owned(), 2);
+    let told = concluded(vec![arm]);
+    assert!(
+        told.answer
+            .ends_with("Heartbeats closed 2 live connections although nothing was to be lost.")
+    );
+    assert!(told.valid, "it is a finding");
+}
+
+#[test]
+fn without_deaths_packets_cpu_and_messages_are_told() {
+    let cpu = |arm: Arm, us| {
+        let mut arm = arm;
+        arm.metrics.extend(metrics(&[("machine_cpu_us_per_s_per_1000_sockets", us)]));
+        arm
+    };
+    let mut told = summary(vec![
+        cpu(arm(Mechanism::None, 0.0), 900.0),
+        cpu(arm(Mechanism::Tcp, 7_120.0), 5_100.0),
+    ]);
+    told.comparisons.push(Comparison {
+        metric: "messages_per_s".to_owned(),
+        a: "mechanism tcp".to_owned(),
+        b: "mechanism none".to_owned(),
+        ratio: Some(0.998),
+        ci95: Some([0.99, 1.006]),
+        verdict: Verdict::NoDifference,
+        ..Comparison::default()
+    });
+    conclude(&mut told);
+    assert_eq!(
+        told.answer,
+        "Mechanism tcp has 0.998 [0.990, 1.006] of the messages of mechanism none: no difference found. An idle connection takes 7,120 packets an hour with the kernel's probes. Each 1,000 idle connections took the machine, with all that ran on it, this much CPU a second: 900 µs with only reading, 5.10 ms with the kernel's probes."
+    );
+    assert_eq!(told.next[0].command, "tcptoll keepalive --fault cut");
+    assert!(told.advice.is_empty());
+}
+
+#[test]
+fn probes_that_were_never_due_are_told() {
+    let mut arm = arm(Mechanism::Tcp, 0.0);
+    arm.metrics.clear();
+    let checked = arm.keepalive.as_mut().unwrap();
+    checked.probes = Some(Traffic::default());
+    let checking = &mut checked.checking;
+    (checking.idle_s, checking.interval_s, checking.probes) = (Some(7_200.0), Some(75.0), Some(9));
+    assert_eq!(
+        concluded(vec![arm]).answer,
+        "Not one probe was sent: the idle time of 7,200 s is longer than any trial."
+    );
+}
+
+#[test]
+fn what_a_short_window_could_not_count_is_told_by_arithmetic() {
+    let mut arm = dying(Mechanism::Tcp, "cut", 100, 4.0);
+    arm.metrics.clear();
+    let answer = concluded(vec![arm]).answer;
+    assert!(
+        answer.contains("with 7,200 packets an hour by arithmetic for each live one"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn of_many_arms_the_quickest_and_the_slowest_are_told() {
+    let arms = (1..=6).map(|s| {
+        let mut arm = dying(Mechanism::Tcp, "cut", 100, f64::from(s));
+        arm.name = format!("idle {s}s");
+        arm
+    });
+    let answer = concluded(arms.collect()).answer;
+    assert!(answer.starts_with("The quickest and the slowest of 6: Idle 1s knew"), "{answer}");
+    assert!(answer.contains("idle 6s knew") && !answer.contains("idle 3s"), "{answer}");
+}
+
+#[test]
+fn lazy_reaping_sends_nothing_until_a_place_is_wanted() {
+    let mut arm = dying(Mechanism::Lazy, "cut", 100, 2.0);
+    arm.metrics = metrics(&[("checking_packets_per_hour_per_socket", 0.0)]);
+    assert_eq!(
+        concluded(vec![arm]).answer,
+        "Lazy reaping knew of all 100 dead connections 1.80 s to 2.00 s after, because others wanted the places: it sends nothing, and knows nothing, until then."
+    );
+}
+
+#[test]
+fn a_reset_tells_by_itself_and_has_no_price() {
+    let mut arm = dying(Mechanism::None, "reset", 100, 0.001);
+    deaths(&mut arm).bound_s = None;
+    assert_eq!(
+        concluded(vec![arm]).answer,
+        "Only reading knew of all 100 dead connections 900 µs to 1.00 ms after."
+    );
+}
