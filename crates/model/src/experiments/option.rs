@@ -33,7 +33,7 @@ pub enum DefaultValue {
 }
 
 /// What becomes of several values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Levels {
     /// One value.
     One,

@@ -12,12 +12,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod html;
 mod page;
 mod pretty;
 mod store;
+mod tables;
+mod text;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use tcptoll_engine::record::Record;
@@ -54,6 +59,9 @@ records! {
     keepalive_window,
 }
 
+/// Name of the summary that no run has written.
+const HOSTILE: &str = "hostile";
+
 /// Fields of the summary that put figures into words. They may be improved, so they are compared
 /// with a snapshot and not with the stored summary.
 const WORDS: [&str; 5] = ["answer", "causes", "advice", "warnings", "next"];
@@ -63,7 +71,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 /// A record without its summary, and that summary.
-fn load(path: &Path) -> (Record, Summary) {
+fn stored(path: &Path) -> (Record, Summary) {
     let content = std::fs::read_to_string(path).unwrap();
     let documents = serde_json::Deserializer::from_str(&content).into_iter::<Line>();
     let mut lines: Vec<Line> = documents.map(Result::unwrap).collect();
@@ -71,6 +79,26 @@ fn load(path: &Path) -> (Record, Summary) {
         panic!("no summary closes {}", path.display())
     };
     (read_back(&lines), *summary)
+}
+
+/// What is concluded from a stored record, or the summary that a hostile peer wrote: a run whose
+/// every word holds escapes, tags, template braces and characters that turn the direction.
+fn load(name: &str) -> Summary {
+    // Concluding takes most of a test's time, and every test needs most of the records.
+    static LOADED: LazyLock<BTreeMap<&str, Summary>> = LazyLock::new(|| {
+        let hostile = std::fs::read_to_string(path(HOSTILE)).unwrap();
+        let of_runs = NAMES.iter().map(|&name| {
+            let (record, ended) = stored(&path(name));
+            (name, concluded(&record, &ended))
+        });
+        of_runs.chain([(HOSTILE, serde_json::from_str(&hostile).unwrap())]).collect()
+    });
+    LOADED[name].clone()
+}
+
+/// Names of everything that can be loaded.
+fn all() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().copied().chain([HOSTILE])
 }
 
 /// Lines as the program reads them from a file.
@@ -98,8 +126,7 @@ fn concluded(record: &Record, ended: &Summary) -> Summary {
 }
 
 fn is_rendered_as_before(name: &str) {
-    let (record, ended) = load(&path(name));
-    let summary = concluded(&record, &ended);
+    let summary = load(name);
     let at =
         |width| text(&summary, Some(Path::new("run.jsonl")), TextStyle { colour: false, width });
     let all = serde_json::to_value(&summary).unwrap();
@@ -113,22 +140,27 @@ fn is_rendered_as_before(name: &str) {
         ("md", markdown(&summary)),
         ("json", pretty::json(&Value::Object(words).to_string())),
     ];
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("snapshots");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| {
+    in_snapshots().bind(|| {
         for (format, output) in outputs {
             insta::assert_snapshot!(format!("{name}.{format}"), output);
         }
     });
 }
 
+/// Snapshots by their name alone, in the folder next to this file.
+fn in_snapshots() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings
+}
+
 /// Arms are not stored a second time: of these `store` makes sure when it stores a record.
 #[test]
 fn what_trials_say_is_what_the_run_said() {
     for name in NAMES {
-        let (record, ended) = load(&path(name));
+        let (record, ended) = stored(&path(name));
         let figures = |summary: &Summary| {
             let mut value = serde_json::to_value(summary).unwrap();
             value["arms"] = json!([]);
@@ -137,7 +169,7 @@ fn what_trials_say_is_what_the_run_said() {
             }
             value
         };
-        let anew = concluded(&record, &ended);
+        let anew = load(name);
         assert_eq!(figures(&anew), figures(&ended), "{name}");
         assert_eq!(anew.arms.len(), record.header().unwrap().study.arms().unwrap().len(), "{name}");
     }
@@ -146,7 +178,7 @@ fn what_trials_say_is_what_the_run_said() {
 #[test]
 fn a_record_is_written_as_it_was_read() {
     for name in NAMES {
-        let (record, _) = load(&path(name));
+        let (record, _) = stored(&path(name));
         assert_eq!(read_back(&record.lines).lines, record.lines, "{name}");
         assert!(!record.torn && record.trials().next().is_some(), "{name}");
     }
