@@ -4,6 +4,7 @@
 //! `layers/`; how source text becomes names is in `layers/source.rs`, and where a name leads in
 //! `layers/tree.rs`.
 
+mod circles;
 mod crates;
 mod modules;
 mod source;
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         faults: findings.iter().map(ToString::to_string).collect(),
         known: Vec::new(),
     };
-    Ok(print(&[arrows], with_known))
+    Ok(print(&[arrows, circles::check(&tree)], with_known))
 }
 
 /// Details of faults first, then a line for each rule.
