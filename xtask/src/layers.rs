@@ -6,6 +6,7 @@
 
 mod circles;
 mod crates;
+mod experiments;
 mod modules;
 mod source;
 mod tree;
@@ -85,7 +86,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         faults: findings.iter().map(ToString::to_string).collect(),
         known: Vec::new(),
     };
-    Ok(print(&[arrows, circles::check(&tree)], with_known))
+    let [common, between] = experiments::check(&tree);
+    Ok(print(&[arrows, circles::check(&tree), common, between], with_known))
 }
 
 /// Details of faults first, then a line for each rule.

@@ -116,7 +116,7 @@ fn circles_of(parent: &Module, arrows: &Arrows) -> Vec<Circle> {
         let inside = |from: &String, to: &String| with.contains(&from) && with.contains(&to);
         let arrows = arrows.iter().filter(|((from, to), _)| inside(from, to));
         circles.push(Circle {
-            parent: [&[parent.krate.clone()], parent.words.as_slice()].concat().join("::"),
+            parent: [std::slice::from_ref(&parent.krate), &parent.words].concat().join("::"),
             arrows: arrows
                 .map(|((from, to), names)| Arrow {
                     from: from.clone(),
