@@ -14,6 +14,12 @@ const LAB_PACKAGE: &str = "tcptoll";
 /// Integration tests whose name begins so need the lab, and the machine to themselves.
 const LAB_PREFIX: &str = "lab";
 
+/// The step `layers` checks licences, bans and sources as packages declare them, everywhere.
+const DENY: &str = "texts of licences, and sources";
+/// `setup` does not do it: Debian has no package of it, and it compiles for more than a minute, of
+/// the few that CI has.
+const DENY_REMEDY: &str = "cargo install --locked cargo-deny";
+
 /// `cargo xtask test [--no-setup]`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let with_setup = match arguments {
@@ -25,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let mut steps = Steps::new();
     let outcome = run_steps(&mut steps, &targets, with_setup);
     if outcome == Outcome::Passed {
-        steps.close();
+        eprintln!("\n{}", steps.summary());
     }
     Ok(outcome)
 }
@@ -43,9 +49,10 @@ fn run_steps(steps: &mut Steps, targets: &Targets, with_setup: bool) -> Outcome 
             reference::run(&["--check".to_owned()])
         }))?;
         if Line::cargo("deny").arg("--version").succeeds() {
-            passed(steps.line("licences and sources", &deny()))?;
+            passed(steps.line(DENY, &deny()))?;
         } else {
-            eprintln!("\n    licences and sources: left out, cargo-deny is not installed");
+            steps
+                .skip(DENY, format!("cargo-deny is not installed; {DENY_REMEDY}, then {}", deny()));
         }
         passed(steps.line("tests", &targets.tests()))?;
         passed(steps.line("tests in the docs", &doc_tests()))?;

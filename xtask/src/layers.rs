@@ -8,6 +8,7 @@ mod circles;
 mod crates;
 mod experiments;
 mod modules;
+mod packages;
 mod source;
 mod tree;
 
@@ -87,7 +88,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         known: Vec::new(),
     };
     let [common, between] = experiments::check(&tree);
-    Ok(print(&[arrows, circles::check(&tree), common, between], with_known))
+    let verdicts = [arrows, circles::check(&tree), common, between, packages::check()?];
+    Ok(print(&verdicts, with_known))
 }
 
 /// Details of faults first, then a line for each rule.
