@@ -17,12 +17,10 @@ use super::tree::{File, Module, Tree};
 /// Circles that are there still: the parent of the neighbours, and the neighbours in order.
 /// This table only shrinks: an entry that is no longer true is a fault, and so is a new circle.
 const KNOWN: &[(&str, &[&str])] = &[
-    ("tcptoll_engine::experiments", &["http", "http_closing"]),
-    ("tcptoll_engine::experiments", &["http_requests", "http_settings"]),
-    ("tcptoll_engine::experiments", &["keepalive", "keepalive_observation"]),
+    ("tcptoll_engine::experiments::http", &["requests", "settings"]),
     (
         "tcptoll_model",
-        &["consolidate", "keepalive", "pairs", "record", "saturation", "stats", "stop", "study"],
+        &["checking", "consolidate", "pairs", "record", "saturation", "stats", "stop", "study"],
     ),
     ("tcptoll_model::record", &["arm", "comparison"]),
     ("tcptoll_report", &["figures", "keepalive", "requests", "rounds"]),

@@ -31,8 +31,6 @@ const KNOWN_BETWEEN: &[(&str, usize)] = &[];
 const FILE: &str = "xtask/src/layers/experiments.rs";
 /// The folder whose folders are the experiments.
 const FOLDER: &str = "crates/model/src/experiments";
-/// Where they are listed until that folder exists.
-const TABLE: &str = "crates/engine/src/experiments/mod.rs";
 const MODULE: &str = "experiments";
 
 /// One file and what it names, each experiment once.
@@ -50,20 +48,9 @@ struct Mention {
 pub(super) fn names(tree: &Tree) -> BTreeSet<String> {
     let folder = format!("{FOLDER}/");
     let folders = tree.files.iter().filter_map(|file| file.path.strip_prefix(&folder));
-    let names: BTreeSet<String> = folders
+    folders
         .filter_map(|inside| inside.split_once('/'))
         .map(|(name, _)| name.replace('_', "-"))
-        .collect();
-    if !names.is_empty() {
-        return names;
-    }
-    // `&[&connect::Connect, ...]`: paths of two words with a module of its own.
-    let table = tree.files.iter().find(|file| file.path == TABLE);
-    let paths = table.into_iter().flat_map(|file| &file.source.names);
-    paths
-        .filter(|name| !name.taken_in && !name.place.test && name.path.len() == 2)
-        .filter(|name| name.path[1].to_lowercase() == name.path[0].replace('_', ""))
-        .map(|name| name.path[0].replace('_', "-"))
         .collect()
 }
 
@@ -74,12 +61,9 @@ fn inside(path: &str) -> Option<&str> {
     Some(first.strip_suffix(".rs").unwrap_or(first))
 }
 
-/// The experiment that a module belongs to: `http`, and `http_settings` where it has no folder.
+/// The experiment that a module of `experiments` is.
 fn owner<'a>(module: &str, names: &'a BTreeSet<String>) -> Option<&'a String> {
-    names.iter().find(|name| {
-        let rest = module.strip_prefix(&name.replace('-', "_"));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
-    })
+    names.iter().find(|name| name.replace('-', "_") == module)
 }
 
 fn is_table(path: &str) -> bool {
@@ -147,7 +131,7 @@ pub(super) fn check(tree: &Tree) -> [Verdict; 2] {
         mentions.into_iter().partition(|mention| mention.owner.is_some());
     let mut of_common = judge("files that name an experiment", &common, KNOWN);
     if names.is_empty() {
-        of_common.faults.push(format!("no experiment is found in {FOLDER}, nor in {TABLE}"));
+        of_common.faults.push(format!("no experiment has a folder in {FOLDER}"));
     }
     let unused = OTHER_MEANINGS.iter().zip(used).filter(|(_, used)| !used);
     of_common.faults.extend(unused.map(|((file, text, _), _)| {
@@ -201,15 +185,17 @@ mod tests {
     use super::*;
     use crate::layers::tree::tests::tree;
 
-    const LISTED: (&str, &str) = (
-        "crates/engine/src/experiments/mod.rs",
-        "mod http; mod worker_pool; use a::B;\n\
-         const ALL: &[&dyn E] = &[&http::Http, &worker_pool::WorkerPool, &Vec::new()];",
-    );
+    const FOLDERS: [(&str, &str); 5] = [
+        ("crates/model/src/experiments/spec.rs", ""),
+        ("crates/model/src/experiments/http/mod.rs", ""),
+        ("crates/model/src/experiments/worker_pool/mod.rs", ""),
+        ("crates/engine/src/experiments/mod.rs", "mod http; mod worker_pool;"),
+        ("crates/engine/src/experiments/http/mod.rs", ""),
+    ];
 
     /// What is said of the last file, and its owner.
     fn named(files: &[(&str, &str)]) -> Option<(Option<String>, String)> {
-        let tree = tree(&[&[LISTED], files].concat());
+        let tree = tree(&[FOLDERS.as_slice(), files].concat());
         let mut used = vec![false; OTHER_MEANINGS.len()];
         let found = mention(&tree, tree.files.last().unwrap(), &names(&tree), &mut used)?;
         Some((found.owner.clone(), text_of(&found)))
@@ -220,14 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_folders_of_the_model_or_until_then_those_of_the_table() {
-        assert_eq!(names(&tree(&[LISTED])), ["http", "worker-pool"].map(String::from).into());
-        let folders = [
-            ("crates/model/src/experiments/spec.rs", ""),
-            ("crates/model/src/experiments/worker_pool/mod.rs", ""),
-        ];
-        let tree = tree(&[&[LISTED], folders.as_slice()].concat());
-        assert_eq!(names(&tree), ["worker-pool".to_owned()].into());
+    fn names_are_the_folders_of_the_model_as_one_types_them() {
+        assert_eq!(names(&tree(&FOLDERS)), ["http", "worker-pool"].map(String::from).into());
+        let none = check(&tree(&[("crates/model/src/lib.rs", "")]))[0].faults.join("\n");
+        assert!(none.contains("no experiment has a folder"), "{none}");
     }
 
     #[test]
@@ -235,7 +217,7 @@ mod tests {
         for text in [
             "use crate::experiments::http::Http;",
             "use crate::experiments::{self as all}; fn f() { all::http::g() }",
-            "fn f() { m!(crate::experiments::http_settings::g()) }",
+            "fn f() { m!(crate::experiments::http::g()) }",
             "use engine::experiments::worker_pool;",
             "use crate::experiments::*; fn f() { http::g() }",
         ] {
@@ -278,7 +260,7 @@ mod tests {
     #[test]
     fn an_experiment_names_itself_and_no_other() {
         let text = "const A: &str = \"http\"; use crate::experiments::http::B;";
-        for own in ["http.rs", "http/deep/c.rs", "http_settings.rs"] {
+        for own in ["http.rs", "http/deep/c.rs"] {
             assert!(!names_one(&format!("crates/engine/src/experiments/{own}"), text), "{own}");
         }
         let other = [("crates/engine/src/experiments/worker_pool/mod.rs", "use super::http::B;")];
