@@ -124,7 +124,8 @@ fn what_this_machine_does_not_have_is_refused_before_anything_is_measured() {
         refused(&args, refuses);
         refused(&[&args[..], &["--dry-run"]].concat(), refuses);
         let two = [experiment, "--congestion", "reno,telepathy", "--out", &record];
-        refused(&two, &format!("arm congestion telepathy: {refuses}"));
+        refused(&two, "error: arm congestion telepathy");
+        refused(&two, refuses);
     }
     refused(&["study", "check", &study], &format!("line 4: {refuses}"));
     refused(&["study", "run", &study, "--out", &record], &format!("line 4: {refuses}"));
