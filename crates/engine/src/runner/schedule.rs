@@ -7,6 +7,7 @@ use tcptoll_model::study::{PlannedArm, Study};
 use tcptoll_model::{answer, order};
 
 use super::{RunError, TRIALS_MAX};
+use crate::experiments::bench::target::Target;
 use crate::experiments::{self, Experiment, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
 
@@ -116,7 +117,7 @@ impl Schedule {
     fn looked_up(&self, known: &[Resolved]) -> Result<Vec<Resolved>, RunError> {
         let mut known = known.to_vec();
         let mut resolved: Vec<Resolved> = Vec::new();
-        for target in self.plans.iter().filter_map(|plan| plan.target()) {
+        for target in self.targets().flatten() {
             let name = target.name();
             if resolved.iter().any(|entry| entry.name == name) {
                 continue;
@@ -134,6 +135,11 @@ impl Schedule {
         for plan in &mut self.plans {
             plan.resolved(known);
         }
+    }
+
+    /// The server of each arm, if we do not control it.
+    pub(super) fn targets(&self) -> impl Iterator<Item = Option<&Target>> {
+        self.plans.iter().map(|plan| plan.target())
     }
 
     /// The plan of an arm.

@@ -4,7 +4,7 @@ mod fake;
 
 use std::path::PathBuf;
 
-use tcptoll_model::record::{Lasting, Summary, Trial, Verdict};
+use tcptoll_model::record::{Lasting, PlaceKind, Summary, Trial, Verdict};
 use tcptoll_model::study::Study;
 use tempfile::TempDir;
 
@@ -345,4 +345,26 @@ fn one_file_of_packets_is_of_one_trial() {
     let schedule = Schedule::with(Fake::new(figure), &fixed(2)).unwrap();
     let error = run(schedule, &options, &Interrupt::new(), &mut |_| {}).unwrap_err();
     assert!(error.to_string().starts_with("--pcap writes one file, "), "{error}");
+}
+
+#[test]
+fn the_place_is_where_the_trials_ran_however_the_study_says_it() {
+    let place = |body: &str| {
+        let text = format!("question = 'what?'\nexperiment = 'connect'\n{body}");
+        let study = Study::from_toml(&text).unwrap();
+        let ran = run_it(&Study { experiment: "fake".to_owned(), ..study }, Fake::new(figure));
+        let place = ran.summary().place.clone();
+        (place.kind, place.target)
+    };
+    let (lab, target) = (PlaceKind::Lab, PlaceKind::Target);
+    let here = Some("127.0.0.1:9".to_owned());
+    assert_eq!(place("[settings]\nto = '127.0.0.1:9'"), (target, here.clone()));
+    let arm = |name: &str, to: &str| format!("[[arm]]\nname = '{name}'\n{to}\n");
+    let (nine, ten) = ("to = '127.0.0.1:9'", "to = '127.0.0.1:10'");
+    assert_eq!(place(&(arm("a", nine) + &arm("b", nine))), (target, here));
+    assert_eq!(place(&(arm("a", nine) + &arm("b", ten))), (target, None));
+    assert_eq!(place("[factors]\nto = ['127.0.0.1:9', '127.0.0.1:10']"), (target, None));
+    assert_eq!(place(&(arm("a", nine) + &arm("b", "level = 'x'"))), (lab, None));
+    assert_eq!(place(&(arm("a", "level = 'x'") + &arm("b", nine))), (lab, None));
+    assert_eq!(place(""), (lab, None));
 }
