@@ -216,9 +216,7 @@ fn of_arms<'a>(text: &'a str, names: &[&'a str]) -> Option<Asked<'a>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::record::{
-        Arm, HistogramSummary, Metric, Passport, Place, PlaceKind, RECORD_VERSION,
-    };
+    use crate::record::{Arm, HistogramSummary, Metric};
 
     pub(crate) fn summary() -> Summary {
         let metric = |value, unit: &str| Metric {
@@ -253,19 +251,8 @@ pub(crate) mod tests {
             ..Comparison::default()
         };
         Summary {
-            record_version: RECORD_VERSION,
-            tcptoll_version: String::new(),
             experiment: "connect".into(),
-            study: None,
-            question: "what?".into(),
-            answer: String::new(),
-            command: vec![],
-            started_at: String::new(),
-            place: Place { kind: PlaceKind::Lab, link: None, target: None },
-            resolved: Vec::new(),
-            passport: Passport::default(),
             primary_metric: Some("connect_us_mean".into()),
-            rounds: None,
             arms: vec![
                 arm("backlog 16, link a/b", 37_100.0, 13_500.0),
                 arm("backlog 4096, link a/b", 48.1, 27.0),
@@ -279,14 +266,8 @@ pub(crate) mod tests {
                     Verdict::NoDifference,
                 ),
             ],
-            published: vec![],
-            causes: vec![],
-            advice: vec![],
-            warnings: vec![],
-            next: vec![],
-            excluded: vec![],
-            partial: false,
             valid: true,
+            ..Summary::default()
         }
     }
 

@@ -163,7 +163,7 @@ pub struct Resumed {
 }
 
 /// The one JSON object that `--format json` prints and that closes a record.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Version of the record format.
     pub record_version: u32,
@@ -220,7 +220,7 @@ pub struct Summary {
 }
 
 /// Where the two ends stood.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     /// `lab` or `target`.
     pub kind: PlaceKind,
@@ -233,10 +233,11 @@ pub struct Place {
 }
 
 /// Kinds of place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlaceKind {
     /// Two hosts in their own namespaces on this machine.
+    #[default]
     Lab,
     /// This host and a server we do not control.
     Target,

@@ -1,3 +1,97 @@
 //! What does it cost to reuse a connection, or not, and who pays?
 
 pub mod conclusion;
+
+use super::figures::{
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE,
+    FIRST_BYTE_MEAN, GOODPUT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, histogram, metric,
+};
+use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+/// Open loop: requests that completed, per second.
+pub const ACHIEVED: MetricSpec =
+    metric("achieved_per_s", "1/s", "achieved per second", Better::Higher);
+/// Memory of the client's program for each open connection.
+pub const CLIENT_MEMORY: MetricSpec =
+    metric("client_bytes_per_connection", "bytes", "client bytes per connection", Better::Lower);
+/// Segments that the client host sent for each request.
+pub const CLIENT_SEGMENTS: MetricSpec =
+    metric("client_segments_per_op", "segments", "client segments per op", Better::Lower);
+/// Sockets in TIME-WAIT on the client host after the load.
+pub const CLIENT_TIME_WAIT: MetricSpec =
+    metric("client_time_wait", "sockets", "client time wait", Better::Neither);
+/// Mean number of concurrent requests.
+pub const IN_FLIGHT: MetricSpec =
+    metric("in_flight_mean", "requests", "in flight mean", Better::Neither);
+/// Open loop: requests that were due, per second.
+pub const INTENDED: MetricSpec =
+    metric("intended_per_s", "1/s", "intended per second", Better::Neither);
+/// Kernel memory of the sockets of an open connection.
+pub const KERNEL_MEMORY: MetricSpec =
+    metric("kernel_bytes_per_connection", "bytes", "kernel bytes per connection", Better::Lower);
+/// Mean time from due to the whole response.
+pub const LATENCY_MEAN: MetricSpec = metric("latency_us_mean", "us", "mean latency", Better::Lower);
+/// Requests that a connection carried, as counted.
+pub const PER_CONNECTION: MetricSpec =
+    metric("requests_per_connection", "requests", "requests per connection", Better::Neither);
+/// Requests that succeeded per second within the window.
+pub const RATE: MetricSpec = metric("requests_per_s", "1/s", "requests per second", Better::Higher);
+/// Segments that the server host sent for each request.
+pub const SERVER_SEGMENTS: MetricSpec =
+    metric("server_segments_per_op", "segments", "server segments per op", Better::Lower);
+/// Sockets in TIME-WAIT on the server host after the load.
+pub const SERVER_TIME_WAIT: MetricSpec =
+    metric("server_time_wait", "sockets", "server time wait", Better::Neither);
+/// Share of the TLS handshakes that resumed a session.
+pub const TLS_RESUMED: MetricSpec =
+    metric("tls_resumed_share", "share", "tls resumed share", Better::Neither);
+/// Open loop: requests due and unanswered when the window ended.
+pub const UNSERVED: MetricSpec =
+    metric("unserved_at_end", "requests", "unserved at end", Better::Lower);
+/// From due to the whole response.
+pub const LATENCY: HistogramSpec = histogram("latency_us", "latency", Better::Lower);
+/// From a response to the server's close of the idle connection.
+pub const IDLE_CLOSE: HistogramSpec =
+    histogram("idle_close_us", "idle time until the server closed", Better::Neither);
+/// Time of TLS handshakes.
+pub const TLS: HistogramSpec = histogram("tls_us", "TLS handshake", Better::Lower);
+
+/// The experiment.
+pub const SPEC: Spec = Spec {
+    name: "http",
+    question: "What does it cost to reuse a connection, or not, and who pays?",
+    about: "Measure what HTTP requests cost with each way of using a connection again, and who closes",
+    examples: "",
+    options: &[],
+    metrics: &[
+        &ACCEPT_QUEUE_PEAK,
+        &ACHIEVED,
+        &CLIENT_MEMORY,
+        &CLIENT_CPU,
+        &CLIENT_SEGMENTS,
+        &CLIENT_TIME_WAIT,
+        &CONNECT_MEAN,
+        &CONNECTIONS_RATE,
+        &FIRST_BYTE_MEAN,
+        &GOODPUT,
+        &IN_FLIGHT,
+        &INTENDED,
+        &KERNEL_MEMORY,
+        &LATENCY_MEAN,
+        &RATE_RESOLUTION,
+        &PER_CONNECTION,
+        &RATE,
+        &SERVER_CPU,
+        &SERVER_SEGMENTS,
+        &SERVER_TIME_WAIT,
+        &TLS_RESUMED,
+        &UNSERVED,
+    ],
+    histograms: &[&CONNECT, &FIRST_BYTE, &IDLE_CLOSE, &LATENCY, &LATENESS, &RTT, &TLS],
+    primary: RATE.name,
+    answers: &[LATENCY.name, CONNECT.name, FIRST_BYTE.name],
+    margin: 0.02,
+    operation: Noun { one: "request", many: "requests", short: "req" },
+    tables: &[],
+    conclude: conclusion::conclude,
+};

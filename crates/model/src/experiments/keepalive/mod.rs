@@ -1,3 +1,129 @@
 //! What does it cost to know that idle connections are alive, and how soon is a death known?
 
 pub mod conclusion;
+
+use super::figures::{CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric};
+use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+/// Bytes on the wire for checking each idle connection, per hour.
+pub const BYTES: MetricSpec = metric(
+    "checking_bytes_per_hour_per_socket",
+    "bytes/h",
+    "bytes per hour and socket",
+    Better::Lower,
+);
+/// Packets on the wire for checking each idle connection, per hour.
+pub const PACKETS: MetricSpec = metric(
+    "checking_packets_per_hour_per_socket",
+    "1/h",
+    "packets per hour and socket",
+    Better::Lower,
+);
+/// Memory of the client's program for each connection.
+pub const CLIENT_MEMORY: MetricSpec =
+    metric("client_bytes_per_socket", "bytes", "client bytes per secondocket", Better::Lower);
+/// CPU time of the client's processes for 1,000 idle connections, per second.
+pub const CLIENT_IDLE_CPU: MetricSpec = metric(
+    "client_fleet_cpu_us_per_s_per_1000_sockets",
+    "us/s",
+    "client CPU per 1,000 sockets",
+    Better::Lower,
+);
+/// Kernel memory of the client for each connection.
+pub const CLIENT_KERNEL_MEMORY: MetricSpec = metric(
+    "client_kernel_bytes_per_socket",
+    "bytes",
+    "client kernel bytes per secondocket",
+    Better::Lower,
+);
+/// Dead connections that were detected.
+pub const DEATHS_KNOWN: MetricSpec =
+    metric("deaths_known", "connections", "deaths known", Better::Higher);
+/// Dead connections that were not detected.
+pub const DEATHS_UNNOTICED: MetricSpec =
+    metric("deaths_unnoticed", "connections", "deaths unnoticed", Better::Lower);
+/// Heartbeats per second.
+pub const HEARTBEATS: MetricSpec =
+    metric("heartbeats_per_s", "1/s", "heartbeats per second", Better::Neither);
+/// Keep-alive probes on the wire.
+pub const PROBES: MetricSpec =
+    metric("keepalive_probes", "probes", "keepalive probes", Better::Neither);
+/// CPU time of the emulated link for 1,000 idle connections, per second.
+pub const LINK_CPU: MetricSpec = metric(
+    "link_cpu_us_per_s_per_1000_sockets",
+    "us/s",
+    "link cpu per s per 1000 sockets",
+    Better::Neither,
+);
+/// CPU time of the whole machine for 1,000 idle connections, per second.
+pub const MACHINE_CPU: MetricSpec = metric(
+    "machine_cpu_us_per_s_per_1000_sockets",
+    "us/s",
+    "machine CPU per 1,000 sockets",
+    Better::Lower,
+);
+/// Messages of the connection that writes, per second.
+pub const RATE: MetricSpec = metric("messages_per_s", "1/s", "messages per second", Better::Higher);
+/// Keep-alive probes per second.
+pub const PROBES_RATE: MetricSpec =
+    metric("probes_per_s", "1/s", "probes per second", Better::Neither);
+/// Memory of the server's program for each connection.
+pub const SERVER_MEMORY: MetricSpec =
+    metric("server_bytes_per_socket", "bytes", "server bytes per secondocket", Better::Lower);
+/// CPU time of the server's processes for 1,000 idle connections, per second.
+pub const SERVER_IDLE_CPU: MetricSpec = metric(
+    "server_fleet_cpu_us_per_s_per_1000_sockets",
+    "us/s",
+    "server CPU per 1,000 sockets",
+    Better::Lower,
+);
+/// Kernel memory of the server for each connection.
+pub const SERVER_KERNEL_MEMORY: MetricSpec = metric(
+    "server_kernel_bytes_per_socket",
+    "bytes",
+    "server kernel bytes per secondocket",
+    Better::Lower,
+);
+/// Wait of an arriving connection for room.
+pub const ARRIVAL: HistogramSpec =
+    histogram("arrival_us", "wait of an arrival for room", Better::Lower);
+/// From the fault to its detection.
+pub const DETECTION: HistogramSpec =
+    histogram("detection_us", "time from the fault to knowing it", Better::Lower);
+
+/// The experiment.
+pub const SPEC: Spec = Spec {
+    name: "keepalive",
+    question: "What does it cost to know that idle connections are alive, and how soon is a death known?",
+    about: "Measure what it costs to know that idle connections are alive, and how soon a death is known",
+    examples: "",
+    options: &[],
+    metrics: &[
+        &BYTES,
+        &PACKETS,
+        &CLIENT_MEMORY,
+        &CLIENT_CPU,
+        &CLIENT_IDLE_CPU,
+        &CLIENT_KERNEL_MEMORY,
+        &DEATHS_KNOWN,
+        &DEATHS_UNNOTICED,
+        &GOODPUT,
+        &HEARTBEATS,
+        &PROBES,
+        &LINK_CPU,
+        &MACHINE_CPU,
+        &RATE,
+        &PROBES_RATE,
+        &SERVER_MEMORY,
+        &SERVER_CPU,
+        &SERVER_IDLE_CPU,
+        &SERVER_KERNEL_MEMORY,
+    ],
+    histograms: &[&ARRIVAL, &DETECTION, &LATENESS, &RTT],
+    primary: RATE.name,
+    answers: &[DETECTION.name],
+    margin: 0.02,
+    operation: Noun { one: "message", many: "messages", short: "msg" },
+    tables: &[],
+    conclude: conclusion::conclude,
+};

@@ -1,37 +1,10 @@
-use crate::record::{
-    Closing, Excluded, HistogramSummary, Lasting, Metric, Passport, Place, RECORD_VERSION, Verdict,
-    WarningEntry,
-};
+use crate::record::{Closing, Excluded, HistogramSummary, Lasting, Metric, Verdict, WarningEntry};
 use crate::warning::Warning;
 
 use super::*;
 
 fn summary(arms: Vec<Arm>) -> Summary {
-    Summary {
-        record_version: RECORD_VERSION,
-        tcptoll_version: String::new(),
-        experiment: "http".into(),
-        study: None,
-        question: "What does it cost?".into(),
-        answer: String::new(),
-        command: Vec::new(),
-        started_at: String::new(),
-        place: Place { kind: PlaceKind::Lab, link: None, target: None },
-        resolved: Vec::new(),
-        passport: Passport::default(),
-        primary_metric: None,
-        rounds: None,
-        arms,
-        comparisons: Vec::new(),
-        published: Vec::new(),
-        causes: Vec::new(),
-        advice: Vec::new(),
-        warnings: Vec::new(),
-        next: Vec::new(),
-        excluded: Vec::new(),
-        partial: false,
-        valid: true,
-    }
+    Summary { experiment: "http".into(), arms, valid: true, ..Summary::default() }
 }
 
 fn arm(reuse: &str, metrics: &[(&str, f64)]) -> Arm {

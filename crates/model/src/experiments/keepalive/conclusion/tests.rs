@@ -1,36 +1,12 @@
 use std::collections::BTreeMap;
 
 use crate::checking::{Checking, Evidence};
-use crate::record::{HistogramSummary, Metric, Passport, Place, RECORD_VERSION, Traffic, Verdict};
+use crate::record::{HistogramSummary, Metric, Traffic, Verdict};
 
 use super::*;
 
 fn summary(arms: Vec<Arm>) -> Summary {
-    Summary {
-        record_version: RECORD_VERSION,
-        tcptoll_version: String::new(),
-        experiment: "keepalive".into(),
-        study: None,
-        question: "What does it cost?".into(),
-        answer: String::new(),
-        command: Vec::new(),
-        started_at: String::new(),
-        place: Place { kind: PlaceKind::Lab, link: None, target: None },
-        resolved: Vec::new(),
-        passport: Passport::default(),
-        primary_metric: None,
-        rounds: None,
-        arms,
-        comparisons: Vec::new(),
-        published: Vec::new(),
-        causes: Vec::new(),
-        advice: Vec::new(),
-        warnings: Vec::new(),
-        next: Vec::new(),
-        excluded: Vec::new(),
-        partial: false,
-        valid: true,
-    }
+    Summary { experiment: "keepalive".into(), arms, valid: true, ..Summary::default() }
 }
 
 fn concluded(arms: Vec<Arm>) -> Summary {

@@ -1,0 +1,56 @@
+//! Metrics and distributions that several experiments have.
+
+use super::spec::{Better, HistogramSpec, MetricSpec};
+
+/// A metric.
+pub(crate) const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    words: &'static str,
+    better: Better,
+) -> MetricSpec {
+    MetricSpec { name, unit, words, better }
+}
+
+/// A distribution.
+pub(crate) const fn histogram(
+    name: &'static str,
+    words: &'static str,
+    better: Better,
+) -> HistogramSpec {
+    HistogramSpec { name, words, better }
+}
+
+use Better::{Higher, Lower, Neither};
+
+/// The longest accept queue that was seen.
+pub const ACCEPT_QUEUE_PEAK: MetricSpec =
+    metric("accept_queue_peak", "connections", "accept queue peak", Lower);
+/// CPU time of the client host for each operation.
+pub const CLIENT_CPU: MetricSpec =
+    metric("client_cpu_us_per_op", "us", "client CPU per operation", Lower);
+/// CPU time of the server host for each operation.
+pub const SERVER_CPU: MetricSpec =
+    metric("server_cpu_us_per_op", "us", "server CPU per operation", Lower);
+/// Mean time from due to established, of connections that succeeded.
+pub const CONNECT_MEAN: MetricSpec = metric("connect_us_mean", "us", "mean connect latency", Lower);
+/// Mean time from due to the first byte.
+pub const FIRST_BYTE_MEAN: MetricSpec =
+    metric("first_byte_us_mean", "us", "mean time to first byte", Lower);
+/// Connections opened per second within the window.
+pub const CONNECTIONS_RATE: MetricSpec =
+    metric("connections_per_s", "1/s", "connections per second", Higher);
+/// Payload bytes received per second.
+pub const GOODPUT: MetricSpec = metric("goodput_bytes_per_s", "bytes/s", "goodput", Higher);
+/// What the edges of the window may add to a rate, or hide.
+pub const RATE_RESOLUTION: MetricSpec =
+    metric("rate_resolution_per_s", "1/s", "resolution of the rate", Neither);
+
+/// From due to established, of operations that succeeded.
+pub const CONNECT: HistogramSpec = histogram("connect_us", "connect latency", Lower);
+/// From due to the first byte.
+pub const FIRST_BYTE: HistogramSpec = histogram("first_byte_us", "time to first byte", Lower);
+/// From due to begun.
+pub const LATENESS: HistogramSpec = histogram("lateness_us", "lateness of the client", Lower);
+/// ICMP echoes before the load.
+pub const RTT: HistogramSpec = histogram("rtt_us", "ICMP echo", Neither);

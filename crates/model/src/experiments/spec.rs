@@ -1,0 +1,86 @@
+//! The description of an experiment, as data: everything that commands, studies, schemas and
+//! reports need to know of it.
+//!
+//! Each experiment has one [`Spec`] in its folder. Common code reads it and names no experiment.
+
+use crate::record::Summary;
+
+use super::column::Table;
+use super::option::Opt;
+
+/// An experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// The sub-command and the name in records, kebab case.
+    pub name: &'static str,
+    /// The question, as the user would ask it; ends in a question mark.
+    pub question: &'static str,
+    /// The line in the list of commands.
+    pub about: &'static str,
+    /// Examples and explanations below the options in its help.
+    pub examples: &'static str,
+    /// Its options; a study may set no others. Sorted by group as the help shows them.
+    pub options: &'static [&'static Opt],
+    /// Every metric that a trial may have, in alphabetical order.
+    pub metrics: &'static [&'static MetricSpec],
+    /// Every distribution that a trial may have, in alphabetical order; `NAME_p99` is a metric too.
+    pub histograms: &'static [&'static HistogramSpec],
+    /// The metric that comparisons and stop rules look at, unless a study names another.
+    pub primary: &'static str,
+    /// Distributions that may carry the answer, the first one that a run has.
+    pub answers: &'static [&'static str],
+    /// The smallest difference that matters, relative, unless a study states another: 0.01 is 1 %.
+    pub margin: f64,
+    /// The name of one operation.
+    pub operation: Noun,
+    /// Tables of figures, a row per arm, in the order of every report.
+    pub tables: &'static [Table],
+    /// Fills in what follows from the arms: answer, causes, advice, next.
+    pub conclude: fn(&mut Summary),
+}
+
+/// A metric: one figure per trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricSpec {
+    /// Name in records.
+    pub name: &'static str,
+    /// Unit in records: `us`, `1/s`, `bytes`, …
+    pub unit: &'static str,
+    /// Name in texts: `connections per second`.
+    pub words: &'static str,
+    /// The direction in which it gets better.
+    pub better: Better,
+}
+
+/// A distribution of one figure per operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistogramSpec {
+    /// Name in records; ends in its unit.
+    pub name: &'static str,
+    /// Name in texts: `connect latency`.
+    pub words: &'static str,
+    /// The direction in which it gets better.
+    pub better: Better,
+}
+
+/// The direction in which a figure gets better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Less is better: latency, CPU, memory.
+    Lower,
+    /// More is better: rates.
+    Higher,
+    /// Neither: evidence, and what the settings decide.
+    Neither,
+}
+
+/// The name of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noun {
+    /// `connection`.
+    pub one: &'static str,
+    /// `connections`.
+    pub many: &'static str,
+    /// In headings: `conn`.
+    pub short: &'static str,
+}

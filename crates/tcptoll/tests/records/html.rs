@@ -1,0 +1,303 @@
+//! The HTML report of the records: whole, alone, and deaf to what is written in it.
+
+use super::{all, load};
+use tcptoll_model::record::Summary;
+use tcptoll_report::html;
+
+/// What stands between `from` and `to`, after the first `from`.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let rest = text.split_once(from).unwrap_or_else(|| panic!("no {from}")).1;
+    rest.split_once(to).unwrap_or_else(|| panic!("no {to} after {from}")).0
+}
+
+/// A tag without its quoted values, which hold text.
+fn without_values(tag: &str) -> String {
+    tag.split('"').step_by(2).collect()
+}
+
+/// The tags of a page, without what stands in style and script elements.
+fn tags(page: &str) -> Vec<&str> {
+    let mut tags = Vec::new();
+    let mut rest = page;
+    while let Some((_, after)) = rest.split_once('<') {
+        let (tag, after) = after.split_once('>').expect("every tag ends");
+        tags.push(tag);
+        rest = match tag.split([' ', '\n']).next() {
+            Some(name @ ("script" | "style")) => {
+                let end = after.find(&format!("</{name}>")).expect("it ends");
+                &after[end..]
+            }
+            _ => after,
+        };
+    }
+    tags
+}
+
+#[test]
+fn every_element_is_closed_in_order() {
+    const VOID: [&str; 2] = ["meta", "br"];
+    for name in all() {
+        let page = html(&load(name));
+        let mut open: Vec<&str> = Vec::new();
+        for tag in tags(&page) {
+            let element = tag.split([' ', '\n', '/']).next().unwrap();
+            if let Some(closing) = tag.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(closing), "{name}");
+            } else if !(tag.starts_with('!') || tag.ends_with('/') || VOID.contains(&element)) {
+                open.push(element);
+            }
+        }
+        assert!(open.is_empty(), "{name}: {open:?}");
+    }
+}
+
+#[test]
+fn the_embedded_numbers_are_the_summary() {
+    for name in all() {
+        let summary = load(name);
+        let page = html(&summary);
+        let json = between(&page, "<script type=\"application/json\" id=\"summary\">", "</script>");
+        assert!(!json.contains('<') && !json.contains('\u{2028}'), "{name}");
+        assert_eq!(serde_json::from_str::<Summary>(json).unwrap(), summary, "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_fetched() {
+    for name in all() {
+        let page = html(&load(name));
+        assert!(page.contains("default-src 'none'"), "{name}");
+        for tag in tags(&page) {
+            let bare = without_values(tag);
+            for attribute in [" src=", " action=", " srcset=", " xlink:href="] {
+                assert!(!bare.contains(attribute), "{name}: {tag}");
+            }
+            let link = bare.contains(" href=").then(|| tag.split_once(" href="));
+            assert!(link.flatten().is_none_or(|(_, v)| v.starts_with("\"#")), "{name}: {tag}");
+        }
+        let style = between(&page, "<style>", "</style>");
+        assert!(!style.contains("url(") && !style.contains("@import"), "{name}");
+    }
+}
+
+#[test]
+fn hostile_strings_stay_text() {
+    let page = html(&load("hostile"));
+    let tags = tags(&page);
+    assert!(!tags.iter().any(|tag| tag.starts_with("img")), "an img was injected");
+    assert_eq!(tags.iter().filter(|tag| tag.starts_with("script")).count(), 2);
+    assert!(
+        !tags.iter().any(|tag| without_values(tag).contains("onerror")),
+        "a handler was injected"
+    );
+    let json = between(&page, "<script type=\"application/json\" id=\"summary\">", "</script>");
+    let shown = page.replace(json, "");
+    assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{2028}']), "a control is shown");
+    assert!(!page.contains(">49<"), "a template was evaluated");
+}
+
+#[test]
+fn pictures_have_names_and_tables_have_scopes() {
+    for name in all() {
+        let page = html(&load(name));
+        for tag in tags(&page) {
+            let bare = tag == "th" || (tag.starts_with("svg") && !tag.contains("aria-label=\""));
+            assert!(!bare, "{name}: {tag}");
+        }
+        let data = between(&page, "<script type=\"application/json\" id=\"summary\">", "</script>");
+        let shown = page.replace(data, "");
+        assert!(!shown.contains("NaN") && !shown.contains("inf\""), "{name}");
+    }
+}
+
+#[test]
+fn an_arm_has_one_colour_in_every_picture() {
+    let page = html(&load("connect_nine"));
+    let of_fifth: Vec<&str> = page
+        .split("<g class=\"")
+        .filter(|group| {
+            let (_, title) = group.split_once("\"><title>").unwrap_or_default();
+            title.starts_with("loopback, paced:")
+        })
+        .collect();
+    assert!(of_fifth.len() >= 4, "{}", of_fifth.len());
+    assert!(of_fifth.iter().all(|g| g.starts_with("a4\"")));
+}
+
+#[test]
+fn a_study_is_drawn_over_its_levels_in_both_figures() {
+    let page = html(&load("http_study"));
+    assert!(page.contains("Requests per second over connections"));
+    assert!(page.contains(
+        "Ratio of requests per second, reuse server-close against reuse keep-alive, per connections"
+    ));
+    // Published: two arms, and one pair of which both have a figure; for wide and narrow screens.
+    assert_eq!(page.matches("<rect class=\"hollow\"").count(), 2 * (2 + 1));
+}
+
+#[test]
+fn what_does_not_count_is_a_cross_with_its_reason() {
+    let mut summary = load("http_study");
+    summary.arms[0].rounds[1].left_out = Some("the client was the bottleneck".into());
+    let failed = &mut summary.arms[1].rounds[0];
+    failed.metrics.clear();
+    failed.left_out = Some("failed: the server did not start".into());
+    let page = html(&summary);
+    assert_eq!(page.matches("left out: the client was the bottleneck").count(), 2);
+    assert_eq!(page.matches("no value; left out: failed: the server did not start").count(), 2);
+}
+
+#[test]
+fn a_comparison_without_interval_is_listed_and_not_drawn() {
+    let mut summary = load("http_study");
+    let [first, second, third] = &mut summary.comparisons[..] else { panic!("three levels") };
+    let ratio = third.ratio.unwrap();
+    first.ci95 = Some([0.8, 0.9]);
+    second.ci95 = Some([0.3, 0.4]);
+    let page = html(&summary);
+    assert!(page.contains(&format!("×{ratio:.3}, no interval yet")));
+    let drawn = page.matches("<rect class=\"margin\"").count();
+    // Two rows of the forest and one band over the levels, twice.
+    assert_eq!(drawn, 2 * (2 + 1));
+}
+
+#[test]
+fn a_run_in_rounds_begins_with_its_metric_even_without_an_interval() {
+    let first = |summary: &Summary| {
+        let page = html(summary);
+        assert_eq!(page.matches("Requests per second over connections</h").count(), 1);
+        between(&page, "The answer as a picture\">", "</figure>").to_owned()
+    };
+    let mut summary = load("http_study");
+    for c in &mut summary.comparisons {
+        c.ci95 = c.ratio.map(|ratio| [ratio * 0.9, ratio * 1.1]);
+    }
+    assert!(first(&summary).contains("Ratio of requests per second"));
+    for c in &mut summary.comparisons {
+        c.ci95 = None;
+    }
+    assert!(first(&summary).contains("Requests per second over connections"));
+    summary.arms.iter_mut().for_each(|arm| arm.factors.clear());
+    let page = html(&summary);
+    let picture = between(&page, "The answer as a picture\">", "</figure>");
+    assert!(picture.contains("since the start of the run"));
+    assert!(!page.contains("is fastest"), "arms are ranked without their intervals");
+    assert!(page.contains("the arms range from"));
+}
+
+#[test]
+fn the_metric_of_the_run_is_the_first_column_of_the_figures() {
+    let mut summary = load("connect_nine");
+    summary.primary_metric = Some("connections_per_s".into());
+    let page = html(&summary);
+    let heads = between(&page, "<table class=\"sortable full\">", "</thead>");
+    let second = heads.split("<th scope=\"col\">").nth(2).unwrap_or_default();
+    assert!(second.starts_with("connections per second"), "{second}");
+    assert!(!heads.contains("conn/s"), "it stands there twice");
+}
+
+#[test]
+fn who_closed_and_how_many_ports_there_were_stand_on_the_page() {
+    let page = html(&load("http_reuse"));
+    for words in [
+        "<dt>connections closed by the client first</dt><dd>150</dd>",
+        "<dt>server sockets in TIME-WAIT after the load, mean over rounds</dt><dd>49</dd>",
+        "<dt>server</dt><dd>nginx&#x2f;1.22.1</dd>",
+        "<dt>server processes</dt><dd>2</dd>",
+        "ports (reuse client-close): 28,232 local ports",
+        "closed first",
+        "Connections under these requests",
+        "CPU is per request",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    let mut ignoring = load("http_reuse");
+    ignoring.arms[1].closing.as_mut().unwrap().ignored = 1_200;
+    let page = html(&ignoring);
+    assert!(page.contains("ignored Connection: close 1,200 times"));
+    let page = html(&load("http_rate"));
+    let heads = between(&page, "<table class=\"sortable full\">", "</thead>");
+    assert!(heads.contains("arm</th><th scope=\"col\">intended&#x2f;s</th>"), "{heads}");
+}
+
+#[test]
+fn the_trade_is_drawn_with_a_line_per_mechanism_and_a_point_per_arm() {
+    let page = html(&load("keepalive_cut"));
+    let picture = between(&page, "The answer as a picture\">", "</figure>");
+    // As a name, for wide and narrow screens; heartbeats have no line so near to the arms.
+    assert_eq!(picture.matches(">tcp, computed</text>").count(), 2);
+    // What nobody knew and what sends nothing has no place in it; where the window was shorter
+    // than the time between two checks, packets are computed.
+    let points = ["full", "hollow"].map(|c| picture.matches(&format!("class=\"{c}\"")).count());
+    assert_eq!(points, [0, 2 * 2]);
+    let legend = between(&page, "The answer as a picture\">", "</ul>");
+    assert_eq!(legend.matches("<li>").count(), 2, "only what is drawn has a colour");
+    assert!(picture.contains("mechanism lazy: costs no packets"), "it is forgotten");
+    let table = between(&page, "The computed lines as a table", "</table>");
+    assert!(table.contains("<th scope=\"row\">heartbeat</th>"), "its values are in no table");
+}
+
+#[test]
+fn an_answer_begins_with_a_sentence_and_a_long_one_with_its_first_clause() {
+    let mut summary = load("keepalive_cut");
+    let mut begins = |answer: &str| {
+        summary.answer = answer.to_owned();
+        let page = html(&summary);
+        let answer = between(&page, "<p class=\"answer\">", "</p>").to_owned();
+        let (first, rest) = answer.split_once(" <span>").unwrap_or((&answer, ""));
+        [first.to_owned(), rest.trim_end_matches("</span>").to_owned()]
+    };
+    assert_eq!(begins("One. Two; three."), ["One.", "Two; three."]);
+    assert_eq!(begins("Linux 6.1 vs. 5.4; both."), ["Linux 6.1 vs. 5.4; both.", ""]);
+    let long = "a".repeat(170);
+    assert_eq!(begins(&format!("One; {long}.")), ["One;".to_owned(), format!("{long}.")]);
+}
+
+#[test]
+fn what_was_never_known_is_said_and_why() {
+    let page = html(&load("keepalive_freeze"));
+    let why = "kernel answers probes";
+    assert!(page.contains(why) && page.contains("tcp-heartbeat"));
+    assert!(html(&load("keepalive_cut")).contains("TCP_KEEPIDLE"));
+}
+
+#[test]
+fn a_page_speaks_of_checking_only_where_it_was_done() {
+    for name in all() {
+        let page = html(&load(name));
+        assert_eq!(page.contains("What checking took"), name.starts_with("keepalive"), "{name}");
+    }
+    let page = html(&load("keepalive_window"));
+    assert!(!page.contains("What died") && !page.contains("Known sooner"));
+}
+
+#[test]
+fn the_curve_of_deaths_ends_where_nobody_knew_of_the_others() {
+    let mut summary = load("keepalive_cut");
+    let deaths = summary.arms[1].keepalive.as_mut().and_then(|k| k.deaths.as_mut()).unwrap();
+    deaths.known = 3;
+    let page = html(&summary);
+    assert!(page.contains("share of deaths known after at most"));
+    assert!(page.contains("ends here: 40.0 % never known"));
+}
+
+#[test]
+fn a_run_that_measured_nothing_has_a_page() {
+    let mut summary = load("connect_errors");
+    summary.arms.clear();
+    assert!(html(&summary).contains("</html>"));
+    let mut summary = load("connect_errors");
+    summary.arms[0] = tcptoll_model::record::Arm { name: "a".into(), ..Default::default() };
+    assert!(html(&summary).contains("none tried"));
+}
+
+/// Writes the pages to look at: `TCPTOLL_PAGES=/tmp/pages cargo test -p tcptoll --test records pages`.
+#[test]
+fn pages_to_look_at() {
+    let Some(folder) = std::env::var_os("TCPTOLL_PAGES") else { return };
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in all() {
+        let path = std::path::Path::new(&folder).join(format!("{name}.html"));
+        std::fs::write(path, html(&load(name))).unwrap();
+    }
+}

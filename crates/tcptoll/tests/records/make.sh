@@ -1,0 +1,63 @@
+#!/bin/sh
+# Makes the runs behind the stored records anew, as tcptoll itself writes them:
+#
+#     make.sh FOLDER
+#
+# The program `tcptoll` is the first in PATH; nginx and python3 are needed. It takes about 2 minutes.
+# `store` in main.rs shortens what is in FOLDER and stores it next to this file.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$1" && cd "$1"
+cp "$here/study.toml" .
+
+# Which runs: all of them, or those named in ONLY.
+wanted() { case " ${ONLY:-$1} " in *" $1 "*) rm -f "$1.jsonl" ;; *) return 1 ;; esac; }
+
+run() {
+    name=$1 && shift
+    wanted "$name" || return 0
+    status=0
+    tcptoll "$@" --seed 1 --quiet --out "$name.jsonl" >"$name.txt" 2>"$name.err" || status=$?
+    echo "$name: exit status $status"
+}
+
+run connect connect --link metro --count 60
+run connect-rounds connect --count 40 --concurrency 40 --accept-delay 2ms --backlog 4,4096 \
+    --timeout 2500ms --allow-errors 100% --rounds 5
+run connect-errors connect --count 60 --concurrency 60 --accept-delay 20ms --backlog 4 --timeout 1s
+run connect-nine study connect-2021 --set count=40
+run http http --link metro --requests 60
+run http-reuse http --reuse keep-alive,server-close,client-close --requests 40 --warmup 8 --rounds 3
+run http-rate http --server null --work 20ms --rate 400 --connections 4 --duration 300ms
+run http-nothing http --expect-status 404 --requests 30
+run http-study study study.toml
+run keepalive-window keepalive --mechanism none,tcp --sockets 10 --duration 20ms --warmup 10ms \
+    --rounds 3
+run keepalive-cut keepalive --sockets 50 --fault cut --duration 300ms --writer off
+run keepalive-freeze keepalive --mechanism tcp,heartbeat --sockets 30 --fault freeze \
+    --duration 300ms --writer off
+
+# Against servers outside the lab.
+python3 -m http.server --bind 127.0.0.1 18080 >/dev/null 2>&1 &
+server=$!
+trap 'kill $server' EXIT
+while ! python3 -c 'import socket; socket.create_connection(("127.0.0.1", 18080))' 2>/dev/null; do :; done
+run connect-target connect --to localhost:18080 --count 40 --concurrency 3
+run http-target http --requests 40 --connections 2 --warmup 8 http://localhost:18080/study.toml
+run http-errors http --requests 60 --connections 2 --warmup 8 --allow-errors 60% \
+    http://localhost:18080/study.toml http://localhost:18080/missing
+
+# Stopped by SIGINT once a round is recorded; the second run goes on to its end.
+stopped() {
+    tcptoll connect --link same-room,metro --count 30 --rounds 3 --seed 1 --quiet \
+        --out "$1.jsonl" >"$1.txt" 2>"$1.err" &
+    tcptoll=$!
+    until [ -e "$1.jsonl" ] && [ "$(wc -l <"$1.jsonl")" -ge 4 ]; do :; done
+    kill -INT $tcptoll
+    wait $tcptoll || echo "$1: exit status $?"
+}
+if wanted connect-stopped; then stopped connect-stopped; fi
+if wanted connect-resumed; then
+    stopped connect-resumed
+    tcptoll connect --resume connect-resumed.jsonl --quiet >connect-resumed.txt
+fi
