@@ -1,9 +1,12 @@
 //! How is a file of the user's read whole without trusting its length? A device has no length, and
-//! may have no end.
+//! may have no end. And how is it read once for all arms of a run?
 
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
+use std::rc::Rc;
 
 /// The content of a file of at most `most` bytes.
 ///
@@ -16,6 +19,29 @@ pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
+}
+
+/// What was read from files, each once, for all arms that name them.
+#[derive(Default)]
+pub struct Shared(BTreeMap<(String, TypeId), Rc<dyn Any>>);
+
+impl Shared {
+    /// What `read` makes of the file of this name, or made of it before.
+    ///
+    /// Errors: those of `read`; nothing is kept then.
+    pub fn read<T: Any, E>(
+        &mut self,
+        file: &str,
+        read: impl FnOnce(&Path) -> Result<T, E>,
+    ) -> Result<Rc<T>, E> {
+        let key = (file.to_owned(), TypeId::of::<T>());
+        if let Some(known) = self.0.get(&key).cloned().and_then(|known| known.downcast().ok()) {
+            return Ok(known);
+        }
+        let content = Rc::new(read(Path::new(file))?);
+        self.0.insert(key, Rc::clone(&content) as Rc<dyn Any>);
+        Ok(content)
+    }
 }
 
 /// Whether a file was longer than it may be.
@@ -36,5 +62,17 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(whole.unwrap(), b"four");
         assert!(is_too_large(&short.unwrap_err()));
+    }
+
+    #[test]
+    fn a_file_is_read_once_for_all_that_make_the_same_of_it() {
+        let mut shared = Shared::default();
+        let refused: Result<Rc<u32>, &str> = shared.read("a", |_| Err("not there"));
+        assert_eq!(refused, Err("not there"));
+        assert_eq!(shared.read("a", |_| Ok::<u32, &str>(7)).as_deref(), Ok(&7));
+        assert_eq!(shared.read("a", |_| Err::<u32, &str>("read again")).as_deref(), Ok(&7));
+        assert_eq!(shared.read("b", |_| Ok::<u32, &str>(8)).as_deref(), Ok(&8));
+        let other = shared.read("a", |_| Ok::<String, &str>("text".to_owned()));
+        assert_eq!(other.as_deref().map(String::as_str), Ok("text"));
     }
 }

@@ -5,23 +5,30 @@
 //! next follows from the record alone.
 
 mod conclusion;
+mod errors;
+mod expected;
+mod options;
 mod schedule;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tcptoll_model::record::{
     Arm, Header, Line, NextStep, RECORD_VERSION, Resolved, Resumed, Summary, Trial,
 };
 use tcptoll_model::stop::Target;
-use tcptoll_model::study::{PlannedArm, Study};
+use tcptoll_model::study::PlannedArm;
 use tcptoll_model::{compare, consolidate, order, shell};
 
 use self::conclusion::Ended;
+pub use self::errors::RunError;
+pub use self::options::{Progress, Run, RunOptions};
 pub use self::schedule::Schedule;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::certification::{Certificate, Tolerance};
+use crate::lab::certification::Certificate;
 use crate::lab::{Interrupt, LabError};
 use crate::passport;
 use crate::record::{Record, Recorder};
@@ -35,155 +42,16 @@ pub const ATTEMPTS_MAX: u32 = 1 + RERUNS_MAX;
 /// Most trials of a run: its record stays readable.
 const TRIALS_MAX: u64 = 100_000;
 
-/// Settings of a run that make no difference between arms.
-#[derive(Clone, Debug)]
-pub struct RunOptions {
-    /// The command line, for the record.
-    pub command: Vec<String>,
-    /// Where the record goes.
-    pub record: PathBuf,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// How far a link may be from what was asked.
-    pub tolerance: Tolerance,
-    /// The same as it was typed, for the record.
-    pub tolerance_text: Option<String>,
-    /// Where to write packets.
-    pub pcap: Option<String>,
-    /// Version of the program.
-    pub version: String,
-    /// Names that have been resolved for this run; the others are resolved before its first trial.
-    pub resolved: Vec<Resolved>,
-    /// When the run begins, or goes on, RFC 3339.
-    pub started_at: String,
-    /// Seconds since the run first began; 0 unless it is resumed.
-    pub after_s: f64,
-}
-
-/// How far a run has come.
-#[derive(Clone, Debug)]
-pub struct Progress<'a> {
-    /// The arm being run.
-    pub arm: &'a str,
-    /// Its place in the round, from 1.
-    pub number: usize,
-    /// Arms in all.
-    pub arms: usize,
-    /// The round, from 1.
-    pub round: u32,
-    /// Rounds at most.
-    pub rounds: u32,
-    /// 0 the first time; an invalid trial is repeated.
-    pub attempt: u32,
-    /// Why it is repeated, if it is.
-    pub repeated_for: Option<&'a str>,
-    /// Of this trial done: operations, or ms.
-    pub done: u64,
-    /// Of this trial planned, in the same; 0 before it has begun.
-    pub total: u64,
-    /// Time the rest of the run is expected to take from the beginning of this trial, s; the most
-    /// it may take where a stop rule can end it sooner.
-    pub left_s: f64,
-}
-
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// The study.
-    #[error(transparent)]
-    Study(#[from] tcptoll_model::study::StudyError),
-    /// No such experiment.
-    #[error("experiment {0}: there is no such experiment")]
-    NoSuchExperiment(String),
-    /// No such metric.
-    #[error(
-        "metric {metric}: there is no such metric; there are {there_are}, and quantiles of distributions like connect_us_p99"
-    )]
-    NoSuchMetric {
-        /// As written.
-        metric: String,
-        /// The experiment's metrics.
-        there_are: String,
-    },
-    /// More trials than a record may hold.
-    #[error(
-        "{arms} arms in up to {rounds} rounds are {} trials, at most {TRIALS_MAX} are run: give fewer levels or rounds",
-        u64::from(*.rounds) * *.arms as u64
-    )]
-    TooManyTrials {
-        /// Arms.
-        arms: usize,
-        /// Rounds, at most.
-        rounds: u32,
-    },
-    /// A setting or the place, before anything was measured.
-    #[error(transparent)]
-    Trial(#[from] TrialError),
-    /// An arm's setting, named with its arm.
-    #[error("arm {arm}: {error}")]
-    Arm {
-        /// Which.
-        arm: String,
-        /// What is wrong.
-        error: TrialError,
-    },
-    /// The record cannot be made.
-    #[error("the record {path} cannot be written: {error}; choose another place with --out FILE")]
-    Record {
-        /// Where.
-        path: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// There is nothing to go on with.
-    #[error("the record {0} has no header of a run: begin anew")]
-    NothingToResume(String),
-    /// Its rounds and ours would not be of the same figures.
-    #[error(
-        "the record {path} has format {version}, in which rates and latencies are defined differently from format {RECORD_VERSION} of this tcptoll: begin a new run, or resume it with the tcptoll that began it"
-    )]
-    OlderFormat {
-        /// Where.
-        path: String,
-        /// Its version.
-        version: u32,
-    },
-}
-
-impl RunError {
-    /// Whether a signal stopped the run before anything was measured.
-    pub fn is_interrupt(&self) -> bool {
-        matches!(self, Self::Trial(TrialError::Lab(LabError::Interrupted)))
-    }
-}
-
-/// What came of a run.
-#[derive(Debug)]
-pub struct Run {
-    /// The summary, which also closes the record.
-    pub summary: Summary,
-    /// Where the record is.
-    pub record: PathBuf,
-    /// Why the record is not whole, if it is not.
-    pub not_stored: Option<String>,
-    /// The signal that stopped the run, if one did.
-    pub signal: Option<usize>,
-    /// Why nothing was measured although the run came to its end: no operation succeeded.
-    pub nothing: Option<String>,
-}
-
-/// Runs a study.
+/// Runs a study. What of its schedule has not been prepared or resolved is so before the first trial.
 ///
 /// Errors: only if nothing was measured. A trial that fails after others succeeded is recorded as
 /// failed, and the round goes on.
 pub fn run(
-    study: &Study,
+    mut schedule: Schedule,
     options: &RunOptions,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Run, RunError> {
-    let schedule = Schedule::of(study)?;
     if options.pcap.is_some() && (schedule.arms.len() > 1 || schedule.rule.max > 1) {
         return Err(RunError::Trial(TrialError::Setting(format!(
             "--pcap writes one file, and there are {} arms in up to {} rounds: run one arm alone, with --rounds 1",
@@ -191,12 +59,13 @@ pub fn run(
             schedule.rule.max
         ))));
     }
-    let resolved = schedule.resolve(&options.resolved)?;
+    schedule.prepare()?;
+    let resolved = schedule.resolve(&[])?.to_vec();
     let mut recorder = Recorder::create(&options.record).map_err(|error| cannot(options, error))?;
     let header = Header {
         record_version: RECORD_VERSION,
         experiment: schedule.experiment.name().to_owned(),
-        study: study.clone(),
+        study: schedule.study.clone(),
         command: options.command.clone(),
         started_at: options.started_at.clone(),
         seed: options.seed,
@@ -206,17 +75,18 @@ pub fn run(
         passport: passport::read(),
     };
     recorder.write(&Line::Header(Box::new(header.clone())));
-    Runner::new(&schedule, &header, options, interrupt, recorder).finish(progress)
+    Runner::new(schedule, &header, options, interrupt, recorder).finish(progress)
 }
 
-/// Goes on with a run where it was stopped or killed: `record` is what `recorder` was opened with.
-/// The study, the seed and the addresses of names are the record's; a trial that was not finished is
+/// Goes on with a run where it was stopped or killed: `record` is what `recorder` was opened with,
+/// `schedule` that of its study. The study, the seed and the addresses of names are the record's; a trial that was not finished is
 /// run again. Of a run that has come to its end nothing is run and nothing written.
 ///
 /// Errors: as [`run`]; nothing is written before the next trial has begun.
 pub fn resume(
     record: &Record,
     recorder: Recorder,
+    mut schedule: Schedule,
     options: &RunOptions,
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(&Progress<'_>),
@@ -228,12 +98,13 @@ pub fn resume(
         let path = options.record.display().to_string();
         return Err(RunError::OlderFormat { path, version: header.record_version });
     }
-    let schedule = Schedule::of(&header.study)?;
+    let mut known = header.resolved.clone();
+    known.extend(record.resumed().flat_map(|resumed| resumed.resolved.clone()));
+    schedule.take_addresses(&known);
     let options = RunOptions { seed: header.seed, ..options.clone() };
-    let mut runner = Runner::new(&schedule, header, &options, interrupt, recorder);
+    let mut runner = Runner::new(schedule, header, &options, interrupt, recorder);
     runner.trials = record.trials().cloned().collect();
     runner.resumed = record.resumed().cloned().collect();
-    runner.resolved.extend(runner.resumed.iter().flat_map(|resumed| resumed.resolved.clone()));
     let ended = runner.reached().is_some();
     if let (true, Some(summary)) = (ended, record.summary()) {
         return Ok(Run {
@@ -245,15 +116,16 @@ pub fn resume(
         });
     }
     if !ended {
+        runner.schedule.prepare()?;
         // A record from before addresses were recorded has none.
-        let known = std::mem::take(&mut runner.resolved);
-        runner.resolved = schedule.resolve(&known)?;
+        let resolved = runner.schedule.resolve(&known)?;
         let is_new = |entry: &&Resolved| !known.contains(entry);
+        let resolved = resolved.iter().filter(is_new).cloned().collect();
         let resumed = Resumed {
             at: options.started_at.clone(),
             after_s: options.after_s,
             command: options.command.clone(),
-            resolved: runner.resolved.iter().filter(is_new).cloned().collect(),
+            resolved,
             passport: passport::read(),
         };
         runner.recorder.write(&Line::Resumed(Box::new(resumed.clone())));
@@ -283,7 +155,7 @@ fn cannot(options: &RunOptions, error: std::io::Error) -> RunError {
 }
 
 struct Runner<'a> {
-    schedule: &'a Schedule,
+    schedule: Schedule,
     header: &'a Header,
     options: &'a RunOptions,
     interrupt: &'a Interrupt,
@@ -291,8 +163,6 @@ struct Runner<'a> {
     certificates: BTreeMap<String, Certificate>,
     trials: Vec<Trial>,
     resumed: Vec<Resumed>,
-    /// Names of servers, and the address of each.
-    resolved: Vec<Resolved>,
     /// Trials that failed before any was measured; kept back, because a run that measures nothing
     /// leaves no record.
     held_back: Vec<Trial>,
@@ -301,7 +171,7 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     fn new(
-        schedule: &'a Schedule,
+        schedule: Schedule,
         header: &'a Header,
         options: &'a RunOptions,
         interrupt: &'a Interrupt,
@@ -316,7 +186,6 @@ impl<'a> Runner<'a> {
             certificates: BTreeMap::new(),
             trials: Vec::new(),
             resumed: Vec::new(),
-            resolved: header.resolved.clone(),
             held_back: Vec::new(),
             begun: Instant::now(),
         }
@@ -346,7 +215,7 @@ impl<'a> Runner<'a> {
             partial,
             steal,
         };
-        let mut summary = conclusion::of(self.header, self.schedule, &ended);
+        let mut summary = conclusion::of(self.header, &self.schedule, &ended);
         if partial && !self.schedule.is_single() {
             summary.next.insert(0, go_on(self.recorder.path()));
         }
@@ -370,7 +239,7 @@ impl<'a> Runner<'a> {
 
     /// Why to stop, if the stop rule says so. Looked at between whole rounds only.
     fn reached(&self) -> Option<String> {
-        let Schedule { arms, pairs, margin, metric, rule, .. } = self.schedule;
+        let Schedule { arms, pairs, margin, metric, rule, .. } = &self.schedule;
         let done = self.rounds_done();
         // What costs the more the longer a run is, is done only where the rule looks at it.
         let looks = rule.target != Target::Rounds && done >= rule.min;
@@ -471,10 +340,9 @@ impl<'a> Runner<'a> {
             witness: !self.trials.iter().any(|t| t.arm.name == planned.name && t.counts()),
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),
-            resolved: &self.resolved,
             certificates: &mut self.certificates,
         };
-        let outcome = self.schedule.experiment.run(planned, &mut context);
+        let outcome = self.schedule.plan(arm).trial(planned, &mut context);
         let mut trial = Trial {
             round,
             order: place,
@@ -522,42 +390,6 @@ impl<'a> Runner<'a> {
             self.recorder.write(&Line::Trial(Box::new(trial.clone())));
             self.trials.push(trial);
         }
-    }
-
-    /// What another round is expected to take, s: as the last ones did, where there are any.
-    fn round_s(&self) -> f64 {
-        self.schedule.arms.iter().map(|arm| self.trial_s(arm)).sum()
-    }
-
-    /// As long as the last one that counts; the first one of an arm has also measured its link and
-    /// looked closer.
-    fn trial_s(&self, arm: &PlannedArm) -> f64 {
-        let last = self.trials.iter().rev().find(|t| t.arm.name == arm.name && t.counts());
-        let expected_s = self.schedule.experiment.expected_s(&arm.settings, &self.resolved);
-        match last {
-            Some(trial) if trial.round == 0 => {
-                trial.took_s.min(expected_s.max(trial.arm.elapsed_s))
-            }
-            Some(trial) => trial.took_s,
-            None => expected_s,
-        }
-    }
-
-    /// What is left of the plan, if nothing is run again.
-    fn left_s(&self) -> f64 {
-        let rule = &self.schedule.rule;
-        let done = self.rounds_done();
-        let of_this_round: f64 = self
-            .schedule
-            .arms
-            .iter()
-            .enumerate()
-            .filter(|(arm, _)| self.next_attempt(done, *arm).is_none())
-            .map(|(_, arm)| self.trial_s(arm))
-            .sum();
-        let all = f64::from(rule.max.saturating_sub(done)) * self.round_s() - of_this_round;
-        let elapsed = conclusion::elapsed_s(&self.trials);
-        rule.max_time.map_or(all, |limit| all.min(limit.as_secs_f64() - elapsed)).max(0.0)
     }
 }
 

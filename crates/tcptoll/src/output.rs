@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Zoned};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tcptoll_engine::experiments::PublicLoad;
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::lab::certification::Tolerance;
 use tcptoll_engine::record::Recorder;
 use tcptoll_engine::runner::{self, Progress, Run, RunError, RunOptions, Schedule};
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
 
 use crate::cli::{Format, OutputArgs};
@@ -21,20 +22,14 @@ use crate::exit::{Status, say};
 use crate::limit::Limit;
 use crate::screen::{self, ProgressLine};
 
-/// What is said before a run, once the names of its servers are resolved.
-pub(crate) type Notice<'a> = &'a dyn Fn(&[Resolved]) -> anyhow::Result<Option<String>>;
-
 /// Runs a study, prints its result, writes what was asked for.
-pub fn run(study: &Study, args: &OutputArgs, notice: Notice<'_>) -> anyhow::Result<Status> {
-    let Checked { schedule, limits, tolerance } = check(study, args)?;
-    let resolved = schedule.resolve(&[])?;
+pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
+    let Checked { mut schedule, limits, tolerance } = check(study, args)?;
+    schedule.resolve(&[])?;
     let record = record_path(study, args)?;
-    if let Some(notice) = notice(&resolved)? {
-        say(&notice);
-    }
+    announce(&schedule);
     let options = RunOptions {
         record,
-        resolved,
         seed: args.seed.unwrap_or_else(any_seed),
         tolerance,
         tolerance_text: args.link_tolerance.clone(),
@@ -42,24 +37,37 @@ pub fn run(study: &Study, args: &OutputArgs, notice: Notice<'_>) -> anyhow::Resu
         ..options()?
     };
     carry_out(args, &limits, |interrupt, progress| {
-        runner::run(study, &options, interrupt, progress)
+        runner::run(schedule, &options, interrupt, progress)
     })
 }
 
 /// What can be known before a name is resolved or anything measured.
 pub(crate) struct Checked {
-    schedule: Schedule,
+    pub(crate) schedule: Schedule,
     limits: Vec<Limit>,
     tolerance: Tolerance,
 }
 
-/// Checks the study, limits, tolerance, files.
+/// Checks the study, what it needs of this machine, limits, tolerance, files.
 pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<Checked> {
-    let schedule = Schedule::of(study)?;
+    let mut schedule = Schedule::of(study)?;
+    schedule.prepare()?;
     let limits = limits(args, &schedule)?;
     let tolerance = tolerance(args.link_tolerance.as_deref())?;
     check_files(args)?;
     Ok(Checked { schedule, limits, tolerance })
+}
+
+/// Informs the user of load on somebody else's server, before it begins.
+pub(crate) fn announce(schedule: &Schedule) {
+    for load in schedule.public_loads() {
+        say(&notice(&load));
+    }
+}
+
+fn notice(load: &PublicLoad) -> String {
+    let PublicLoad { target, load, options, .. } = load;
+    format!("notice: {target} is a public address: {load}; make sure you may do this ({options})")
 }
 
 /// Goes on with the run of a record.
@@ -76,8 +84,9 @@ pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
     }
     let (record, recorder) = Recorder::resume(path).with_context(|| format!("record {name}"))?;
     let header = record.header().with_context(|| format!("record {name}: it has no header"))?;
-    let schedule =
-        Schedule::of(&header.study).with_context(|| format!("record {name}: its study"))?;
+    let its_study = || format!("record {name}: its study");
+    let mut schedule = Schedule::of(&header.study).with_context(its_study)?;
+    schedule.prepare().with_context(its_study)?;
     let limits = limits(args, &schedule)?;
     let began: Timestamp = header
         .started_at
@@ -94,7 +103,7 @@ pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
         ..fresh
     };
     carry_out(args, &limits, |interrupt, progress| {
-        runner::resume(&record, recorder, &options, interrupt, progress)
+        runner::resume(&record, recorder, schedule, &options, interrupt, progress)
     })
 }
 
@@ -107,7 +116,6 @@ fn options() -> anyhow::Result<RunOptions> {
         tolerance: Tolerance::default(),
         tolerance_text: None,
         pcap: None,
-        resolved: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
         after_s: 0.0,
@@ -301,4 +309,75 @@ fn check_writable(path: &Path) -> std::io::Result<()> {
         std::fs::remove_file(path)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_model::record::Resolved;
+
+    use super::*;
+    use crate::cli::{ConnectArgs, HttpArgs, KeepaliveArgs};
+    use crate::studies;
+
+    fn notices(study: &Study, address: Option<&str>) -> Vec<String> {
+        let mut schedule = Schedule::of(study).unwrap();
+        if let Some(address) = address {
+            // With a port of its own: no name is looked up here.
+            let entry = |name: &str| Resolved {
+                name: name.to_owned(),
+                addresses: vec![address.to_owned()],
+                used: address.to_owned(),
+            };
+            schedule.resolve(&[entry("db.example:80")]).unwrap();
+        }
+        schedule.public_loads().iter().map(notice).collect()
+    }
+
+    fn levels(levels: &[&str]) -> Vec<String> {
+        levels.iter().map(|level| (*level).to_owned()).collect()
+    }
+
+    fn http(url: &str, rates: &[&str], address: Option<&str>) -> Vec<String> {
+        let args = HttpArgs { url: levels(&[url]), rate: levels(rates), ..HttpArgs::default() };
+        notices(&studies::from_http(&args).unwrap(), address)
+    }
+
+    #[test]
+    fn load_on_a_public_address_is_announced_with_its_rate_and_on_our_own_is_not() {
+        // An address for documentation (RFC 5737): nothing is sent to it here.
+        assert_eq!(
+            http("http://192.0.2.1/", &[], None),
+            [
+                "notice: http://192.0.2.1/ is a public address: up to 20 requests per second will be \
+              sent to it; make sure you may do this (--rate and --requests set other figures)"
+            ]
+        );
+        assert!(http("http://127.0.0.1:8080/", &[], None).is_empty());
+        assert!(http("http://db.example/", &[], Some("10.0.0.1")).is_empty());
+        assert_eq!(http("http://db.example/", &[], Some("192.0.2.1")).len(), 1);
+        // Nothing is known of a name that has not been resolved.
+        assert!(http("http://db.example/", &[], None).is_empty());
+        assert!(notices(&studies::from_http(&HttpArgs::default()).unwrap(), None).is_empty());
+    }
+
+    #[test]
+    fn of_several_arms_the_one_with_the_most_load_is_announced() {
+        let [said] = &http("http://192.0.2.1/", &["5", "300", "20"], None)[..] else { panic!() };
+        assert!(said.contains("up to 300 requests per second"), "{said}");
+        let to = Some("192.0.2.1:80".to_owned());
+        let connect =
+            ConnectArgs { to: to.clone(), rate: levels(&["5", "50"]), ..ConnectArgs::default() };
+        let [said] = &notices(&studies::from_connect(&connect).unwrap(), None)[..] else {
+            panic!()
+        };
+        assert!(
+            said.contains(": 100 connections at 50 per second will be opened to it; "),
+            "{said}"
+        );
+        let keepalive =
+            KeepaliveArgs { to, sockets: levels(&["9", "90"]), ..KeepaliveArgs::default() };
+        let study = studies::from_keepalive(&keepalive).unwrap();
+        let [said] = &notices(&study, None)[..] else { panic!() };
+        assert!(said.contains(": 90 connections will be held open to it; "), "{said}");
+    }
 }

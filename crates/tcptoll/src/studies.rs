@@ -83,8 +83,8 @@ pub fn load(name: &str) -> anyhow::Result<Study> {
 fn checked(text: &str) -> anyhow::Result<Study> {
     let study = Study::from_toml(text)?;
     names(&study).map_err(|error| error.in_text(text))?;
-    match Schedule::of(&study) {
-        Ok(_) => Ok(study),
+    match Schedule::of(&study).and_then(|mut schedule| schedule.prepare()) {
+        Ok(()) => Ok(study),
         Err(RunError::Study(error)) => Err(error.in_text(text).into()),
         Err(error) => Err(match line(text, &study, &error) {
             Some(line) => anyhow::anyhow!("line {line}: {error}"),

@@ -1,4 +1,7 @@
-//! One question each, and the table of all. To add one: a file, a line in [`ALL`], a page in docs.
+//! One question each, and the table of all. To add one: a folder, a line in [`ALL`], a page in docs.
+//!
+//! An [`Experiment`] reads the settings of an arm once and makes a [`Plan`] of them. Everything that
+//! a run asks of an arm, it asks the plan. Read `runner::schedule`, which holds the plans, next.
 
 pub mod bench;
 pub mod connect;
@@ -11,6 +14,7 @@ use tcptoll_model::record::{Arm, Lasting, Resolved, Summary, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
 use self::bench::target::Target;
+use crate::files::Shared;
 use crate::lab::certification::{Certificate, Tolerance};
 use crate::lab::{Interrupt, LabError};
 
@@ -44,8 +48,6 @@ pub struct Context<'a> {
     pub tolerance: Tolerance,
     /// Where to write packets.
     pub pcap: Option<&'a str>,
-    /// Addresses of names, resolved before the first trial.
-    pub resolved: &'a [Resolved],
     /// Links measured in this run.
     pub certificates: &'a mut BTreeMap<String, Certificate>,
 }
@@ -83,21 +85,55 @@ pub trait Experiment: Sync {
     }
     /// The smallest effect of interest, relative, unless a study says other: 0.01 is 1 %.
     fn margin(&self) -> f64;
-    /// Checks the settings of one arm without doing anything; no name is resolved.
-    fn check(&self, settings: &Settings) -> Result<(), TrialError>;
-    /// Checks the settings of all arms beside each other: whether one has no effect in any of them.
+    /// Reads and checks the settings of one arm. It is a function of the settings: no name is
+    /// resolved, no file and no socket opened.
+    ///
+    /// Errors: a setting is not what it should be, or has no effect beside another.
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError>;
+    /// Checks the settings of all arms together: whether one has no effect in any of them.
     fn check_together(&self, _arms: &[PlannedArm]) -> Result<(), TrialError> {
         Ok(())
     }
-    /// The server of one arm, if we do not control it.
-    fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError>;
-    /// Expected duration of one arm, seconds, for `--dry-run` and the time left. A name that is not
-    /// in `resolved` is taken as public.
-    fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64;
-    /// Runs one arm once.
-    fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError>;
     /// Fills in what follows from the arms: answer, causes, advice, next.
     fn conclude(&self, summary: &mut Summary);
+}
+
+/// One arm of a study, its settings read and checked. Made once for a run, before its first trial.
+///
+/// The order of calls: [`Plan::prepare`] and [`Plan::resolved`], each once, then as many trials as
+/// the run needs. Everything else may be asked at any time.
+pub trait Plan {
+    /// The server, if we do not control it.
+    fn target(&self) -> Option<&Target>;
+    /// Takes the addresses of names. What depends on whether a server is public follows; until then
+    /// a name is taken as public.
+    fn resolved(&mut self, resolved: &[Resolved]);
+    /// Checks and reads what depends on this machine: whether the kernel has a congestion control,
+    /// what is in files. Arms of one run share the files.
+    ///
+    /// Errors: a setting cannot be had on this machine. The same sentence as where a setting makes
+    /// no sense: it begins with `--OPTION`.
+    fn prepare(&mut self, files: &mut Shared) -> Result<(), TrialError>;
+    /// Expected duration of a trial, seconds, for `--dry-run` and the time left.
+    fn expected_s(&self) -> f64;
+    /// The load on a server with a public address; `None` if its address is not known or not public.
+    fn public_load(&self) -> Option<PublicLoad>;
+    /// Runs the arm once.
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError>;
+}
+
+/// Load on a server that may be somebody else's; the user is informed before it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublicLoad {
+    /// The server, as typed.
+    pub target: String,
+    /// How much it is, to find the arm that loads a server most: operations per second, or open
+    /// connections.
+    pub size: f64,
+    /// What is done: `100 connections at 20 per second will be opened to it`.
+    pub load: String,
+    /// Which options change it: `--rate and --count set other figures`.
+    pub options: &'static str,
 }
 
 /// Every experiment, in alphabetical order.

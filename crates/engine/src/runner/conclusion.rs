@@ -33,7 +33,7 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
     let study = &header.study;
     let arms = consolidate::arms(&schedule.arms, ended.trials);
     let in_rounds = schedule.rule.max > 1;
-    let mut summary = outline(header, arms);
+    let mut summary = outline(header, schedule, arms);
     summary.passport.steal = ended.steal;
     summary.resolved.extend(ended.resumed.iter().flat_map(|resumed| resumed.resolved.clone()));
     summary.primary_metric = in_rounds.then(|| schedule.metric.clone());
@@ -161,16 +161,14 @@ fn whole_rounds(arms: usize, trials: &[Trial]) -> u32 {
 }
 
 /// What header and arms say by themselves.
-fn outline(header: &Header, arms: Vec<Arm>) -> Summary {
+fn outline(header: &Header, schedule: &Schedule, arms: Vec<Arm>) -> Summary {
     let study = &header.study;
     let links: Vec<_> = arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
     let one_link = links
         .first()
         .filter(|first| links.iter().all(|link| link.asked == first.asked))
         .map(|link| link.asked.clone());
-    let target = ["to", "url"].iter().find_map(|name| study.settings.get(*name));
-    let target = target.map(|to| to.as_str().unwrap_or_default().to_owned());
-    let kind = if target.is_some() { PlaceKind::Target } else { PlaceKind::Lab };
+    let (kind, target) = place(schedule);
     Summary {
         record_version: RECORD_VERSION,
         tcptoll_version: header.tcptoll_version.clone(),
@@ -196,6 +194,23 @@ fn outline(header: &Header, arms: Vec<Arm>) -> Summary {
         partial: false,
         valid: true,
     }
+}
+
+/// Where trials ran, and the server if it is one for all of them. A run with some of its arms in the
+/// lab counts as one in the lab.
+fn place(schedule: &Schedule) -> (PlaceKind, Option<String>) {
+    let mut targets = schedule.targets();
+    let first = targets.next().flatten();
+    let mut kind = if first.is_some() { PlaceKind::Target } else { PlaceKind::Lab };
+    let mut one = first;
+    for target in targets {
+        match target {
+            None => kind = PlaceKind::Lab,
+            Some(target) => one = one.filter(|first| first.typed == target.typed),
+        }
+    }
+    let one = one.filter(|_| kind == PlaceKind::Target);
+    (kind, one.map(|target| target.typed.clone()))
 }
 
 /// Warnings of trials, each once per arm; what came again is said with its count.

@@ -1,4 +1,4 @@
-//! What a study asks for, checked whole before anything is measured.
+//! What a study asks for, checked whole before anything is measured: its arms, each with its plan.
 
 use tcptoll_model::pairs::{Pair, pairs};
 use tcptoll_model::record::Resolved;
@@ -7,14 +7,20 @@ use tcptoll_model::study::{PlannedArm, Study};
 use tcptoll_model::{answer, order};
 
 use super::{RunError, TRIALS_MAX};
-use crate::experiments::{self, Experiment};
+use crate::experiments::bench::target::Target;
+use crate::experiments::{self, Experiment, Plan, PublicLoad, TrialError};
+use crate::files::Shared;
 
 /// Everything a run is to do.
 pub struct Schedule {
     /// The experiment.
     pub experiment: &'static dyn Experiment,
+    /// As it was written.
+    pub study: Study,
     /// Its arms, in the order of the study.
     pub arms: Vec<PlannedArm>,
+    /// What follows from the settings of each arm, in the same order.
+    plans: Vec<Box<dyn Plan>>,
     /// The metric that stop rules look at first.
     pub metric: String,
     /// What is compared.
@@ -23,23 +29,30 @@ pub struct Schedule {
     pub margin: f64,
     /// When to stop.
     pub rule: StopRule,
+    /// Whether what depends on this machine has been checked and read.
+    is_prepared: bool,
+    /// Names of servers and the address of each, once they have been resolved.
+    resolved: Option<Vec<Resolved>>,
 }
 
 impl Schedule {
     /// Checks a study: its experiment, every setting of every arm, comparisons, stop rule, answer.
+    /// No name is resolved, no file and no socket opened.
     pub fn of(study: &Study) -> Result<Self, RunError> {
         let experiment = experiments::find(&study.experiment)
             .ok_or_else(|| RunError::NoSuchExperiment(study.experiment.clone()))?;
+        Self::with(experiment, study)
+    }
+
+    /// As [`Schedule::of`], of this experiment.
+    pub(super) fn with(
+        experiment: &'static dyn Experiment,
+        study: &Study,
+    ) -> Result<Self, RunError> {
         let arms = study.arms()?;
-        for arm in &arms {
-            experiment.check(&arm.settings).map_err(|error| {
-                if arms.len() == 1 {
-                    RunError::Trial(error)
-                } else {
-                    RunError::Arm { arm: arm.name.clone(), error }
-                }
-            })?;
-        }
+        let plan =
+            |arm: &PlannedArm| experiment.plan(&arm.settings).map_err(|e| of_arm(&arms, arm, e));
+        let plans = arms.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
         experiment.check_together(&arms).map_err(RunError::Trial)?;
         let metric = study.metric.clone().unwrap_or_else(|| experiment.primary_metric().to_owned());
         let pairs = pairs(study, &arms, &metric)?;
@@ -63,21 +76,48 @@ impl Schedule {
             margin: study.margin()?.unwrap_or(experiment.margin()),
             rule,
             experiment,
+            study: study.clone(),
             arms,
+            plans,
             metric,
             pairs,
+            is_prepared: false,
+            resolved: None,
         })
     }
 
-    /// Resolves the name of every server that we do not control, each once; those in `known` are
-    /// not looked up again. In the order of the arms.
+    /// Checks and reads, once for the run, what depends on this machine: congestion control, files.
+    ///
+    /// Errors: a setting of an arm cannot be had here.
+    pub fn prepare(&mut self) -> Result<(), RunError> {
+        if self.is_prepared {
+            return Ok(());
+        }
+        let mut files = Shared::default();
+        for (arm, plan) in self.arms.iter().zip(&mut self.plans) {
+            plan.prepare(&mut files).map_err(|error| of_arm(&self.arms, arm, error))?;
+        }
+        self.is_prepared = true;
+        Ok(())
+    }
+
+    /// Resolves, once for the run, the name of every server that we do not control. Those in `known`
+    /// are not looked up again. In the order of the arms.
     ///
     /// Errors: a name has no address.
-    pub fn resolve(&self, known: &[Resolved]) -> Result<Vec<Resolved>, RunError> {
+    pub fn resolve(&mut self, known: &[Resolved]) -> Result<&[Resolved], RunError> {
+        if self.resolved.is_none() {
+            let resolved = self.looked_up(known)?;
+            self.take_addresses(&resolved);
+            self.resolved = Some(resolved);
+        }
+        Ok(self.resolved.as_deref().unwrap_or_default())
+    }
+
+    fn looked_up(&self, known: &[Resolved]) -> Result<Vec<Resolved>, RunError> {
         let mut known = known.to_vec();
         let mut resolved: Vec<Resolved> = Vec::new();
-        for arm in &self.arms {
-            let Some(target) = self.experiment.target(&arm.settings)? else { continue };
+        for target in self.targets().flatten() {
             let name = target.name();
             if resolved.iter().any(|entry| entry.name == name) {
                 continue;
@@ -90,6 +130,36 @@ impl Schedule {
         Ok(resolved)
     }
 
+    /// Gives the plans these addresses, without looking any up.
+    pub(super) fn take_addresses(&mut self, known: &[Resolved]) {
+        for plan in &mut self.plans {
+            plan.resolved(known);
+        }
+    }
+
+    /// The server of each arm, if we do not control it.
+    pub(super) fn targets(&self) -> impl Iterator<Item = Option<&Target>> {
+        self.plans.iter().map(|plan| plan.target())
+    }
+
+    /// The plan of an arm.
+    pub(super) fn plan(&self, arm: usize) -> &dyn Plan {
+        &*self.plans[arm]
+    }
+
+    /// The load on each server with a public address, by the arm that loads it most.
+    pub fn public_loads(&self) -> Vec<PublicLoad> {
+        let mut loads: Vec<PublicLoad> = Vec::new();
+        for load in self.plans.iter().filter_map(|plan| plan.public_load()) {
+            match loads.iter_mut().find(|known| known.target == load.target) {
+                Some(known) if known.size < load.size => *known = load,
+                Some(_) => {}
+                None => loads.push(load),
+            }
+        }
+        loads
+    }
+
     /// Whether the experiment has a metric of this name, or a distribution it is a quantile of.
     pub fn knows(&self, metric: &str) -> bool {
         self.experiment.metric_names().iter().any(|name| name == metric)
@@ -100,9 +170,14 @@ impl Schedule {
         self.arms.len() == 1 && self.rule.max == 1
     }
 
-    /// What one round is expected to take, s, as far as that is known without resolving a name.
+    /// What a trial of an arm is expected to take, s.
+    pub(super) fn expected_s(&self, arm: usize) -> f64 {
+        self.plans[arm].expected_s()
+    }
+
+    /// What one round is expected to take, s. A name that has not been resolved is taken as public.
     pub fn round_s(&self) -> f64 {
-        self.arms.iter().map(|arm| self.experiment.expected_s(&arm.settings, &[])).sum()
+        self.plans.iter().map(|plan| plan.expected_s()).sum()
     }
 
     /// The order of the arms in a round. What runs once runs as it is written.
@@ -112,5 +187,14 @@ impl Schedule {
         } else {
             order::of_round(seed, round, self.arms.len())
         }
+    }
+}
+
+/// An error of an arm, named with it where there are several.
+fn of_arm(arms: &[PlannedArm], arm: &PlannedArm, error: TrialError) -> RunError {
+    if arms.len() == 1 {
+        RunError::Trial(error)
+    } else {
+        RunError::Arm { arm: arm.name.clone(), error }
     }
 }

@@ -2,8 +2,6 @@
 
 mod compare;
 mod explain;
-mod http;
-mod keepalive;
 mod lab;
 mod links;
 mod manual;
@@ -13,12 +11,14 @@ mod serve;
 mod study;
 
 use anyhow::{Context as _, bail};
-use tcptoll_engine::experiments::bench::target::Target;
 use tcptoll_engine::record::Record;
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
 
-use crate::cli::{Cli, Command, ConnectArgs, ReportArgs, SchemaOf, TourArgs};
+use crate::cli::{
+    Cli, Command, ConnectArgs, HttpArgs, KeepaliveArgs, OutputArgs, ReportArgs, RoundArgs,
+    SchemaOf, TourArgs,
+};
 use crate::exit::Status;
 use crate::{output, studies};
 
@@ -27,8 +27,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => tour(args),
         Command::Connect(args) => connect(&args),
-        Command::Http(args) => http::run(&args),
-        Command::Keepalive(args) => keepalive::run(&args),
+        Command::Http(args) => http(&args),
+        Command::Keepalive(args) => keepalive(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report(&args),
@@ -46,42 +46,39 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
 fn tour(args: TourArgs) -> anyhow::Result<Status> {
     let mut output = args.output;
     let path = output.html.get_or_insert_with(|| "tcptoll-report.html".into()).clone();
-    let status = output::run(&studies::load("tour")?, &output, &|_| Ok(None))?;
+    let status = output::run(&studies::load("tour")?, &output)?;
     eprintln!("\nreport with pictures: {}", std::path::absolute(path)?.display());
     Ok(status)
 }
 
-fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
-    if let Some(record) = &args.rounds.resume {
-        let empty = studies::from_connect(&ConnectArgs::default())?;
-        studies::check_alone(&studies::from_connect(args)?, &empty)?;
-        return output::resume(record, &args.output);
+/// Runs what was typed, or goes on with a run; then nothing else may have been typed. `nothing` is
+/// the study of a command line without options.
+fn experiment(
+    typed: &Study,
+    nothing: &Study,
+    rounds: &RoundArgs,
+    output: &OutputArgs,
+) -> anyhow::Result<Status> {
+    if let Some(record) = &rounds.resume {
+        studies::check_alone(typed, nothing)?;
+        return output::resume(record, output);
     }
-    let study = studies::from_connect(args)?;
-    study::start(&study, &args.rounds, &args.output, &|resolved| connect_notice(args, resolved))
+    study::start(typed, rounds, output)
 }
 
-fn connect_notice(args: &ConnectArgs, resolved: &[Resolved]) -> anyhow::Result<Option<String>> {
-    use tcptoll_engine::experiments::connect::settings::{ConnectSettings, PUBLIC_RATE_PER_S};
-    let Some(to) = &args.to else { return Ok(None) };
-    let settings = studies::from_connect(args)?.settings;
-    let checked = ConnectSettings::from(&settings, resolved)?;
-    Ok(checked.to.as_ref().is_some_and(is_public).then(|| {
-        let rate = checked.rate.unwrap_or(PUBLIC_RATE_PER_S);
-        let count = checked.expected_count();
-        let load = format!("{count} connections at {rate} per second will be opened to it");
-        public_notice(to, &load, "--rate and --count set other figures")
-    }))
+fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
+    let nothing = studies::from_connect(&ConnectArgs::default())?;
+    experiment(&studies::from_connect(args)?, &nothing, &args.rounds, &args.output)
 }
 
-/// Whether a server's address is known, and not of this machine or its own network.
-fn is_public(target: &Target) -> bool {
-    target.known_address().is_some() && target.seems_public()
+fn http(args: &HttpArgs) -> anyhow::Result<Status> {
+    let nothing = studies::from_http(&HttpArgs::default())?;
+    experiment(&studies::from_http(args)?, &nothing, &args.rounds, &args.output)
 }
 
-/// Load on somebody else's server is said before it begins.
-fn public_notice(target: &str, load: &str, options: &str) -> String {
-    format!("notice: {target} is a public address: {load}; make sure you may do this ({options})")
+fn keepalive(args: &KeepaliveArgs) -> anyhow::Result<Status> {
+    let nothing = studies::from_keepalive(&KeepaliveArgs::default())?;
+    experiment(&studies::from_keepalive(args)?, &nothing, &args.rounds, &args.output)
 }
 
 fn report(args: &ReportArgs) -> anyhow::Result<Status> {

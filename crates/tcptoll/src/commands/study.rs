@@ -10,8 +10,7 @@ use tcptoll_report::{printable, printable_line};
 
 use super::prose;
 use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
-use crate::exit::{Status, say};
-use crate::output::Notice;
+use crate::exit::Status;
 use crate::{output, studies};
 
 /// Does what `tcptoll study …` says.
@@ -22,7 +21,8 @@ pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
         None | Some(StudyAction::List) => list(),
         Some(StudyAction::Show { name }) => print(&shown(name)?),
         Some(StudyAction::Check { name }) => {
-            print(&plan_text(&studies::load(name)?, prose::width())?)
+            let schedule = Schedule::of(&studies::load(name)?)?;
+            print(&plan_text(&schedule, prose::width())?)
         }
     }
 }
@@ -40,7 +40,7 @@ fn carry_out(args: &StudyRunArgs) -> anyhow::Result<Status> {
     let mut study = studies::load(name)?;
     studies::set(&mut study, &args.set)?;
     args.rounds.apply(&mut study);
-    start(&study, &args.rounds, &args.output, &|_| Ok(None))
+    start(&study, &args.rounds, &args.output)
 }
 
 /// Runs a study, or prints what would be run.
@@ -48,17 +48,14 @@ pub(super) fn start(
     study: &Study,
     rounds: &RoundArgs,
     output: &OutputArgs,
-    notice: Notice<'_>,
 ) -> anyhow::Result<Status> {
     if rounds.dry_run {
         // What would be refused is refused now, except a name that does not resolve.
-        output::check(study, output)?;
-        if let Some(notice) = notice(&[])? {
-            say(&notice);
-        }
-        return print(&plan_text(study, prose::width())?);
+        let schedule = output::check(study, output)?.schedule;
+        output::announce(&schedule);
+        return print(&plan_text(&schedule, prose::width())?);
     }
-    output::run(study, output, notice)
+    output::run(study, output)
 }
 
 /// The text of a study; what a file holds cannot steer the terminal.
@@ -102,9 +99,8 @@ fn rounds(schedule: &Schedule) -> String {
 
 /// What would be run: arms, comparisons, rounds, and the time all that is expected to take. What the
 /// study's file says cannot steer the terminal.
-fn plan_text(study: &Study, width: usize) -> anyhow::Result<String> {
-    let schedule = Schedule::of(study)?;
-    let Schedule { arms, pairs, metric, margin, rule, .. } = &schedule;
+fn plan_text(schedule: &Schedule, width: usize) -> anyhow::Result<String> {
+    let Schedule { study, arms, pairs, metric, margin, rule, .. } = schedule;
     let question = printable_line(&study.question);
     let mut text = format!("{}\n\narms\n", prose::beside("", &question, width));
     for arm in arms {
@@ -155,9 +151,13 @@ fn seconds(s: f64) -> String {
 mod tests {
     use super::*;
 
+    fn scheduled(text: &str) -> Schedule {
+        Schedule::of(&Study::from_toml(text).unwrap()).unwrap()
+    }
+
     fn plan(body: &str) -> String {
         let text = format!("question = 'what?'\nexperiment = 'connect'\n{body}");
-        plan_text(&Study::from_toml(&text).unwrap(), 80).unwrap()
+        plan_text(&scheduled(&text), 80).unwrap()
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         let file = "question = \"what\\u001b[2J\\n\\u202e?\"\nexperiment = 'connect'\n\
                     [settings]\ncount = 50\n[[arm]]\nname = \"a\\u2066\\u009b1m\"\n\
                     [[arm]]\nname = \"b\\u0007\"\n[[compare]]\nall_pairs = true\n";
-        let text = plan_text(&Study::from_toml(file).unwrap(), 80).unwrap();
+        let text = plan_text(&scheduled(file), 80).unwrap();
         assert!(text.starts_with("what·[2J ?\n\narms\n  a·1m\n  b·\ncompared, "), "{text:?}");
         assert!(text.contains("\n  b· / a·1m, connect_us_mean\n"), "{text:?}");
 

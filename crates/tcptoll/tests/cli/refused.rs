@@ -111,6 +111,33 @@ fn an_impossible_setting_of_http_is_named_with_what_to_write() {
 }
 
 #[test]
+fn what_this_machine_does_not_have_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record.jsonl").display().to_string();
+    let study = folder.path().join("study.toml");
+    let text = "question = 'what?'\nexperiment = 'connect'\n[settings]\ncongestion = 'telepathy'\n";
+    std::fs::write(&study, text).unwrap();
+    let study = study.display().to_string();
+    let refuses = "--congestion telepathy: the kernel refuses it (";
+    for experiment in ["connect", "http", "keepalive"] {
+        let args = [experiment, "--congestion", "telepathy", "--out", &record];
+        refused(&args, refuses);
+        refused(&[&args[..], &["--dry-run"]].concat(), refuses);
+        let two = [experiment, "--congestion", "reno,telepathy", "--out", &record];
+        refused(&two, "error: arm congestion telepathy");
+        refused(&two, refuses);
+    }
+    refused(&["study", "check", &study], &format!("line 4: {refuses}"));
+    refused(&["study", "run", &study, "--out", &record], &format!("line 4: {refuses}"));
+    for (option, value) in [("--body", "@/no/such"), ("--access-log", "/no/such.log")] {
+        let names = format!("{option} {value}: No such file");
+        refused(&["http", option, value, "--out", &record], &names);
+        refused(&["http", option, value, "--out", &record, "--dry-run"], &names);
+    }
+    assert!(!Path::new(&record).exists(), "a record of nothing was left");
+}
+
+#[test]
 fn several_urls_in_one_word_are_refused_with_how_to_write_them() {
     let urls = "http://127.0.0.1:9/,HTTP://127.0.0.1:10/";
     refused(&["http", urls], "a comma does not separate URLs");

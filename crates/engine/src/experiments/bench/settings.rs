@@ -34,6 +34,22 @@ pub(in crate::experiments) fn wrong(
     TrialError::Setting(format!("--{key} {typed}: {why}"))
 }
 
+/// Checks that this kernel has a congestion control of this name. It makes a socket and sends
+/// nothing.
+pub(in crate::experiments) fn check_congestion(name: Option<&str>) -> Result<(), TrialError> {
+    let Some(name) = name else { return Ok(()) };
+    let options = ClientOptions { congestion: Some(name.to_owned()), ..ClientOptions::default() };
+    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    match Tcp::client(nowhere, &options) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let known = read_sysctl("net.ipv4.tcp_available_congestion_control");
+            let has = known.map_or_else(|_| String::new(), |names| format!("; it has {names}"));
+            Err(wrong("congestion", name, format!("the kernel refuses it ({error}){has}")))
+        }
+    }
+}
+
 /// Reads the settings of one arm.
 pub(in crate::experiments) struct Reader<'a>(pub(in crate::experiments) &'a Settings);
 
@@ -63,22 +79,6 @@ impl Reader<'_> {
                 "--{key} needs the lab: it has no effect with --to, leave one of them out"
             ))),
             None => Ok(()),
-        }
-    }
-
-    /// Congestion control, by a name that this kernel has.
-    pub(in crate::experiments) fn congestion(&self) -> Result<Option<String>, TrialError> {
-        let Some(name) = self.get("congestion") else { return Ok(None) };
-        // It makes a socket and sends nothing.
-        let options = ClientOptions { congestion: Some(name.clone()), ..ClientOptions::default() };
-        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        match Tcp::client(nowhere, &options) {
-            Ok(_) => Ok(Some(name)),
-            Err(error) => {
-                let known = read_sysctl("net.ipv4.tcp_available_congestion_control");
-                let has = known.map_or_else(|_| String::new(), |names| format!("; it has {names}"));
-                Err(wrong("congestion", &name, format!("the kernel refuses it ({error}){has}")))
-            }
         }
     }
 

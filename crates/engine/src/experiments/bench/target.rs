@@ -1,7 +1,7 @@
 //! A server we do not control: its host and port, and which of its addresses a run uses.
 //!
-//! A name is resolved once for a run, by `Target::resolve`, before its first trial; everything
-//! else works from that answer. Settings are read without any look-up.
+//! A name is resolved once for a run, by `Target::resolve`, before its first trial. The target of
+//! each plan takes that answer (`Target::take`). Settings are read without any look-up.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -29,10 +29,7 @@ impl Target {
     /// Reads `--to HOST:PORT`.
     ///
     /// Errors: it has another shape.
-    pub(in crate::experiments) fn of_to(
-        typed: &str,
-        resolved: &[Resolved],
-    ) -> Result<Self, TrialError> {
+    pub(crate) fn of_to(typed: &str) -> Result<Self, TrialError> {
         let shape = || {
             TrialError::Setting(format!(
                 "--to {typed}: write HOST:PORT, like 192.0.2.1:443 or [2001:db8::1]:443"
@@ -45,12 +42,12 @@ impl Target {
         }
         // An IPv6 address may stand in brackets and have a scope; a name has neither.
         let literal = typed.parse().ok();
-        Ok(Self::new(format!("--to {typed}"), typed, host, port, literal, resolved))
+        Ok(Self::new(format!("--to {typed}"), typed, host, port, literal))
     }
 
     /// The server of a URL; `typed` is all that was typed.
-    pub(in crate::experiments) fn of_url(url: &Url, typed: &str, resolved: &[Resolved]) -> Self {
-        Self::new(format!("--url {typed}: dns"), typed, &url.host, url.port, None, resolved)
+    pub(in crate::experiments) fn of_url(url: &Url, typed: &str) -> Self {
+        Self::new(format!("--url {typed}: dns"), typed, &url.host, url.port, None)
     }
 
     fn new(
@@ -59,17 +56,19 @@ impl Target {
         host: &str,
         port: u16,
         literal: Option<SocketAddr>,
-        resolved: &[Resolved],
     ) -> Self {
         let host = host.to_ascii_lowercase();
         let parsed = || host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port));
         let address = literal.or_else(parsed);
-        let mut target = Self { typed: typed.to_owned(), subject, host, port, address };
-        if target.address.is_none() {
-            let entry = target.entry(resolved);
-            target.address = entry.and_then(|entry| address_of(&entry.used, port));
+        Self { typed: typed.to_owned(), subject, host, port, address }
+    }
+
+    /// Takes the address that the name has in `resolved`, if it has one there.
+    pub(crate) fn take(&mut self, resolved: &[Resolved]) {
+        if self.address.is_none() {
+            let entry = self.entry(resolved);
+            self.address = entry.and_then(|entry| address_of(&entry.used, self.port));
         }
-        target
     }
 
     /// `host:port`.
@@ -78,7 +77,7 @@ impl Target {
     }
 
     /// The address given, or that of the name if it has been resolved.
-    pub fn known_address(&self) -> Option<SocketAddr> {
+    pub(in crate::experiments) fn known_address(&self) -> Option<SocketAddr> {
         self.address
     }
 
@@ -99,6 +98,11 @@ impl Target {
         }
         let name = self.host.strip_suffix('.').unwrap_or(&self.host);
         name != "localhost" && !name.ends_with(".localhost")
+    }
+
+    /// Whether its address is known, and not of this machine or its own network.
+    pub(in crate::experiments) fn is_public(&self) -> bool {
+        self.address.is_some() && self.seems_public()
     }
 
     /// Resolves the name, unless `known` has it already, be it with another port; `None`: an address
@@ -174,7 +178,9 @@ mod tests {
     }
 
     fn to(typed: &str, resolved: &[Resolved]) -> Target {
-        Target::of_to(typed, resolved).unwrap()
+        let mut target = Target::of_to(typed).unwrap();
+        target.take(resolved);
+        target
     }
 
     #[test]
@@ -186,7 +192,7 @@ mod tests {
             ("[fe80::1%3]:9", "[fe80::1%3]:9"),
         ] {
             let target = to(typed, &[]);
-            assert_eq!(target.known_address().unwrap().to_string(), address);
+            assert_eq!(target.address().unwrap().to_string(), address);
             assert_eq!(target.resolve(&[]).unwrap(), None);
         }
     }
@@ -209,7 +215,8 @@ mod tests {
             ("db.example:5433", &known[0].used)
         );
         let url = "http://db.example:5432/x".parse().unwrap();
-        let target = Target::of_url(&url, "http://db.example:5432/x", &known);
+        let mut target = Target::of_url(&url, "http://db.example:5432/x");
+        target.take(&known);
         assert_eq!(target.address().unwrap().to_string(), "192.0.2.7:5432");
     }
 

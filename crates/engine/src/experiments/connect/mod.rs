@@ -16,12 +16,14 @@ use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
 use self::hosts::{Server, Trace, drive, end_serving, nothing_reached};
-use self::settings::{ConnectSettings, OPTIONS};
+use self::settings::{ConnectSettings, OPTIONS, PUBLIC_RATE_PER_S};
 use crate::clock::ClockWatch;
 use crate::experiments::bench::hosts::{ECHOES, Wish, count, ladder_of, launch, observe, settle};
 use crate::experiments::bench::notes::{Span, Trial};
+use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::Target;
-use crate::experiments::{Context, Experiment, Outcome, TrialError};
+use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::files::Shared;
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
 use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Tell, Watch};
@@ -85,26 +87,54 @@ impl Experiment for Connect {
         MARGIN
     }
 
-    fn check(&self, settings: &Settings) -> Result<(), TrialError> {
-        ConnectSettings::from(settings, &[]).map(drop)
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(ConnectSettings::from(settings)?))
     }
 
-    fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError> {
-        ConnectSettings::from(settings, &[]).map(|settings| settings.to)
+    fn conclude(&self, summary: &mut Summary) {
+        conclusion::conclude(summary);
+    }
+}
+
+impl Plan for ConnectSettings {
+    fn target(&self) -> Option<&Target> {
+        self.to.as_ref()
     }
 
-    fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64 {
-        ConnectSettings::from(settings, resolved).map_or(1.0, |settings| settings.expected_s())
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let Some(to) = &mut self.to {
+            to.take(resolved);
+            self.set_defaults();
+        }
     }
 
-    fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        let settings = ConnectSettings::from(&arm.settings, context.resolved)?;
-        let mut trial = ConnectTrial::new(&arm.name, &settings);
-        if settings.to.is_some() {
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        check_congestion(self.congestion.as_deref())
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let to = self.to.as_ref().filter(|to| to.is_public())?;
+        let rate = self.rate.unwrap_or(PUBLIC_RATE_PER_S);
+        let count = self.expected_count();
+        Some(PublicLoad {
+            target: to.typed.clone(),
+            size: rate,
+            load: format!("{count} connections at {rate} per second will be opened to it"),
+            options: "--rate and --count set other figures",
+        })
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        let mut trial = ConnectTrial::new(&arm.name, self);
+        if self.to.is_some() {
             trial.at_target(context)?;
         } else {
             trial.in_lab(context)?;
-            let untapped = !settings.link.is_emulated() && !settings.tap && context.pcap.is_none();
+            let untapped = !self.link.is_emulated() && !self.tap && context.pcap.is_none();
             if context.witness
                 && untapped
                 && trial.common.arm.ok == trial.common.arm.attempts
@@ -114,10 +144,6 @@ impl Experiment for Connect {
             }
         }
         Ok(trial.common.into_outcome(&arm.factors))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 
@@ -254,7 +280,6 @@ impl<'a> ConnectTrial<'a> {
             witness: false,
             tolerance: context.tolerance,
             pcap: None,
-            resolved: context.resolved,
             certificates: context.certificates,
         };
         let mut witness = ConnectTrial::new(&self.common.arm.name, &settings);

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_model::link::LinkSpec;
-use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Settings;
 
 use crate::experiments::TrialError;
@@ -137,16 +136,24 @@ pub struct ConnectSettings {
     pub tap: bool,
     /// Distance for the physical floor.
     pub distance_km: Option<f64>,
+    /// What the user said; the rest follows from the target.
+    pub(super) asked: Asked,
+}
+
+/// What the user said of how many connections are opened, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    count: Option<u64>,
+    duration: Option<Duration>,
+    rate: Option<f64>,
 }
 
 impl ConnectSettings {
-    /// Checks the settings of one arm; a name has the address it has in `resolved`. Where it has
-    /// none, it is taken as public.
-    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
+    /// Checks the settings of one arm. A name is taken as public until its address is known.
+    pub fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader(settings);
         reader.check_names("connect", OPTIONS)?;
-        let to = reader.get("to").map(|to| Target::of_to(&to, resolved)).transpose()?;
-        let public_target = to.as_ref().is_some_and(Target::seems_public);
+        let to = reader.get("to").map(|to| Target::of_to(&to)).transpose()?;
         let link_text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
         let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
         if to.is_some() {
@@ -177,11 +184,7 @@ impl ConnectSettings {
                 )));
             }
         }
-        let public_default = public_target && !settings.contains_key("rate");
-        let rate = match reader.rate("connections")? {
-            None if public_default => Some(PUBLIC_RATE_PER_S),
-            rate => rate,
-        };
+        let rate = reader.rate("connections")?;
         let duration = reader.time("duration")?;
         if duration.is_some_and(|long| long.is_zero()) {
             return Err(TrialError::Setting(
@@ -206,25 +209,17 @@ impl ConnectSettings {
         }
         let otherwise = (to.is_some() && count.is_none() && duration.is_none()).then_some(WITHIN);
         let limit = max_time.or(otherwise);
-        let count = count.unwrap_or(match (duration, rate) {
-            // What is due at the very end does not begin any more.
-            (Some(long), Some(rate)) => {
-                ((long.as_secs_f64() * rate).ceil() as u64).clamp(1, COUNT_MAX)
-            }
-            (Some(_), None) => COUNT_MAX,
-            (None, _) if public_target => PUBLIC_COUNT,
-            (None, _) => 1_000,
-        });
         let is_ours = to.is_none() && !settings.contains_key("server");
         let send = unescape(&reader.get("send").unwrap_or_default());
-        Ok(Self {
+        let mut this = Self {
+            asked: Asked { count, duration, rate },
             link,
             ipv6: reader.flag("ipv6", false)?,
             packet_relay: reader.flag("packet-relay", false)?,
             to,
             server: reader.get("server"),
             port: reader.count("port", 1, 65_535)?.map(|port| port as u16),
-            count,
+            count: 0,
             duration: duration.or(limit),
             is_cut: limit.is_some(),
             warmup: reader.warm_up("connections", COUNT_MAX)?,
@@ -239,13 +234,32 @@ impl ConnectSettings {
             first_byte: reader.flag("first-byte", is_ours || !send.is_empty())?,
             bind: reader.addresses("bind")?,
             timeout: reader.time("timeout")?.unwrap_or(Duration::from_secs(10)),
-            congestion: reader.congestion()?,
+            congestion: reader.get("congestion"),
             send,
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
             tap: reader.flag("tap", false)?,
             distance_km: reader.distance()?,
-        })
+        };
+        this.set_defaults();
+        Ok(this)
+    }
+
+    /// How many are opened and how fast, where the user did not say: a server that may belong to
+    /// somebody else gets little.
+    pub(super) fn set_defaults(&mut self) {
+        let public = self.to.as_ref().is_some_and(Target::seems_public);
+        let Asked { count, duration, rate } = self.asked;
+        self.rate = rate.or(public.then_some(PUBLIC_RATE_PER_S));
+        self.count = count.unwrap_or(match (duration, self.rate) {
+            // What is due at the very end does not begin any more.
+            (Some(long), Some(rate)) => {
+                ((long.as_secs_f64() * rate).ceil() as u64).clamp(1, COUNT_MAX)
+            }
+            (Some(_), None) => COUNT_MAX,
+            (None, _) if public => PUBLIC_COUNT,
+            (None, _) => 1_000,
+        });
     }
 
     /// Operations at once: as asked, or so many that about 500 begin per second.
@@ -346,13 +360,15 @@ impl ConnectSettings {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use tcptoll_model::record::Resolved;
 
     use super::*;
+    use crate::experiments::Plan as _;
 
     fn read(pairs: &[(&str, &str)]) -> Result<ConnectSettings, String> {
         let settings =
             pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
-        ConnectSettings::from(&settings, &[]).map_err(|error| error.to_string())
+        ConnectSettings::from(&settings).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -428,7 +444,8 @@ mod tests {
                 used: (*used).to_owned(),
             };
             let resolved: Vec<Resolved> = used.iter().map(entry).collect();
-            let settings = ConnectSettings::from(&settings, &resolved).unwrap();
+            let mut settings = ConnectSettings::from(&settings).unwrap();
+            settings.resolved(&resolved);
             (settings.rate, settings.count)
         };
         assert_eq!(of(&[]), (Some(PUBLIC_RATE_PER_S), PUBLIC_COUNT));

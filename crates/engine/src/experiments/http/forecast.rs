@@ -200,7 +200,7 @@ mod tests {
     fn read(pairs: &[(&str, &str)]) -> HttpSettings {
         let settings =
             pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
-        HttpSettings::from(&settings, &[]).unwrap()
+        HttpSettings::from(&settings).unwrap()
     }
 
     #[test]

@@ -23,7 +23,9 @@ use tcptoll_model::units::human_count;
 use self::closing::{AfterLoad, Server, count_closed};
 use self::forecast::Pace;
 use self::requests::pieces;
-use self::settings::{HttpSettings, LabServer, LabSettings, OPTIONS, PlaceSettings, Tls};
+use self::settings::{
+    HttpSettings, LabServer, LabSettings, OPTIONS, PUBLIC_RATE_PER_S, PlaceSettings, Tls,
+};
 use crate::clock::{ClockWatch, monotonic_ns};
 use crate::experiments::bench::hosts::{
     ECHOES, Wish, count, launch, observe, read_sysctls, settle,
@@ -31,7 +33,8 @@ use crate::experiments::bench::hosts::{
 use crate::experiments::bench::notes::{Span, Trial};
 use crate::experiments::bench::settings::{WarmUp, wrong};
 use crate::experiments::bench::target::Target;
-use crate::experiments::{Context, Experiment, Outcome, TrialError};
+use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::files::Shared;
 use crate::lab::certification::echoes;
 use crate::lab::{Handle, LabError, Place};
 use crate::messages::{
@@ -122,35 +125,57 @@ impl Experiment for Http {
         MARGIN
     }
 
-    fn check(&self, settings: &Settings) -> Result<(), TrialError> {
-        HttpSettings::from(settings, &[]).map(drop)
-    }
-
-    fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError> {
-        HttpSettings::from(settings, &[]).map(|settings| settings.target().cloned())
-    }
-
-    fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64 {
-        HttpSettings::from(settings, resolved).map_or(1.0, |settings| settings.expected_s())
-    }
-
-    fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        let settings = HttpSettings::from(&arm.settings, context.resolved)?;
-        let mut trial = HttpTrial {
-            settings: &settings,
-            pace: settings.pace(),
-            ports: PortSettings::default(),
-            common: Trial::new(&arm.name, &settings.load.bind),
-        };
-        match &settings.place {
-            PlaceSettings::Lab(lab) => trial.in_lab(lab, context)?,
-            PlaceSettings::Target(urls, target) => trial.at_target(urls, target, context)?,
-        }
-        Ok(trial.common.into_outcome(&arm.factors))
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(HttpSettings::from(settings)?))
     }
 
     fn conclude(&self, summary: &mut Summary) {
         conclusion::conclude(summary);
+    }
+}
+
+impl Plan for HttpSettings {
+    fn target(&self) -> Option<&Target> {
+        Self::target(self)
+    }
+
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let PlaceSettings::Target(_, target) = &mut self.place {
+            target.take(resolved);
+        }
+    }
+
+    fn prepare(&mut self, files: &mut Shared) -> Result<(), TrialError> {
+        self.read_files(files)
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let target = Self::target(self).filter(|target| target.is_public())?;
+        let rate = self.load.rate.unwrap_or(PUBLIC_RATE_PER_S);
+        Some(PublicLoad {
+            target: target.typed.clone(),
+            size: rate,
+            load: format!("up to {rate} requests per second will be sent to it"),
+            options: "--rate and --requests set other figures",
+        })
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        let mut trial = HttpTrial {
+            settings: self,
+            pace: self.pace(),
+            ports: PortSettings::default(),
+            common: Trial::new(&arm.name, &self.load.bind),
+        };
+        match &self.place {
+            PlaceSettings::Lab(lab) => trial.in_lab(lab, context)?,
+            PlaceSettings::Target(urls, target) => trial.at_target(urls, target, context)?,
+        }
+        Ok(trial.common.into_outcome(&arm.factors))
     }
 }
 
@@ -367,8 +392,7 @@ impl HttpTrial<'_> {
         authority: &str,
         paths: &[String],
     ) -> Result<(), TrialError> {
-        let (requests, warning): (HttpRequests, _) =
-            self.settings.requests.all(authority, paths)?;
+        let (requests, warning): (HttpRequests, _) = self.settings.requests.all(authority, paths);
         if let Some(warning) = warning {
             self.common.warn(&warning);
         }

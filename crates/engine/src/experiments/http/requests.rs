@@ -1,6 +1,7 @@
 //! What `http` asks for: method, paths, fields, content, or the requests of an access log.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use base64::Engine as _;
 use tcptoll_model::http::access_log;
@@ -10,7 +11,7 @@ use tcptoll_model::warning::Warning;
 use super::settings::PlaceSettings;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, wrong};
-use crate::files::{is_too_large, read_at_most};
+use crate::files::{Shared, is_too_large, read_at_most};
 use crate::messages::HttpRequests;
 
 /// Longest content of a request, bytes.
@@ -44,19 +45,46 @@ pub struct RequestSettings {
     pub fields: Vec<(String, String)>,
     /// The `Host` field, if it was given.
     pub host: Option<String>,
-    /// Content.
-    pub body: Vec<u8>,
-    /// File of requests to repeat.
-    pub access_log: Option<String>,
+    /// Content, if there is any.
+    pub body: Option<Body>,
+    /// File of requests to repeat, if there is one.
+    pub access_log: Option<AccessLog>,
+}
+
+/// Content of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// As typed.
+    Text(Vec<u8>),
+    /// The name of a file, and what is in it once it has been read.
+    File(String, Option<Rc<Vec<u8>>>),
+}
+
+impl Body {
+    /// Its bytes, as far as they are known.
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(bytes) => bytes,
+            Self::File(_, content) => content.as_ref().map_or(&[], |content| content),
+        }
+    }
+}
+
+/// A file of requests to repeat, and what is in it once it has been read.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    file: String,
+    requests: Option<Rc<Lines>>,
 }
 
 impl RequestSettings {
-    /// Reads them; of files, the content is read, the log is only looked at.
+    /// Reads what was typed; files are left to [`Self::read_files`].
     pub(super) fn from(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Self, TrialError> {
         let access_log = reader.get("access-log");
-        if let Some(file) = &access_log {
-            check_log(reader, place, file)?;
+        if access_log.is_some() {
+            check_log(reader, place)?;
         }
+        let access_log = access_log.map(|file| AccessLog { file, requests: None });
         let body = reader.get("body").map(|typed| body(&typed)).transpose()?;
         let without = |method: &str| matches!(method, "GET" | "HEAD");
         let method = match reader.get("method") {
@@ -77,35 +105,41 @@ impl RequestSettings {
                 fields.push((name, value));
             }
         }
-        Ok(Self { method, fields, host, body: body.unwrap_or_default(), access_log })
+        Ok(Self { method, fields, host, body, access_log })
+    }
+
+    /// Reads the files that were named.
+    ///
+    /// Errors: a file cannot be read, is too long, or the log has no request in it.
+    pub(super) fn read_files(&mut self, files: &mut Shared) -> Result<(), TrialError> {
+        if let Some(Body::File(file, content)) = &mut self.body {
+            *content = Some(files.read(file, body_in)?);
+        }
+        if let Some(AccessLog { file, requests }) = &mut self.access_log {
+            *requests = Some(files.read(file, from_log)?);
+        }
+        Ok(())
     }
 
     /// The requests, `paths` being what to ask for unless there is a log; with a warning if lines
-    /// of the log were left out.
-    ///
-    /// Errors: the log cannot be read, or has no request in it.
-    pub(super) fn all(
-        &self,
-        authority: &str,
-        paths: &[String],
-    ) -> Result<(HttpRequests, Option<Warning>), TrialError> {
+    /// of the log were left out. The files have been read.
+    pub(super) fn all(&self, authority: &str, paths: &[String]) -> (HttpRequests, Option<Warning>) {
         let line = |path: &String| (self.method.clone(), path.clone());
-        let (lines, warning) = if let Some(file) = &self.access_log {
-            from_log(file)?
-        } else {
-            (paths.iter().map(line).collect(), None)
-        };
+        let log = self.access_log.as_ref().and_then(|log| log.requests.as_deref());
+        let (lines, warning) =
+            log.cloned().unwrap_or_else(|| (paths.iter().map(line).collect(), None));
+        let body = self.body.as_ref().map_or(&[][..], Body::bytes);
         let requests = HttpRequests {
             lines,
             fields: self.fields.clone(),
             authority: self.host.clone().unwrap_or_else(|| authority.to_owned()),
-            body: base64::engine::general_purpose::STANDARD.encode(&self.body),
+            body: base64::engine::general_purpose::STANDARD.encode(body),
         };
-        Ok((requests, warning))
+        (requests, warning)
     }
 }
 
-fn check_log(reader: &Reader<'_>, place: &PlaceSettings, file: &str) -> Result<(), TrialError> {
+fn check_log(reader: &Reader<'_>, place: &PlaceSettings) -> Result<(), TrialError> {
     for key in ["body", "method", "path"] {
         if let Some(typed) = reader.get(key) {
             let why = "the access log says what to ask for: leave one of them out";
@@ -117,10 +151,6 @@ fn check_log(reader: &Reader<'_>, place: &PlaceSettings, file: &str) -> Result<(
     {
         let why = "the access log says what to ask for: write one URL without a path";
         return Err(wrong("url", &target.typed, why));
-    }
-    let length = std::fs::metadata(file).map_err(|error| wrong("access-log", file, error))?.len();
-    if length > LOG_MAX {
-        return Err(wrong("access-log", file, too_long_a_log()));
     }
     Ok(())
 }
@@ -135,18 +165,15 @@ fn too_long_a_log() -> String {
 /// Requests, and a warning if lines were left out.
 type Lines = (Vec<(String, String)>, Option<Warning>);
 
-fn from_log(file: &str) -> Result<Lines, TrialError> {
-    let text = read_at_most(Path::new(file), LOG_MAX).map_err(|error| {
-        if is_too_large(&error) {
-            wrong("access-log", file, too_long_a_log())
-        } else {
-            wrong("access-log", file, error)
-        }
+fn from_log(file: &Path) -> Result<Lines, TrialError> {
+    let refuse = |why: String| wrong("access-log", &file.display().to_string(), why);
+    let text = read_at_most(file, LOG_MAX).map_err(|error| {
+        refuse(if is_too_large(&error) { too_long_a_log() } else { error.to_string() })
     })?;
     let log = access_log::read(&text);
     if log.entries.is_empty() {
         let why = "no line of it is a GET or HEAD request in common or combined format";
-        return Err(wrong("access-log", file, why));
+        return Err(refuse(why.to_owned()));
     }
     let read = log.entries.len() as u64;
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() as u64;
@@ -163,20 +190,30 @@ fn from_log(file: &str) -> Result<Lines, TrialError> {
     Ok((lines, cut.then_some(warning)))
 }
 
-/// TEXT as it is, or the content of @FILE.
-fn body(typed: &str) -> Result<Vec<u8>, TrialError> {
-    let refuse = |why: String| {
-        let short: String = typed.chars().take(60).collect();
-        Err(wrong("body", &short, why))
-    };
-    let too_long =
-        || format!("it is longer than {BODY_MAX} bytes, more than the content of a request may be");
-    let Some(file) = typed.strip_prefix('@') else {
-        let is_long = typed.len() as u64 > BODY_MAX;
-        return if is_long { refuse(too_long()) } else { Ok(typed.into()) };
-    };
-    read_at_most(Path::new(file), BODY_MAX)
-        .or_else(|error| refuse(if is_too_large(&error) { too_long() } else { error.to_string() }))
+/// TEXT as it is, or @FILE.
+fn body(typed: &str) -> Result<Body, TrialError> {
+    if let Some(file) = typed.strip_prefix('@') {
+        return Ok(Body::File(file.to_owned(), None));
+    }
+    let is_long = typed.len() as u64 > BODY_MAX;
+    if is_long { Err(wrong_body(typed, &too_long_a_body())) } else { Ok(Body::Text(typed.into())) }
+}
+
+/// The content of the file of `@FILE`.
+fn body_in(file: &Path) -> Result<Vec<u8>, TrialError> {
+    read_at_most(file, BODY_MAX).map_err(|error| {
+        let why = if is_too_large(&error) { too_long_a_body() } else { error.to_string() };
+        wrong_body(&format!("@{}", file.display()), &why)
+    })
+}
+
+fn wrong_body(typed: &str, why: &str) -> TrialError {
+    let short: String = typed.chars().take(60).collect();
+    wrong("body", &short, why)
+}
+
+fn too_long_a_body() -> String {
+    format!("it is longer than {BODY_MAX} bytes, more than the content of a request may be")
 }
 
 fn is_token(text: &str) -> bool {
@@ -261,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_file_without_an_end_is_no_content_of_a_request_and_no_log() {
-        let error = body("@/dev/zero").unwrap_err().to_string();
+        let error = body_in(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(error.starts_with("--body @/dev/zero: it is longer than 1048576"), "{error}");
         assert!(body(&"x".repeat(1 << 20)).is_ok() && body(&"x".repeat((1 << 20) + 1)).is_err());
     }

@@ -17,8 +17,10 @@ use self::stage::{End, Moment, Ports, Stage};
 use crate::clock::ClockWatch;
 use crate::experiments::bench::hosts::{ECHOES, Wish, count, read_sysctls, settle};
 use crate::experiments::bench::notes::{Span, Trial};
+use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::Target;
-use crate::experiments::{Context, Experiment, Outcome, TrialError};
+use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::files::Shared;
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
 use crate::messages::{Ask, Check, IdleOrder, Lazy, Watch};
@@ -93,38 +95,59 @@ impl Experiment for Keepalive {
         MARGIN
     }
 
-    fn check(&self, settings: &Settings) -> Result<(), TrialError> {
-        KeepaliveSettings::from(settings, &[]).map(drop)
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(KeepaliveSettings::from(settings)?))
     }
 
     fn check_together(&self, arms: &[PlannedArm]) -> Result<(), TrialError> {
         check_together(arms)
     }
 
-    fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError> {
-        KeepaliveSettings::from(settings, &[]).map(|settings| settings.to)
+    fn conclude(&self, summary: &mut Summary) {
+        conclusion::conclude(summary);
+    }
+}
+
+impl Plan for KeepaliveSettings {
+    fn target(&self) -> Option<&Target> {
+        self.to.as_ref()
     }
 
-    fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64 {
-        KeepaliveSettings::from(settings, resolved).map_or(1.0, |settings| settings.expected_s())
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let Some(to) = &mut self.to {
+            to.take(resolved);
+        }
     }
 
-    fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        let settings = KeepaliveSettings::from(&arm.settings, context.resolved)?;
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        check_congestion(self.congestion.as_deref())
+    }
+
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let to = self.to.as_ref().filter(|to| to.is_public())?;
+        Some(PublicLoad {
+            target: to.typed.clone(),
+            size: self.sockets as f64,
+            load: format!("{} connections will be held open to it", self.sockets),
+            options: "--sockets sets another number",
+        })
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
         let mut trial = KeepaliveTrial {
-            checking: settings.checking.clone(),
-            common: Trial::new(&arm.name, &settings.bind),
-            settings: &settings,
+            checking: self.checking.clone(),
+            common: Trial::new(&arm.name, &self.bind),
+            settings: self,
         };
-        match &settings.to {
+        match &self.to {
             None => trial.in_lab(context)?,
             Some(_) => trial.at_target(context)?,
         }
         Ok(trial.common.into_outcome(&arm.factors))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 

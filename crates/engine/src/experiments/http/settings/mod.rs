@@ -8,14 +8,14 @@ use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::link::LinkSpec;
-use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::parse_size;
 
 use super::requests::{RequestSettings, SEVERAL_SERVERS, one_url};
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{Reader, WarmUp, wrong};
+use crate::experiments::bench::settings::{Reader, WarmUp, check_congestion, wrong};
 use crate::experiments::bench::target::Target;
+use crate::files::Shared;
 use crate::load::http::THREADS_MAX;
 use crate::messages::{Io, ServerKind};
 
@@ -230,12 +230,11 @@ pub enum Tls {
 }
 
 impl HttpSettings {
-    /// Checks the settings of one arm; a name has the address it has in `resolved`. Files named in
-    /// them are looked at, names are not resolved.
-    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
+    /// Checks the settings of one arm, without looking at files and names.
+    pub fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader(settings);
         reader.check_names("http", OPTIONS)?;
-        let place = place(&reader, resolved)?;
+        let place = place(&reader)?;
         let requests = RequestSettings::from(&reader, &place)?;
         let load = load(&reader)?;
         let tls = tls(&reader, &place)?;
@@ -288,16 +287,21 @@ impl HttpSettings {
                 let why = "it has no effect with --insecure: leave one of them out";
                 Err(wrong("ca", typed, why))
             }
-            Some(typed) => match std::fs::metadata(typed) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(wrong("ca", typed, error)),
-            },
-            None => Ok(()),
+            _ => Ok(()),
         }
+    }
+
+    /// Checks and reads what depends on this machine: the kernel's congestion controls, files.
+    pub(super) fn read_files(&mut self, files: &mut Shared) -> Result<(), TrialError> {
+        check_congestion(self.load.congestion.as_deref())?;
+        if let Some(typed) = &self.ca {
+            std::fs::metadata(typed).map_err(|error| wrong("ca", typed, error))?;
+        }
+        self.requests.read_files(files)
     }
 }
 
-fn place(reader: &Reader<'_>, resolved: &[Resolved]) -> Result<PlaceSettings, TrialError> {
+fn place(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
     let Some(typed) = reader.get("url") else { return lab(reader) };
     for key in OF_THE_LAB.iter().chain(OF_THE_SERVER) {
         if let Some(value) = reader.get(key) {
@@ -314,7 +318,7 @@ fn place(reader: &Reader<'_>, resolved: &[Resolved]) -> Result<PlaceSettings, Tr
         let why = format!("they are not all of one scheme, host and port. {SEVERAL_SERVERS}");
         return Err(wrong("url", &typed, why));
     }
-    let target = Target::of_url(first, &typed, resolved);
+    let target = Target::of_url(first, &typed);
     Ok(PlaceSettings::Target(urls, target))
 }
 
@@ -455,7 +459,7 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
         batch,
         io,
         bind: reader.addresses("bind")?,
-        congestion: reader.congestion()?,
+        congestion: reader.get("congestion"),
         expect_status: reader.read("expect-status", str::parse::<Expected>)?.unwrap_or_default(),
         expect_sha256: reader.read("expect-sha256", sha256)?,
         body_limit,

@@ -1,11 +1,18 @@
 use serde_json::Value;
 
+use super::super::requests::Body;
 use super::*;
 
 fn read(pairs: &[(&str, &str)]) -> Result<HttpSettings, String> {
     let settings =
         pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
-    HttpSettings::from(&settings, &[]).map_err(|error| error.to_string())
+    HttpSettings::from(&settings).map_err(|error| error.to_string())
+}
+
+/// What is refused only where files are looked at.
+fn refused_here(pairs: &[(&str, &str)], starts: &str) {
+    let error = read(pairs).unwrap().read_files(&mut Shared::default()).unwrap_err().to_string();
+    assert!(error.starts_with(starts), "{error}");
 }
 
 fn refused(pairs: &[(&str, &str)], starts: &str, has: &str) {
@@ -68,17 +75,25 @@ fn a_value_out_of_range_says_what_to_write() {
     refused(&[("duration", "0")], "--duration 0: ", "above 0");
     refused(&[("batch", "2s")], "--batch 2s: ", "1s");
     refused(&[("path", "hello")], "--path hello: ", "/");
-    refused(&[("access-log", "/no/such.log")], "--access-log /no/such.log: ", "");
-    refused(&[("body", "@/no/such")], "--body @/no/such: ", "");
     refused(&[("warmup", "some")], "--warmup some: ", "number of requests");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_with_its_option_before_the_first_trial() {
+    refused_here(&[("access-log", "/no/such.log")], "--access-log /no/such.log: ");
+    refused_here(&[("body", "@/no/such")], "--body @/no/such: ");
+    let https = ("url", "https://127.0.0.1/");
+    refused_here(&[https, ("ca", "/no/such.pem")], "--ca /no/such.pem: ");
+    let refuses = "--congestion telepathy: the kernel refuses it (";
+    refused_here(&[("congestion", "telepathy")], refuses);
 }
 
 #[test]
 fn content_makes_a_post_of_a_get() {
     let settings = read(&[("body", "a=1")]).unwrap();
     assert_eq!(
-        (settings.requests.method.as_str(), &*settings.requests.body),
-        ("POST", &b"a=1"[..])
+        (settings.requests.method.as_str(), settings.requests.body),
+        ("POST", Some(Body::Text(b"a=1".to_vec())))
     );
 }
 
@@ -86,7 +101,7 @@ fn content_makes_a_post_of_a_get() {
 fn the_host_field_may_be_given() {
     let mut settings = Settings::new();
     settings.insert("header".into(), Value::from(vec!["Host: example.org", "Accept: a, b"]));
-    let read = HttpSettings::from(&settings, &[]).unwrap().requests;
+    let read = HttpSettings::from(&settings).unwrap().requests;
     assert_eq!(read.host.as_deref(), Some("example.org"));
     assert_eq!(read.fields, [("Accept".to_owned(), "a, b".to_owned())]);
 }

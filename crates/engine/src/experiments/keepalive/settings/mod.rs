@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tcptoll_model::checking::{Checking, Mechanism, Path, WHEEL_SHARE};
 use tcptoll_model::link::LinkSpec;
-use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{human_us, parse_share, parse_size};
 
@@ -205,11 +204,11 @@ pub struct KeepaliveSettings {
 }
 
 impl KeepaliveSettings {
-    /// Checks the settings of one arm; a name has the address it has in `resolved`.
-    pub fn from(settings: &Settings, resolved: &[Resolved]) -> Result<Self, TrialError> {
+    /// Checks the settings of one arm.
+    pub fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader(settings);
         reader.check_names("keepalive", OPTIONS)?;
-        let to = reader.get("to").map(|to| Target::of_to(&to, resolved)).transpose()?;
+        let to = reader.get("to").map(|to| Target::of_to(&to)).transpose()?;
         if to.is_some() {
             reader.refuse_with_target(LAB_ONLY)?;
         }
@@ -317,7 +316,7 @@ impl KeepaliveSettings {
             })?,
             watch,
             bind: reader.addresses("bind")?,
-            congestion: reader.congestion()?,
+            congestion: reader.get("congestion"),
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
             link,

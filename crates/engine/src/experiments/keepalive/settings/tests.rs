@@ -7,7 +7,7 @@ use super::*;
 fn read(pairs: &[(&str, &str)]) -> Result<KeepaliveSettings, String> {
     let settings =
         pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
-    KeepaliveSettings::from(&settings, &[]).map_err(|error| error.to_string())
+    KeepaliveSettings::from(&settings).map_err(|error| error.to_string())
 }
 
 fn refused(pairs: &[(&str, &str)], starts: &str, has: &str) {

@@ -1,0 +1,71 @@
+//! What a run is given, what it reports meanwhile, and what comes of it.
+
+use std::path::PathBuf;
+
+use tcptoll_model::record::Summary;
+
+use crate::lab::certification::Tolerance;
+
+/// Settings of a run that make no difference between arms.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The command line, for the record.
+    pub command: Vec<String>,
+    /// Where the record goes.
+    pub record: PathBuf,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// How far a link may be from what was asked.
+    pub tolerance: Tolerance,
+    /// The same as it was typed, for the record.
+    pub tolerance_text: Option<String>,
+    /// Where to write packets.
+    pub pcap: Option<String>,
+    /// Version of the program.
+    pub version: String,
+    /// When the run begins, or goes on, RFC 3339.
+    pub started_at: String,
+    /// Seconds since the run first began; 0 unless it is resumed.
+    pub after_s: f64,
+}
+
+/// How far a run has come.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// The arm being run.
+    pub arm: &'a str,
+    /// Its place in the round, from 1.
+    pub number: usize,
+    /// Arms in all.
+    pub arms: usize,
+    /// The round, from 1.
+    pub round: u32,
+    /// Rounds at most.
+    pub rounds: u32,
+    /// 0 the first time; an invalid trial is repeated.
+    pub attempt: u32,
+    /// Why it is repeated, if it is.
+    pub repeated_for: Option<&'a str>,
+    /// Of this trial done: operations, or ms.
+    pub done: u64,
+    /// Of this trial planned, in the same; 0 before it has begun.
+    pub total: u64,
+    /// Time the rest of the run is expected to take from the beginning of this trial, s; the most
+    /// it may take where a stop rule can end it sooner.
+    pub left_s: f64,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Run {
+    /// The summary, which also closes the record.
+    pub summary: Summary,
+    /// Where the record is.
+    pub record: PathBuf,
+    /// Why the record is not whole, if it is not.
+    pub not_stored: Option<String>,
+    /// The signal that stopped the run, if one did.
+    pub signal: Option<usize>,
+    /// Why nothing was measured although the run came to its end: no operation succeeded.
+    pub nothing: Option<String>,
+}
