@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Arm, Closing, HistogramSummary, LinkMeasured, Metric, Round, Trial, Warmup};
 use crate::saturation;
-use crate::stats::{sample, sequence};
+use crate::stats::{Figure, sample, sequence};
 use crate::study::PlannedArm;
 
 mod distributions;
@@ -19,26 +19,8 @@ mod keepalive;
 /// Probability that the interval of an arm's metric misses the truth.
 const ALPHA: f64 = 0.05;
 
-type Figure = fn(&HistogramSummary) -> Option<f64>;
-
-/// What a histogram says in one figure: how a metric of it ends, and the figure.
-const FIGURES: [(&str, Figure); 7] = [
-    ("_p50", |histogram| histogram.p50),
-    ("_p90", |histogram| histogram.p90),
-    ("_p99", |histogram| histogram.p99),
-    ("_p99_9", |histogram| histogram.p99_9),
-    ("_mean", |histogram| histogram.mean),
-    ("_max", |histogram| histogram.max),
-    ("_min", |histogram| histogram.min),
-];
-
 /// The figures of a histogram that are followed over rounds.
 const FOLLOWED: [&str; 2] = ["_p50", "_p99"];
-
-/// The names by which [`value`] finds the figures of a histogram: `connect_us_p99`.
-pub(crate) fn figures_of(histogram: &str) -> impl Iterator<Item = String> {
-    FIGURES.iter().map(move |(ending, _)| format!("{histogram}{ending}"))
-}
 
 /// One arm per planned arm that has a trial, in the order of the plan.
 ///
@@ -60,16 +42,21 @@ pub fn arms(planned: &[PlannedArm], trials: &[Trial]) -> Vec<Arm> {
 
 /// The value of a metric in one arm of one trial: of `metrics`, or `connect_us_p99` of a histogram.
 ///
-/// Range: finite. A histogram's name is followed by `_p50`, `_p90`, `_p99`, `_p99_9`, `_mean`,
-/// `_max` or `_min`. None: it was not measured, or a quantile has too few values beyond it.
+/// Range: finite. A histogram's name is followed by the ending of a figure. None: it was not measured, or a quantile has too few values beyond it.
 pub fn value(arm: &Arm, metric: &str) -> Option<f64> {
     let of_histogram = || {
-        FIGURES.iter().find_map(|(ending, figure)| {
-            arm.histograms.get(metric.strip_suffix(ending)?).and_then(figure)
-        })
+        let (histogram, figure) = figure(arm, metric)?;
+        (figure.value)(histogram)
     };
     let value = arm.metrics.get(metric).map(|metric| metric.value).or_else(of_histogram);
     value.filter(|value| value.is_finite())
+}
+
+/// The distribution and the figure that a metric names.
+fn figure<'a>(arm: &'a Arm, metric: &str) -> Option<(&'a HistogramSummary, &'static Figure)> {
+    let has = |name: &str| arm.histograms.contains_key(name);
+    let (name, figure) = Figure::of_metric(metric, has)?;
+    Some((arm.histograms.get(name)?, figure))
 }
 
 /// The unit of [`value`].
@@ -77,9 +64,8 @@ pub(crate) fn unit(arm: &Arm, metric: &str) -> Option<String> {
     if let Some(metric) = arm.metrics.get(metric) {
         return Some(metric.unit.clone());
     }
-    let histogram = FIGURES.iter().find_map(|(ending, _)| {
-        metric.strip_suffix(ending).filter(|name| arm.histograms.contains_key(*name))
-    })?;
+    let has = |name: &str| arm.histograms.contains_key(name);
+    let (histogram, _) = Figure::of_metric(metric, has)?;
     Some(unit_in_name(histogram))
 }
 

@@ -8,6 +8,7 @@ pub mod answer;
 pub mod arrivals;
 pub mod bound;
 pub mod causes;
+pub mod checked_study;
 pub mod checking;
 pub mod compare;
 pub mod consolidate;

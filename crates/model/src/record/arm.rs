@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{HostSummary, Keepalive, LinkMeasured, Round, Softirq};
 use crate::ports::PortForecast;
 use crate::saturation::Saturation;
+use crate::stats::{HistogramSummary, Series};
 use crate::wire::Wire;
 
 /// One combination of factor levels, with everything observed of it.
@@ -167,37 +168,6 @@ pub struct Metric {
     pub n: u64,
 }
 
-/// A distribution, summarised and whole.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HistogramSummary {
-    /// Values recorded.
-    pub count: u64,
-    /// Smallest value; absent if there is none.
-    #[serde(default)]
-    pub min: Option<f64>,
-    /// Arithmetic mean of what was recorded.
-    #[serde(default)]
-    pub mean: Option<f64>,
-    /// Median. Like every quantile: absent with fewer than ten values beyond it.
-    #[serde(default)]
-    pub p50: Option<f64>,
-    /// 90th percentile.
-    #[serde(default)]
-    pub p90: Option<f64>,
-    /// 99th percentile.
-    #[serde(default)]
-    pub p99: Option<f64>,
-    /// 99.9th percentile.
-    #[serde(default)]
-    pub p99_9: Option<f64>,
-    /// Largest value.
-    #[serde(default)]
-    pub max: Option<f64>,
-    /// The whole histogram: HDR, nanoseconds, V2 deflate, base64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hdr: Option<String>,
-}
-
 /// Where the time of one operation went, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timeline {
@@ -265,11 +235,4 @@ pub struct Expectation {
     /// Least round trip over that distance in vacuum, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_vacuum_us: Option<f64>,
-}
-
-/// A bounded time series; neighbours are merged with least and greatest kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Series {
-    /// `[seconds since start, least, mean, greatest]`, ascending in time, at most 400 points.
-    pub points: Vec<[f64; 4]>,
 }
