@@ -19,6 +19,7 @@ pub mod http;
 pub mod ladder;
 pub mod link;
 pub mod link_model;
+pub mod merge;
 pub mod order;
 pub mod packet;
 pub mod pairs;

@@ -11,19 +11,25 @@ use serde::{Deserialize, Serialize};
 
 mod arm;
 mod comparison;
+mod connect;
 mod host;
+mod http;
 mod keepalive;
+mod own;
 mod resolved;
 
-pub use arm::{Arm, Closing, Expectation, Metric, Step, Timeline, View, Warmup};
+pub use arm::{Arm, Metric, Warmup};
 pub use comparison::{Comparison, Round, Rounds, Verdict};
+pub use connect::{Expectation, Step, Timeline, View};
 pub use host::{HostSummary, Listener, Softirq};
-pub use keepalive::{Deaths, Keepalive, Traffic};
+pub use http::Closing;
+pub use keepalive::{Deaths, Keepalive};
+pub use own::Own;
 pub use resolved::Resolved;
 
 pub use crate::stats::{HistogramSummary, Series};
 pub use crate::study::Published;
-pub use crate::wire::{Wire, WireCounts};
+pub use crate::wire::{Traffic, Wire, WireCounts};
 
 /// Version of the record format written by this build.
 ///

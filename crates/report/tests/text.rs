@@ -82,7 +82,7 @@ fn only_runs_that_checked_idle_connections_speak_of_them() {
         let said = |text: &str| words.iter().any(|word| text.contains(word));
         assert_eq!(said(&plain(name)), name.starts_with("keepalive"), "{name}");
         summary.answer.clear();
-        summary.arms.iter_mut().for_each(|arm| arm.keepalive = None);
+        summary.arms.iter_mut().for_each(|arm| arm.own.keepalive = None);
         assert!(!said(&text(&summary, None, TextStyle::default())), "{name}");
     }
 }

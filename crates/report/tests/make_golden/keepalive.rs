@@ -147,7 +147,7 @@ fn way(dice: &mut Dice, at: usize) -> Arm {
         client: host(4.0, 16.4, &[]),
         server: Some(host(6.0, 25.2, &[("TcpExtTCPKeepAlive", 0)])),
         rounds,
-        keepalive: Some(keepalive),
+        own: keepalive.into(),
         elapsed_s: 22.0,
         ..Arm::default()
     }
@@ -344,7 +344,7 @@ fn dying(dice: &mut Dice, death: &Death) -> Arm {
         metrics: hour.into_iter().flatten().collect(),
         histograms,
         client: HostSummary::default(),
-        keepalive: Some(keepalive),
+        own: keepalive.into(),
         elapsed_s: 90.0,
         ..Arm::default()
     }
@@ -367,7 +367,7 @@ pub(super) fn keepalive_faults(dice: &mut Dice) -> Summary {
     lossy.name = "tcp 1 s, loss=5%".into();
     lossy.factors.insert("fault".into(), json!("loss=5%"));
     lossy.histograms.clear();
-    if let Some(deaths) = lossy.keepalive.as_mut().and_then(|k| k.deaths.as_mut()) {
+    if let Some(deaths) = lossy.own.keepalive.as_mut().and_then(|k| k.deaths.as_mut()) {
         *deaths = Deaths {
             fault: "loss=5%".into(),
             stricken: 500,
