@@ -85,7 +85,7 @@ impl KeepaliveTrial<'_> {
         let arrivals =
             seen.struck.as_ref().map_or(&seen.ends.arrived.arrival, |s| &s.arrived.arrival);
         self.common.histogram("arrival_us", arrivals);
-        self.common.arm.keepalive = Some(checked);
+        self.common.arm.own = checked.into();
     }
 
     /// Whether everything could run when it wanted to: a peer that could not answer is not dead.
