@@ -21,7 +21,7 @@ use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, TrialError};
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
-use crate::messages::{Ask, Check, IdleOrder, Lazy, Watch};
+use crate::messages::{Check, Faulted, Freeze, Lazy, Leave, Rest, Watch};
 use tcptoll_model::experiments::keepalive::conclusion;
 
 /// Differences in messages per second below this relative size change no decision.
@@ -182,7 +182,7 @@ impl KeepaliveTrial<'_> {
             ..Watch::default()
         };
         let tapped = settings.link.is_emulated() || watch.tap;
-        stage.place.link()?.ask(&Ask::Watch(watch))?;
+        stage.place.link()?.ask(&watch)?;
         let seen = self.play(&mut stage, ports, context)?;
         let clocks = clocks.end();
         settle(&mut stage.place.client, &settings.link)?;
@@ -316,7 +316,7 @@ impl KeepaliveTrial<'_> {
         };
         // No probe is on its way when the counters are read.
         for end in self.checking_ends() {
-            stage.check(end, IdleOrder::Rest)?;
+            stage.check(end, Rest)?;
         }
         stage.rest_writer()?;
         self.common.arm.partial = stage.interrupt.signal().is_some();
@@ -371,7 +371,7 @@ impl KeepaliveTrial<'_> {
                 lazy,
                 ..Check::default()
             };
-            stage.check(end, IdleOrder::Check(Box::new(check)))?;
+            stage.check(end, check)?;
         }
         stage.check_peers_of_struck(settings.tick)
     }
@@ -389,17 +389,17 @@ impl KeepaliveTrial<'_> {
         let before = stage.look_at_checks(end)?;
         // So that what is known at once is known since when; corrected below.
         let wire_before = stage.counted()?;
-        stage.check(end, IdleOrder::Struck { at_ns: crate::clock::monotonic_ns() })?;
+        stage.check(end, Faulted { at_ns: crate::clock::monotonic_ns() })?;
         let began_ns = match fault {
             Fault::Cut => stage.strike_link(ports.struck.port(), 1.0)?,
             Fault::Loss(share) => stage.strike_link(ports.struck.port(), share)?,
-            Fault::Freeze => stage.strike_peers(IdleOrder::Freeze)?,
-            Fault::Reset => stage.strike_peers(IdleOrder::Leave { reset: true })?,
-            Fault::Close => stage.strike_peers(IdleOrder::Leave { reset: false })?,
+            Fault::Freeze => stage.strike_peers(Freeze)?,
+            Fault::Reset => stage.strike_peers(Leave { reset: true })?,
+            Fault::Close => stage.strike_peers(Leave { reset: false })?,
         };
         if !matches!(fault, Fault::Reset | Fault::Close) {
             // Until then the peers were alive, and a test could succeed.
-            stage.check(end, IdleOrder::Struck { at_ns: began_ns })?;
+            stage.check(end, Faulted { at_ns: began_ns })?;
         }
         stage.arrive(ports.healthy)?;
         let dead = !matches!(fault, Fault::Loss(_));

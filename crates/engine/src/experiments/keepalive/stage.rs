@@ -16,7 +16,8 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::observe;
 use crate::lab::{Handle, Interrupt, LabError, Place};
 use crate::messages::{
-    Ask, Check, Counted, IdleAnswer, IdleOrder, IdleReport, IdleSpec, Snapshot, Tell,
+    Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
+    Peek, ReadCpu, ReadSocketMemory, Rest, Snapshot, ToGroup,
 };
 
 /// Names of fleets.
@@ -108,30 +109,20 @@ impl Stage<'_> {
     }
 
     /// Gives an order to a fleet of a host.
-    fn order(&mut self, end: End, fleet: &str, ask: IdleOrder) -> Result<IdleAnswer, TrialError> {
+    fn order<O: Order>(
+        &mut self,
+        end: End,
+        fleet: &str,
+        order: O,
+    ) -> Result<O::Answer, TrialError> {
         let interrupt = self.interrupt.clone();
         let host = self.host(end)?;
-        host.begin(&Ask::Idle { group: fleet.to_owned(), ask: Box::new(ask) })?;
-        let answered = host.wait(&interrupt, &mut |_| {})?;
-        match answered.tell {
-            Tell::Idle(tell) => Ok(*tell),
-            other => Err(host.unexpected(&other).into()),
-        }
-    }
-
-    /// When an order was begun to be carried out, ns.
-    fn done(&mut self, end: End, fleet: &str, ask: IdleOrder) -> Result<u64, TrialError> {
-        match self.order(end, fleet, ask)? {
-            IdleAnswer::Done { at_ns } => Ok(at_ns),
-            other => Err(out_of_turn(&other)),
-        }
+        let begun = host.begin(&ToGroup { group: fleet.to_owned(), order })?;
+        Ok(host.wait(begun, &interrupt, &mut |_| {})?.answer)
     }
 
     fn look(&mut self, end: End, fleet: &str) -> Result<IdleReport, TrialError> {
-        match self.order(end, fleet, IdleOrder::Look)? {
-            IdleAnswer::Report(report) => Ok(*report),
-            other => Err(out_of_turn(&other)),
-        }
+        self.order(end, fleet, Look)
     }
 
     fn listen(
@@ -148,10 +139,8 @@ impl Stage<'_> {
             greet: self.settings.arrivals.is_some(),
             shared: false,
         };
-        match self.order(End::Server, fleet, IdleOrder::Make(spec))? {
-            IdleAnswer::Listening(at) => Ok(at),
-            other => Err(out_of_turn(&other)),
-        }
+        let Made { listening, .. } = self.order(End::Server, fleet, Make(spec))?;
+        Ok(listening)
     }
 
     /// Whether the peers of the struck are a fleet of their own on this host.
@@ -199,7 +188,7 @@ impl Stage<'_> {
             rate_per_s,
             congestion: self.settings.congestion.clone(),
         };
-        self.done(End::Client, fleet, IdleOrder::Make(spec)).map(drop)
+        self.order(End::Client, fleet, Make(spec)).map(drop)
     }
 
     /// The client's fleets connect, and the one that writes begins.
@@ -222,7 +211,7 @@ impl Stage<'_> {
                 select: self.settings.selects.then_some((ports.healthy, held)),
                 congestion: self.settings.congestion.clone(),
             };
-            self.done(End::Client, WRITER, IdleOrder::Make(spec))?;
+            self.order(End::Client, WRITER, Make(spec))?;
         }
         self.accepted_all()
     }
@@ -245,7 +234,7 @@ impl Stage<'_> {
     /// than what is measured.
     pub(super) fn look_away(&mut self) -> Result<(), TrialError> {
         if self.is_lab() {
-            self.place.server()?.ask(&Ask::LookAway)?;
+            self.place.server()?.ask(&LookAway)?;
         }
         Ok(())
     }
@@ -261,7 +250,7 @@ impl Stage<'_> {
         if self.settings.arrivals.is_none() {
             return Ok(IdleReport::default());
         }
-        self.done(End::Client, ARRIVING, IdleOrder::Rest)?;
+        self.order(End::Client, ARRIVING, Rest)?;
         let began = Instant::now();
         loop {
             let report = self.look(End::Client, ARRIVING)?;
@@ -274,8 +263,12 @@ impl Stage<'_> {
     }
 
     /// The fleet that checks begins to, or ends.
-    pub(super) fn check(&mut self, end: End, ask: IdleOrder) -> Result<(), TrialError> {
-        self.done(end, KEPT, ask).map(drop)
+    pub(super) fn check(
+        &mut self,
+        end: End,
+        order: impl Order<Answer = Began>,
+    ) -> Result<(), TrialError> {
+        self.order(end, KEPT, order).map(drop)
     }
 
     /// The peers of the struck do nothing but handle together what happens within a tick.
@@ -284,7 +277,7 @@ impl Stage<'_> {
             if self.is_parted(end) {
                 let checking = Checking { tick_s: Some(tick.as_secs_f64()), ..Checking::default() };
                 let check = Check { checking, ..Check::default() };
-                self.done(end, STRUCK, IdleOrder::Check(Box::new(check)))?;
+                self.order(end, STRUCK, check)?;
             }
         }
         Ok(())
@@ -308,24 +301,24 @@ impl Stage<'_> {
     }
 
     /// An order to the peers of the struck; gives when it was begun, ns.
-    pub(super) fn strike_peers(&mut self, ask: IdleOrder) -> Result<u64, TrialError> {
+    pub(super) fn strike_peers(
+        &mut self,
+        order: impl Order<Answer = Began>,
+    ) -> Result<u64, TrialError> {
         let end = if self.is_parted(End::Client) { End::Client } else { End::Server };
-        self.done(end, STRUCK, ask)
+        Ok(self.order(end, STRUCK, order)?.at_ns)
     }
 
     /// The link loses packets of connections to this port; gives since when, ns.
     pub(super) fn strike_link(&mut self, port: u16, share: f64) -> Result<u64, TrialError> {
         let link = self.place.link()?;
-        match link.ask(&Ask::Strike { ports: vec![port], share })? {
-            Tell::Struck { at_ns } => Ok(at_ns),
-            other => Err(link.unexpected(&other).into()),
-        }
+        Ok(link.ask(&FaultPorts { ports: vec![port], share })?.at_ns)
     }
 
     /// Ends the writing.
     pub(super) fn rest_writer(&mut self) -> Result<(), TrialError> {
         if self.settings.writer {
-            self.done(End::Client, WRITER, IdleOrder::Rest)?;
+            self.order(End::Client, WRITER, Rest)?;
         }
         Ok(())
     }
@@ -355,33 +348,25 @@ impl Stage<'_> {
     /// What the emulated link has counted so far.
     pub(super) fn counted(&mut self) -> Result<Option<Counted>, TrialError> {
         Ok(match self.place.link.as_mut() {
-            Some(link) if self.settings.link.is_emulated() => match link.ask(&Ask::Peek)? {
-                Tell::Counted(counted) => Some(*counted),
-                other => return Err(link.unexpected(&other).into()),
-            },
+            Some(link) if self.settings.link.is_emulated() => Some(link.ask(&Peek)?),
             _ => None,
         })
     }
 
     fn machine(&mut self) -> Result<Machine, TrialError> {
         let client = &mut self.place.client;
-        match client.ask(&Ask::Cpu)? {
-            Tell::Cpu(times) => Ok(Machine {
-                at: Instant::now(),
-                cpus: times.len() as u32,
-                not_running_us: times.iter().map(CpuTimes::not_running).sum::<u64>() * TICK_US,
-            }),
-            other => Err(client.unexpected(&other).into()),
-        }
+        let times = client.ask(&ReadCpu)?;
+        Ok(Machine {
+            at: Instant::now(),
+            cpus: times.len() as u32,
+            not_running_us: times.iter().map(CpuTimes::not_running).sum::<u64>() * TICK_US,
+        })
     }
 
     /// Connections and kernel memory of one, bytes.
     pub(super) fn socket_memory(&mut self, end: End) -> Result<Option<f64>, TrialError> {
         let host = self.host(end)?;
-        match host.ask(&Ask::SocketMemory)? {
-            Tell::SocketMemory { bytes_each, .. } => Ok(bytes_each),
-            other => Err(host.unexpected(&other).into()),
-        }
+        Ok(host.ask(&ReadSocketMemory)?.bytes_each)
     }
 
     pub(super) fn observe(&mut self, end: End) -> Result<Snapshot, TrialError> {
@@ -403,9 +388,4 @@ impl Stage<'_> {
             progress(begun.elapsed().min(time));
         }
     }
-}
-
-fn out_of_turn(tell: &IdleAnswer) -> TrialError {
-    let text: String = format!("{tell:?}").chars().take(120).collect();
-    LabError::Refused(format!("a fleet answered out of turn: {text}")).into()
 }
