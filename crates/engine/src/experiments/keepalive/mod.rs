@@ -11,7 +11,7 @@ use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
-use self::observation::{Memory, Struck};
+use self::observation::{FaultResult, Memory};
 use self::settings::{Fault, KeepaliveSettings, OPTIONS, Side, check_together};
 use self::stage::{End, Moment, Ports, Stage};
 use crate::clock::ClockWatch;
@@ -143,7 +143,7 @@ struct Seen {
     begins: Moment,
     ends: Moment,
     /// What the fault did.
-    struck: Option<Struck>,
+    faulted: Option<FaultResult>,
     processes: [u64; 2],
 }
 
@@ -178,7 +178,7 @@ impl KeepaliveTrial<'_> {
         let watch = Watch {
             tap: context.pcap.is_some(),
             pcap: context.pcap.map(str::to_owned),
-            quiet_ports: vec![ports.healthy.port(), ports.struck.port()],
+            quiet_ports: vec![ports.healthy.port(), ports.faulted.port()],
             ..Watch::default()
         };
         let tapped = settings.link.is_emulated() || watch.tap;
@@ -308,9 +308,9 @@ impl KeepaliveTrial<'_> {
         let whole = stage.wait(settings.duration, &mut |time| tell(settings.warmup + time));
         let ends = stage.moment(false)?;
         let until = settings.warmup + settings.duration;
-        let struck = match &settings.fault {
+        let faulted = match &settings.fault {
             Some((_, fault)) if whole => {
-                Some(self.strike(stage, ports, *fault, &mut |time| tell(until + time))?)
+                Some(self.inject(stage, ports, *fault, &mut |time| tell(until + time))?)
             }
             _ => None,
         };
@@ -320,7 +320,7 @@ impl KeepaliveTrial<'_> {
         }
         stage.rest_writer()?;
         self.common.arm.partial = stage.interrupt.signal().is_some();
-        Ok(Seen { memory, begins, ends, struck, processes })
+        Ok(Seen { memory, begins, ends, faulted, processes })
     }
 
     fn checking_ends(&self) -> Vec<End> {
@@ -373,17 +373,17 @@ impl KeepaliveTrial<'_> {
             };
             stage.check(end, check)?;
         }
-        stage.check_peers_of_struck(settings.tick)
+        stage.check_peers_of_faulted(settings.tick)
     }
 
-    /// Something happens to the stricken ones, and what is known of it is watched.
-    fn strike(
+    /// Injects the fault, and watches how it is detected.
+    fn inject(
         &mut self,
         stage: &mut Stage<'_>,
         ports: Ports,
         fault: Fault,
         progress: &mut dyn FnMut(Duration),
-    ) -> Result<Struck, TrialError> {
+    ) -> Result<FaultResult, TrialError> {
         let settings = self.settings;
         let end = self.checking_ends()[0];
         let before = stage.look_at_checks(end)?;
@@ -391,11 +391,11 @@ impl KeepaliveTrial<'_> {
         let wire_before = stage.counted()?;
         stage.check(end, Faulted { at_ns: crate::clock::monotonic_ns() })?;
         let began_ns = match fault {
-            Fault::Cut => stage.strike_link(ports.struck.port(), 1.0)?,
-            Fault::Loss(share) => stage.strike_link(ports.struck.port(), share)?,
-            Fault::Freeze => stage.strike_peers(Freeze)?,
-            Fault::Reset => stage.strike_peers(Leave { reset: true })?,
-            Fault::Close => stage.strike_peers(Leave { reset: false })?,
+            Fault::Cut => stage.fault_link(ports.faulted.port(), 1.0)?,
+            Fault::Loss(share) => stage.fault_link(ports.faulted.port(), share)?,
+            Fault::Freeze => stage.fault_peers(Freeze)?,
+            Fault::Reset => stage.fault_peers(Leave { reset: true })?,
+            Fault::Close => stage.fault_peers(Leave { reset: false })?,
         };
         if !matches!(fault, Fault::Reset | Fault::Close) {
             // Until then the peers were alive, and a test could succeed.
@@ -424,10 +424,10 @@ impl KeepaliveTrial<'_> {
         let watched = began.elapsed();
         let wire_after = stage.counted()?;
         if !dead {
-            stage.strike_link(ports.struck.port(), 0.0)?;
+            stage.fault_link(ports.faulted.port(), 0.0)?;
         }
         let arrived = stage.arrived()?;
-        Ok(Struck { fault, before, after, watched, arrived, wire_before, wire_after, tested })
+        Ok(FaultResult { fault, before, after, watched, arrived, wire_before, wire_after, tested })
     }
 
     /// From the first probe or message of a test to the verdict. The kernel's timers are late by an

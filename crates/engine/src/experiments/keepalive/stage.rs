@@ -1,8 +1,8 @@
 //! The fleets of `keepalive`: who connects to whom, and the orders they are given.
 //!
 //! Connections that idle go to two ports of the server: one for those that nothing happens to, one
-//! for those that a fault strikes. So the link can tell them apart. The host that checks holds both
-//! kinds in one fleet; the peers of the struck ones are a fleet of their own, because a process is
+//! for those that a fault hits. So the link can tell them apart. The host that checks holds both
+//! kinds in one fleet; the peers of faulted connections are a fleet of their own, because a process is
 //! stopped or not as a whole.
 
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ use crate::messages::{
 
 /// Names of fleets.
 const KEPT: &str = "kept";
-const STRUCK: &str = "struck";
+const FAULTED: &str = "faulted";
 const ARRIVING: &str = "arriving";
 const WRITER: &str = "writer";
 const SINK: &str = "sink";
@@ -51,8 +51,8 @@ pub(super) enum End {
 pub(super) struct Ports {
     /// Those that nothing happens to.
     pub(super) healthy: SocketAddr,
-    /// Those that a fault strikes.
-    pub(super) struck: SocketAddr,
+    /// Those that a fault hits.
+    pub(super) faulted: SocketAddr,
     /// The one that writes.
     pub(super) sink: SocketAddr,
 }
@@ -143,35 +143,35 @@ impl Stage<'_> {
         Ok(listening)
     }
 
-    /// Whether the peers of the struck are a fleet of their own on this host.
+    /// Whether the peers of faulted connections are a fleet of their own on this host.
     fn is_parted(&self, end: End) -> bool {
         let checks = match end {
             End::Client => self.settings.side == Side::Client,
             End::Server => self.settings.side != Side::Client,
         };
-        !checks && self.settings.stricken() > 0
+        !checks && self.settings.faulted() > 0
     }
 
     /// The server's fleets listen.
     pub(super) fn listen_all(&mut self) -> Result<Ports, TrialError> {
         if let Some(to) = &self.settings.to {
             let to = to.address()?;
-            return Ok(Ports { healthy: to, struck: to, sink: to });
+            return Ok(Ports { healthy: to, faulted: to, sink: to });
         }
         let sockets = self.settings.idle_sockets() + self.settings.arriving();
         let short = || TrialError::Target("a fleet listens on too few ports".to_owned());
-        let (healthy, struck) = if self.is_parted(End::Server) {
+        let (healthy, faulted) = if self.is_parted(End::Server) {
             let healthy = self.listen(KEPT, 1, sockets)?;
-            let struck = self.listen(STRUCK, 1, sockets)?;
-            (healthy.first().copied(), struck.first().copied())
+            let faulted = self.listen(FAULTED, 1, sockets)?;
+            (healthy.first().copied(), faulted.first().copied())
         } else {
             let both = self.listen(KEPT, 2, sockets)?;
             (both.first().copied(), both.get(1).copied())
         };
         let sink =
             if self.settings.writer { self.listen(SINK, 1, 1)?.first().copied() } else { healthy };
-        match (healthy, struck, sink) {
-            (Some(healthy), Some(struck), Some(sink)) => Ok(Ports { healthy, struck, sink }),
+        match (healthy, faulted, sink) {
+            (Some(healthy), Some(faulted), Some(sink)) => Ok(Ports { healthy, faulted, sink }),
             _ => Err(short()),
         }
     }
@@ -193,15 +193,15 @@ impl Stage<'_> {
 
     /// The client's fleets connect, and the one that writes begins.
     pub(super) fn connect_all(&mut self, ports: Ports) -> Result<(), TrialError> {
-        let stricken = self.settings.stricken();
+        let faulted = self.settings.faulted();
         // A program that asks select() about all of them holds them itself.
         let held = if self.settings.selects { self.settings.idle_sockets() } else { 0 };
-        let healthy = self.settings.idle_sockets() - stricken - held;
+        let healthy = self.settings.idle_sockets() - faulted - held;
         if self.is_parted(End::Client) {
             self.connect(KEPT, vec![(ports.healthy, healthy)], None)?;
-            self.connect(STRUCK, vec![(ports.struck, stricken)], None)?;
+            self.connect(FAULTED, vec![(ports.faulted, faulted)], None)?;
         } else {
-            self.connect(KEPT, vec![(ports.healthy, healthy), (ports.struck, stricken)], None)?;
+            self.connect(KEPT, vec![(ports.healthy, healthy), (ports.faulted, faulted)], None)?;
         }
         if self.settings.writer {
             let spec = IdleSpec::Write {
@@ -271,13 +271,13 @@ impl Stage<'_> {
         self.order(end, KEPT, order).map(drop)
     }
 
-    /// The peers of the struck do nothing but handle together what happens within a tick.
-    pub(super) fn check_peers_of_struck(&mut self, tick: Duration) -> Result<(), TrialError> {
+    /// The peers of faulted connections do nothing but handle together what happens within a tick.
+    pub(super) fn check_peers_of_faulted(&mut self, tick: Duration) -> Result<(), TrialError> {
         for end in [End::Client, End::Server] {
             if self.is_parted(end) {
                 let checking = Checking { tick_s: Some(tick.as_secs_f64()), ..Checking::default() };
                 let check = Check { checking, ..Check::default() };
-                self.order(end, STRUCK, check)?;
+                self.order(end, FAULTED, check)?;
             }
         }
         Ok(())
@@ -290,7 +290,7 @@ impl Stage<'_> {
         }
         let mut report = self.look(end, KEPT)?;
         if self.is_parted(end) {
-            report.add(self.look(end, STRUCK)?);
+            report.add(self.look(end, FAULTED)?);
         }
         Ok(report)
     }
@@ -300,17 +300,17 @@ impl Stage<'_> {
         self.look(end, KEPT)
     }
 
-    /// An order to the peers of the struck; gives when it was begun, ns.
-    pub(super) fn strike_peers(
+    /// An order to the peers of faulted connections; gives when it was begun, ns.
+    pub(super) fn fault_peers(
         &mut self,
         order: impl Order<Answer = Began>,
     ) -> Result<u64, TrialError> {
         let end = if self.is_parted(End::Client) { End::Client } else { End::Server };
-        Ok(self.order(end, STRUCK, order)?.at_ns)
+        Ok(self.order(end, FAULTED, order)?.at_ns)
     }
 
     /// The link loses packets of connections to this port; gives since when, ns.
-    pub(super) fn strike_link(&mut self, port: u16, share: f64) -> Result<u64, TrialError> {
+    pub(super) fn fault_link(&mut self, port: u16, share: f64) -> Result<u64, TrialError> {
         let link = self.place.link()?;
         Ok(link.ask(&FaultPorts { ports: vec![port], share })?.at_ns)
     }
