@@ -50,7 +50,7 @@ const ENGINE: &[(&str, u8)] = &[
     ("observe", 2),
     ("servers", 2),
     ("channel", 1),
-    ("messages", 1),
+    ("messages", 0),
     ("clock", 1),
     ("files", 1),
 ];
