@@ -176,7 +176,54 @@ impl AsFd for Channel {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{PipeReader, PipeWriter, pipe};
+
     use super::*;
+
+    /// What a program has that another one started with pipes: `ssh HOST tcptoll`.
+    #[derive(Debug)]
+    struct Pipes(PipeReader, PipeWriter);
+
+    impl Read for Pipes {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.0.read(bytes)
+        }
+    }
+
+    impl Write for Pipes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.1.flush()
+        }
+    }
+
+    impl AsFd for Pipes {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    impl Carrier for Pipes {
+        fn close(&self) {}
+    }
+
+    #[test]
+    fn two_pipes_carry_a_channel_as_a_socket_does() {
+        let [(from_b, to_a), (from_a, to_b)] = [pipe().unwrap(), pipe().unwrap()];
+        let mut a = Channel::new(Pipes(from_b, to_b));
+        let mut b = Channel::new(Pipes(from_a, to_a));
+        a.send(&[1, 2]).unwrap();
+        assert_eq!(b.receive::<[u8; 2]>(None).unwrap(), [1, 2]);
+        let limit = Some(Duration::from_millis(5));
+        assert!(matches!(a.receive::<u8>(limit), Err(ChannelError::Silent(_))));
+        b.send(&3).unwrap();
+        assert_eq!(a.receive::<u8>(None).unwrap(), 3);
+        drop(b);
+        assert!(matches!(a.receive::<u8>(limit), Err(ChannelError::Closed)));
+    }
 
     fn pair() -> (Channel, UnixStream) {
         let (a, b) = UnixStream::pair().unwrap();

@@ -1,6 +1,6 @@
 //! A host: waits for the parent's orders on its control channel and carries them out one by one.
 //!
-//! [`orders`] is the table of all that it carries out.
+//! `orders` is the table of all that it carries out.
 
 mod closed;
 
@@ -22,9 +22,10 @@ use crate::clock::monotonic_ns;
 use crate::load::idle::group::Group;
 use crate::load::{connect, greet, http, probes, socket_memory};
 use crate::messages::{
-    Check, CountClosed, End, Faulted, Forget, Freeze, GroupAnswer, Launch, Leave, Look, LookAway,
-    Make, Observe, Order, Ping, ReadCpu, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows,
-    Run, ServerSpec, SetSysctls, Settle, SocketMemory, ToGroup, Upload, WatchListener,
+    Check, ConnectLoad, CountClosed, End, Faulted, Forget, Freeze, Greet, GroupAnswer, HttpLoad,
+    Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu, ReadSocketMemory,
+    ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, Sink, SocketMemory,
+    ToGroup, Train, Upload, WatchListener,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, SERVER_UID};
@@ -117,20 +118,20 @@ fn orders(role: Role) -> Orders<Host> {
             Ok(SocketMemory { sockets, bytes_each })
         })
         .on(|_, ping: Ping, _| Ok(probes::ping(&ping)?))
-        .on(|_, sink, channel| Ok(probes::sink(&sink, channel)?))
-        .on(|_, train, _| Ok(probes::train(&train)?))
-        .on(|_, greet, channel| {
+        .on(|_, sink: Sink, channel| Ok(probes::sink(&sink, channel)?))
+        .on(|_, train: Train, _| Ok(probes::train(&train)?))
+        .on(|_, greet: Greet, channel| {
             let (report, rows) = greet::run(&greet, channel)?;
             channel.rows(&rows, Rows::Server)?;
             Ok(report)
         })
-        .on(|_, load, channel| {
+        .on(|_, load: ConnectLoad, channel| {
             let (report, rows) = connect::run(&load, channel)?;
             channel.rows(&rows, Rows::Client)?;
             Ok(report)
         })
         .on(|host, Upload(piece), _| host.upload(&piece))
-        .on(|host, load, channel| {
+        .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);
             let (report, histograms) = http::run(&load, &requests, channel)?;
             for (name, histogram) in histograms {

@@ -55,7 +55,8 @@ impl<H: 'static> Orders<H> {
                 Err(Refusal(sentence)) => channel.refuse(sentence),
             }
         };
-        self.handlers.insert(O::NAME, Box::new(handler));
+        let other = self.handlers.insert(O::NAME, Box::new(handler));
+        debug_assert!(other.is_none(), "two orders are called {}", O::NAME);
         self
     }
 

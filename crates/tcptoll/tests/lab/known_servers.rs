@@ -105,13 +105,13 @@ impl Lab {
         Self { client, server, _link: link, process, folder, mark }
     }
 
-    fn serve(&mut self, spec: ServerSpec) -> Serving {
-        self.server.ask(&spec).unwrap()
+    fn serve(&mut self, spec: &ServerSpec) -> Serving {
+        self.server.ask(spec).unwrap()
     }
 
     /// Why a server is not started.
-    fn refused(&mut self, spec: ServerSpec) -> String {
-        self.server.ask(&spec).unwrap_err().to_string()
+    fn refused(&mut self, spec: &ServerSpec) -> String {
+        self.server.ask(spec).unwrap_err().to_string()
     }
 
     fn snapshot(&mut self) -> Snapshot {
@@ -219,7 +219,7 @@ fn every_server_answers_keeps_connections_and_is_seen_with_its_processes() {
     }
     for (kind, _, version) in ALL {
         let mut lab = Lab::new(&format!("{kind:?}"));
-        let serving = lab.serve(ServerSpec { backlog: Some(77), workers: Some(2), ..spec(kind) });
+        let serving = lab.serve(&ServerSpec { backlog: Some(77), workers: Some(2), ..spec(kind) });
         assert!(serving.version.starts_with(version), "{}", serving.version);
         let before = lab.snapshot();
         let got = lab.ask(&serving, 100, "1.1", "");
@@ -254,7 +254,7 @@ fn without_keepalive_every_answer_closes() {
     }
     for (kind, ..) in ALL {
         let mut lab = Lab::new(&format!("close-{kind:?}"));
-        let serving = lab.serve(ServerSpec { keepalive: false, ..spec(kind) });
+        let serving = lab.serve(&ServerSpec { keepalive: false, ..spec(kind) });
         let got = lab.ask(&serving, 3, "1.1", "");
         assert_eq!((got.answers, got.closed), (1, true), "{kind:?}: {got:?}");
     }
@@ -267,7 +267,7 @@ fn a_connection_ends_after_its_number_of_requests_and_its_idle_time() {
     }
     for (kind, ..) in ALL {
         let mut lab = Lab::new(&format!("limit-{kind:?}"));
-        let serving = lab.serve(ServerSpec {
+        let serving = lab.serve(&ServerSpec {
             keepalive_timeout_ns: Some(1_000_000_000),
             keepalive_requests: Some(2),
             ..spec(kind)
@@ -292,7 +292,7 @@ fn large_content_comes_whole() {
     }
     for (kind, ..) in ALL {
         let mut lab = Lab::new(&format!("large-{kind:?}"));
-        let serving = lab.serve(ServerSpec { body_bytes: 3 << 20, ..spec(kind) });
+        let serving = lab.serve(&ServerSpec { body_bytes: 3 << 20, ..spec(kind) });
         let got = lab.ask(&serving, 2, "1.1", "");
         assert_eq!((got.answers, got.length), (2, 3 << 20), "{kind:?}");
     }
@@ -307,11 +307,11 @@ fn the_servers_that_work_take_that_long_and_the_others_refuse() {
         let mut lab = Lab::new(&format!("work-{kind:?}"));
         let spec = ServerSpec { work_ns: 200_000_000, ..spec(kind) };
         if matches!(kind, ServerKind::Puma | ServerKind::Null) {
-            let serving = lab.serve(spec);
+            let serving = lab.serve(&spec);
             let got = lab.ask_for(&serving, 1, "1.1", "Connection: close\\r\\n", 20.0, "busy");
             assert!(got.answers == 1 && got.ms >= 200, "{kind:?}: {got:?}");
         } else {
-            let error = lab.refused(spec);
+            let error = lab.refused(&spec);
             assert!(error.ends_with("puma and null have"), "{error}");
         }
     }
@@ -336,11 +336,11 @@ fn over_tls_the_certificate_names_the_server_s_address_and_sessions_resume() {
         let at = "10.77.0.2:443".parse().unwrap();
         let spec = ServerSpec { tls: true, at, ..spec(kind) };
         if kind == ServerKind::Null {
-            let error = lab.refused(spec);
+            let error = lab.refused(&spec);
             assert!(error.contains("no TLS"), "{error}");
             continue;
         }
-        let serving = lab.serve(spec);
+        let serving = lab.serve(&spec);
         let [script, roots] = ["client.py", "printed.pem"].map(|name| lab.folder.file(name));
         fs::write(&script, client).unwrap();
         fs::write(&roots, serving.certificate.unwrap()).unwrap();
@@ -364,7 +364,7 @@ fn a_server_that_cannot_start_is_said_with_the_end_of_its_log() {
     ] {
         // Nobody's address.
         let at = "10.77.0.99:80".parse().unwrap();
-        let error = lab.refused(ServerSpec { at, ..spec(kind) });
+        let error = lab.refused(&ServerSpec { at, ..spec(kind) });
         assert!(error.starts_with(&format!("{name} ended before it answered")), "{error}");
         assert!(error.to_lowercase().contains("assign requested address"), "{error}");
     }
@@ -377,7 +377,7 @@ fn a_second_server_on_a_port_is_refused() {
         return;
     }
     let mut lab = Lab::new("taken");
-    lab.serve(ServerSpec { workers: Some(2), ..spec(ServerKind::Null) });
-    let error = lab.refused(spec(ServerKind::Nginx));
+    lab.serve(&ServerSpec { workers: Some(2), ..spec(ServerKind::Null) });
+    let error = lab.refused(&spec(ServerKind::Nginx));
     assert_eq!(error, "port 80 of the server host is listened on already");
 }

@@ -128,7 +128,7 @@ impl Arena {
     }
 
     /// Runs a load on the client host.
-    pub(crate) fn http(&mut self, load: HttpLoad) -> anyhow::Result<Loaded> {
+    pub(crate) fn http(&mut self, load: &HttpLoad) -> anyhow::Result<Loaded> {
         let requests = HttpRequests {
             lines: vec![("GET".to_owned(), self.serving.path.clone())],
             fields: Vec::new(),
@@ -139,7 +139,7 @@ impl Arena {
         anyhow::ensure!(requests.len() <= UPLOAD_MAX, "more than one piece");
         let client = &mut self.place.client;
         client.ask(&Upload(requests))?;
-        let begun = client.begin(&load)?;
+        let begun = client.begin(load)?;
         let answered = client.wait(begun, &Interrupt::new(), &mut |_| {})?;
         Ok(Loaded { report: answered.answer, histograms: answered.histograms })
     }
