@@ -4,8 +4,8 @@ use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::observe;
-use crate::lab::{Answered, Handle, Interrupt, LabError, Place};
-use crate::messages::{Ask, ConnectLoad, ConnectReport, GreetReport, Rows, Snapshot, Tell};
+use crate::lab::{Begun, Handle, Interrupt, LabError, Place};
+use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Snapshot};
 
 /// The rows of all three points of view.
 #[derive(Default)]
@@ -29,31 +29,31 @@ impl Trace {
 
 /// Who answers in the lab.
 pub(super) enum Server {
-    Ours,
+    Ours(Begun<Greet>),
     Launched,
 }
 
 pub(super) fn end_serving(
     place: &mut Place,
-    server: &Server,
+    server: Server,
     trace: &mut Trace,
 ) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
     let host = place.server()?;
     let greeted = match server {
-        Server::Ours => Some(end_greeting(host, trace)?),
+        Server::Ours(greeting) => Some(end_greeting(host, greeting, trace)?),
         Server::Launched => None,
     };
     Ok((observe(host)?, greeted))
 }
 
-pub(super) fn end_greeting(host: &mut Handle, trace: &mut Trace) -> Result<GreetReport, LabError> {
-    host.begin(&Ask::Stop)?;
-    let Answered { tell, rows, .. } = host.wait(&Interrupt::new(), &mut |_| {})?;
-    trace.add(rows);
-    match tell {
-        Tell::Greeted(report) => Ok(*report),
-        other => Err(host.unexpected(&other)),
-    }
+pub(super) fn end_greeting(
+    host: &mut Handle,
+    greeting: Begun<Greet>,
+    trace: &mut Trace,
+) -> Result<GreetReport, LabError> {
+    let answered = host.stop(greeting)?;
+    trace.add(answered.rows);
+    Ok(answered.answer)
 }
 
 pub(super) fn drive(
@@ -63,13 +63,10 @@ pub(super) fn drive(
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(u64),
 ) -> Result<ConnectReport, TrialError> {
-    client.begin(&Ask::Connect(Box::new(load.clone())))?;
-    let answered = client.wait(interrupt, progress)?;
+    let begun = client.begin(load)?;
+    let answered = client.wait(begun, interrupt, progress)?;
     trace.add(answered.rows);
-    match answered.tell {
-        Tell::Connected(report) => Ok(*report),
-        other => Err(client.unexpected(&other).into()),
-    }
+    Ok(answered.answer)
 }
 
 /// Why a target gave nothing, with what to do about it.

@@ -26,7 +26,7 @@ use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialEr
 use crate::files::Shared;
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
-use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Tell, Watch};
+use crate::messages::{ConnectLoad, ConnectReport, Greet, Watch, WatchListener};
 use tcptoll_model::experiments::connect::conclusion;
 
 /// Handshakes remembered for the timeline, at most.
@@ -220,7 +220,7 @@ impl<'a> ConnectTrial<'a> {
             ..Watch::default()
         };
         let tapped = watch.tap || watch.pcap.is_some() || self.settings.link.is_emulated();
-        place.link()?.ask(&Ask::Watch(watch))?;
+        place.link()?.ask(&watch)?;
         let ladder = ladder_of(&mut place.client)?;
         let load = self.load(at, &ladder);
         let mut trace = Trace::default();
@@ -231,7 +231,7 @@ impl<'a> ConnectTrial<'a> {
         let client_after = observe(&mut place.client)?;
         let (counted, rows) = count(place.link()?)?;
         trace.add(rows);
-        let (server_after, greeted) = end_serving(&mut place, &server, &mut trace)?;
+        let (server_after, greeted) = end_serving(&mut place, server, &mut trace)?;
         self.take_report(&report, &load, &ladder);
         self.take_hosts(&report, greeted.as_ref(), &client_before, &client_after);
         self.take_server(&server_before, &server_after);
@@ -308,7 +308,7 @@ impl<'a> ConnectTrial<'a> {
         // Of a server on this machine the queue can be seen, and its drops are this machine's.
         let is_here = is_own(address.ip());
         if is_here {
-            place.client.ask(&Ask::WatchListener(address))?;
+            place.client.ask(&WatchListener(address))?;
         }
         let client_before = observe(&mut place.client)?;
         let clocks = ClockWatch::begin();
@@ -349,10 +349,8 @@ impl<'a> ConnectTrial<'a> {
             trace_limit: TRACE_MAX,
         };
         let server = place.server()?;
-        match server.ask(&Ask::Greet(greet))? {
-            Tell::Listening { at } => Ok((Server::Ours, at)),
-            other => Err(server.unexpected(&other).into()),
-        }
+        let (at, greeting) = server.start(&greet)?;
+        Ok((Server::Ours(greeting), at))
     }
 
     fn load(&self, target: SocketAddr, ladder: &[Duration]) -> ConnectLoad {

@@ -8,7 +8,7 @@ use super::ConnectTrial;
 use super::hosts::{Server, Trace, drive, end_greeting};
 use crate::experiments::{Context, TrialError};
 use crate::lab::{LabError, Place};
-use crate::messages::{Ask, ConnectReport};
+use crate::messages::{ConnectReport, Forget};
 
 impl ConnectTrial<'_> {
     /// Opens connections for caches, routes and branch predictors: to the server that is measured
@@ -31,15 +31,15 @@ impl ConnectTrial<'_> {
         load.trace_limit = 0;
         let mut unseen = Trace::default();
         let report = drive(&mut place.client, &load, &mut unseen, context.interrupt, &mut |_| {})?;
-        if matches!(server, Some(Server::Ours)) {
-            end_greeting(place.server()?, &mut unseen)?;
+        if let Some(Server::Ours(greeting)) = server {
+            end_greeting(place.server()?, greeting, &mut unseen)?;
         }
         if context.interrupt.signal().is_some() {
             return Err(LabError::Interrupted.into());
         }
         if let Some(server) = &mut place.server {
             // Its queues are no peak of the measurement.
-            server.ask(&Ask::Forget)?;
+            server.ask(&Forget)?;
         }
         self.common.arm.warmup = Some(kept(report));
         Ok(())

@@ -38,7 +38,8 @@ use crate::files::Shared;
 use crate::lab::certification::echoes;
 use crate::lab::{Handle, LabError, Place};
 use crate::messages::{
-    Ask, HttpLoad, HttpReport, HttpRequests, ServerSpec, Serving, Tell, TlsLoad, UPLOAD_MAX, Watch,
+    Forget, HttpLoad, HttpReport, HttpRequests, ServerSpec, Serving, TlsLoad, UPLOAD_MAX, Upload,
+    Watch,
 };
 use tcptoll_model::experiments::http::conclusion;
 
@@ -234,14 +235,14 @@ impl HttpTrial<'_> {
         let load =
             self.load(server.at, &server.at.ip().to_string(), server.roots.as_ref(), context);
         // What its start put into queues is no peak of the load.
-        place.server()?.ask(&Ask::Forget)?;
+        place.server()?.ask(&Forget)?;
         let client_before = observe(&mut place.client)?;
         let server_before = observe(place.server()?)?;
         let emulated = lab.link.is_emulated();
         let tapped = lab.tap || context.pcap.is_some();
         let pcap = context.pcap.map(str::to_owned);
         let watch = Watch { tap: lab.tap, pcap, ..Watch::default() };
-        place.link()?.ask(&Ask::Watch(watch))?;
+        place.link()?.ask(&watch)?;
         let clocks = ClockWatch::begin();
         let since_ns = monotonic_ns();
         let driven = self.drive(&mut place.client, &load, context)?;
@@ -344,11 +345,7 @@ impl HttpTrial<'_> {
             connections: self.settings.load.connections,
         };
         let server = place.server()?;
-        let Serving { at, version, certificate, path, .. } =
-            match server.ask(&Ask::Serve(Box::new(spec)))? {
-                Tell::Serving(serving) => *serving,
-                other => return Err(server.unexpected(&other).into()),
-            };
+        let Serving { at, version, certificate, path, .. } = server.ask(&spec)?;
         if let Some(server) = &mut self.common.arm.server {
             server.version = Some(version);
         }
@@ -399,10 +396,7 @@ impl HttpTrial<'_> {
         let text = serde_json::to_string(&requests)
             .map_err(|error| TrialError::Setting(format!("requests: {error}")))?;
         for piece in pieces(&text, UPLOAD_MAX) {
-            match client.ask(&Ask::Upload(piece.to_owned()))? {
-                Tell::Done => {}
-                other => return Err(client.unexpected(&other).into()),
-            }
+            client.ask(&Upload(piece.to_owned()))?;
         }
         Ok(())
     }
@@ -460,18 +454,15 @@ impl HttpTrial<'_> {
     ) -> Result<Driven, TrialError> {
         let total = self.settings.expected_requests(&self.pace);
         let begun = Instant::now();
-        client.begin(&Ask::Http(Box::new(load.clone())))?;
+        let ordered = client.begin(load)?;
         let progress = &mut context.progress;
         let tell = &mut |done: u64| progress(done, total.max(done));
-        let answered = client.wait(context.interrupt, tell)?;
-        match answered.tell {
-            Tell::Requested(report) => Ok(Driven {
-                report: *report,
-                histograms: answered.histograms,
-                took: begun.elapsed(),
-            }),
-            other => Err(client.unexpected(&other).into()),
-        }
+        let answered = client.wait(ordered, context.interrupt, tell)?;
+        Ok(Driven {
+            report: answered.answer,
+            histograms: answered.histograms,
+            took: begun.elapsed(),
+        })
     }
 }
 
