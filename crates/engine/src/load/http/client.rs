@@ -28,14 +28,11 @@ use super::tally::Tally;
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
 use crate::load::occupancy::Occupancy;
-use crate::load::pace::Pace;
+use crate::load::pace::{Pace, burst};
 use crate::load::service::Service;
 use crate::load::waiting::Waiting;
 use crate::load::{LoadError, class_of};
 use crate::messages::HttpLoad;
-
-/// Requests begun between two looks at what has happened.
-const BURST: u32 = 16;
 
 /// A slot whose connection failed waits so long before it tries again, ns: what fails at once must
 /// not become a loop that does nothing else.
@@ -247,8 +244,7 @@ impl<'a, D: Driver> Client<'a, D> {
 
     /// Closed loop: when the next slot is to be begun.
     fn slot_due(&self) -> Option<u64> {
-        let slots = self.slots.len() as u64;
-        let due = self.shared.start_ns + self.load.ramp_ns * u64::from(self.begun_slots) / slots;
+        let due = self.pace.slot_due(self.begun_slots.into());
         (self.pace.next_due().is_none() && !self.pace.is_over(due)).then_some(due)
     }
 
@@ -258,7 +254,7 @@ impl<'a, D: Driver> Client<'a, D> {
         if self.load.rate_per_s.is_some() {
             return self.begin_scheduled(now);
         }
-        for _ in 0..BURST {
+        for _ in 0..burst::REQUESTS {
             if self.begun_slots == self.slots.len() as u32 {
                 return false;
             }

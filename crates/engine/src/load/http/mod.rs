@@ -28,7 +28,7 @@ use self::tally::Tally;
 use self::tls::Tls;
 use super::driver::Driver;
 use super::epoll::Epoll;
-use super::pace::{Pace, share};
+use super::pace::{Pace, Plan};
 use super::uring::Uring;
 use super::{CHANNEL, LoadError, socket_memory};
 use crate::channel::Channel;
@@ -202,6 +202,23 @@ fn joined(
     handles.into_iter().map(|handle| handle.join().map_err(|_| lost())?).collect()
 }
 
+/// How requests follow each other.
+fn plan(load: &HttpLoad) -> Plan {
+    Plan {
+        rate_per_s: load.rate_per_s,
+        spread: load.spread,
+        seed: load.seed,
+        slots: load.connections.max(1),
+        ramp_ns: load.ramp_ns,
+        warmup_operations: load.warmup_requests,
+        warmup_ns: load.warmup_ns + load.ramp_ns,
+        operations: load.requests,
+        duration_ns: load.duration_ns,
+        timeout_ns: load.timeout_ns,
+        pause: None,
+    }
+}
+
 /// One thread of the load.
 fn thread(
     load: &HttpLoad,
@@ -210,8 +227,8 @@ fn thread(
     ringed: bool,
     told: UnixStream,
 ) -> Result<Tally, LoadError> {
-    let slots = share(load.connections.max(1), part, parts) as u32;
-    let pace = Pace::new(load, shared.start_ns, part, parts);
+    let pace = Pace::new(&plan(load), shared.start_ns, part, parts);
+    let slots = pace.slots() as u32;
     // Threads begin at different requests and source addresses.
     let first = (slots, part as u32, (part * load.connections / parts) as usize);
     let congestion = load.congestion.as_deref();
