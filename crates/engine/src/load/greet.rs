@@ -8,10 +8,11 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::handshake::{Peer, ServerRow};
 
-use super::{CHANNEL, LoadError, pair, until};
+use super::control::{CHANNEL, take_stop};
+use super::{LoadError, pair, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
-use crate::messages::{Ask, Greet, GreetReport, Tell};
+use crate::messages::{Greet, GreetReport, Tell};
 
 const LISTENER: u64 = u64::MAX - 1;
 
@@ -46,13 +47,11 @@ pub fn run(
         let timeout = waiting.then(|| until(accept_at));
         for event in poller.wait(timeout)? {
             match event.token {
-                CHANNEL => match channel.receive::<Ask>(None)? {
-                    Ask::Stop => {
-                        server.report.cpu_us = pair(thread_time().since(cpu_before));
-                        return Ok((server.report, server.rows));
-                    }
-                    other => return Err(LoadError::Busy(format!("{other:?}"))),
-                },
+                CHANNEL => {
+                    take_stop(channel)?;
+                    server.report.cpu_us = pair(thread_time().since(cpu_before));
+                    return Ok((server.report, server.rows));
+                }
                 LISTENER if !waiting => {
                     waiting = true;
                     accept_at = monotonic_ns() + greet.accept_delay_ns;

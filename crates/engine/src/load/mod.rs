@@ -5,6 +5,7 @@
 //! that [`Ask::Stop`](crate::messages::Ask::Stop) ends it at once with what it has.
 
 pub mod connect;
+mod control;
 mod driver;
 mod epoll;
 pub mod greet;
@@ -14,17 +15,18 @@ mod occupancy;
 mod pace;
 pub mod probes;
 mod service;
+mod sources;
+mod stamps;
 mod submission;
 mod uring;
 mod waiting;
 
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::errno;
-use tcptoll_kernel::{SysError, slab};
+use tcptoll_kernel::{SysError, cpu, slab};
 
 use crate::channel::ChannelError;
 use crate::clock::monotonic_ns;
@@ -47,17 +49,19 @@ pub enum LoadError {
     Busy(String),
 }
 
-/// The number under which a poller knows the control channel.
-const CHANNEL: u64 = u64::MAX;
-
 /// From now to an instant, zero if it has passed.
 fn until(instant_ns: u64) -> Duration {
     Duration::from_nanos(instant_ns.saturating_sub(monotonic_ns()))
 }
 
-/// The source of each connection in turn: the addresses given, or the one the kernel chooses.
-fn sources(given: &[IpAddr]) -> Vec<Option<IpAddr>> {
-    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+/// File descriptors of a process that are not connections: streams, channel, listeners, epoll, ICMP,
+/// netlink, libraries.
+const OTHER_FILES: u64 = 64;
+
+/// How many sockets this process may have open, at least 1. Raises its soft limit of open files to
+/// the hard one.
+fn sockets_max() -> io::Result<u64> {
+    Ok(cpu::file_limit()?.saturating_sub(OTHER_FILES).max(1))
 }
 
 /// Sockets whose memory is looked at.
@@ -90,6 +94,6 @@ fn class_of(error: &io::Error) -> &'static str {
 }
 
 /// CPU time as two numbers, µs.
-fn pair(time: tcptoll_kernel::cpu::CpuTime) -> (u64, u64) {
+fn pair(time: cpu::CpuTime) -> (u64, u64) {
     (time.user_us, time.system_us)
 }

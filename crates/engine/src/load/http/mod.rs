@@ -15,7 +15,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
 
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::sock_diag::SockDiag;
@@ -26,17 +25,15 @@ use self::client::Client;
 use self::requests::Request;
 use self::tally::Tally;
 use self::tls::Tls;
-use super::driver::Driver;
+use super::control::{CHANNEL, PROGRESS, take_stop};
+use super::driver::{Driver, Setup};
 use super::epoll::Epoll;
 use super::pace::{Pace, Plan};
 use super::uring::Uring;
-use super::{CHANNEL, LoadError, socket_memory};
+use super::{LoadError, socket_memory};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::{Ask, HttpLoad, HttpReport, HttpRequests, Io, Tell};
-
-/// Progress is told this often.
-const PROGRESS: Duration = Duration::from_millis(200);
+use crate::messages::{HttpLoad, HttpReport, HttpRequests, Io, Tell};
 
 /// The number under which the poller knows the threads.
 const THREADS: u64 = CHANNEL - 1;
@@ -178,10 +175,8 @@ fn watch(
                     running -= length.map_err(kernel("read"))? as u64;
                     continue;
                 }
-                match channel.receive::<Ask>(None)? {
-                    Ask::Stop => shared.stop.store(true, Ordering::Relaxed),
-                    other => return Err(LoadError::Busy(format!("{other:?}"))),
-                }
+                take_stop(channel)?;
+                shared.stop.store(true, Ordering::Relaxed);
             }
             let done = shared.done.load(Ordering::Relaxed);
             channel.send(&Tell::Progress { done })?;
@@ -231,13 +226,18 @@ fn thread(
     let slots = pace.slots() as u32;
     // Threads begin at different requests and source addresses.
     let first = (slots, part as u32, (part * load.connections / parts) as usize);
-    let congestion = load.congestion.as_deref();
+    let setup = Setup {
+        target: load.target,
+        bind: &load.bind,
+        congestion: load.congestion.as_deref(),
+        slots,
+        batch_ns: load.batch_ns,
+        stamps: true,
+    };
     if ringed {
-        let driver = Uring::new(load.target, &load.bind, congestion, slots, load.batch_ns, true);
-        go(load, shared, driver, pace, first, told)
+        go(load, shared, Uring::new(&setup), pace, first, told)
     } else {
-        let driver = Epoll::new(load.target, &load.bind, congestion, slots, load.batch_ns, true);
-        go(load, shared, driver, pace, first, told)
+        go(load, shared, Epoll::new(&setup), pace, first, told)
     }
 }
 

@@ -21,7 +21,8 @@ use super::checks::{Checks, turns};
 use super::opening::Opening;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::load::{CHANNEL, LoadError, pair, until};
+use crate::load::control::CHANNEL;
+use crate::load::{LoadError, pair, until};
 use crate::messages::{IdleAnswer, IdleOrder, IdleReport, IdleSpec};
 
 /// Listeners have the numbers from here on.

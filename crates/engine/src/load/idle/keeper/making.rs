@@ -10,19 +10,17 @@ use tcptoll_kernel::socket::{Begun, Tcp};
 use super::{Keeper, Kept, State};
 use crate::clock::monotonic_ns;
 use crate::load::class_of;
+use crate::load::pace::burst;
 
 /// A handshake is given up after this.
 const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
-
-/// Connections begun or accepted before others get their turn.
-const BURST: usize = 256;
 
 /// After a failed accept the next comes this much later: no file is free now.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 impl Keeper {
     pub(super) fn open_those_due(&mut self) {
-        for _ in 0..BURST {
+        for _ in 0..burst::IDLE {
             let Some(opening) = &mut self.opening else { return };
             let Some(next) = opening.next(monotonic_ns()) else { return };
             let (kind, due_ns) = (next.kind, next.due_ns);
@@ -92,7 +90,7 @@ impl Keeper {
             return;
         }
         for number in 0..self.listeners.len() {
-            for _ in 0..BURST {
+            for _ in 0..burst::IDLE {
                 if !self.listeners[number].waiting {
                     break;
                 }
