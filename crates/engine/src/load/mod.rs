@@ -17,7 +17,6 @@ pub mod probes;
 mod service;
 mod sources;
 mod stamps;
-mod submission;
 mod uring;
 mod waiting;
 

@@ -5,6 +5,9 @@
 //! close was submitted and all that was under way on it has completed, so a late completion cannot
 //! be taken for one of the next connection. No connection has a buffer of its own.
 
+mod departures;
+mod place;
+
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -12,15 +15,13 @@ use std::time::Duration;
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, max_direct};
 
+use self::departures::{Departures, cost};
+use self::place::{EMPTY, NONE, Place, State};
 use super::driver::{Driver, Event, Left, Setup, What};
 use super::stamps::Stamps;
-use super::submission::Submission;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
 use crate::load::sources::Sources;
-
-/// No slot, or no place.
-const NONE: u32 = u32::MAX;
 
 /// Operations queued before they go to the kernel in the middle of a turn.
 const ENTRIES: u32 = 1024;
@@ -37,60 +38,6 @@ const BATCH: usize = 64;
 /// `ENOBUFS`, `ECANCELED`: no buffer was free; what was under way has been ended by a close.
 const NO_BUFFER: i32 = 105;
 const CANCELLED: i32 = 125;
-
-/// What a place of the table holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Connecting,
-    Open,
-    /// Refused, closed by the peer or failed: nothing more is told.
-    Over,
-}
-
-/// A socket.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    /// Whose; [`NONE`]: nobody's any more.
-    slot: u32,
-    /// The turn of the last send.
-    sent_in: u32,
-    state: State,
-    /// Operations that will complete: connect, receive, a long send.
-    under_way: u8,
-    /// Sends and receives so far, up to 2.
-    sends: u8,
-    receives: u8,
-    /// A receive is under way, or queued for the end of the turn.
-    receiving: bool,
-    /// A send is under way that will be told of.
-    sending: bool,
-    wants_room: bool,
-    /// When its last handshake or bytes were given to the kernel.
-    left: Left,
-}
-
-const EMPTY: Place = Place {
-    slot: NONE,
-    sent_in: 0,
-    state: State::Over,
-    under_way: 0,
-    sends: 0,
-    receives: 0,
-    receiving: false,
-    sending: false,
-    wants_room: false,
-    left: Left { earliest_ns: 0, likely_ns: 0 },
-};
-
-/// What operations cost the kernel when they are submitted, relative to each other: one after the
-/// other they are done in the order in which they were queued.
-mod cost {
-    pub(super) const CONNECT: u32 = 16;
-    pub(super) const SEND: u32 = 5;
-    pub(super) const CLOSE: u32 = 6;
-    pub(super) const RECEIVE: u32 = 1;
-    pub(super) const PEEK: u32 = 1;
-}
 
 /// See [`Driver`].
 #[derive(Debug)]
@@ -111,11 +58,7 @@ pub(super) struct Uring {
     to_receive: Vec<u32>,
     /// Places of which room was asked.
     to_tell: Vec<u32>,
-    /// Handshakes and sends of this turn, each with the cost of all before its middle; and the cost
-    /// of all operations so far.
-    queued: Vec<(u32, u32)>,
-    queued_cost: u32,
-    submission: Submission,
+    departures: Departures,
     known: VecDeque<Event>,
     turn: u32,
     /// When the completions of this turn were seen.
@@ -175,9 +118,7 @@ impl Uring {
             waiting: VecDeque::new(),
             to_receive: Vec::new(),
             to_tell: Vec::new(),
-            queued: Vec::new(),
-            queued_cost: 0,
-            submission: Submission::default(),
+            departures: Departures::default(),
             known: VecDeque::new(),
             turn: 1,
             seen_ns: monotonic_ns(),
@@ -197,41 +138,29 @@ impl Uring {
         self.places[direct as usize] =
             Place { slot, state: State::Connecting, under_way: 1, ..EMPTY };
         self.of_slot[slot as usize] = direct;
-        self.leaves(direct, cost::CONNECT);
+        self.departures.handshake(direct);
         Ok(())
-    }
-
-    /// A handshake or bytes leave with this turn.
-    fn leaves(&mut self, direct: u32, cost: u32) {
-        self.queued.push((direct, self.queued_cost + cost / 2));
-        self.queued_cost += cost;
     }
 
     /// Gives to the kernel what was queued, and works out when each part of it left: they leave one
     /// after the other while the kernel is in that call.
     fn submit(&mut self) -> Result<(), LoadError> {
-        if self.queued.is_empty() {
-            self.queued_cost = 0;
+        if self.departures.is_empty() {
+            self.departures.clear();
             return Ok(());
         }
         let begun_ns = monotonic_ns();
         // Of a queue that was too short a part has left before.
         let earliest_ns = if self.ring.take_flushed() { 0 } else { begun_ns };
         // One alone leaves immediately, and needs no call of its own.
-        if self.queued.len() > 1 {
+        if self.departures.len() > 1 {
             self.ring.submit()?;
         }
         let took_ns = monotonic_ns() - begun_ns;
-        let spent_ns = self.submission.spent_ns(took_ns, self.queued_cost);
-        for (direct, before) in self.queued.drain(..) {
-            // A handshake is not known to be done before the call returns: no answer to it can come
-            // too early.
-            let connecting = self.places[direct as usize].state == State::Connecting;
-            let of_ns = if connecting { took_ns } else { spent_ns };
-            let share = of_ns * u64::from(before) / u64::from(self.queued_cost.max(1));
-            self.places[direct as usize].left = Left { earliest_ns, likely_ns: begun_ns + share };
+        for (direct, after_ns) in self.departures.submitted(took_ns) {
+            let left = Left { earliest_ns, likely_ns: begun_ns + after_ns };
+            self.places[direct as usize].left = left;
         }
-        self.queued_cost = 0;
         Ok(())
     }
 
@@ -272,7 +201,7 @@ impl Uring {
                 Until::Once { waiting: place.receives == 0 }
             };
             place.under_way += 1;
-            self.queued_cost += cost::RECEIVE;
+            self.departures.other(cost::RECEIVE);
             let outcome = self.ring.receive(direct, until);
             self.note(outcome);
         }
@@ -440,7 +369,7 @@ impl Driver for Uring {
             place.sending = true;
             place.under_way += 1;
         }
-        self.leaves(direct, cost::SEND);
+        self.departures.bytes(direct);
         accepted.map(|accepted| accepted.bytes)
     }
 
@@ -476,11 +405,11 @@ impl Driver for Uring {
         } else if made {
             // In the same submission as the close, and answered in it.
             self.peeking += 1;
-            self.queued_cost += cost::PEEK;
+            self.departures.other(cost::PEEK);
             let outcome = self.ring.peek(direct);
             self.note(outcome);
         }
-        self.queued_cost += cost::CLOSE;
+        self.departures.other(cost::CLOSE);
         let outcome = self.ring.close(direct);
         self.note(outcome);
     }
