@@ -17,6 +17,7 @@ pub mod probes;
 mod service;
 mod sources;
 mod stamps;
+pub mod threads;
 mod uring;
 mod waiting;
 

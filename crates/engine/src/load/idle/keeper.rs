@@ -34,7 +34,7 @@ const BACKLOG: i32 = 4096;
 /// Events handled together.
 const EVENTS: usize = 1024;
 
-/// Read at once; what a stream without pause sends is read in as few calls as can be.
+/// Read in one call; what a stream without pause sends is read in as few calls as can be.
 const READ_BYTES: usize = 256 << 10;
 
 /// One connection. There may be many: every byte counts.

@@ -5,8 +5,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tcptoll_kernel::socket::errno;
@@ -20,7 +18,8 @@ use super::Client;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
 use crate::load::driver::{Driver, Event, What};
-use crate::load::pace::Pace;
+use crate::load::pace::{Pace, Plan};
+use crate::load::threads::{Part as _, Team};
 use crate::messages::{HttpLoad, HttpReport, Io};
 
 /// Slots of every script.
@@ -268,15 +267,13 @@ fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<
         requests: vec![Request { bytes: REQUEST.into(), to_head: false }],
         tls: None,
         digest: None,
-        start_ns: monotonic_ns(),
-        stop: AtomicBool::new(false),
-        done: AtomicU64::new(0),
-        open: Barrier::new(1),
+        team: Team::new(1),
     };
-    let pace = Pace::new(&plan(load), shared.start_ns, 0, 1);
-    let mut client = Client::new(load, &shared, driver, pace, (SLOTS, 0, 0));
+    let plan = Plan { slots: SLOTS.into(), ..plan(load) };
+    let pace = Pace::new(&plan, shared.team.start_ns(), 0, 1);
+    let mut client = Client::new(load, &shared, driver, pace, (0, 0));
     client.run().unwrap();
-    (client.close_all().report(), seen)
+    (client.end().report(), seen)
 }
 
 fn play(seed: u64, load: &HttpLoad) {
