@@ -36,6 +36,7 @@ use tcptoll_model::stats::SeriesBuilder;
 use super::control::{CHANNEL, Progress, take_stop};
 use super::occupancy::Occupancy;
 use super::pace::{Pace, Pause, Plan, burst};
+use super::slots::Slots;
 use super::sources::Sources;
 use super::waiting::Waiting;
 use super::{LoadError, class_of, pair, sockets_max, until};
@@ -75,8 +76,7 @@ pub fn run(
         poller,
         target: load.target.into(),
         sources: Sources::new(&load.bind, load.congestion.as_deref(), load.fast_open),
-        slots: Vec::new(),
-        free: Vec::new(),
+        slots: Slots::new(),
         room: room as usize,
         deadlines: Waiting::new(0),
         report: ConnectReport { rungs: vec![0; load.ladder_ns.len()], ..ConnectReport::default() },
@@ -114,8 +114,7 @@ struct Client<'a> {
     /// The form that `connect(2)` takes, made once instead of once per connection.
     target: Address,
     sources: Sources,
-    slots: Vec<Option<Operation>>,
-    free: Vec<u32>,
+    slots: Slots<Operation>,
     room: usize,
     /// Until when each operation may take.
     deadlines: Waiting<1>,
@@ -193,7 +192,7 @@ impl Client<'_> {
 
     /// Slots may be empty from now on.
     fn no_more_after(&mut self, now: u64) {
-        let active = self.slots.iter().flatten().map(|operation| operation.begun_ns);
+        let active = self.slots.iter().map(|operation| operation.begun_ns);
         self.occupancy.close(now, active);
     }
 
@@ -230,7 +229,7 @@ impl Client<'_> {
         if self.pace.begun() == self.load.count {
             self.no_more_after(begun_ns);
         }
-        if self.slots.len() - self.free.len() >= self.room {
+        if self.slots.held() >= self.room {
             let error = io::Error::from_raw_os_error(errno::EMFILE);
             return self.refuse(begun_ns, "local-fds", &error);
         }
@@ -256,10 +255,7 @@ impl Client<'_> {
         if scheduled_ns.is_some() {
             self.report.lateness.record_ns(called_ns.saturating_sub(due_ns));
         }
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() as u32 - 1
-        });
+        let slot = self.slots.vacant();
         let operation =
             Operation { socket, begun_ns, due_ns, called_ns, established_ns: None, sent };
         let added = begun.and_then(|begun| {
@@ -269,7 +265,7 @@ impl Client<'_> {
                 .map(|()| begun)
         });
         self.deadlines.begin(0, slot, due_ns + self.load.timeout_ns);
-        self.slots[slot as usize] = Some(operation);
+        self.slots.put(operation);
         match added {
             Ok(Begun::InProgress) => {}
             Ok(Begun::Done) => self.established(slot, monotonic_ns()),
@@ -280,7 +276,7 @@ impl Client<'_> {
     fn give_up_those_late(&mut self) {
         let now = monotonic_ns();
         while let Some(slot) = self.deadlines.over(0, now) {
-            let operation = self.slots[slot as usize].as_ref();
+            let operation = self.slots.get(slot);
             let made = operation.is_some_and(|operation| operation.established_ns.is_some());
             let class = if made { "timeout" } else { "connect-timeout" };
             self.end(slot, Err((class, io::ErrorKind::TimedOut.into())));
@@ -289,7 +285,7 @@ impl Client<'_> {
 
     /// What is on its way when the run is stopped is an attempt too.
     fn give_up_all(&mut self) {
-        for slot in 0..self.slots.len() as u32 {
+        for slot in self.slots.numbers() {
             self.end(slot, Err(("interrupted", io::ErrorKind::Interrupted.into())));
         }
     }
@@ -301,9 +297,7 @@ impl Client<'_> {
 
     fn advance(&mut self, event: Event, now: u64) {
         let slot = event.token as u32;
-        let Some(operation) = self.slots.get(slot as usize).and_then(Option::as_ref) else {
-            return;
-        };
+        let Some(operation) = self.slots.get(slot) else { return };
         if operation.established_ns.is_none() {
             match operation.socket.take_error() {
                 Ok(None) if event.writable && !event.broken => self.established(slot, now),
@@ -316,7 +310,7 @@ impl Client<'_> {
                 }
             }
         }
-        let Some(operation) = self.slots[slot as usize].as_ref() else { return };
+        let Some(operation) = self.slots.get(slot) else { return };
         if event.readable || event.broken {
             let mut buffer = [0; 16_384];
             match operation.socket.read(&mut buffer) {
@@ -336,7 +330,7 @@ impl Client<'_> {
     }
 
     fn established(&mut self, slot: u32, now: u64) {
-        let Some(operation) = self.slots[slot as usize].as_mut() else { return };
+        let Some(operation) = self.slots.get_mut(slot) else { return };
         operation.established_ns = Some(now);
         self.report.established += 1;
         if !self.load.fast_open {
@@ -365,8 +359,7 @@ impl Client<'_> {
     }
 
     fn end(&mut self, slot: u32, outcome: Result<(), (&'static str, io::Error)>) {
-        let Some(operation) = self.slots[slot as usize].take() else { return };
-        self.free.push(slot);
+        let Some(operation) = self.slots.take(slot) else { return };
         self.deadlines.end(slot);
         let is_ok = outcome.is_ok();
         self.take_handshake(&operation, is_ok);

@@ -15,6 +15,7 @@ mod occupancy;
 mod pace;
 pub mod probes;
 mod service;
+mod slots;
 mod sources;
 mod stamps;
 pub mod threads;

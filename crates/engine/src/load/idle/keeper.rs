@@ -22,6 +22,7 @@ use super::opening::Opening;
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::control::CHANNEL;
+use crate::load::slots::Slots;
 use crate::load::{LoadError, pair, until};
 use crate::messages::{IdleAnswer, IdleOrder, IdleReport, IdleSpec};
 
@@ -81,14 +82,12 @@ pub(super) struct Keeper {
     room: u64,
     /// No connection is accepted before this, ns: a file was lacking.
     accept_ns: u64,
-    slots: Vec<Option<Kept>>,
-    free: Vec<u32>,
-    /// Freed while events were handled; an event may still be of the old connection.
-    freed: Vec<u32>,
+    slots: Slots<Kept>,
     opening: Option<Opening>,
     /// Whether `Make` is still to be answered.
     making: bool,
-    /// Handshakes in the order they began.
+    /// Handshakes in the order they began. Not [`Waiting`](crate::load::waiting::Waiting), whose
+    /// places would be part of the memory measured of each idle connection.
     deadlines: VecDeque<(u64, u32)>,
     checks: Checks,
     enabling: Option<Enabling>,
@@ -109,9 +108,7 @@ impl Keeper {
             greet: false,
             room: u64::MAX,
             accept_ns: 0,
-            slots: Vec::new(),
-            free: Vec::new(),
-            freed: Vec::new(),
+            slots: Slots::new(),
             opening: None,
             making: false,
             deadlines: VecDeque::new(),
@@ -184,7 +181,6 @@ impl Keeper {
                     slot => self.happened(slot as u32, event),
                 }
             }
-            self.free.append(&mut self.freed);
             if asked {
                 let answer = self.answer(channel.receive::<IdleOrder>(None)?);
                 channel.send(&answer)?;
@@ -223,7 +219,6 @@ impl Keeper {
         while let Some(step) = self.checks.next(now) {
             self.step(step, now);
         }
-        self.free.append(&mut self.freed);
         if self.making
             && self.opening.as_ref().is_none_or(|opening| opening.is_paced() || opening.is_over())
         {
@@ -256,14 +251,13 @@ impl Keeper {
                 self.report.behind_ns = 0;
             }
             IdleOrder::Leave { reset } => {
-                for slot in 0..self.slots.len() {
-                    if let Some(kept) = self.take(slot as u32)
+                for slot in self.slots.numbers() {
+                    if let Some(kept) = self.take(slot)
                         && reset
                     {
                         let _ = reset_when_closed(&kept.tcp);
                     }
                 }
-                self.free.append(&mut self.freed);
             }
             IdleOrder::Look => return Ok(IdleAnswer::Report(Box::new(self.look()))),
             IdleOrder::Rest => self.rest(),
@@ -274,10 +268,10 @@ impl Keeper {
 
     fn look(&mut self) -> IdleReport {
         let mut open = [0; 2];
-        for kept in self.slots.iter().flatten() {
+        for kept in self.slots.iter() {
             open[usize::from(kept.kind.min(1))] += 1;
         }
-        let one = self.slots.iter().flatten().next();
+        let one = self.slots.iter().next();
         IdleReport {
             at_ns: monotonic_ns(),
             processes: 1,
@@ -292,11 +286,11 @@ impl Keeper {
 
     /// Begins to check every connection there is.
     fn enroll_all(&mut self, now: Duration) -> io::Result<()> {
-        let turns = turns(self.slots.len());
+        let turns = turns(self.slots.numbers().len());
         let all = turns.len() as f64;
         // Those who were heard of earliest first: then none has to be sorted in.
         for (place, &slot) in turns.iter().enumerate().rev() {
-            if let Some(kept) = &mut self.slots[slot as usize]
+            if let Some(kept) = self.slots.get_mut(slot)
                 && self.checks.concern(kept.kind)
             {
                 kept.member = self.checks.insert(slot, place as f64 / all, now);
@@ -327,7 +321,7 @@ impl Keeper {
                 self.enabling = Some(enabling);
                 return;
             }
-            if let Some(kept) = &self.slots[slot as usize]
+            if let Some(kept) = self.slots.get(slot)
                 && self.checks.concern(kept.kind)
                 && let Err(error) = kept.tcp.probe(&probing)
             {
@@ -343,30 +337,20 @@ impl Keeper {
             opening.end();
         }
         if self.checks.probing.is_some() {
-            for kept in self.slots.iter().flatten() {
+            for kept in self.slots.iter() {
                 let _ = kept.tcp.probe_no_more();
             }
         }
-        for kept in self.slots.iter_mut().flatten() {
+        for kept in self.slots.iter_mut() {
             kept.member = None;
         }
         self.enabling = None;
         self.checks = Checks::none();
     }
 
-    fn put(&mut self, kept: Kept) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(kept);
-            return slot;
-        }
-        self.slots.push(Some(kept));
-        self.slots.len() as u32 - 1
-    }
-
     /// Takes a connection out, and out of everything that knows it.
     fn take(&mut self, slot: u32) -> Option<Kept> {
-        let kept = self.slots.get_mut(slot as usize)?.take()?;
-        self.freed.push(slot);
+        let kept = self.slots.take(slot)?;
         if let Some(member) = kept.member {
             self.checks.remove(member);
         }

@@ -24,6 +24,9 @@ use crate::messages::{IdleAnswer, IdleOrder, IdleSpec};
 /// The hidden sub-command that makes one process of a fleet of the re-executed binary.
 pub const COMMAND: &str = "__idle";
 
+/// A handshake is given up after this, ns.
+const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
+
 /// What a process of a fleet says: an answer, or a sentence for the user.
 type Answer = Result<IdleAnswer, String>;
 

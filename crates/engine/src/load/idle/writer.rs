@@ -9,7 +9,7 @@ use tcptoll_kernel::epoll::select;
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::tcp_info::TcpInfo;
 
-use super::Answer;
+use super::{Answer, CONNECT_LIMIT_NS};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::driver::{Driver, Setup, What};
@@ -20,9 +20,6 @@ use crate::messages::{IdleAnswer, IdleOrder, IdleReport, IdleSpec};
 
 /// The slot of the connection that writes.
 const SOCKET: u32 = 0;
-
-/// A handshake is given up after this, ns.
-const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
 
 pub(super) struct Writer {
     driver: Epoll,
