@@ -1,8 +1,26 @@
-//! What is done to connections: the client's side ([`connect`]), the in-house server ([`greet`]),
-//! and the traffic that certifies a link ([`probes`]).
+//! Loads: what is done to connections, inside a host, until its time is up or the parent says stop.
 //!
-//! Each runs inside a host, on one thread, and looks at the control channel between two events, so
-//! that [`Ask::Stop`](crate::messages::Ask::Stop) ends it at once with what it has.
+//! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
+//! requests, [`idle`] keeps connections open and writes over one; [`greet`] is the in-house server
+//! of `connect`, and [`probes`] is the traffic that certifies a link.
+//!
+//! What they share knows no protocol. A new load begins with the first three:
+//!
+//! | module | answers |
+//! | --- | --- |
+//! | `pace` | when may the next operation begin, is it measured, when does the window end? Closed and open loop, ramp, warm-up, pauses, bursts |
+//! | `driver` | how do bytes come and go? Over `epoll` or `uring`, with the kernel's receive `stamps` |
+//! | [`threads`] | how does a load run on several threads, stop, and report? |
+//! | `waiting` | which slot has waited too long? |
+//! | `occupancy` | were the slots of a closed loop in use? |
+//! | `service` | can an operation that waits still be answered in time? |
+//! | `sources` | which source address and socket options has each connection? |
+//! | `slots` | where is each connection kept, by number? |
+//! | `control` | what do a load and its parent say to each other? |
+//!
+//! This file has what a single function answers: room for sockets, classes of errors, the memory of
+//! a socket. A loop looks at the control channel between two events, so that
+//! [`Ask::Stop`](crate::messages::Ask::Stop) ends it immediately with what it has.
 
 pub mod connect;
 mod control;

@@ -4,6 +4,9 @@
 //! The stretch looked at begins when the last slot is filled for the first time and ends when no
 //! further operation is to begin: neither ramp nor drain is the client's failure, and a single
 //! operation that outlasts all others by a retry of a second is none. Time comes in as an argument.
+//!
+//! A new load calls [`Occupancy::filled`] once, [`Occupancy::ended`] for each operation, and
+//! [`Occupancy::close`] when [`Pace`](super::pace::Pace) is over.
 
 /// Adds up the time that operations took within the stretch.
 #[derive(Clone, Copy, Debug)]
