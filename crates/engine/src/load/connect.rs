@@ -13,12 +13,12 @@
 //! operations end nothing begins. So a rate is the number of successes that complete in the steady
 //! part, divided by its length.
 //!
-//! - Closed loop: from when all slots are filled to when the last operation begins ([`Occupancy`]).
+//! - Closed loop: from when all slots are filled to when the last operation begins (`occupancy`).
 //!   Pauses are no part of it, and neither are operations that complete in a pause.
-//! - Open loop: the planned time, pauses added ([`Pace::window_ends_ns`]). Operations that complete
+//! - Open loop: the planned time, pauses added (`Pace::window_ends_ns`). Operations that complete
 //!   later are in progress at its end.
 //!
-//! It has a poll loop of its own, not a [`Driver`](super::driver::Driver): a connection is counted
+//! It has a poll loop of its own, not a `Driver`: a connection is counted
 //! from between `socket(2)` and `connect(2)`, may send its request with the SYN, and tells a lack of
 //! source addresses (`bind`) from one of ports (`local-ports`).
 
@@ -422,3 +422,6 @@ impl Client<'_> {
         self.report.first_errors.entry(class.to_owned()).or_insert_with(|| error.to_string());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | `pace` | when may the next operation begin, is it measured, when does the window end? Closed and open loop, ramp, warm-up, pauses, bursts |
 //! | `driver` | how do bytes come and go? Over `epoll` or `uring`, with the kernel's receive `stamps` |
-//! | [`threads`] | how does a load run on several threads, stop, and report? |
+//! | `threads` | how does a load run on several threads, stop, and report? |
 //! | `waiting` | which slot has waited too long? |
 //! | `occupancy` | were the slots of a closed loop in use? |
 //! | `service` | can an operation that waits still be answered in time? |
@@ -36,7 +36,7 @@ mod service;
 mod slots;
 mod sources;
 mod stamps;
-pub mod threads;
+mod threads;
 mod uring;
 mod waiting;
 
@@ -47,6 +47,7 @@ use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::errno;
 use tcptoll_kernel::{SysError, cpu, slab};
 
+pub use self::threads::THREADS_MAX;
 use crate::channel::ChannelError;
 use crate::clock::monotonic_ns;
 

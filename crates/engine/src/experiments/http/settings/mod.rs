@@ -16,7 +16,7 @@ use super::requests::{RequestSettings, SEVERAL_SERVERS, one_url};
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, WarmUp, wrong};
 use crate::experiments::bench::target::Target;
-use crate::load::threads::THREADS_MAX;
+use crate::load::THREADS_MAX;
 use crate::messages::{Io, ServerKind};
 
 /// Everything `--…` of `http` that makes a difference between arms.
