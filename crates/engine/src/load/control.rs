@@ -15,7 +15,7 @@ pub(super) const PROGRESS: Duration = Duration::from_millis(200);
 /// Takes the order that has come: the parent wants the load to end with what it has.
 ///
 /// Errors: any other order; the parent is gone.
-pub(super) fn take_stop(channel: &mut Channel) -> Result<(), LoadError> {
+pub(super) fn stop_requested(channel: &mut Channel) -> Result<(), LoadError> {
     match channel.receive::<Ask>(None)? {
         Ask::Stop => Ok(()),
         other => Err(LoadError::Busy(format!("{other:?}"))),
