@@ -7,7 +7,7 @@ pub mod keepalive;
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, Lasting, Resolved, Summary, WarningEntry};
+use tcptoll_model::record::{Arm, Lasting, Resolved, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
 use self::bench::target::Target;
@@ -96,8 +96,6 @@ pub trait Experiment: Sync {
     fn expected_s(&self, settings: &Settings, resolved: &[Resolved]) -> f64;
     /// Runs one arm once.
     fn run(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError>;
-    /// Fills in what follows from the arms: answer, causes, advice, next.
-    fn conclude(&self, summary: &mut Summary);
 }
 
 /// Every experiment, in alphabetical order.
@@ -121,5 +119,13 @@ mod tests {
             assert!(experiment.question().ends_with('?'), "{name}");
             assert!(!experiment.options().is_empty(), "{name}");
         }
+    }
+
+    #[test]
+    fn every_experiment_is_described_in_the_model() {
+        let described: Vec<&str> =
+            tcptoll_model::experiments::ALL.iter().map(|spec| spec.name).collect();
+        let measured: Vec<&str> = ALL.iter().map(|experiment| experiment.name()).collect();
+        assert_eq!(measured, described);
     }
 }

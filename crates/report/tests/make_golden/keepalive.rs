@@ -1,8 +1,8 @@
 //! A thousand idle connections beside one that writes, with four ways of checking them in fifteen
 //! rounds; and a run in which peers were made to die.
 
-use tcptoll_model::causes::{Rungs, causes_of};
 use tcptoll_model::checking::{Checking, Evidence, Mechanism};
+use tcptoll_model::{causes, experiments};
 
 use super::*;
 
@@ -382,7 +382,8 @@ pub(super) fn keepalive_faults(dice: &mut Dice) -> Summary {
         };
     }
     s.arms.push(lossy);
-    s.causes = s.arms.iter().flat_map(|arm| causes_of(arm, &Rungs::default())).collect();
+    let all = experiments::keepalive::SPEC.causes;
+    s.causes = s.arms.iter().flat_map(|arm| causes::of(arm, all)).collect();
     s.next = vec![next(
         "tcptoll keepalive --detect-within 30s",
         "the cheapest setting of each mechanism",

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tcptoll_kernel::socket::Udp;
 use tcptoll_model::handshake::timeline;
-use tcptoll_model::record::{Resolved, Summary, Timeline};
+use tcptoll_model::record::{Resolved, Timeline};
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
@@ -25,7 +25,6 @@ use crate::experiments::{Context, Experiment, Outcome, TrialError};
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
 use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Tell, Watch};
-use tcptoll_model::experiments::connect::conclusion;
 
 /// Handshakes remembered for the timeline, at most.
 const TRACE_MAX: usize = 20_000;
@@ -114,10 +113,6 @@ impl Experiment for Connect {
             }
         }
         Ok(trial.common.into_outcome(&arm.factors))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 

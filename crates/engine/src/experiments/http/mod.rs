@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tcptoll_model::http::url::Url;
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Resolved;
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::units::human_count;
@@ -37,7 +37,6 @@ use crate::lab::{Handle, LabError, Place};
 use crate::messages::{
     Ask, HttpLoad, HttpReport, HttpRequests, ServerSpec, Serving, Tell, TlsLoad, UPLOAD_MAX, Watch,
 };
-use tcptoll_model::experiments::http::conclusion;
 
 /// Differences in throughput below this relative size change no decision.
 const MARGIN: f64 = 0.02;
@@ -147,10 +146,6 @@ impl Experiment for Http {
             PlaceSettings::Target(urls, target) => trial.at_target(urls, target, context)?,
         }
         Ok(trial.common.into_outcome(&arm.factors))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 

@@ -7,7 +7,7 @@ mod stage;
 use std::time::{Duration, Instant};
 
 use tcptoll_model::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
@@ -22,7 +22,6 @@ use crate::experiments::{Context, Experiment, Outcome, TrialError};
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
 use crate::messages::{Ask, Check, IdleOrder, Lazy, Watch};
-use tcptoll_model::experiments::keepalive::conclusion;
 
 /// Differences in messages per second below this relative size change no decision.
 const MARGIN: f64 = 0.02;
@@ -121,10 +120,6 @@ impl Experiment for Keepalive {
             Some(_) => trial.at_target(context)?,
         }
         Ok(trial.common.into_outcome(&arm.factors))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 
