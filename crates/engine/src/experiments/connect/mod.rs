@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tcptoll_kernel::socket::Udp;
 use tcptoll_model::handshake::timeline;
-use tcptoll_model::record::{Resolved, Summary, Timeline};
+use tcptoll_model::record::{Resolved, Timeline};
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
@@ -27,7 +27,6 @@ use crate::files::Shared;
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, Watch, WatchListener};
-use tcptoll_model::experiments::connect::conclusion;
 
 /// Handshakes remembered for the timeline, at most.
 const TRACE_MAX: usize = 20_000;
@@ -89,10 +88,6 @@ impl Experiment for Connect {
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
         Ok(Box::new(ConnectSettings::from(settings)?))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tcptoll_model::http::url::Url;
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Resolved;
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::units::human_count;
@@ -41,7 +41,6 @@ use crate::messages::{
     Forget, HttpLoad, HttpReport, HttpRequests, ServerSpec, Serving, TlsLoad, UPLOAD_MAX, Upload,
     Watch,
 };
-use tcptoll_model::experiments::http::conclusion;
 
 /// Differences in throughput below this relative size change no decision.
 const MARGIN: f64 = 0.02;
@@ -128,10 +127,6 @@ impl Experiment for Http {
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
         Ok(Box::new(HttpSettings::from(settings)?))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 

@@ -7,7 +7,7 @@ mod stage;
 use std::time::{Duration, Instant};
 
 use tcptoll_model::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
@@ -24,7 +24,6 @@ use crate::files::Shared;
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
 use crate::messages::{Check, Faulted, Freeze, Lazy, Leave, Rest, Watch};
-use tcptoll_model::experiments::keepalive::conclusion;
 
 /// Differences in messages per second below this relative size change no decision.
 const MARGIN: f64 = 0.02;
@@ -101,10 +100,6 @@ impl Experiment for Keepalive {
 
     fn check_together(&self, arms: &[PlannedArm]) -> Result<(), TrialError> {
         check_together(arms)
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 
