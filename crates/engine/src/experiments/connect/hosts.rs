@@ -3,9 +3,8 @@
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::hosts::observe;
-use crate::lab::{Answered, Handle, Interrupt, LabError, Place};
-use crate::messages::{Ask, ConnectLoad, ConnectReport, GreetReport, Rows, Snapshot, Tell};
+use crate::lab::{Answered, Handle, Interrupt, LabError};
+use crate::messages::{Ask, ConnectLoad, ConnectReport, GreetReport, Rows, Tell};
 
 /// The rows of all three points of view.
 #[derive(Default)]
@@ -27,23 +26,9 @@ impl Trace {
     }
 }
 
-/// Who answers in the lab.
+/// Our own server, while it answers.
 pub(super) enum Server {
     Ours,
-    Launched,
-}
-
-pub(super) fn end_serving(
-    place: &mut Place,
-    server: &Server,
-    trace: &mut Trace,
-) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
-    let host = place.server()?;
-    let greeted = match server {
-        Server::Ours => Some(end_greeting(host, trace)?),
-        Server::Launched => None,
-    };
-    Ok((observe(host)?, greeted))
 }
 
 pub(super) fn end_greeting(host: &mut Handle, trace: &mut Trace) -> Result<GreetReport, LabError> {

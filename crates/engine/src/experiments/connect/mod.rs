@@ -15,18 +15,17 @@ use tcptoll_model::record::{Resolved, Summary, Timeline};
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
-use self::hosts::{Server, Trace, drive, end_serving, nothing_reached};
+use self::hosts::{Server, Trace, drive, end_greeting, nothing_reached};
 use self::settings::{ConnectSettings, OPTIONS, PUBLIC_RATE_PER_S};
-use crate::clock::ClockWatch;
-use crate::experiments::bench::hosts::{ECHOES, Wish, count, ladder_of, launch, observe, settle};
-use crate::experiments::bench::notes::{Span, Trial};
+use crate::experiments::bench::hosts::{LabSpec, ladder_of, launch};
+use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
-use crate::lab::certification::echoes;
-use crate::lab::{LabError, Place};
-use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Tell, Watch};
+use crate::lab::Place;
+use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Tell, Watch};
 use tcptoll_model::experiments::connect::conclusion;
 
 /// Handshakes remembered for the timeline, at most.
@@ -130,20 +129,14 @@ impl Plan for ConnectSettings {
 
     fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
         let mut trial = ConnectTrial::new(&arm.name, self);
-        if self.to.is_some() {
-            trial.at_target(context)?;
-        } else {
-            trial.in_lab(context)?;
-            let untapped = !self.link.is_emulated() && !self.tap && context.pcap.is_none();
-            if context.witness
-                && untapped
-                && trial.common.arm.ok == trial.common.arm.attempts
-                && !trial.common.arm.partial
-            {
-                trial.with_witness(context);
-            }
+        trial.run(context)?;
+        let untapped =
+            self.to.is_none() && !self.link.is_emulated() && !self.tap && context.pcap.is_none();
+        let whole = trial.notes.arm.ok == trial.notes.arm.attempts && !trial.notes.arm.partial;
+        if context.witness && untapped && whole {
+            trial.with_witness(context);
         }
-        Ok(trial.common.into_outcome(&arm.factors))
+        Ok(trial.notes.into_outcome(&arm.factors))
     }
 }
 
@@ -155,33 +148,59 @@ fn is_own(address: IpAddr) -> bool {
 /// One arm, being run.
 struct ConnectTrial<'a> {
     settings: &'a ConnectSettings,
-    common: Trial,
+    notes: Notes,
+    /// Where connections go, once that is known.
+    at: Option<SocketAddr>,
+    /// Our own server, while it answers the load.
+    server: Option<Server>,
+    /// What our own server reports at its end.
+    greeted: Option<GreetReport>,
+    /// The client's retry ladder.
+    ladder: Vec<Duration>,
+    trace: Trace,
 }
 
 impl<'a> ConnectTrial<'a> {
     fn new(name: &str, settings: &'a ConnectSettings) -> Self {
-        Self { settings, common: Trial::new(name, &settings.bind) }
+        Self {
+            settings,
+            notes: Notes::new(name, &settings.bind),
+            at: None,
+            server: None,
+            greeted: None,
+            ladder: Vec::new(),
+            trace: Trace::default(),
+        }
     }
 
-    /// A lab with its link certified and its sysctls set.
-    fn lab(&mut self, context: &mut Context<'_>) -> Result<Place, TrialError> {
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let site = match &self.settings.to {
+            Some(target) => Site::Target(target),
+            None => Site::Lab(self.lab()),
+        };
+        procedure::run(self, site, context)
+    }
+
+    /// The lab it needs.
+    fn lab(&mut self) -> LabSpec<'a> {
         let settings = self.settings;
-        let mut wish = Wish {
+        let mut lab = LabSpec {
             link: &settings.link,
             ipv6: settings.ipv6,
             packet_relay: settings.packet_relay,
             client_sysctls: settings.client_sysctls.clone(),
             server_sysctls: settings.server_sysctls.clone(),
+            ports: settings.ports(),
+            connections: settings.expected_count(),
         };
-        self.common.spread_ports(settings.ports(), settings.expected_count(), &mut wish);
-        self.allow_fast_open(&mut wish);
-        self.common.lab(wish, context)
+        self.allow_fast_open(&mut lab);
+        lab
     }
 
     /// The kernel's default lets clients send data with the SYN and servers refuse it.
-    fn allow_fast_open(&mut self, wish: &mut Wish<'_>) {
+    fn allow_fast_open(&mut self, lab: &mut LabSpec<'_>) {
         const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
-        let (client, server) = (&mut wish.client_sysctls, &mut wish.server_sysctls);
+        let (client, server) = (&mut lab.client_sysctls, &mut lab.server_sysctls);
         let told = client.iter().chain(server.iter()).any(|(name, _)| name == FAST_OPEN);
         if !self.settings.fast_open || told {
             return;
@@ -189,78 +208,11 @@ impl<'a> ConnectTrial<'a> {
         for sysctls in [client, server] {
             sysctls.push((FAST_OPEN.to_owned(), "3".to_owned()));
         }
-        self.common.warn(&Warning::SettingMade {
+        self.notes.warn(&Warning::SettingMade {
             name: FAST_OPEN.to_owned(),
             value: "3".to_owned(),
             why: "--fast-open needs it on both hosts; servers refuse by default".to_owned(),
         });
-    }
-
-    fn in_lab(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
-        let mut place = self.lab(context)?;
-        // A launched server is warmed up itself; what it does before the load is not of the load.
-        let launched = match self.settings.server {
-            Some(_) => Some(self.serve(&mut place)?),
-            None => None,
-        };
-        self.warm_up(&mut place, launched.as_ref().map(|(_, at)| *at), context)?;
-        let (number, interval_ns) = ECHOES[usize::from(!context.witness)];
-        let quiet = echoes(&mut place, number, interval_ns, context.interrupt)?;
-        let client_before = observe(&mut place.client)?;
-        // A greeting server answers nothing else.
-        let server_before = observe(place.server()?)?;
-        let (server, at) = match launched {
-            Some(launched) => launched,
-            None => self.serve(&mut place)?,
-        };
-        let watch = Watch {
-            tap: self.settings.tap,
-            trace_limit: TRACE_MAX,
-            pcap: context.pcap.map(str::to_owned),
-            ..Watch::default()
-        };
-        let tapped = watch.tap || watch.pcap.is_some() || self.settings.link.is_emulated();
-        place.link()?.ask(&Ask::Watch(watch))?;
-        let ladder = ladder_of(&mut place.client)?;
-        let load = self.load(at, &ladder);
-        let mut trace = Trace::default();
-        let clocks = ClockWatch::begin();
-        let report = self.drive(&mut place, &load, &mut trace, context)?;
-        settle(&mut place.client, &self.settings.link)?;
-        let clocks = clocks.end();
-        let client_after = observe(&mut place.client)?;
-        let (counted, rows) = count(place.link()?)?;
-        trace.add(rows);
-        let (server_after, greeted) = end_serving(&mut place, &server, &mut trace)?;
-        self.take_report(&report, &load, &ladder);
-        self.take_hosts(&report, greeted.as_ref(), &client_before, &client_after);
-        self.take_server(&server_before, &server_after);
-        let client = Span { before: &client_before, after: &client_after };
-        let server = Span { before: &server_before, after: &server_after };
-        if self.common.take_link(counted, tapped, client, server) && !self.settings.fast_open {
-            self.common.compare_syns();
-        }
-        self.common.take_machine(client, self.common.arm.attempts);
-        // The emulated link stamps its packets itself.
-        self.common.take_clocks(clocks, tapped && !self.settings.link.is_emulated());
-        let traced = timeline(&trace.client, &trace.wire, &trace.server);
-        self.common.arm.timeline = (traced.matched > 0).then_some(traced);
-        self.expect(&quiet);
-        Ok(())
-    }
-
-    /// Runs the load of the measurement.
-    fn drive(
-        &self,
-        place: &mut Place,
-        load: &ConnectLoad,
-        trace: &mut Trace,
-        context: &mut Context<'_>,
-    ) -> Result<ConnectReport, TrialError> {
-        let total = self.settings.expected_count();
-        let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
-        drive(&mut place.client, load, trace, context.interrupt, tell)
     }
 
     /// On a link without an emulator: the same again, shorter and with a packet tap, for what only
@@ -282,64 +234,28 @@ impl<'a> ConnectTrial<'a> {
             pcap: None,
             certificates: context.certificates,
         };
-        let mut witness = ConnectTrial::new(&self.common.arm.name, &settings);
+        let mut witness = ConnectTrial::new(&self.notes.arm.name, &settings);
         // What was measured stands without it.
-        if let Err(error) = witness.in_lab(&mut quiet) {
-            self.common.warn(&Warning::NoWitness { why: error.to_string() });
+        if let Err(error) = witness.run(&mut quiet) {
+            self.notes.warn(&Warning::NoWitness { why: error.to_string() });
         }
-        if let Some(timeline) = witness.common.arm.timeline.take() {
-            self.common.arm.timeline = Some(Timeline { source: "witness".to_owned(), ..timeline });
+        if let Some(timeline) = witness.notes.arm.timeline.take() {
+            self.notes.arm.timeline = Some(Timeline { source: "witness".to_owned(), ..timeline });
         }
     }
 
-    fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
-        let Some(to) = &self.settings.to else { return Ok(()) };
-        let address = to.address()?;
-        let mut place = Place::target()?;
-        place.addresses.server = address.ip();
-        let quiet = echoes(&mut place, 20, 20_000_000, context.interrupt);
-        if context.interrupt.signal().is_some() {
-            return Err(LabError::Interrupted.into());
-        }
-        let ladder = ladder_of(&mut place.client)?;
-        let load = self.load(address, &ladder);
-        let mut trace = Trace::default();
-        self.warm_up(&mut place, Some(address), context)?;
-        // Of a server on this machine the queue can be seen, and its drops are this machine's.
-        let is_here = is_own(address.ip());
-        if is_here {
-            place.client.ask(&Ask::WatchListener(address))?;
-        }
-        let client_before = observe(&mut place.client)?;
-        let clocks = ClockWatch::begin();
-        let report = self.drive(&mut place, &load, &mut trace, context)?;
-        let clocks = clocks.end();
-        let client_after = observe(&mut place.client)?;
-        if report.established == 0 && !report.partial {
-            return Err(TrialError::Target(nothing_reached(&to.typed, &report)));
-        }
-        self.take_report(&report, &load, &ladder);
-        self.take_hosts(&report, None, &client_before, &client_after);
-        if is_here {
-            self.take_own_listener(&client_after);
-        }
-        self.note_cut(&report, &load);
-        let client = Span { before: &client_before, after: &client_after };
-        self.common.take_machine(client, self.common.arm.attempts);
-        self.common.take_clocks(clocks, false);
-        let traced = timeline(&trace.client, &[], &[]);
-        self.common.arm.timeline = (traced.matched > 0).then_some(traced);
-        // A firewall may eat echoes, and this user may not be allowed to send them.
-        if let Ok(rtt) = quiet {
-            self.expect(&rtt);
-        }
-        Ok(())
+    /// Where connections go.
+    fn at(&self) -> Result<SocketAddr, TrialError> {
+        self.at.ok_or_else(|| TrialError::Target("there is no server to connect to".to_owned()))
     }
 
-    fn serve(&self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
-        if let Some(line) = &self.settings.server {
-            return Ok((Server::Launched, launch(place, line, self.settings.port)?));
-        }
+    /// The server that is not ours, if it runs on this machine.
+    fn own_listener(&self) -> Option<SocketAddr> {
+        self.at.filter(|at| self.settings.to.is_some() && is_own(at.ip()))
+    }
+
+    /// Starts our own server.
+    fn greet(&self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
         let greet = Greet {
             at: SocketAddr::new(place.addresses.server, 0),
             backlog: self.settings.backlog,
@@ -355,7 +271,7 @@ impl<'a> ConnectTrial<'a> {
         }
     }
 
-    fn load(&self, target: SocketAddr, ladder: &[Duration]) -> ConnectLoad {
+    fn load_on(&self, target: SocketAddr) -> ConnectLoad {
         let settings = self.settings;
         let at_once = settings.at_once();
         ConnectLoad {
@@ -373,7 +289,7 @@ impl<'a> ConnectTrial<'a> {
                 settings.link.rtt.as_nanos() as u64 * u64::from(settings.count > at_once)
             },
             timeout_ns: settings.timeout.as_nanos() as u64,
-            bind: self.common.sources.clone(),
+            bind: self.notes.sources.clone(),
             fast_open: settings.fast_open,
             congestion: settings.congestion.clone(),
             send: if settings.fast_open && settings.send.is_empty() {
@@ -382,10 +298,91 @@ impl<'a> ConnectTrial<'a> {
                 settings.send.clone()
             },
             first_byte: settings.first_byte,
-            ladder_ns: ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
+            ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
             // Timers fire the later the longer they wait: 0.6 s late on the rung of 35 s.
             ladder_slack_ns: (Duration::from_millis(600) + settings.link.rtt).as_nanos() as u64,
+        }
+    }
+}
+
+impl Trial for ConnectTrial<'_> {
+    type Report = ConnectReport;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn prepare(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<(), TrialError> {
+        self.ladder = ladder_of(&mut place.client)?;
+        // A launched server is warmed up itself; what it does before the load is not of the load.
+        self.at = match (&self.settings.to, &self.settings.server) {
+            (Some(to), _) => Some(to.address()?),
+            (None, Some(line)) => Some(launch(place, line, self.settings.port)?),
+            (None, None) => None,
+        };
+        self.warm_up(place, context)?;
+        // Of a server on this machine the queue can be seen, and its drops are this machine's.
+        if let Some(at) = self.own_listener() {
+            place.client.ask(&Ask::WatchListener(at))?;
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self, place: &mut Place, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        if self.at.is_none() {
+            let (server, at) = self.greet(place)?;
+            (self.server, self.at) = (Some(server), Some(at));
+        }
+        Ok(Watch { tap: self.settings.tap, trace_limit: TRACE_MAX, ..Watch::default() })
+    }
+
+    fn load(
+        &mut self,
+        place: &mut Place,
+        context: &mut Context<'_>,
+    ) -> Result<ConnectReport, TrialError> {
+        let load = self.load_on(self.at()?);
+        let total = self.settings.expected_count();
+        let progress = &mut context.progress;
+        let tell = &mut |done: u64| progress(done, total.max(done));
+        let report = drive(&mut place.client, &load, &mut self.trace, context.interrupt, tell)?;
+        match &self.settings.to {
+            Some(to) if report.established == 0 && !report.partial => {
+                Err(TrialError::Target(nothing_reached(&to.typed, &report)))
+            }
+            _ => Ok(report),
+        }
+    }
+
+    fn server_done(&mut self, place: &mut Place, wire: Vec<Rows>) -> Result<(), TrialError> {
+        self.trace.add(wire);
+        if let Some(Server::Ours) = self.server.take() {
+            self.greeted = Some(end_greeting(place.server()?, &mut self.trace)?);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {
+        self.take_report(report);
+        self.take_client(report, seen.client);
+        match seen.server {
+            Some(server) => self.take_server(server),
+            None => self.note_cut(report),
+        }
+        let Trace { client, wire, server } = &self.trace;
+        let traced = timeline(client, wire, server);
+        self.notes.arm.timeline = (traced.matched > 0).then_some(traced);
+        if let Some(quiet) = seen.quiet {
+            self.expect(quiet);
+        }
+        Taken { operations: report.attempts, stamped: seen.tapped }
+    }
+
+    fn compare(&mut self, _seen: &Seen<'_>) {
+        // What is sent with a SYN makes another one of it.
+        if !self.settings.fast_open {
+            self.notes.compare_syns();
         }
     }
 }

@@ -13,7 +13,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tcptoll_model::http::url::Url;
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
 use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::stats::Histogram;
@@ -26,19 +25,18 @@ use self::requests::pieces;
 use self::settings::{
     HttpSettings, LabServer, LabSettings, OPTIONS, PUBLIC_RATE_PER_S, PlaceSettings, Tls,
 };
-use crate::clock::{ClockWatch, monotonic_ns};
-use crate::experiments::bench::hosts::{
-    ECHOES, Wish, count, launch, observe, read_sysctls, settle,
-};
-use crate::experiments::bench::notes::{Span, Trial};
+use crate::clock::monotonic_ns;
+use crate::experiments::bench::hosts::{LabSpec, launch, read_sysctls};
+use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::{WarmUp, wrong};
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
-use crate::lab::certification::echoes;
 use crate::lab::{Handle, LabError, Place};
 use crate::messages::{
-    Ask, HttpLoad, HttpReport, HttpRequests, ServerSpec, Serving, Tell, TlsLoad, UPLOAD_MAX, Watch,
+    Ask, ClosedSockets, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, Tell,
+    TlsLoad, UPLOAD_MAX, Watch,
 };
 use tcptoll_model::experiments::http::conclusion;
 
@@ -165,17 +163,30 @@ impl Plan for HttpSettings {
     }
 
     fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        let pace = self.pace();
+        let site = match &self.place {
+            PlaceSettings::Lab(lab) => Site::Lab(LabSpec {
+                link: &lab.link,
+                ipv6: lab.ipv6,
+                packet_relay: lab.packet_relay,
+                client_sysctls: lab.client_sysctls.clone(),
+                server_sysctls: lab.server_sysctls.clone(),
+                ports: self.ports(&pace),
+                connections: self.expected_connections(&pace),
+            }),
+            PlaceSettings::Target(_, target) => Site::Target(target),
+        };
         let mut trial = HttpTrial {
             settings: self,
-            pace: self.pace(),
+            pace,
             ports: PortSettings::default(),
-            common: Trial::new(&arm.name, &self.load.bind),
+            notes: Notes::new(&arm.name, &self.load.bind),
+            load: None,
+            since_ns: 0,
+            closed: [ClosedSockets::default(); 2],
         };
-        match &self.place {
-            PlaceSettings::Lab(lab) => trial.in_lab(lab, context)?,
-            PlaceSettings::Target(urls, target) => trial.at_target(urls, target, context)?,
-        }
-        Ok(trial.common.into_outcome(&arm.factors))
+        procedure::run(&mut trial, site, context)?;
+        Ok(trial.notes.into_outcome(&arm.factors))
     }
 }
 
@@ -189,7 +200,13 @@ struct HttpTrial<'a> {
     pace: Pace,
     /// What the forecast of ports rests on.
     ports: PortSettings,
-    common: Trial,
+    notes: Notes,
+    /// What the client is to do, and the roots it needs, once the server is there.
+    load: Option<(HttpLoad, Option<RootsFile>)>,
+    /// When it began to, ns on the monotonic clock.
+    since_ns: u64,
+    /// Sockets of closed connections on client and server.
+    closed: [ClosedSockets; 2],
 }
 
 /// What a load reported.
@@ -210,109 +227,103 @@ struct Answering {
     roots: Option<RootsFile>,
 }
 
-impl HttpTrial<'_> {
-    fn in_lab(&mut self, lab: &LabSettings, context: &mut Context<'_>) -> Result<(), TrialError> {
-        let mut wish = Wish {
-            link: &lab.link,
-            ipv6: lab.ipv6,
-            packet_relay: lab.packet_relay,
-            client_sysctls: lab.client_sysctls.clone(),
-            server_sysctls: lab.server_sysctls.clone(),
+impl Trial for HttpTrial<'_> {
+    type Report = Driven;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn prepare(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let (at, server_name, authority, paths, roots) = match &self.settings.place {
+            PlaceSettings::Lab(lab) => {
+                let Answering { at, path, roots } = self.serve(place, lab, context)?;
+                let paths = if lab.paths.is_empty() { vec![path] } else { lab.paths.clone() };
+                (at, at.ip().to_string(), at.to_string(), paths, roots)
+            }
+            PlaceSettings::Target(urls, target) => {
+                let paths = urls.iter().map(|url| url.path.clone()).collect();
+                // All URLs are of one origin.
+                let (host, authority) = match urls.first() {
+                    Some(url) => (url.host.clone(), url.authority()),
+                    None => (String::new(), String::new()),
+                };
+                (target.address()?, host, authority, paths, None)
+            }
         };
-        let ports = self.settings.ports(&self.pace);
-        let connections = self.settings.expected_connections(&self.pace);
-        self.common.spread_ports(ports, connections, &mut wish);
-        let mut place = self.common.lab(wish, context)?;
-        let server = self.serve(&mut place, lab, context)?;
-        let (number, interval_ns) = ECHOES[usize::from(!context.witness)];
-        let quiet = echoes(&mut place, number, interval_ns, context.interrupt)?;
-        self.common.take_echoes(&quiet);
-        self.forecast(&mut place, server.at)?;
-        let paths =
-            if lab.paths.is_empty() { vec![server.path.clone()] } else { lab.paths.clone() };
-        self.upload(&mut place.client, &server.at.to_string(), &paths)?;
-        let load =
-            self.load(server.at, &server.at.ip().to_string(), server.roots.as_ref(), context);
-        // What its start put into queues is no peak of the load.
-        place.server()?.ask(&Ask::Forget)?;
-        let client_before = observe(&mut place.client)?;
-        let server_before = observe(place.server()?)?;
-        let emulated = lab.link.is_emulated();
-        let tapped = lab.tap || context.pcap.is_some();
-        let pcap = context.pcap.map(str::to_owned);
-        let watch = Watch { tap: lab.tap, pcap, ..Watch::default() };
-        place.link()?.ask(&Ask::Watch(watch))?;
-        let clocks = ClockWatch::begin();
-        let since_ns = monotonic_ns();
-        let driven = self.drive(&mut place.client, &load, context)?;
-        settle(&mut place.client, &lab.link)?;
-        let clocks = clocks.end();
-        let ours = count_closed(&mut place.client, server.at, since_ns, SETTLED)?;
-        let client_after = observe(&mut place.client)?;
-        let (counted, _) = count(place.link()?)?;
-        let theirs = count_closed(place.server()?, server.at, since_ns, SETTLED)?;
-        let server_after = observe(place.server()?)?;
-        let client = Span { before: &client_before, after: &client_after };
-        let server = Span { before: &server_before, after: &server_after };
-        self.take_report(&driven);
-        self.take_client(&driven.report, client);
-        self.take_server(&driven.report, server);
-        let place_of_server =
-            if lab.link.loopback { Server::Same } else { Server::Apart(theirs, server) };
-        let after = AfterLoad { since_ns, ours, client, server: place_of_server };
-        self.take_closing(&driven.report, &after);
-        self.take_segments(&driven.report);
-        if self.common.take_link(counted, emulated || tapped, client, server) {
-            self.common.compare_syns();
-            self.compare_packets();
-        }
-        self.common.take_machine(client, sent(&driven.report));
-        self.common.take_clocks(clocks, STAMPED);
+        self.forecast(place, at)?;
+        self.upload(&mut place.client, &authority, &paths)?;
+        self.load = Some((self.load_on(at, &server_name, roots.as_ref(), context), roots));
         Ok(())
     }
 
-    fn at_target(
-        &mut self,
-        urls: &[Url],
-        target: &Target,
-        context: &mut Context<'_>,
-    ) -> Result<(), TrialError> {
-        let Some(url) = urls.first() else { return Ok(()) };
-        let address = target.address()?;
-        let mut place = Place::target()?;
-        place.addresses.server = address.ip();
-        let quiet = echoes(&mut place, 20, 20_000_000, context.interrupt);
-        if context.interrupt.signal().is_some() {
-            return Err(LabError::Interrupted.into());
-        }
-        // A firewall may eat echoes, and this user may not be allowed to send them.
-        if let Ok(quiet) = quiet {
-            self.common.take_echoes(&quiet);
-        }
-        self.forecast(&mut place, address)?;
-        let paths: Vec<String> = urls.iter().map(|url| url.path.clone()).collect();
-        self.upload(&mut place.client, &url.authority(), &paths)?;
-        let load = self.load(address, &url.host, None, context);
-        let before = observe(&mut place.client)?;
-        let clocks = ClockWatch::begin();
+    fn listen(&mut self, _place: &mut Place, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        let tap = self.settings.lab().is_some_and(|lab| lab.tap);
+        Ok(Watch { tap, ..Watch::default() })
+    }
+
+    fn load(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<Driven, TrialError> {
+        let total = self.settings.expected_requests(&self.pace);
+        let (load, _) = self.prepared()?;
+        let begun = Instant::now();
         let since_ns = monotonic_ns();
-        let driven = self.drive(&mut place.client, &load, context)?;
-        let clocks = clocks.end();
-        let sockets = count_closed(&mut place.client, address, since_ns, CLOSED_LIMIT)?;
-        let after = observe(&mut place.client)?;
+        place.client.begin(&Ask::Http(Box::new(load.clone())))?;
+        self.since_ns = since_ns;
+        let progress = &mut context.progress;
+        let tell = &mut |done: u64| progress(done, total.max(done));
+        let answered = place.client.wait(context.interrupt, tell)?;
+        let report = match answered.tell {
+            Tell::Requested(report) => *report,
+            other => return Err(place.client.unexpected(&other).into()),
+        };
+        let took = begun.elapsed();
+        match self.settings.target() {
+            Some(target) if report.connections.1 == 0 && report.attempts > 0 && !report.partial => {
+                Err(TrialError::Target(nothing_reached(&target.typed, &report)))
+            }
+            _ => Ok(Driven { report, histograms: answered.histograms, took }),
+        }
+    }
+
+    fn client_done(&mut self, place: &mut Place) -> Result<(), TrialError> {
+        let limit = if self.settings.lab().is_some() { SETTLED } else { CLOSED_LIMIT };
+        self.closed[0] = self.count_closed(&mut place.client, limit)?;
+        Ok(())
+    }
+
+    fn server_done(&mut self, place: &mut Place, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        self.closed[1] = self.count_closed(place.server()?, SETTLED)?;
+        Ok(())
+    }
+
+    fn take(&mut self, driven: &Driven, seen: &Seen<'_>) -> Taken {
         let report = &driven.report;
-        if report.connections.1 == 0 && report.attempts > 0 && !report.partial {
-            return Err(TrialError::Target(nothing_reached(&target.typed, report)));
-        }
-        let client = Span { before: &before, after: &after };
-        self.take_report(&driven);
+        let (since_ns, [ours, theirs], client) = (self.since_ns, self.closed, seen.client);
+        self.take_report(driven);
         self.take_client(report, client);
-        self.take_closing(report, &AfterLoad::of_target(report, since_ns, sockets, client));
-        self.common.take_machine(client, sent(report));
-        self.common.take_clocks(clocks, STAMPED);
-        Ok(())
+        let after = match seen.server {
+            Some(server) => {
+                self.take_server(report, server);
+                let loopback = self.settings.lab().is_some_and(|lab| lab.link.loopback);
+                let server = if loopback { Server::Same } else { Server::Apart(theirs, server) };
+                AfterLoad { since_ns, ours, client, server }
+            }
+            None => AfterLoad::of_target(report, since_ns, ours, client),
+        };
+        self.take_closing(report, &after);
+        if seen.server.is_some() {
+            self.take_segments(report);
+        }
+        Taken { operations: sent(report), stamped: STAMPED }
     }
 
+    fn compare(&mut self, _seen: &Seen<'_>) {
+        self.notes.compare_syns();
+        self.compare_packets();
+    }
+}
+
+impl HttpTrial<'_> {
     /// Starts the server.
     fn serve(
         &mut self,
@@ -349,7 +360,7 @@ impl HttpTrial<'_> {
                 Tell::Serving(serving) => *serving,
                 other => return Err(server.unexpected(&other).into()),
             };
-        if let Some(server) = &mut self.common.arm.server {
+        if let Some(server) = &mut self.notes.arm.server {
             server.version = Some(version);
         }
         let roots = certificate.map(|pem| RootsFile::write(&pem, context.seed)).transpose()?;
@@ -367,7 +378,7 @@ impl HttpTrial<'_> {
         ];
         let settings = PortSettings {
             sysctls: read_sysctls(&mut place.client, &names)?,
-            sources: self.common.sources.len().max(1) as u64,
+            sources: self.notes.sources.len().max(1) as u64,
             destinations: 1,
             client_closes: if self.settings.load.reuse.client_closes() {
                 ClientCloses::All
@@ -376,10 +387,10 @@ impl HttpTrial<'_> {
             },
             loopback: at.ip().is_loopback(),
         };
-        self.common.arm.ports = forecast(&settings);
+        self.notes.arm.ports = forecast(&settings);
         self.ports = settings;
         let open = self.settings.open_at_once(&self.pace);
-        match &self.common.arm.ports {
+        match &self.notes.arm.ports {
             Some(ports) if open > ports.at_once => Err(too_few_ports(open, ports)),
             _ => Ok(()),
         }
@@ -394,7 +405,7 @@ impl HttpTrial<'_> {
     ) -> Result<(), TrialError> {
         let (requests, warning): (HttpRequests, _) = self.settings.requests.all(authority, paths);
         if let Some(warning) = warning {
-            self.common.warn(&warning);
+            self.notes.warn(&warning);
         }
         let text = serde_json::to_string(&requests)
             .map_err(|error| TrialError::Setting(format!("requests: {error}")))?;
@@ -407,7 +418,7 @@ impl HttpTrial<'_> {
         Ok(())
     }
 
-    fn load(
+    fn load_on(
         &self,
         target: SocketAddr,
         server_name: &str,
@@ -441,7 +452,7 @@ impl HttpTrial<'_> {
             duration_ns: self.pace.duration.map(ns),
             timeout_ns: ns(load.timeout),
             connect_timeout_ns: ns(load.connect_timeout),
-            bind: self.common.sources.clone(),
+            bind: self.notes.sources.clone(),
             congestion: load.congestion.clone(),
             io: load.io,
             batch_ns: ns(load.batch),
@@ -452,26 +463,19 @@ impl HttpTrial<'_> {
         }
     }
 
-    fn drive(
+    /// What the client is to do, which is known once the server is there.
+    fn prepared(&self) -> Result<&(HttpLoad, Option<RootsFile>), TrialError> {
+        self.load.as_ref().ok_or_else(|| TrialError::Target("there is no server to ask".to_owned()))
+    }
+
+    /// Sockets of closed connections on one host.
+    fn count_closed(
         &self,
-        client: &mut Handle,
-        load: &HttpLoad,
-        context: &mut Context<'_>,
-    ) -> Result<Driven, TrialError> {
-        let total = self.settings.expected_requests(&self.pace);
-        let begun = Instant::now();
-        client.begin(&Ask::Http(Box::new(load.clone())))?;
-        let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
-        let answered = client.wait(context.interrupt, tell)?;
-        match answered.tell {
-            Tell::Requested(report) => Ok(Driven {
-                report: *report,
-                histograms: answered.histograms,
-                took: begun.elapsed(),
-            }),
-            other => Err(client.unexpected(&other).into()),
-        }
+        host: &mut Handle,
+        limit: Duration,
+    ) -> Result<ClosedSockets, TrialError> {
+        let server = self.prepared()?.0.target;
+        Ok(count_closed(host, server, self.since_ns, limit)?)
     }
 }
 

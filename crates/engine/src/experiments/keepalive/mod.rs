@@ -14,16 +14,15 @@ use tcptoll_model::warning::Warning;
 use self::observation::{Memory, Struck};
 use self::settings::{Fault, KeepaliveSettings, OPTIONS, Side, check_together};
 use self::stage::{End, Moment, Ports, Stage};
-use crate::clock::ClockWatch;
-use crate::experiments::bench::hosts::{ECHOES, Wish, count, read_sysctls, settle};
-use crate::experiments::bench::notes::{Span, Trial};
+use crate::experiments::bench::hosts::{LabSpec, read_sysctls};
+use crate::experiments::bench::notes::{Notes, Span};
+use crate::experiments::bench::procedure::{self, Site, Taken, Trial};
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
-use crate::lab::certification::echoes;
-use crate::lab::{LabError, Place};
-use crate::messages::{Ask, Check, IdleOrder, Lazy, Watch};
+use crate::lab::{Interrupt, LabError, Place};
+use crate::messages::{Check, IdleOrder, Lazy, Watch};
 use tcptoll_model::experiments::keepalive::conclusion;
 
 /// Differences in messages per second below this relative size change no decision.
@@ -138,16 +137,27 @@ impl Plan for KeepaliveSettings {
     }
 
     fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        let connections = self.sockets + self.arriving();
+        let site = match &self.to {
+            None => Site::Lab(LabSpec {
+                link: &self.link,
+                ipv6: self.ipv6,
+                packet_relay: self.packet_relay,
+                client_sysctls: self.client_sysctls.clone(),
+                server_sysctls: self.server_sysctls.clone(),
+                ports: connections,
+                connections,
+            }),
+            Some(target) => Site::Target(target),
+        };
         let mut trial = KeepaliveTrial {
             checking: self.checking.clone(),
-            common: Trial::new(&arm.name, &self.bind),
+            notes: Notes::new(&arm.name, &self.bind),
             settings: self,
+            ports: None,
         };
-        match &self.to {
-            None => trial.in_lab(context)?,
-            Some(_) => trial.at_target(context)?,
-        }
-        Ok(trial.common.into_outcome(&arm.factors))
+        procedure::run(&mut trial, site, context)?;
+        Ok(trial.notes.into_outcome(&arm.factors))
     }
 }
 
@@ -156,7 +166,9 @@ struct KeepaliveTrial<'a> {
     settings: &'a KeepaliveSettings,
     /// How connections are checked, with what the host's sysctls say.
     checking: Checking,
-    common: Trial,
+    notes: Notes,
+    /// Where connections go, once that is known.
+    ports: Option<Ports>,
 }
 
 /// What the stage showed, from the opening of the connections to the end.
@@ -170,93 +182,53 @@ struct Seen {
     processes: [u64; 2],
 }
 
-impl KeepaliveTrial<'_> {
-    fn in_lab(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
-        let settings = self.settings;
-        let mut wish = Wish {
-            link: &settings.link,
-            ipv6: settings.ipv6,
-            packet_relay: settings.packet_relay,
-            client_sysctls: settings.client_sysctls.clone(),
-            server_sysctls: settings.server_sysctls.clone(),
-        };
-        let connections = settings.sockets + settings.arriving();
-        self.common.spread_ports(connections, connections, &mut wish);
-        let mut place = self.common.lab(wish, context)?;
-        self.common.tolerance_us = self.common.tolerance_us.max(LATENESS_US);
-        let (number, interval_ns) = ECHOES[usize::from(!context.witness)];
-        let quiet = echoes(&mut place, number, interval_ns, context.interrupt)?;
-        self.common.take_echoes(&quiet);
-        self.read_kernel(&mut place)?;
-        let clocks = ClockWatch::begin();
-        let mut stage = Stage {
-            settings,
-            sources: self.common.sources.clone(),
-            interrupt: context.interrupt,
-            place: &mut place,
-        };
-        let client_before = stage.observe(End::Client)?;
-        let server_before = stage.observe(End::Server)?;
-        let ports = stage.listen_all()?;
-        let watch = Watch {
-            tap: context.pcap.is_some(),
-            pcap: context.pcap.map(str::to_owned),
-            quiet_ports: vec![ports.healthy.port(), ports.struck.port()],
-            ..Watch::default()
-        };
-        let tapped = settings.link.is_emulated() || watch.tap;
-        stage.place.link()?.ask(&Ask::Watch(watch))?;
-        let seen = self.play(&mut stage, ports, context)?;
-        let clocks = clocks.end();
-        settle(&mut stage.place.client, &settings.link)?;
-        let client_after = stage.observe(End::Client)?;
-        let server_after = stage.observe(End::Server)?;
-        let (counted, _) = count(place.link()?)?;
-        let client = Span { before: &client_before, after: &client_after };
-        let server = Span { before: &server_before, after: &server_after };
-        self.take_hosts(client, Some(server));
-        let drops = client.device_drops() + server.device_drops();
-        if self.common.take_link(counted, tapped, client, server) {
-            self.common.compare_syns();
-            self.compare_probes(drops);
-        }
-        self.take_seen(&seen, ports);
-        self.common.take_machine(client, self.common.arm.attempts);
-        self.common.take_clocks(clocks, false);
-        Ok(())
+impl Trial for KeepaliveTrial<'_> {
+    type Report = (Seen, Ports);
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
     }
 
-    fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
-        let settings = self.settings;
-        let mut place = Place::target()?;
-        if let Some(to) = &settings.to {
-            place.addresses.server = to.address()?.ip();
-        }
-        // A firewall may eat echoes, and this user may not be allowed to send them.
-        if let Ok(quiet) = echoes(&mut place, 20, 20_000_000, context.interrupt) {
-            self.common.take_echoes(&quiet);
-        }
-        if context.interrupt.signal().is_some() {
-            return Err(LabError::Interrupted.into());
-        }
-        self.read_kernel(&mut place)?;
-        let clocks = ClockWatch::begin();
-        let mut stage = Stage {
-            settings,
-            sources: settings.bind.clone(),
-            interrupt: context.interrupt,
-            place: &mut place,
-        };
-        let before = stage.observe(End::Client)?;
-        let ports = stage.listen_all()?;
-        let seen = self.play(&mut stage, ports, context)?;
-        let after = stage.observe(End::Client)?;
-        let client = Span { before: &before, after: &after };
-        self.take_hosts(client, None);
-        self.take_seen(&seen, ports);
-        self.common.take_machine(client, self.common.arm.attempts);
-        self.common.take_clocks(clocks.end(), false);
-        Ok(())
+    fn prepare(&mut self, place: &mut Place, _context: &mut Context<'_>) -> Result<(), TrialError> {
+        self.notes.tolerance_us = self.notes.tolerance_us.max(LATENESS_US);
+        self.read_kernel(place)
+    }
+
+    fn listen(&mut self, place: &mut Place, context: &Context<'_>) -> Result<Watch, TrialError> {
+        let ports = self.stage(place, context.interrupt).listen_all()?;
+        self.ports = Some(ports);
+        let quiet_ports = vec![ports.healthy.port(), ports.struck.port()];
+        Ok(Watch { quiet_ports, ..Watch::default() })
+    }
+
+    fn load(
+        &mut self,
+        place: &mut Place,
+        context: &mut Context<'_>,
+    ) -> Result<(Seen, Ports), TrialError> {
+        let ports = self.ports.ok_or_else(|| LabError::Refused("nothing listens".to_owned()))?;
+        let mut stage = self.stage(place, context.interrupt);
+        Ok((self.play(&mut stage, ports, context)?, ports))
+    }
+
+    fn take(&mut self, (seen, ports): &(Seen, Ports), _: &procedure::Seen<'_>) -> Taken {
+        self.take_seen(seen, *ports);
+        Taken { operations: self.notes.arm.attempts, stamped: false }
+    }
+
+    fn compare(&mut self, seen: &procedure::Seen<'_>) {
+        let server_drops = seen.server.map_or(0, Span::device_drops);
+        self.notes.compare_syns();
+        self.compare_probes(seen.client.device_drops() + server_drops);
+    }
+}
+
+impl<'a> KeepaliveTrial<'a> {
+    fn stage<'b>(&self, place: &'b mut Place, interrupt: &'b Interrupt) -> Stage<'b>
+    where
+        'a: 'b,
+    {
+        Stage { settings: self.settings, sources: self.notes.sources.clone(), interrupt, place }
     }
 
     /// What was left to the kernel, as the sysctls of the checking host say.
@@ -342,7 +314,7 @@ impl KeepaliveTrial<'_> {
             stage.check(end, IdleOrder::Rest)?;
         }
         stage.rest_writer()?;
-        self.common.arm.partial = stage.interrupt.signal().is_some();
+        self.notes.arm.partial = stage.interrupt.signal().is_some();
         Ok(Seen { memory, begins, ends, struck, processes })
     }
 
@@ -471,10 +443,10 @@ impl KeepaliveTrial<'_> {
 
     fn compare_probes(&mut self, device_drops: u64) {
         let ours = self.probes_sent();
-        let Some(wire) = &self.common.arm.wire else { return };
+        let Some(wire) = &self.notes.arm.wire else { return };
         let seen = wire.client_to_server.keepalive_probe + wire.server_to_client.keepalive_probe;
         if seen + device_drops < ours || seen > ours {
-            self.common.warn(&Warning::WitnessDisagrees {
+            self.notes.warn(&Warning::WitnessDisagrees {
                 what: "keep-alive probes".to_owned(),
                 ours,
                 witness: seen,

@@ -13,11 +13,8 @@ use tcptoll_model::counters::CpuTimes;
 
 use super::settings::{KeepaliveSettings, Side};
 use crate::experiments::TrialError;
-use crate::experiments::bench::hosts::observe;
 use crate::lab::{Handle, Interrupt, LabError, Place};
-use crate::messages::{
-    Ask, Check, Counted, IdleAnswer, IdleOrder, IdleReport, IdleSpec, Snapshot, Tell,
-};
+use crate::messages::{Ask, Check, Counted, IdleAnswer, IdleOrder, IdleReport, IdleSpec, Tell};
 
 /// Names of fleets.
 const KEPT: &str = "kept";
@@ -382,10 +379,6 @@ impl Stage<'_> {
             Tell::SocketMemory { bytes_each, .. } => Ok(bytes_each),
             other => Err(host.unexpected(&other).into()),
         }
-    }
-
-    pub(super) fn observe(&mut self, end: End) -> Result<Snapshot, TrialError> {
-        Ok(observe(self.host(end)?)?)
     }
 
     /// Waits so long, telling how long has been waited; `false`: a signal ended it.
