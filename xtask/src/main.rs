@@ -10,6 +10,7 @@ mod process;
 mod prove;
 mod reference;
 mod setup;
+mod workspace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,8 +41,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "layers",
-        arguments: "",
-        summary: "which crate and module may name which (part of test)",
+        arguments: "[--known]",
+        summary: "which crate and module may name which (part of test); --known lists exceptions too",
         run: layers::run,
     },
     Task {

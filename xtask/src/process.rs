@@ -141,12 +141,14 @@ pub(crate) fn on_path(program: &str) -> bool {
 pub(crate) struct Steps {
     begun: Instant,
     done: Vec<(String, Duration)>,
+    /// Steps that did not run, with the reason and the remedy.
+    skipped: Vec<(String, String)>,
 }
 
 impl Steps {
     /// Starts the clock.
     pub(crate) fn new() -> Self {
-        Self { begun: Instant::now(), done: Vec::new() }
+        Self { begun: Instant::now(), done: Vec::new(), skipped: Vec::new() }
     }
 
     /// Runs one step. Anything but [`Outcome::Passed`] is said, with the command that repeats it.
@@ -178,13 +180,20 @@ impl Steps {
         self.step(name, &line.to_string(), || line.run())
     }
 
-    /// One line a step, and the whole.
-    pub(crate) fn close(&self) {
-        eprintln!();
-        for (name, took) in &self.done {
-            eprintln!("{:>8}  {name}", clock(*took));
-        }
-        eprintln!("{:>8}  in all, everything passed", clock(self.begun.elapsed()));
+    /// Notes that a step cannot run here; [`Self::summary`] repeats it.
+    pub(crate) fn skip(&mut self, name: &str, why: String) {
+        eprintln!("\n==> {name}: NOT RUN: {why}");
+        self.skipped.push((name.to_owned(), why));
+    }
+
+    /// One line a step, the whole, and last what did not run.
+    pub(crate) fn summary(&self) -> String {
+        let mut lines: Vec<String> =
+            self.done.iter().map(|(name, took)| format!("{:>8}  {name}", clock(*took))).collect();
+        let whole = if self.skipped.is_empty() { "everything" } else { "everything that ran" };
+        lines.push(format!("{:>8}  in all, {whole} passed", clock(self.begun.elapsed())));
+        lines.extend(self.skipped.iter().map(|(name, why)| format!(" NOT RUN  {name}: {why}")));
+        lines.join("\n")
     }
 }
 
@@ -221,5 +230,15 @@ mod tests {
         let outcome = steps.step("none", "true", || anyhow::bail!("no such thing"));
         assert_eq!(outcome, Outcome::NotPossible);
         assert!(steps.done.is_empty());
+    }
+
+    #[test]
+    fn a_step_that_did_not_run_ends_the_summary_with_its_remedy() {
+        let mut steps = Steps::new();
+        assert!(steps.summary().ends_with("in all, everything passed"));
+        steps.skip("sources", "install it".to_owned());
+        assert!(
+            steps.summary().ends_with("everything that ran passed\n NOT RUN  sources: install it")
+        );
     }
 }

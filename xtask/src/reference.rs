@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::checks;
 use crate::process::{Line, Outcome};
+use crate::workspace;
 
 const FOLDER: &str = "docs/reference";
 /// Sub-commands of sub-commands are followed this far: `tcptoll study list`.
@@ -53,9 +53,7 @@ fn build() -> anyhow::Result<PathBuf> {
     if line.run()? != Outcome::Passed {
         bail!("{line} failed");
     }
-    let metadata = checks::metadata()?;
-    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
-    Ok(Path::new(target).join("debug/tcptoll"))
+    Ok(workspace::packages()?.target_directory.join("debug/tcptoll").into())
 }
 
 /// What the program prints on standard output, with no terminal and none of our environment: the

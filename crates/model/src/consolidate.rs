@@ -7,38 +7,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{Arm, Closing, HistogramSummary, LinkMeasured, Metric, Round, Trial, Warmup};
+use crate::merge::{Merge as _, merged, of, sum, sum_of_some, summed, summed_by_place};
+use crate::record::{Arm, HistogramSummary, LinkMeasured, Metric, Own, Round, Trial, Warmup};
 use crate::saturation;
-use crate::stats::{sample, sequence};
+use crate::stats::{Figure, sample, sequence};
 use crate::study::PlannedArm;
 
 mod distributions;
 mod hosts;
-mod keepalive;
 
 /// Probability that the interval of an arm's metric misses the truth.
 const ALPHA: f64 = 0.05;
 
-type Figure = fn(&HistogramSummary) -> Option<f64>;
-
-/// What a histogram says in one figure: how a metric of it ends, and the figure.
-const FIGURES: [(&str, Figure); 7] = [
-    ("_p50", |histogram| histogram.p50),
-    ("_p90", |histogram| histogram.p90),
-    ("_p99", |histogram| histogram.p99),
-    ("_p99_9", |histogram| histogram.p99_9),
-    ("_mean", |histogram| histogram.mean),
-    ("_max", |histogram| histogram.max),
-    ("_min", |histogram| histogram.min),
-];
-
 /// The figures of a histogram that are followed over rounds.
 const FOLLOWED: [&str; 2] = ["_p50", "_p99"];
-
-/// The names by which [`value`] finds the figures of a histogram: `connect_us_p99`.
-pub(crate) fn figures_of(histogram: &str) -> impl Iterator<Item = String> {
-    FIGURES.iter().map(move |(ending, _)| format!("{histogram}{ending}"))
-}
 
 /// One arm per planned arm that has a trial, in the order of the plan.
 ///
@@ -60,16 +42,21 @@ pub fn arms(planned: &[PlannedArm], trials: &[Trial]) -> Vec<Arm> {
 
 /// The value of a metric in one arm of one trial: of `metrics`, or `connect_us_p99` of a histogram.
 ///
-/// Range: finite. A histogram's name is followed by `_p50`, `_p90`, `_p99`, `_p99_9`, `_mean`,
-/// `_max` or `_min`. None: it was not measured, or a quantile has too few values beyond it.
+/// Range: finite. A histogram's name is followed by the ending of a figure. None: it was not measured, or a quantile has too few values beyond it.
 pub fn value(arm: &Arm, metric: &str) -> Option<f64> {
     let of_histogram = || {
-        FIGURES.iter().find_map(|(ending, figure)| {
-            arm.histograms.get(metric.strip_suffix(ending)?).and_then(figure)
-        })
+        let (histogram, figure) = figure(arm, metric)?;
+        (figure.value)(histogram)
     };
     let value = arm.metrics.get(metric).map(|metric| metric.value).or_else(of_histogram);
     value.filter(|value| value.is_finite())
+}
+
+/// The distribution and the figure that a metric names.
+fn figure<'a>(arm: &'a Arm, metric: &str) -> Option<(&'a HistogramSummary, &'static Figure)> {
+    let has = |name: &str| arm.histograms.contains_key(name);
+    let (name, figure) = Figure::of_metric(metric, has)?;
+    Some((arm.histograms.get(name)?, figure))
 }
 
 /// The unit of [`value`].
@@ -77,9 +64,8 @@ pub(crate) fn unit(arm: &Arm, metric: &str) -> Option<String> {
     if let Some(metric) = arm.metrics.get(metric) {
         return Some(metric.unit.clone());
     }
-    let histogram = FIGURES.iter().find_map(|(ending, _)| {
-        metric.strip_suffix(ending).filter(|name| arm.histograms.contains_key(*name))
-    })?;
+    let has = |name: &str| arm.histograms.contains_key(name);
+    let (histogram, _) = Figure::of_metric(metric, has)?;
     Some(unit_in_name(histogram))
 }
 
@@ -155,23 +141,23 @@ fn one(trials: &[&Trial]) -> Arm {
         server: (!servers.is_empty()).then(|| hosts::host(&servers)),
         softirq: hosts::softirq(&softirqs),
         wire: hosts::wire(&wires),
-        timeline: arms.iter().find_map(|arm| arm.timeline.clone()),
-        expectation: arms.iter().find_map(|arm| arm.expectation.clone()),
+        timeline: merged(&arms, |arm| arm.timeline.as_ref()),
+        expectation: merged(&arms, |arm| arm.expectation.as_ref()),
         syn_retry_ladder_s: first.syn_retry_ladder_s.clone(),
-        rungs: rungs(&arms),
+        rungs: summed_by_place(&of(&arms, |arm| &arm.rungs)),
         rounds: rounds(trials),
         warmup: warmup(&arms),
         series: first.series.clone(),
         reuse: first.reuse.clone(),
         connections_attempted: sum_of_some(&arms, |arm| arm.connections_attempted),
         connections_ok: sum_of_some(&arms, |arm| arm.connections_ok),
-        closing: closing(&arms),
-        ports: first.ports.clone(),
+        closing: merged(&arms, |arm| arm.closing.as_ref()),
+        ports: merged(&arms, |arm| arm.ports.as_ref()),
         io: first.io.clone(),
         saturation: saturation::of_rounds(
             &arms.iter().map(|arm| arm.saturation.as_ref()).collect::<Vec<_>>(),
         ),
-        keepalive: keepalive::keepalive(&arms),
+        own: Own::merge(&of(&arms, |arm| &arm.own)).unwrap_or_default(),
         elapsed_s: arms.iter().map(|arm| arm.elapsed_s).sum(),
         cut_after_s: arms.iter().find_map(|arm| arm.cut_after_s),
         partial: stopped(trials),
@@ -249,12 +235,6 @@ fn link(arms: &[&Arm]) -> Option<LinkMeasured> {
     })
 }
 
-fn rungs(arms: &[&Arm]) -> Vec<u64> {
-    let longest = arms.iter().map(|arm| arm.rungs.len()).max().unwrap_or(0);
-    let rung = |at| sum(arms.iter().filter_map(|arm| arm.rungs.get(at).copied()));
-    (0..longest).map(rung).collect()
-}
-
 fn warmup(arms: &[&Arm]) -> Option<Warmup> {
     let warmups: Vec<&Warmup> = arms.iter().filter_map(|arm| arm.warmup.as_ref()).collect();
     (!warmups.is_empty()).then(|| Warmup {
@@ -264,46 +244,6 @@ fn warmup(arms: &[&Arm]) -> Option<Warmup> {
         elapsed_s: warmups.iter().map(|warmup| warmup.elapsed_s).sum(),
         histograms: distributions::merged(&of(&warmups, |warmup| &warmup.histograms)),
     })
-}
-
-/// The sum of what some of the arms have.
-fn sum_of_some(arms: &[&Arm], of: impl Fn(&Arm) -> Option<u64>) -> Option<u64> {
-    arms.iter().copied().filter_map(of).reduce(u64::saturating_add)
-}
-
-fn closing(arms: &[&Arm]) -> Option<Closing> {
-    let all: Vec<&Closing> = arms.iter().filter_map(|arm| arm.closing.as_ref()).collect();
-    let total = |of: fn(&Closing) -> u64| sum(all.iter().map(|closing| of(closing)));
-    // Where it is not known of every trial, what is known of some is not told apart either.
-    let crossed: Option<Vec<u64>> = all.iter().map(|closing| closing.both).collect();
-    let both = crossed.map(|counts| sum(counts.into_iter()));
-    let unknown = if both.is_some() { 0 } else { sum(all.iter().filter_map(|c| c.both)) };
-    (!all.is_empty()).then(|| Closing {
-        by_client: total(|closing| closing.by_client).saturating_add(unknown),
-        by_server: total(|closing| closing.by_server),
-        while_idle: total(|closing| closing.while_idle),
-        ignored: total(|closing| closing.ignored),
-        open_at_end: total(|closing| closing.open_at_end),
-        both,
-    })
-}
-
-/// The same part of each.
-fn of<'a, T, Part>(all: &[&'a T], part: impl Fn(&'a T) -> &'a Part) -> Vec<&'a Part> {
-    all.iter().map(|one| part(one)).collect()
-}
-
-fn sum(counts: impl Iterator<Item = u64>) -> u64 {
-    counts.fold(0, u64::saturating_add)
-}
-
-fn summed(all: &[&BTreeMap<String, u64>]) -> BTreeMap<String, u64> {
-    let mut sums = BTreeMap::new();
-    for (name, count) in all.iter().copied().flatten() {
-        let sum: &mut u64 = sums.entry(name.clone()).or_default();
-        *sum = sum.saturating_add(*count);
-    }
-    sums
 }
 
 /// `us` of `connect_us`.

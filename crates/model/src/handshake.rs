@@ -367,24 +367,6 @@ fn view(name: &str, span: &str, spans: Vec<u64>, expected_rtts: f64) -> Option<V
     Some(View { name: name.to_owned(), span: span.to_owned(), p50_us: us(p50), expected_rtts })
 }
 
-/// By how much each `connect()` took longer than its handshake on the wire at the client, µs.
-///
-/// Shape:   one value per operation of `client` whose SYN and SYN-ACK were seen at the client's
-///          end and sent once, in the order of `client`. It may be slightly below 0, as stamps of
-///          two processes are subtracted.
-pub fn client_minus_wire_us(client: &[ClientRow], wire: &[WireRow]) -> Vec<f64> {
-    let matcher = Matcher::new(wire, &[]);
-    client
-        .iter()
-        .filter_map(|row| {
-            let (wire, _) = matcher.wire(row).filter(|(wire, _)| wire.sent_once())?;
-            let called = row.returned.checked_sub(row.called)?;
-            let on_wire = wire.syn_ack_in?.checked_sub(wire.syn_out?)?;
-            Some(us(called) - us(on_wire))
-        })
-        .collect()
-}
-
 fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
@@ -453,7 +435,6 @@ mod tests {
         let views: Vec<_> = all.views.iter().map(|view| view.p50_us).collect();
         assert_eq!(views, [20_055.0, 20_020.0, 20_025.0, 30_090.0]);
         assert_eq!((all.matched, all.unmatched), (1, 0));
-        assert_eq!(client_minus_wire_us(&[client], &trace.rows()), [35.0]);
         let not_ours = timeline(&[client], &trace.rows(), &[]);
         assert_eq!((not_ours.steps.len(), not_ours.views.len(), not_ours.matched), (7, 3, 1));
         let no_wire = timeline(&[client], &[], &[server]);
@@ -473,7 +454,6 @@ mod tests {
         server.remove(3); // port 3: never accepted; port 4: beyond the limit of the trace
         let all = timeline(&client, &trace.rows(), &server);
         assert_eq!((all.matched, all.unmatched, all.steps[7].p50_us), (2, 3, 60.0));
-        assert_eq!(client_minus_wire_us(&client, &trace.rows()), [35.0; 3]);
         server.remove(0); // the first of port 1 must not take the accept() of the second
         assert_eq!(timeline(&client, &trace.rows(), &server).matched, 1);
     }

@@ -25,8 +25,6 @@ impl Flags {
     pub const SYN: Self = Self(0x02);
     /// Reset the connection.
     pub const RST: Self = Self(0x04);
-    /// Push.
-    pub const PSH: Self = Self(0x08);
     /// The acknowledgment field is meant.
     pub const ACK: Self = Self(0x10);
 
@@ -53,11 +51,6 @@ impl Flags {
     /// Whether RST is set.
     pub const fn rst(self) -> bool {
         self.has(Self::RST)
-    }
-
-    /// Whether PSH is set.
-    pub const fn psh(self) -> bool {
-        self.has(Self::PSH)
     }
 
     /// Whether ACK is set.

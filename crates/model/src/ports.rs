@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::merge::Merge;
+
 /// A forecast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PortForecast {
@@ -27,6 +29,13 @@ pub struct PortForecast {
     pub sustained_per_s: Option<f64>,
     /// In a sentence.
     pub text: String,
+}
+
+impl Merge for PortForecast {
+    /// The first: it is worked out of settings, which rounds of an arm have in common.
+    fn merge(rounds: &[&Self]) -> Option<Self> {
+        rounds.first().copied().cloned()
+    }
 }
 
 /// What the forecast rests on.

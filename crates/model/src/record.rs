@@ -11,19 +11,25 @@ use serde::{Deserialize, Serialize};
 
 mod arm;
 mod comparison;
+mod connect;
 mod host;
+mod http;
 mod keepalive;
+mod own;
 mod resolved;
 
-pub use arm::{
-    Arm, Closing, Expectation, HistogramSummary, Metric, Series, Step, Timeline, View, Warmup,
-};
+pub use arm::{Arm, Metric, Warmup};
 pub use comparison::{Comparison, Round, Rounds, Verdict};
+pub use connect::{Expectation, Step, Timeline, View};
 pub use host::{HostSummary, Listener, Softirq};
-pub use keepalive::{Deaths, Keepalive, Traffic};
+pub use http::Closing;
+pub use keepalive::{Deaths, Keepalive};
+pub use own::Own;
 pub use resolved::Resolved;
 
-pub use crate::wire::{Wire, WireCounts};
+pub use crate::stats::{HistogramSummary, Series};
+pub use crate::study::Published;
+pub use crate::wire::{Traffic, Wire, WireCounts};
 
 /// Version of the record format written by this build.
 ///
@@ -345,25 +351,6 @@ pub struct Passport {
     pub load_1min: Option<f64>,
     /// User id that ran it.
     pub uid: u32,
-}
-
-/// A published figure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Published {
-    /// The arm of ours it stands beside.
-    pub arm: String,
-    /// The metric it states.
-    pub metric: String,
-    /// Its value, in the unit of the metric.
-    pub value: f64,
-    /// Standard deviation of the batches it is the mean of, in the unit of the metric.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sd: Option<f64>,
-    /// Where it was published.
-    pub source: String,
-    /// What the source says of it, where that matters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
 }
 
 /// A named explanation with its evidence.

@@ -2,10 +2,9 @@
 //!
 //! What the command line can do with lists (`--backlog 128,4096`) and what a study file can do are
 //! one mechanism: both become a [`Study`], whose [`Study::arms`] are run one after the other.
-
 //!
 //! [`error`] says where a study is wrong, [`crate::pairs`] what it compares, [`crate::stop`] how
-//! long it runs.
+//! long it runs, [`crate::checked_study`] whether all of that fits together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,24 +12,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::consolidate::figures_of;
-use crate::pairs::pairs;
-use crate::record::Published;
-use crate::stop::StopRule;
+use crate::stats::FIGURES;
 use crate::units::{echo, parse_share};
 
 pub mod error;
-mod file;
+pub(crate) mod file;
 mod stored;
 
-pub use error::{StudyError, nearest, suggestion};
+pub use error::{ARMS_MAX, StudyError, nearest, suggestion};
 pub(crate) use stored::stored;
 
 /// Option name (as on the command line, without dashes) to value.
 pub type Settings = BTreeMap<String, Value>;
-
-/// The most arms one study may have; a product of factors explodes quietly otherwise.
-pub const ARMS_MAX: usize = 256;
 
 /// A study as written in TOML, or as made from a command line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,6 +141,25 @@ pub struct NamedArm {
     pub settings: Settings,
 }
 
+/// A published figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Published {
+    /// The arm of ours it stands beside.
+    pub arm: String,
+    /// The metric it states.
+    pub metric: String,
+    /// Its value, in the unit of the metric.
+    pub value: f64,
+    /// Standard deviation of the batches it is the mean of, in the unit of the metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sd: Option<f64>,
+    /// Where it was published.
+    pub source: String,
+    /// What the source says of it, where that matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
 /// An arm ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedArm {
@@ -166,41 +178,6 @@ pub struct PlannedArm {
 pub const FAILURES_ALLOWED: f64 = 0.01;
 
 impl Study {
-    /// Reads a study file.
-    ///
-    /// Errors: with line, key and remedy. What only the experiment knows (its options, its
-    /// metrics) is not looked at.
-    pub fn from_toml(text: &str) -> Result<Self, StudyError> {
-        let study = file::read(text)?;
-        study.check().map_err(|error| error.in_text(text))?;
-        Ok(study)
-    }
-
-    /// Checks all that can be told without the experiment.
-    pub fn check(&self) -> Result<(), StudyError> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if !self.name.chars().all(plain) || self.name.starts_with('-') {
-            let problem = "write small letters, digits and hyphens";
-            return Err(StudyError::text("name", &self.name, problem));
-        }
-        let arms = self.arms()?;
-        self.check_lost()?;
-        for (published, number) in self.published.iter().zip(1..) {
-            if !arms.iter().any(|arm| arm.name == published.arm) {
-                let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
-                return Err(StudyError::text(
-                    format!("published[{number}].arm"),
-                    &published.arm,
-                    format!("no arm is called so; {}", suggestion(&published.arm, &names)),
-                ));
-            }
-        }
-        self.margin()?;
-        StopRule::of(self)?;
-        let metric = self.metric.as_deref().unwrap_or("the primary metric");
-        pairs(self, &arms, metric).map(drop)
-    }
-
     /// The smallest effect of interest, relative: 0.01 is 1 %. `None` if the study has none of its
     /// own.
     ///
@@ -266,31 +243,6 @@ impl Study {
             Some(twin) => Err(StudyError::text("arm", &twin.name, TWICE)),
             None => Ok(arms),
         }
-    }
-
-    /// Refuses a setting that is given in two places of which one has no say. That a named arm has
-    /// its own instead of the study's is no loss.
-    fn check_lost(&self) -> Result<(), StudyError> {
-        let lost = |key: String, by: String| {
-            Err(StudyError::key(key, format!("{by} takes its place in every arm: remove it here")))
-        };
-        for factor in self.factors.keys() {
-            let by = format!("the factor {}", echo(factor));
-            if factor == "warmup" && self.warmup.is_some() {
-                return lost("warmup".to_owned(), by);
-            }
-            if self.settings.contains_key(factor) {
-                return lost(format!("settings.{factor}"), by);
-            }
-            let arm = self.named_arms.iter().position(|arm| arm.settings.contains_key(factor));
-            if let Some(arm) = arm {
-                return lost(format!("arm[{}].{factor}", arm + 1), by);
-            }
-        }
-        if self.warmup.is_some() && self.settings.contains_key("warmup") {
-            return lost("warmup".to_owned(), "settings.warmup".to_owned());
-        }
-        Ok(())
     }
 
     /// Checks the question, and every name and value that arms are made of.
@@ -359,9 +311,10 @@ pub fn level_text(level: &Value) -> String {
 }
 
 /// Every name that a metric of an experiment may go by: its metrics, and of each distribution the
-/// figures that [`crate::consolidate::value`] finds, like `connect_us_p99`.
+/// [`FIGURES`], like `connect_us_p99`.
 pub fn metric_names(metrics: &[&str], histograms: &[&str]) -> Vec<String> {
-    let of_histograms = histograms.iter().flat_map(|name| figures_of(name));
+    let of_histograms =
+        histograms.iter().flat_map(|name| FIGURES.iter().map(|figure| figure.metric(name)));
     let mut names: Vec<String> =
         metrics.iter().map(|name| (*name).to_owned()).chain(of_histograms).collect();
     names.sort_unstable();

@@ -37,7 +37,7 @@ pub(crate) fn any(summary: &Summary) -> bool {
 
 /// Whether an arm checked idle connections, or left them alone to compare.
 pub(crate) fn are(arm: &Arm) -> bool {
-    arm.keepalive.is_some()
+    arm.own.keepalive.is_some()
 }
 
 /// Three digits, and no more than a µs of a second has a meaning.
@@ -56,7 +56,7 @@ pub(crate) fn machine(summary: &Summary) -> bool {
 }
 
 fn of(arm: &Arm) -> Option<&Keepalive> {
-    arm.keepalive.as_ref()
+    arm.own.keepalive.as_ref()
 }
 
 /// What died in an arm, where anything was made to.

@@ -37,7 +37,7 @@ pub(crate) fn any(summary: &Summary) -> bool {
 /// Whether the operations of an arm are requests; messages beside idle connections are not.
 pub(crate) fn are(arm: &Arm) -> bool {
     let requests = arm.connections_attempted.is_some() || arm.metrics.contains_key(RATE);
-    requests && arm.keepalive.is_none()
+    requests && arm.own.keepalive.is_none()
 }
 
 /// The value of a metric.

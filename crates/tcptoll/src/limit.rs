@@ -3,29 +3,21 @@
 use anyhow::{Context as _, bail};
 use tcptoll_engine::experiments::Experiment;
 use tcptoll_model::consolidate;
-use tcptoll_model::record::{Arm, HistogramSummary, Summary};
+use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::stats::Figure;
 
 /// Counts that every experiment has, beside its metrics.
 const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
 
 /// A limit that, where it holds, fails the run.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Limit {
     text: String,
-    quantile: Option<Quantile>,
+    /// The figure of a distribution; absent: `name` is a metric.
+    figure: Option<&'static Figure>,
     name: String,
     above: bool,
     bound: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Quantile {
-    P50,
-    P90,
-    P99,
-    P999,
-    Max,
-    Mean,
 }
 
 impl Limit {
@@ -46,22 +38,16 @@ impl Limit {
         };
         let bound: f64 =
             right.trim().parse().ok().filter(|n: &f64| n.is_finite()).with_context(shape)?;
-        let (quantile, name) = match left.split_once('(') {
+        let (figure, name) = match left.split_once('(') {
             None => (None, left),
             Some((word, rest)) => {
-                let quantile = match word.trim() {
-                    "p50" => Quantile::P50,
-                    "p90" => Quantile::P90,
-                    "p99" => Quantile::P99,
-                    "p99.9" | "p99_9" => Quantile::P999,
-                    "max" => Quantile::Max,
-                    "mean" => Quantile::Mean,
-                    _ => bail!(shape()),
-                };
-                (Some(quantile), rest.strip_suffix(')').with_context(shape)?.trim())
+                // `p99.9` is written `p99_9` in names.
+                let ending = format!("_{}", word.trim().replace('.', "_"));
+                let figure = Figure::of_ending(&ending).with_context(shape)?;
+                (Some(figure), rest.strip_suffix(')').with_context(shape)?.trim())
             }
         };
-        let (known, shown) = if quantile.is_some() {
+        let (known, shown) = if figure.is_some() {
             let names = experiment.histograms();
             (names.contains(&name), names.to_vec())
         } else {
@@ -73,7 +59,7 @@ impl Limit {
         if !known {
             bail!("--fail-if '{text}': {name} is not one of {}", shown.join(", "));
         }
-        Ok(Self { text: text.to_owned(), quantile, name: name.to_owned(), above, bound })
+        Ok(Self { text: text.to_owned(), figure, name: name.to_owned(), above, bound })
     }
 
     /// The arms that break the limit, as sentences.
@@ -95,7 +81,7 @@ impl Limit {
     }
 
     fn value(&self, arm: &Arm) -> Option<f64> {
-        let Some(quantile) = self.quantile else {
+        let Some(figure) = self.figure else {
             return match self.name.as_str() {
                 "ok" => Some(arm.ok as f64),
                 "attempts" => Some(arm.attempts as f64),
@@ -103,16 +89,7 @@ impl Limit {
                 name => consolidate::value(arm, name),
             };
         };
-        let HistogramSummary { p50, p90, p99, p99_9, max, mean, .. } =
-            arm.histograms.get(&self.name)?;
-        *match quantile {
-            Quantile::P50 => p50,
-            Quantile::P90 => p90,
-            Quantile::P99 => p99,
-            Quantile::P999 => p99_9,
-            Quantile::Max => max,
-            Quantile::Mean => mean,
-        }
+        arm.histograms.get(&self.name).and_then(figure.value)
     }
 }
 
@@ -127,8 +104,11 @@ mod tests {
     #[test]
     fn a_limit_is_a_figure_and_a_bound() {
         let limit = parse("p99( connect_us ) > 5e3").unwrap();
-        assert_eq!((limit.quantile, limit.bound), (Some(Quantile::P99), 5000.0));
+        assert_eq!((limit.figure.unwrap().ending, limit.bound), ("_p99", 5000.0));
         assert_eq!(limit.name, "connect_us");
+        for (text, ending) in [("p99.9(rtt_us) > 1", "_p99_9"), ("p99_9(rtt_us) > 1", "_p99_9")] {
+            assert_eq!(parse(text).unwrap().figure.unwrap().ending, ending);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::units::{human_count, human_us};
 
 /// Connections died, and some of them were not known to be dead when watching ended.
 pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Cause> {
-    let keepalive = arm.keepalive.as_ref()?;
+    let keepalive = arm.own.keepalive.as_ref()?;
     let deaths = keepalive.deaths.as_ref().filter(|deaths| deaths.known < deaths.dead)?;
     let evidence = BTreeMap::from([
         ("fault".to_owned(), Value::from(deaths.fault.clone())),
@@ -62,7 +62,7 @@ mod tests {
 
     fn cause(checking: Checking, deaths: Deaths) -> Option<Cause> {
         let keepalive = Keepalive { checking, deaths: Some(deaths), ..Keepalive::default() };
-        dead_peer_unnoticed(&Arm { keepalive: Some(keepalive), ..Arm::default() })
+        dead_peer_unnoticed(&Arm { own: keepalive.into(), ..Arm::default() })
     }
 
     fn dead(fault: &str, known: u64) -> Deaths {

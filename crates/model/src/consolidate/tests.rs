@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::{HostSummary, LinkKind, LinkMeasured, Listener, Series, Softirq, Timeline};
-use crate::record::{LinkAsked, Wire, WireCounts};
+use crate::record::{Closing, HostSummary, LinkKind, LinkMeasured, Listener, Series, Softirq};
+use crate::record::{LinkAsked, Timeline, Wire, WireCounts};
 use crate::stats::Histogram;
 
 fn planned(names: &[&str]) -> Vec<PlannedArm> {

@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HostSummary, Keepalive, LinkMeasured, Round, Softirq};
+use super::connect::{Expectation, Timeline};
+use super::http::Closing;
+use super::own::Own;
+use super::{HostSummary, LinkMeasured, Round, Softirq};
 use crate::ports::PortForecast;
 use crate::saturation::Saturation;
+use crate::stats::{HistogramSummary, Series};
 use crate::wire::Wire;
 
 /// One combination of factor levels, with everything observed of it.
@@ -86,9 +90,9 @@ pub struct Arm {
     /// More was due than was answered; absent: the schedule was kept, or there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saturation: Option<Saturation>,
-    /// How idle connections were checked, and what that found out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keepalive: Option<Keepalive>,
+    /// What only its experiment records of it.
+    #[serde(flatten)]
+    pub own: Own,
     /// Wall time of the trial in seconds.
     pub elapsed_s: f64,
     /// The time limit in seconds that kept the load from its number of operations, where nobody asked
@@ -101,37 +105,6 @@ pub struct Arm {
     /// Why there is no result, where the trial failed for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-}
-
-/// Who closed connections first while the load ran. The sockets in TIME-WAIT that this left are the
-/// metrics `client_time_wait` and `server_time_wait`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Closing {
-    /// Connections that the client closed first: its FIN did not acknowledge the server's. Where
-    /// `both` is absent, those are among them whose FINs crossed.
-    pub by_client: u64,
-    /// Connections that the server closed first, or reset.
-    pub by_server: u64,
-    /// Connections that both closed first: their FINs crossed and neither acknowledges the other, so
-    /// both ends hold TIME-WAIT. Absent where only the client's end could be counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub both: Option<u64>,
-    /// Of those that the server closed: while no request was under way on them, as its keep-alive
-    /// time was over.
-    pub while_idle: u64,
-    /// Times the client asked with `Connection: close` and the server did not close: the client
-    /// did, half a second later.
-    pub ignored: u64,
-    /// Connections still open when the load ended. They are in no other count here; the client
-    /// closed them before TIME-WAIT was counted, so their sockets are in `client_time_wait`.
-    pub open_at_end: u64,
-}
-
-impl Closing {
-    /// Connections that were closed while the load ran.
-    pub fn closed(&self) -> u64 {
-        self.by_client.saturating_add(self.by_server).saturating_add(self.both.unwrap_or(0))
-    }
 }
 
 /// Operations before the measurement.
@@ -165,111 +138,4 @@ pub struct Metric {
     pub median: Option<f64>,
     /// Observations behind the value: operations of one round, or else rounds.
     pub n: u64,
-}
-
-/// A distribution, summarised and whole.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HistogramSummary {
-    /// Values recorded.
-    pub count: u64,
-    /// Smallest value; absent if there is none.
-    #[serde(default)]
-    pub min: Option<f64>,
-    /// Arithmetic mean of what was recorded.
-    #[serde(default)]
-    pub mean: Option<f64>,
-    /// Median. Like every quantile: absent with fewer than ten values beyond it.
-    #[serde(default)]
-    pub p50: Option<f64>,
-    /// 90th percentile.
-    #[serde(default)]
-    pub p90: Option<f64>,
-    /// 99th percentile.
-    #[serde(default)]
-    pub p99: Option<f64>,
-    /// 99.9th percentile.
-    #[serde(default)]
-    pub p99_9: Option<f64>,
-    /// Largest value.
-    #[serde(default)]
-    pub max: Option<f64>,
-    /// The whole histogram: HDR, nanoseconds, V2 deflate, base64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hdr: Option<String>,
-}
-
-/// Where the time of one operation went, step by step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Timeline {
-    /// The steps in the order of the handshake.
-    pub steps: Vec<Step>,
-    /// The same handshake from each point of view.
-    pub views: Vec<View>,
-    /// Operations whose every stamp was found.
-    pub matched: u64,
-    /// Operations left out because a stamp is missing or they were retransmitted.
-    pub unmatched: u64,
-    /// `measured` or `witness`: the witness is a shorter trial of its own with a packet tap.
-    pub source: String,
-}
-
-/// One step of a timeline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Step {
-    /// What happens: `SYN on its way`.
-    pub name: String,
-    /// `client`, `wire` or `server`: whose time it is.
-    pub at: String,
-    /// When the median operation begins the step, µs after `connect()` was called.
-    pub begins_us: f64,
-    /// Median, µs.
-    pub p50_us: f64,
-    /// 99th percentile, µs; absent with fewer than ten values beyond.
-    #[serde(default)]
-    pub p99_us: Option<f64>,
-}
-
-/// The handshake from one point of view.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct View {
-    /// `client`, `server kernel`, `server process` or `wire`.
-    pub name: String,
-    /// From what to what.
-    pub span: String,
-    /// Median, µs.
-    pub p50_us: f64,
-    /// What arithmetic expects, in round trips: 1, 1.5.
-    pub expected_rtts: f64,
-}
-
-/// What arithmetic expects of one operation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Expectation {
-    /// One round trip plus the CPU of both ends, µs.
-    pub client_us: f64,
-    /// One and a half round trips plus CPU, until the server's process has it, µs.
-    pub server_process_us: f64,
-    /// The round trip these rest on, µs, and where it is from.
-    pub rtt_us: f64,
-    /// `link setting`, `ICMP echo`.
-    pub rtt_from: String,
-    /// CPU of both ends that is part of it, µs; absent if it was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_us: Option<f64>,
-    /// Distance given by the user, km.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distance_km: Option<f64>,
-    /// Least round trip over that distance in fibre, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_fibre_us: Option<f64>,
-    /// Least round trip over that distance in vacuum, µs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_vacuum_us: Option<f64>,
-}
-
-/// A bounded time series; neighbours are merged with least and greatest kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Series {
-    /// `[seconds since start, least, mean, greatest]`, ascending in time, at most 400 points.
-    pub points: Vec<[f64; 4]>,
 }

@@ -13,7 +13,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerial
 use serde::{Deserialize, Serialize};
 
 use super::quantile::enough;
-use crate::record::HistogramSummary;
+use super::summary::HistogramSummary;
 
 /// The longest time that has a bucket: an hour.
 pub const TOP_NS: u64 = 3600 * 1_000_000_000;

@@ -40,17 +40,6 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(interpolated(&ascending(values)?, 0.5))
 }
 
-/// The quartiles, ascending: a quarter, a half and three quarters of the values lie below.
-///
-/// Interpolated between neighbours, unlike [`super::nearest_rank`]: rounds are few, and no round is a
-/// quartile. None: no value, or one that is NaN or infinite.
-/// Source: Hyndman & Fan (1996), definition 7, which is `NumPy`'s default.
-#[must_use]
-pub fn quartiles(values: &[f64]) -> Option<[f64; 3]> {
-    let sorted = ascending(values)?;
-    Some([0.25, 0.5, 0.75].map(|share| interpolated(&sorted, share)))
-}
-
 /// The median absolute deviation from the median, not scaled; 0 if more than half are equal.
 ///
 /// None: no value, or one that is NaN or infinite.
@@ -75,6 +64,7 @@ pub(super) fn ascending(values: &[f64]) -> Option<Vec<f64>> {
 /// The value below which `share` of `sorted` lies, between neighbours in proportion.
 ///
 /// Range: `sorted` has a value, `share` is 0 to 1 (outside it is the nearer end).
+/// Source: Hyndman & Fan (1996), definition 7, which is `NumPy`'s default.
 pub(super) fn interpolated(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len() - 1;
     let place = (share * last as f64).clamp(0.0, last as f64);
@@ -134,8 +124,6 @@ mod tests {
         assert_eq!(mean(&values), Some(5.0));
         assert_eq!(sd(&values), Some((32.0_f64 / 7.0).sqrt()));
         assert_eq!(median(&values), Some(4.5));
-        // Places 7/4 = 1.75, 3.5 and 5.25 from 0: 4, halfway from 4 to 5, and 5 + (7-5)/4.
-        assert_eq!(quartiles(&values), Some([4.0, 4.5, 5.5]));
         // Distances 2.5, .5, .5, .5, .5, .5, 2.5, 4.5.
         assert_eq!(mad(&values), Some(0.5));
     }
@@ -147,7 +135,7 @@ mod tests {
         for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let values = [1.0, wrong, 2.0];
             assert_eq!((mean(&values), sd(&values), median(&values)), (None, None, None));
-            assert_eq!((quartiles(&values), mad(&values)), (None, None));
+            assert_eq!(mad(&values), None);
         }
     }
 
@@ -173,13 +161,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quartiles_ascend_between_the_extremes(
+        fn the_median_is_between_the_extremes(
             values in prop::collection::vec(-1e9..1e9_f64, 1..100),
         ) {
-            let [low, middle, high] = quartiles(&values).unwrap();
+            let middle = median(&values).unwrap();
             let sorted = ascending(&values).unwrap();
-            prop_assert!(sorted[0] <= low && low <= middle && middle <= high);
-            prop_assert!(high <= sorted[sorted.len() - 1]);
+            prop_assert!(sorted[0] <= middle && middle <= sorted[sorted.len() - 1]);
         }
     }
 }

@@ -2,10 +2,18 @@
 
 use std::time::Duration;
 
-use crate::record::Series;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The most points a record keeps of one series.
 pub const POINTS_MAX: usize = 400;
+
+/// A bounded time series; neighbours are merged with least and greatest kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Series {
+    /// `[seconds since start, least, mean, greatest]`, ascending in time, at most 400 points.
+    pub points: Vec<[f64; 4]>,
+}
 
 /// Values that came one after the other, merged.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,8 +3,10 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::ARMS_MAX;
 use crate::units::echo;
+
+/// The most arms one study may have; a product of factors explodes quietly otherwise.
+pub const ARMS_MAX: usize = 256;
 
 /// Why a study cannot be run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

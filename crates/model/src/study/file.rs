@@ -14,7 +14,7 @@ const PUBLISHED: &[&str] = &["arm", "metric", "value", "sd", "source", "note"];
 const REQUIRED: &[&str] = &["question", "experiment"];
 
 /// Reads the shape of a study.
-pub(super) fn read(text: &str) -> Result<Study, StudyError> {
+pub(crate) fn read(text: &str) -> Result<Study, StudyError> {
     let study = toml::from_str(text).map_err(|error| explain(text, &error))?;
     check_published(text)?;
     Ok(study)

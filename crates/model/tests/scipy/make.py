@@ -45,7 +45,6 @@ def described(values):
         "mean": np.mean(values),
         "sd": np.std(values, ddof=1),
         "median": np.median(values),
-        "quartiles": np.quantile(values, [0.25, 0.5, 0.75]).tolist(),
         "mad": stats.median_abs_deviation(values),
     }
 

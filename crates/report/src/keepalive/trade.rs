@@ -184,7 +184,7 @@ mod tests {
                 .into_iter()
                 .collect(),
             histograms: BTreeMap::from([(super::super::DETECTION.to_owned(), known)]),
-            keepalive: Some(Keepalive {
+            own: Keepalive {
                 checking: Checking {
                     mechanism,
                     idle_s,
@@ -196,7 +196,8 @@ mod tests {
                 idle_sockets: 100,
                 deaths: Some(Deaths { fault: "cut".into(), known: 2, ..Deaths::default() }),
                 ..Keepalive::default()
-            }),
+            }
+            .into(),
             ..Arm::default()
         }
     }

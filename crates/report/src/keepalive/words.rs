@@ -91,7 +91,7 @@ pub(crate) fn setting(checking: &Checking) -> String {
 pub(crate) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
     let mut known: Vec<(Vec<Setting>, Vec<&str>)> = Vec::new();
     for arm in arms {
-        let Some(keepalive) = &arm.keepalive else { continue };
+        let Some(keepalive) = &arm.own.keepalive else { continue };
         let settings = keepalive.checking.settings();
         match known.iter_mut().find(|(one, _)| *one == settings) {
             Some((_, names)) => names.push(&arm.name),
@@ -192,7 +192,7 @@ mod tests {
 
     fn arm(checking: Checking, deaths: Deaths) -> [Arm; 1] {
         let keepalive = Keepalive { checking, deaths: Some(deaths), ..Keepalive::default() };
-        [Arm { name: "a".into(), keepalive: Some(keepalive), ..Arm::default() }]
+        [Arm { name: "a".into(), own: keepalive.into(), ..Arm::default() }]
     }
 
     fn dead(fault: &str, dead: u64, known: u64) -> Deaths {

@@ -59,7 +59,7 @@ fn ok(arms: &[&Arm]) -> Column {
 fn how(page: &mut Page, summary: &Summary) {
     let mut ways: Vec<(&str, String)> = Vec::new();
     for arm in &summary.arms {
-        let Some(checked) = &arm.keepalive else { continue };
+        let Some(checked) = &arm.own.keepalive else { continue };
         let way = keepalive::settings(checked);
         if !way.is_empty() && !ways.iter().any(|(_, known)| *known == way) {
             ways.push((checked.checking.mechanism.name(), way));

@@ -13,6 +13,7 @@ mod timeline;
 
 pub(crate) use between::{Runs, render as between};
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use tcptoll_model::record::{Arm, Summary};
@@ -105,32 +106,13 @@ impl Page {
 
 /// Breaks at blanks; a word longer than `width` is broken where it must.
 fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let mut rest = word;
-        while let Some(line) = lines.last_mut() {
-            let gap = usize::from(!line.is_empty());
-            if clean::columns(line) + gap + clean::columns(rest) <= width {
-                line.extend(std::iter::repeat_n(' ', gap));
-                line.push_str(rest);
-                break;
-            }
-            if line.is_empty() {
-                let cut = fitting(rest, width);
-                line.push_str(&rest[..cut]);
-                rest = &rest[cut..];
-            }
-            lines.push(String::new());
-        }
-    }
-    lines
-}
-
-/// Bytes of the longest beginning of `word` that fits; at least one character.
-fn fitting(word: &str, width: usize) -> usize {
-    let ends = word.char_indices().map(|(at, c)| at + c.len_utf8());
-    let fits = ends.take_while(|end| clean::columns(&word[..*end]) <= width).last();
-    fits.or_else(|| word.chars().next().map(char::len_utf8)).unwrap_or(0)
+    // Runs of white space are one blank: what is wrapped are words.
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let options = textwrap::Options::new(width)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::wrap(&words.join(" "), options).into_iter().map(Cow::into_owned).collect()
 }
 
 /// The whole text of a cleaned summary.

@@ -116,7 +116,7 @@ pub(crate) fn many(table: &mut Table) -> anyhow::Result<()> {
         args.extend(mechanism);
         let summary = keepalive(&args)?;
         let arm = only(&summary)?;
-        let checked = arm.keepalive.as_ref().context("keepalive")?;
+        let checked = arm.own.keepalive.as_ref().context("keepalive")?;
         let machine = metric(arm, "machine_cpu_us_per_s_per_1000_sockets").context("CPU")?;
         let link = metric(arm, "link_cpu_us_per_s_per_1000_sockets").context("link's CPU")?;
         let fleet = |end: &str| {
@@ -247,7 +247,7 @@ pub(crate) fn deaths(table: &mut Table) -> anyhow::Result<()> {
 }
 
 fn deaths_of(arm: &Arm) -> anyhow::Result<&Deaths> {
-    arm.keepalive.as_ref().and_then(|checked| checked.deaths.as_ref()).context("deaths")
+    arm.own.keepalive.as_ref().and_then(|checked| checked.deaths.as_ref()).context("deaths")
 }
 
 /// The published table beside ours, and how long it took.

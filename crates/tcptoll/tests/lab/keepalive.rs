@@ -65,7 +65,7 @@ fn witnessed(summary: &Summary, arm: &Arm) {
 
 /// What was found out about the connections of an arm.
 pub(crate) fn told(arm: &Arm) -> &Keepalive {
-    arm.keepalive.as_ref().expect("an arm of keepalive has its figures")
+    arm.own.keepalive.as_ref().expect("an arm of keepalive has its figures")
 }
 
 /// Connections of every arm were made, and none was closed.

@@ -274,7 +274,7 @@ fn a_page_speaks_of_checking_only_where_it_was_done() {
 #[test]
 fn the_curve_of_deaths_ends_where_nobody_knew_of_the_others() {
     let mut summary = load("keepalive_cut");
-    let deaths = summary.arms[1].keepalive.as_mut().and_then(|k| k.deaths.as_mut()).unwrap();
+    let deaths = summary.arms[1].own.keepalive.as_mut().and_then(|k| k.deaths.as_mut()).unwrap();
     deaths.known = 3;
     let page = html(&summary);
     assert!(page.contains("share of deaths known after at most"));

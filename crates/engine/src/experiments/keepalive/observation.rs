@@ -72,7 +72,7 @@ impl KeepaliveTrial<'_> {
         let arrivals =
             seen.struck.as_ref().map_or(&seen.ends.arrived.arrival, |s| &s.arrived.arrival);
         self.notes.histogram("arrival_us", arrivals);
-        self.notes.arm.keepalive = Some(checked);
+        self.notes.arm.own = checked.into();
     }
 
     /// Whether everything could run when it wanted to: a peer that could not answer is not dead.

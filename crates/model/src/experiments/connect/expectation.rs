@@ -4,7 +4,6 @@
 //! not know the network's detours, queues or losses: what is measured above the expectation is theirs.
 
 use crate::record::Expectation;
-use crate::units::UnitError;
 
 /// Speed of light in vacuum, km/s. Exact by the definition of the metre (SI, 1983).
 pub const LIGHT_VACUUM_KM_PER_S: f64 = 299_792.458;
@@ -14,9 +13,6 @@ pub const LIGHT_VACUUM_KM_PER_S: f64 = 299_792.458;
 /// Source: typical of single-mode fibre of class ITU-T G.652 (Corning's data sheet of SMF-28e gives
 /// 1.4682 at 1550 nm); the recommendation itself fixes no value.
 pub const FIBRE_INDEX: f64 = 1.468;
-
-/// The longest distance that makes sense on Earth, km: its circumference is 40,075 km.
-pub const DISTANCE_MAX_KM: f64 = 40_000.0;
 
 /// The least round trip over `distance_km` there and back, in µs; `index` is 1 in vacuum.
 ///
@@ -57,22 +53,6 @@ pub fn expectation(
     }
 }
 
-/// Reads a distance in km: `1800` or `1800km`.
-///
-/// Range: above 0, at most [`DISTANCE_MAX_KM`]. Errors: not a number, or outside the range.
-pub fn parse_distance_km(text: &str) -> Result<f64, UnitError> {
-    const REMEDY: &str = "write kilometres above 0 and up to 40000, like 1800km";
-    let number = text.trim();
-    let number = number.strip_suffix("km").unwrap_or(number).trim_end();
-    let plain = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let km: Option<f64> = plain.then(|| number.parse().ok()).flatten();
-    match km {
-        None => Err(UnitError::new(text, "is not a distance", REMEDY)),
-        Some(km) if km > 0.0 && km <= DISTANCE_MAX_KM => Ok(km),
-        Some(_) => Err(UnitError::new(text, "is no distance on Earth", REMEDY)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,16 +81,5 @@ mod tests {
         assert!((vacuum - 12_008.3).abs() < 0.1, "{vacuum}");
         assert!((fibre - 17_628.2).abs() < 0.1, "{fibre}");
         assert_eq!(expected.cpu_us, None);
-    }
-
-    #[test]
-    fn distances_stay_on_earth() {
-        assert_eq!(parse_distance_km("1800"), Ok(1800.0));
-        assert_eq!(parse_distance_km("1800.5 km"), Ok(1800.5));
-        assert_eq!(parse_distance_km("40000km"), Ok(40_000.0));
-        for text in ["", "0", "-1", "40001", "nan", "inf", "1e3", "1800mi", "km"] {
-            let error = parse_distance_km(text).unwrap_err();
-            assert!(error.to_string().contains("like 1800km"), "{error}");
-        }
     }
 }

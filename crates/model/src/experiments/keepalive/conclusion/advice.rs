@@ -24,7 +24,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     }
     let unnoticed = |arm: &&Arm| summary.causes.iter().any(|cause| cause.arm == arm.name);
     let frozen = summary.arms.iter().filter(unnoticed).any(|arm| {
-        let deaths = arm.keepalive.as_ref().and_then(|checked| checked.deaths.as_ref());
+        let deaths = arm.own.keepalive.as_ref().and_then(|checked| checked.deaths.as_ref());
         deaths.is_some_and(|deaths| deaths.fault == "freeze")
     });
     [Mechanism::Tcp, Mechanism::Heartbeat]
@@ -38,7 +38,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
                     return None;
                 }
             }
-            let connections = summary.arms.iter().find_map(|arm| arm.keepalive.as_ref());
+            let connections = summary.arms.iter().find_map(|arm| arm.own.keepalive.as_ref());
             let wanted = Wanted {
                 within_s: WANTED_S,
                 asked: false,
@@ -52,7 +52,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
 
 /// The settings of an arm that a wanted detection time chose, and what it showed.
 fn asked_for(arm: &Arm) -> Option<Advice> {
-    let checked = arm.keepalive.as_ref()?;
+    let checked = arm.own.keepalive.as_ref()?;
     let within_s = checked.detect_within_s?;
     checked.checking.bound_s()?;
     let measured =

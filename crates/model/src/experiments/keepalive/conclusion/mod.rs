@@ -83,7 +83,7 @@ fn told(summary: &Summary) -> Vec<Told<'_>> {
         .arms
         .iter()
         .filter(|arm| arm.failure.is_none())
-        .filter_map(|arm| Some((arm, arm.keepalive.as_ref()?)))
+        .filter_map(|arm| Some((arm, arm.own.keepalive.as_ref()?)))
         .collect();
     let count = |mechanism| {
         checked.iter().filter(|(_, checked)| checked.checking.mechanism == mechanism).count()

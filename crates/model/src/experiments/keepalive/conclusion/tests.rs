@@ -44,7 +44,7 @@ fn arm(mechanism: Mechanism, packets_per_hour: f64) -> Arm {
         Keepalive { checking, window_s: 2.0, idle_sockets: 1_000, ..Keepalive::default() };
     Arm {
         name: format!("mechanism {mechanism}"),
-        keepalive: Some(keepalive),
+        own: keepalive.into(),
         metrics: metrics(&[("checking_packets_per_hour_per_socket", packets_per_hour)]),
         ..Arm::default()
     }
@@ -53,7 +53,7 @@ fn arm(mechanism: Mechanism, packets_per_hour: f64) -> Arm {
 /// 100 of 1,000 died; the last of those known was known after so many seconds.
 fn dying(mechanism: Mechanism, fault: &str, known: u64, last_s: f64) -> Arm {
     let mut arm = arm(mechanism, 7_200.0);
-    let checked = arm.keepalive.as_mut().unwrap();
+    let checked = arm.own.keepalive.as_mut().unwrap();
     checked.deaths = Some(Deaths {
         fault: fault.into(),
         stricken: 100,
@@ -78,7 +78,7 @@ fn dying(mechanism: Mechanism, fault: &str, known: u64, last_s: f64) -> Arm {
 }
 
 fn deaths(arm: &mut Arm) -> &mut Deaths {
-    arm.keepalive.as_mut().unwrap().deaths.as_mut().unwrap()
+    arm.own.keepalive.as_mut().unwrap().deaths.as_mut().unwrap()
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn unnoticed_deaths_bring_the_cheapest_settings_for_half_a_minute() {
 #[test]
 fn a_wanted_detection_time_brings_settings_with_cost_and_proof() {
     let mut arm = dying(Mechanism::Tcp, "cut", 100, 4.0);
-    arm.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
+    arm.own.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
     let told = concluded(vec![arm]);
     let [advice] = told.advice.as_slice() else { panic!("{:?}", told.advice) };
     assert!(
@@ -150,10 +150,10 @@ fn a_wanted_detection_time_brings_settings_with_cost_and_proof() {
 #[test]
 fn what_was_known_late_proves_nothing() {
     let mut arm = dying(Mechanism::Tcp, "cut", 100, 9.0);
-    arm.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
+    arm.own.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
     deaths(&mut arm).late = 3;
     let mut cruel = dying(Mechanism::Tcp, "cut", 100, 4.0);
-    cruel.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
+    cruel.own.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
     deaths(&mut cruel).wrongly_closed = 1;
     assert_eq!(concluded(vec![cruel]).advice[0].proof, None, "a live one was closed");
     let told = concluded(vec![arm]);
@@ -219,7 +219,7 @@ fn without_deaths_packets_cpu_and_messages_are_told() {
 fn probes_that_were_never_due_are_told() {
     let mut arm = arm(Mechanism::Tcp, 0.0);
     arm.metrics.clear();
-    let checked = arm.keepalive.as_mut().unwrap();
+    let checked = arm.own.keepalive.as_mut().unwrap();
     checked.probes = Some(Traffic::default());
     let checking = &mut checked.checking;
     (checking.idle_s, checking.interval_s, checking.probes) = (Some(7_200.0), Some(75.0), Some(9));

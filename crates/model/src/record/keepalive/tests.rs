@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::checking::{Checking, Mechanism};
 
 fn counted(name: &str, count: u64) -> BTreeMap<String, u64> {
     [(name.to_owned(), count)].into()
@@ -34,9 +33,7 @@ fn round(window_s: f64, probes: u64, known: u64, tests: Option<u64>) -> Keepaliv
 }
 
 fn consolidated(rounds: &[Keepalive]) -> Keepalive {
-    let arm = |round: &Keepalive| Arm { keepalive: Some(round.clone()), ..Arm::default() };
-    let arms: Vec<Arm> = rounds.iter().map(arm).collect();
-    keepalive(&arms.iter().collect::<Vec<_>>()).unwrap()
+    Keepalive::merge(&rounds.iter().collect::<Vec<_>>()).unwrap()
 }
 
 #[test]
@@ -78,6 +75,6 @@ fn a_round_that_could_not_count_its_tests_leaves_no_expectation() {
 }
 
 #[test]
-fn arms_without_idle_connections_have_none() {
-    assert_eq!(keepalive(&[&Arm::default()]), None);
+fn without_a_round_there_is_none() {
+    assert_eq!(Keepalive::merge(&[]), None);
 }
