@@ -2,8 +2,12 @@
 //!
 //! A message is a length (4 bytes, big endian) and as many bytes of JSON, at most
 //! [`MESSAGE_MAX`]; the length is checked before anything is allocated. Longer things are sent as
-//! several messages. Nothing here knows what the stream runs over.
+//! several messages. The stream is a [`Carrier`]: a socket, or whatever else can be read, written
+//! and polled. How a host carries out orders stands in [`orders`].
 
+pub mod orders;
+
+use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -15,9 +19,6 @@ use tcptoll_kernel::epoll::readable;
 
 /// Longest message in bytes.
 pub const MESSAGE_MAX: usize = 64 << 10;
-
-/// Most elements of a list in one message, so that it stays below [`MESSAGE_MAX`].
-pub const ROWS_MAX: usize = 150;
 
 /// The rest of a message must follow its beginning within this.
 const REST_LIMIT: Duration = Duration::from_secs(10);
@@ -32,6 +33,9 @@ pub enum ChannelError {
     /// Nothing came in time.
     #[error("no answer within {0:?}")]
     Silent(Duration),
+    /// A message began, and its rest did not come.
+    #[error("the rest of a message did not come within {REST_LIMIT:?}")]
+    Unfinished,
     /// The message is longer than allowed.
     #[error("a message of {0} bytes, at most {MESSAGE_MAX} are allowed")]
     TooLong(usize),
@@ -54,14 +58,47 @@ impl From<io::Error> for ChannelError {
     }
 }
 
+/// A stream that a channel runs over. It blocks.
+pub trait Carrier: Read + Write + AsFd + Debug + Send {
+    /// Waits until something can be read without blocking, or the end of the stream, at most this
+    /// long; `false`: nothing came.
+    ///
+    /// Errors: the stream failed.
+    fn readable_within(&self, limit: Duration) -> io::Result<bool> {
+        let begun = Instant::now();
+        // A signal ends a wait early; it is no silence of the peer.
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            if readable(self, left).map_err(|error| error.source)? {
+                return Ok(true);
+            }
+            if begun.elapsed() >= limit {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Ends both directions; the other end reads that its peer is gone.
+    fn close(&self);
+}
+
+impl Carrier for UnixStream {
+    fn close(&self) {
+        let _ = self.shutdown(std::net::Shutdown::Both);
+    }
+}
+
 /// One end of the control channel.
+///
+/// What carries it is chosen while the program runs, so that a host's place is no parameter of every
+/// type and function that speaks with hosts.
 #[derive(Debug)]
-pub struct Channel(UnixStream);
+pub struct Channel(Box<dyn Carrier>);
 
 impl Channel {
     /// Takes over a connected stream.
-    pub fn new(stream: UnixStream) -> Self {
-        Self(stream)
+    pub fn new(carrier: impl Carrier + 'static) -> Self {
+        Self(Box::new(carrier))
     }
 
     /// Sends one message.
@@ -73,7 +110,8 @@ impl Channel {
             return Err(ChannelError::TooLong(length));
         }
         bytes[..4].copy_from_slice(&(length as u32).to_be_bytes());
-        Ok(self.0.write_all(&bytes)?)
+        self.0.write_all(&bytes)?;
+        Ok(self.0.flush()?)
     }
 
     /// Waits for one message; `None` waits for ever.
@@ -81,43 +119,52 @@ impl Channel {
         &mut self,
         timeout: Option<Duration>,
     ) -> Result<T, ChannelError> {
-        if let Some(limit) = timeout {
-            let begun = Instant::now();
-            // A signal ends a wait early; it is no silence of the peer.
-            loop {
-                let left = limit.saturating_sub(begun.elapsed());
-                if readable(&self.0, left).map_err(|error| ChannelError::from(error.source))? {
-                    break;
-                }
-                if begun.elapsed() >= limit {
-                    return Err(ChannelError::Silent(limit));
-                }
-            }
+        if let Some(limit) = timeout
+            && !self.0.readable_within(limit)?
+        {
+            return Err(ChannelError::Silent(limit));
         }
-        // Once a message has begun, its rest is on its way.
-        self.0.set_read_timeout(timeout.map(|_| REST_LIMIT))?;
         let mut length = [0; 4];
-        self.fill(&mut length)?;
+        // Once a message has begun, its rest is on its way.
+        let begun = self.some(&mut length)?;
+        self.fill(&mut length[begun..])?;
         let length = u32::from_be_bytes(length) as usize;
         if length > MESSAGE_MAX {
             return Err(ChannelError::TooLong(length));
         }
         let mut bytes = vec![0; length];
-        self.0.set_read_timeout(Some(REST_LIMIT))?;
         self.fill(&mut bytes)?;
         Ok(serde_json::from_slice(&bytes)?)
     }
 
     /// Ends both directions; the other end reads that its peer is gone.
     pub fn close(&self) {
-        let _ = self.0.shutdown(std::net::Shutdown::Both);
+        self.0.close();
     }
 
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ChannelError> {
-        self.0.read_exact(bytes).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ChannelError::Silent(REST_LIMIT),
-            _ => error.into(),
-        })
+    /// Reads all of it within [`REST_LIMIT`].
+    fn fill(&mut self, mut bytes: &mut [u8]) -> Result<(), ChannelError> {
+        let begun = Instant::now();
+        while !bytes.is_empty() {
+            if !self.0.readable_within(REST_LIMIT.saturating_sub(begun.elapsed()))? {
+                return Err(ChannelError::Unfinished);
+            }
+            let read = self.some(bytes)?;
+            bytes = &mut bytes[read..];
+        }
+        Ok(())
+    }
+
+    /// Reads at least one byte.
+    fn some(&mut self, bytes: &mut [u8]) -> Result<usize, ChannelError> {
+        loop {
+            match self.0.read(bytes) {
+                Ok(0) => return Err(ChannelError::Closed),
+                Ok(read) => return Ok(read),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
@@ -129,7 +176,54 @@ impl AsFd for Channel {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{PipeReader, PipeWriter, pipe};
+
     use super::*;
+
+    /// What a program has that another one started with pipes: `ssh HOST tcptoll`.
+    #[derive(Debug)]
+    struct Pipes(PipeReader, PipeWriter);
+
+    impl Read for Pipes {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.0.read(bytes)
+        }
+    }
+
+    impl Write for Pipes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.1.flush()
+        }
+    }
+
+    impl AsFd for Pipes {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    impl Carrier for Pipes {
+        fn close(&self) {}
+    }
+
+    #[test]
+    fn two_pipes_carry_a_channel_as_a_socket_does() {
+        let [(from_b, to_a), (from_a, to_b)] = [pipe().unwrap(), pipe().unwrap()];
+        let mut a = Channel::new(Pipes(from_b, to_b));
+        let mut b = Channel::new(Pipes(from_a, to_a));
+        a.send(&[1, 2]).unwrap();
+        assert_eq!(b.receive::<[u8; 2]>(None).unwrap(), [1, 2]);
+        let limit = Some(Duration::from_millis(5));
+        assert!(matches!(a.receive::<u8>(limit), Err(ChannelError::Silent(_))));
+        b.send(&3).unwrap();
+        assert_eq!(a.receive::<u8>(None).unwrap(), 3);
+        drop(b);
+        assert!(matches!(a.receive::<u8>(limit), Err(ChannelError::Closed)));
+    }
 
     fn pair() -> (Channel, UnixStream) {
         let (a, b) = UnixStream::pair().unwrap();

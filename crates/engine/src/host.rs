@@ -1,8 +1,11 @@
 //! A host: waits for the parent's orders on its control channel and carries them out one by one.
+//!
+//! `orders` is the table of all that it carries out.
 
 mod closed;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -13,11 +16,17 @@ use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::Stamping;
 use tcptoll_kernel::{SysError, cpu};
 
-use crate::channel::{Channel, ChannelError, ROWS_MAX};
+use crate::channel::orders::{Orders, Refusal};
+use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
 use crate::load::idle::group::Group;
-use crate::load::{LoadError, connect, greet, http, probes, socket_memory};
-use crate::messages::{Ask, IdleOrder, Launch, Ready, Rows, Tell};
+use crate::load::{connect, greet, http, probes, socket_memory};
+use crate::messages::{
+    Check, ConnectLoad, CountClosed, End, Faulted, Forget, Freeze, Greet, GroupAnswer, HttpLoad,
+    Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu, ReadSocketMemory,
+    ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, Sink, SocketMemory,
+    ToGroup, Train, Upload, WatchListener,
+};
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, SERVER_UID};
 
@@ -42,8 +51,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     let pinned_cpu = cpu_number.filter(|&number| cpu::pin(number).is_ok());
     let _ = cpu::exact_timers();
     let _ = process::adopt_orphans();
-    let ready = Ready { pinned_cpu, packet_fallback: false };
-    if channel.send(&Tell::Ready(Box::new(ready))).is_err() {
+    if channel.send(&Reply::<()>::Ready(Ready::new(pinned_cpu, false))).is_err() {
         return 1;
     }
     let observer = match role {
@@ -56,24 +64,16 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         observer,
         children: Vec::new(),
         servers: Vec::new(),
-        fleets: BTreeMap::new(),
-        role,
+        groups: BTreeMap::new(),
         uploaded: String::new(),
     };
+    let orders = orders(role);
     loop {
-        let ask = match channel.receive(None) {
-            Ok(ask) => ask,
+        match orders.carry_out_next(&mut host, &mut channel) {
+            Ok(()) => {}
             // The parent has ended: so does the host, and with the last host the lab.
             Err(ChannelError::Closed) => return 0,
             Err(_) => return 1,
-        };
-        // What it was to stop has ended meanwhile.
-        if matches!(ask, Ask::Stop) {
-            continue;
-        }
-        let tell = host.answer(ask, &mut channel).unwrap_or_else(Tell::Failed);
-        if channel.send(&tell).is_err() {
-            return 1;
         }
     }
 }
@@ -84,118 +84,115 @@ struct Host {
     /// Those known by name.
     servers: Vec<Running>,
     /// Groups of connections that stay open, by name.
-    fleets: BTreeMap<String, Group>,
-    role: Role,
+    groups: BTreeMap<String, Group>,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
 }
 
-impl Host {
-    fn answer(&mut self, ask: Ask, channel: &mut Channel) -> Result<Tell, String> {
-        let failed = |error: LoadError| error.to_string();
-        let send = |channel: &mut Channel, rows: Rows| {
-            channel.send(&Tell::Rows(rows)).map_err(|error| error.to_string())
-        };
-        Ok(match ask {
-            Ask::Sysctls(wanted) => Tell::Sysctls(set_sysctls(&wanted)?),
-            Ask::ReadSysctls(names) => Tell::Sysctls(
-                names
-                    .into_iter()
-                    .filter_map(|name| read_sysctl(&name).ok().map(|value| (name, value)))
-                    .collect(),
-            ),
-            Ask::Observe => Tell::Snapshot(Box::new(self.observer.snapshot())),
-            Ask::LookAway => {
-                self.observer.look_away();
-                Tell::Done
-            }
-            Ask::WatchListener(at) => {
-                self.observer = Observer::of_listener(at);
-                Tell::Done
-            }
-            Ask::Forget => {
-                self.observer.forget();
-                Tell::Done
-            }
-            Ask::Settle { limit_ns } => {
-                settle(limit_ns).map_err(|error| error.to_string())?;
-                Tell::Done
-            }
-            Ask::CountClosed(wanted) => Tell::ClosedSockets(closed::count(&wanted)),
-            Ask::Ping(ping) => Tell::Echoes(probes::ping(&ping).map_err(failed)?),
-            Ask::Sink { at } => Tell::Arrivals(probes::sink(at, channel).map_err(failed)?),
-            Ask::Train(train) => Tell::Sent { packets: probes::train(&train).map_err(failed)? },
-            Ask::Greet(greet) => {
-                let (report, rows) = greet::run(&greet, channel).map_err(failed)?;
-                for part in rows.chunks(ROWS_MAX) {
-                    send(channel, Rows::Server(part.to_vec()))?;
-                }
-                Tell::Greeted(Box::new(report))
-            }
-            Ask::Upload(piece) => {
-                self.upload(&piece)?;
-                Tell::Done
-            }
-            Ask::Http(load) => {
-                let requests = std::mem::take(&mut self.uploaded);
-                let (report, histograms) = http::run(&load, &requests, channel).map_err(failed)?;
-                for (name, histogram) in histograms {
-                    let (name, histogram) = (name.to_owned(), Box::new(histogram));
-                    channel
-                        .send(&Tell::Histogram { name, histogram })
-                        .map_err(|error| error.to_string())?;
-                }
-                Tell::Requested(Box::new(report))
-            }
-            Ask::Connect(load) => {
-                let (report, rows) = connect::run(&load, channel).map_err(failed)?;
-                for part in rows.chunks(ROWS_MAX) {
-                    send(channel, Rows::Client(part.to_vec()))?;
-                }
-                Tell::Connected(Box::new(report))
-            }
-            Ask::Idle { group, ask } => {
-                let over = matches!(*ask, IdleOrder::End);
-                let tell = self.fleets.entry(group.clone()).or_default().answer(*ask)?;
-                if over {
-                    self.fleets.remove(&group);
-                }
-                Tell::Idle(Box::new(tell))
-            }
-            Ask::Cpu => Tell::Cpu(cpu_times()),
-            Ask::SocketMemory => {
-                let (sockets, bytes_each) = socket_memory().map_err(|error| error.to_string())?;
-                Tell::SocketMemory { sockets, bytes_each }
-            }
-            Ask::Launch(launch) => self.launch(&launch)?,
-            Ask::Serve(spec) if self.role == Role::Server => {
-                let (running, serving) = servers::start(&spec)?;
-                self.servers.push(running);
-                Tell::Serving(Box::new(serving))
-            }
-            Ask::Run(launch) => {
-                let status = command(&launch)
-                    .status()
-                    .map_err(|error| format!("{}: {error}", launch.words.join(" ")))?;
-                let signal = status.signal().map_or(1, |signal| 128 + signal);
-                Tell::Exited { status: status.code().unwrap_or(signal) }
-            }
-            other => return Err(format!("a host cannot do {other:?}")),
+/// Everything that a host carries out.
+fn orders(role: Role) -> Orders<Host> {
+    let orders = Orders::of("host")
+        .on(|_: &mut Host, SetSysctls(wanted), _| set_sysctls(&wanted).map_err(Refusal))
+        .on(|_, ReadSysctls(names), _| {
+            let read = |name: String| read_sysctl(&name).ok().map(|value| (name, value));
+            Ok(names.into_iter().filter_map(read).collect())
         })
+        .on(|host, Observe, _| Ok(host.observer.snapshot()))
+        .on(|host, LookAway, _| {
+            host.observer.look_away();
+            Ok(())
+        })
+        .on(|host, WatchListener(at), _| {
+            host.observer = Observer::of_listener(at);
+            Ok(())
+        })
+        .on(|host, Forget, _| {
+            host.observer.forget();
+            Ok(())
+        })
+        .on(|_, Settle { limit_ns }, _| Ok(settle(limit_ns)?))
+        .on(|_, wanted: CountClosed, _| Ok(closed::count(&wanted)))
+        .on(|_, ReadCpu, _| Ok(cpu_times()))
+        .on(|_, ReadSocketMemory, _| {
+            let (sockets, bytes_each) = socket_memory()?;
+            Ok(SocketMemory { sockets, bytes_each })
+        })
+        .on(|_, ping: Ping, _| Ok(probes::ping(&ping)?))
+        .on(|_, sink: Sink, channel| Ok(probes::sink(&sink, channel)?))
+        .on(|_, train: Train, _| Ok(probes::train(&train)?))
+        .on(|_, greet: Greet, channel| {
+            let (report, rows) = greet::run(&greet, channel)?;
+            channel.rows(&rows, Rows::Server)?;
+            Ok(report)
+        })
+        .on(|_, load: ConnectLoad, channel| {
+            let (report, rows) = connect::run(&load, channel)?;
+            channel.rows(&rows, Rows::Client)?;
+            Ok(report)
+        })
+        .on(|host, Upload(piece), _| host.upload(&piece))
+        .on(|host, load: HttpLoad, channel| {
+            let requests = std::mem::take(&mut host.uploaded);
+            let (report, histograms) = http::run(&load, &requests, channel)?;
+            for (name, histogram) in histograms {
+                channel.histogram(name, histogram)?;
+            }
+            Ok(report)
+        })
+        .on(|host, launch: Launch, _| host.launch(&launch).map_err(Refusal))
+        .on(|_, Run(launch), _| {
+            let failed = |error| Refusal(format!("{}: {error}", launch.words.join(" ")));
+            let status = command(&launch).status().map_err(failed)?;
+            let signal = status.signal().map_or(1, |signal| 128 + signal);
+            Ok(status.code().unwrap_or(signal))
+        })
+        .on(|host, ToGroup { group, order: Make(spec) }, _| {
+            host.groups.entry(group).or_default().make(spec).map_err(Refusal)
+        })
+        .on(to_group::<Check>)
+        .on(to_group::<Faulted>)
+        .on(to_group::<Leave>)
+        .on(to_group::<Look>)
+        .on(to_group::<Rest>)
+        .on(|host, ToGroup { group, order: Freeze }, _| {
+            Ok(host.groups.entry(group).or_default().freeze()?)
+        })
+        .on(|host, ToGroup { group, order: End }, _| {
+            let mut group = host.groups.remove(&group).unwrap_or_default();
+            Ok(group.end())
+        });
+    match role {
+        Role::Client => orders,
+        Role::Server => orders.on(|host, spec: ServerSpec, _| {
+            let (running, serving) = servers::start(&spec).map_err(Refusal)?;
+            host.servers.push(running);
+            Ok(serving)
+        }),
     }
+}
 
+/// Hands an order to every process of a group.
+fn to_group<O: Order<Answer: GroupAnswer>>(
+    host: &mut Host,
+    to: ToGroup<O>,
+    _: &mut Channel,
+) -> Result<O::Answer, Refusal> {
+    host.groups.entry(to.group).or_default().order(&to.order).map_err(Refusal)
+}
+
+impl Host {
     /// Keeps a piece of a text that the following order refers to.
-    fn upload(&mut self, piece: &str) -> Result<(), String> {
+    fn upload(&mut self, piece: &str) -> Result<(), Refusal> {
         if self.uploaded.len() + piece.len() > UPLOADED_MAX {
             self.uploaded = String::new();
-            return Err(format!("more than {UPLOADED_MAX} bytes were uploaded"));
+            return Err(Refusal(format!("more than {UPLOADED_MAX} bytes were uploaded")));
         }
         self.uploaded.push_str(piece);
         Ok(())
     }
 
     /// Starts a real server and waits until it listens.
-    fn launch(&mut self, launch: &Launch) -> Result<Tell, String> {
+    fn launch(&mut self, launch: &Launch) -> Result<SocketAddr, String> {
         let name = launch.words.join(" ");
         let failed = |error: std::io::Error| format!("--server {name}: {error}");
         // What a server says is for people; standard output is the run's own.
@@ -208,7 +205,7 @@ impl Host {
             let listeners = diag.listeners().map_err(|error| error.to_string())?;
             if let Some(listener) = listeners.first() {
                 self.children.push(child);
-                return Ok(Tell::Listening { at: listener.address });
+                return Ok(listener.address);
             }
             if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
                 return Err(format!("--server {name}: it ended before it listened ({status})"));

@@ -27,9 +27,9 @@ const LEVELS: &[(&str, u8)] = &[
     ("observe", 2),
     ("servers", 2),
     ("channel", 1),
-    ("messages", 1),
     ("clock", 1),
     ("files", 1),
+    ("messages", 0),
 ];
 
 const MODEL_FOLDER: &str = "crates/model/src/";

@@ -11,7 +11,7 @@ use tcptoll_model::stats::{Histogram, exact_interval, nearest_rank};
 use tcptoll_model::units::{human_rate, human_us, parse_share, parse_time};
 
 use super::{Handle, Interrupt, LabError, Place};
-use crate::messages::{Arrivals, Ask, Ping, Tell, Train, Watch};
+use crate::messages::{Arrivals, Calibrate, Count, Ping, Sink, Train, Watch};
 
 /// How far a link may be from what was asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,7 +149,7 @@ pub fn certify(
         refusals.push(refusal);
     }
     // The certification's losses are not the run's: a seed gives each arm the same ones.
-    place.link()?.ask(&Ask::Calibrate { early_ns })?;
+    place.link()?.ask(&Calibrate { early_ns })?;
     let fallback = place.link()?.ready.packet_fallback;
     let kind = match (spec.loopback, spec.is_emulated(), fallback) {
         (true, ..) => LinkKind::Loopback,
@@ -199,7 +199,7 @@ fn calibrate(
     let late_ns =
         median(&echoes(place, 60, 2_300_000, interrupt)?).map_or(0, |ns| ns as i64 - asked_ns);
     *early_ns = corrected_ns(*early_ns, late_ns, spec.rtt);
-    place.link()?.ask(&Ask::Calibrate { early_ns: *early_ns })?;
+    place.link()?.ask(&Calibrate { early_ns: *early_ns })?;
     Ok(())
 }
 
@@ -304,12 +304,9 @@ pub fn echoes(
 ) -> Result<Vec<u64>, LabError> {
     let target = place.addresses.server;
     let limit_ns = place.echo_limit.as_nanos() as u64;
-    place.client.begin(&Ask::Ping(Ping { target, count, interval_ns, limit_ns }))?;
-    match place.client.wait(interrupt, &mut |_| {})?.tell {
-        Tell::Echoes(rtts) if interrupt.signal().is_none() => Ok(rtts),
-        Tell::Echoes(_) => Err(LabError::Interrupted),
-        other => Err(place.client.unexpected(&other)),
-    }
+    let begun = place.client.begin(&Ping { target, count, interval_ns, limit_ns })?;
+    let rtts = place.client.wait(begun, interrupt, &mut |_| {})?.answer;
+    if interrupt.signal().is_none() { Ok(rtts) } else { Err(LabError::Interrupted) }
 }
 
 /// Sends a train one way and gives what was sent and what arrived.
@@ -328,23 +325,14 @@ pub fn train(
     let server = place.server.as_mut().ok_or(LabError::Lost { host: "server host" })?;
     let (sender, receiver): (&mut Handle, &mut Handle) =
         if way == 0 { (&mut place.client, server) } else { (server, &mut place.client) };
-    let target = match receiver.ask(&Ask::Sink { at: to })? {
-        Tell::Listening { at } => SocketAddr::new(to, at.port()),
-        other => return Err(receiver.unexpected(&other)),
-    };
-    let sent =
-        match sender.ask(&Ask::Train(Train { target, packets, payload, interval_ns, together }))? {
-            Tell::Sent { packets } => packets,
-            other => return Err(sender.unexpected(&other)),
-        };
+    let (at, sink) = receiver.start(&Sink { at: to })?;
+    let target = SocketAddr::new(to, at.port());
+    let sent = sender.ask(&Train { target, packets, payload, interval_ns, together })?;
     std::thread::sleep(std::time::Duration::from_nanos(settle_ns));
     if interrupt.signal().is_some() {
         return Err(LabError::Interrupted);
     }
-    match receiver.ask(&Ask::Stop)? {
-        Tell::Arrivals(arrivals) => Ok((sent, arrivals)),
-        other => Err(receiver.unexpected(&other)),
-    }
+    Ok((sent, receiver.stop(sink)?.answer))
 }
 
 fn measure_rate(
@@ -386,7 +374,7 @@ fn measure_loss(
     let gap_ns = spec.rate_bit_per_s.map_or(0.0, |rate| line / rate * 2e9).max(50_000.0);
     let packets = (400e6 / gap_ns).clamp(200.0, 8_000.0) as u64;
     let settle = (spec.rtt.as_nanos() as u64) + 20_000_000;
-    place.link()?.ask(&Ask::Watch(Watch::default()))?;
+    place.link()?.ask(&Watch::default())?;
     let mut sum = (0, 0);
     for way in [0, 1] {
         let (sent, arrivals) =
@@ -395,10 +383,7 @@ fn measure_loss(
         sum = (sum.0 + sent, sum.1 + arrivals.packets + arrivals.no_room);
     }
     // A sender that was held up sends the rest in a burst, which a short queue may drop.
-    let queue_drops = match place.link()?.ask(&Ask::Counted)? {
-        Tell::Counted(counted) => counted.wire.map_or(0, |wire| wire.queue_drops),
-        other => return Err(place.link()?.unexpected(&other)),
-    };
+    let queue_drops = place.link()?.ask(&Count)?.wire.map_or(0, |wire| wire.queue_drops);
     sum.0 -= queue_drops.min(sum.0);
     let lost = sum.0.saturating_sub(sum.1);
     let ci95 = exact_interval(lost, sum.0, 0.95).unwrap_or([0.0, 1.0]);

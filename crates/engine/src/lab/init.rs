@@ -27,7 +27,7 @@ use super::pump::{self, Port};
 use super::tap;
 use crate::channel::Channel;
 use crate::host;
-use crate::messages::{Ready, Tell};
+use crate::messages::{Ready, Reply};
 
 /// The hosts' devices have these addresses, so that neighbours can be entered before either is up.
 const CLIENT_MAC: [u8; 6] = [2, 0x77, 0, 0, 0, 1];
@@ -48,7 +48,7 @@ pub struct Channels {
 }
 
 /// What joins the hosts, made but not yet running.
-enum Carrier {
+enum Joint {
     Emulated { client: Port, server: Port, fallback: bool },
     Tapped(tap::Ends),
 }
@@ -68,7 +68,7 @@ pub fn run(plan: &Plan, mut channels: Channels) -> i32 {
             0
         }
         Err(error) => {
-            let _ = channels.link.send(&Tell::Failed(error));
+            let _ = channels.link.refuse(error);
             1
         }
     }
@@ -77,7 +77,7 @@ pub fn run(plan: &Plan, mut channels: Channels) -> i32 {
 struct Network {
     client: OwnedFd,
     server: OwnedFd,
-    carrier: Carrier,
+    joint: Joint,
 }
 
 /// Leaves the machine and makes both networks; `None` in the process that stays outside.
@@ -98,7 +98,7 @@ fn enter(plan: &Plan, link: &mut Channel) -> Result<Option<Network>, String> {
     match made {
         Ok(network) => Ok(Some(network)),
         Err(error) => {
-            let _ = link.send(&Tell::Failed(explain(&error)));
+            let _ = link.refuse(explain(&error));
             std::process::exit(1);
         }
     }
@@ -158,19 +158,18 @@ fn make_network(plan: &Plan, spec: &LinkSpec) -> Result<Network, SysError> {
     quiet(plan.ipv6)?;
     if spec.loopback {
         let again = namespace::current_network()?;
-        let carrier =
-            Carrier::Tapped(tap::Ends { namespaces: vec![namespace::current_network()?] });
-        return Ok(Network { client, server: again, carrier });
+        let joint = Joint::Tapped(tap::Ends { namespaces: vec![namespace::current_network()?] });
+        return Ok(Network { client, server: again, joint });
     }
     let server = new_network()?;
     loopback_up()?;
     quiet(plan.ipv6)?;
-    let carrier = if spec.is_emulated() {
+    let joint = if spec.is_emulated() {
         emulated(plan, spec, &client, &server, addresses)?
     } else {
         direct(spec, &client, &server, addresses)?;
         let namespaces = vec![dup(&client)?, dup(&server)?];
-        Carrier::Tapped(tap::Ends { namespaces })
+        Joint::Tapped(tap::Ends { namespaces })
     };
     enter_network(&client)?;
     for &address in &plan.client_addresses {
@@ -183,12 +182,12 @@ fn make_network(plan: &Plan, spec: &LinkSpec) -> Result<Network, SysError> {
         // Also an address of another network than the link's is reached over the link.
         let whole = if address.is_ipv4() { 32 } else { 128 };
         netlink.add_route(index, address, whole)?;
-        if !spec.is_emulated() || matches!(&carrier, Carrier::Emulated { fallback: true, .. }) {
+        if !spec.is_emulated() || matches!(&joint, Joint::Emulated { fallback: true, .. }) {
             netlink.add_neighbour(index, address, CLIENT_MAC)?;
         }
         enter_network(&client)?;
     }
-    Ok(Network { client, server, carrier })
+    Ok(Network { client, server, joint })
 }
 
 fn emulated(
@@ -197,7 +196,7 @@ fn emulated(
     client: &OwnedFd,
     server: &OwnedFd,
     addresses: Addresses,
-) -> Result<Carrier, SysError> {
+) -> Result<Joint, SysError> {
     let gso = !spec.must_segment();
     let tun_at = |namespace: &OwnedFd, address| -> Result<Tun, SysError> {
         enter_network(namespace)?;
@@ -214,7 +213,7 @@ fn emulated(
         match tun_at(client, addresses.client) {
             Ok(at_client) => {
                 let at_server = tun_at(server, addresses.server)?;
-                return Ok(Carrier::Emulated {
+                return Ok(Joint::Emulated {
                     client: Port::Tun(at_client),
                     server: Port::Tun(at_server),
                     fallback: false,
@@ -246,7 +245,7 @@ fn emulated(
         }
         Ok(Port::Packet(PacketSocket::open(index)?))
     };
-    Ok(Carrier::Emulated { client: socket("relay0")?, server: socket("relay1")?, fallback: true })
+    Ok(Joint::Emulated { client: socket("relay0")?, server: socket("relay1")?, fallback: true })
 }
 
 fn direct(
@@ -326,7 +325,7 @@ fn dup(fd: &OwnedFd) -> Result<OwnedFd, SysError> {
 /// Each child drops what belongs to the others: a channel that is open in two processes does not
 /// tell when one of them dies.
 fn settle(plan: &Plan, network: Network, channels: Channels) -> i32 {
-    let Network { client, server, carrier } = network;
+    let Network { client, server, joint } = network;
     let Channels { client: to_client, server: to_server, link: to_link } = channels;
     let mut children = Vec::new();
     let mut begin = |name: &str| match process::fork() {
@@ -344,20 +343,20 @@ fn settle(plan: &Plan, network: Network, channels: Channels) -> i32 {
         Err(_) => std::process::exit(1),
     };
     if begin("tcptoll-client") {
-        drop((to_server, to_link, carrier, server));
+        drop((to_server, to_link, joint, server));
         std::process::exit(host_in(&client, to_client, plan.client_cpu, host::Role::Client));
     }
     drop((to_client, client));
     if begin("tcptoll-server") {
-        drop((to_link, carrier));
+        drop((to_link, joint));
         std::process::exit(host_in(&server, to_server, plan.server_cpu, host::Role::Server));
     }
     drop((to_server, server));
     if begin("tcptoll-link") {
         let spec = LinkSpec::parse(&plan.link).ok();
-        std::process::exit(link(carrier, spec, plan.seed, plan.client_cpu, to_link));
+        std::process::exit(link(joint, spec, plan.seed, plan.client_cpu, to_link));
     }
-    drop((to_link, carrier));
+    drop((to_link, joint));
     // Also what a server left behind is reaped here, and is no reason to end.
     while let Some(ended) = process::reap() {
         if children.contains(&ended) {
@@ -375,7 +374,7 @@ fn host_in(namespace: &OwnedFd, channel: Channel, cpu: Option<u32>, role: host::
 }
 
 fn link(
-    carrier: Carrier,
+    joint: Joint,
     spec: Option<LinkSpec>,
     seed: u64,
     cpu_number: Option<u32>,
@@ -389,22 +388,21 @@ fn link(
     if let Some(cpu) = cpu_number {
         let _ = cpu::pin(cpu);
     }
-    let packet_fallback = matches!(&carrier, Carrier::Emulated { fallback: true, .. });
-    let ready = Ready { packet_fallback, ..Ready::default() };
-    if channel.send(&Tell::Ready(Box::new(ready))).is_err() {
+    let packet_fallback = matches!(&joint, Joint::Emulated { fallback: true, .. });
+    if channel.send(&Reply::<()>::Ready(Ready::new(None, packet_fallback))).is_err() {
         return 1;
     }
-    let ended = match (carrier, spec) {
-        (Carrier::Emulated { client, server, .. }, Some(spec)) => {
-            pump::run(client, server, &spec, seed, &mut channel)
+    let ended = match (joint, spec) {
+        (Joint::Emulated { client, server, .. }, Some(spec)) => {
+            pump::run(client, server, spec, seed, &mut channel)
         }
-        (Carrier::Tapped(ends), _) => tap::run(&ends, &mut channel),
-        (Carrier::Emulated { .. }, None) => return 1,
+        (Joint::Tapped(ends), _) => tap::run(ends, &mut channel),
+        (Joint::Emulated { .. }, None) => return 1,
     };
     match ended {
         Ok(()) => 0,
         Err(error) => {
-            let _ = channel.send(&Tell::Failed(format!("the link stopped: {error}")));
+            let _ = channel.refuse(format!("the link stopped: {error}"));
             1
         }
     }

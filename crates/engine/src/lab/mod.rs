@@ -1,11 +1,12 @@
 //! The place where a run happens: two hosts of this machine and what joins them, or this machine
 //! and a server we do not control.
 //!
-//! This file is the parent's side. [`init`] is what the re-executed process does, [`pump`] the
+//! This file is the parent's side; it gives orders through a [`Handle`]. [`init`] is what the re-executed process does, [`pump`] the
 //! emulated link, [`tap`] the witness of a direct one, [`certification`] how a link is measured
 //! before it is trusted.
 
 pub mod certification;
+mod handle;
 pub mod init;
 pub mod pcap;
 pub mod plan;
@@ -22,12 +23,12 @@ use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process::{inherited_socket, spawn_with};
 use tcptoll_model::link::LinkSpec;
-use tcptoll_model::stats::Histogram;
 
 use crate::channel::{Channel, ChannelError};
 use crate::load::idle;
-use crate::messages::{Ask, Ready, Tell};
+use crate::messages::PROTOCOL;
 use crate::servers::null;
+pub use handle::{Answered, Begun, Handle};
 use plan::{Addresses, Plan};
 
 /// The hidden sub-command that makes a lab of the re-executed binary.
@@ -36,17 +37,8 @@ pub const LAB_COMMAND: &str = "__lab";
 /// The hidden sub-command that makes one host, on the machine's own network, of it.
 pub const HOST_COMMAND: &str = "__host";
 
-/// A host that has been told to stop answers within this, or is given up.
-const STOP_LIMIT: Duration = Duration::from_millis(700);
-
-/// An order without a load behind it is answered within this.
-const ANSWER_LIMIT: Duration = Duration::from_mins(1);
-
 /// A lab whose channels are closed ends by itself within this.
 const END_LIMIT: Duration = Duration::from_secs(1);
-
-/// A new lab is ready within this.
-const READY_LIMIT: Duration = Duration::from_secs(15);
 
 /// Why a place cannot be had, or was lost.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +60,20 @@ pub enum LabError {
         host: &'static str,
         /// What went wrong.
         error: ChannelError,
+    },
+    /// The host's program speaks another protocol.
+    #[error(
+        "the {host} speaks protocol {theirs} (tcptoll {version}), this program protocol {PROTOCOL} \
+         (tcptoll {}): use the same version of tcptoll on both",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Protocol {
+        /// Which.
+        host: &'static str,
+        /// The host's protocol.
+        theirs: u32,
+        /// Version of the host's program.
+        version: String,
     },
     /// A link is not what was asked for.
     #[error("{0}")]
@@ -95,106 +101,6 @@ impl Interrupt {
     /// The signal's number, if one came.
     pub fn signal(&self) -> Option<usize> {
         Some(self.0.load(Ordering::SeqCst)).filter(|&signal| signal != 0)
-    }
-}
-
-/// The parent's handle of one host or of the link.
-#[derive(Debug)]
-pub struct Handle {
-    channel: Channel,
-    /// `client host`, `server host` or `link`.
-    name: &'static str,
-    /// What it said of itself.
-    pub ready: Ready,
-}
-
-/// What came of an order that may be interrupted.
-#[derive(Debug)]
-pub struct Answered {
-    /// The last message.
-    pub tell: Tell,
-    /// Rows that came before it.
-    pub rows: Vec<crate::messages::Rows>,
-    /// Distributions that came before it, by name.
-    pub histograms: Vec<(String, Histogram)>,
-}
-
-impl Handle {
-    fn new(channel: Channel, name: &'static str) -> Result<Self, LabError> {
-        let mut handle = Self { channel, name, ready: Ready::default() };
-        match handle.receive(Some(READY_LIMIT))? {
-            Tell::Ready(ready) => handle.ready = *ready,
-            other => return Err(handle.unexpected(&other)),
-        }
-        Ok(handle)
-    }
-
-    fn receive(&mut self, timeout: Option<Duration>) -> Result<Tell, LabError> {
-        match self.channel.receive(timeout) {
-            Ok(Tell::Failed(sentence)) => Err(LabError::Refused(sentence)),
-            Ok(tell) => Ok(tell),
-            Err(ChannelError::Closed) => Err(LabError::Lost { host: self.name }),
-            Err(error) => Err(LabError::Channel { host: self.name, error }),
-        }
-    }
-
-    /// Gives an order without waiting for its end.
-    pub fn begin(&mut self, ask: &Ask) -> Result<(), LabError> {
-        self.channel.send(ask).map_err(|error| match error {
-            ChannelError::Closed => LabError::Lost { host: self.name },
-            error => LabError::Channel { host: self.name, error },
-        })
-    }
-
-    /// Gives an order and waits for the answer.
-    pub fn ask(&mut self, ask: &Ask) -> Result<Tell, LabError> {
-        self.begin(ask)?;
-        let begun = Instant::now();
-        loop {
-            match self.receive(Some(Duration::from_millis(200))) {
-                Ok(Tell::Progress { .. } | Tell::Rows(_)) => {}
-                Err(LabError::Channel { error: ChannelError::Silent(_), .. })
-                    if begun.elapsed() < ANSWER_LIMIT => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// Waits for the answer to an order; on a signal tells the host to stop with what it has.
-    ///
-    /// Errors: `Interrupted` if the host does not answer soon after a signal.
-    pub fn wait(
-        &mut self,
-        interrupt: &Interrupt,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Answered, LabError> {
-        let mut rows = Vec::new();
-        let mut histograms = Vec::new();
-        let mut stopped: Option<Instant> = None;
-        loop {
-            match self.receive(Some(Duration::from_millis(50))) {
-                Ok(Tell::Progress { done }) => progress(done),
-                Ok(Tell::Rows(part)) => rows.push(part),
-                Ok(Tell::Histogram { name, histogram }) => histograms.push((name, *histogram)),
-                Ok(tell) => return Ok(Answered { tell, rows, histograms }),
-                Err(LabError::Channel { error: ChannelError::Silent(_), .. }) => {}
-                Err(error) => return Err(error),
-            }
-            match stopped {
-                Some(at) if at.elapsed() > STOP_LIMIT => return Err(LabError::Interrupted),
-                None if interrupt.signal().is_some() => {
-                    stopped = Some(Instant::now());
-                    self.begin(&Ask::Stop)?;
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// An answer that does not belong to the order.
-    pub fn unexpected(&self, tell: &Tell) -> LabError {
-        let text: String = format!("{tell:?}").chars().take(120).collect();
-        LabError::Refused(format!("the {} answered out of turn: {text}", self.name))
     }
 }
 
@@ -277,7 +183,7 @@ impl Drop for Place {
         // everything: when the process has been waited for, nothing of the lab is left to disturb
         // the next one.
         for handle in [Some(&self.client), self.server.as_ref(), self.link.as_ref()] {
-            handle.inspect(|handle| handle.channel.close());
+            handle.inspect(|handle| handle.close());
         }
         let begun = Instant::now();
         while begun.elapsed() < END_LIMIT {

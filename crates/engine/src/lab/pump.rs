@@ -25,9 +25,10 @@ use tcptoll_model::wire::{Direction, WireTracker};
 
 use super::pcap::Pcap;
 use crate::channel::Channel;
+use crate::channel::orders::{Orders, Refusal};
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
-use crate::messages::{Ask, Counted, Rows, Tell, Watch};
+use crate::messages::{Began, Calibrate, Count, Counted, FaultPorts, Peek, Rows, Watch};
 
 /// Room for the largest super-packet and the headers in front of it.
 const FRAME_MAX: usize = 65_536 + 128;
@@ -88,7 +89,7 @@ impl AsFd for Port {
     }
 }
 
-/// Everything that is counted between `Watch` and `Counted`.
+/// Everything that is counted between [`Watch`] and [`Count`].
 struct Witness {
     tracker: WireTracker,
     trace: HandshakeTrace,
@@ -96,7 +97,7 @@ struct Witness {
     lateness: Histogram,
     unwanted_drops: u64,
     dropped_before: [(u64, u64); 2],
-    struck_before: u64,
+    faulted_before: u64,
     overslept_ns: u64,
     socket_drops_before: u64,
     pcap: Option<Pcap>,
@@ -118,18 +119,20 @@ struct Pump {
     slept_from_ns: Option<u64>,
     /// Whether a packet was released since the CPU was last given away.
     released: bool,
-    struck: Struck,
+    faulted: FaultedPorts,
+    spec: LinkSpec,
+    seed: u64,
 }
 
 /// Connections whose packets are lost on purpose, beside what the link loses of all.
 #[derive(Default)]
-struct Struck {
+struct FaultedPorts {
     ports: Vec<u16>,
     loss: Option<Loss>,
     lost: u64,
 }
 
-impl Struck {
+impl FaultedPorts {
     fn takes(&mut self, direction: Direction, packet: Option<&Packet>) -> bool {
         let Some(segment) = packet.and_then(|packet| packet.segment) else { return false };
         let port = match direction {
@@ -149,7 +152,7 @@ const TIMER: u64 = 8;
 pub fn run(
     client: Port,
     server: Port,
-    spec: &LinkSpec,
+    spec: LinkSpec,
     seed: u64,
     channel: &mut Channel,
 ) -> Result<(), LoadError> {
@@ -159,7 +162,7 @@ pub fn run(
     poller.add(&server, 1, Interest::READ)?;
     let timer = Timer::new()?;
     poller.add(&timer, TIMER, Interest::READ_EDGE)?;
-    let ways = make_pipes(spec, seed);
+    let ways = make_pipes(&spec, seed);
     let mut pump = Pump {
         ports: [client, server],
         pipes: ways,
@@ -171,32 +174,34 @@ pub fn run(
         early_ns: 0,
         slept_from_ns: None,
         released: false,
-        struck: Struck::default(),
+        faulted: FaultedPorts::default(),
+        spec,
+        seed,
     };
+    let orders = orders();
     loop {
         for event in pump.wait(&mut poller)? {
             match event.token {
                 TIMER => {}
-                CHANNEL => {
-                    let tell = match channel.receive(None)? {
-                        Ask::Watch(watch) => pump.watch(&watch),
-                        Ask::Counted => pump.counted(channel)?,
-                        Ask::Peek => Tell::Counted(Box::new(pump.so_far())),
-                        Ask::Strike { ports, share } => pump.strike(ports, share, seed),
-                        Ask::Calibrate { early_ns } => {
-                            pump.pipes = make_pipes(spec, seed);
-                            pump.early_ns = early_ns;
-                            Tell::Done
-                        }
-                        other => Tell::Failed(format!("the link cannot do {other:?}")),
-                    };
-                    channel.send(&tell)?;
-                }
+                CHANNEL => orders.carry_out_next(&mut pump, channel)?,
                 port => pump.take_in(port as usize),
             }
         }
         pump.release();
     }
+}
+
+fn orders() -> Orders<Pump> {
+    Orders::of("link")
+        .on(|pump: &mut Pump, watch: Watch, _| pump.watch(&watch))
+        .on(|pump, Count, channel| pump.count(channel))
+        .on(|pump, Peek, _| Ok(pump.so_far()))
+        .on(|pump, fault: FaultPorts, _| Ok(pump.fault(fault)))
+        .on(|pump, Calibrate { early_ns }, _| {
+            pump.pipes = make_pipes(&pump.spec, pump.seed);
+            pump.early_ns = early_ns;
+            Ok(())
+        })
 }
 
 /// The two directions. They draw from streams of their own.
@@ -279,7 +284,7 @@ impl Pump {
             if let Some(pcap) = &mut self.witness.pcap {
                 pcap.write(from, at, &frame[self.ports[from].ip_at().min(length)..]);
             }
-            if self.struck.takes(direction, packet.as_ref()) {
+            if self.faulted.takes(direction, packet.as_ref()) {
                 continue;
             }
             let entered_ns = self
@@ -332,26 +337,23 @@ impl Pump {
         }
     }
 
-    fn watch(&mut self, watch: &Watch) -> Tell {
-        let pcap = match watch.pcap.as_deref().map(Pcap::create).transpose() {
-            Ok(pcap) => pcap,
-            Err(error) => return Tell::Failed(error),
-        };
+    fn watch(&mut self, watch: &Watch) -> Result<(), Refusal> {
+        let pcap = watch.pcap.as_deref().map(Pcap::create).transpose().map_err(Refusal)?;
         self.witness = Witness::new(watch.trace_limit, pcap);
         self.witness.tracker = WireTracker::watching(watch.quiet_ports.clone());
         self.witness.dropped_before = self.dropped();
-        self.witness.struck_before = self.struck.lost;
+        self.witness.faulted_before = self.faulted.lost;
         self.witness.socket_drops_before = self.socket_drops();
-        Tell::Done
+        Ok(())
     }
 
     /// Loses packets of connections to these ports from now on.
-    fn strike(&mut self, ports: Vec<u16>, share: f64, seed: u64) -> Tell {
-        let lost = self.struck.lost;
+    fn fault(&mut self, FaultPorts { ports, share }: FaultPorts) -> Began {
+        let lost = self.faulted.lost;
         // Other frames than those that the link itself loses.
-        let loss = Some(Loss::new(share, seed.wrapping_add(u64::MAX / 3)));
-        self.struck = Struck { ports, loss, lost };
-        Tell::Struck { at_ns: monotonic_ns() }
+        let loss = Some(Loss::new(share, self.seed.wrapping_add(u64::MAX / 3)));
+        self.faulted = FaultedPorts { ports, loss, lost };
+        Began { at_ns: monotonic_ns() }
     }
 
     /// Packets lost on purpose and at the queue limit, each direction, since the start.
@@ -373,12 +375,10 @@ impl Pump {
             .sum()
     }
 
-    fn counted(&mut self, channel: &mut Channel) -> Result<Tell, LoadError> {
+    fn count(&mut self, channel: &mut Channel) -> Result<Counted, Refusal> {
         let pcap_error = self.witness.pcap.take().and_then(|mut pcap| pcap.finish().err());
-        for rows in self.witness.trace.rows().chunks(crate::channel::ROWS_MAX) {
-            channel.send(&Tell::Rows(Rows::Wire(rows.to_vec())))?;
-        }
-        Ok(Tell::Counted(Box::new(Counted { pcap_error, ..self.so_far() })))
+        channel.rows(&self.witness.trace.rows(), Rows::Wire)?;
+        Ok(Counted { pcap_error, ..self.so_far() })
     }
 
     fn so_far(&self) -> Counted {
@@ -387,7 +387,7 @@ impl Pump {
             wire.lost_on_purpose += now.0 - before.0;
             wire.queue_drops += now.1 - before.1;
         }
-        wire.lost_on_purpose += self.struck.lost - self.witness.struck_before;
+        wire.lost_on_purpose += self.faulted.lost - self.witness.faulted_before;
         let socket_drops = self.socket_drops();
         let cpu = thread_time();
         Counted {
@@ -412,7 +412,7 @@ impl Witness {
             lateness: Histogram::new(),
             unwanted_drops: 0,
             dropped_before: [(0, 0); 2],
-            struck_before: 0,
+            faulted_before: 0,
             overslept_ns: 0,
             socket_drops_before: 0,
             pcap,

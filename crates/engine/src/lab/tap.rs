@@ -22,10 +22,11 @@ use tcptoll_model::wire::{Direction, WireTracker};
 
 use super::pcap::Pcap;
 use super::plan::DEVICE;
-use crate::channel::{Channel, ROWS_MAX};
+use crate::channel::Channel;
+use crate::channel::orders::{Orders, Refusal};
 use crate::clock::FromRealtime;
 use crate::load::LoadError;
-use crate::messages::{Ask, Counted, Rows, Tell, Watch};
+use crate::messages::{Calibrate, Count, Counted, Rows, Watch};
 
 /// Headers of IP and TCP with all their options fit.
 const SNAPLEN: u32 = 192;
@@ -60,44 +61,48 @@ struct Sight {
     cpu_before: u64,
 }
 
-/// Watches when told to, until the parent is gone.
-pub fn run(ends: &Ends, channel: &mut Channel) -> Result<(), LoadError> {
-    let mut watched: Option<Watched> = None;
-    let mut poller = Poller::new(8)?;
-    poller.add(&*channel, 9, Interest::READ)?;
+/// The witness, and what it waits on.
+struct Witness {
+    ends: Ends,
+    poller: Poller,
+    watched: Option<Watched>,
+}
+
+/// The number under which the poller knows the control channel.
+const CHANNEL: u64 = 9;
+
+/// Watches when ordered to, until the parent is gone.
+pub fn run(ends: Ends, channel: &mut Channel) -> Result<(), LoadError> {
+    let orders = orders();
+    let mut witness = Witness { ends, poller: Poller::new(8)?, watched: None };
+    witness.poller.add(&*channel, CHANNEL, Interest::READ)?;
     loop {
-        for event in poller.wait(None)? {
-            if event.token != 9 {
-                if let Some(watched) = &mut watched {
-                    watched.drain()?;
-                }
-                continue;
+        for event in witness.poller.wait(None)? {
+            if event.token == CHANNEL {
+                orders.carry_out_next(&mut witness, channel)?;
+            } else if let Some(watched) = &mut witness.watched {
+                watched.drain()?;
             }
-            let tell = match channel.receive(None)? {
-                Ask::Watch(watch) => {
-                    watched = None;
-                    if watch.tap || watch.pcap.is_some() {
-                        match Watched::open(ends, &watch, &poller) {
-                            Ok(opened) => {
-                                watched = Some(opened);
-                                Tell::Done
-                            }
-                            Err(error) => Tell::Failed(error),
-                        }
-                    } else {
-                        Tell::Done
-                    }
-                }
-                Ask::Counted => match watched.take() {
-                    Some(watched) => watched.finish(channel)?,
-                    None => Tell::Counted(Box::default()),
-                },
-                Ask::Calibrate { .. } => Tell::Done,
-                other => Tell::Failed(format!("the tap cannot do {other:?}")),
-            };
-            channel.send(&tell)?;
         }
     }
+}
+
+fn orders() -> Orders<Witness> {
+    Orders::of("tap")
+        .on(|witness: &mut Witness, watch: Watch, _| {
+            witness.watched = None;
+            if watch.tap || watch.pcap.is_some() {
+                let Witness { ends, poller, .. } = &*witness;
+                let opened = Watched::open(ends, &watch, poller).map_err(Refusal)?;
+                witness.watched = Some(opened);
+            }
+            Ok(())
+        })
+        .on(|witness, Count, channel| match witness.watched.take() {
+            Some(watched) => Ok(watched.finish(channel)?),
+            None => Ok(Counted::default()),
+        })
+        .on(|_, Calibrate { .. }, _| Ok(()))
 }
 
 impl Watched {
@@ -138,7 +143,7 @@ impl Watched {
         Ok(())
     }
 
-    fn finish(mut self, channel: &mut Channel) -> Result<Tell, LoadError> {
+    fn finish(mut self, channel: &mut Channel) -> Result<Counted, LoadError> {
         let Self { taps, sight } = &mut self;
         let loopback = taps.len() == 1;
         for (number, tap) in taps.iter_mut().enumerate() {
@@ -150,22 +155,20 @@ impl Watched {
             }
         }
         let pcap_error = sight.pcap.take().and_then(|mut pcap| pcap.finish().err());
-        for rows in sight.trace.rows().chunks(ROWS_MAX) {
-            channel.send(&Tell::Rows(Rows::Wire(rows.to_vec())))?;
-        }
+        channel.rows(&sight.trace.rows(), Rows::Wire)?;
         let mut wire = sight.tracker.wire();
         for tap in taps {
             wire.tap_drops += tap.drops()?;
         }
         let cpu = thread_time();
-        Ok(Tell::Counted(Box::new(Counted {
+        Ok(Counted {
             wire: Some(wire),
             lateness: Histogram::new(),
             unwanted_drops: 0,
             overslept_ns: 0,
             pcap_error,
             cpu_us: cpu.user_us + cpu.system_us - sight.cpu_before,
-        })))
+        })
     }
 }
 

@@ -25,10 +25,10 @@ use tcptoll_model::stats::SeriesBuilder;
 
 use self::completions::{Completions, planned_ns};
 use super::occupancy::Occupancy;
-use super::{CHANNEL, LoadError, class_of, pair, sources, until};
+use super::{CHANNEL, LoadError, class_of, pair, sources, stop_requested, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::{Ask, ConnectLoad, ConnectReport, Tell};
+use crate::messages::{ConnectLoad, ConnectReport};
 
 /// Operations begun between two looks at what has happened.
 const BURST: u32 = 8;
@@ -143,22 +143,18 @@ impl Client<'_> {
             let now = monotonic_ns();
             for event in events {
                 if event.token == CHANNEL {
-                    match channel.receive::<Ask>(None)? {
-                        Ask::Stop => {
-                            self.report.partial = true;
-                            self.no_more_after(now);
-                            self.give_up_all();
-                            self.finish(cpu_before);
-                            return Ok(());
-                        }
-                        other => return Err(LoadError::Busy(format!("{other:?}"))),
-                    }
+                    stop_requested(channel)?;
+                    self.report.partial = true;
+                    self.no_more_after(now);
+                    self.give_up_all();
+                    self.finish(cpu_before);
+                    return Ok(());
                 }
                 self.advance(event, now);
             }
             if now >= self.told_ns + PROGRESS_NS {
                 self.told_ns = now;
-                channel.send(&Tell::Progress { done: self.report.attempts })?;
+                channel.progress(self.report.attempts)?;
             }
         }
         self.finish(cpu_before);

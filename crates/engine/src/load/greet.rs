@@ -8,10 +8,10 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::handshake::{Peer, ServerRow};
 
-use super::{CHANNEL, LoadError, pair, until};
+use super::{CHANNEL, LoadError, pair, stop_requested, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
-use crate::messages::{Ask, Greet, GreetReport, Tell};
+use crate::messages::{Greet, GreetReport};
 
 const LISTENER: u64 = u64::MAX - 1;
 
@@ -38,7 +38,7 @@ pub fn run(
         rows: Vec::new(),
         failures: 0,
     };
-    channel.send(&Tell::Listening { at })?;
+    channel.started::<Greet>(&at)?;
     let cpu_before = thread_time();
     let mut waiting = false;
     let mut accept_at = 0;
@@ -46,13 +46,11 @@ pub fn run(
         let timeout = waiting.then(|| until(accept_at));
         for event in poller.wait(timeout)? {
             match event.token {
-                CHANNEL => match channel.receive::<Ask>(None)? {
-                    Ask::Stop => {
-                        server.report.cpu_us = pair(thread_time().since(cpu_before));
-                        return Ok((server.report, server.rows));
-                    }
-                    other => return Err(LoadError::Busy(format!("{other:?}"))),
-                },
+                CHANNEL => {
+                    stop_requested(channel)?;
+                    server.report.cpu_us = pair(thread_time().since(cpu_before));
+                    return Ok((server.report, server.rows));
+                }
                 LISTENER if !waiting => {
                     waiting = true;
                     accept_at = monotonic_ns() + greet.accept_delay_ns;

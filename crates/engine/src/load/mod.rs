@@ -2,7 +2,7 @@
 //! and the traffic that certifies a link ([`probes`]).
 //!
 //! Each runs inside a host, on one thread, and looks at the control channel between two events, so
-//! that [`Ask::Stop`](crate::messages::Ask::Stop) ends it at once with what it has.
+//! that [`Request::Stop`] ends it at once with what it has.
 
 pub mod connect;
 mod driver;
@@ -22,12 +22,14 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::errno;
 use tcptoll_kernel::{SysError, slab};
 
-use crate::channel::ChannelError;
+use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
+use crate::messages::Request;
 
 /// Why a load could not run.
 #[derive(Debug, thiserror::Error)]
@@ -42,13 +44,21 @@ pub enum LoadError {
     /// What was asked for cannot be done; a sentence for the user.
     #[error("{0}")]
     Refused(String),
-    /// The parent asked for something else meanwhile.
-    #[error("asked for {0} while another task was running")]
+    /// The parent gave another order meanwhile.
+    #[error("order {0} while another was being carried out")]
     Busy(String),
 }
 
 /// The number under which a poller knows the control channel.
 const CHANNEL: u64 = u64::MAX;
+
+/// Takes what the parent sends while an order is being carried out: that it is to stop.
+fn stop_requested(channel: &mut Channel) -> Result<(), LoadError> {
+    match channel.receive(None)? {
+        Request::Stop => Ok(()),
+        Request::Order::<IgnoredAny> { name, .. } => Err(LoadError::Busy(name.into_owned())),
+    }
+}
 
 /// From now to an instant, zero if it has passed.
 fn until(instant_ns: u64) -> Duration {

@@ -6,10 +6,10 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::icmp::Echo;
 use tcptoll_kernel::socket::{Address, Udp};
 
-use super::{CHANNEL, LoadError, until};
+use super::{CHANNEL, LoadError, stop_requested, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
-use crate::messages::{Arrivals, Ask, PING_MAX, Ping, Tell, Train};
+use crate::messages::{Arrivals, PING_MAX, Ping, Sink, Train};
 
 /// Datagrams handed to the kernel at once: one at a time, two cores reach 0.85 Gbit/s.
 const TOGETHER: u64 = 20;
@@ -56,15 +56,15 @@ pub fn ping(ping: &Ping) -> Result<Vec<u64>, LoadError> {
 }
 
 /// Receives datagrams until the parent says stop.
-pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, LoadError> {
-    let address = std::net::SocketAddr::new(at, 0);
+pub fn sink(sink: &Sink, channel: &mut Channel) -> Result<Arrivals, LoadError> {
+    let address = std::net::SocketAddr::new(sink.at, 0);
     let socket = Udp::bind(address)?;
     let failed = |op| move |error| SysError::new(op, address.to_string(), error);
     let port = socket.port().map_err(failed("getsockname"))?;
     let mut poller = Poller::new(8)?;
     poller.add(&*channel, CHANNEL, Interest::READ)?;
     poller.add(&socket, 0, Interest::READ)?;
-    channel.send(&Tell::Listening { at: std::net::SocketAddr::new(at, port) })?;
+    channel.started::<Sink>(&std::net::SocketAddr::new(sink.at, port))?;
     let no_room_before = no_room();
     let mut arrivals: Vec<(u64, u64)> = Vec::new();
     let mut number = [0; 8];
@@ -72,13 +72,9 @@ pub fn sink(at: std::net::IpAddr, channel: &mut Channel) -> Result<Arrivals, Loa
     loop {
         for event in poller.wait(None)? {
             if event.token == CHANNEL {
-                return match channel.receive::<Ask>(None)? {
-                    Ask::Stop => Ok(Arrivals {
-                        no_room: no_room() - no_room_before,
-                        ..steady(packets, &arrivals)
-                    }),
-                    other => Err(LoadError::Busy(format!("{other:?}"))),
-                };
+                stop_requested(channel)?;
+                let no_room = no_room() - no_room_before;
+                return Ok(Arrivals { no_room, ..steady(packets, &arrivals) });
             }
             while socket.receive(&mut number).map_err(failed("recv"))?.is_some() {
                 packets += 1;

@@ -10,6 +10,8 @@ use tcptoll_model::http::status::Expected;
 use tcptoll_model::record::{Closing, Series};
 use tcptoll_model::saturation::Ages;
 
+use super::order;
+
 /// Longest piece of an upload, bytes: JSON may double it.
 pub const UPLOAD_MAX: usize = 24 << 10;
 
@@ -51,7 +53,7 @@ pub enum Io {
     IoUring,
 }
 
-/// HTTP requests to send.
+/// HTTP requests to send: those uploaded before, the JSON of an [`HttpRequests`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HttpLoad {
     /// To whom.
@@ -99,6 +101,8 @@ pub struct HttpLoad {
     /// Seed of what is random.
     pub seed: u64,
 }
+
+order!(HttpLoad => HttpReport, "http");
 
 /// What came of an [`HttpLoad`]; counts are of the measured part unless it says other.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -233,6 +237,8 @@ pub struct ServerSpec {
     pub connections: u64,
 }
 
+order!(ServerSpec => Serving, "serve");
+
 /// Sockets of closed connections to count.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct CountClosed {
@@ -243,6 +249,8 @@ pub struct CountClosed {
     /// Wait until no such connection is being closed any more, at most this long, ns.
     pub limit_ns: u64,
 }
+
+order!(CountClosed => ClosedSockets, "count-closed");
 
 /// Sockets of closed connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

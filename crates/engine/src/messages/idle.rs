@@ -1,8 +1,8 @@
-//! What is asked of groups of connections that stay open: fleets.
+//! Orders to groups of connections that stay open: fleets.
 //!
 //! A fleet is a group of processes of one host, as many as the limit of open files asks for, each
-//! with its share of the connections. The host hands every order to all of them and puts their
-//! answers together.
+//! with its share of the connections. The host hands every order to all of them ([`ToGroup`]) and
+//! puts their answers together ([`GroupAnswer`]).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use tcptoll_model::checking::Checking;
 use tcptoll_model::stats::Histogram;
+
+use super::{Began, Order, order};
 
 /// A group of connections, by its part of the work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,31 +54,109 @@ pub enum IdleSpec {
     },
 }
 
-/// What a fleet is asked.
+/// Make the processes of a group. Answered when all connections have been opened, unless they have a
+/// rate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum IdleOrder {
-    /// Come into being; answered when all connections have been opened, unless they have a rate.
-    Make(IdleSpec),
-    /// Begin to check idle connections.
-    Check(Box<Check>),
-    /// From this moment of the monotonic clock on, ns, those of the second kind may die.
-    Struck {
-        /// When.
-        at_ns: u64,
-    },
-    /// Reset every connection (or close it in order).
-    Leave {
-        /// With a RST, not with a FIN.
-        reset: bool,
-    },
-    /// Stop every process of the group where it is; answered by the host.
-    Freeze,
-    /// Tell what has happened so far.
-    Look,
-    /// Check no more.
-    Rest,
-    /// End; answered by the host.
-    End,
+pub struct Make(pub IdleSpec);
+
+order!(Make => Made, "make");
+
+/// The processes of a group are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// Where they listen; [`IdleSpec::Listen`] only.
+    pub listening: Vec<SocketAddr>,
+    /// When the first connection was begun, on the monotonic clock, ns.
+    pub at_ns: u64,
+}
+
+order!(Check => Began, "check");
+
+/// From this moment on connections of the second kind may die.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Faulted {
+    /// On the monotonic clock, ns.
+    pub at_ns: u64,
+}
+
+order!(Faulted => Began, "faulted");
+
+/// Reset every connection, or close it in order.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Leave {
+    /// With a RST, not with a FIN.
+    pub reset: bool,
+}
+
+order!(Leave => Began, "leave");
+
+/// Report what has happened so far.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Look;
+
+order!(Look => IdleReport, "look");
+
+/// Stop checking.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Rest;
+
+order!(Rest => Began, "rest");
+
+/// Stop every process of the group where it is; the host does it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Freeze;
+
+order!(Freeze => Began, "freeze");
+
+/// End every process of the group; the host does it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct End;
+
+order!(End => Began, "end");
+
+/// An order to a group of connections of a host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ToGroup<O> {
+    /// The group's name, of the parent's choice.
+    pub group: String,
+    /// The order.
+    pub order: O,
+}
+
+impl<O: Order> Order for ToGroup<O> {
+    type Answer = O::Answer;
+    const NAME: &'static str = O::NAME;
+}
+
+/// An answer that every process of a group gives.
+pub trait GroupAnswer: Sized {
+    /// Adds another process's answer.
+    fn join(&mut self, other: Self);
+
+    /// The answer of a group whose processes have been stopped where they are, given at a moment of
+    /// the monotonic clock, ns.
+    fn of_frozen(at_ns: u64) -> Self;
+}
+
+impl GroupAnswer for Began {
+    fn join(&mut self, other: Self) {
+        self.at_ns = self.at_ns.min(other.at_ns);
+    }
+
+    fn of_frozen(at_ns: u64) -> Self {
+        Self { at_ns }
+    }
+}
+
+impl GroupAnswer for Made {
+    /// Further processes listen on the ports of the first.
+    fn join(&mut self, other: Self) {
+        self.at_ns = self.at_ns.min(other.at_ns);
+    }
+
+    fn of_frozen(at_ns: u64) -> Self {
+        Self { listening: Vec::new(), at_ns }
+    }
 }
 
 /// How idle connections are to be checked; by default not at all.
@@ -109,20 +189,6 @@ pub struct Lazy {
     pub by_age: bool,
 }
 
-/// What a fleet answers.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum IdleAnswer {
-    /// It listens there.
-    Listening(Vec<SocketAddr>),
-    /// Done, at this moment of the monotonic clock, ns: before the first thing was done.
-    Done {
-        /// When.
-        at_ns: u64,
-    },
-    /// What has happened so far.
-    Report(Box<IdleReport>),
-}
-
 /// What has happened in a fleet since it came into being.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct IdleReport {
@@ -140,7 +206,7 @@ pub struct IdleReport {
     pub open: [u64; 2],
     /// Connections that ended, of each kind, by how that was known.
     pub ended: [BTreeMap<String, u64>; 2],
-    /// Connections of the second kind: from [`IdleOrder::Struck`] to knowing it.
+    /// Connections of the second kind: from [`Faulted`] to knowing it.
     pub detection: Histogram,
     /// What `read(2)` said on connections that showed no evidence of life.
     pub read_said: BTreeMap<String, u64>,
@@ -152,7 +218,7 @@ pub struct IdleReport {
     pub wakeups: u64,
     /// The longest time by which it woke up later than it had asked to, ns.
     pub overslept_ns: u64,
-    /// Since [`IdleOrder::Struck`], the longest time from when it had asked to be woken to when all
+    /// Since [`Faulted`], the longest time from when it had asked to be woken to when all
     /// was done that was due then, ns.
     pub behind_ns: u64,
     /// From the beginning of a connection to its first byte; only where they have a rate.
@@ -191,7 +257,7 @@ impl IdleReport {
         (self.cpu_us.0.saturating_sub(user), self.cpu_us.1.saturating_sub(system))
     }
 
-    /// Adds what another process of the group told.
+    /// Adds the report of another process, or of another group.
     pub fn add(&mut self, other: Self) {
         let sum = |into: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>| {
             for (name, count) in from {
@@ -227,5 +293,15 @@ impl IdleReport {
         self.cpu_us.0 += other.cpu_us.0;
         self.cpu_us.1 += other.cpu_us.1;
         self.resident_bytes += other.resident_bytes;
+    }
+}
+
+impl GroupAnswer for IdleReport {
+    fn join(&mut self, other: Self) {
+        self.add(other);
+    }
+
+    fn of_frozen(_: u64) -> Self {
+        Self::default()
     }
 }

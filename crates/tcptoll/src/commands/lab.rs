@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::lab::certification::{Tolerance, certify};
 use tcptoll_engine::lab::plan::Plan;
 use tcptoll_engine::lab::{Handle, Interrupt, LabError, Place};
-use tcptoll_engine::messages::{Ask, Launch, Tell, Watch};
+use tcptoll_engine::messages::{Count, Launch, Run, SetSysctls, Watch};
 use tcptoll_engine::observe::parse_sysctl;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::units::human_us;
@@ -73,29 +73,26 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
             environment: environment.clone(),
             ordinary_user: true,
         };
-        place.server()?.ask(&Ask::Launch(launch))?;
+        place.server()?.ask(&launch)?;
     }
     if let Some(path) = &args.pcap {
         let pcap = Some(std::path::absolute(path)?.display().to_string());
-        place.link()?.ask(&Ask::Watch(Watch { pcap, ..Watch::default() }))?;
+        place.link()?.ask(&Watch { pcap, ..Watch::default() })?;
     }
     let launch =
         Launch { words: args.command.clone(), shell: false, environment, ordinary_user: false };
-    place.client.begin(&Ask::Run(launch))?;
-    let told = match place.client.wait(&interrupt, &mut |_| {}) {
+    let begun = place.client.begin(&Run(launch))?;
+    let status = match place.client.wait(begun, &interrupt, &mut |_| {}) {
         Err(LabError::Interrupted) => {
             let signal = interrupt.signal().unwrap_or(0);
             return Ok(Status::Stopped(u8::try_from(signal).unwrap_or(0)));
         }
-        told => told?.tell,
+        answered => answered?.answer,
     };
     if args.pcap.is_some() {
-        place.link()?.ask(&Ask::Counted)?;
+        place.link()?.ask(&Count)?;
     }
-    match told {
-        Tell::Exited { status } => Ok(Status::Command(u8::try_from(status).unwrap_or(1))),
-        other => Err(place.client.unexpected(&other).into()),
-    }
+    Ok(Status::Command(u8::try_from(status).unwrap_or(1)))
 }
 
 fn sysctls(host: &mut Handle, typed: &[String]) -> anyhow::Result<()> {
@@ -110,7 +107,7 @@ fn sysctls(host: &mut Handle, typed: &[String]) -> anyhow::Result<()> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     if !pairs.is_empty() {
-        host.ask(&Ask::Sysctls(pairs))?;
+        host.ask(&SetSysctls(pairs))?;
     }
     Ok(())
 }

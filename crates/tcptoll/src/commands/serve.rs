@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::load::idle::group::Group;
-use tcptoll_engine::messages::{Check, IdleAnswer, IdleOrder, IdleReport, IdleSpec};
+use tcptoll_engine::messages::{Check, IdleReport, IdleSpec, Look};
 use tcptoll_engine::observe::read_sysctl;
 use tcptoll_model::checking::{Checking, Mechanism, probe_seconds};
 use tcptoll_model::units::{human_count, parse_time};
@@ -54,13 +54,10 @@ fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
         greet: false,
         shared: false,
     };
-    let at = match ask(&mut group, IdleOrder::Make(spec))? {
-        IdleAnswer::Listening(at) => at,
-        other => bail!("the server answered out of turn: {other:?}"),
-    };
+    let at = group.make(spec).map_err(anyhow::Error::msg)?.listening;
     let settings = at.last().map(|on| in_effect(&checking, *on)).unwrap_or_default();
     let check = Check { checking, second_only: true, ..Check::default() };
-    ask(&mut group, IdleOrder::Check(Box::new(check)))?;
+    group.order(&check).map_err(anyhow::Error::msg)?;
     let ports = at.iter().zip(KINDS).map(|(at, what)| format!("keepalive {what} {at}\n"));
     super::study::print(&ports.collect::<String>())?;
     say(&prose::beside("", &settings, prose::width()));
@@ -106,14 +103,7 @@ fn in_effect(checking: &Checking, at: SocketAddr) -> String {
 }
 
 fn look(group: &mut Group) -> anyhow::Result<IdleReport> {
-    match ask(group, IdleOrder::Look)? {
-        IdleAnswer::Report(report) => Ok(*report),
-        other => bail!("the server answered out of turn: {other:?}"),
-    }
-}
-
-fn ask(group: &mut Group, ask: IdleOrder) -> anyhow::Result<IdleAnswer> {
-    group.answer(ask).map_err(anyhow::Error::msg)
+    group.order(&Look).map_err(anyhow::Error::msg)
 }
 
 /// A time of the kernel's probes, s.

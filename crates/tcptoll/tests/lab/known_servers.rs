@@ -10,9 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 
 use tcptoll_engine::channel::Channel;
-use tcptoll_engine::lab::LAB_COMMAND;
 use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::messages::{Ask, Launch, ServerKind, ServerSpec, Serving, Snapshot, Tell};
+use tcptoll_engine::lab::{Handle, LAB_COMMAND};
+use tcptoll_engine::messages::{
+    Launch, Observe, Run, ServerKind, ServerSpec, Serving, SetSysctls, Snapshot,
+};
 use tcptoll_kernel::process::spawn_with;
 
 use crate::isolation::{MARK, gone_within_two_seconds};
@@ -57,8 +59,8 @@ print(answers, length, 'closed' if closed else 'open', round((time.monotonic() -
 
 /// Two hosts of a lab, spoken with as the runner does.
 struct Lab {
-    client: Channel,
-    server: Channel,
+    client: Handle,
+    server: Handle,
     // It ends when its channel is closed.
     _link: Channel,
     process: Child,
@@ -96,32 +98,24 @@ impl Lab {
         let process =
             spawn_with(&mut command, &pairs.each_ref().map(|pair| pair.1.as_fd())).unwrap();
         let [client, server, link] = pairs.map(|(ours, _)| Channel::new(ours));
-        let mut lab = Self { client, server, _link: link, process, folder, mark };
-        for channel in [&mut lab.client, &mut lab.server] {
-            assert!(matches!(channel.receive(None).unwrap(), Tell::Ready(_)));
-        }
+        let client = Handle::new(client, "client host").unwrap();
+        let mut server = Handle::new(server, "server host").unwrap();
         let free = ("net.ipv4.ip_unprivileged_port_start".to_owned(), "0".to_owned());
-        assert!(matches!(lab.server(&Ask::Sysctls(vec![free])), Tell::Sysctls(_)));
-        lab
+        server.ask(&SetSysctls(vec![free])).unwrap();
+        Self { client, server, _link: link, process, folder, mark }
     }
 
-    fn server(&mut self, ask: &Ask) -> Tell {
-        self.server.send(ask).unwrap();
-        self.server.receive(None).unwrap()
+    fn serve(&mut self, spec: &ServerSpec) -> Serving {
+        self.server.ask(spec).unwrap()
     }
 
-    fn serve(&mut self, spec: ServerSpec) -> Serving {
-        match self.server(&Ask::Serve(Box::new(spec))) {
-            Tell::Serving(serving) => *serving,
-            other => panic!("{other:?}"),
-        }
+    /// Why a server is not started.
+    fn refused(&mut self, spec: &ServerSpec) -> String {
+        self.server.ask(spec).unwrap_err().to_string()
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        match self.server(&Ask::Observe) {
-            Tell::Snapshot(snapshot) => *snapshot,
-            other => panic!("{other:?}"),
-        }
+        self.server.ask(&Observe).unwrap()
     }
 
     /// Runs a shell line on the client host and gives what it printed.
@@ -134,9 +128,7 @@ impl Lab {
             environment: Vec::new(),
             ordinary_user: false,
         };
-        self.client.send(&Ask::Run(launch)).unwrap();
-        let told: Tell = self.client.receive(None).unwrap();
-        assert!(matches!(told, Tell::Exited { status: 0 }), "{line}: {told:?}");
+        assert_eq!(self.client.ask(&Run(launch)).unwrap(), 0, "{line}");
         fs::read_to_string(file).unwrap()
     }
 
@@ -227,7 +219,7 @@ fn every_server_answers_keeps_connections_and_is_seen_with_its_processes() {
     }
     for (kind, _, version) in ALL {
         let mut lab = Lab::new(&format!("{kind:?}"));
-        let serving = lab.serve(ServerSpec { backlog: Some(77), workers: Some(2), ..spec(kind) });
+        let serving = lab.serve(&ServerSpec { backlog: Some(77), workers: Some(2), ..spec(kind) });
         assert!(serving.version.starts_with(version), "{}", serving.version);
         let before = lab.snapshot();
         let got = lab.ask(&serving, 100, "1.1", "");
@@ -262,7 +254,7 @@ fn without_keepalive_every_answer_closes() {
     }
     for (kind, ..) in ALL {
         let mut lab = Lab::new(&format!("close-{kind:?}"));
-        let serving = lab.serve(ServerSpec { keepalive: false, ..spec(kind) });
+        let serving = lab.serve(&ServerSpec { keepalive: false, ..spec(kind) });
         let got = lab.ask(&serving, 3, "1.1", "");
         assert_eq!((got.answers, got.closed), (1, true), "{kind:?}: {got:?}");
     }
@@ -275,7 +267,7 @@ fn a_connection_ends_after_its_number_of_requests_and_its_idle_time() {
     }
     for (kind, ..) in ALL {
         let mut lab = Lab::new(&format!("limit-{kind:?}"));
-        let serving = lab.serve(ServerSpec {
+        let serving = lab.serve(&ServerSpec {
             keepalive_timeout_ns: Some(1_000_000_000),
             keepalive_requests: Some(2),
             ..spec(kind)
@@ -300,7 +292,7 @@ fn large_content_comes_whole() {
     }
     for (kind, ..) in ALL {
         let mut lab = Lab::new(&format!("large-{kind:?}"));
-        let serving = lab.serve(ServerSpec { body_bytes: 3 << 20, ..spec(kind) });
+        let serving = lab.serve(&ServerSpec { body_bytes: 3 << 20, ..spec(kind) });
         let got = lab.ask(&serving, 2, "1.1", "");
         assert_eq!((got.answers, got.length), (2, 3 << 20), "{kind:?}");
     }
@@ -315,12 +307,11 @@ fn the_servers_that_work_take_that_long_and_the_others_refuse() {
         let mut lab = Lab::new(&format!("work-{kind:?}"));
         let spec = ServerSpec { work_ns: 200_000_000, ..spec(kind) };
         if matches!(kind, ServerKind::Puma | ServerKind::Null) {
-            let serving = lab.serve(spec);
+            let serving = lab.serve(&spec);
             let got = lab.ask_for(&serving, 1, "1.1", "Connection: close\\r\\n", 20.0, "busy");
             assert!(got.answers == 1 && got.ms >= 200, "{kind:?}: {got:?}");
         } else {
-            let told = lab.server(&Ask::Serve(Box::new(spec)));
-            let Tell::Failed(error) = told else { panic!("{told:?}") };
+            let error = lab.refused(&spec);
             assert!(error.ends_with("puma and null have"), "{error}");
         }
     }
@@ -345,11 +336,11 @@ fn over_tls_the_certificate_names_the_server_s_address_and_sessions_resume() {
         let at = "10.77.0.2:443".parse().unwrap();
         let spec = ServerSpec { tls: true, at, ..spec(kind) };
         if kind == ServerKind::Null {
-            let told = lab.server(&Ask::Serve(Box::new(spec)));
-            assert!(matches!(&told, Tell::Failed(error) if error.contains("no TLS")), "{told:?}");
+            let error = lab.refused(&spec);
+            assert!(error.contains("no TLS"), "{error}");
             continue;
         }
-        let serving = lab.serve(spec);
+        let serving = lab.serve(&spec);
         let [script, roots] = ["client.py", "printed.pem"].map(|name| lab.folder.file(name));
         fs::write(&script, client).unwrap();
         fs::write(&roots, serving.certificate.unwrap()).unwrap();
@@ -373,8 +364,7 @@ fn a_server_that_cannot_start_is_said_with_the_end_of_its_log() {
     ] {
         // Nobody's address.
         let at = "10.77.0.99:80".parse().unwrap();
-        let told = lab.server(&Ask::Serve(Box::new(ServerSpec { at, ..spec(kind) })));
-        let Tell::Failed(error) = told else { panic!("{told:?}") };
+        let error = lab.refused(&ServerSpec { at, ..spec(kind) });
         assert!(error.starts_with(&format!("{name} ended before it answered")), "{error}");
         assert!(error.to_lowercase().contains("assign requested address"), "{error}");
     }
@@ -387,8 +377,7 @@ fn a_second_server_on_a_port_is_refused() {
         return;
     }
     let mut lab = Lab::new("taken");
-    lab.serve(ServerSpec { workers: Some(2), ..spec(ServerKind::Null) });
-    let told = lab.server(&Ask::Serve(Box::new(spec(ServerKind::Nginx))));
-    let Tell::Failed(error) = told else { panic!("{told:?}") };
+    lab.serve(&ServerSpec { workers: Some(2), ..spec(ServerKind::Null) });
+    let error = lab.refused(&spec(ServerKind::Nginx));
     assert_eq!(error, "port 80 of the server host is listened on already");
 }

@@ -14,7 +14,9 @@ use crate::experiments::{Context, TrialError};
 use crate::lab::certification::{Certificate, certify};
 use crate::lab::plan::{Addresses, Plan, client_address};
 use crate::lab::{Handle, Interrupt, LabError, Place};
-use crate::messages::{Ask, Counted, Launch, Rows, Snapshot, Tell};
+use crate::messages::{
+    Calibrate, Count, Counted, Launch, Observe, ReadSysctls, Rows, SetSysctls, Settle, Snapshot,
+};
 
 /// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
 /// does not: there are many such trials, and what they have adds up.
@@ -70,7 +72,7 @@ impl Notes {
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
         let certificate: Certificate = match context.certificates.get(&key) {
             Some(known) => {
-                place.link()?.ask(&Ask::Calibrate { early_ns: known.early_ns })?;
+                place.link()?.ask(&Calibrate { early_ns: known.early_ns })?;
                 known.clone()
             }
             None => certify(&mut place, link, context.tolerance, context.interrupt)?.accepted()?,
@@ -156,17 +158,15 @@ pub(in crate::experiments) fn launch(
     };
     let address = place.addresses.server;
     let server = place.server()?;
-    match server.ask(&Ask::Launch(launch))? {
-        Tell::Listening { at } => Ok(SocketAddr::new(address, port.unwrap_or(at.port()))),
-        other => Err(server.unexpected(&other).into()),
-    }
+    let at = server.ask(&launch)?;
+    Ok(SocketAddr::new(address, port.unwrap_or(at.port())))
 }
 
 /// Waits until the last FINs have come through, so that they are counted.
 pub(in crate::experiments) fn settle(client: &mut Handle, link: &LinkSpec) -> Result<(), LabError> {
     // A server that is slow to close is not waited for longer.
     let limit = link.rtt * 2 + link.jitter + Duration::from_millis(30);
-    client.ask(&Ask::Settle { limit_ns: limit.as_nanos() as u64 })?;
+    client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
     // The client has the server's FIN; its ACK is on the way.
     std::thread::sleep(link.rtt / 2 + link.jitter + Duration::from_millis(2));
     Ok(())
@@ -174,12 +174,9 @@ pub(in crate::experiments) fn settle(client: &mut Handle, link: &LinkSpec) -> Re
 
 /// What the link counted, and the rows that came before.
 pub(in crate::experiments) fn count(link: &mut Handle) -> Result<(Counted, Vec<Rows>), TrialError> {
-    link.begin(&Ask::Counted)?;
-    let answered = link.wait(&Interrupt::new(), &mut |_| {})?;
-    match answered.tell {
-        Tell::Counted(counted) => Ok((*counted, answered.rows)),
-        other => Err(link.unexpected(&other).into()),
-    }
+    let begun = link.begin(&Count)?;
+    let answered = link.wait(begun, &Interrupt::new(), &mut |_| {})?;
+    Ok((answered.answer, answered.rows))
 }
 
 pub(in crate::experiments) fn set_sysctls(
@@ -189,10 +186,7 @@ pub(in crate::experiments) fn set_sysctls(
     if wanted.is_empty() {
         return Ok(BTreeMap::new());
     }
-    match host.ask(&Ask::Sysctls(wanted))? {
-        Tell::Sysctls(got) => Ok(got.into_iter().collect()),
-        other => Err(host.unexpected(&other)),
-    }
+    Ok(host.ask(&SetSysctls(wanted))?.into_iter().collect())
 }
 
 /// Reads sysctls of a host; what it does not have is absent.
@@ -201,17 +195,11 @@ pub(in crate::experiments) fn read_sysctls(
     names: &[&str],
 ) -> Result<BTreeMap<String, String>, LabError> {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    match host.ask(&Ask::ReadSysctls(names))? {
-        Tell::Sysctls(got) => Ok(got.into_iter().collect()),
-        other => Err(host.unexpected(&other)),
-    }
+    Ok(host.ask(&ReadSysctls(names))?.into_iter().collect())
 }
 
 pub(in crate::experiments) fn observe(host: &mut Handle) -> Result<Snapshot, LabError> {
-    match host.ask(&Ask::Observe)? {
-        Tell::Snapshot(snapshot) => Ok(*snapshot),
-        other => Err(host.unexpected(&other)),
-    }
+    host.ask(&Observe)
 }
 
 /// The retry ladder of this host, from its own sysctls.

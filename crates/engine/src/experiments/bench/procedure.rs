@@ -31,7 +31,7 @@ use crate::clock::ClockWatch;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
-use crate::messages::{Ask, Rows, Watch};
+use crate::messages::{Forget, Rows, Watch};
 
 /// Echoes on the way to a target, and the time between two, ns.
 const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);
@@ -133,7 +133,7 @@ pub(in crate::experiments) fn run<T: Trial>(
         trial.notes().take_echoes(quiet);
     }
     if let Some(server) = &mut place.server {
-        server.ask(&Ask::Forget)?;
+        server.ask(&Forget)?;
     }
     let clocks = ClockWatch::begin();
     let client_before = observe(&mut place.client)?;
@@ -142,7 +142,7 @@ pub(in crate::experiments) fn run<T: Trial>(
     let watch = Watch { pcap: context.pcap.map(str::to_owned), ..watch };
     let asked = watch.tap || watch.pcap.is_some();
     if let Some(handle) = &mut place.link {
-        handle.ask(&Ask::Watch(watch))?;
+        handle.ask(&watch)?;
     }
     let report = trial.load(&mut place, context)?;
     if let Some(link) = link {

@@ -3,8 +3,8 @@
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 
 use crate::experiments::TrialError;
-use crate::lab::{Answered, Handle, Interrupt, LabError};
-use crate::messages::{Ask, ConnectLoad, ConnectReport, GreetReport, Rows, Tell};
+use crate::lab::{Begun, Handle, Interrupt, LabError};
+use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows};
 
 /// The rows of all three points of view.
 #[derive(Default)]
@@ -26,19 +26,14 @@ impl Trace {
     }
 }
 
-/// Our own server, while it answers.
-pub(super) enum Server {
-    Ours,
-}
-
-pub(super) fn end_greeting(host: &mut Handle, trace: &mut Trace) -> Result<GreetReport, LabError> {
-    host.begin(&Ask::Stop)?;
-    let Answered { tell, rows, .. } = host.wait(&Interrupt::new(), &mut |_| {})?;
-    trace.add(rows);
-    match tell {
-        Tell::Greeted(report) => Ok(*report),
-        other => Err(host.unexpected(&other)),
-    }
+pub(super) fn end_greeting(
+    host: &mut Handle,
+    greeting: Begun<Greet>,
+    trace: &mut Trace,
+) -> Result<GreetReport, LabError> {
+    let answered = host.stop(greeting)?;
+    trace.add(answered.rows);
+    Ok(answered.answer)
 }
 
 pub(super) fn drive(
@@ -48,13 +43,10 @@ pub(super) fn drive(
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(u64),
 ) -> Result<ConnectReport, TrialError> {
-    client.begin(&Ask::Connect(Box::new(load.clone())))?;
-    let answered = client.wait(interrupt, progress)?;
+    let begun = client.begin(load)?;
+    let answered = client.wait(begun, interrupt, progress)?;
     trace.add(answered.rows);
-    match answered.tell {
-        Tell::Connected(report) => Ok(*report),
-        other => Err(client.unexpected(&other).into()),
-    }
+    Ok(answered.answer)
 }
 
 /// Why a target gave nothing, with what to do about it.

@@ -15,7 +15,7 @@ use tcptoll_model::record::{Resolved, Summary, Timeline};
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
-use self::hosts::{Server, Trace, drive, end_greeting, nothing_reached};
+use self::hosts::{Trace, drive, end_greeting, nothing_reached};
 use self::settings::{ConnectSettings, OPTIONS, PUBLIC_RATE_PER_S};
 use crate::experiments::bench::hosts::{LabSpec, ladder_of, launch};
 use crate::experiments::bench::notes::Notes;
@@ -24,8 +24,8 @@ use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
-use crate::lab::Place;
-use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Tell, Watch};
+use crate::lab::{Begun, Place};
+use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Watch, WatchListener};
 use tcptoll_model::experiments::connect::conclusion;
 
 /// Handshakes remembered for the timeline, at most.
@@ -152,7 +152,7 @@ struct ConnectTrial<'a> {
     /// Where connections go, once that is known.
     at: Option<SocketAddr>,
     /// Our own server, while it answers the load.
-    server: Option<Server>,
+    server: Option<Begun<Greet>>,
     /// What our own server reports at its end.
     greeted: Option<GreetReport>,
     /// The client's retry ladder.
@@ -255,7 +255,7 @@ impl<'a> ConnectTrial<'a> {
     }
 
     /// Starts our own server.
-    fn greet(&self, place: &mut Place) -> Result<(Server, SocketAddr), TrialError> {
+    fn greet(&self, place: &mut Place) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
         let greet = Greet {
             at: SocketAddr::new(place.addresses.server, 0),
             backlog: self.settings.backlog,
@@ -265,10 +265,8 @@ impl<'a> ConnectTrial<'a> {
             trace_limit: TRACE_MAX,
         };
         let server = place.server()?;
-        match server.ask(&Ask::Greet(greet))? {
-            Tell::Listening { at } => Ok((Server::Ours, at)),
-            other => Err(server.unexpected(&other).into()),
-        }
+        let (at, greeting) = server.start(&greet)?;
+        Ok((greeting, at))
     }
 
     fn load_on(&self, target: SocketAddr) -> ConnectLoad {
@@ -324,7 +322,7 @@ impl Trial for ConnectTrial<'_> {
         self.warm_up(place, context)?;
         // Of a server on this machine the queue can be seen, and its drops are this machine's.
         if let Some(at) = self.own_listener() {
-            place.client.ask(&Ask::WatchListener(at))?;
+            place.client.ask(&WatchListener(at))?;
         }
         Ok(())
     }
@@ -357,8 +355,8 @@ impl Trial for ConnectTrial<'_> {
 
     fn server_done(&mut self, place: &mut Place, wire: Vec<Rows>) -> Result<(), TrialError> {
         self.trace.add(wire);
-        if let Some(Server::Ours) = self.server.take() {
-            self.greeted = Some(end_greeting(place.server()?, &mut self.trace)?);
+        if let Some(greeting) = self.server.take() {
+            self.greeted = Some(end_greeting(place.server()?, greeting, &mut self.trace)?);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use tcptoll_model::record::Warmup;
 
 use super::ConnectTrial;
-use super::hosts::{Server, Trace, drive, end_greeting};
+use super::hosts::{Trace, drive, end_greeting};
 use crate::experiments::{Context, TrialError};
 use crate::lab::{LabError, Place};
 use crate::messages::ConnectReport;
@@ -28,8 +28,8 @@ impl ConnectTrial<'_> {
         load.trace_limit = 0;
         let mut unseen = Trace::default();
         let report = drive(&mut place.client, &load, &mut unseen, context.interrupt, &mut |_| {})?;
-        if let Some(Server::Ours) = server {
-            end_greeting(place.server()?, &mut unseen)?;
+        if let Some(greeting) = server {
+            end_greeting(place.server()?, greeting, &mut unseen)?;
         }
         if context.interrupt.signal().is_some() {
             return Err(LabError::Interrupted.into());

@@ -18,7 +18,7 @@ use super::HttpTrial;
 use crate::clock::monotonic_ns;
 use crate::experiments::bench::notes::Span;
 use crate::lab::{Handle, LabError};
-use crate::messages::{Ask, ClosedSockets, CountClosed, HttpReport, Tell};
+use crate::messages::{ClosedSockets, CountClosed, HttpReport};
 
 /// A socket is in TIME-WAIT for 60 s (`TCP_TIMEWAIT_LEN`): of a load that is counted sooner none has
 /// gone, with a second to spare.
@@ -32,10 +32,7 @@ pub(super) fn count_closed(
     limit: Duration,
 ) -> Result<ClosedSockets, LabError> {
     let limit_ns = limit.as_nanos() as u64;
-    match host.ask(&Ask::CountClosed(CountClosed { server, since_ns, limit_ns }))? {
-        Tell::ClosedSockets(sockets) => Ok(sockets),
-        other => Err(host.unexpected(&other)),
-    }
+    host.ask(&CountClosed { server, since_ns, limit_ns })
 }
 
 /// Where the server's ends of the connections are.

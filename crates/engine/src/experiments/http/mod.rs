@@ -35,8 +35,8 @@ use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialEr
 use crate::files::Shared;
 use crate::lab::{Handle, LabError, Place};
 use crate::messages::{
-    Ask, ClosedSockets, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, Tell,
-    TlsLoad, UPLOAD_MAX, Watch,
+    ClosedSockets, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
+    UPLOAD_MAX, Upload, Watch,
 };
 use tcptoll_model::experiments::http::conclusion;
 
@@ -267,15 +267,12 @@ impl Trial for HttpTrial<'_> {
         let (load, _) = self.prepared()?;
         let begun = Instant::now();
         let since_ns = monotonic_ns();
-        place.client.begin(&Ask::Http(Box::new(load.clone())))?;
+        let ordered = place.client.begin(load)?;
         self.since_ns = since_ns;
         let progress = &mut context.progress;
         let tell = &mut |done: u64| progress(done, total.max(done));
-        let answered = place.client.wait(context.interrupt, tell)?;
-        let report = match answered.tell {
-            Tell::Requested(report) => *report,
-            other => return Err(place.client.unexpected(&other).into()),
-        };
+        let answered = place.client.wait(ordered, context.interrupt, tell)?;
+        let report = answered.answer;
         let took = begun.elapsed();
         match self.settings.target() {
             Some(target) if report.connections.1 == 0 && report.attempts > 0 && !report.partial => {
@@ -355,11 +352,7 @@ impl HttpTrial<'_> {
             connections: self.settings.load.connections,
         };
         let server = place.server()?;
-        let Serving { at, version, certificate, path, .. } =
-            match server.ask(&Ask::Serve(Box::new(spec)))? {
-                Tell::Serving(serving) => *serving,
-                other => return Err(server.unexpected(&other).into()),
-            };
+        let Serving { at, version, certificate, path, .. } = server.ask(&spec)?;
         if let Some(server) = &mut self.notes.arm.server {
             server.version = Some(version);
         }
@@ -410,10 +403,7 @@ impl HttpTrial<'_> {
         let text = serde_json::to_string(&requests)
             .map_err(|error| TrialError::Setting(format!("requests: {error}")))?;
         for piece in pieces(&text, UPLOAD_MAX) {
-            match client.ask(&Ask::Upload(piece.to_owned()))? {
-                Tell::Done => {}
-                other => return Err(client.unexpected(&other).into()),
-            }
+            client.ask(&Upload(piece.to_owned()))?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
-use self::observation::{Memory, Struck};
+use self::observation::{FaultResult, Memory};
 use self::settings::{Fault, KeepaliveSettings, OPTIONS, Side, check_together};
 use self::stage::{End, Moment, Ports, Stage};
 use crate::experiments::bench::hosts::{LabSpec, read_sysctls};
@@ -22,7 +22,7 @@ use crate::experiments::bench::target::Target;
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
 use crate::lab::{Interrupt, LabError, Place};
-use crate::messages::{Check, IdleOrder, Lazy, Watch};
+use crate::messages::{Check, Faulted, Freeze, Lazy, Leave, Rest, Watch};
 use tcptoll_model::experiments::keepalive::conclusion;
 
 /// Differences in messages per second below this relative size change no decision.
@@ -178,7 +178,7 @@ struct Seen {
     begins: Moment,
     ends: Moment,
     /// What the fault did.
-    struck: Option<Struck>,
+    faulted: Option<FaultResult>,
     processes: [u64; 2],
 }
 
@@ -197,7 +197,7 @@ impl Trial for KeepaliveTrial<'_> {
     fn listen(&mut self, place: &mut Place, context: &Context<'_>) -> Result<Watch, TrialError> {
         let ports = self.stage(place, context.interrupt).listen_all()?;
         self.ports = Some(ports);
-        let quiet_ports = vec![ports.healthy.port(), ports.struck.port()];
+        let quiet_ports = vec![ports.healthy.port(), ports.faulted.port()];
         Ok(Watch { quiet_ports, ..Watch::default() })
     }
 
@@ -303,19 +303,19 @@ impl<'a> KeepaliveTrial<'a> {
         let whole = stage.wait(settings.duration, &mut |time| tell(settings.warmup + time));
         let ends = stage.moment(false)?;
         let until = settings.warmup + settings.duration;
-        let struck = match &settings.fault {
+        let faulted = match &settings.fault {
             Some((_, fault)) if whole => {
-                Some(self.strike(stage, ports, *fault, &mut |time| tell(until + time))?)
+                Some(self.inject(stage, ports, *fault, &mut |time| tell(until + time))?)
             }
             _ => None,
         };
         // No probe is on its way when the counters are read.
         for end in self.checking_ends() {
-            stage.check(end, IdleOrder::Rest)?;
+            stage.check(end, Rest)?;
         }
         stage.rest_writer()?;
         self.notes.arm.partial = stage.interrupt.signal().is_some();
-        Ok(Seen { memory, begins, ends, struck, processes })
+        Ok(Seen { memory, begins, ends, faulted, processes })
     }
 
     fn checking_ends(&self) -> Vec<End> {
@@ -366,35 +366,35 @@ impl<'a> KeepaliveTrial<'a> {
                 lazy,
                 ..Check::default()
             };
-            stage.check(end, IdleOrder::Check(Box::new(check)))?;
+            stage.check(end, check)?;
         }
-        stage.check_peers_of_struck(settings.tick)
+        stage.check_peers_of_faulted(settings.tick)
     }
 
-    /// Something happens to the stricken ones, and what is known of it is watched.
-    fn strike(
+    /// Injects the fault, and watches how it is detected.
+    fn inject(
         &mut self,
         stage: &mut Stage<'_>,
         ports: Ports,
         fault: Fault,
         progress: &mut dyn FnMut(Duration),
-    ) -> Result<Struck, TrialError> {
+    ) -> Result<FaultResult, TrialError> {
         let settings = self.settings;
         let end = self.checking_ends()[0];
         let before = stage.look_at_checks(end)?;
         // So that what is known at once is known since when; corrected below.
         let wire_before = stage.counted()?;
-        stage.check(end, IdleOrder::Struck { at_ns: crate::clock::monotonic_ns() })?;
+        stage.check(end, Faulted { at_ns: crate::clock::monotonic_ns() })?;
         let began_ns = match fault {
-            Fault::Cut => stage.strike_link(ports.struck.port(), 1.0)?,
-            Fault::Loss(share) => stage.strike_link(ports.struck.port(), share)?,
-            Fault::Freeze => stage.strike_peers(IdleOrder::Freeze)?,
-            Fault::Reset => stage.strike_peers(IdleOrder::Leave { reset: true })?,
-            Fault::Close => stage.strike_peers(IdleOrder::Leave { reset: false })?,
+            Fault::Cut => stage.fault_link(ports.faulted.port(), 1.0)?,
+            Fault::Loss(share) => stage.fault_link(ports.faulted.port(), share)?,
+            Fault::Freeze => stage.fault_peers(Freeze)?,
+            Fault::Reset => stage.fault_peers(Leave { reset: true })?,
+            Fault::Close => stage.fault_peers(Leave { reset: false })?,
         };
         if !matches!(fault, Fault::Reset | Fault::Close) {
             // Until then the peers were alive, and a test could succeed.
-            stage.check(end, IdleOrder::Struck { at_ns: began_ns })?;
+            stage.check(end, Faulted { at_ns: began_ns })?;
         }
         stage.arrive(ports.healthy)?;
         let dead = !matches!(fault, Fault::Loss(_));
@@ -419,10 +419,10 @@ impl<'a> KeepaliveTrial<'a> {
         let watched = began.elapsed();
         let wire_after = stage.counted()?;
         if !dead {
-            stage.strike_link(ports.struck.port(), 0.0)?;
+            stage.fault_link(ports.faulted.port(), 0.0)?;
         }
         let arrived = stage.arrived()?;
-        Ok(Struck { fault, before, after, watched, arrived, wire_before, wire_after, tested })
+        Ok(FaultResult { fault, before, after, watched, arrived, wire_before, wire_after, tested })
     }
 
     /// From the first probe or message of a test to the verdict. The kernel's timers are late by an

@@ -34,7 +34,7 @@ pub(super) struct Memory {
 }
 
 /// What a fault did.
-pub(super) struct Struck {
+pub(super) struct FaultResult {
     pub(super) fault: Fault,
     /// What the checking fleet had seen before it, and at the end.
     pub(super) before: IdleReport,
@@ -57,12 +57,12 @@ impl KeepaliveTrial<'_> {
         let checked = self.checked(seen, ports);
         self.take_costs(seen, &checked);
         self.notes.arm.elapsed_s = (seen.ends.client.at_ns - seen.begins.client.at_ns) as f64 / 1e9
-            + seen.struck.as_ref().map_or(0.0, |struck| struck.watched.as_secs_f64());
-        if let Some((Deaths { dead: dead @ 1.., known, .. }, struck)) =
-            checked.deaths.as_ref().zip(seen.struck.as_ref())
+            + seen.faulted.as_ref().map_or(0.0, |faulted| faulted.watched.as_secs_f64());
+        if let Some((Deaths { dead: dead @ 1.., known, .. }, faulted)) =
+            checked.deaths.as_ref().zip(seen.faulted.as_ref())
         {
             let (dead, known) = (*dead, *known);
-            self.notes.histogram("detection_us", &struck.after.detection);
+            self.notes.histogram("detection_us", &faulted.after.detection);
             for (name, count) in
                 [("deaths_known", known), ("deaths_unnoticed", dead.saturating_sub(known))]
             {
@@ -70,7 +70,7 @@ impl KeepaliveTrial<'_> {
             }
         }
         let arrivals =
-            seen.struck.as_ref().map_or(&seen.ends.arrived.arrival, |s| &s.arrived.arrival);
+            seen.faulted.as_ref().map_or(&seen.ends.arrived.arrival, |s| &s.arrived.arrival);
         self.notes.histogram("arrival_us", arrivals);
         self.notes.arm.own = checked.into();
     }
@@ -81,9 +81,9 @@ impl KeepaliveTrial<'_> {
         let mut longest_ns = link(seen.ends.counted.as_ref())
             .max(seen.ends.client.overslept_ns)
             .max(seen.ends.server.overslept_ns);
-        if let Some(struck) = &seen.struck {
+        if let Some(faulted) = &seen.faulted {
             longest_ns =
-                longest_ns.max(link(struck.wire_after.as_ref())).max(struck.after.overslept_ns);
+                longest_ns.max(link(faulted.wire_after.as_ref())).max(faulted.after.overslept_ns);
         }
         let answer_s = match self.checking.mechanism {
             Mechanism::Tcp => self.checking.interval_s,
@@ -96,7 +96,7 @@ impl KeepaliveTrial<'_> {
     /// Every connection is an attempt; one that was closed while it lived is an error.
     fn take_connections(&mut self, seen: &Seen) {
         let (client, writer) = (&seen.ends.client, &seen.ends.writer);
-        let arrived = seen.struck.as_ref().map_or(&seen.ends.arrived, |struck| &struck.arrived);
+        let arrived = seen.faulted.as_ref().map_or(&seen.ends.arrived, |faulted| &faulted.arrived);
         let mut all = client.clone();
         all.add(writer.clone());
         all.add(arrived.clone());
@@ -145,15 +145,15 @@ impl KeepaliveTrial<'_> {
             Side::Client => &seen.ends.client,
             Side::Server | Side::Both => &seen.ends.server,
         };
-        let (healthy, struck) = match &seen.struck {
+        let (healthy, faulted) = match &seen.faulted {
             None => (checking, checking),
-            Some(struck) if matches!(struck.fault, Fault::Loss(_)) => {
-                (&struck.after, &struck.after)
+            Some(faulted) if matches!(faulted.fault, Fault::Loss(_)) => {
+                (&faulted.after, &faulted.after)
             }
-            Some(struck) => (&struck.after, &struck.before),
+            Some(faulted) => (&faulted.after, &faulted.before),
         };
-        let given_up = healthy.given_up(0) + struck.given_up(1);
-        [given_up, healthy.ended(0) + struck.ended(1) - given_up]
+        let given_up = healthy.given_up(0) + faulted.given_up(1);
+        [given_up, healthy.ended(0) + faulted.ended(1) - given_up]
     }
 
     /// Messages per second: what the server's kernel acknowledged.
@@ -180,7 +180,7 @@ impl KeepaliveTrial<'_> {
         let window_ns = seen.ends.client.at_ns.saturating_sub(seen.begins.client.at_ns);
         let wire = wire_between(seen.begins.counted.as_ref(), seen.ends.counted.as_ref());
         let quiet =
-            wire.as_ref().map(|wire| on_ports(wire, &[ports.healthy.port(), ports.struck.port()]));
+            wire.as_ref().map(|wire| on_ports(wire, &[ports.healthy.port(), ports.faulted.port()]));
         let both = quiet.as_ref().map(|[to_server, to_client]| to_server.plus(to_client));
         let nulls = |report: &IdleReport| report.nulls + report.answers;
         let nulls_sent = nulls(&seen.ends.client) + nulls(&seen.ends.server)
@@ -213,66 +213,66 @@ impl KeepaliveTrial<'_> {
                 let line = directions.map(|counts| line_bytes(counts.all));
                 line.into_iter().max().unwrap_or(0) as f64 * 8.0 / (rate * window_ns as f64 / 1e9)
             }),
-            deaths: seen.struck.as_ref().map(|struck| self.deaths(struck, ports)),
+            deaths: seen.faulted.as_ref().map(|faulted| self.deaths(faulted, ports)),
         }
     }
 
-    fn deaths(&self, struck: &Struck, ports: Ports) -> Deaths {
+    fn deaths(&self, faulted: &FaultResult, ports: Ports) -> Deaths {
         let typed = self.settings.fault.as_ref().map_or(String::new(), |(typed, _)| typed.clone());
-        let loss = match struck.fault {
+        let loss = match faulted.fault {
             Fault::Loss(share) => Some(share),
             _ => None,
         };
-        let stricken = struck.before.open[1];
-        let ended = struck.after.ended(1).saturating_sub(struck.before.ended(1));
-        let dead = if loss.is_some() { 0 } else { stricken };
+        let count = faulted.before.open[1];
+        let ended = faulted.after.ended(1).saturating_sub(faulted.before.ended(1));
+        let dead = if loss.is_some() { 0 } else { count };
         let (bound_s, granularity_s) = (self.checking.bound_s(), self.checking.granularity_s());
         // A RST or a FIN tells of itself; no mechanism has to find out.
-        let told = matches!(struck.fault, Fault::Reset | Fault::Close);
-        let due = dead > 0 && !told && self.can_know(struck.fault);
+        let told = matches!(faulted.fault, Fault::Reset | Fault::Close);
+        let due = dead > 0 && !told && self.can_know(faulted.fault);
         let bound_s = bound_s.filter(|_| due);
-        let behind_s = 2.0 * struck.after.behind_ns as f64 / 1e9;
-        let healthy = struck.before.open[0];
-        let given_up = |kind| struck.after.given_up(kind) - struck.before.given_up(kind);
+        let behind_s = 2.0 * faulted.after.behind_ns as f64 / 1e9;
+        let healthy = faulted.before.open[0];
+        let given_up = |kind| faulted.after.given_up(kind) - faulted.before.given_up(kind);
         let wrongly = given_up(0) + if loss.is_some() { given_up(1) } else { 0 };
-        let wire = wire_between(struck.wire_before.as_ref(), struck.wire_after.as_ref());
-        let quiet = wire.as_ref().map(|wire| on_ports(wire, &[ports.struck.port()]));
+        let wire = wire_between(faulted.wire_before.as_ref(), faulted.wire_after.as_ref());
+        let quiet = wire.as_ref().map(|wire| on_ports(wire, &[ports.faulted.port()]));
         let rtt_s = self.settings.link.rtt.as_secs_f64();
         let tests = loss.and_then(|loss| {
-            let (tested, nulls) = struck.tested.as_ref()?;
-            let wire = wire_between(struck.wire_before.as_ref(), tested.as_ref());
+            let (tested, nulls) = faulted.tested.as_ref()?;
+            let wire = wire_between(faulted.wire_before.as_ref(), tested.as_ref());
             let sent = match self.checking.mechanism {
                 Mechanism::Tcp => {
-                    let [a, b] = on_ports(wire.as_ref()?, &[ports.struck.port()]);
+                    let [a, b] = on_ports(wire.as_ref()?, &[ports.faulted.port()]);
                     a.plus(&b).probes.packets
                 }
-                _ => nulls.saturating_sub(struck.before.nulls),
+                _ => nulls.saturating_sub(faulted.before.nulls),
             };
             self.checking.tests_of(sent, loss)
         });
         let probability = loss.and_then(|loss| self.checking.false_alarm(loss, rtt_s));
         let mut deaths = Deaths {
             fault: typed,
-            stricken,
+            stricken: count,
             dead,
             known: if loss.is_some() { 0 } else { ended },
-            known_by: struck.after.ended[1].clone(),
-            read_said: struck.after.read_said.clone(),
-            watched_s: struck.watched.as_secs_f64(),
+            known_by: faulted.after.ended[1].clone(),
+            read_said: faulted.after.read_said.clone(),
+            watched_s: faulted.watched.as_secs_f64(),
             bound_s,
             granularity_s: bound_s.and(granularity_s),
             behind_s: bound_s.map(|_| behind_s),
             late: 0,
-            alive: healthy + if loss.is_some() { stricken } else { 0 },
+            alive: healthy + if loss.is_some() { count } else { 0 },
             wrongly_closed: wrongly,
             tests,
             test_probability: probability,
             expected_wrongly: tests.zip(probability).map(|(n, p)| expected_false_alarms(n, p)),
             traffic: quiet.map(|[a, b]| a.plus(&b).all),
-            arrivals: struck.arrived.attempted,
+            arrivals: faulted.arrived.attempted,
         };
         if let Some(due) = deaths.due_s() {
-            deaths.late = beyond(&struck.after.detection, due + behind_s);
+            deaths.late = beyond(&faulted.after.detection, due + behind_s);
         }
         deaths
     }

@@ -1,8 +1,8 @@
 //! The fleets of `keepalive`: who connects to whom, and the orders they are given.
 //!
 //! Connections that idle go to two ports of the server: one for those that nothing happens to, one
-//! for those that a fault strikes. So the link can tell them apart. The host that checks holds both
-//! kinds in one fleet; the peers of the struck ones are a fleet of their own, because a process is
+//! for those that a fault hits. So the link can tell them apart. The host that checks holds both
+//! kinds in one fleet; the peers of faulted connections are a fleet of their own, because a process is
 //! stopped or not as a whole.
 
 use std::net::{IpAddr, SocketAddr};
@@ -14,11 +14,14 @@ use tcptoll_model::counters::CpuTimes;
 use super::settings::{KeepaliveSettings, Side};
 use crate::experiments::TrialError;
 use crate::lab::{Handle, Interrupt, LabError, Place};
-use crate::messages::{Ask, Check, Counted, IdleAnswer, IdleOrder, IdleReport, IdleSpec, Tell};
+use crate::messages::{
+    Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
+    Peek, ReadCpu, ReadSocketMemory, Rest, ToGroup,
+};
 
 /// Names of fleets.
 const KEPT: &str = "kept";
-const STRUCK: &str = "struck";
+const FAULTED: &str = "faulted";
 const ARRIVING: &str = "arriving";
 const WRITER: &str = "writer";
 const SINK: &str = "sink";
@@ -47,8 +50,8 @@ pub(super) enum End {
 pub(super) struct Ports {
     /// Those that nothing happens to.
     pub(super) healthy: SocketAddr,
-    /// Those that a fault strikes.
-    pub(super) struck: SocketAddr,
+    /// Those that a fault hits.
+    pub(super) faulted: SocketAddr,
     /// The one that writes.
     pub(super) sink: SocketAddr,
 }
@@ -105,30 +108,20 @@ impl Stage<'_> {
     }
 
     /// Gives an order to a fleet of a host.
-    fn order(&mut self, end: End, fleet: &str, ask: IdleOrder) -> Result<IdleAnswer, TrialError> {
+    fn order<O: Order>(
+        &mut self,
+        end: End,
+        fleet: &str,
+        order: O,
+    ) -> Result<O::Answer, TrialError> {
         let interrupt = self.interrupt.clone();
         let host = self.host(end)?;
-        host.begin(&Ask::Idle { group: fleet.to_owned(), ask: Box::new(ask) })?;
-        let answered = host.wait(&interrupt, &mut |_| {})?;
-        match answered.tell {
-            Tell::Idle(tell) => Ok(*tell),
-            other => Err(host.unexpected(&other).into()),
-        }
-    }
-
-    /// When an order was begun to be carried out, ns.
-    fn done(&mut self, end: End, fleet: &str, ask: IdleOrder) -> Result<u64, TrialError> {
-        match self.order(end, fleet, ask)? {
-            IdleAnswer::Done { at_ns } => Ok(at_ns),
-            other => Err(out_of_turn(&other)),
-        }
+        let begun = host.begin(&ToGroup { group: fleet.to_owned(), order })?;
+        Ok(host.wait(begun, &interrupt, &mut |_| {})?.answer)
     }
 
     fn look(&mut self, end: End, fleet: &str) -> Result<IdleReport, TrialError> {
-        match self.order(end, fleet, IdleOrder::Look)? {
-            IdleAnswer::Report(report) => Ok(*report),
-            other => Err(out_of_turn(&other)),
-        }
+        self.order(end, fleet, Look)
     }
 
     fn listen(
@@ -145,41 +138,39 @@ impl Stage<'_> {
             greet: self.settings.arrivals.is_some(),
             shared: false,
         };
-        match self.order(End::Server, fleet, IdleOrder::Make(spec))? {
-            IdleAnswer::Listening(at) => Ok(at),
-            other => Err(out_of_turn(&other)),
-        }
+        let Made { listening, .. } = self.order(End::Server, fleet, Make(spec))?;
+        Ok(listening)
     }
 
-    /// Whether the peers of the struck are a fleet of their own on this host.
+    /// Whether the peers of faulted connections are a fleet of their own on this host.
     fn is_parted(&self, end: End) -> bool {
         let checks = match end {
             End::Client => self.settings.side == Side::Client,
             End::Server => self.settings.side != Side::Client,
         };
-        !checks && self.settings.stricken() > 0
+        !checks && self.settings.faulted() > 0
     }
 
     /// The server's fleets listen.
     pub(super) fn listen_all(&mut self) -> Result<Ports, TrialError> {
         if let Some(to) = &self.settings.to {
             let to = to.address()?;
-            return Ok(Ports { healthy: to, struck: to, sink: to });
+            return Ok(Ports { healthy: to, faulted: to, sink: to });
         }
         let sockets = self.settings.idle_sockets() + self.settings.arriving();
         let short = || TrialError::Target("a fleet listens on too few ports".to_owned());
-        let (healthy, struck) = if self.is_parted(End::Server) {
+        let (healthy, faulted) = if self.is_parted(End::Server) {
             let healthy = self.listen(KEPT, 1, sockets)?;
-            let struck = self.listen(STRUCK, 1, sockets)?;
-            (healthy.first().copied(), struck.first().copied())
+            let faulted = self.listen(FAULTED, 1, sockets)?;
+            (healthy.first().copied(), faulted.first().copied())
         } else {
             let both = self.listen(KEPT, 2, sockets)?;
             (both.first().copied(), both.get(1).copied())
         };
         let sink =
             if self.settings.writer { self.listen(SINK, 1, 1)?.first().copied() } else { healthy };
-        match (healthy, struck, sink) {
-            (Some(healthy), Some(struck), Some(sink)) => Ok(Ports { healthy, struck, sink }),
+        match (healthy, faulted, sink) {
+            (Some(healthy), Some(faulted), Some(sink)) => Ok(Ports { healthy, faulted, sink }),
             _ => Err(short()),
         }
     }
@@ -196,20 +187,20 @@ impl Stage<'_> {
             rate_per_s,
             congestion: self.settings.congestion.clone(),
         };
-        self.done(End::Client, fleet, IdleOrder::Make(spec)).map(drop)
+        self.order(End::Client, fleet, Make(spec)).map(drop)
     }
 
     /// The client's fleets connect, and the one that writes begins.
     pub(super) fn connect_all(&mut self, ports: Ports) -> Result<(), TrialError> {
-        let stricken = self.settings.stricken();
+        let faulted = self.settings.faulted();
         // A program that asks select() about all of them holds them itself.
         let held = if self.settings.selects { self.settings.idle_sockets() } else { 0 };
-        let healthy = self.settings.idle_sockets() - stricken - held;
+        let healthy = self.settings.idle_sockets() - faulted - held;
         if self.is_parted(End::Client) {
             self.connect(KEPT, vec![(ports.healthy, healthy)], None)?;
-            self.connect(STRUCK, vec![(ports.struck, stricken)], None)?;
+            self.connect(FAULTED, vec![(ports.faulted, faulted)], None)?;
         } else {
-            self.connect(KEPT, vec![(ports.healthy, healthy), (ports.struck, stricken)], None)?;
+            self.connect(KEPT, vec![(ports.healthy, healthy), (ports.faulted, faulted)], None)?;
         }
         if self.settings.writer {
             let spec = IdleSpec::Write {
@@ -219,7 +210,7 @@ impl Stage<'_> {
                 select: self.settings.selects.then_some((ports.healthy, held)),
                 congestion: self.settings.congestion.clone(),
             };
-            self.done(End::Client, WRITER, IdleOrder::Make(spec))?;
+            self.order(End::Client, WRITER, Make(spec))?;
         }
         self.accepted_all()
     }
@@ -242,7 +233,7 @@ impl Stage<'_> {
     /// than what is measured.
     pub(super) fn look_away(&mut self) -> Result<(), TrialError> {
         if self.is_lab() {
-            self.place.server()?.ask(&Ask::LookAway)?;
+            self.place.server()?.ask(&LookAway)?;
         }
         Ok(())
     }
@@ -258,7 +249,7 @@ impl Stage<'_> {
         if self.settings.arrivals.is_none() {
             return Ok(IdleReport::default());
         }
-        self.done(End::Client, ARRIVING, IdleOrder::Rest)?;
+        self.order(End::Client, ARRIVING, Rest)?;
         let began = Instant::now();
         loop {
             let report = self.look(End::Client, ARRIVING)?;
@@ -271,17 +262,21 @@ impl Stage<'_> {
     }
 
     /// The fleet that checks begins to, or ends.
-    pub(super) fn check(&mut self, end: End, ask: IdleOrder) -> Result<(), TrialError> {
-        self.done(end, KEPT, ask).map(drop)
+    pub(super) fn check(
+        &mut self,
+        end: End,
+        order: impl Order<Answer = Began>,
+    ) -> Result<(), TrialError> {
+        self.order(end, KEPT, order).map(drop)
     }
 
-    /// The peers of the struck do nothing but handle together what happens within a tick.
-    pub(super) fn check_peers_of_struck(&mut self, tick: Duration) -> Result<(), TrialError> {
+    /// The peers of faulted connections do nothing but handle together what happens within a tick.
+    pub(super) fn check_peers_of_faulted(&mut self, tick: Duration) -> Result<(), TrialError> {
         for end in [End::Client, End::Server] {
             if self.is_parted(end) {
                 let checking = Checking { tick_s: Some(tick.as_secs_f64()), ..Checking::default() };
                 let check = Check { checking, ..Check::default() };
-                self.done(end, STRUCK, IdleOrder::Check(Box::new(check)))?;
+                self.order(end, FAULTED, check)?;
             }
         }
         Ok(())
@@ -294,7 +289,7 @@ impl Stage<'_> {
         }
         let mut report = self.look(end, KEPT)?;
         if self.is_parted(end) {
-            report.add(self.look(end, STRUCK)?);
+            report.add(self.look(end, FAULTED)?);
         }
         Ok(report)
     }
@@ -304,25 +299,25 @@ impl Stage<'_> {
         self.look(end, KEPT)
     }
 
-    /// An order to the peers of the struck; gives when it was begun, ns.
-    pub(super) fn strike_peers(&mut self, ask: IdleOrder) -> Result<u64, TrialError> {
+    /// An order to the peers of faulted connections; gives when it was begun, ns.
+    pub(super) fn fault_peers(
+        &mut self,
+        order: impl Order<Answer = Began>,
+    ) -> Result<u64, TrialError> {
         let end = if self.is_parted(End::Client) { End::Client } else { End::Server };
-        self.done(end, STRUCK, ask)
+        Ok(self.order(end, FAULTED, order)?.at_ns)
     }
 
     /// The link loses packets of connections to this port; gives since when, ns.
-    pub(super) fn strike_link(&mut self, port: u16, share: f64) -> Result<u64, TrialError> {
+    pub(super) fn fault_link(&mut self, port: u16, share: f64) -> Result<u64, TrialError> {
         let link = self.place.link()?;
-        match link.ask(&Ask::Strike { ports: vec![port], share })? {
-            Tell::Struck { at_ns } => Ok(at_ns),
-            other => Err(link.unexpected(&other).into()),
-        }
+        Ok(link.ask(&FaultPorts { ports: vec![port], share })?.at_ns)
     }
 
     /// Ends the writing.
     pub(super) fn rest_writer(&mut self) -> Result<(), TrialError> {
         if self.settings.writer {
-            self.done(End::Client, WRITER, IdleOrder::Rest)?;
+            self.order(End::Client, WRITER, Rest)?;
         }
         Ok(())
     }
@@ -352,33 +347,25 @@ impl Stage<'_> {
     /// What the emulated link has counted so far.
     pub(super) fn counted(&mut self) -> Result<Option<Counted>, TrialError> {
         Ok(match self.place.link.as_mut() {
-            Some(link) if self.settings.link.is_emulated() => match link.ask(&Ask::Peek)? {
-                Tell::Counted(counted) => Some(*counted),
-                other => return Err(link.unexpected(&other).into()),
-            },
+            Some(link) if self.settings.link.is_emulated() => Some(link.ask(&Peek)?),
             _ => None,
         })
     }
 
     fn machine(&mut self) -> Result<Machine, TrialError> {
         let client = &mut self.place.client;
-        match client.ask(&Ask::Cpu)? {
-            Tell::Cpu(times) => Ok(Machine {
-                at: Instant::now(),
-                cpus: times.len() as u32,
-                not_running_us: times.iter().map(CpuTimes::not_running).sum::<u64>() * TICK_US,
-            }),
-            other => Err(client.unexpected(&other).into()),
-        }
+        let times = client.ask(&ReadCpu)?;
+        Ok(Machine {
+            at: Instant::now(),
+            cpus: times.len() as u32,
+            not_running_us: times.iter().map(CpuTimes::not_running).sum::<u64>() * TICK_US,
+        })
     }
 
     /// Connections and kernel memory of one, bytes.
     pub(super) fn socket_memory(&mut self, end: End) -> Result<Option<f64>, TrialError> {
         let host = self.host(end)?;
-        match host.ask(&Ask::SocketMemory)? {
-            Tell::SocketMemory { bytes_each, .. } => Ok(bytes_each),
-            other => Err(host.unexpected(&other).into()),
-        }
+        Ok(host.ask(&ReadSocketMemory)?.bytes_each)
     }
 
     /// Waits so long, telling how long has been waited; `false`: a signal ended it.
@@ -396,9 +383,4 @@ impl Stage<'_> {
             progress(begun.elapsed().min(time));
         }
     }
-}
-
-fn out_of_turn(tell: &IdleAnswer) -> TrialError {
-    let text: String = format!("{tell:?}").chars().take(120).collect();
-    LabError::Refused(format!("a fleet answered out of turn: {text}")).into()
 }

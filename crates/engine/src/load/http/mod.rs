@@ -30,10 +30,10 @@ use super::driver::Driver;
 use super::epoll::Epoll;
 use super::pace::{Pace, share};
 use super::uring::Uring;
-use super::{CHANNEL, LoadError, socket_memory};
+use super::{CHANNEL, LoadError, socket_memory, stop_requested};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::{Ask, HttpLoad, HttpReport, HttpRequests, Io, Tell};
+use crate::messages::{HttpLoad, HttpReport, HttpRequests, Io};
 
 /// Progress is told this often.
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -178,13 +178,11 @@ fn watch(
                     running -= length.map_err(kernel("read"))? as u64;
                     continue;
                 }
-                match channel.receive::<Ask>(None)? {
-                    Ask::Stop => shared.stop.store(true, Ordering::Relaxed),
-                    other => return Err(LoadError::Busy(format!("{other:?}"))),
-                }
+                stop_requested(channel)?;
+                shared.stop.store(true, Ordering::Relaxed);
             }
             let done = shared.done.load(Ordering::Relaxed);
-            channel.send(&Tell::Progress { done })?;
+            channel.progress(done)?;
         }
         Ok(())
     })();

@@ -1,18 +1,17 @@
 //! A fleet as its host sees it: processes that are given the same orders, and whose answers are put
 //! together.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use tcptoll_kernel::{cpu, process};
+use tcptoll_kernel::{SysError, cpu, process};
 
-use super::{Answer, COMMAND};
+use super::COMMAND;
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
-use crate::messages::{IdleAnswer, IdleOrder, IdleReport, IdleSpec};
+use crate::messages::{Began, GroupAnswer, IdleSpec, Made, Make, Order, Reply};
 
 /// Files that a process needs besides its connections.
 const FILES_SPARE: u64 = 100;
@@ -33,49 +32,73 @@ pub struct Group {
 }
 
 impl Group {
-    /// Carries out an order.
+    /// Starts the processes, as many as hold all connections.
     ///
     /// Errors: a sentence for the user.
-    pub fn answer(&mut self, ask: IdleOrder) -> Answer {
-        match ask {
-            IdleOrder::Make(spec) => self.make(spec),
-            IdleOrder::Freeze => {
-                for (child, _) in &self.members {
-                    process::freeze(child.id()).map_err(|error| error.to_string())?;
-                }
-                self.frozen = true;
-                Ok(IdleAnswer::Done { at_ns: monotonic_ns() })
-            }
-            IdleOrder::End => {
-                let at_ns = monotonic_ns();
-                self.end();
-                Ok(IdleAnswer::Done { at_ns })
-            }
-            ask => self.ask_all(&ask),
-        }
-    }
-
-    fn make(&mut self, spec: IdleSpec) -> Answer {
-        let mut taken: Option<Vec<SocketAddr>> = None;
+    pub fn make(&mut self, spec: IdleSpec) -> Result<Made, String> {
+        let mut made: Option<Made> = None;
         for mut share in shares(spec)? {
             // The first takes the ports; the others listen there too, and so begin after it.
-            if let (IdleSpec::Listen { at, .. }, Some(taken)) = (&mut share, &taken) {
-                at.clone_from(taken);
+            if let (IdleSpec::Listen { at, .. }, Some(first)) = (&mut share, &made) {
+                at.clone_from(&first.listening);
             }
             let listens = matches!(share, IdleSpec::Listen { .. });
             let member = self.start()?;
-            send(member, &IdleOrder::Make(share))?;
+            give(member, &Make(share))?;
             if listens {
-                match receive(member)? {
-                    IdleAnswer::Listening(at) => taken = Some(at),
-                    other => return Err(format!("a fleet answered out of turn: {other:?}")),
-                }
+                join(&mut made, answer::<Make>(member)?);
             }
         }
-        match taken {
-            Some(at) => Ok(IdleAnswer::Listening(at)),
-            None => self.collect(),
+        match made {
+            Some(made) => Ok(made),
+            None => self.answers::<Make>(),
         }
+    }
+
+    /// Gives an order to every process, and puts their answers together.
+    ///
+    /// Errors: a sentence for the user.
+    pub fn order<O: Order<Answer: GroupAnswer>>(&mut self, order: &O) -> Result<O::Answer, String> {
+        // A stopped process answers nothing.
+        if self.frozen {
+            return Ok(O::Answer::of_frozen(monotonic_ns()));
+        }
+        for (_, member) in &mut self.members {
+            give(member, order)?;
+        }
+        self.answers::<O>()
+    }
+
+    /// The answers of all, put together.
+    fn answers<O: Order<Answer: GroupAnswer>>(&mut self) -> Result<O::Answer, String> {
+        let mut all = None;
+        for (_, member) in &mut self.members {
+            join(&mut all, answer::<O>(member)?);
+        }
+        all.ok_or_else(|| format!("order {} to a fleet without a process", O::NAME))
+    }
+
+    /// Stops every process where it is.
+    pub fn freeze(&mut self) -> Result<Began, SysError> {
+        for (child, _) in &self.members {
+            process::freeze(child.id())?;
+        }
+        self.frozen = true;
+        Ok(Began { at_ns: monotonic_ns() })
+    }
+
+    /// Ends every process.
+    pub fn end(&mut self) -> Began {
+        let began = Began { at_ns: monotonic_ns() };
+        for (child, channel) in &mut self.members {
+            channel.close();
+            // A stopped process does not see that.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.members.clear();
+        self.frozen = false;
+        began
     }
 
     fn start(&mut self) -> Result<&mut Channel, String> {
@@ -87,48 +110,6 @@ impl Group {
         self.members.push((child, Channel::new(ours)));
         self.members.last_mut().map(|(_, channel)| channel).ok_or_else(String::new)
     }
-
-    fn ask_all(&mut self, ask: &IdleOrder) -> Answer {
-        // A stopped process answers nothing.
-        if self.frozen {
-            return Ok(match ask {
-                IdleOrder::Look => IdleAnswer::Report(Box::default()),
-                _ => IdleAnswer::Done { at_ns: monotonic_ns() },
-            });
-        }
-        for (_, channel) in &mut self.members {
-            send(channel, ask)?;
-        }
-        self.collect()
-    }
-
-    /// The answers of all, put together.
-    fn collect(&mut self) -> Answer {
-        let mut report: Option<IdleReport> = None;
-        let mut done_ns = u64::MAX;
-        for (_, channel) in &mut self.members {
-            match receive(channel)? {
-                IdleAnswer::Report(one) => report.get_or_insert_default().add(*one),
-                IdleAnswer::Done { at_ns } => done_ns = done_ns.min(at_ns),
-                IdleAnswer::Listening(_) => {}
-            }
-        }
-        Ok(match report {
-            Some(report) => IdleAnswer::Report(Box::new(report)),
-            None => IdleAnswer::Done { at_ns: done_ns },
-        })
-    }
-
-    fn end(&mut self) {
-        for (child, channel) in &mut self.members {
-            channel.close();
-            // A stopped process does not see that.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        self.members.clear();
-        self.frozen = false;
-    }
 }
 
 impl Drop for Group {
@@ -137,12 +118,23 @@ impl Drop for Group {
     }
 }
 
-fn send(channel: &mut Channel, ask: &IdleOrder) -> Result<(), String> {
-    channel.send(ask).map_err(|error| lost(&error))
+fn give<O: Order>(member: &mut Channel, order: &O) -> Result<(), String> {
+    member.order(order).map_err(|error| lost(&error))
 }
 
-fn receive(channel: &mut Channel) -> Answer {
-    channel.receive::<Answer>(Some(ANSWER_LIMIT)).map_err(|error| lost(&error))?
+fn answer<O: Order>(member: &mut Channel) -> Result<O::Answer, String> {
+    match member.receive::<Reply<O::Answer>>(Some(ANSWER_LIMIT)).map_err(|error| lost(&error))? {
+        Reply::Answer(answer) => Ok(answer),
+        Reply::Failed(sentence) => Err(sentence),
+        _ => Err(format!("a process of a fleet answered out of turn to {}", O::NAME)),
+    }
+}
+
+fn join<A: GroupAnswer>(all: &mut Option<A>, one: A) {
+    match all {
+        Some(all) => all.join(one),
+        None => *all = Some(one),
+    }
 }
 
 fn lost(error: &ChannelError) -> String {
@@ -183,6 +175,8 @@ fn shares(spec: IdleSpec) -> Result<Vec<IdleSpec>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[test]

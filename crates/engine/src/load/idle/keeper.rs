@@ -16,13 +16,13 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::keepalive::error_name;
 use tcptoll_kernel::socket::{Tcp, reset_when_closed};
 
-use super::Answer;
 use super::checks::{Checks, turns};
 use super::opening::Opening;
 use crate::channel::Channel;
+use crate::channel::orders::Orders;
 use crate::clock::monotonic_ns;
 use crate::load::{CHANNEL, LoadError, pair, until};
-use crate::messages::{IdleAnswer, IdleOrder, IdleReport, IdleSpec};
+use crate::messages::{Began, Check, Faulted, IdleReport, IdleSpec, Leave, Look, Made, Make, Rest};
 
 /// Listeners have the numbers from here on.
 const LISTENERS: u64 = 1 << 40;
@@ -91,7 +91,7 @@ pub(super) struct Keeper {
     deadlines: VecDeque<(u64, u32)>,
     checks: Checks,
     enabling: Option<Enabling>,
-    struck_ns: Option<u64>,
+    faulted_ns: Option<u64>,
     report: IdleReport,
     buffer: Vec<u8>,
     resident_before: u64,
@@ -116,7 +116,7 @@ impl Keeper {
             deadlines: VecDeque::new(),
             checks: Checks::none(),
             enabling: None,
-            struck_ns: None,
+            faulted_ns: None,
             report: IdleReport::default(),
             buffer: vec![0; READ_BYTES],
             resident_before: 0,
@@ -142,7 +142,7 @@ impl Keeper {
                     keeper.poller.add(&tcp, LISTENERS + number as u64, Interest::READ_EDGE)?;
                     keeper.listeners.push(Listener { tcp, waiting: false });
                 }
-                channel.send(&Answer::Ok(IdleAnswer::Listening(taken)))?;
+                channel.answer::<Make>(&Made { listening: taken, at_ns: now })?;
             }
             IdleSpec::Connect { to, bind, rate_per_s, congestion } => {
                 let opening = Opening::new(to, &bind, rate_per_s, congestion.as_ref(), now);
@@ -159,6 +159,7 @@ impl Keeper {
 
     /// Goes on until the host is gone.
     pub(super) fn serve(mut self, channel: &mut Channel) -> Result<(), LoadError> {
+        let orders = Self::orders();
         let mut asked_ns = u64::MAX;
         loop {
             self.turn(channel)?;
@@ -185,8 +186,7 @@ impl Keeper {
             }
             self.free.append(&mut self.freed);
             if asked {
-                let answer = self.answer(channel.receive::<IdleOrder>(None)?);
-                channel.send(&answer)?;
+                orders.carry_out_next(&mut self, channel)?;
             }
         }
     }
@@ -227,7 +227,7 @@ impl Keeper {
             && self.opening.as_ref().is_none_or(|opening| opening.is_paced() || opening.is_over())
         {
             self.making = false;
-            channel.send(&Answer::Ok(IdleAnswer::Done { at_ns: self.begun_ns }))?;
+            channel.answer::<Make>(&Made { listening: Vec::new(), at_ns: self.begun_ns })?;
         }
         Ok(())
     }
@@ -243,32 +243,38 @@ impl Keeper {
         [opening, handshake, accepting, enabling, checks].into_iter().flatten().min()
     }
 
-    fn answer(&mut self, ask: IdleOrder) -> Answer {
-        let at_ns = monotonic_ns();
-        match ask {
-            IdleOrder::Check(check) => {
-                self.checks = Checks::new(*check);
-                self.enroll_all(Duration::from_nanos(at_ns)).map_err(|error| error.to_string())?;
-            }
-            IdleOrder::Struck { at_ns } => {
-                self.struck_ns = Some(at_ns);
-                self.report.behind_ns = 0;
-            }
-            IdleOrder::Leave { reset } => {
-                for slot in 0..self.slots.len() {
-                    if let Some(kept) = self.take(slot as u32)
+    fn orders() -> Orders<Self> {
+        Orders::of("keeper")
+            .on(|keeper: &mut Self, check: Check, _| {
+                let at_ns = monotonic_ns();
+                keeper.checks = Checks::new(check);
+                keeper.enroll_all(Duration::from_nanos(at_ns))?;
+                Ok(Began { at_ns })
+            })
+            .on(|keeper, Faulted { at_ns: faulted_ns }, _| {
+                let at_ns = monotonic_ns();
+                keeper.faulted_ns = Some(faulted_ns);
+                keeper.report.behind_ns = 0;
+                Ok(Began { at_ns })
+            })
+            .on(|keeper, Leave { reset }, _| {
+                let at_ns = monotonic_ns();
+                for slot in 0..keeper.slots.len() {
+                    if let Some(kept) = keeper.take(slot as u32)
                         && reset
                     {
                         let _ = reset_when_closed(&kept.tcp);
                     }
                 }
-                self.free.append(&mut self.freed);
-            }
-            IdleOrder::Look => return Ok(IdleAnswer::Report(Box::new(self.look()))),
-            IdleOrder::Rest => self.rest(),
-            other => return Err(format!("a keeper cannot do {other:?}")),
-        }
-        Ok(IdleAnswer::Done { at_ns })
+                keeper.free.append(&mut keeper.freed);
+                Ok(Began { at_ns })
+            })
+            .on(|keeper, Look, _| Ok(keeper.look()))
+            .on(|keeper, Rest, _| {
+                let at_ns = monotonic_ns();
+                keeper.rest();
+                Ok(Began { at_ns })
+            })
     }
 
     fn look(&mut self) -> IdleReport {
@@ -383,9 +389,9 @@ impl Keeper {
         let kind = usize::from(kept.kind.min(1));
         *self.report.ended[kind].entry(how).or_default() += 1;
         if kind == 1
-            && let Some(struck_ns) = self.struck_ns
+            && let Some(faulted_ns) = self.faulted_ns
         {
-            self.report.detection.record_ns(monotonic_ns().saturating_sub(struck_ns));
+            self.report.detection.record_ns(monotonic_ns().saturating_sub(faulted_ns));
         }
         // What is still unacknowledged would go on being sent, to nobody.
         let _ = reset_when_closed(&kept.tcp);

@@ -19,13 +19,10 @@ use self::keeper::Keeper;
 use self::writer::Writer;
 use super::LoadError;
 use crate::channel::{Channel, ChannelError};
-use crate::messages::{IdleAnswer, IdleOrder, IdleSpec};
+use crate::messages::{IdleSpec, Make, Order, Request};
 
 /// The hidden sub-command that makes one process of a fleet of the re-executed binary.
 pub const COMMAND: &str = "__idle";
-
-/// What a process of a fleet says: an answer, or a sentence for the user.
-type Answer = Result<IdleAnswer, String>;
 
 /// Becomes one process of a fleet; gives its exit status when it ends.
 pub fn run(stream: UnixStream) -> i32 {
@@ -39,16 +36,20 @@ pub fn run(stream: UnixStream) -> i32 {
         // The host has ended, or wants this to.
         Ok(()) | Err(LoadError::Channel(ChannelError::Closed)) => 0,
         Err(error) => {
-            let _ = channel.send(&Answer::Err(error.to_string()));
+            let _ = channel.refuse(error.to_string());
             1
         }
     }
 }
 
 fn serve(channel: &mut Channel) -> Result<(), LoadError> {
-    match channel.receive::<IdleOrder>(None)? {
-        IdleOrder::Make(spec @ IdleSpec::Write { .. }) => Writer::new(spec)?.serve(channel),
-        IdleOrder::Make(spec) => Keeper::new(spec, channel)?.serve(channel),
-        other => Err(LoadError::Busy(format!("{other:?}"))),
+    match channel.receive::<Request<Make>>(None)? {
+        Request::Order { name, body: Make(spec) } if name == Make::NAME => match spec {
+            IdleSpec::Write { .. } => Writer::new(spec)?.serve(channel),
+            spec => Keeper::new(spec, channel)?.serve(channel),
+        },
+        other => {
+            Err(LoadError::Refused(format!("a process of a fleet must be made first: {other:?}")))
+        }
     }
 }

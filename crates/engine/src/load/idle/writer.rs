@@ -9,11 +9,11 @@ use tcptoll_kernel::epoll::{Interest, Poller, select};
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
 use tcptoll_model::tcp_info::TcpInfo;
 
-use super::Answer;
 use crate::channel::Channel;
+use crate::channel::orders::Orders;
 use crate::clock::monotonic_ns;
 use crate::load::{CHANNEL, LoadError, class_of, pair, until};
-use crate::messages::{IdleAnswer, IdleOrder, IdleReport, IdleSpec};
+use crate::messages::{Began, IdleReport, IdleSpec, Look, Made, Make, Rest};
 
 const SOCKET: u64 = 0;
 
@@ -38,6 +38,8 @@ pub(super) struct Writer {
     /// Connections that idle beside.
     others: Vec<Tcp>,
     begun_ns: u64,
+    /// Writes no more.
+    resting: bool,
     report: IdleReport,
 }
 
@@ -69,6 +71,7 @@ impl Writer {
             selects: select.is_some(),
             others,
             begun_ns: monotonic_ns(),
+            resting: false,
             report: IdleReport { attempted: made, made, ..IdleReport::default() },
         })
     }
@@ -76,10 +79,16 @@ impl Writer {
     /// Writes until the host is gone.
     pub(super) fn serve(mut self, channel: &mut Channel) -> Result<(), LoadError> {
         self.poller.add(&*channel, CHANNEL, Interest::READ)?;
-        channel.send(&Answer::Ok(IdleAnswer::Done { at_ns: self.begun_ns }))?;
-        let mut resting = false;
+        channel.answer::<Make>(&Made { listening: Vec::new(), at_ns: self.begun_ns })?;
+        let orders = Orders::of("writer").on(|writer: &mut Self, Look, _| Ok(writer.look())).on(
+            |writer, Rest, _| {
+                let at_ns = monotonic_ns();
+                writer.resting = true;
+                Ok(Began { at_ns })
+            },
+        );
         loop {
-            let timeout = if resting { None } else { self.write() };
+            let timeout = if self.resting { None } else { self.write() };
             let mut asked = false;
             for event in self.poller.wait(timeout)? {
                 if event.token == CHANNEL {
@@ -89,16 +98,7 @@ impl Writer {
                 }
             }
             if asked {
-                let at_ns = monotonic_ns();
-                let answer = match channel.receive::<IdleOrder>(None)? {
-                    IdleOrder::Look => Ok(IdleAnswer::Report(Box::new(self.look()))),
-                    IdleOrder::Rest => {
-                        resting = true;
-                        Ok(IdleAnswer::Done { at_ns })
-                    }
-                    other => Err(format!("a writer cannot do {other:?}")),
-                };
-                channel.send(&answer)?;
+                orders.carry_out_next(&mut self, channel)?;
             }
         }
     }

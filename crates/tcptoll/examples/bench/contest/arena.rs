@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 use tcptoll_engine::lab::plan::{Plan, client_address};
 use tcptoll_engine::lab::{Interrupt, Place};
 use tcptoll_engine::messages::{
-    Ask, HttpLoad, HttpReport, HttpRequests, Io, Launch, ServerKind, ServerSpec, Serving, Snapshot,
-    Tell, UPLOAD_MAX,
+    HttpLoad, HttpReport, HttpRequests, Io, Launch, Observe, Run, ServerKind, ServerSpec, Serving,
+    UPLOAD_MAX, Upload,
 };
 use tcptoll_kernel::cpu;
 use tcptoll_model::arrivals::Spread;
@@ -89,10 +89,7 @@ impl Arena {
             connections,
         };
         let server = place.server()?;
-        let serving = match server.ask(&Ask::Serve(Box::new(spec)))? {
-            Tell::Serving(serving) => *serving,
-            other => return Err(server.unexpected(&other).into()),
-        };
+        let serving = server.ask(&spec)?;
         Ok(Self { place, serving, addresses, output: Output::new()? })
     }
 
@@ -131,7 +128,7 @@ impl Arena {
     }
 
     /// Runs a load on the client host.
-    pub(crate) fn http(&mut self, load: HttpLoad) -> anyhow::Result<Loaded> {
+    pub(crate) fn http(&mut self, load: &HttpLoad) -> anyhow::Result<Loaded> {
         let requests = HttpRequests {
             lines: vec![("GET".to_owned(), self.serving.path.clone())],
             fields: Vec::new(),
@@ -141,15 +138,10 @@ impl Arena {
         let requests = serde_json::to_string(&requests)?;
         anyhow::ensure!(requests.len() <= UPLOAD_MAX, "more than one piece");
         let client = &mut self.place.client;
-        client.ask(&Ask::Upload(requests))?;
-        client.begin(&Ask::Http(Box::new(load)))?;
-        let answered = client.wait(&Interrupt::new(), &mut |_| {})?;
-        match answered.tell {
-            Tell::Requested(report) => {
-                Ok(Loaded { report: *report, histograms: answered.histograms })
-            }
-            other => Err(client.unexpected(&other).into()),
-        }
+        client.ask(&Upload(requests))?;
+        let begun = client.begin(load)?;
+        let answered = client.wait(begun, &Interrupt::new(), &mut |_| {})?;
+        Ok(Loaded { report: answered.answer, histograms: answered.histograms })
     }
 
     /// Runs a line of shell on the client host, for as long as it takes.
@@ -165,11 +157,8 @@ impl Arena {
         };
         let before = self.children_cpu_us()?;
         let client = &mut self.place.client;
-        client.begin(&Ask::Run(launch))?;
-        let status = match client.wait(&Interrupt::new(), &mut |_| {})?.tell {
-            Tell::Exited { status } => status,
-            other => return Err(client.unexpected(&other).into()),
-        };
+        let begun = client.begin(&Run(launch))?;
+        let status = client.wait(begun, &Interrupt::new(), &mut |_| {})?.answer;
         let cpu_us = self.children_cpu_us()? - before;
         let output = fs::read(&self.output.0)
             .with_context(|| format!("reading {}", self.output.0.display()))?;
@@ -182,14 +171,8 @@ impl Arena {
 
     /// CPU time of all that the client host has started, µs.
     fn children_cpu_us(&mut self) -> anyhow::Result<u64> {
-        let client = &mut self.place.client;
-        match client.ask(&Ask::Observe)? {
-            Tell::Snapshot(snapshot) => {
-                let Snapshot { children_cpu_us: (user, system), .. } = *snapshot;
-                Ok(user + system)
-            }
-            other => Err(client.unexpected(&other).into()),
-        }
+        let (user, system) = self.place.client.ask(&Observe)?.children_cpu_us;
+        Ok(user + system)
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn hold(connections: u64, io: Io, again: bool) -> anyhow::Result<Http
         io,
         ..arena.load()
     };
-    Ok(arena.http(load)?.report)
+    Ok(arena.http(&load)?.report)
 }
 
 /// Bytes that tcptoll holds for each of so many idle connections: all that the load added to the

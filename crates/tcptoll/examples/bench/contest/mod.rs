@@ -141,7 +141,7 @@ impl Contest {
 pub(crate) fn ring_refused() -> anyhow::Result<Option<String>> {
     let mut arena = Arena::open(CONNECTIONS, 1, 0)?;
     let load = HttpLoad { requests: Some(100), io: Io::IoUring, ..arena.load() };
-    Ok(match arena.http(load) {
+    Ok(match arena.http(&load) {
         Ok(loaded) if loaded.report.io == "io_uring" => None,
         Ok(loaded) => Some(format!("{} was used instead", loaded.report.io)),
         Err(error) => Some(format!("{error:#}")),
@@ -161,7 +161,7 @@ impl Arena {
             duration_ns: Some(seconds * 1_000_000_000),
             ..self.load()
         };
-        let loaded = self.http(load)?;
+        let loaded = self.http(&load)?;
         let report = &loaded.report;
         let errors: u64 = report.errors.values().sum();
         ensure!(report.attempts == report.ok + errors, "attempts are not ok + errors: {report:?}");

@@ -333,7 +333,7 @@ impl KeepaliveSettings {
         };
         // Lazy reaping learns of the dead when others want their places.
         if this.arrivals.is_none() && this.fault.is_some() && lazy {
-            this.arrivals = Some(this.stricken() as f64 / ARRIVE.as_secs_f64());
+            this.arrivals = Some(this.faulted() as f64 / ARRIVE.as_secs_f64());
             this.replaces = true;
         }
         if this.duration.is_zero() {
@@ -341,7 +341,7 @@ impl KeepaliveSettings {
                 "--duration 0: nothing would be measured; write a time above 0, like 2s".to_owned(),
             ));
         }
-        if this.fault.is_some() && this.stricken() == 0 {
+        if this.fault.is_some() && this.faulted() == 0 {
             return Err(TrialError::Setting(format!(
                 "--fault: of {} idle connections {} % is none; raise --sockets or --fault-share",
                 this.idle_sockets(),
@@ -357,7 +357,7 @@ impl KeepaliveSettings {
     }
 
     /// Idle connections that the fault happens to.
-    pub fn stricken(&self) -> u64 {
+    pub fn faulted(&self) -> u64 {
         (self.idle_sockets() as f64 * self.fault_share).round() as u64
     }
 
@@ -365,7 +365,7 @@ impl KeepaliveSettings {
     pub fn arriving(&self) -> u64 {
         let Some(rate) = self.arrivals else { return 0 };
         if self.replaces {
-            return self.stricken();
+            return self.faulted();
         }
         let time = if self.fault.is_some() { self.watched() } else { self.duration };
         ((rate * time.as_secs_f64()).ceil() as u64).clamp(1, SOCKETS_MAX)
@@ -382,7 +382,7 @@ impl KeepaliveSettings {
         const UNBOUNDED: Duration = Duration::from_secs(5);
         const LONGEST: Duration = Duration::from_mins(2);
         let room = || {
-            let rounds = self.stricken().div_ceil(self.lazy.at_once.max(1)) as f64;
+            let rounds = self.faulted().div_ceil(self.lazy.at_once.max(1)) as f64;
             Some(ARRIVE.as_secs_f64() + rounds * checking.answer_within_s?)
         };
         let known = match checking.mechanism {

@@ -29,7 +29,7 @@ fn nothing_said_is_a_thousand_connections_next_door_that_nobody_checks() {
     assert_eq!(settings.checking, Checking::default());
     assert_eq!((settings.side, settings.message_bytes, settings.rate), (Side::Server, 1_000, None));
     assert!(settings.link.is_emulated() && settings.to.is_none());
-    assert_eq!((settings.stricken(), settings.arriving()), (0, 0));
+    assert_eq!((settings.faulted(), settings.arriving()), (0, 0));
     assert_eq!((settings.watched(), settings.checking.known_within_s()), (Duration::ZERO, None));
 }
 
@@ -84,11 +84,11 @@ fn warm_up_and_window_last_one_round_of_checks_where_that_is_short() {
 #[test]
 fn a_fault_strikes_a_tenth_and_loss_strikes_all() {
     let cut = read(&[("fault", "cut"), ("sockets", "201")]).unwrap();
-    assert_eq!((cut.idle_sockets(), cut.stricken()), (200, 20));
+    assert_eq!((cut.idle_sockets(), cut.faulted()), (200, 20));
     let loss = read(&[("fault", "loss=5%"), ("sockets", "201")]).unwrap();
-    assert_eq!((loss.stricken(), loss.fault), (200, Some(("loss=5%".into(), Fault::Loss(0.05)))));
+    assert_eq!((loss.faulted(), loss.fault), (200, Some(("loss=5%".into(), Fault::Loss(0.05)))));
     let half = read(&[("fault", "reset"), ("fault-share", "50%"), ("sockets", "201")]).unwrap();
-    assert_eq!(half.stricken(), 100);
+    assert_eq!(half.faulted(), 100);
     assert_eq!(read(&[("fault", "none")]).unwrap().fault, None);
 }
 
@@ -108,7 +108,7 @@ fn a_death_is_watched_until_everybody_has_to_know_and_a_second_more() {
 #[test]
 fn lazy_reaping_gets_as_many_arrivals_in_two_seconds_as_die() {
     let settings = read(&[("mechanism", "lazy"), ("fault", "cut"), ("sockets", "201")]).unwrap();
-    assert_eq!((settings.stricken(), settings.arrivals), (20, Some(10.0)));
+    assert_eq!((settings.faulted(), settings.arrivals), (20, Some(10.0)));
     assert_eq!(settings.arriving(), 20, "as many as died");
     let said = read(&[("mechanism", "lazy"), ("arrivals", "7"), ("duration", "3s")]).unwrap();
     assert_eq!(said.arriving(), 21);
@@ -290,7 +290,7 @@ fn as_many_arrive_as_died_and_are_watched_until_all_have_room() {
         read(&[("mechanism", "lazy"), ("fault", "cut"), ("sockets", sockets)]).unwrap()
     };
     let few = reaped("1001");
-    assert_eq!((few.stricken(), few.arriving(), few.arrivals), (100, 100, Some(50.0)));
+    assert_eq!((few.faulted(), few.arriving(), few.arrivals), (100, 100, Some(50.0)));
     // Two rounds of 64 tests at once, a second each, after the 2 s in which they arrive.
     assert_eq!(few.watched(), Duration::from_secs(5));
     assert_eq!(reaped("20001").watched(), Duration::from_secs(35));

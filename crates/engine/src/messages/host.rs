@@ -1,0 +1,137 @@
+//! Orders that every host carries out: its settings, what there is to see of it, and commands.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use tcptoll_model::counters::{Counters, CpuTimes};
+use tcptoll_model::record::Listener;
+
+use super::order;
+
+/// Set sysctls of this host and read them back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SetSysctls(pub Vec<(String, String)>);
+
+order!(SetSysctls => Vec<(String, String)>, "set-sysctls");
+
+/// Read sysctls; the answer lacks those that the host does not have.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReadSysctls(pub Vec<String>);
+
+order!(ReadSysctls => Vec<(String, String)>, "read-sysctls");
+
+/// Report counters and sockets.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Observe;
+
+order!(Observe => Snapshot, "observe");
+
+/// Counters and sockets of a host at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When, ns.
+    pub at_ns: u64,
+    /// `/proc/net/snmp`, `netstat` and `snmp6`.
+    pub counters: Counters,
+    /// `/proc/net/sockstat`.
+    pub sockstat: BTreeMap<String, u64>,
+    /// Listening sockets with the peak of their queues since the host began.
+    pub listeners: Vec<Listener>,
+    /// Drops of devices and of softnet (the latter of the whole machine).
+    pub device_drops: u64,
+    /// Softnet drops of the whole machine.
+    pub softnet_drops: u64,
+    /// CPU time of the machine, one element a CPU, ticks.
+    pub cpu: Vec<CpuTimes>,
+    /// CPU time of the processes the host started, µs: user, system.
+    pub children_cpu_us: (u64, u64),
+    /// Processes the host started that still run, and their descendants.
+    pub children: u64,
+    /// Memory of these, what they share counted once, bytes.
+    pub children_memory_bytes: u64,
+    /// Largest resident memory of this process, bytes.
+    pub rss_peak_bytes: u64,
+    /// `TCP_INFO` of up to 16 connections.
+    pub connections: Vec<Vec<u8>>,
+}
+
+/// Stop reading the queues of listening sockets between two [`Observe`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct LookAway;
+
+order!(LookAway => (), "look-away");
+
+/// Read the queue of the listener of this host that serves an address, again and again, and no other
+/// listener's.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct WatchListener(pub SocketAddr);
+
+order!(WatchListener => (), "watch-listener");
+
+/// Forget the peaks of the listening sockets' queues so far.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Forget;
+
+order!(Forget => (), "forget");
+
+/// Wait until no connection of this host is still being closed.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Settle {
+    /// At most this long, ns.
+    pub limit_ns: u64,
+}
+
+order!(Settle => (), "settle");
+
+/// Report the CPU time of the machine, one element a CPU, ticks, and nothing that costs CPU.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ReadCpu;
+
+order!(ReadCpu => Vec<CpuTimes>, "read-cpu");
+
+/// Report how much memory the kernel holds for open connections.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ReadSocketMemory;
+
+order!(ReadSocketMemory => SocketMemory, "read-socket-memory");
+
+/// Memory that the kernel holds for open connections.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SocketMemory {
+    /// Established connections of the host.
+    pub sockets: u64,
+    /// Of one of them, bytes: buffers, their reserves and structures; absent where this user may not
+    /// read how large these are.
+    pub bytes_each: Option<f64>,
+}
+
+/// Start a server: a command that must listen on a TCP port.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Launch {
+    /// The words of the command.
+    pub words: Vec<String>,
+    /// Whether the one word there is is a line for the shell.
+    pub shell: bool,
+    /// Variables to set.
+    pub environment: Vec<(String, String)>,
+    /// Start it as an ordinary user of a nested user namespace.
+    pub ordinary_user: bool,
+}
+
+// Where it listens.
+order!(Launch => SocketAddr, "launch");
+
+/// Run a command with this host's standard streams until it ends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run(pub Launch);
+
+// Its exit status, 128 + signal if a signal ended it.
+order!(Run => i32, "run");
+
+/// The next piece of a long text that the following order refers to, at most
+/// [`UPLOAD_MAX`](super::UPLOAD_MAX) bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Upload(pub String);
+
+order!(Upload => (), "upload");
