@@ -6,7 +6,7 @@ use tcptoll_model::experiments::connect::expectation::expectation;
 use tcptoll_model::stats::little;
 use tcptoll_model::validity::{self, ClosedLoop};
 
-use super::ConnectTrial;
+use super::trial::ConnectTrial;
 use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us, set_cpu};
 use crate::lab::certification::median;
 use crate::messages::ConnectReport;

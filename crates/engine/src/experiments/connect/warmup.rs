@@ -2,8 +2,8 @@
 
 use tcptoll_model::record::Warmup;
 
-use super::ConnectTrial;
 use super::hosts::{Trace, drive, end_greeting};
+use super::trial::ConnectTrial;
 use crate::experiments::{Context, TrialError};
 use crate::lab::{LabError, Place};
 use crate::messages::ConnectReport;

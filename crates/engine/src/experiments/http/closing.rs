@@ -14,7 +14,7 @@ use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first}
 use tcptoll_model::ports::{ClientCloses, forecast};
 use tcptoll_model::warning::Warning;
 
-use super::HttpTrial;
+use super::trial::HttpTrial;
 use crate::clock::monotonic_ns;
 use crate::experiments::bench::notes::Span;
 use crate::lab::{Handle, LabError};

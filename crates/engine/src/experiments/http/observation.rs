@@ -8,7 +8,7 @@ use tcptoll_model::units::human_us;
 use tcptoll_model::validity::{self, ClosedLoop};
 use tcptoll_model::warning::Warning;
 
-use super::{Driven, HttpTrial, sent};
+use super::trial::{Driven, HttpTrial, sent};
 use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us};
 use crate::messages::{HttpReport, Rates};
 

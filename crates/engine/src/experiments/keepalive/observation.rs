@@ -11,7 +11,7 @@ use tcptoll_model::wire::{QuietCounts, Wire};
 
 use super::settings::{Fault, Side};
 use super::stage::Ports;
-use super::{KeepaliveTrial, Seen};
+use super::trial::{KeepaliveTrial, Seen};
 use crate::experiments::bench::notes::path_sample;
 use crate::messages::{Counted, IdleReport};
 
