@@ -6,3 +6,4 @@ pub(super) mod notes;
 pub(super) mod procedure;
 pub(super) mod settings;
 pub mod target;
+pub(super) mod unreached;

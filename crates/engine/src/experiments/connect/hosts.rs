@@ -3,6 +3,7 @@
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 
 use crate::experiments::TrialError;
+use crate::experiments::bench::unreached::Unreached;
 use crate::lab::{Begun, Handle, Interrupt, LabError};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows};
 
@@ -51,24 +52,16 @@ pub(super) fn drive(
 
 /// Why a target gave nothing, with what to do about it.
 pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {
-    let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
-        return format!("--to {name}: no connection was begun");
+    let unreached = Unreached {
+        subject: format!("--to {name}"),
+        operation: "connection",
+        outcome: format!("none of {} connections was made", report.attempts),
+        errors: &report.errors,
+        first_errors: &report.first_errors,
     };
-    let words = report.first_errors.get(class).map_or("", String::as_str);
-    let advice = match class.as_str() {
-        "connect-refused" => "nothing listens there: check the port, or start the server",
-        "connect-timeout" => {
-            "nothing answers there: check address and firewall, or raise --timeout"
-        }
-        "unreachable" => "there is no route to it: check the address",
-        "bind" => "--bind names an address that this host does not have",
-        "local-fds" => "raise the limit of open files: ulimit -n",
-        "local-ports" => "no local port is free: add --bind addresses, or wait a minute",
-        "timeout" => "it accepts but does not speak: give it something with --send",
-        _ => "see the error",
-    };
-    format!(
-        "--to {name}: none of {} connections was made ({class}: {words}): {advice}",
-        report.attempts
-    )
+    unreached.sentence(&[
+        ("bind", "--bind names an address that this host does not have"),
+        ("local-ports", "no local port is free: add --bind addresses, or wait a minute"),
+        ("timeout", "it accepts but does not speak: give it something with --send"),
+    ])
 }

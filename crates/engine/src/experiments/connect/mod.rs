@@ -11,10 +11,10 @@ use tcptoll_model::experiments::connect::conclusion;
 use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::{PlannedArm, Settings};
 
-use self::settings::{ConnectSettings, OPTIONS, PUBLIC_RATE_PER_S};
+use self::settings::{ConnectSettings, OPTIONS};
 use self::trial::ConnectTrial;
 use crate::experiments::bench::settings::check_congestion;
-use crate::experiments::bench::target::Target;
+use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
 

@@ -11,9 +11,9 @@ use tcptoll_model::experiments::http::conclusion;
 use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::{PlannedArm, Settings};
 
-use self::settings::{HttpSettings, OPTIONS, PUBLIC_RATE_PER_S, PlaceSettings};
+use self::settings::{HttpSettings, OPTIONS, PlaceSettings};
 use self::trial::HttpTrial;
-use crate::experiments::bench::target::Target;
+use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
 

@@ -21,6 +21,7 @@ use crate::experiments::bench::hosts::{LabSpec, launch, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::{WarmUp, wrong};
+use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Handle, LabError, Place};
 use crate::messages::{
@@ -372,24 +373,21 @@ pub(super) fn sent(report: &HttpReport) -> u64 {
 
 /// Why a target gave nothing, with what to do about it.
 fn nothing_reached(typed: &str, report: &HttpReport) -> String {
-    let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
-        return format!("--url {typed}: no request was begun");
+    let unreached = Unreached {
+        subject: format!("--url {typed}"),
+        operation: "request",
+        outcome: "no connection was made".to_owned(),
+        errors: &report.errors,
+        first_errors: &report.first_errors,
     };
-    let words = report.first_errors.get(class).map_or("", String::as_str);
-    let advice = match class.as_str() {
-        "connect-refused" => "nothing listens there: check the port, or start the server",
-        "connect-timeout" | "timeout" => {
-            "nothing answers there: check address and firewall, or raise --timeout"
-        }
-        "unreachable" => "there is no route to it: check the address",
-        "local-fds" => "raise the limit of open files: ulimit -n",
-        "local-ports" => {
-            "no local port is free, or --bind names an address that this host does not have"
-        }
-        "tls" => "TLS did not come about: --ca for roots of your own, --insecure to accept any",
-        _ => "see the error",
-    };
-    format!("--url {typed}: no connection was made ({class}: {words}): {advice}")
+    unreached.sentence(&[
+        (
+            "local-ports",
+            "no local port is free, or --bind names an address that this host does not have",
+        ),
+        ("timeout", NO_ANSWER),
+        ("tls", "TLS did not come about: --ca for roots of your own, --insecure to accept any"),
+    ])
 }
 
 /// A file of root certificates for the client; it goes with the trial.
