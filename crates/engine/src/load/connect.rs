@@ -1,6 +1,6 @@
 //! Opens connections and times each: called, established, first byte.
 //!
-//! Closed loop: as many at once as asked, the next begins when one ends; the first ones are begun
+//! Closed loop: as many concurrently as asked, the next begins when one ends; the first ones are begun
 //! evenly over a ramp, because a burst of SYNs would overflow a queue that the load itself never
 //! fills. Open loop: one begins every 1/rate s whether or not others have ended, and latency counts
 //! from when it was due.
@@ -8,36 +8,47 @@
 //! It ends after a number of operations or after a time, whichever comes first: nothing begins from
 //! then on, and what has begun is waited for. An open loop that is late by then leaves out what it
 //! could not begin in time; its lateness says so.
+//!
+//! Both edges of a load bias its rate: while slots fill nothing completes, and while the last
+//! operations end nothing begins. So a rate is the number of successes that complete in the steady
+//! part, divided by its length.
+//!
+//! - Closed loop: from when all slots are filled to when the last operation begins (`occupancy`).
+//!   Pauses are no part of it, and neither are operations that complete in a pause.
+//! - Open loop: the planned time, pauses added (`Pace::window_ends_ns`). Operations that complete
+//!   later are in progress at its end.
+//!
+//! It has a poll loop of its own, not a `Driver`: a connection is counted
+//! from between `socket(2)` and `connect(2)`, may send its request with the SYN, and tells a lack of
+//! source addresses (`bind`) from one of ports (`local-ports`).
 
-mod completions;
-
-use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_kernel::cpu::{self, thread_time};
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
-use tcptoll_kernel::socket::{Address, Begun, ClientOptions, Tcp, errno};
+use tcptoll_kernel::socket::{Address, Begun, Tcp, errno};
+use tcptoll_model::arrivals::Spread;
 use tcptoll_model::handshake::{ClientRow, Peer};
 use tcptoll_model::ladder::on_ladder;
 use tcptoll_model::stats::SeriesBuilder;
 
-use self::completions::{Completions, planned_ns};
+use super::control::{CHANNEL, Progress, stop_requested};
 use super::occupancy::Occupancy;
-use super::{CHANNEL, LoadError, class_of, pair, sources, stop_requested, until};
+use super::pace::{Pace, Pause, Plan, burst};
+use super::slots::Slots;
+use super::sources::Sources;
+use super::waiting::Waiting;
+use super::{LoadError, class_of, pair, sockets_max, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::messages::{ConnectLoad, ConnectReport};
 
-/// Operations begun between two looks at what has happened.
-const BURST: u32 = 8;
+/// Sockets, where the limit of open files cannot be read.
+const SOCKETS: u64 = 1_024;
 
-/// Progress is told this often.
-const PROGRESS_NS: u64 = 200_000_000;
-
-/// File descriptors that are not connections: streams, channel, epoll, ICMP, netlink, libraries.
-const OTHER_FILES: u64 = 64;
+/// Events taken together.
+const EVENTS: usize = 512;
 
 struct Operation {
     socket: Tcp,
@@ -48,7 +59,6 @@ struct Operation {
     established_ns: Option<u64>,
     /// Whether the request has left.
     sent: bool,
-    generation: u64,
 }
 
 /// Runs the load to its end, or until the parent says stop.
@@ -56,37 +66,46 @@ pub fn run(
     load: &ConnectLoad,
     channel: &mut Channel,
 ) -> Result<(ConnectReport, Vec<ClientRow>), LoadError> {
-    let room = cpu::file_limit().map_or(1024, |limit| limit.saturating_sub(OTHER_FILES)).max(1);
-    let poller = Poller::new(512)?;
+    let room = sockets_max().unwrap_or(SOCKETS);
+    let poller = Poller::new(EVENTS)?;
     poller.add(&*channel, CHANNEL, Interest::READ)?;
     let start_ns = monotonic_ns();
-    let ends_ns = load.duration_ns.map_or(u64::MAX, |long| start_ns.saturating_add(long));
+    let pace = Pace::from_start(&plan(load), start_ns);
     let mut client = Client {
         load,
         poller,
         target: load.target.into(),
-        options: Vec::new(),
-        slots: Vec::new(),
-        free: Vec::new(),
+        sources: Sources::new(&load.bind, load.congestion.as_deref(), load.fast_open),
+        slots: Slots::new(),
         room: room as usize,
-        deadlines: VecDeque::new(),
+        deadlines: Waiting::new(0),
         report: ConnectReport { rungs: vec![0; load.ladder_ns.len()], ..ConnectReport::default() },
         rows: Vec::new(),
         ladder: load.ladder_ns.iter().copied().map(Duration::from_nanos).collect(),
         series: SeriesBuilder::new(400),
-        begun: 0,
         start_ns,
-        ends_ns,
-        occupancy: Occupancy::new(ends_ns),
-        completions: Completions::default(),
-        planned_ns: load.rate_per_s.map(|rate| planned_ns(load.count, rate, load.duration_ns)),
+        occupancy: Occupancy::new(pace.ends_ns()),
+        pace,
         paused_before_full_ns: 0,
-        not_before_ns: 0,
-        told_ns: 0,
+        progress: Progress::default(),
     };
-    client.options = client.options_of_each_source();
     client.go(channel)?;
     Ok((client.report, client.rows))
+}
+
+/// How connections follow each other.
+fn plan(load: &ConnectLoad) -> Plan {
+    Plan {
+        rate_per_s: load.rate_per_s,
+        spread: Spread::Constant,
+        slots: load.concurrency,
+        ramp_ns: load.ramp_ns,
+        operations: Some(load.count),
+        duration_ns: load.duration_ns,
+        timeout_ns: load.timeout_ns,
+        pause: load.pause_every.map(|every| Pause { every, long_ns: load.pause_ns }),
+        ..Plan::ENDLESS
+    }
 }
 
 struct Client<'a> {
@@ -94,41 +113,24 @@ struct Client<'a> {
     poller: Poller,
     /// The form that `connect(2)` takes, made once instead of once per connection.
     target: Address,
-    options: Vec<ClientOptions>,
-    slots: Vec<Option<Operation>>,
-    free: Vec<usize>,
+    sources: Sources,
+    slots: Slots<Operation>,
     room: usize,
-    /// In order, because every operation has the same time limit.
-    deadlines: VecDeque<(u64, usize, u64)>,
+    /// Until when each operation may take.
+    deadlines: Waiting<1>,
     report: ConnectReport,
     rows: Vec<ClientRow>,
     ladder: Vec<Duration>,
     series: SeriesBuilder,
-    begun: u64,
     start_ns: u64,
-    /// No operation begins after this.
-    ends_ns: u64,
     occupancy: Occupancy,
-    completions: Completions,
-    /// Open loop: length of the steady part, ns, without pauses.
-    planned_ns: Option<u64>,
+    pace: Pace,
     /// Pauses before all slots were filled, ns.
     paused_before_full_ns: u64,
-    /// No operation begins before this, because of a pause.
-    not_before_ns: u64,
-    told_ns: u64,
+    progress: Progress,
 }
 
 impl Client<'_> {
-    fn options_of_each_source(&self) -> Vec<ClientOptions> {
-        let one = |bind: Option<IpAddr>| ClientOptions {
-            bind,
-            congestion: self.load.congestion.clone(),
-            fast_open: self.load.fast_open,
-        };
-        sources(&self.load.bind).into_iter().map(one).collect()
-    }
-
     fn go(&mut self, channel: &mut Channel) -> Result<(), LoadError> {
         let cpu_before = thread_time();
         while !self.is_over() {
@@ -139,9 +141,10 @@ impl Client<'_> {
                 break;
             }
             let timeout = if more { Some(Duration::ZERO) } else { self.wait() };
-            let events = self.poller.wait(timeout)?;
+            let count = self.poller.wait_count(timeout)?;
             let now = monotonic_ns();
-            for event in events {
+            for at in 0..count {
+                let event = self.poller.event(at);
                 if event.token == CHANNEL {
                     stop_requested(channel)?;
                     self.report.partial = true;
@@ -152,10 +155,7 @@ impl Client<'_> {
                 }
                 self.advance(event, now);
             }
-            if now >= self.told_ns + PROGRESS_NS {
-                self.told_ns = now;
-                channel.progress(self.report.attempts)?;
-            }
+            self.progress.report(channel, now, self.report.attempts)?;
         }
         self.finish(cpu_before);
         Ok(())
@@ -166,72 +166,52 @@ impl Client<'_> {
         self.report.cpu_us = pair(thread_time().since(cpu_before));
         self.report.elapsed_ns = now - self.start_ns;
         self.no_more_after(now);
-        // A pause that was cut short was not all spent.
-        let (paused_ns, not_before_ns) = (self.report.paused_ns, self.not_before_ns);
-        let paused_by = |at: u64| paused_ns.saturating_sub(not_before_ns.saturating_sub(at));
         let (full_ns, busy_ns) = self.occupancy.measured_ns();
-        let paused_while_full = self
-            .occupancy
-            .until_ns()
-            .map_or(0, |until| paused_by(until).saturating_sub(self.paused_before_full_ns));
+        let paused_while_full = self.occupancy.until_ns().map_or(0, |until| {
+            self.pace.paused_by(until).saturating_sub(self.paused_before_full_ns)
+        });
         self.report.full_ns = full_ns.saturating_sub(paused_while_full);
         self.report.busy_ns = busy_ns;
-        self.report.paused_ns = paused_by(now);
-        self.report.steady_ok = self.completions.ok;
-        self.report.steady_ns = match self.planned_ns {
+        self.report.paused_ns = self.pace.paused_by(now);
+        self.report.steady_ns = match self.pace.planned_ns().filter(|_| self.pace.is_open()) {
             _ if self.report.partial => 0,
             Some(planned_ns) => planned_ns,
             None => self.report.full_ns,
         };
-        self.report.unfinished = self.completions.after;
         self.report.series = std::mem::replace(&mut self.series, SeriesBuilder::new(2)).build();
     }
 
     /// Whether nothing is under way and nothing is to begin.
     fn is_over(&self) -> bool {
-        self.begun == self.report.attempts && self.next_due().is_none()
+        self.under_way() == 0 && self.next_due(monotonic_ns()).is_none()
+    }
+
+    fn under_way(&self) -> u64 {
+        self.pace.begun() - self.report.attempts
     }
 
     /// Slots may be empty from now on.
     fn no_more_after(&mut self, now: u64) {
-        let active = self.slots.iter().flatten().map(|operation| operation.begun_ns);
+        let active = self.slots.iter().map(|operation| operation.begun_ns);
         self.occupancy.close(now, active);
     }
 
     /// When the next operation is due; `None` if none is to begin before another ends.
-    fn next_due(&self) -> Option<u64> {
-        if self.begun >= self.load.count || self.is_late() {
-            return None;
-        }
-        let active = self.begun - self.report.attempts;
-        let due = if let Some(rate) = self.load.rate_per_s {
-            self.start_ns + self.report.paused_ns + (self.begun as f64 / rate * 1e9) as u64
-        } else if active >= self.load.concurrency {
-            return None;
-        } else if self.begun < self.load.concurrency {
-            self.start_ns + self.load.ramp_ns * self.begun / self.load.concurrency
-        } else {
-            0
-        };
-        Some(due.max(self.not_before_ns)).filter(|&due| due < self.ends_ns)
-    }
-
-    /// Whether the time for beginning operations is up.
-    fn is_late(&self) -> bool {
-        self.ends_ns < u64::MAX && monotonic_ns() >= self.ends_ns
+    fn next_due(&self, now: u64) -> Option<u64> {
+        if now >= self.pace.ends_ns() { None } else { self.pace.next(self.under_way()) }
     }
 
     /// Begins what is due, a few at a time: what has happened meanwhile must be seen, or its
     /// latency would grow with what is begun. True if more is due.
     fn begin_those_due(&mut self) -> bool {
-        if self.is_late() {
-            self.no_more_after(self.ends_ns);
+        if monotonic_ns() >= self.pace.ends_ns() {
+            self.no_more_after(self.pace.ends_ns());
         }
-        for _ in 0..BURST {
+        for _ in 0..burst::CONNECTIONS {
             let now = monotonic_ns();
-            match self.next_due() {
+            match self.next_due(now) {
                 // In closed loop an operation is due the moment it is begun.
-                Some(due) if due <= now => self.begin(now, self.load.rate_per_s.map(|_| due)),
+                Some(due) if due <= now => self.begin(now, self.pace.is_open().then_some(due)),
                 _ => return false,
             }
         }
@@ -239,29 +219,21 @@ impl Client<'_> {
     }
 
     fn begin(&mut self, begun_ns: u64, scheduled_ns: Option<u64>) {
-        let number = self.begun;
-        self.begun += 1;
-        if scheduled_ns.is_none() && self.begun == self.load.concurrency {
+        let number = self.pace.begun();
+        let paused_ns = self.pace.paused_by(begun_ns);
+        self.pace.begin(begun_ns);
+        if scheduled_ns.is_none() && self.pace.begun() == self.pace.slots() {
             self.occupancy.filled(begun_ns);
-            self.paused_before_full_ns = self.report.paused_ns;
+            self.paused_before_full_ns = paused_ns;
         }
-        if self.begun == self.load.count {
+        if self.pace.begun() == self.load.count {
             self.no_more_after(begun_ns);
         }
-        if let Some(every) = self.load.pause_every
-            && self.begun.is_multiple_of(every)
-            && self.begun < self.load.count
-        {
-            self.not_before_ns = monotonic_ns() + self.load.pause_ns;
-            self.report.paused_ns += self.load.pause_ns;
-            // The schedule of an open loop waits, too.
-        }
-        if self.slots.len() - self.free.len() >= self.room {
+        if self.slots.held() >= self.room {
             let error = io::Error::from_raw_os_error(errno::EMFILE);
             return self.refuse(begun_ns, "local-fds", &error);
         }
-        let options = &self.options[(number % self.options.len() as u64) as usize];
-        let socket = match Tcp::client(self.load.target, options) {
+        let socket = match Tcp::client(self.load.target, self.sources.of(number)) {
             Ok(socket) => socket,
             Err(error) if error.raw_os_error() == Some(errno::EADDRNOTAVAIL) => {
                 return self.refuse(begun_ns, "bind", &error);
@@ -283,27 +255,17 @@ impl Client<'_> {
         if scheduled_ns.is_some() {
             self.report.lateness.record_ns(called_ns.saturating_sub(due_ns));
         }
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        let operation = Operation {
-            socket,
-            begun_ns,
-            due_ns,
-            called_ns,
-            established_ns: None,
-            sent,
-            generation: number,
-        };
+        let slot = self.slots.vacant();
+        let operation =
+            Operation { socket, begun_ns, due_ns, called_ns, established_ns: None, sent };
         let added = begun.and_then(|begun| {
             self.poller
-                .add(&operation.socket, slot as u64, Interest::EDGES)
+                .add(&operation.socket, u64::from(slot), Interest::EDGES)
                 .map_err(|error| error.source)
                 .map(|()| begun)
         });
-        self.deadlines.push_back((due_ns + self.load.timeout_ns, slot, number));
-        self.slots[slot] = Some(operation);
+        self.deadlines.begin(0, slot, due_ns + self.load.timeout_ns);
+        self.slots.put(operation);
         match added {
             Ok(Begun::InProgress) => {}
             Ok(Begun::Done) => self.established(slot, monotonic_ns()),
@@ -313,35 +275,29 @@ impl Client<'_> {
 
     fn give_up_those_late(&mut self) {
         let now = monotonic_ns();
-        while let Some(&(deadline, slot, generation)) = self.deadlines.front() {
-            let current = self.slots[slot].as_ref().filter(|o| o.generation == generation);
-            if current.is_some() && deadline > now {
-                return;
-            }
-            self.deadlines.pop_front();
-            if let Some(operation) = current {
-                let class =
-                    if operation.established_ns.is_some() { "timeout" } else { "connect-timeout" };
-                self.end(slot, Err((class, io::ErrorKind::TimedOut.into())));
-            }
+        while let Some(slot) = self.deadlines.over(0, now) {
+            let operation = self.slots.get(slot);
+            let made = operation.is_some_and(|operation| operation.established_ns.is_some());
+            let class = if made { "timeout" } else { "connect-timeout" };
+            self.end(slot, Err((class, io::ErrorKind::TimedOut.into())));
         }
     }
 
     /// What is on its way when the run is stopped is an attempt too.
     fn give_up_all(&mut self) {
-        for slot in 0..self.slots.len() {
+        for slot in self.slots.numbers() {
             self.end(slot, Err(("interrupted", io::ErrorKind::Interrupted.into())));
         }
     }
 
     fn wait(&self) -> Option<Duration> {
-        let deadline = self.deadlines.front().map(|&(at, ..)| at);
-        self.next_due().into_iter().chain(deadline).min().map(until)
+        let due = self.next_due(monotonic_ns());
+        due.into_iter().chain(self.deadlines.next_ns()).min().map(until)
     }
 
     fn advance(&mut self, event: Event, now: u64) {
-        let slot = event.token as usize;
-        let Some(operation) = self.slots.get(slot).and_then(Option::as_ref) else { return };
+        let slot = event.token as u32;
+        let Some(operation) = self.slots.get(slot) else { return };
         if operation.established_ns.is_none() {
             match operation.socket.take_error() {
                 Ok(None) if event.writable && !event.broken => self.established(slot, now),
@@ -354,7 +310,7 @@ impl Client<'_> {
                 }
             }
         }
-        let Some(operation) = self.slots[slot].as_ref() else { return };
+        let Some(operation) = self.slots.get(slot) else { return };
         if event.readable || event.broken {
             let mut buffer = [0; 16_384];
             match operation.socket.read(&mut buffer) {
@@ -373,8 +329,8 @@ impl Client<'_> {
         }
     }
 
-    fn established(&mut self, slot: usize, now: u64) {
-        let Some(operation) = self.slots[slot].as_mut() else { return };
+    fn established(&mut self, slot: u32, now: u64) {
+        let Some(operation) = self.slots.get_mut(slot) else { return };
         operation.established_ns = Some(now);
         self.report.established += 1;
         if !self.load.fast_open {
@@ -402,9 +358,9 @@ impl Client<'_> {
         }
     }
 
-    fn end(&mut self, slot: usize, outcome: Result<(), (&'static str, io::Error)>) {
-        let Some(operation) = self.slots[slot].take() else { return };
-        self.free.push(slot);
+    fn end(&mut self, slot: u32, outcome: Result<(), (&'static str, io::Error)>) {
+        let Some(operation) = self.slots.take(slot) else { return };
+        self.deadlines.end(slot);
         let is_ok = outcome.is_ok();
         self.take_handshake(&operation, is_ok);
         match outcome {
@@ -444,16 +400,14 @@ impl Client<'_> {
     /// An operation has ended, and its slot is free.
     fn ended(&mut self, begun_ns: u64, is_ok: bool) {
         let now = monotonic_ns();
-        if let Some(planned_ns) = self.planned_ns {
-            let until_ns = self.start_ns + planned_ns + self.report.paused_ns;
-            self.completions.ended(now, is_ok, until_ns);
-        } else if is_ok {
-            let is_full = self.occupancy.is_open();
-            self.completions.succeeded(now, is_full, self.ends_ns, self.not_before_ns);
+        if self.pace.is_open() {
+            let in_time = now <= self.pace.window_ends_ns();
+            self.report.steady_ok += u64::from(in_time && is_ok);
+            self.report.unfinished += u64::from(!in_time);
+        } else if is_ok && self.occupancy.has(now) && !self.pace.is_paused(now) {
+            self.report.steady_ok += 1;
         }
-        if self.occupancy.is_open() {
-            self.occupancy.ended(begun_ns, now);
-        }
+        self.occupancy.ended(begun_ns, now);
     }
 
     /// An operation that came to no socket.
@@ -468,3 +422,6 @@ impl Client<'_> {
         self.report.first_errors.entry(class.to_owned()).or_insert_with(|| error.to_string());
     }
 }
+
+#[cfg(test)]
+mod tests;

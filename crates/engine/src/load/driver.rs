@@ -1,12 +1,42 @@
-//! What the client loop needs of the kernel, so that epoll and `io_uring` are one loop.
+//! What a client loop needs of the kernel, so that one loop runs over epoll and over `io_uring`.
 //!
 //! A slot is one connection's place; the driver keeps its socket. What happened comes one by one
 //! from [`Driver::next`]; received bytes stay readable in [`Driver::bytes`] until the next call.
+//!
+//! A new load states its [`Setup`], makes an [`Epoll`](super::epoll::Epoll) or a
+//! [`Uring`](super::uring::Uring) on each of its threads, and repeats: begin what its
+//! [`Pace`](super::pace::Pace) says, [`Driver::wait`], take every event. What a short
+//! [`Driver::send`] has left over goes when [`What::Room`] comes.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::LoadError;
+
+/// What a driver opens, and how it waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup<'a> {
+    /// To whom.
+    pub(super) target: SocketAddr,
+    /// Source addresses, taken in turn; none: the one that the kernel chooses.
+    pub(super) bind: &'a [IpAddr],
+    /// Congestion control, by the kernel's name.
+    pub(super) congestion: Option<&'a str>,
+    /// How many connections there can be concurrently.
+    pub(super) slots: u32,
+    /// What happens within this is handled together, ns; 0: immediately.
+    pub(super) batch_ns: u64,
+    /// Use the kernel's receive stamps, where it has them.
+    pub(super) stamps: bool,
+}
+
+impl Setup<'_> {
+    /// Connections with the kernel's own settings.
+    pub(super) fn to(target: SocketAddr, slots: u32) -> Self {
+        Self { target, bind: &[], congestion: None, slots, batch_ns: 0, stamps: false }
+    }
+}
 
 /// Something that happened to a slot.
 #[derive(Debug)]

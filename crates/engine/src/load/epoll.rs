@@ -1,26 +1,30 @@
-//! The client loop's sockets over epoll: edges, one registration a connection, one system call to
+//! A client loop's sockets over epoll: edges, one registration a connection, one system call to
 //! receive and one to send.
+//!
+//! See [`Driver`]. A loop without a thread of its own also waits for its control channel here
+//! ([`Epoll::heed`]), and one that needs a socket itself gets at it ([`Epoll::socket`]).
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use tcptoll_kernel::epoll::{Event as Edge, Interest, Poller};
-use tcptoll_kernel::socket::{Address, Begun, ClientOptions, Tcp};
+use tcptoll_kernel::socket::{Address, Begun, Tcp};
 
-use super::driver::{Driver, Event, What};
-use crate::clock::{FromRealtime, monotonic_ns};
-use crate::load::{self, LoadError};
+use super::control::CHANNEL;
+use super::driver::{Driver, Event, Setup, What};
+use super::stamps::Stamps;
+use crate::clock::monotonic_ns;
+use crate::load::LoadError;
+use crate::load::sources::Sources;
 
-/// Events taken at once.
+/// Events taken together.
 const EVENTS: usize = 1024;
 
 /// What one receive takes at most, bytes.
 const BUFFER: usize = 128 << 10;
-
-/// The wall clock is compared with the monotonic one again after so long, ns.
-const COMPARE_NS: u64 = 100_000_000;
 
 /// A connection's socket.
 #[derive(Debug, Default)]
@@ -41,10 +45,12 @@ pub(super) struct Epoll {
     target: SocketAddr,
     /// The form that `connect(2)` takes, made once instead of once per connection.
     address: Address,
-    sources: Vec<ClientOptions>,
+    sources: Sources,
     places: Vec<Place>,
-    /// What was known at once, without an event.
-    at_once: VecDeque<Event>,
+    /// What is known without an event.
+    known: VecDeque<Event>,
+    /// Whether the control channel had something to read.
+    asked: bool,
     /// Edges of the last wait, and the one being looked at.
     edges: usize,
     at: usize,
@@ -53,52 +59,53 @@ pub(super) struct Epoll {
     buffer: Vec<u8>,
     received: usize,
     batch: Duration,
-    stamps: bool,
-    wall: FromRealtime,
-    compared_ns: u64,
+    stamps: Stamps,
     closed_after_peer: u64,
 }
 
 impl Epoll {
-    /// No connection yet. `stamps`: use the kernel's receive stamps.
-    pub(super) fn new(
-        target: SocketAddr,
-        sources: &[IpAddr],
-        congestion: Option<&str>,
-        slots: u32,
-        batch_ns: u64,
-        stamps: bool,
-    ) -> Result<Self, LoadError> {
-        let options = |bind| ClientOptions {
-            bind,
-            congestion: congestion.map(str::to_owned),
-            fast_open: false,
-        };
-        let sources = load::sources(sources).into_iter().map(options).collect();
+    /// No connection yet.
+    pub(super) fn new(setup: &Setup<'_>) -> Result<Self, LoadError> {
         Ok(Self {
             poller: Poller::new(EVENTS)?,
-            target,
-            address: target.into(),
-            sources,
-            places: (0..slots).map(|_| Place::default()).collect(),
-            at_once: VecDeque::new(),
+            target: setup.target,
+            address: setup.target.into(),
+            sources: Sources::new(setup.bind, setup.congestion, false),
+            places: (0..setup.slots).map(|_| Place::default()).collect(),
+            known: VecDeque::new(),
+            asked: false,
             edges: 0,
             at: 0,
             seen_ns: 0,
             buffer: vec![0; BUFFER],
             received: 0,
-            batch: Duration::from_nanos(batch_ns),
-            stamps,
-            wall: FromRealtime::now(),
-            compared_ns: monotonic_ns(),
+            batch: Duration::from_nanos(setup.batch_ns),
+            stamps: Stamps::new(setup.stamps),
             closed_after_peer: 0,
         })
     }
 
-    /// When bytes arrived, from the kernel's stamp; never after they were seen.
-    fn arrived_ns(&self, stamp_ns: u64) -> u64 {
-        let now = monotonic_ns();
-        if stamp_ns == 0 { now } else { self.wall.monotonic_ns(stamp_ns).min(now) }
+    /// Has a wait also end when this channel can be read; [`Epoll::is_asked`] tells.
+    pub(super) fn heed(&self, channel: impl AsFd) -> Result<(), LoadError> {
+        Ok(self.poller.add(channel, CHANNEL, Interest::READ)?)
+    }
+
+    /// Whether the channel could be read; true once. Known when all events after a wait have been
+    /// taken.
+    pub(super) fn is_asked(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// The socket of a slot; None: the slot is empty.
+    pub(super) fn socket(&self, slot: u32) -> Option<&Tcp> {
+        self.places.get(slot as usize)?.socket.as_ref()
+    }
+
+    /// Hands over the socket of a slot, which is empty then.
+    pub(super) fn take(&mut self, slot: u32) -> Option<Tcp> {
+        let place = self.places.get_mut(slot as usize)?;
+        place.generation = place.generation.wrapping_add(1);
+        place.socket.take()
     }
 
     /// What an edge means; `None`: nothing, or nothing more.
@@ -134,7 +141,7 @@ impl Epoll {
             }
             return None;
         }
-        let read = if self.stamps {
+        let read = if self.stamps.are_used() {
             socket.read_stamped(&mut self.buffer)
         } else {
             socket.read(&mut self.buffer).map(|read| read.map(|length| (length, 0)))
@@ -149,16 +156,20 @@ impl Epoll {
                 // A short read has emptied the socket; a full one may not have.
                 if length < self.buffer.len() {
                     self.at += 1;
+                    // No other edge will tell of room that this one tells of.
+                    if edge.writable && !edge.broken && std::mem::take(&mut place.wants_room) {
+                        self.known.push_back(Event { slot, what: What::Room });
+                    }
                     if edge.finished && !edge.broken {
                         let closed = What::Closed { at_ns: self.seen_ns };
-                        self.at_once.push_back(Event { slot, what: closed });
-                        self.places[slot as usize].ended = true;
+                        self.known.push_back(Event { slot, what: closed });
+                        place.ended = true;
                     } else if edge.broken {
                         // Of a reset after data the next receive tells.
                         self.at -= 1;
                     }
                 }
-                Some(What::Received { at_ns: self.arrived_ns(stamp_ns) })
+                Some(What::Received { at_ns: self.stamps.arrived_ns(stamp_ns, monotonic_ns()) })
             }
             Ok(None) => {
                 self.at += 1;
@@ -179,9 +190,8 @@ impl Driver for Epoll {
     const NAME: &'static str = "epoll";
 
     fn open(&mut self, slot: u32, source: usize) -> io::Result<()> {
-        let options = &self.sources[source % self.sources.len()];
-        let socket = Tcp::client(self.target, options)?;
-        if self.stamps {
+        let socket = Tcp::client(self.target, self.sources.of(source as u64))?;
+        if self.stamps.are_used() {
             // Without it latency is as exact as the loop is prompt.
             let _ = socket.stamp_arrivals();
         }
@@ -195,7 +205,7 @@ impl Driver for Epoll {
         place.ended = false;
         if begun == Begun::Done {
             let what = What::Connected { outcome: Ok(()), at_ns: monotonic_ns() };
-            self.at_once.push_back(Event { slot, what });
+            self.known.push_back(Event { slot, what });
         }
         Ok(())
     }
@@ -219,7 +229,7 @@ impl Driver for Epoll {
             self.closed_after_peer += 1;
         }
         place.generation = place.generation.wrapping_add(1);
-        self.at_once.retain(|event| event.slot != slot);
+        self.known.retain(|event| event.slot != slot);
     }
 
     fn closed_after_peer(&self) -> u64 {
@@ -228,30 +238,32 @@ impl Driver for Epoll {
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LoadError> {
         let mut timeout = timeout;
-        if !self.batch.is_zero() && timeout != Some(Duration::ZERO) && self.at_once.is_empty() {
+        if !self.batch.is_zero() && timeout != Some(Duration::ZERO) && self.known.is_empty() {
             let pause = timeout.map_or(self.batch, |timeout| timeout.min(self.batch));
             std::thread::sleep(pause);
             timeout = timeout.map(|timeout| timeout.saturating_sub(pause));
         }
-        if !self.at_once.is_empty() {
+        if !self.known.is_empty() {
             timeout = Some(Duration::ZERO);
         }
         self.edges = self.poller.wait_count(timeout)?;
         self.at = 0;
         self.seen_ns = monotonic_ns();
-        if self.stamps && self.seen_ns >= self.compared_ns + COMPARE_NS {
-            self.wall = FromRealtime::now();
-            self.compared_ns = self.seen_ns;
-        }
+        self.stamps.compare(self.seen_ns);
         Ok(())
     }
 
     fn next(&mut self) -> Option<Event> {
-        if let Some(event) = self.at_once.pop_front() {
+        if let Some(event) = self.known.pop_front() {
             return Some(event);
         }
         while self.at < self.edges {
             let edge = self.poller.event(self.at);
+            if edge.token == CHANNEL {
+                self.asked = true;
+                self.at += 1;
+                continue;
+            }
             let (slot, generation) = (edge.token as u32, (edge.token >> 32) as u32);
             let known = self.places.get(slot as usize);
             if known.is_none_or(|place| place.generation != generation) {

@@ -8,7 +8,9 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::handshake::{Peer, ServerRow};
 
-use super::{CHANNEL, LoadError, pair, stop_requested, until};
+use super::control::{CHANNEL, stop_requested};
+use super::slots::Slots;
+use super::{LoadError, pair, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
 use crate::messages::{Greet, GreetReport};
@@ -32,8 +34,7 @@ pub fn run(
     poller.add(&listener, LISTENER, Interest::READ_EDGE)?;
     let mut server = Greeter {
         greet,
-        slots: Vec::new(),
-        free: Vec::new(),
+        slots: Slots::new(),
         report: GreetReport::default(),
         rows: Vec::new(),
         failures: 0,
@@ -56,7 +57,7 @@ pub fn run(
                     accept_at = monotonic_ns() + greet.accept_delay_ns;
                 }
                 LISTENER => {}
-                slot => server.close_if_done(slot as usize),
+                slot => server.close_if_done(slot as u32),
             }
         }
         if greet.accept_delay_ns > 0 && greet.accept_delay_ns < SPIN_NS && waiting {
@@ -81,8 +82,7 @@ pub fn run(
 
 struct Greeter<'a> {
     greet: &'a Greet,
-    slots: Vec<Option<Tcp>>,
-    free: Vec<usize>,
+    slots: Slots<Tcp>,
     report: GreetReport,
     rows: Vec<ServerRow>,
     failures: u64,
@@ -109,24 +109,18 @@ impl Greeter<'_> {
         }
         let greeted =
             !self.greet.speak || socket.write(b"h").is_ok_and(|written| written.is_some());
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        if greeted && poller.add(&socket, slot as u64, Interest::READ).is_ok() {
-            self.slots[slot] = Some(socket);
-        } else {
-            self.free.push(slot);
+        let slot = u64::from(self.slots.vacant());
+        if greeted && poller.add(&socket, slot, Interest::READ).is_ok() {
+            self.slots.put(socket);
         }
         true
     }
 
-    fn close_if_done(&mut self, slot: usize) {
-        let Some(socket) = self.slots.get(slot).and_then(Option::as_ref) else { return };
+    fn close_if_done(&mut self, slot: u32) {
+        let Some(socket) = self.slots.get(slot) else { return };
         let mut buffer = [0; 256];
         if !matches!(socket.read(&mut buffer), Ok(None | Some(1..))) {
-            self.slots[slot] = None;
-            self.free.push(slot);
+            drop(self.slots.take(slot));
         }
     }
 }

@@ -1,10 +1,29 @@
-//! What is done to connections: the client's side ([`connect`]), the in-house server ([`greet`]),
-//! and the traffic that certifies a link ([`probes`]).
+//! Loads: what is done to connections, inside a host, until its time is up or the parent says stop.
 //!
-//! Each runs inside a host, on one thread, and looks at the control channel between two events, so
-//! that [`Request::Stop`] ends it at once with what it has.
+//! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
+//! requests, [`idle`] keeps connections open and writes over one; [`greet`] is the in-house server
+//! of `connect`, and [`probes`] is the traffic that certifies a link.
+//!
+//! What they share knows no protocol. A new load begins with the first three:
+//!
+//! | module | answers |
+//! | --- | --- |
+//! | `pace` | when may the next operation begin, is it measured, when does the window end? Closed and open loop, ramp, warm-up, pauses, bursts |
+//! | `driver` | how do bytes come and go? Over `epoll` or `uring`, with the kernel's receive `stamps` |
+//! | `threads` | how does a load run on several threads, stop, and report? |
+//! | `waiting` | which slot has waited too long? |
+//! | `occupancy` | were the slots of a closed loop in use? |
+//! | `service` | can an operation that waits still be answered in time? |
+//! | `sources` | which source address and socket options has each connection? |
+//! | `slots` | where is each connection kept, by number? |
+//! | `control` | what do a load and its parent say to each other? |
+//!
+//! This file has what a single function answers: room for sockets, classes of errors, the memory of
+//! a socket. A loop looks at the control channel between two events, so that
+//! [`Request::Stop`](crate::messages::Request::Stop) ends it immediately with what it has.
 
 pub mod connect;
+mod control;
 mod driver;
 mod epoll;
 pub mod greet;
@@ -14,22 +33,23 @@ mod occupancy;
 mod pace;
 pub mod probes;
 mod service;
-mod submission;
+mod slots;
+mod sources;
+mod stamps;
+mod threads;
 mod uring;
 mod waiting;
 
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::errno;
-use tcptoll_kernel::{SysError, slab};
+use tcptoll_kernel::{SysError, cpu, slab};
 
-use crate::channel::{Channel, ChannelError};
+pub use self::threads::THREADS_MAX;
+use crate::channel::ChannelError;
 use crate::clock::monotonic_ns;
-use crate::messages::Request;
 
 /// Why a load could not run.
 #[derive(Debug, thiserror::Error)]
@@ -49,25 +69,19 @@ pub enum LoadError {
     Busy(String),
 }
 
-/// The number under which a poller knows the control channel.
-const CHANNEL: u64 = u64::MAX;
-
-/// Takes what the parent sends while an order is being carried out: that it is to stop.
-fn stop_requested(channel: &mut Channel) -> Result<(), LoadError> {
-    match channel.receive(None)? {
-        Request::Stop => Ok(()),
-        Request::Order::<IgnoredAny> { name, .. } => Err(LoadError::Busy(name.into_owned())),
-    }
-}
-
 /// From now to an instant, zero if it has passed.
 fn until(instant_ns: u64) -> Duration {
     Duration::from_nanos(instant_ns.saturating_sub(monotonic_ns()))
 }
 
-/// The source of each connection in turn: the addresses given, or the one the kernel chooses.
-fn sources(given: &[IpAddr]) -> Vec<Option<IpAddr>> {
-    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+/// File descriptors of a process that are not connections: streams, channel, listeners, epoll, ICMP,
+/// netlink, libraries.
+const OTHER_FILES: u64 = 64;
+
+/// How many sockets this process may have open, at least 1. Raises its soft limit of open files to
+/// the hard one.
+fn sockets_max() -> io::Result<u64> {
+    Ok(cpu::file_limit()?.saturating_sub(OTHER_FILES).max(1))
 }
 
 /// Sockets whose memory is looked at.
@@ -100,6 +114,6 @@ fn class_of(error: &io::Error) -> &'static str {
 }
 
 /// CPU time as two numbers, µs.
-fn pair(time: tcptoll_kernel::cpu::CpuTime) -> (u64, u64) {
+fn pair(time: cpu::CpuTime) -> (u64, u64) {
     (time.user_us, time.system_us)
 }

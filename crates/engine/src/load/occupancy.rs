@@ -1,8 +1,12 @@
-//! How many operations did a closed loop keep at once, when it was to keep all its slots filled?
+//! How many operations did a closed loop keep under way concurrently, when it was to keep all its
+//! slots filled?
 //!
 //! The stretch looked at begins when the last slot is filled for the first time and ends when no
 //! further operation is to begin: neither ramp nor drain is the client's failure, and a single
 //! operation that outlasts all others by a retry of a second is none. Time comes in as an argument.
+//!
+//! A new load calls [`Occupancy::filled`] once, [`Occupancy::ended`] for each operation, and
+//! [`Occupancy::close`] when [`Pace`](super::pace::Pace) is over.
 
 /// Adds up the time that operations took within the stretch.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +32,11 @@ impl Occupancy {
     /// Whether the stretch goes on: what ends now counts.
     pub(super) fn is_open(&self) -> bool {
         self.from.is_some() && self.until.is_none()
+    }
+
+    /// Whether what completes at this instant completes within the stretch, which is still open.
+    pub(super) fn has(&self, now_ns: u64) -> bool {
+        self.is_open() && now_ns <= self.limit
     }
 
     /// An operation has ended.
@@ -90,7 +99,9 @@ mod tests {
     #[test]
     fn the_limit_ends_the_stretch_though_it_is_noticed_later() {
         let mut occupancy = Occupancy::new(1_000);
+        assert!(!occupancy.has(0));
         occupancy.filled(0);
+        assert!(occupancy.has(1_000) && !occupancy.has(1_001));
         occupancy.ended(0, 400);
         occupancy.ended(500, 1_200);
         occupancy.close(1_300, std::iter::empty());

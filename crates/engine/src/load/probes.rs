@@ -6,12 +6,13 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::icmp::Echo;
 use tcptoll_kernel::socket::{Address, Udp};
 
-use super::{CHANNEL, LoadError, stop_requested, until};
+use super::control::{CHANNEL, stop_requested};
+use super::{LoadError, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
 use crate::messages::{Arrivals, PING_MAX, Ping, Sink, Train};
 
-/// Datagrams handed to the kernel at once: one at a time, two cores reach 0.85 Gbit/s.
+/// Datagrams handed to the kernel in one call: one at a time, two cores reach 0.85 Gbit/s.
 const TOGETHER: u64 = 20;
 
 /// Most datagrams a sink remembers the arrival of.

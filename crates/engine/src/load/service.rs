@@ -1,11 +1,15 @@
-//! How long does a request have to be answered, once it is sent?
+//! How long may an operation still wait for a connection, if it is to be answered in time?
 //!
-//! In an open loop that is overloaded every request waits for a connection until its time limit is
+//! In an open loop that is overloaded every operation waits for a connection until its time limit is
 //! nearly over. One that is sent too late to be answered is worse than lost: its connection has to
 //! be closed and another opened, so that the next ones come too late as well. So what can no
 //! longer be answered in time is not sent.
+//!
+//! A new load gives a [`Service`] each time that something took, and asks [`is_too_late`] before it
+//! sends.
 
-/// A request may wait for a connection for this share of its time limit, however slow the server is.
+/// An operation may wait for a connection for this share of its time limit, however slow the server
+/// is.
 const WAIT_SHARE: u64 = 10;
 
 /// Recent service times: the largest, which fades.
@@ -27,7 +31,7 @@ impl Service {
     }
 }
 
-/// Whether a request of this age can no longer be answered within its time limit, if that takes
+/// Whether an operation of this age can no longer be answered within its time limit, if that takes
 /// `expected_ns`.
 pub(super) fn is_too_late(age_ns: u64, expected_ns: u64, limit_ns: u64) -> bool {
     let longest = limit_ns - limit_ns / WAIT_SHARE;
@@ -39,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_sent_as_long_as_it_can_be_answered() {
+    fn an_operation_is_sent_as_long_as_it_can_be_answered() {
         assert!(!is_too_late(700, 300, 1_001));
         assert!(is_too_late(700, 300, 1_000));
         assert!(is_too_late(1_000, 0, 1_000) && !is_too_late(999, 0, 1_000));

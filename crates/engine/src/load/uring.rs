@@ -1,25 +1,27 @@
-//! The client loop's sockets over `io_uring`: all that a turn asks for goes to the kernel in one
+//! A client loop's sockets over `io_uring`: all that a turn asks for goes to the kernel in one
 //! call, and sockets are direct descriptors, which the limit of open files does not count.
 //!
 //! A slot's socket stands in a place of the ring's table. A place is used again only after its
 //! close was submitted and all that was under way on it has completed, so a late completion cannot
 //! be taken for one of the next connection. No connection has a buffer of its own.
 
+mod departures;
+mod place;
+
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::ring::{Completion, Operation, Ring, Route, Settings, Until, max_direct};
 
-use super::driver::{Driver, Event, Left, What};
-use super::submission::Submission;
-use crate::clock::{FromRealtime, monotonic_ns};
-use crate::load::{self, LoadError};
-
-/// No slot, or no place.
-const NONE: u32 = u32::MAX;
+use self::departures::{Departures, cost};
+use self::place::{EMPTY, NONE, Place, State};
+use super::driver::{Driver, Event, Left, Setup, What};
+use super::stamps::Stamps;
+use crate::clock::monotonic_ns;
+use crate::load::LoadError;
+use crate::load::sources::Sources;
 
 /// Operations queued before they go to the kernel in the middle of a turn.
 const ENTRIES: u32 = 1024;
@@ -33,66 +35,9 @@ const BUFFERS: u32 = 1 << 20;
 /// With batches: most completions waited for.
 const BATCH: usize = 64;
 
-/// The wall clock is compared with the monotonic one again after so long, ns.
-const COMPARE_NS: u64 = 100_000_000;
-
 /// `ENOBUFS`, `ECANCELED`: no buffer was free; what was under way has been ended by a close.
 const NO_BUFFER: i32 = 105;
 const CANCELLED: i32 = 125;
-
-/// What a place of the table holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Connecting,
-    Open,
-    /// Refused, closed by the peer or failed: nothing more is told.
-    Over,
-}
-
-/// A socket.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    /// Whose; [`NONE`]: nobody's any more.
-    slot: u32,
-    /// The turn of the last send.
-    sent_in: u32,
-    state: State,
-    /// Operations that will complete: connect, receive, a long send.
-    under_way: u8,
-    /// Sends and receives so far, up to 2.
-    sends: u8,
-    receives: u8,
-    /// A receive is under way, or queued for the end of the turn.
-    receiving: bool,
-    /// A send is under way that will be told of.
-    sending: bool,
-    wants_room: bool,
-    /// When its last handshake or bytes were given to the kernel.
-    left: Left,
-}
-
-const EMPTY: Place = Place {
-    slot: NONE,
-    sent_in: 0,
-    state: State::Over,
-    under_way: 0,
-    sends: 0,
-    receives: 0,
-    receiving: false,
-    sending: false,
-    wants_room: false,
-    left: Left { earliest_ns: 0, likely_ns: 0 },
-};
-
-/// What operations cost the kernel when they are submitted, relative to each other: one after the
-/// other they are done in the order in which they were queued.
-mod cost {
-    pub(super) const CONNECT: u32 = 16;
-    pub(super) const SEND: u32 = 5;
-    pub(super) const CLOSE: u32 = 6;
-    pub(super) const RECEIVE: u32 = 1;
-    pub(super) const PEEK: u32 = 1;
-}
 
 /// See [`Driver`].
 #[derive(Debug)]
@@ -113,19 +58,13 @@ pub(super) struct Uring {
     to_receive: Vec<u32>,
     /// Places of which room was asked.
     to_tell: Vec<u32>,
-    /// Handshakes and sends of this turn, each with the cost of all before its middle; and the cost
-    /// of all operations so far.
-    queued: Vec<(u32, u32)>,
-    queued_cost: u32,
-    submission: Submission,
-    at_once: VecDeque<Event>,
+    departures: Departures,
+    known: VecDeque<Event>,
     turn: u32,
     /// When the completions of this turn were seen.
     seen_ns: u64,
     batch: Option<Duration>,
-    stamps: bool,
-    wall: FromRealtime,
-    compared_ns: u64,
+    stamps: Stamps,
     /// The ring took an operation no more; ends the load.
     broken: Option<io::Error>,
     closed_after_peer: u64,
@@ -144,17 +83,9 @@ pub(super) fn most_slots() -> u32 {
 }
 
 impl Uring {
-    /// No connection yet. `stamps`: use the kernel's receive stamps, where it has them.
-    ///
-    /// To be made on the thread that will use it.
-    pub(super) fn new(
-        target: SocketAddr,
-        sources: &[IpAddr],
-        congestion: Option<&str>,
-        slots: u32,
-        batch_ns: u64,
-        stamps: bool,
-    ) -> Result<Self, LoadError> {
+    /// No connection yet. To be made on the thread that will use it.
+    pub(super) fn new(setup: &Setup<'_>) -> Result<Self, LoadError> {
+        let &Setup { target, bind, congestion, slots, batch_ns, stamps } = setup;
         let table = slots + spare(slots);
         let buffers = (slots.saturating_mul(2)).next_power_of_two().clamp(64, 512);
         let settings = Settings {
@@ -165,17 +96,20 @@ impl Uring {
             buffer_bytes: BUFFERS / buffers,
             stamps,
         };
-        let sources = load::sources(sources);
-        let (ring, stamps) = match ring(&settings, target, &sources, congestion) {
+        let routes: Vec<Route> = Sources::new(bind, congestion, false)
+            .iter()
+            .map(|of| Route { target, source: of.bind, congestion: of.congestion.clone() })
+            .collect();
+        let (ring, stamps) = match ring(&settings, &routes) {
             Err(error) if stamps && error.op == "setsockopt" => {
                 let plain = Settings { stamps: false, ..settings };
-                (ring(&plain, target, &sources, congestion)?, false)
+                (ring(&plain, &routes)?, false)
             }
             made => (made?, stamps),
         };
         Ok(Self {
             ring,
-            routes: sources.len(),
+            routes: routes.len(),
             places: vec![EMPTY; table as usize],
             of_slot: vec![NONE; slots as usize],
             busy: 0,
@@ -184,16 +118,12 @@ impl Uring {
             waiting: VecDeque::new(),
             to_receive: Vec::new(),
             to_tell: Vec::new(),
-            queued: Vec::new(),
-            queued_cost: 0,
-            submission: Submission::default(),
-            at_once: VecDeque::new(),
+            departures: Departures::default(),
+            known: VecDeque::new(),
             turn: 1,
             seen_ns: monotonic_ns(),
             batch: (batch_ns > 0).then_some(Duration::from_nanos(batch_ns)),
-            stamps,
-            wall: FromRealtime::now(),
-            compared_ns: monotonic_ns(),
+            stamps: Stamps::new(stamps),
             broken: None,
             closed_after_peer: 0,
             peeking: 0,
@@ -208,41 +138,29 @@ impl Uring {
         self.places[direct as usize] =
             Place { slot, state: State::Connecting, under_way: 1, ..EMPTY };
         self.of_slot[slot as usize] = direct;
-        self.leaves(direct, cost::CONNECT);
+        self.departures.handshake(direct);
         Ok(())
-    }
-
-    /// A handshake or bytes leave with this turn.
-    fn leaves(&mut self, direct: u32, cost: u32) {
-        self.queued.push((direct, self.queued_cost + cost / 2));
-        self.queued_cost += cost;
     }
 
     /// Gives to the kernel what was queued, and works out when each part of it left: they leave one
     /// after the other while the kernel is in that call.
     fn submit(&mut self) -> Result<(), LoadError> {
-        if self.queued.is_empty() {
-            self.queued_cost = 0;
+        if self.departures.is_empty() {
+            self.departures.clear();
             return Ok(());
         }
         let begun_ns = monotonic_ns();
         // Of a queue that was too short a part has left before.
         let earliest_ns = if self.ring.take_flushed() { 0 } else { begun_ns };
-        // One alone leaves at once, and needs no call of its own.
-        if self.queued.len() > 1 {
+        // One alone leaves immediately, and needs no call of its own.
+        if self.departures.len() > 1 {
             self.ring.submit()?;
         }
         let took_ns = monotonic_ns() - begun_ns;
-        let spent_ns = self.submission.spent_ns(took_ns, self.queued_cost);
-        for (direct, before) in self.queued.drain(..) {
-            // A handshake is not known to be done before the call returns: no answer to it can come
-            // too early.
-            let connecting = self.places[direct as usize].state == State::Connecting;
-            let of_ns = if connecting { took_ns } else { spent_ns };
-            let share = of_ns * u64::from(before) / u64::from(self.queued_cost.max(1));
-            self.places[direct as usize].left = Left { earliest_ns, likely_ns: begun_ns + share };
+        for (direct, after_ns) in self.departures.submitted(took_ns) {
+            let left = Left { earliest_ns, likely_ns: begun_ns + after_ns };
+            self.places[direct as usize].left = left;
         }
-        self.queued_cost = 0;
         Ok(())
     }
 
@@ -283,7 +201,7 @@ impl Uring {
                 Until::Once { waiting: place.receives == 0 }
             };
             place.under_way += 1;
-            self.queued_cost += cost::RECEIVE;
+            self.departures.other(cost::RECEIVE);
             let outcome = self.ring.receive(direct, until);
             self.note(outcome);
         }
@@ -339,7 +257,7 @@ impl Uring {
                 if !done.more {
                     self.will_receive(direct);
                 }
-                What::Received { at_ns: self.arrived_ns(done.stamp_ns) }
+                What::Received { at_ns: self.stamps.arrived_ns(done.stamp_ns, at_ns) }
             }
             (Operation::Receive, Err(error)) if error.raw_os_error() == Some(NO_BUFFER) => {
                 place.receives = 2;
@@ -372,15 +290,6 @@ impl Uring {
         Some(Event { slot, what })
     }
 
-    /// When bytes arrived, from the kernel's stamp; never after they were seen.
-    fn arrived_ns(&self, stamp_ns: u64) -> u64 {
-        if stamp_ns == 0 {
-            self.seen_ns
-        } else {
-            self.wall.monotonic_ns(stamp_ns).min(self.seen_ns)
-        }
-    }
-
     /// What the end of a wait decides: sends that need time, places that are empty now.
     fn settle(&mut self) {
         for at in 0..self.ring.held().len() {
@@ -402,7 +311,7 @@ impl Uring {
                 place.wants_room = true;
             } else {
                 let what = What::Room;
-                self.at_once.push_back(Event { slot: place.slot, what });
+                self.known.push_back(Event { slot: place.slot, what });
             }
         }
         while let Some((slot, source)) = self.waiting.pop_front() {
@@ -413,22 +322,17 @@ impl Uring {
             if let Err(error) = self.begin(slot, source, direct) {
                 self.busy -= 1;
                 let what = What::Connected { outcome: Err(error), at_ns: self.seen_ns };
-                self.at_once.push_back(Event { slot, what });
+                self.known.push_back(Event { slot, what });
             }
         }
     }
 }
 
-/// A ring with a route from each source.
-fn ring(
-    settings: &Settings,
-    target: SocketAddr,
-    sources: &[Option<IpAddr>],
-    congestion: Option<&str>,
-) -> Result<Ring, SysError> {
+/// A ring with these routes.
+fn ring(settings: &Settings, routes: &[Route]) -> Result<Ring, SysError> {
     let mut ring = Ring::new(settings)?;
-    for &source in sources {
-        ring.add_route(&Route { target, source, congestion: congestion.map(str::to_owned) })?;
+    for route in routes {
+        ring.add_route(route)?;
     }
     Ok(ring)
 }
@@ -465,7 +369,7 @@ impl Driver for Uring {
             place.sending = true;
             place.under_way += 1;
         }
-        self.leaves(direct, cost::SEND);
+        self.departures.bytes(direct);
         accepted.map(|accepted| accepted.bytes)
     }
 
@@ -476,8 +380,8 @@ impl Driver for Uring {
     }
 
     fn close(&mut self, slot: u32, made: bool) {
-        if !self.at_once.is_empty() {
-            self.at_once.retain(|event| event.slot != slot);
+        if !self.known.is_empty() {
+            self.known.retain(|event| event.slot != slot);
         }
         let direct = std::mem::replace(&mut self.of_slot[slot as usize], NONE);
         if direct == NONE {
@@ -501,11 +405,11 @@ impl Driver for Uring {
         } else if made {
             // In the same submission as the close, and answered in it.
             self.peeking += 1;
-            self.queued_cost += cost::PEEK;
+            self.departures.other(cost::PEEK);
             let outcome = self.ring.peek(direct);
             self.note(outcome);
         }
-        self.queued_cost += cost::CLOSE;
+        self.departures.other(cost::CLOSE);
         let outcome = self.ring.close(direct);
         self.note(outcome);
     }
@@ -520,7 +424,7 @@ impl Driver for Uring {
             return Err(SysError::new("io_uring_enter", "a ring", error).into());
         }
         let room = self.to_tell.iter().any(|&direct| !self.places[direct as usize].sending);
-        let known = room || !self.at_once.is_empty();
+        let known = room || !self.known.is_empty();
         let timeout = if known { Some(Duration::ZERO) } else { timeout };
         let want = if self.batch.is_some() { (self.busy as usize / 2).clamp(1, BATCH) } else { 1 };
         self.submit()?;
@@ -528,16 +432,13 @@ impl Driver for Uring {
         self.ring.wait(want + self.peeking, self.batch, timeout)?;
         self.turn = self.turn.wrapping_add(1);
         self.seen_ns = monotonic_ns();
-        if self.stamps && self.seen_ns > self.compared_ns + COMPARE_NS {
-            self.wall = FromRealtime::now();
-            self.compared_ns = self.seen_ns;
-        }
+        self.stamps.compare(self.seen_ns);
         self.settle();
         Ok(())
     }
 
     fn next(&mut self) -> Option<Event> {
-        if let Some(event) = self.at_once.pop_front() {
+        if let Some(event) = self.known.pop_front() {
             return Some(event);
         }
         loop {

@@ -2,7 +2,8 @@
 //!
 //! Every wait of one queue has the same length, so the order of beginning is the order of ending
 //! and a linked list is enough: each slot has one place, memory does not grow with the number of
-//! requests, and nothing is searched.
+//! operations, and nothing is searched. A load gives each kind of wait that it has a queue of its
+//! own; slots need not be known before.
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -28,12 +29,16 @@ pub(super) struct Waiting<const QUEUES: usize> {
 }
 
 impl<const QUEUES: usize> Waiting<QUEUES> {
+    /// Nobody waits; there is room for this number of slots, and more are taken as they come.
     pub(super) fn new(slots: usize) -> Self {
         Self { places: vec![NOWHERE; slots], first: [NONE; QUEUES], last: [NONE; QUEUES] }
     }
 
     /// Puts a slot at the end of a queue; `until_ns` is not before that of the one before it.
     pub(super) fn begin(&mut self, queue: usize, slot: u32, until_ns: u64) {
+        if slot as usize >= self.places.len() {
+            self.places.resize(slot as usize + 1, NOWHERE);
+        }
         self.end(slot);
         let before = self.last[queue];
         self.places[slot as usize] = Place { before, after: NONE, until_ns, queue: queue as u8 };
@@ -46,7 +51,8 @@ impl<const QUEUES: usize> Waiting<QUEUES> {
 
     /// Takes a slot out of its queue, if it is in one.
     pub(super) fn end(&mut self, slot: u32) {
-        let place = std::mem::replace(&mut self.places[slot as usize], NOWHERE);
+        let Some(place) = self.places.get_mut(slot as usize) else { return };
+        let place = std::mem::replace(place, NOWHERE);
         let queue = usize::from(place.queue);
         if queue >= QUEUES {
             return;
@@ -109,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_slot_leaves_from_the_middle_and_begins_again_at_the_end() {
-        let mut waiting: Waiting<1> = Waiting::new(3);
+        let mut waiting: Waiting<1> = Waiting::new(0);
+        waiting.end(7);
         for slot in 0..3 {
             waiting.begin(0, slot, u64::from(slot));
         }

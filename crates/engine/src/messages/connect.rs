@@ -83,7 +83,7 @@ pub struct ConnectLoad {
     pub trace_limit: usize,
 }
 
-order!(ConnectLoad => ConnectReport, "connect");
+order!(ConnectLoad => ConnectReport, "open-connections");
 
 /// What came of a [`ConnectLoad`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -102,7 +102,7 @@ pub struct HttpLoad {
     pub seed: u64,
 }
 
-order!(HttpLoad => HttpReport, "http");
+order!(HttpLoad => HttpReport, "send-requests");
 
 /// What came of an [`HttpLoad`]; counts are of the measured part unless it says other.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
-//! Is the peer's FIN seen at the close, by either driver?
+//! Is the peer's FIN seen at the close, by either driver? Is room always told of?
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
 
 use tcptoll_kernel::ring;
 use tcptoll_kernel::sock_diag::SockDiag;
@@ -42,6 +44,45 @@ fn settled(driver: &mut impl Driver) -> u64 {
     driver.closed_after_peer()
 }
 
+/// One edge tells of both, and there is no other.
+#[test]
+fn room_that_comes_with_bytes_is_told_of_over_epoll() {
+    let listener = &TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut driver = Epoll::new(&Setup::to(listener.local_addr().unwrap(), 1)).unwrap();
+    let mut stream = open(&mut driver, 0, listener);
+    let bytes = vec![1; 1 << 20];
+    let mut sent = 0;
+    loop {
+        let length = driver.send(0, &bytes).unwrap();
+        sent += length;
+        driver.wait(Some(Duration::ZERO)).unwrap();
+        assert!(driver.next().is_none());
+        if length == 0 {
+            break;
+        }
+    }
+    driver.tell_of_room(0);
+    stream.write_all(b"answer").unwrap();
+    let mut rest = vec![0; 1 << 20];
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    while sent > 0 {
+        sent -= stream.read(&mut rest).unwrap();
+    }
+    let (mut received, mut room) = (false, false);
+    let begun = Instant::now();
+    while !(received && room) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "bytes {received}, room {room}");
+        driver.wait(Some(Duration::from_millis(100))).unwrap();
+        while let Some(event) = driver.next() {
+            match event.what {
+                What::Received { .. } => received = true,
+                What::Room => room = true,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
 fn sees_who_ended_first<D: Driver>(make: impl Fn(SocketAddr) -> Result<D, LoadError>) {
     let listener = &TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let target = listener.local_addr().unwrap();
@@ -78,7 +119,7 @@ fn sees_who_ended_first<D: Driver>(make: impl Fn(SocketAddr) -> Result<D, LoadEr
 
 #[test]
 fn a_fin_that_had_arrived_is_seen_over_epoll() {
-    sees_who_ended_first(|target| Epoll::new(target, &[], None, 2, 0, true));
+    sees_who_ended_first(|target| Epoll::new(&Setup { stamps: true, ..Setup::to(target, 2) }));
 }
 
 #[test]
@@ -87,5 +128,5 @@ fn a_fin_that_had_arrived_is_seen_over_io_uring() {
         eprintln!("SKIPPED (io_uring): {error}");
         return;
     }
-    sees_who_ended_first(|target| Uring::new(target, &[], None, 2, 0, true));
+    sees_who_ended_first(|target| Uring::new(&Setup { stamps: true, ..Setup::to(target, 2) }));
 }

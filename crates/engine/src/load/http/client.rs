@@ -9,13 +9,13 @@
 //! connection serves the next one.
 
 mod exchange;
+mod outcome;
 mod results;
 mod schedule;
 #[cfg(test)]
 mod script;
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tcptoll_kernel::cpu::thread_time;
@@ -28,18 +28,12 @@ use super::tally::Tally;
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
 use crate::load::occupancy::Occupancy;
-use crate::load::pace::Pace;
+use crate::load::pace::{Pace, burst};
 use crate::load::service::Service;
+use crate::load::threads::Part;
 use crate::load::waiting::Waiting;
 use crate::load::{LoadError, class_of};
 use crate::messages::HttpLoad;
-
-/// Requests begun between two looks at what has happened.
-const BURST: u32 = 16;
-
-/// A slot whose connection failed waits so long before it tries again, ns: what fails at once must
-/// not become a loop that does nothing else.
-const RETRY_NS: u64 = 1_000_000;
 
 /// When the load has ended, connections are closed in groups of this many, so that no queue
 /// overflows.
@@ -111,8 +105,9 @@ impl<'a, D: Driver> Client<'a, D> {
         shared: &'a Shared,
         driver: D,
         pace: Pace,
-        (slots, first_request, first_source): (u32, u32, usize),
+        (first_request, first_source): (u32, usize),
     ) -> Self {
+        let slots = pace.slots() as u32;
         let tally = Tally::new(pace.planned_ns());
         Self {
             load,
@@ -144,12 +139,15 @@ impl<'a, D: Driver> Client<'a, D> {
             plain: Vec::new(),
         }
     }
+}
 
-    /// Runs the load to its end; connections stay open until [`Client::close_all`].
-    pub(super) fn run(&mut self) -> Result<(), LoadError> {
+impl<D: Driver> Part for Client<'_, D> {
+    type Result = Tally;
+
+    fn run(&mut self) -> Result<(), LoadError> {
         loop {
             let mut now = monotonic_ns();
-            if self.shared.stop.load(Ordering::Relaxed) {
+            if self.shared.team.is_stopped() {
                 self.tally.report.partial = true;
                 self.interrupt();
                 break;
@@ -192,17 +190,8 @@ impl<'a, D: Driver> Client<'a, D> {
         Ok(())
     }
 
-    fn begin_measuring(&mut self, now: u64) {
-        self.cpu_before = thread_time();
-        self.under_way_before = self.under_way;
-        self.occupancy = Occupancy::new(self.pace.ends_ns());
-        if self.pace.intended().is_none() && !matches!(self.load.reuse, Reuse::Idle(_)) {
-            self.occupancy.filled(now);
-        }
-    }
-
     /// Closes what is open, and says of all connections who ended them first.
-    pub(super) fn close_all(mut self) -> Tally {
+    fn end(mut self) -> Tally {
         let by_server = self.closed_after_peer();
         for slot in 0..self.slots.len() as u32 {
             let state = self.slots[slot as usize].state;
@@ -219,6 +208,17 @@ impl<'a, D: Driver> Client<'a, D> {
         (report.closing.by_client, report.closing.by_server) = (closed - by_server, by_server);
         report.ended_at_end = at_end;
         self.tally
+    }
+}
+
+impl<D: Driver> Client<'_, D> {
+    fn begin_measuring(&mut self, now: u64) {
+        self.cpu_before = thread_time();
+        self.under_way_before = self.under_way;
+        self.occupancy = Occupancy::new(self.pace.ends_ns());
+        if self.pace.intended().is_none() && !matches!(self.load.reuse, Reuse::Idle(_)) {
+            self.occupancy.filled(now);
+        }
     }
 
     /// Connections closed so far that the server had ended before.
@@ -247,8 +247,7 @@ impl<'a, D: Driver> Client<'a, D> {
 
     /// Closed loop: when the next slot is to be begun.
     fn slot_due(&self) -> Option<u64> {
-        let slots = self.slots.len() as u64;
-        let due = self.shared.start_ns + self.load.ramp_ns * u64::from(self.begun_slots) / slots;
+        let due = self.pace.slot_due(self.begun_slots.into());
         (self.pace.next_due().is_none() && !self.pace.is_over(due)).then_some(due)
     }
 
@@ -258,7 +257,7 @@ impl<'a, D: Driver> Client<'a, D> {
         if self.load.rate_per_s.is_some() {
             return self.begin_scheduled(now);
         }
-        for _ in 0..BURST {
+        for _ in 0..burst::REQUESTS {
             if self.begun_slots == self.slots.len() as u32 {
                 return false;
             }
@@ -357,129 +356,5 @@ impl<'a, D: Driver> Client<'a, D> {
             let class = class_of(&error);
             self.fail(slot, class, &error.to_string(), true);
         }
-    }
-
-    /// The request under way has succeeded.
-    fn succeed(&mut self, slot: u32, at_ns: u64) {
-        let it = &mut self.slots[slot as usize];
-        it.busy = false;
-        let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
-        let (sent_ns, first_ns, body_bytes) = (it.sent_ns, it.first_ns, it.body_bytes);
-        let begun = self.pace.begun_ns().unwrap_or(at_ns);
-        if self.pace.window_has(at_ns) {
-            let of_ns = self.pace.planned_ns();
-            self.tally.completes(at_ns.saturating_sub(begun), of_ns, body_bytes);
-        }
-        if self.pace.measures(at_ns) {
-            self.tally.completes_since(body_bytes);
-        }
-        self.responses.took(at_ns.saturating_sub(sent_ns));
-        if measured {
-            if let Some(latency_ns) = self.tally.span(due_ns, at_ns) {
-                self.tally.success(at_ns.saturating_sub(begun), latency_ns);
-            } else {
-                self.tally.report.ok += 1;
-            }
-            if let Some(first) = self.tally.span(sent_ns, first_ns) {
-                self.tally.first_byte.record_ns(first);
-            }
-            self.tally.report.body_bytes += body_bytes;
-        }
-        self.aged(measured, due_ns, at_ns);
-        self.leave(slot, (begun_ns, at_ns), measured);
-    }
-
-    /// The request under way has failed; its connection may go on.
-    fn uncounted(&mut self, slot: u32, class: &'static str, words: &str) {
-        let it = &mut self.slots[slot as usize];
-        if !std::mem::take(&mut it.busy) {
-            return;
-        }
-        let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
-        self.tally.failure(measured, class, words);
-        let now = monotonic_ns();
-        if matches!(class, "timeout" | "unsent" | "connect-timeout") {
-            self.aged(measured, due_ns, now);
-        }
-        self.leave(slot, (begun_ns, now), measured);
-    }
-
-    /// The request of a slot is no more under way; it was, from the first to the second instant.
-    fn leave(&mut self, slot: u32, (begun_ns, ended_ns): (u64, u64), measured: bool) {
-        self.occupancy.ended(begun_ns, ended_ns);
-        self.requests.end(slot);
-        self.under_way -= 1;
-        self.last_end_ns = self.last_end_ns.max(ended_ns);
-        self.ended(measured);
-    }
-
-    /// The request under way has failed, and its connection with it.
-    fn fail(&mut self, slot: u32, class: &'static str, words: &str, by_client: bool) {
-        self.uncounted(slot, class, words);
-        self.abandon(slot, by_client);
-        // In closed loop what fails must not be tried again at once, as fast as it fails.
-        if self.load.rate_per_s.is_some() {
-            self.again(slot);
-        } else {
-            self.phases.begin(queue::RETRY, slot, monotonic_ns() + RETRY_NS);
-        }
-    }
-
-    /// A request of either part has ended.
-    fn ended(&mut self, measured: bool) {
-        if measured {
-            self.shared.done.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.tally.report.warmup.0 += 1;
-            self.pace.warmed();
-        }
-    }
-
-    /// Ends what a slot has of a connection: one that was not made is in no count.
-    fn abandon(&mut self, slot: u32, by_client: bool) {
-        if matches!(self.slots[slot as usize].state, State::Empty | State::Connecting) {
-            self.phases.end(slot);
-            self.empty(slot);
-        } else {
-            self.close(slot, by_client);
-        }
-    }
-
-    /// Closes a connection that was made.
-    fn close(&mut self, slot: u32, by_client: bool) {
-        let closing = &mut self.tally.report.closing;
-        if by_client {
-            closing.by_client += 1;
-        } else {
-            closing.by_server += 1;
-        }
-        self.phases.end(slot);
-        self.empty(slot);
-    }
-
-    /// A connection that was made has nothing to do until the next request is due.
-    fn rest(&mut self, slot: u32) {
-        self.slots[slot as usize].state = State::Resting;
-        self.again(slot);
-    }
-
-    fn empty(&mut self, slot: u32) {
-        let it = &mut self.slots[slot as usize];
-        let made = !matches!(it.state, State::Empty | State::Connecting);
-        self.established -= u64::from(made);
-        it.state = State::Empty;
-        it.tls = None;
-        it.digest = None;
-        it.leaving = false;
-        self.driver.close(slot, made);
-    }
-
-    /// What is under way when the run is stopped is an attempt too, and so is what was due. Its
-    /// connections are open at the end, and nobody has closed them.
-    fn interrupt(&mut self) {
-        for slot in 0..self.slots.len() as u32 {
-            self.uncounted(slot, "interrupted", "the run was stopped");
-        }
-        self.give_up_waiting("interrupted");
     }
 }

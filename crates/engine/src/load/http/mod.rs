@@ -1,8 +1,9 @@
 //! HTTP requests over connections that are used again in a given way.
 //!
-//! Read `client` (the loop), `pace` (when a request begins), `slot` (one connection),
-//! `driver` with `epoll` and `uring` (how bytes come and go), `tally` (what is counted).
-//! This file spreads a load over threads and looks at the process while connections are open.
+//! Read `client` (the loop), `slot` (one connection), `tally` (what is counted). When a request
+//! begins, how bytes come and go, and how threads are looked after is that of all loads
+//! ([`load`](crate::load)). This file says what of it an HTTP load takes, and looks at the process
+//! while connections are open.
 
 mod client;
 mod requests;
@@ -10,39 +11,21 @@ mod slot;
 mod tally;
 mod tls;
 
-use std::io::Write as _;
-use std::os::unix::net::UnixStream;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::ScopedJoinHandle;
-use std::time::Duration;
-
-use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::{cpu, ring};
 use tcptoll_model::stats::Histogram;
 
 use self::client::Client;
 use self::requests::Request;
-use self::tally::Tally;
 use self::tls::Tls;
-use super::driver::Driver;
+use super::driver::{Driver, Setup};
 use super::epoll::Epoll;
-use super::pace::{Pace, share};
-use super::uring::Uring;
-use super::{CHANNEL, LoadError, socket_memory, stop_requested};
+use super::pace::{Pace, Plan};
+use super::threads::{self, THREADS_MAX, Team};
+use super::uring::{Uring, most_slots};
+use super::{LoadError, socket_memory};
 use crate::channel::Channel;
-use crate::clock::monotonic_ns;
 use crate::messages::{HttpLoad, HttpReport, HttpRequests, Io};
-
-/// Progress is told this often.
-const PROGRESS: Duration = Duration::from_millis(200);
-
-/// The number under which the poller knows the threads.
-const THREADS: u64 = CHANNEL - 1;
-
-/// Most threads of a load.
-pub const THREADS_MAX: u64 = 64;
 
 /// A distribution by its name.
 pub type Named = (&'static str, Histogram);
@@ -53,13 +36,7 @@ struct Shared {
     tls: Option<Tls>,
     /// SHA-256 that content must have.
     digest: Option<Vec<u8>>,
-    start_ns: u64,
-    /// End with what there is.
-    stop: AtomicBool,
-    /// Measured requests that have ended.
-    done: AtomicU64,
-    /// All threads and the one that looks after them: passed before and after it has looked.
-    open: Barrier,
+    team: Team,
 }
 
 /// Runs a load to its end, or until the parent says stop. `requests`: JSON of [`HttpRequests`].
@@ -77,7 +54,7 @@ pub fn run(
     let ringed = over_io_uring(load)?;
     let threads = if ringed {
         // A ring's table of sockets is bounded by the limit of open files, too.
-        load.threads.max(load.connections.div_ceil(crate::load::uring::most_slots().max(1).into()))
+        load.threads.max(load.connections.div_ceil(most_slots().max(1).into()))
     } else {
         load.threads
     };
@@ -87,36 +64,25 @@ pub fn run(
         requests,
         tls,
         digest: load.expect_sha256.as_deref().and_then(bytes_of_hex),
-        start_ns: monotonic_ns(),
-        stop: AtomicBool::new(false),
-        done: AtomicU64::new(0),
-        open: Barrier::new(threads as usize + 1),
+        team: Team::new(threads),
     };
-    let mut look = Look::default();
-    let tallies = std::thread::scope(|scope| {
-        let (ended, told) = UnixStream::pair().map_err(kernel("socketpair"))?;
-        let mut handles = Vec::new();
-        for part in 0..threads {
-            let told = told.try_clone().map_err(kernel("dup"))?;
-            let shared = &shared;
-            handles.push(scope.spawn(move || thread(load, shared, (part, threads), ringed, told)));
-        }
-        let waited = watch(&ended, channel, &shared, threads);
-        look = Look::now();
-        shared.open.wait();
-        let tallies = joined(handles);
-        waited.and(tallies)
-    })?;
+    let mut seen = Look::default();
+    let look = || seen = Look::now();
+    let tallies = if ringed {
+        threads::run(&shared.team, channel, |of| part(load, &shared, of, Uring::new), look)
+    } else {
+        threads::run(&shared.team, channel, |of| part(load, &shared, of, Epoll::new), look)
+    }?;
     let mut tallies = tallies.into_iter();
     let mut tally = tallies.next().ok_or_else(|| LoadError::Refused("no thread ran".into()))?;
     tallies.for_each(|other| tally.add(&other));
     let mut report = tally.report();
     if ringed { Uring::NAME } else { Epoll::NAME }.clone_into(&mut report.io);
     if report.tcp_info.is_empty() {
-        report.tcp_info = look.tcp_info;
+        report.tcp_info = seen.tcp_info;
     }
-    report.resident_bytes = look.resident_bytes.saturating_sub(resident_before);
-    report.socket_bytes = look.socket_bytes.map(|bytes| (bytes * report.open as f64) as u64);
+    report.resident_bytes = seen.resident_bytes.saturating_sub(resident_before);
+    report.socket_bytes = seen.socket_bytes.map(|bytes| (bytes * report.open as f64) as u64);
     let told = tally.histograms().into_iter().filter(|(_, histogram)| histogram.count() > 0);
     Ok((report, told.map(|(name, histogram)| (name, histogram.clone())).collect()))
 }
@@ -158,91 +124,43 @@ impl Look {
     }
 }
 
-/// Looks after the threads until each has come to its end.
-fn watch(
-    ended: &UnixStream,
-    channel: &mut Channel,
-    shared: &Shared,
-    threads: u64,
-) -> Result<(), LoadError> {
-    let watched = (|| {
-        let mut poller = Poller::new(8)?;
-        poller.add(&*channel, CHANNEL, Interest::READ)?;
-        poller.add(ended, THREADS, Interest::READ)?;
-        let mut running = threads;
-        while running > 0 {
-            for event in poller.wait(Some(PROGRESS))? {
-                if event.token == THREADS {
-                    let mut bytes = [0; THREADS_MAX as usize];
-                    let length = std::io::Read::read(&mut &*ended, &mut bytes);
-                    running -= length.map_err(kernel("read"))? as u64;
-                    continue;
-                }
-                stop_requested(channel)?;
-                shared.stop.store(true, Ordering::Relaxed);
-            }
-            let done = shared.done.load(Ordering::Relaxed);
-            channel.progress(done)?;
-        }
-        Ok(())
-    })();
-    // Whatever went wrong here, the threads must come to their end.
-    if watched.is_err() {
-        shared.stop.store(true, Ordering::Relaxed);
-    }
-    watched
-}
-
-fn joined(
-    handles: Vec<ScopedJoinHandle<'_, Result<Tally, LoadError>>>,
-) -> Result<Vec<Tally>, LoadError> {
-    let lost = || LoadError::Refused("a thread of the load failed".to_owned());
-    handles.into_iter().map(|handle| handle.join().map_err(|_| lost())?).collect()
-}
-
-/// One thread of the load.
-fn thread(
-    load: &HttpLoad,
-    shared: &Shared,
-    (part, parts): (u64, u64),
-    ringed: bool,
-    told: UnixStream,
-) -> Result<Tally, LoadError> {
-    let slots = share(load.connections.max(1), part, parts) as u32;
-    let pace = Pace::new(load, shared.start_ns, part, parts);
-    // Threads begin at different requests and source addresses.
-    let first = (slots, part as u32, (part * load.connections / parts) as usize);
-    let congestion = load.congestion.as_deref();
-    if ringed {
-        let driver = Uring::new(load.target, &load.bind, congestion, slots, load.batch_ns, true);
-        go(load, shared, driver, pace, first, told)
-    } else {
-        let driver = Epoll::new(load.target, &load.bind, congestion, slots, load.batch_ns, true);
-        go(load, shared, driver, pace, first, told)
+/// How requests follow each other.
+fn plan(load: &HttpLoad) -> Plan {
+    Plan {
+        rate_per_s: load.rate_per_s,
+        spread: load.spread,
+        seed: load.seed,
+        slots: load.connections.max(1),
+        ramp_ns: load.ramp_ns,
+        warmup_operations: load.warmup_requests,
+        warmup_ns: load.warmup_ns + load.ramp_ns,
+        operations: load.requests,
+        duration_ns: load.duration_ns,
+        timeout_ns: load.timeout_ns,
+        pause: None,
     }
 }
 
-fn go<D: Driver>(
-    load: &HttpLoad,
-    shared: &Shared,
-    driver: Result<D, LoadError>,
-    pace: Pace,
-    first: (u32, u32, usize),
-    mut told: UnixStream,
-) -> Result<Tally, LoadError> {
-    let mut client = driver.map(|driver| Client::new(load, shared, driver, pace, first));
-    let ran = match &mut client {
-        Ok(client) => client.run(),
-        Err(_) => Ok(()),
+/// The part of thread number `part`.
+fn part<'a, D: Driver>(
+    load: &'a HttpLoad,
+    shared: &'a Shared,
+    part: u64,
+    driver: impl FnOnce(&Setup<'_>) -> Result<D, LoadError>,
+) -> Result<Client<'a, D>, LoadError> {
+    let parts = shared.team.threads();
+    let pace = Pace::new(&plan(load), shared.team.start_ns(), part, parts);
+    let setup = Setup {
+        target: load.target,
+        bind: &load.bind,
+        congestion: load.congestion.as_deref(),
+        slots: pace.slots() as u32,
+        batch_ns: load.batch_ns,
+        stamps: true,
     };
-    if ran.is_err() || client.is_err() {
-        shared.stop.store(true, Ordering::Relaxed);
-    }
-    // One byte each; the stream holds more than there are threads.
-    let _ = told.write_all(b".");
-    shared.open.wait();
-    let tally = client?.close_all();
-    ran.map(|()| tally)
+    // Threads begin at different requests and source addresses.
+    let first = (part as u32, (part * load.connections / parts) as usize);
+    Ok(Client::new(load, shared, driver(&setup)?, pace, first))
 }
 
 fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
@@ -251,8 +169,4 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     Some(
         digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect(),
     )
-}
-
-fn kernel(op: &'static str) -> impl Fn(std::io::Error) -> LoadError {
-    move |error| tcptoll_kernel::SysError::new(op, "the load", error).into()
 }

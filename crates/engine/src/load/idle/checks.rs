@@ -41,7 +41,7 @@ pub(super) struct Checks {
     pub(super) spread: Duration,
     /// Connections of the first kind are left alone.
     pub(super) second_only: bool,
-    /// What happens within it is handled together; 0: at once.
+    /// What happens within it is handled together; 0: immediately.
     pub(super) tick: Duration,
 }
 
@@ -197,7 +197,7 @@ impl Checks {
 
 /// The order in which slots get their turn when checks are spread over time: those next to each
 /// other far apart in it, so that connections of one kind, which were accepted one after the other,
-/// are not all checked at once.
+/// are not all checked together.
 ///
 /// Shape: each slot once; two of `n` that follow each other are about 0.38 `n` turns apart.
 pub(super) fn turns(slots: usize) -> Vec<u32> {

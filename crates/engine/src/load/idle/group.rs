@@ -6,15 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use tcptoll_kernel::{SysError, cpu, process};
+use tcptoll_kernel::{SysError, process};
 
 use super::COMMAND;
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
+use crate::load::sockets_max;
 use crate::messages::{Began, GroupAnswer, IdleSpec, Made, Make, Order, Reply};
-
-/// Files that a process needs besides its connections.
-const FILES_SPARE: u64 = 100;
 
 /// Where the kernel spreads connections over several listeners, one may get a tenth more than its
 /// share: six standard deviations from 4,000 a process on.
@@ -143,8 +141,7 @@ fn lost(error: &ChannelError) -> String {
 
 /// The parts of what is asked for that one process each can hold.
 fn shares(spec: IdleSpec) -> Result<Vec<IdleSpec>, String> {
-    let limit = cpu::file_limit().map_err(|error| format!("RLIMIT_NOFILE: {error}"))?;
-    let room = limit.saturating_sub(FILES_SPARE).max(1);
+    let room = sockets_max().map_err(|error| format!("RLIMIT_NOFILE: {error}"))?;
     Ok(match spec {
         IdleSpec::Listen { at, sockets, greet, .. } => {
             let uneven = if sockets > room { (sockets as f64 * UNEVEN) as u64 } else { sockets };
@@ -181,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_one_process_cannot_hold_is_shared_out_without_loss() {
-        let limit = cpu::file_limit().unwrap();
+        let limit = sockets_max().unwrap();
         let at: SocketAddr = "10.0.0.1:1".parse().unwrap();
         let all = [limit * 2, 7];
         let to = all.map(|count| (at, count)).to_vec();
@@ -195,6 +192,6 @@ mod tests {
         for (kind, count) in all.into_iter().enumerate() {
             assert_eq!(shares.iter().map(|share| held(share, kind)).sum::<u64>(), count);
         }
-        assert!(shares.iter().all(|share| held(share, 0) + held(share, 1) <= limit - FILES_SPARE));
+        assert!(shares.iter().all(|share| held(share, 0) + held(share, 1) <= limit));
     }
 }

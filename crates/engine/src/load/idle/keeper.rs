@@ -21,7 +21,9 @@ use super::opening::Opening;
 use crate::channel::Channel;
 use crate::channel::orders::Orders;
 use crate::clock::monotonic_ns;
-use crate::load::{CHANNEL, LoadError, pair, until};
+use crate::load::control::CHANNEL;
+use crate::load::slots::Slots;
+use crate::load::{LoadError, pair, until};
 use crate::messages::{Began, Check, Faulted, IdleReport, IdleSpec, Leave, Look, Made, Make, Rest};
 
 /// Listeners have the numbers from here on.
@@ -33,7 +35,7 @@ const BACKLOG: i32 = 4096;
 /// Events handled together.
 const EVENTS: usize = 1024;
 
-/// Read at once; what a stream without pause sends is read in as few calls as can be.
+/// Read in one call; what a stream without pause sends is read in as few calls as can be.
 const READ_BYTES: usize = 256 << 10;
 
 /// One connection. There may be many: every byte counts.
@@ -80,14 +82,12 @@ pub(super) struct Keeper {
     room: u64,
     /// No connection is accepted before this, ns: a file was lacking.
     accept_ns: u64,
-    slots: Vec<Option<Kept>>,
-    free: Vec<u32>,
-    /// Freed while events were handled; an event may still be of the old connection.
-    freed: Vec<u32>,
+    slots: Slots<Kept>,
     opening: Option<Opening>,
     /// Whether `Make` is still to be answered.
     making: bool,
-    /// Handshakes in the order they began.
+    /// Handshakes in the order they began. Not [`Waiting`](crate::load::waiting::Waiting), whose
+    /// places would be part of the memory measured of each idle connection.
     deadlines: VecDeque<(u64, u32)>,
     checks: Checks,
     enabling: Option<Enabling>,
@@ -108,9 +108,7 @@ impl Keeper {
             greet: false,
             room: u64::MAX,
             accept_ns: 0,
-            slots: Vec::new(),
-            free: Vec::new(),
-            freed: Vec::new(),
+            slots: Slots::new(),
             opening: None,
             making: false,
             deadlines: VecDeque::new(),
@@ -184,7 +182,6 @@ impl Keeper {
                     slot => self.happened(slot as u32, event),
                 }
             }
-            self.free.append(&mut self.freed);
             if asked {
                 orders.carry_out_next(&mut self, channel)?;
             }
@@ -222,7 +219,6 @@ impl Keeper {
         while let Some(step) = self.checks.next(now) {
             self.step(step, now);
         }
-        self.free.append(&mut self.freed);
         if self.making
             && self.opening.as_ref().is_none_or(|opening| opening.is_paced() || opening.is_over())
         {
@@ -259,14 +255,13 @@ impl Keeper {
             })
             .on(|keeper, Leave { reset }, _| {
                 let at_ns = monotonic_ns();
-                for slot in 0..keeper.slots.len() {
-                    if let Some(kept) = keeper.take(slot as u32)
+                for slot in keeper.slots.numbers() {
+                    if let Some(kept) = keeper.take(slot)
                         && reset
                     {
                         let _ = reset_when_closed(&kept.tcp);
                     }
                 }
-                keeper.free.append(&mut keeper.freed);
                 Ok(Began { at_ns })
             })
             .on(|keeper, Look, _| Ok(keeper.look()))
@@ -279,10 +274,10 @@ impl Keeper {
 
     fn look(&mut self) -> IdleReport {
         let mut open = [0; 2];
-        for kept in self.slots.iter().flatten() {
+        for kept in self.slots.iter() {
             open[usize::from(kept.kind.min(1))] += 1;
         }
-        let one = self.slots.iter().flatten().next();
+        let one = self.slots.iter().next();
         IdleReport {
             at_ns: monotonic_ns(),
             processes: 1,
@@ -297,11 +292,11 @@ impl Keeper {
 
     /// Begins to check every connection there is.
     fn enroll_all(&mut self, now: Duration) -> io::Result<()> {
-        let turns = turns(self.slots.len());
+        let turns = turns(self.slots.numbers().len());
         let all = turns.len() as f64;
         // Those who were heard of earliest first: then none has to be sorted in.
         for (place, &slot) in turns.iter().enumerate().rev() {
-            if let Some(kept) = &mut self.slots[slot as usize]
+            if let Some(kept) = self.slots.get_mut(slot)
                 && self.checks.concern(kept.kind)
             {
                 kept.member = self.checks.insert(slot, place as f64 / all, now);
@@ -332,7 +327,7 @@ impl Keeper {
                 self.enabling = Some(enabling);
                 return;
             }
-            if let Some(kept) = &self.slots[slot as usize]
+            if let Some(kept) = self.slots.get(slot)
                 && self.checks.concern(kept.kind)
                 && let Err(error) = kept.tcp.probe(&probing)
             {
@@ -348,30 +343,20 @@ impl Keeper {
             opening.end();
         }
         if self.checks.probing.is_some() {
-            for kept in self.slots.iter().flatten() {
+            for kept in self.slots.iter() {
                 let _ = kept.tcp.probe_no_more();
             }
         }
-        for kept in self.slots.iter_mut().flatten() {
+        for kept in self.slots.iter_mut() {
             kept.member = None;
         }
         self.enabling = None;
         self.checks = Checks::none();
     }
 
-    fn put(&mut self, kept: Kept) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(kept);
-            return slot;
-        }
-        self.slots.push(Some(kept));
-        self.slots.len() as u32 - 1
-    }
-
     /// Takes a connection out, and out of everything that knows it.
     fn take(&mut self, slot: u32) -> Option<Kept> {
-        let kept = self.slots.get_mut(slot as usize)?.take()?;
-        self.freed.push(slot);
+        let kept = self.slots.take(slot)?;
         if let Some(member) = kept.member {
             self.checks.remove(member);
         }

@@ -24,6 +24,9 @@ use crate::messages::{IdleSpec, Make, Order, Request};
 /// The hidden sub-command that makes one process of a fleet of the re-executed binary.
 pub const COMMAND: &str = "__idle";
 
+/// A handshake is given up after this, ns.
+const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
+
 /// Becomes one process of a fleet; gives its exit status when it ends.
 pub fn run(stream: UnixStream) -> i32 {
     process::set_name("tcptoll-idle");

@@ -4,19 +4,18 @@ use std::net::{IpAddr, SocketAddr};
 
 use tcptoll_kernel::socket::{Address, ClientOptions};
 
-use crate::load::sources;
+use crate::load::pace::{Pace, Plan};
+use crate::load::sources::Sources;
 
-/// Handshakes at once where no rate is asked for: no queue of a listener is shorter.
-const AT_ONCE: u64 = 64;
+/// Concurrent handshakes where no rate is asked for: no queue of a listener is shorter.
+const HANDSHAKES: u64 = 64;
 
 /// Connections that are still to be opened.
 #[derive(Debug)]
 pub(super) struct Opening {
     targets: Vec<Target>,
-    options: Vec<ClientOptions>,
-    rate_per_s: Option<f64>,
-    begins_ns: u64,
-    begun: u64,
+    sources: Sources,
+    pace: Pace,
     /// Handshakes on their way.
     pub(super) in_flight: u64,
 }
@@ -50,14 +49,12 @@ impl Opening {
     ) -> Self {
         let target =
             |(at, all): (SocketAddr, u64)| Target { at, address: at.into(), all, left: all };
-        let options =
-            |bind| ClientOptions { bind, congestion: congestion.cloned(), fast_open: false };
+        let operations = Some(to.iter().map(|(_, all)| all).sum());
+        let plan = Plan { rate_per_s, slots: HANDSHAKES, operations, ..Plan::ENDLESS };
         Self {
             targets: to.into_iter().map(target).collect(),
-            options: sources(bind).into_iter().map(options).collect(),
-            rate_per_s,
-            begins_ns,
-            begun: 0,
+            sources: Sources::new(bind, congestion.map(String::as_str), false),
+            pace: Pace::from_start(&plan, begins_ns),
             in_flight: 0,
         }
     }
@@ -76,7 +73,7 @@ impl Opening {
 
     /// Whether connections are begun at a rate, not as fast as they go.
     pub(super) fn is_paced(&self) -> bool {
-        self.rate_per_s.is_some()
+        self.pace.is_open()
     }
 
     /// When the next one is due, ns; `None`: not before another is made, or never.
@@ -84,10 +81,7 @@ impl Opening {
         if self.targets.iter().all(|target| target.left == 0) {
             return None;
         }
-        match self.rate_per_s {
-            Some(rate) => Some(self.begins_ns + (self.begun as f64 / rate * 1e9) as u64),
-            None => (self.in_flight < AT_ONCE).then_some(0),
-        }
+        self.pace.next(self.in_flight)
     }
 
     /// Takes the next one, if it is due. Targets take turns by their shares, so that connections of
@@ -103,9 +97,9 @@ impl Opening {
             .max_by(|(_, a), (_, b)| left(a).total_cmp(&left(b)))?;
         target.left -= 1;
         self.in_flight += 1;
-        let options = &self.options[(self.begun % self.options.len() as u64) as usize];
-        self.begun += 1;
-        let due_ns = if self.rate_per_s.is_some() { due_ns } else { now_ns };
+        let options = self.sources.of(self.pace.begun());
+        self.pace.begin(now_ns);
+        let due_ns = if self.pace.is_open() { due_ns } else { now_ns };
         Some(Next { at: target.at, address: &target.address, options, kind: kind as u8, due_ns })
     }
 }

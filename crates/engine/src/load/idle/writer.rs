@@ -5,32 +5,29 @@ use std::time::Duration;
 
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu::thread_time;
-use tcptoll_kernel::epoll::{Interest, Poller, select};
-use tcptoll_kernel::socket::{ClientOptions, Tcp};
+use tcptoll_kernel::epoll::select;
+use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::tcp_info::TcpInfo;
 
+use super::CONNECT_LIMIT_NS;
 use crate::channel::Channel;
 use crate::channel::orders::Orders;
 use crate::clock::monotonic_ns;
-use crate::load::{CHANNEL, LoadError, class_of, pair, until};
+use crate::load::driver::{Driver, Setup, What};
+use crate::load::epoll::Epoll;
+use crate::load::pace::{Pace, Plan, burst};
+use crate::load::{LoadError, class_of, pair, until};
 use crate::messages::{Began, IdleReport, IdleSpec, Look, Made, Make, Rest};
 
-const SOCKET: u64 = 0;
-
-/// A handshake is given up after this.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-
-/// Messages written before the host is listened to again.
-const BURST: usize = 64;
+/// The slot of the connection that writes.
+const SOCKET: u32 = 0;
 
 pub(super) struct Writer {
-    tcp: Tcp,
-    poller: Poller,
+    driver: Epoll,
     message: Vec<u8>,
-    rate_per_s: Option<f64>,
+    pace: Pace,
     /// Of a message that was written in part, bytes that have been.
     written: usize,
-    messages: u64,
     /// Whether the send buffer is full.
     full: bool,
     /// Whether `select(2)` is asked about all sockets before each message.
@@ -49,28 +46,25 @@ impl Writer {
         let IdleSpec::Write { to, message_bytes, rate_per_s, select, congestion } = spec else {
             return Err(LoadError::Refused("a writer does nothing else".to_owned()));
         };
-        let options = ClientOptions { congestion, ..ClientOptions::default() };
-        let mut others = Vec::new();
-        if let Some((idle_to, count)) = select {
-            for _ in 0..count {
-                let mut poller = Poller::new(1)?;
-                others.push(connected(idle_to, &options, &mut poller)?);
-            }
-        }
-        let mut poller = Poller::new(8)?;
-        let tcp = connected(to, &options, &mut poller)?;
+        let selects = select.is_some();
+        let others = if let Some((idle_to, count)) = select {
+            let mut driver = connected(idle_to, count as u32, congestion.as_deref())?;
+            (0..count as u32).filter_map(|slot| driver.take(slot)).collect()
+        } else {
+            Vec::new()
+        };
+        let driver = connected(to, 1, congestion.as_deref())?;
         let made = 1 + others.len() as u64;
+        let begun_ns = monotonic_ns();
         Ok(Self {
-            tcp,
-            poller,
+            driver,
             message: vec![b'm'; message_bytes.max(1) as usize],
-            rate_per_s,
+            pace: Pace::from_start(&Plan { rate_per_s, ..Plan::ENDLESS }, begun_ns),
             written: 0,
-            messages: 0,
             full: false,
-            selects: select.is_some(),
+            selects,
             others,
-            begun_ns: monotonic_ns(),
+            begun_ns,
             resting: false,
             report: IdleReport { attempted: made, made, ..IdleReport::default() },
         })
@@ -78,7 +72,7 @@ impl Writer {
 
     /// Writes until the host is gone.
     pub(super) fn serve(mut self, channel: &mut Channel) -> Result<(), LoadError> {
-        self.poller.add(&*channel, CHANNEL, Interest::READ)?;
+        self.driver.heed(&*channel)?;
         channel.answer::<Make>(&Made { listening: Vec::new(), at_ns: self.begun_ns })?;
         let orders = Orders::of("writer").on(|writer: &mut Self, Look, _| Ok(writer.look())).on(
             |writer, Rest, _| {
@@ -89,15 +83,14 @@ impl Writer {
         );
         loop {
             let timeout = if self.resting { None } else { self.write() };
-            let mut asked = false;
-            for event in self.poller.wait(timeout)? {
-                if event.token == CHANNEL {
-                    asked = true;
-                } else {
-                    self.full = false;
+            self.driver.wait(timeout)?;
+            while let Some(event) = self.driver.next() {
+                match event.what {
+                    What::Failed(error) => self.failed(&error),
+                    _ => self.full = false,
                 }
             }
-            if asked {
+            if self.driver.is_asked() {
                 orders.carry_out_next(&mut self, channel)?;
             }
         }
@@ -105,45 +98,60 @@ impl Writer {
 
     /// Writes what is due and fits; gives how long to wait for more, `None`: for an event.
     fn write(&mut self) -> Option<Duration> {
-        for _ in 0..BURST {
+        let mut now = monotonic_ns();
+        for _ in 0..burst::MESSAGES {
             if self.full {
                 return None;
             }
-            if let Some(rate) = self.rate_per_s
-                && self.written == 0
-            {
-                let due_ns = self.begun_ns + (self.messages as f64 / rate * 1e9) as u64;
-                let left = until(due_ns);
-                if !left.is_zero() {
-                    return Some(left);
+            if self.written == 0 {
+                let due = self.pace.next(0)?;
+                if due > now {
+                    now = monotonic_ns();
+                }
+                if due > now {
+                    return Some(until(due));
                 }
             }
-            if self.selects && !matches!(select(&self.others, &self.tcp, Duration::ZERO), Ok(1..)) {
-                // Nothing may be written now: an event will tell when.
-                self.full = true;
+            if self.selects && !self.may_write() {
+                self.wait_for_room();
                 return None;
             }
-            match self.tcp.write(&self.message[self.written..]) {
-                Ok(Some(length)) => {
+            match self.driver.send(SOCKET, &self.message[self.written..]) {
+                Ok(0) => self.wait_for_room(),
+                Ok(length) => {
                     self.written += length;
                     if self.written == self.message.len() {
                         self.written = 0;
-                        self.messages += 1;
+                        self.pace.begin(now);
                     }
                 }
-                Ok(None) => self.full = true,
-                Err(error) => {
-                    *self.report.errors.entry(class_of(&error).to_owned()).or_default() += 1;
-                    self.report.made = self.others.len() as u64;
-                    self.full = true;
-                }
+                Err(error) => self.failed(&error),
             }
         }
         Some(Duration::ZERO)
     }
 
+    /// What `select(2)` says of all sockets.
+    fn may_write(&self) -> bool {
+        let to_write = self.driver.socket(SOCKET);
+        to_write.is_some_and(|tcp| matches!(select(&self.others, tcp, Duration::ZERO), Ok(1..)))
+    }
+
+    /// Nothing may be written now: an event will tell when.
+    fn wait_for_room(&mut self) {
+        self.full = true;
+        self.driver.tell_of_room(SOCKET);
+    }
+
+    /// The connection has failed, and nothing is written any more.
+    fn failed(&mut self, error: &std::io::Error) {
+        *self.report.errors.entry(class_of(error).to_owned()).or_default() += 1;
+        self.report.made = self.others.len() as u64;
+        self.full = true;
+    }
+
     fn look(&self) -> IdleReport {
-        let tcp_info = self.tcp.tcp_info().unwrap_or_default();
+        let (tcp_info, congestion) = self.driver.look(SOCKET).unwrap_or_default();
         let acked = match TcpInfo::decode(&tcp_info) {
             Some(TcpInfo::Connection(sample)) => sample.bytes_acked,
             _ => None,
@@ -154,28 +162,34 @@ impl Writer {
             open: [1, 0],
             bytes_acked: acked.unwrap_or(0),
             tcp_info,
-            congestion: self.tcp.congestion().unwrap_or_default(),
+            congestion,
             cpu_us: pair(thread_time()),
             ..self.report.clone()
         }
     }
 }
 
-/// A connection that has been made, known to the poller by [`SOCKET`].
-fn connected(
-    to: SocketAddr,
-    options: &ClientOptions,
-    poller: &mut Poller,
-) -> Result<Tcp, LoadError> {
+/// This many connections that have been made, one after the other.
+fn connected(to: SocketAddr, count: u32, congestion: Option<&str>) -> Result<Epoll, LoadError> {
     let failed = |error| LoadError::Kernel(SysError::new("connect", to.to_string(), error));
-    let tcp = Tcp::client(to, options).map_err(failed)?;
-    tcp.connect(&to.into()).map_err(failed)?;
-    poller.add(&tcp, SOCKET, Interest::EDGES)?;
-    if poller.wait(Some(CONNECT_LIMIT))?.is_empty() {
-        return Err(failed(std::io::ErrorKind::TimedOut.into()));
+    let mut driver = Epoll::new(&Setup { congestion, ..Setup::to(to, count) })?;
+    for slot in 0..count {
+        driver.open(slot, 0).map_err(failed)?;
+        let limit_ns = monotonic_ns() + CONNECT_LIMIT_NS;
+        loop {
+            match driver.next() {
+                Some(event) if event.slot != slot => {}
+                Some(event) => match event.what {
+                    What::Connected { outcome, .. } => break outcome.map_err(failed)?,
+                    What::Failed(error) => return Err(failed(error)),
+                    _ => {}
+                },
+                None if monotonic_ns() >= limit_ns => {
+                    return Err(failed(std::io::ErrorKind::TimedOut.into()));
+                }
+                None => driver.wait(Some(until(limit_ns)))?,
+            }
+        }
     }
-    match tcp.take_error().map_err(failed)? {
-        Some(error) => Err(failed(error)),
-        None => Ok(tcp),
-    }
+    Ok(driver)
 }

@@ -1,5 +1,5 @@
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use super::*;
@@ -42,7 +42,7 @@ fn driver(target: SocketAddr, slots: u32, batch_ns: u64, stamps: bool) -> Option
         eprintln!("SKIPPED (io_uring): {error}");
         return None;
     }
-    Some(Uring::new(target, &[], None, slots, batch_ns, stamps).unwrap())
+    Some(Uring::new(&Setup { batch_ns, stamps, ..Setup::to(target, slots) }).unwrap())
 }
 
 /// The next event, waiting as long as it takes.
@@ -115,7 +115,7 @@ fn a_hundred_connections_get_ten_answers_each() {
 fn kernel_stamps_lie_before_the_time_of_seeing() {
     let (listener, target) = listener();
     let Some(mut driver) = driver(target, 1, 0, true) else { return };
-    assert!(driver.stamps);
+    assert!(driver.stamps.are_used());
     driver.open(0, 0).unwrap();
     assert!(matches!(event(&mut driver).what, What::Connected { outcome: Ok(()), .. }));
     let (mut stream, _) = listener.accept().unwrap();
@@ -182,9 +182,10 @@ fn source_addresses_and_congestion_control_are_those_asked_for() {
         return;
     }
     let sources = [Ipv4Addr::new(127, 0, 0, 2).into(), Ipv4Addr::new(127, 0, 0, 3).into()];
-    let unknown = Uring::new(target, &sources, Some("no-such-one"), 2, 0, false).unwrap_err();
+    let setup = Setup { bind: &sources, ..Setup::to(target, 2) };
+    let unknown = Uring::new(&Setup { congestion: Some("no-such-one"), ..setup }).unwrap_err();
     assert!(unknown.to_string().contains("TCP_CONGESTION"), "{unknown}");
-    let mut driver = Uring::new(target, &sources, Some("reno"), 2, 0, false).unwrap();
+    let mut driver = Uring::new(&Setup { congestion: Some("reno"), ..setup }).unwrap();
     let mut streams = Vec::new();
     for (slot, source) in sources.into_iter().enumerate() {
         driver.open(slot as u32, slot).unwrap();

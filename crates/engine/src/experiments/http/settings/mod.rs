@@ -16,7 +16,7 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, WarmUp, check_congestion, wrong};
 use crate::experiments::bench::target::Target;
 use crate::files::Shared;
-use crate::load::http::THREADS_MAX;
+use crate::load::THREADS_MAX;
 use crate::messages::{Io, ServerKind};
 
 /// Everything `--…` of `http` that makes a difference between arms.

@@ -1,15 +1,16 @@
 //! The open loop: what is due takes a connection, waits for one, or is given up unsent.
 
 use super::super::slot::State;
-use super::{BURST, Client, SYN_NS, queue};
+use super::{Client, SYN_NS, queue};
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
+use crate::load::pace::burst;
 use crate::load::service::is_too_late;
 
 impl<D: Driver> Client<'_, D> {
     pub(super) fn begin_scheduled(&mut self, now: u64) -> bool {
         let mut now = now;
-        for _ in 0..BURST {
+        for _ in 0..burst::REQUESTS {
             let Some(due) = self.pace.next_due().filter(|&due| due <= now) else {
                 self.starved = false;
                 return false;
@@ -34,7 +35,7 @@ impl<D: Driver> Client<'_, D> {
             if std::mem::take(&mut self.starved) {
                 self.starved_until_ns = now;
             }
-            self.pace.take_due();
+            self.pace.take_due(now);
             if measured && due <= self.starved_until_ns {
                 self.tally.report.queued += 1;
             } else if measured {
@@ -100,7 +101,7 @@ impl<D: Driver> Client<'_, D> {
 
     /// The request that is due next is given up before it was sent.
     fn give_up(&mut self, due: u64, now: u64, class: &'static str, words: &str) {
-        self.pace.take_due();
+        self.pace.take_due(now);
         let measured = self.pace.measures(due);
         self.tally.report.attempts += u64::from(measured);
         self.tally.report.queued += u64::from(measured);

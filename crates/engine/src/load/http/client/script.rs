@@ -5,22 +5,22 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tcptoll_kernel::socket::errno;
+use tcptoll_model::arrivals::Spread;
 use tcptoll_model::http::reuse::Reuse;
+use tcptoll_model::http::status::Expected;
 
-use super::super::Shared;
 use super::super::requests::Request;
+use super::super::{Shared, plan};
 use super::Client;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
 use crate::load::driver::{Driver, Event, What};
-use crate::load::pace::Pace;
-use crate::load::pace::tests::load;
-use crate::messages::{HttpLoad, HttpReport};
+use crate::load::pace::{Pace, Plan};
+use crate::load::threads::{Part as _, Team};
+use crate::messages::{HttpLoad, HttpReport, Io};
 
 /// Slots of every script.
 const SLOTS: u32 = 4;
@@ -223,6 +223,33 @@ impl Driver for Script {
     }
 }
 
+fn load() -> HttpLoad {
+    HttpLoad {
+        target: ([127, 0, 0, 1], 1).into(),
+        tls: None,
+        reuse: Reuse::KeepAlive,
+        connections: 1,
+        threads: 1,
+        rate_per_s: None,
+        spread: Spread::Constant,
+        ramp_ns: 0,
+        warmup_requests: 0,
+        warmup_ns: 0,
+        requests: None,
+        duration_ns: None,
+        timeout_ns: 10_000_000_000,
+        connect_timeout_ns: 10_000_000_000,
+        bind: Vec::new(),
+        congestion: None,
+        io: Io::Epoll,
+        batch_ns: 0,
+        expect_status: Expected::default(),
+        expect_sha256: None,
+        body_limit: 1 << 20,
+        seed: 1,
+    }
+}
+
 /// What came of a load on a driver that stamps answers so much too early.
 fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<Seen>>) {
     let seen = Rc::new(RefCell::new(Seen::default()));
@@ -240,15 +267,13 @@ fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<
         requests: vec![Request { bytes: REQUEST.into(), to_head: false }],
         tls: None,
         digest: None,
-        start_ns: monotonic_ns(),
-        stop: AtomicBool::new(false),
-        done: AtomicU64::new(0),
-        open: Barrier::new(1),
+        team: Team::new(1),
     };
-    let pace = Pace::new(load, shared.start_ns, 0, 1);
-    let mut client = Client::new(load, &shared, driver, pace, (SLOTS, 0, 0));
+    let plan = Plan { slots: SLOTS.into(), ..plan(load) };
+    let pace = Pace::new(&plan, shared.team.start_ns(), 0, 1);
+    let mut client = Client::new(load, &shared, driver, pace, (0, 0));
     client.run().unwrap();
-    (client.close_all().report(), seen)
+    (client.end().report(), seen)
 }
 
 fn play(seed: u64, load: &HttpLoad) {

@@ -19,7 +19,7 @@ const FRAME_MAX: usize = 64 << 10;
 impl Keeper {
     /// Something happened on a connection.
     pub(super) fn happened(&mut self, slot: u32, event: Event) {
-        let Some(Some(kept)) = self.slots.get(slot as usize) else { return };
+        let Some(kept) = self.slots.get(slot) else { return };
         if matches!(kept.state, State::Connecting(_)) {
             match kept.tcp.take_error() {
                 Ok(None) if event.writable && !event.broken => self.made(slot),
@@ -36,7 +36,7 @@ impl Keeper {
     /// Reads everything that has come.
     fn read(&mut self, slot: u32) {
         loop {
-            let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
+            let Some(kept) = self.slots.get_mut(slot) else { return };
             match kept.tcp.read(&mut self.buffer) {
                 Ok(None) => return,
                 Ok(Some(0)) => return self.ended(slot, "read returned 0".to_owned()),
@@ -82,7 +82,7 @@ impl Keeper {
                 if self.shows_life(member, slot, now) {
                     return;
                 }
-                let Some(Some(kept)) = self.slots.get(slot as usize) else { return };
+                let Some(kept) = self.slots.get(slot) else { return };
                 let read = said(kept.tcp.read(&mut self.buffer));
                 *self.report.read_said.entry(read).or_default() += 1;
                 let how = match self.checks.evidence {
@@ -96,7 +96,7 @@ impl Keeper {
 
     /// Sends a Null.
     fn test(&mut self, slot: u32) {
-        let Some(Some(kept)) = self.slots.get(slot as usize) else { return };
+        let Some(kept) = self.slots.get(slot) else { return };
         match kept.tcp.write(&self.checks.null) {
             Ok(Some(_)) => self.report.nulls += 1,
             // Its send buffer is full of what nobody acknowledges: that is a test, too.
@@ -107,7 +107,7 @@ impl Keeper {
 
     /// Whether there is evidence of life since the test; notes it if there is.
     fn shows_life(&mut self, member: Member, slot: u32, now: Duration) -> bool {
-        let Some(Some(kept)) = self.slots.get(slot as usize) else { return true };
+        let Some(kept) = self.slots.get(slot) else { return true };
         let alive = self.checks.evidence == Evidence::Acknowledged
             && unacknowledged(&kept.tcp).is_ok_and(|bytes| bytes == 0);
         if alive {

@@ -10,19 +10,15 @@ use tcptoll_kernel::socket::{Begun, Tcp};
 use super::{Keeper, Kept, State};
 use crate::clock::monotonic_ns;
 use crate::load::class_of;
-
-/// A handshake is given up after this.
-const CONNECT_LIMIT_NS: u64 = 10_000_000_000;
-
-/// Connections begun or accepted before others get their turn.
-const BURST: usize = 256;
+use crate::load::idle::CONNECT_LIMIT_NS;
+use crate::load::pace::burst;
 
 /// After a failed accept the next comes this much later: no file is free now.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 impl Keeper {
     pub(super) fn open_those_due(&mut self) {
-        for _ in 0..BURST {
+        for _ in 0..burst::IDLE {
             let Some(opening) = &mut self.opening else { return };
             let Some(next) = opening.next(monotonic_ns()) else { return };
             let (kind, due_ns) = (next.kind, next.due_ns);
@@ -32,10 +28,12 @@ impl Keeper {
             match begun {
                 Ok((tcp, begun)) => {
                     let state = State::Connecting(due_ns);
-                    let slot = self.put(Kept { tcp, kind, state, member: None, partial: None });
+                    let slot =
+                        self.slots.put(Kept { tcp, kind, state, member: None, partial: None });
                     self.deadlines.push_back((monotonic_ns() + CONNECT_LIMIT_NS, slot));
-                    let added = self.slots[slot as usize]
-                        .as_ref()
+                    let added = self
+                        .slots
+                        .get(slot)
                         .map(|kept| self.poller.add(&kept.tcp, u64::from(slot), Interest::EDGES));
                     if let Some(Err(error)) = added {
                         self.failed(slot, &error.source);
@@ -61,7 +59,7 @@ impl Keeper {
     pub(super) fn give_up_late_handshakes(&mut self) {
         let now = monotonic_ns();
         while let Some(&(deadline, slot)) = self.deadlines.front() {
-            let began = match self.slots.get(slot as usize).and_then(Option::as_ref) {
+            let began = match self.slots.get(slot) {
                 Some(Kept { state: State::Connecting(_), .. }) if deadline > now => return,
                 Some(Kept { state: State::Connecting(began), .. }) => Some(*began),
                 _ => None,
@@ -78,7 +76,7 @@ impl Keeper {
     }
 
     pub(super) fn made(&mut self, slot: u32) {
-        let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
+        let Some(kept) = self.slots.get_mut(slot) else { return };
         let State::Connecting(began) = kept.state else { return };
         let Some(opening) = &mut self.opening else { return };
         opening.in_flight -= 1;
@@ -92,11 +90,11 @@ impl Keeper {
             return;
         }
         for number in 0..self.listeners.len() {
-            for _ in 0..BURST {
+            for _ in 0..burst::IDLE {
                 if !self.listeners[number].waiting {
                     break;
                 }
-                let held = self.slots.len() - self.free.len() - self.freed.len();
+                let held = self.slots.held();
                 if held as u64 >= self.room {
                     // Beyond what it was made for: left in the backlog.
                     self.accept_ns = now_ns + ACCEPT_AGAIN.as_nanos() as u64;
@@ -122,8 +120,9 @@ impl Keeper {
     fn accepted(&mut self, tcp: Tcp, kind: u8) {
         self.report.attempted += 1;
         let greeted = !self.greet || matches!(tcp.write(&NULL_FRAME), Ok(Some(_)));
-        let slot = self.put(Kept { tcp, kind, state: State::Open, member: None, partial: None });
-        let Some(Some(kept)) = self.slots.get_mut(slot as usize) else { return };
+        let kept = Kept { tcp, kind, state: State::Open, member: None, partial: None };
+        let slot = self.slots.put(kept);
+        let Some(kept) = self.slots.get_mut(slot) else { return };
         let concerned = self.checks.concern(kind);
         let checked = !concerned || self.checks.set(&kept.tcp).is_ok();
         if concerned {

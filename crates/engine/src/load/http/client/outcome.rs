@@ -1,0 +1,136 @@
+//! What became of a request, and what becomes of its slot then.
+
+use super::super::slot::State;
+use super::{Client, queue};
+use crate::clock::monotonic_ns;
+use crate::load::driver::Driver;
+
+/// A slot whose connection failed waits this long before it tries again, ns: what fails immediately
+/// must not become a loop that does nothing else.
+const RETRY_NS: u64 = 1_000_000;
+
+impl<D: Driver> Client<'_, D> {
+    /// The request under way has succeeded.
+    pub(super) fn succeed(&mut self, slot: u32, at_ns: u64) {
+        let it = &mut self.slots[slot as usize];
+        it.busy = false;
+        let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
+        let (sent_ns, first_ns, body_bytes) = (it.sent_ns, it.first_ns, it.body_bytes);
+        let begun = self.pace.begun_ns().unwrap_or(at_ns);
+        if self.pace.window_has(at_ns) {
+            let of_ns = self.pace.planned_ns();
+            self.tally.completes(at_ns.saturating_sub(begun), of_ns, body_bytes);
+        }
+        if self.pace.measures(at_ns) {
+            self.tally.completes_since(body_bytes);
+        }
+        self.responses.took(at_ns.saturating_sub(sent_ns));
+        if measured {
+            if let Some(latency_ns) = self.tally.span(due_ns, at_ns) {
+                self.tally.success(at_ns.saturating_sub(begun), latency_ns);
+            } else {
+                self.tally.report.ok += 1;
+            }
+            if let Some(first) = self.tally.span(sent_ns, first_ns) {
+                self.tally.first_byte.record_ns(first);
+            }
+            self.tally.report.body_bytes += body_bytes;
+        }
+        self.aged(measured, due_ns, at_ns);
+        self.leave(slot, (begun_ns, at_ns), measured);
+    }
+
+    /// The request under way has failed; its connection may go on.
+    pub(super) fn uncounted(&mut self, slot: u32, class: &'static str, words: &str) {
+        let it = &mut self.slots[slot as usize];
+        if !std::mem::take(&mut it.busy) {
+            return;
+        }
+        let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
+        self.tally.failure(measured, class, words);
+        let now = monotonic_ns();
+        if matches!(class, "timeout" | "unsent" | "connect-timeout") {
+            self.aged(measured, due_ns, now);
+        }
+        self.leave(slot, (begun_ns, now), measured);
+    }
+
+    /// The request of a slot is no more under way; it was, from the first to the second instant.
+    fn leave(&mut self, slot: u32, (begun_ns, ended_ns): (u64, u64), measured: bool) {
+        self.occupancy.ended(begun_ns, ended_ns);
+        self.requests.end(slot);
+        self.under_way -= 1;
+        self.last_end_ns = self.last_end_ns.max(ended_ns);
+        self.ended(measured);
+    }
+
+    /// The request under way has failed, and its connection with it.
+    pub(super) fn fail(&mut self, slot: u32, class: &'static str, words: &str, by_client: bool) {
+        self.uncounted(slot, class, words);
+        self.abandon(slot, by_client);
+        // In closed loop what fails must not be tried again immediately, as fast as it fails.
+        if self.load.rate_per_s.is_some() {
+            self.again(slot);
+        } else {
+            self.phases.begin(queue::RETRY, slot, monotonic_ns() + RETRY_NS);
+        }
+    }
+
+    /// A request of either part has ended.
+    pub(super) fn ended(&mut self, measured: bool) {
+        if measured {
+            self.shared.team.done();
+        } else {
+            self.tally.report.warmup.0 += 1;
+            self.pace.warmed();
+        }
+    }
+
+    /// Ends what a slot has of a connection: one that was not made is in no count.
+    fn abandon(&mut self, slot: u32, by_client: bool) {
+        if matches!(self.slots[slot as usize].state, State::Empty | State::Connecting) {
+            self.phases.end(slot);
+            self.empty(slot);
+        } else {
+            self.close(slot, by_client);
+        }
+    }
+
+    /// Closes a connection that was made.
+    pub(super) fn close(&mut self, slot: u32, by_client: bool) {
+        let closing = &mut self.tally.report.closing;
+        if by_client {
+            closing.by_client += 1;
+        } else {
+            closing.by_server += 1;
+        }
+        self.phases.end(slot);
+        self.empty(slot);
+    }
+
+    /// A connection that was made has nothing to do until the next request is due.
+    pub(super) fn rest(&mut self, slot: u32) {
+        self.slots[slot as usize].state = State::Resting;
+        self.again(slot);
+    }
+
+    pub(super) fn empty(&mut self, slot: u32) {
+        let it = &mut self.slots[slot as usize];
+        let made = !matches!(it.state, State::Empty | State::Connecting);
+        self.established -= u64::from(made);
+        it.state = State::Empty;
+        it.tls = None;
+        it.digest = None;
+        it.leaving = false;
+        self.driver.close(slot, made);
+    }
+
+    /// What is under way when the run is stopped is an attempt too, and so is what was due. Its
+    /// connections are open at the end, and nobody has closed them.
+    pub(super) fn interrupt(&mut self) {
+        for slot in 0..self.slots.len() as u32 {
+            self.uncounted(slot, "interrupted", "the run was stopped");
+        }
+        self.give_up_waiting("interrupted");
+    }
+}
