@@ -9,7 +9,7 @@ use tcptoll_model::link::LinkSpec;
 use tcptoll_model::record::{HostSummary, LinkKind};
 use tcptoll_model::warning::Warning;
 
-use super::notes::Trial;
+use super::notes::Notes;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::{Certificate, certify};
 use crate::lab::plan::{Addresses, Plan, client_address};
@@ -22,6 +22,13 @@ use crate::messages::{
 /// does not: there are many such trials, and what they have adds up.
 pub(in crate::experiments) const ECHOES: [(u16, u64); 2] = [(50, 2_000_000), (10, 1_000_000)];
 
+/// What a trial in the lab takes besides its load and its server, s: namespaces, hosts, echoes,
+/// counters (measured: 0.055 on a quiet machine, 0.12 on a busy one).
+pub(in crate::experiments) const OVERHEAD_S: f64 = 0.1;
+
+/// A local port is free again after this, s: TIME-WAIT.
+pub(in crate::experiments) const PORT_S: f64 = 60.0;
+
 /// Ports of the kernel's default range, 32768 to 60999.
 pub(in crate::experiments) const DEFAULT_PORTS: u64 = 28_232;
 
@@ -33,24 +40,29 @@ const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 /// A range that leaves the ports below 5000 to servers.
 const WIDE_RANGE: &str = "5000 65000";
 
-/// The lab a trial wants.
-pub(in crate::experiments) struct Wish<'a> {
+/// The lab that a trial needs.
+pub(in crate::experiments) struct LabSpec<'a> {
     pub(in crate::experiments) link: &'a LinkSpec,
     pub(in crate::experiments) ipv6: bool,
     /// Relay over AF_PACKET even where TUN can be had.
     pub(in crate::experiments) packet_relay: bool,
     pub(in crate::experiments) client_sysctls: Vec<(String, String)>,
     pub(in crate::experiments) server_sysctls: Vec<(String, String)>,
+    /// Local ports of the client that are in use at a time.
+    pub(in crate::experiments) ports: u64,
+    /// Connections in all.
+    pub(in crate::experiments) connections: u64,
 }
 
-impl Trial {
-    /// A lab with its link certified and its sysctls set.
-    pub(in crate::experiments) fn lab(
+impl Notes {
+    /// A lab with enough ports, its link certified and its sysctls set.
+    pub(super) fn lab(
         &mut self,
-        wish: Wish<'_>,
+        mut lab: LabSpec<'_>,
         context: &mut Context<'_>,
     ) -> Result<Place, TrialError> {
-        let Wish { link, ipv6, packet_relay, client_sysctls, server_sysctls } = wish;
+        self.spread_ports(&mut lab);
+        let LabSpec { link, ipv6, packet_relay, client_sysctls, server_sysctls, .. } = lab;
         self.tolerance_us = context.tolerance.delay_us(link.rtt);
         let cpus = tcptoll_kernel::cpu::allowed();
         let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
@@ -93,21 +105,15 @@ impl Trial {
     /// half of the range the kernel searches long for a port (measured on Linux 6.18: 50,000 from
     /// one address cost 0.9 ms of CPU each, from four 0.05 ms). On loopback, where the addresses
     /// are one, the range is widened.
-    ///
-    /// `ports` are in use at once, of `connections` in all.
-    pub(in crate::experiments) fn spread_ports(
-        &mut self,
-        ports: u64,
-        connections: u64,
-        wish: &mut Wish<'_>,
-    ) {
+    fn spread_ports(&mut self, lab: &mut LabSpec<'_>) {
         let per_address = DEFAULT_PORTS / 2;
-        let sysctls = &mut wish.client_sysctls;
+        let (ports, connections) = (lab.ports, lab.connections);
+        let sysctls = &mut lab.client_sysctls;
         let told = sysctls.iter().any(|(name, _)| name == PORT_RANGE) || !self.sources.is_empty();
         if told || ports <= per_address {
             return;
         }
-        let (name, value) = if wish.link.loopback {
+        let (name, value) = if lab.link.loopback {
             if ports <= DEFAULT_PORTS {
                 return;
             }
@@ -115,7 +121,7 @@ impl Trial {
             (PORT_RANGE.to_owned(), WIDE_RANGE.to_owned())
         } else {
             let addresses = ports.div_ceil(per_address).min(SOURCES_MAX);
-            self.sources = (1..=addresses).map(|n| client_address(n as u16, wish.ipv6)).collect();
+            self.sources = (1..=addresses).map(|n| client_address(n as u16, lab.ipv6)).collect();
             ("--bind".to_owned(), format!("{addresses} source addresses"))
         };
         self.warn(&Warning::SettingMade {

@@ -7,9 +7,10 @@ use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 
 use crate::experiments::TrialError;
+use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::unescape;
 use crate::experiments::bench::settings::{Reader, WarmUp, wrong};
-use crate::experiments::bench::target::Target;
+use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 
 /// Everything `--…` of `connect` that makes a difference between arms.
 pub const OPTIONS: &[&str] = &[
@@ -64,20 +65,11 @@ const WARM_UP: u64 = 20;
 /// with 4 to 500 at once).
 const CLOSED_LOOP_MAX_PER_S: f64 = 32_000.0;
 
-/// A local port is free again after this, s: TIME-WAIT.
-const PORT_S: f64 = 60.0;
-
-/// What a trial takes besides its load, s: namespaces, hosts, echoes, counters (measured: 0.055 on
-/// a quiet machine, 0.12 on a busy one).
-const OVERHEAD_S: f64 = 0.1;
-
 /// No connection to a server that is not ours begins after this, unless `--count`, `--duration` or
 /// `--max-time` says other: on a server that makes each wait for a second, 1,000 take minutes.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Against an address that is not of this machine or its own network, unless `--rate` says other.
-pub const PUBLIC_RATE_PER_S: f64 = 20.0;
-/// As many connections, unless `--count` says other.
+/// Against an address that is not of this machine or its own network, unless `--count` says other.
 pub const PUBLIC_COUNT: u64 = 100;
 
 /// The settings of one arm, checked.

@@ -14,7 +14,7 @@ use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first}
 use tcptoll_model::ports::{ClientCloses, forecast};
 use tcptoll_model::warning::Warning;
 
-use super::HttpTrial;
+use super::trial::HttpTrial;
 use crate::clock::monotonic_ns;
 use crate::experiments::bench::notes::Span;
 use crate::lab::{Handle, LabError};
@@ -132,7 +132,7 @@ impl HttpTrial<'_> {
             ("server_time_wait", after.server_time_wait()),
         ];
         for (name, sockets) in sides {
-            self.common.metric(name, sockets.map(|count| count as f64), "sockets", 1);
+            self.notes.metric(name, sockets.map(|count| count as f64), "sockets", 1);
         }
         self.settle_closers(report, after);
         self.revise_forecast();
@@ -143,7 +143,7 @@ impl HttpTrial<'_> {
         if !after.all_by_fins(report) {
             return;
         }
-        let Some(closing) = &mut self.common.arm.closing else { return };
+        let Some(closing) = &mut self.notes.arm.closing else { return };
         let mut counted = Counted {
             by_client: closing.by_client,
             by_server: closing.by_server,
@@ -160,23 +160,19 @@ impl HttpTrial<'_> {
             }
             Err(Disagreement { at_most, found }) => {
                 let what = "connections closed by the client first".to_owned();
-                self.common.warn(&Warning::WitnessDisagrees {
-                    what,
-                    ours: at_most,
-                    witness: found,
-                });
+                self.notes.warn(&Warning::WitnessDisagrees { what, ours: at_most, witness: found });
             }
         }
     }
 
     /// The forecast of ports was made of what was asked for; a server may have closed otherwise.
     fn revise_forecast(&mut self) {
-        let Some(closing) = &self.common.arm.closing else { return };
+        let Some(closing) = &self.notes.arm.closing else { return };
         let keeps = closing.by_client + closing.both.unwrap_or(0);
         let Some(found) = ClientCloses::found(keeps, closing.closed()) else { return };
         if found != self.ports.client_closes {
             self.ports.client_closes = found;
-            self.common.arm.ports = forecast(&self.ports);
+            self.notes.arm.ports = forecast(&self.ports);
         }
     }
 }

@@ -13,11 +13,10 @@ use tcptoll_model::counters::CpuTimes;
 
 use super::settings::{KeepaliveSettings, Side};
 use crate::experiments::TrialError;
-use crate::experiments::bench::hosts::observe;
 use crate::lab::{Handle, Interrupt, LabError, Place};
 use crate::messages::{
     Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
-    Peek, ReadCpu, ReadSocketMemory, Rest, Snapshot, ToGroup,
+    Peek, ReadCpu, ReadSocketMemory, Rest, ToGroup,
 };
 
 /// Names of fleets.
@@ -367,10 +366,6 @@ impl Stage<'_> {
     pub(super) fn socket_memory(&mut self, end: End) -> Result<Option<f64>, TrialError> {
         let host = self.host(end)?;
         Ok(host.ask(&ReadSocketMemory)?.bytes_each)
-    }
-
-    pub(super) fn observe(&mut self, end: End) -> Result<Snapshot, TrialError> {
-        Ok(observe(self.host(end)?)?)
     }
 
     /// Waits so long, telling how long has been waited; `false`: a signal ended it.

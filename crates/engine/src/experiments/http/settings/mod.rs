@@ -95,9 +95,8 @@ const REQUESTS_MAX: u64 = 1_000_000_000;
 /// Content of a response, unless told otherwise: `hello, world` and a line's end.
 const RESPONSE_BYTES: u64 = 13;
 
-/// Against an address that is not of this machine or its own network, unless `--rate` says other.
-pub const PUBLIC_RATE_PER_S: f64 = 20.0;
-/// As many requests, unless `--requests` or `--duration` says other.
+/// Against an address that is not of this machine or its own network, unless `--requests` or
+/// `--duration` says other.
 pub const PUBLIC_REQUESTS: u64 = 200;
 
 /// The settings of one arm, checked.

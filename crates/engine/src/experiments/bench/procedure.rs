@@ -1,0 +1,194 @@
+//! One trial, step by step, whatever the experiment and wherever the two ends stand.
+//!
+//! An experiment implements [`Trial`]; [`run`] calls it in this order, which is that of every trial:
+//!
+//! 1. **Place.** In the lab: two new hosts, their link certified, their sysctls set, enough source
+//!    addresses. At a target: one host on the machine's own network.
+//! 2. **[`Trial::prepare`]**: servers that have to run before, warm-up, forecasts.
+//! 3. **Echoes** on the quiet path. At a target they may be missing: a firewall may eat them.
+//! 4. **Queue peaks so far are forgotten**: those of a server's start and of the warm-up are none of
+//!    the load.
+//! 5. **Clocks begin to be watched, counters of both hosts are read.**
+//! 6. **[`Trial::listen`]**: a server of ours that answers nothing but the load until it ends.
+//! 7. **The link begins to count**, as the last thing before the load.
+//! 8. **[`Trial::load`]**.
+//! 9. **The last FINs come through** (in the lab), and the watch of the clocks ends.
+//! 10. **[`Trial::client_done`]**, then the client's counters, then the link's counts,
+//!     **[`Trial::server_done`]**, then the server's counters: a server of ours that ends resets what
+//!     it has not accepted, and that is not to be among the packets of the load.
+//! 11. **[`Trial::take`]**: figures, from what the load and the hosts report.
+//! 12. **Judgement**: link, witnesses ([`Trial::compare`]), the machine, clocks. A reason of the
+//!     experiment's own comes first: the first one is the trial's.
+//!
+//! It does not know what is measured. Read [`super::notes`] next.
+
+use tcptoll_model::link::LinkSpec;
+
+use super::hosts::{ECHOES, LabSpec, count, observe, settle};
+use super::notes::{Notes, Span};
+use super::target::Target;
+use crate::clock::ClockWatch;
+use crate::experiments::{Context, TrialError};
+use crate::lab::certification::echoes;
+use crate::lab::{LabError, Place};
+use crate::messages::{Forget, Rows, Watch};
+
+/// Echoes on the way to a target, and the time between two, ns.
+const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);
+
+/// Where the two ends of a trial stand.
+pub(in crate::experiments) enum Site<'a> {
+    /// A lab made for this trial.
+    Lab(LabSpec<'a>),
+    /// This machine and a server we do not control.
+    Target(&'a Target),
+}
+
+/// What was seen of a load from outside.
+pub(in crate::experiments) struct Seen<'a> {
+    /// Round trips on the quiet path, ns; `None`: nothing answers echoes there, or they may not be
+    /// sent.
+    pub(in crate::experiments) quiet: Option<&'a [u64]>,
+    pub(in crate::experiments) client: Span<'a>,
+    /// In the lab.
+    pub(in crate::experiments) server: Option<Span<'a>>,
+    /// Whether a packet tap was on the link: its stamps are on the wall clock.
+    pub(in crate::experiments) tapped: bool,
+}
+
+/// What a judgement of the machine needs of an experiment.
+pub(in crate::experiments) struct Taken {
+    /// Operations that the machine did between the two readings of its counters.
+    pub(in crate::experiments) operations: u64,
+    /// Whether a figure rests on time stamps of packets, which are on the wall clock.
+    pub(in crate::experiments) stamped: bool,
+}
+
+/// What one experiment does in a trial; each method is called once, in this order.
+pub(in crate::experiments) trait Trial {
+    /// What its load reports.
+    type Report;
+
+    /// What is noted of the trial.
+    fn notes(&mut self) -> &mut Notes;
+
+    /// Makes ready all that can be before anything is observed.
+    fn prepare(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<(), TrialError>;
+
+    /// Starts what answers only the load, and says what the link is to look for.
+    fn listen(&mut self, place: &mut Place, context: &Context<'_>) -> Result<Watch, TrialError>;
+
+    /// Puts the load on, and waits for its end.
+    ///
+    /// Errors: also if a target gave nothing.
+    fn load(
+        &mut self,
+        place: &mut Place,
+        context: &mut Context<'_>,
+    ) -> Result<Self::Report, TrialError>;
+
+    /// The load is over: what is to be asked of the client before its counters are read.
+    fn client_done(&mut self, _place: &mut Place) -> Result<(), TrialError> {
+        Ok(())
+    }
+
+    /// The link has counted, and sends what it saw: what is to be asked of the server of the lab
+    /// before its counters are read.
+    fn server_done(&mut self, _place: &mut Place, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        Ok(())
+    }
+
+    /// Notes the figures of the trial.
+    fn take(&mut self, report: &Self::Report, seen: &Seen<'_>) -> Taken;
+
+    /// The wire's counts are whole: what others counted is compared with them.
+    fn compare(&mut self, _seen: &Seen<'_>) {
+        self.notes().compare_syns();
+    }
+}
+
+/// Runs a trial.
+///
+/// Errors: there is no result. What makes a result useless is in the notes.
+pub(in crate::experiments) fn run<T: Trial>(
+    trial: &mut T,
+    site: Site<'_>,
+    context: &mut Context<'_>,
+) -> Result<(), TrialError> {
+    let (mut place, link) = match site {
+        Site::Lab(lab) => {
+            let link: &LinkSpec = lab.link;
+            (trial.notes().lab(lab, context)?, Some(link))
+        }
+        Site::Target(target) => {
+            let address = target.address()?;
+            let mut place = Place::target()?;
+            place.addresses.server = address.ip();
+            (place, None)
+        }
+    };
+    trial.prepare(&mut place, context)?;
+    let quiet = quiet_path(&mut place, link.is_some(), context)?;
+    if let Some(quiet) = &quiet {
+        trial.notes().take_echoes(quiet);
+    }
+    if let Some(server) = &mut place.server {
+        server.ask(&Forget)?;
+    }
+    let clocks = ClockWatch::begin();
+    let client_before = observe(&mut place.client)?;
+    let server_before = place.server.as_mut().map(observe).transpose()?;
+    let watch = trial.listen(&mut place, context)?;
+    let watch = Watch { pcap: context.pcap.map(str::to_owned), ..watch };
+    let asked = watch.tap || watch.pcap.is_some();
+    if let Some(handle) = &mut place.link {
+        handle.ask(&watch)?;
+    }
+    let report = trial.load(&mut place, context)?;
+    if let Some(link) = link {
+        settle(&mut place.client, link)?;
+    }
+    let clocks = clocks.end();
+    trial.client_done(&mut place)?;
+    let client_after = observe(&mut place.client)?;
+    let (counted, rows) = place.link.as_mut().map(count).transpose()?.unzip();
+    if let Some(rows) = rows {
+        trial.server_done(&mut place, rows)?;
+    }
+    let server_after = place.server.as_mut().map(observe).transpose()?;
+    let emulated = link.is_some_and(LinkSpec::is_emulated);
+    let server = server_before.as_ref().zip(server_after.as_ref());
+    let seen = Seen {
+        quiet: quiet.as_deref(),
+        client: Span { before: &client_before, after: &client_after },
+        server: server.map(|(before, after)| Span { before, after }),
+        // The emulated link stamps its packets itself.
+        tapped: link.is_some() && asked && !emulated,
+    };
+    trial.notes().take_counters(&seen);
+    let taken = trial.take(&report, &seen);
+    if let (Some(counted), Some(server)) = (counted, seen.server)
+        && trial.notes().take_link(counted, emulated || asked, seen.client, server)
+    {
+        trial.compare(&seen);
+    }
+    trial.notes().take_machine(seen.client, taken.operations);
+    trial.notes().take_clocks(clocks, taken.stamped);
+    Ok(())
+}
+
+/// Echoes before the load, ns.
+fn quiet_path(
+    place: &mut Place,
+    in_lab: bool,
+    context: &Context<'_>,
+) -> Result<Option<Vec<u64>>, TrialError> {
+    let (number, interval_ns) =
+        if in_lab { ECHOES[usize::from(!context.witness)] } else { TARGET_ECHOES };
+    let quiet = echoes(place, number, interval_ns, context.interrupt);
+    if context.interrupt.signal().is_some() {
+        return Err(LabError::Interrupted.into());
+    }
+    // A firewall may eat echoes, and this user may not be allowed to send them.
+    if in_lab { Ok(Some(quiet?)) } else { Ok(quiet.ok()) }
+}
