@@ -121,22 +121,6 @@ fn the_summary_is_what_arithmetic_makes_of_the_trials_on_disk() {
 }
 
 #[test]
-fn a_round_trip_of_twice_the_length_is_told_from_once_and_the_run_stops_there() {
-    if no_lab() {
-        return;
-    }
-    let links = ["--link", "rtt=10ms", "--link", "rtt=20ms"];
-    let (summary, ..) = connect(&[&links[..], &["--count", "30", "--concurrency", "10"]].concat());
-    let [comparison] = summary.comparisons.as_slice() else { panic!("{:?}", summary.comparisons) };
-    assert_eq!(comparison.verdict, Verdict::Higher);
-    assert_eq!((comparison.a.as_str(), comparison.b.as_str()), ("link rtt=20ms", "link rtt=10ms"));
-    assert!(comparison.ratio.is_some_and(|ratio| (1.5..2.5).contains(&ratio)), "{comparison:?}");
-    let rounds = summary.rounds.unwrap();
-    assert!(rounds.done < rounds.most, "{rounds:?}");
-    assert!(rounds.stopped.contains("verdict"), "{rounds:?}");
-}
-
-#[test]
 fn trials_have_hosts_of_their_own_so_no_time_wait_is_handed_on() {
     if no_lab() {
         return;
@@ -393,40 +377,71 @@ fn one_record_has_one_writer() {
     assert!(ran.stderr.contains("another run is writing it"), "{}", ran.stderr);
 }
 
-#[test]
-fn two_records_are_compared_and_listed_and_printed_in_every_form() {
-    if no_lab() {
-        return;
+/// Verdicts that need figures without the noise of other tests.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_of_twice_the_length_is_told_from_once_and_the_run_stops_there() {
+        if no_lab() {
+            return;
+        }
+        let links = ["--link", "rtt=10ms", "--link", "rtt=20ms"];
+        let (summary, ..) =
+            connect(&[&links[..], &["--count", "30", "--concurrency", "10"]].concat());
+        let [comparison] = summary.comparisons.as_slice() else {
+            panic!("{:?}", summary.comparisons)
+        };
+        assert_eq!(comparison.verdict, Verdict::Higher);
+        assert_eq!(
+            (comparison.a.as_str(), comparison.b.as_str()),
+            ("link rtt=20ms", "link rtt=10ms")
+        );
+        assert!(
+            comparison.ratio.is_some_and(|ratio| (1.5..2.5).contains(&ratio)),
+            "{comparison:?}"
+        );
+        let rounds = summary.rounds.unwrap();
+        assert!(rounds.done < rounds.most, "{rounds:?}");
+        assert!(rounds.stopped.contains("verdict"), "{rounds:?}");
     }
-    let folder = Folder::new();
-    let (near, far) = (folder.path("near.jsonl"), folder.path("far.jsonl"));
-    for (record, link) in [(&near, "rtt=5ms"), (&far, "rtt=10ms")] {
-        let mut all = vec!["connect", "--quiet", "--link", link, "--count", "20", "--rounds", "8"];
-        all.extend(["--link-tolerance", TOLERANCE, "--out", record]);
-        let ran = run(&mut tcptoll(&all));
-        assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
+
+    #[test]
+    fn two_records_are_compared_and_listed_and_printed_in_every_form() {
+        if no_lab() {
+            return;
+        }
+        let folder = Folder::new();
+        let (near, far) = (folder.path("near.jsonl"), folder.path("far.jsonl"));
+        for (record, link) in [(&near, "rtt=5ms"), (&far, "rtt=10ms")] {
+            let mut all =
+                vec!["connect", "--quiet", "--link", link, "--count", "20", "--rounds", "8"];
+            all.extend(["--link-tolerance", TOLERANCE, "--out", record]);
+            let ran = run(&mut tcptoll(&all));
+            assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
+        }
+        let ran = run(&mut tcptoll(&["compare", &far, &near, "--format", "json"]));
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(said["comparisons"][0]["verdict"], "higher", "{said}");
+        assert!(said["comparisons"][0]["rank_test_p"].as_f64().is_some_and(|p| p < 0.01), "{said}");
+        let text = run(&mut tcptoll(&["compare", &far, &near]));
+        assert!(text.stdout.contains("higher"), "{}", text.stdout);
+        let (csv, markdown) = (folder.path("far.csv"), folder.path("far.md"));
+        let ran = run(&mut tcptoll(&["report", &far, "--csv", &csv, "--markdown", &markdown]));
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        assert!(fs::read_to_string(&csv).unwrap().contains("connect_us_mean"));
+        assert!(fs::read_to_string(&markdown).unwrap().contains('|'));
+        // The default folder of records, newest first.
+        let records = folder.file("tcptoll");
+        fs::create_dir(&records).unwrap();
+        fs::copy(&far, records.join("far.jsonl")).unwrap();
+        fs::write(records.join("empty.jsonl"), "").unwrap();
+        let mut runs = tcptoll(&["runs", "--format", "json"]);
+        let ran = run(runs.env("XDG_DATA_HOME", folder.0.path()));
+        let listed: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let states: BTreeSet<&str> =
+            listed.as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap()).collect();
+        assert_eq!(states, BTreeSet::from(["complete", "empty"]));
     }
-    let ran = run(&mut tcptoll(&["compare", &far, &near, "--format", "json"]));
-    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(said["comparisons"][0]["verdict"], "higher", "{said}");
-    assert!(said["comparisons"][0]["rank_test_p"].as_f64().is_some_and(|p| p < 0.01), "{said}");
-    let text = run(&mut tcptoll(&["compare", &far, &near]));
-    assert!(text.stdout.contains("higher"), "{}", text.stdout);
-    let (csv, markdown) = (folder.path("far.csv"), folder.path("far.md"));
-    let ran = run(&mut tcptoll(&["report", &far, "--csv", &csv, "--markdown", &markdown]));
-    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
-    assert!(fs::read_to_string(&csv).unwrap().contains("connect_us_mean"));
-    assert!(fs::read_to_string(&markdown).unwrap().contains('|'));
-    // The default folder of records, newest first.
-    let records = folder.file("tcptoll");
-    fs::create_dir(&records).unwrap();
-    fs::copy(&far, records.join("far.jsonl")).unwrap();
-    fs::write(records.join("empty.jsonl"), "").unwrap();
-    let mut runs = tcptoll(&["runs", "--format", "json"]);
-    let ran = run(runs.env("XDG_DATA_HOME", folder.0.path()));
-    let listed: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let states: BTreeSet<&str> =
-        listed.as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap()).collect();
-    assert_eq!(states, BTreeSet::from(["complete", "empty"]));
 }
