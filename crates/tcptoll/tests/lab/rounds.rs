@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -34,6 +35,20 @@ fn study(folder: &Folder, name: &str, more: &[&str]) -> (Ran, Vec<Trial>) {
     fs::write(&file, STUDY).unwrap();
     let ran = run(tcptoll(&args(&file, &record)).args(more));
     (ran, trials(Path::new(&record)))
+}
+
+/// The same study with seed 7, which runs once for all tests: its end, its trials, and its record in
+/// `name` of the folder.
+fn studied(folder: &Folder, name: &str) -> (&'static Ran, Vec<Trial>) {
+    static STUDIED: LazyLock<(Ran, Vec<u8>)> = LazyLock::new(|| {
+        let folder = Folder::new();
+        let (ran, _) = study(&folder, "record.jsonl", &["--seed", "7"]);
+        (ran, fs::read(folder.file("record.jsonl")).unwrap())
+    });
+    let (ran, record) = &*STUDIED;
+    let file = folder.file(name);
+    fs::write(&file, record).unwrap();
+    (ran, trials(&file))
 }
 
 fn trials(record: &Path) -> Vec<Trial> {
@@ -64,7 +79,7 @@ fn every_round_runs_every_arm_once_in_an_order_of_its_own_that_the_seed_gives_ag
         return;
     }
     let folder = Folder::new();
-    let (ran, first) = study(&folder, "a.jsonl", &["--seed", "7"]);
+    let (ran, first) = studied(&folder, "a.jsonl");
     assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
     for round in 0..5 {
         let arms: BTreeSet<&str> =
@@ -87,7 +102,7 @@ fn the_summary_is_what_arithmetic_makes_of_the_trials_on_disk() {
         return;
     }
     let folder = Folder::new();
-    let (ran, trials) = study(&folder, "a.jsonl", &[]);
+    let (ran, trials) = studied(&folder, "a.jsonl");
     let summary = checked_summary(&ran.stdout);
     let of = |name: &str| -> BTreeMap<u32, f64> {
         let counting = trials.iter().filter(|trial| trial.arm.name == name && trial.counts());
@@ -236,7 +251,7 @@ fn a_killed_run_is_read_back_and_goes_on_in_the_order_it_would_have_had() {
     let said = run(&mut tcptoll(&["report", &record, "--format", "json"]));
     assert!(checked_summary(&said.stdout).partial);
     goes_on(&folder);
-    let (_, whole) = study(&folder, "whole.jsonl", &["--seed", "7"]);
+    let (_, whole) = studied(&folder, "whole.jsonl");
     assert_eq!(order(&trials(&folder.file("record.jsonl"))), order(&whole));
 }
 
@@ -246,7 +261,7 @@ fn a_run_that_is_done_is_not_run_again() {
         return;
     }
     let folder = Folder::new();
-    let (ran, first) = study(&folder, "record.jsonl", &[]);
+    let (ran, first) = studied(&folder, "record.jsonl");
     let record = folder.path("record.jsonl");
     let again = run(&mut tcptoll(&["study", "--resume", &record, "--format", "json", "--quiet"]));
     assert_eq!(again.status, ran.status, "{}", again.stderr);
@@ -368,7 +383,7 @@ fn one_record_has_one_writer() {
         return;
     }
     let folder = Folder::new();
-    study(&folder, "record.jsonl", &[]);
+    studied(&folder, "record.jsonl");
     let held = fs::File::open(folder.file("record.jsonl")).unwrap();
     held.lock().unwrap();
     let record = folder.path("record.jsonl");
