@@ -56,7 +56,10 @@ impl Faulty {
     /// Options of the load.
     pub(crate) fn args<'a>(&'a self, line: &'a str) -> Vec<&'a str> {
         let mut args = vec!["--server", line, "--link-tolerance", TOLERANCE, "--rounds", "1"];
-        with_defaults(&mut args, &["--duration", "200ms", "--warmup", "0"], &self.more);
+        // A number of requests is made however slow the machine is.
+        let counted = self.more.iter().any(|word| word == "--requests");
+        let duration = if counted { "20s" } else { "200ms" };
+        with_defaults(&mut args, &["--duration", duration, "--warmup", "0"], &self.more);
         with_defaults(&mut args, &["--timeout", "2s", "--connections", "4"], &self.more);
         args.extend(self.more.iter().map(String::as_str));
         args
