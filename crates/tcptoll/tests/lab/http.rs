@@ -161,36 +161,6 @@ fn what_a_driver_is_called_is_what_was_asked_for() {
 }
 
 #[test]
-fn an_open_loop_attempts_what_was_due_and_says_how_late_it_was() {
-    if no_lab() {
-        return;
-    }
-    for spread in ["constant", "poisson"] {
-        let summary = short(&[
-            "--server",
-            "null",
-            "--rate",
-            "2000",
-            "--spread",
-            spread,
-            "--duration",
-            "200ms",
-        ]);
-        let arm = only(&summary);
-        if spread == "constant" {
-            assert_eq!(arm.attempts, 400);
-        } else {
-            // Four standard deviations of 400.
-            assert!((320..=480).contains(&arm.attempts), "{}", arm.attempts);
-        }
-        let intended = &arm.metrics["intended_per_s"];
-        assert_eq!((intended.value, intended.n), (2_000.0, arm.attempts));
-        let late = arm.histograms["lateness_us"].count;
-        assert!(late > 0 && late <= arm.attempts, "{late}");
-    }
-}
-
-#[test]
 fn a_number_of_requests_is_that_number_over_several_threads_too() {
     if no_lab() {
         return;
@@ -348,4 +318,39 @@ fn several_urls_of_a_target_are_asked_for_in_turn() {
     checked_summary(&ran.stdout);
     let asked: Vec<String> = faulty.log().into_iter().map(|(line, ..)| line).collect();
     assert_eq!(asked, ["GET /x HTTP/1.1", "GET /y HTTP/1.1", "GET /x HTTP/1.1", "GET /y HTTP/1.1"]);
+}
+
+/// A schedule that is kept only with a CPU.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn an_open_loop_attempts_what_was_due_and_says_how_late_it_was() {
+        if no_lab() {
+            return;
+        }
+        for spread in ["constant", "poisson"] {
+            let summary = short(&[
+                "--server",
+                "null",
+                "--rate",
+                "2000",
+                "--spread",
+                spread,
+                "--duration",
+                "200ms",
+            ]);
+            let arm = only(&summary);
+            if spread == "constant" {
+                assert_eq!(arm.attempts, 400);
+            } else {
+                // Four standard deviations of 400.
+                assert!((320..=480).contains(&arm.attempts), "{}", arm.attempts);
+            }
+            let intended = &arm.metrics["intended_per_s"];
+            assert_eq!((intended.value, intended.n), (2_000.0, arm.attempts));
+            let late = arm.histograms["lateness_us"].count;
+            assert!(late > 0 && late <= arm.attempts, "{late}");
+        }
+    }
 }
