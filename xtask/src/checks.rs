@@ -78,9 +78,12 @@ fn clippy() -> Line {
         .args(["--", "-D", "warnings"])
 }
 
+/// With the examples, as cargo then has the features that clippy had, and checks no dependency a
+/// second time. Binaries are named, as one has its library's name.
 fn rustdoc() -> Line {
     Line::cargo("doc")
         .args(["--workspace", "--no-deps", "--all-features"])
+        .args(["--lib", "--bin", "xtask", "--examples"])
         .locked()
         .env("RUSTDOCFLAGS", "-D warnings")
 }
