@@ -70,21 +70,6 @@ fn closes_as_it_says(more: &[&str]) {
 }
 
 #[test]
-fn a_lifetime_closes_what_is_older() {
-    if no_lab() {
-        return;
-    }
-    let summary = short(&["--server", "null", "--reuse", "lifetime=20ms", "--link", "rtt=1ms"]);
-    let arm = only(&summary);
-    let told = closing(arm);
-    let by_us = told.by_client + told.open_at_end;
-    assert_eq!((told.by_server, time_wait(arm)[0]), (0, Some(by_us)));
-    // Each of those closed was open for 20 ms at least, four at once.
-    let most = 4.0 * arm.elapsed_s / 0.02;
-    assert!(told.by_client > 0 && told.by_client as f64 <= most, "{told:?}, {most} at most");
-}
-
-#[test]
 fn the_server_s_own_limit_of_requests_is_seen() {
     if lacks(&["nginx"]) {
         return;
@@ -181,5 +166,20 @@ mod alone {
             return;
         }
         closes_as_it_says(&["--server", "nginx", "--keepalive-requests", "0"]);
+    }
+
+    #[test]
+    fn a_lifetime_closes_what_is_older() {
+        if no_lab() {
+            return;
+        }
+        let summary = short(&["--server", "null", "--reuse", "lifetime=20ms", "--link", "rtt=1ms"]);
+        let arm = only(&summary);
+        let told = closing(arm);
+        let by_us = told.by_client + told.open_at_end;
+        assert_eq!((told.by_server, time_wait(arm)[0]), (0, Some(by_us)));
+        // Each of those closed was open for 20 ms at least, four at once.
+        let most = 4.0 * arm.elapsed_s / 0.02;
+        assert!(told.by_client > 0 && told.by_client as f64 <= most, "{told:?}, {most} at most");
     }
 }
