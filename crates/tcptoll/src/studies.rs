@@ -11,7 +11,7 @@ use tcptoll_model::study::{Study, StudyError, level_text, nearest, suggestion};
 
 mod options;
 
-pub use options::{check_alone, from_connect, from_http, from_keepalive};
+pub use options::{check_alone, from_typed};
 
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[

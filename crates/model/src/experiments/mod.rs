@@ -6,6 +6,7 @@ pub mod figures;
 pub mod http;
 pub mod keepalive;
 pub mod option;
+pub mod options;
 pub mod spec;
 
 use self::spec::Spec;

@@ -1,26 +1,13 @@
-//! `http`: a command line becomes a study, and load on somebody else's server is said before.
+//! `http`: load on somebody else's server is said before.
 
 use tcptoll_engine::experiments::http::settings::{HttpSettings, PUBLIC_RATE_PER_S};
 use tcptoll_model::record::Resolved;
 use tcptoll_model::study::Study;
 
-use super::{is_public, public_notice, study};
-use crate::cli::HttpArgs;
-use crate::exit::Status;
-use crate::{output, studies};
-
-/// Does what `tcptoll http …` says.
-pub(super) fn run(args: &HttpArgs) -> anyhow::Result<Status> {
-    let typed = studies::from_http(args)?;
-    if let Some(record) = &args.rounds.resume {
-        studies::check_alone(&typed, &studies::from_http(&HttpArgs::default())?)?;
-        return output::resume(record, &args.output);
-    }
-    study::start(&typed, &args.rounds, &args.output, &|resolved| notice(&typed, resolved))
-}
+use super::{is_public, public_notice};
 
 /// What is said if any arm asks a public address.
-fn notice(typed: &Study, resolved: &[Resolved]) -> anyhow::Result<Option<String>> {
+pub(super) fn notice(typed: &Study, resolved: &[Resolved]) -> anyhow::Result<Option<String>> {
     let arms = typed.arms()?;
     let arms = arms.iter().map(|arm| HttpSettings::from(&arm.settings, resolved));
     let arms = arms.collect::<Result<Vec<_>, _>>()?;
@@ -35,36 +22,41 @@ fn notice(typed: &Study, resolved: &[Resolved]) -> anyhow::Result<Option<String>
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
-    fn notice_of(args: &HttpArgs) -> Option<String> {
+    fn notice_of(settings: &[(&str, &str)]) -> Option<String> {
         let resolved = Resolved {
             name: "db.example:80".to_owned(),
             addresses: vec!["192.0.2.1".to_owned()],
             used: "192.0.2.1".to_owned(),
         };
-        notice(&studies::from_http(args).unwrap(), &[resolved]).unwrap()
+        let mut study = Study { experiment: "http".to_owned(), ..Study::default() };
+        for (name, value) in settings {
+            let levels: Vec<_> = value.split(',').map(Value::from).collect();
+            match <[Value; 1]>::try_from(levels) {
+                Ok([value]) => drop(study.settings.insert((*name).to_owned(), value)),
+                Err(levels) => drop(study.factors.insert((*name).to_owned(), levels)),
+            }
+        }
+        notice(&study, &[resolved]).unwrap()
     }
 
     #[test]
     fn load_on_a_public_address_is_said_with_its_rate_and_on_our_own_is_not() {
-        let to = |url: &str, rate: &[&str]| HttpArgs {
-            url: vec![url.to_owned()],
-            rate: rate.iter().map(|rate| (*rate).to_owned()).collect(),
-            ..HttpArgs::default()
-        };
         // An address for documentation (RFC 5737): nothing is sent to it here.
-        let said = notice_of(&to("http://192.0.2.1/", &[])).unwrap();
+        let said = notice_of(&[("url", "http://192.0.2.1/")]).unwrap();
         assert!(
             said.contains("http://192.0.2.1/ is a public address: up to 20 requests"),
             "{said}"
         );
-        let said = notice_of(&to("http://192.0.2.1/", &["5", "300"])).unwrap();
+        let said = notice_of(&[("url", "http://192.0.2.1/"), ("rate", "5,300")]).unwrap();
         assert!(said.contains("up to 300 requests"), "{said}");
-        assert_eq!(notice_of(&to("http://127.0.0.1:8080/", &[])), None);
-        assert!(notice_of(&to("http://db.example/", &[])).is_some());
+        assert_eq!(notice_of(&[("url", "http://127.0.0.1:8080/")]), None);
+        assert!(notice_of(&[("url", "http://db.example/")]).is_some());
         // A name that has not been resolved: nothing is known of it.
-        assert_eq!(notice_of(&to("http://name.invalid/", &[])), None);
-        assert_eq!(notice_of(&HttpArgs::default()), None);
+        assert_eq!(notice_of(&[("url", "http://name.invalid/")]), None);
+        assert_eq!(notice_of(&[]), None);
     }
 }

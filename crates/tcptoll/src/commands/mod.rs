@@ -15,10 +15,11 @@ mod study;
 use anyhow::{Context as _, bail};
 use tcptoll_engine::experiments::bench::target::Target;
 use tcptoll_engine::record::Record;
+use tcptoll_model::experiments;
 use tcptoll_model::record::{Resolved, Summary};
 use tcptoll_model::study::Study;
 
-use crate::cli::{Cli, Command, ConnectArgs, ReportArgs, SchemaOf, TourArgs};
+use crate::cli::{Cli, Command, ExperimentArgs, ReportArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
 use crate::{output, studies};
 
@@ -26,9 +27,7 @@ use crate::{output, studies};
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => tour(args),
-        Command::Connect(args) => connect(&args),
-        Command::Http(args) => http::run(&args),
-        Command::Keepalive(args) => keepalive::run(&args),
+        Command::Experiment(args) => experiment(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report(&args),
@@ -51,21 +50,29 @@ fn tour(args: TourArgs) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
+fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
     if let Some(record) = &args.rounds.resume {
-        let empty = studies::from_connect(&ConnectArgs::default())?;
-        studies::check_alone(&studies::from_connect(args)?, &empty)?;
+        studies::check_alone(&args.typed)?;
         return output::resume(record, &args.output);
     }
-    let study = studies::from_connect(args)?;
-    study::start(&study, &args.rounds, &args.output, &|resolved| connect_notice(args, resolved))
+    let study = studies::from_typed(args.spec, &args.typed, &args.rounds)?;
+    study::start(&study, &args.rounds, &args.output, &|resolved| notice(&study, resolved))
 }
 
-fn connect_notice(args: &ConnectArgs, resolved: &[Resolved]) -> anyhow::Result<Option<String>> {
+fn notice(study: &Study, resolved: &[Resolved]) -> anyhow::Result<Option<String>> {
+    match study.experiment.as_str() {
+        "connect" => connect_notice(study, resolved),
+        "http" => http::notice(study, resolved),
+        _ => keepalive::notice(study, resolved),
+    }
+}
+
+fn connect_notice(study: &Study, resolved: &[Resolved]) -> anyhow::Result<Option<String>> {
     use tcptoll_engine::experiments::connect::settings::{ConnectSettings, PUBLIC_RATE_PER_S};
-    let Some(to) = &args.to else { return Ok(None) };
-    let settings = studies::from_connect(args)?.settings;
-    let checked = ConnectSettings::from(&settings, resolved)?;
+    let Some(to) = study.settings.get("to").and_then(serde_json::Value::as_str) else {
+        return Ok(None);
+    };
+    let checked = ConnectSettings::from(&study.settings, resolved)?;
     Ok(checked.to.as_ref().is_some_and(is_public).then(|| {
         let rate = checked.rate.unwrap_or(PUBLIC_RATE_PER_S);
         let count = checked.expected_count();
@@ -109,10 +116,11 @@ fn report(args: &ReportArgs) -> anyhow::Result<Status> {
 }
 
 fn schema(of: SchemaOf) -> anyhow::Result<Status> {
-    let schema = match of {
-        SchemaOf::Summary => schemars::schema_for!(Summary),
-        SchemaOf::Study => schemars::schema_for!(Study),
+    let text = match of {
+        SchemaOf::Summary => serde_json::to_string_pretty(&schemars::schema_for!(Summary))?,
+        SchemaOf::Study => serde_json::to_string_pretty(&schemars::schema_for!(Study))?,
+        SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
     };
-    println!("{}", serde_json::to_string_pretty(&schema)?);
+    println!("{text}");
     Ok(Status::Met)
 }
