@@ -136,12 +136,12 @@ fn names(study: &Study) -> Result<(), StudyError> {
 }
 
 fn option(experiment: &dyn Experiment, key: &str, name: &str) -> Result<(), StudyError> {
-    let options = experiment.options();
-    if options.contains(&name) {
+    let spec = experiment.spec();
+    if spec.option(name).is_some() {
         return Ok(());
     }
-    let problem =
-        format!("`{}` has no such setting; {}", experiment.name(), suggestion(name, options));
+    let options = suggestion(name, &spec.option_names());
+    let problem = format!("`{}` has no such setting; {options}", spec.name);
     Err(StudyError::key(key, problem))
 }
 
@@ -172,7 +172,9 @@ fn line(text: &str, study: &Study, error: &RunError) -> Option<usize> {
 
 /// Puts `OPTION=VALUE` of `--set` into a study: every arm has it, also one that has its own.
 pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
-    let options = experiments::find(&study.experiment).map_or(&[][..], |known| known.options());
+    let options = experiments::find(&study.experiment)
+        .map(|known| known.spec().option_names())
+        .unwrap_or_default();
     for assignment in assignments {
         let Some((option, value)) = assignment.split_once('=') else {
             bail!("--set {assignment}: write OPTION=VALUE, like count=5000");
@@ -182,7 +184,7 @@ pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
             bail!(
                 "--set {assignment}: `{}` has no setting {option}; {}",
                 study.experiment,
-                suggestion(option, options)
+                suggestion(option, &options)
             );
         }
         if let Some(levels) = study.factors.get(option) {

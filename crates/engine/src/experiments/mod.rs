@@ -7,9 +7,11 @@ pub mod keepalive;
 
 use std::collections::BTreeMap;
 
+use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::record::{Arm, Lasting, Resolved, Summary, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
+use self::bench::settings::check_together;
 use self::bench::target::Target;
 use crate::lab::certification::{Certificate, Tolerance};
 use crate::lab::{Interrupt, LabError};
@@ -69,8 +71,8 @@ pub trait Experiment: Sync {
     fn name(&self) -> &'static str;
     /// The question, as the user would ask it.
     fn question(&self) -> &'static str;
-    /// Options it takes; a study may set no others.
-    fn options(&self) -> &'static [&'static str];
+    /// What it is, as data: its options among others.
+    fn spec(&self) -> &'static Spec;
     /// The metric that comparisons and stop rules look at, unless a study names another.
     fn primary_metric(&self) -> &'static str;
     /// Every metric a trial may have, in alphabetical order.
@@ -86,8 +88,8 @@ pub trait Experiment: Sync {
     /// Checks the settings of one arm without doing anything; no name is resolved.
     fn check(&self, settings: &Settings) -> Result<(), TrialError>;
     /// Checks the settings of all arms beside each other: whether one has no effect in any of them.
-    fn check_together(&self, _arms: &[PlannedArm]) -> Result<(), TrialError> {
-        Ok(())
+    fn check_together(&self, arms: &[PlannedArm]) -> Result<(), TrialError> {
+        check_together(self.spec(), arms)
     }
     /// The server of one arm, if we do not control it.
     fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError>;
@@ -110,7 +112,42 @@ pub fn find(name: &str) -> Option<&'static dyn Experiment> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+    use tcptoll_model::experiments::option::{DefaultValue, Only, Opt};
+
     use super::*;
+
+    /// The fewest settings beside which an option has an effect.
+    fn needed(spec: &Spec, option: &Opt) -> Settings {
+        let mut settings = Settings::new();
+        for only in option.only {
+            let (other, value) = match only {
+                Only::Lab | Only::Target => continue,
+                Only::When(other, values) => (*other, values[0]),
+                Only::With(other @ ("pause-every" | "rate"), _) => (*other, "1"),
+                Only::With(other @ "detect-within", _) => (*other, "30s"),
+                Only::With(other, _) => panic!("write a value for --{other}"),
+            };
+            settings.insert(other.to_owned(), Value::from(value));
+            settings.extend(needed(spec, spec.option(other).unwrap()));
+        }
+        settings
+    }
+
+    #[test]
+    fn every_default_is_read_as_if_it_were_typed() {
+        for experiment in ALL {
+            let spec = experiment.spec();
+            experiment.check(&Settings::new()).unwrap();
+            for option in spec.options {
+                let DefaultValue::Text(text) = option.default else { continue };
+                let mut settings = needed(spec, option);
+                settings.insert(option.name.to_owned(), Value::from(text));
+                let read = experiment.check(&settings).map_err(|error| error.to_string());
+                assert_eq!(read, Ok(()), "{}: {settings:?}", spec.name);
+            }
+        }
+    }
 
     #[test]
     fn names_are_sorted_unique_and_typeable_and_questions_are_questions() {
@@ -119,7 +156,7 @@ mod tests {
             let name = experiment.name();
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
             assert!(experiment.question().ends_with('?'), "{name}");
-            assert!(!experiment.options().is_empty(), "{name}");
+            assert_eq!(experiment.spec().name, name);
         }
     }
 }

@@ -257,6 +257,19 @@ impl Opt {
         }
     }
 
+    /// Whether it applies only with some values of another option.
+    pub fn depends_on(&self, other: &str) -> bool {
+        self.only.iter().any(|only| matches!(only, Only::When(option, _) if *option == other))
+    }
+
+    /// Whether it applies where another option has this value.
+    pub fn applies_where(&self, other: &str, value: &str) -> bool {
+        self.only.iter().all(|only| match only {
+            Only::When(option, values) => *option != other || values.contains(&value),
+            _ => true,
+        })
+    }
+
     /// The option as a sentence names it: `--to`, `a URL`.
     pub fn named(&self) -> String {
         match self.levels {

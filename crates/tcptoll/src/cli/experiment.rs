@@ -113,7 +113,6 @@ fn typed(spec: &Spec, matches: &ArgMatches) -> Typed {
 mod tests {
     use clap::{CommandFactory as _, Parser as _};
 
-    use super::*;
     use crate::cli::{Cli, Command};
 
     #[test]

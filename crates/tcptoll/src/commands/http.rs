@@ -32,7 +32,8 @@ mod tests {
             addresses: vec!["192.0.2.1".to_owned()],
             used: "192.0.2.1".to_owned(),
         };
-        let mut study = Study { experiment: "http".to_owned(), ..Study::default() };
+        let (question, experiment) = ("what?".to_owned(), "http".to_owned());
+        let mut study = Study { question, experiment, ..Study::default() };
         for (name, value) in settings {
             let levels: Vec<_> = value.split(',').map(Value::from).collect();
             match <[Value; 1]>::try_from(levels) {

@@ -16,7 +16,7 @@ use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
 use self::hosts::{Server, Trace, drive, end_serving, nothing_reached};
-use self::settings::{ConnectSettings, OPTIONS};
+use self::settings::ConnectSettings;
 use crate::clock::ClockWatch;
 use crate::experiments::bench::hosts::{ECHOES, Wish, count, ladder_of, launch, observe, settle};
 use crate::experiments::bench::notes::{Span, Trial};
@@ -25,7 +25,8 @@ use crate::experiments::{Context, Experiment, Outcome, TrialError};
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
 use crate::messages::{Ask, ConnectLoad, ConnectReport, Greet, Tell, Watch};
-use tcptoll_model::experiments::connect::conclusion;
+use tcptoll_model::experiments::connect::{SPEC, conclusion};
+use tcptoll_model::experiments::spec::Spec;
 
 /// Handshakes remembered for the timeline, at most.
 const TRACE_MAX: usize = 20_000;
@@ -65,8 +66,8 @@ impl Experiment for Connect {
         "What does it cost to open a TCP connection, and where does the time go?"
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        OPTIONS
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn primary_metric(&self) -> &'static str {

@@ -23,7 +23,7 @@ use tcptoll_model::units::human_count;
 use self::closing::{AfterLoad, Server, count_closed};
 use self::forecast::Pace;
 use self::requests::pieces;
-use self::settings::{HttpSettings, LabServer, LabSettings, OPTIONS, PlaceSettings, Tls};
+use self::settings::{HttpSettings, LabServer, LabSettings, PlaceSettings, Tls};
 use crate::clock::{ClockWatch, monotonic_ns};
 use crate::experiments::bench::hosts::{
     ECHOES, Wish, count, launch, observe, read_sysctls, settle,
@@ -37,7 +37,8 @@ use crate::lab::{Handle, LabError, Place};
 use crate::messages::{
     Ask, HttpLoad, HttpReport, HttpRequests, ServerSpec, Serving, Tell, TlsLoad, UPLOAD_MAX, Watch,
 };
-use tcptoll_model::experiments::http::conclusion;
+use tcptoll_model::experiments::http::{SPEC, conclusion};
+use tcptoll_model::experiments::spec::Spec;
 
 /// Differences in throughput below this relative size change no decision.
 const MARGIN: f64 = 0.02;
@@ -102,8 +103,8 @@ impl Experiment for Http {
         "What does it cost to reuse a connection, or not, and who pays?"
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        OPTIONS
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn primary_metric(&self) -> &'static str {

@@ -12,7 +12,7 @@ use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::warning::Warning;
 
 use self::observation::{Memory, Struck};
-use self::settings::{Fault, KeepaliveSettings, OPTIONS, Side, check_together};
+use self::settings::{Fault, KeepaliveSettings, Side};
 use self::stage::{End, Moment, Ports, Stage};
 use crate::clock::ClockWatch;
 use crate::experiments::bench::hosts::{ECHOES, Wish, count, read_sysctls, settle};
@@ -22,7 +22,8 @@ use crate::experiments::{Context, Experiment, Outcome, TrialError};
 use crate::lab::certification::echoes;
 use crate::lab::{LabError, Place};
 use crate::messages::{Ask, Check, IdleOrder, Lazy, Watch};
-use tcptoll_model::experiments::keepalive::conclusion;
+use tcptoll_model::experiments::keepalive::{SPEC, conclusion};
+use tcptoll_model::experiments::spec::Spec;
 
 /// Differences in messages per second below this relative size change no decision.
 const MARGIN: f64 = 0.02;
@@ -73,8 +74,8 @@ impl Experiment for Keepalive {
         "What does it cost to know that idle connections are alive, and how soon is a death known?"
     }
 
-    fn options(&self) -> &'static [&'static str] {
-        OPTIONS
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn primary_metric(&self) -> &'static str {
@@ -95,10 +96,6 @@ impl Experiment for Keepalive {
 
     fn check(&self, settings: &Settings) -> Result<(), TrialError> {
         KeepaliveSettings::from(settings, &[]).map(drop)
-    }
-
-    fn check_together(&self, arms: &[PlannedArm]) -> Result<(), TrialError> {
-        check_together(arms)
     }
 
     fn target(&self, settings: &Settings) -> Result<Option<Target>, TrialError> {

@@ -114,7 +114,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
     )
     .by_default("constant")
     .only(&[Only::With("rate", "")]),
-    &Opt::each(LOAD, "duration", "TIME", "Time in which each trial begins requests").derived("1s"),
+    &Opt::each(LOAD, "duration", "TIME", "Time in which each trial begins requests")
+        .derived("1s without --requests"),
     &Opt::each(
         LOAD,
         "requests",

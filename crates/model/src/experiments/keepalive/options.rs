@@ -86,7 +86,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &CONGESTION.in_group(CONNECTIONS),
     &Opt::each(CONNECTIONS, "warmup", "TIME", "Time before the measured window")
         .derived("one round of checks, at most 1m"),
-    &Opt::each(CONNECTIONS, "duration", "TIME", "Length of the measured window").derived("2s"),
+    &Opt::each(CONNECTIONS, "duration", "TIME", "Length of the measured window")
+        .derived("2s, or one round of checks, at most 1m, if that is longer"),
     &Opt::each(
         CHECKING,
         "mechanism",
