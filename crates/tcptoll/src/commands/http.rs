@@ -22,42 +22,31 @@ pub(super) fn notice(typed: &Study, resolved: &[Resolved]) -> anyhow::Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
-    fn notice_of(settings: &[(&str, &str)]) -> Option<String> {
+    fn notice_of(line: &str) -> Option<String> {
         let resolved = Resolved {
             name: "db.example:80".to_owned(),
             addresses: vec!["192.0.2.1".to_owned()],
             used: "192.0.2.1".to_owned(),
         };
-        let (question, experiment) = ("what?".to_owned(), "http".to_owned());
-        let mut study = Study { question, experiment, ..Study::default() };
-        for (name, value) in settings {
-            let levels: Vec<_> = value.split(',').map(Value::from).collect();
-            match <[Value; 1]>::try_from(levels) {
-                Ok([value]) => drop(study.settings.insert((*name).to_owned(), value)),
-                Err(levels) => drop(study.factors.insert((*name).to_owned(), levels)),
-            }
-        }
-        notice(&study, &[resolved]).unwrap()
+        notice(&crate::studies::study(line).unwrap(), &[resolved]).unwrap()
     }
 
     #[test]
     fn load_on_a_public_address_is_said_with_its_rate_and_on_our_own_is_not() {
         // An address for documentation (RFC 5737): nothing is sent to it here.
-        let said = notice_of(&[("url", "http://192.0.2.1/")]).unwrap();
+        let said = notice_of("http http://192.0.2.1/").unwrap();
         assert!(
             said.contains("http://192.0.2.1/ is a public address: up to 20 requests"),
             "{said}"
         );
-        let said = notice_of(&[("url", "http://192.0.2.1/"), ("rate", "5,300")]).unwrap();
+        let said = notice_of("http --rate 5,300 http://192.0.2.1/").unwrap();
         assert!(said.contains("up to 300 requests"), "{said}");
-        assert_eq!(notice_of(&[("url", "http://127.0.0.1:8080/")]), None);
-        assert!(notice_of(&[("url", "http://db.example/")]).is_some());
+        assert_eq!(notice_of("http http://127.0.0.1:8080/"), None);
+        assert!(notice_of("http http://db.example/").is_some());
         // A name that has not been resolved: nothing is known of it.
-        assert_eq!(notice_of(&[("url", "http://name.invalid/")]), None);
-        assert_eq!(notice_of(&[]), None);
+        assert_eq!(notice_of("http http://name.invalid/"), None);
+        assert_eq!(notice_of("http"), None);
     }
 }
