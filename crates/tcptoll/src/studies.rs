@@ -12,6 +12,8 @@ use tcptoll_model::study::{Study, StudyError, level_text, nearest, suggestion};
 
 mod options;
 
+#[cfg(test)]
+pub(crate) use options::study;
 pub use options::{check_alone, from_typed};
 
 /// Name and text of each study built in.

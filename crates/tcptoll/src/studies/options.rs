@@ -86,6 +86,13 @@ pub fn check_alone(typed: &Typed) -> anyhow::Result<()> {
     )
 }
 
+/// The study of a command line, like `connect --count 5`, for tests of what becomes of it.
+#[cfg(test)]
+pub(crate) fn study(line: &str) -> anyhow::Result<Study> {
+    let args = tests::parsed(line);
+    from_typed(args.spec, &args.typed, &args.rounds)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -94,17 +101,12 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command, ExperimentArgs};
 
-    fn parsed(line: &str) -> ExperimentArgs {
+    pub(super) fn parsed(line: &str) -> ExperimentArgs {
         let words = std::iter::once("tcptoll").chain(line.split_whitespace());
         match Cli::parse_from(words).command {
             Some(Command::Experiment(args)) => *args,
             other => panic!("no experiment: {other:?}"),
         }
-    }
-
-    fn study(line: &str) -> anyhow::Result<Study> {
-        let args = parsed(line);
-        from_typed(args.spec, &args.typed, &args.rounds)
     }
 
     #[test]
