@@ -165,7 +165,7 @@ pub(in crate::experiments) fn run<T: Trial>(
         // The emulated link stamps its packets itself.
         tapped: link.is_some() && asked && !emulated,
     };
-    trial.notes().take_counters(&seen);
+    trial.notes().take_counters(seen.client, seen.server);
     let taken = trial.take(&report, &seen);
     if let (Some(counted), Some(server)) = (counted, seen.server)
         && trial.notes().take_link(counted, emulated || asked, seen.client, server)

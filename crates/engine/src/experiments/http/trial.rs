@@ -12,7 +12,7 @@ use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::units::human_count;
 
-use super::closing::{AfterLoad, Server, count_closed};
+use super::closing::{AfterLoad, Server, count_closed, take_closing};
 use super::forecast::Pace;
 use super::requests::pieces;
 use super::settings::{HttpSettings, LabServer, LabSettings, PlaceSettings, Tls};
@@ -49,7 +49,7 @@ pub(super) struct HttpTrial<'a> {
     pub(super) settings: &'a HttpSettings,
     pub(super) pace: Pace,
     /// What the forecast of ports rests on.
-    pub(super) ports: PortSettings,
+    ports: PortSettings,
     pub(super) notes: Notes,
     /// What the client is to do, and the roots it needs, once the server is there.
     load: Option<(HttpLoad, Option<RootsFile>)>,
@@ -191,7 +191,7 @@ impl Trial for HttpTrial<'_> {
             }
             None => AfterLoad::of_target(report, since_ns, ours, client),
         };
-        self.take_closing(report, &after);
+        take_closing(&mut self.notes, &mut self.ports, report, &after);
         if seen.server.is_some() {
             self.take_segments(report);
         }

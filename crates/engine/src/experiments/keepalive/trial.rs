@@ -6,7 +6,6 @@ use tcptoll_model::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, r
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
-use super::observation::{FaultResult, Memory};
 use super::settings::{Fault, KeepaliveSettings, Side};
 use super::stage::{End, Moment, Ports, Stage};
 use crate::experiments::bench::hosts::{LabSpec, read_sysctls};
@@ -14,7 +13,7 @@ use crate::experiments::bench::notes::{Notes, Span};
 use crate::experiments::bench::procedure::{self, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Interrupt, LabError, Place};
-use crate::messages::{Check, Faulted, Freeze, Lazy, Leave, Rest, Watch};
+use crate::messages::{Check, Counted, Faulted, Freeze, IdleReport, Lazy, Leave, Rest, Watch};
 
 /// A link that is late by less changes nothing here. No figure is a latency of µs, and the kernel's
 /// timer wheel sends probes in bursts: of 50,000 sockets that are idle for 5 s some 5,000 probe
@@ -43,6 +42,28 @@ pub(super) struct Seen {
     /// What the fault did.
     pub(super) faulted: Option<FaultResult>,
     pub(super) processes: [u64; 2],
+}
+
+/// Kernel memory of one connection on each host, bytes.
+pub(super) struct Memory {
+    pub(super) client: Option<f64>,
+    pub(super) server: Option<f64>,
+}
+
+/// What a fault did.
+pub(super) struct FaultResult {
+    pub(super) fault: Fault,
+    /// What the checking fleet had seen before it, and at the end.
+    pub(super) before: IdleReport,
+    pub(super) after: IdleReport,
+    pub(super) watched: Duration,
+    /// Connections that arrived after it.
+    pub(super) arrived: IdleReport,
+    pub(super) wire_before: Option<Counted>,
+    pub(super) wire_after: Option<Counted>,
+    /// What the link had carried, and Null messages sent, when the last tests began that were over
+    /// at the end.
+    pub(super) tested: Option<(Option<Counted>, u64)>,
 }
 
 impl<'a> KeepaliveTrial<'a> {
