@@ -10,7 +10,7 @@ pub mod keepalive;
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, Lasting, Resolved, Summary, WarningEntry};
+use tcptoll_model::record::{Arm, Lasting, Resolved, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 
 use self::bench::target::Target;
@@ -94,8 +94,6 @@ pub trait Experiment: Sync {
     fn check_together(&self, _arms: &[PlannedArm]) -> Result<(), TrialError> {
         Ok(())
     }
-    /// Fills in what follows from the arms: answer, causes, advice, next.
-    fn conclude(&self, summary: &mut Summary);
 }
 
 /// One arm of a study, its settings read and checked. Made once for a run, before its first trial.
@@ -157,5 +155,13 @@ mod tests {
             assert!(experiment.question().ends_with('?'), "{name}");
             assert!(!experiment.options().is_empty(), "{name}");
         }
+    }
+
+    #[test]
+    fn every_experiment_is_described_in_the_model() {
+        let described: Vec<&str> =
+            tcptoll_model::experiments::ALL.iter().map(|spec| spec.name).collect();
+        let measured: Vec<&str> = ALL.iter().map(|experiment| experiment.name()).collect();
+        assert_eq!(measured, described);
     }
 }

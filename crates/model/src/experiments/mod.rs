@@ -1,6 +1,7 @@
 //! What each experiment is, without a machine: a folder each, and the table of all.
 
 pub mod column;
+mod conclusion;
 pub mod connect;
 pub mod figures;
 pub mod http;

@@ -3,6 +3,7 @@
 //!
 //! Each experiment has one [`Spec`] in its folder. Common code reads it and names no experiment.
 
+use crate::causes::spec::CauseSpec;
 use crate::record::Summary;
 
 use super::column::Table;
@@ -35,6 +36,8 @@ pub struct Spec {
     pub operation: Noun,
     /// Tables of figures, a row per arm, in the order of every report.
     pub tables: &'static [Table],
+    /// Causes that a run may name, in the order of the answer.
+    pub causes: &'static [&'static CauseSpec],
     /// Fills in what follows from the arms: answer, causes, advice, next.
     pub conclude: fn(&mut Summary),
 }

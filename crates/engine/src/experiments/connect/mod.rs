@@ -7,8 +7,7 @@ mod trial;
 mod warmup;
 mod words;
 
-use tcptoll_model::experiments::connect::conclusion;
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::settings::{ConnectSettings, OPTIONS};
@@ -72,10 +71,6 @@ impl Experiment for Connect {
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
         Ok(Box::new(ConnectSettings::from(settings)?))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 

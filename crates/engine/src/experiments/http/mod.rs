@@ -7,8 +7,7 @@ pub mod requests;
 pub mod settings;
 mod trial;
 
-use tcptoll_model::experiments::http::conclusion;
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::settings::{HttpSettings, OPTIONS, PlaceSettings};
@@ -91,10 +90,6 @@ impl Experiment for Http {
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
         Ok(Box::new(HttpSettings::from(settings)?))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 

@@ -5,8 +5,7 @@ pub mod settings;
 mod stage;
 mod trial;
 
-use tcptoll_model::experiments::keepalive::conclusion;
-use tcptoll_model::record::{Resolved, Summary};
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::settings::{KeepaliveSettings, OPTIONS, check_together};
@@ -83,10 +82,6 @@ impl Experiment for Keepalive {
 
     fn check_together(&self, arms: &[PlannedArm]) -> Result<(), TrialError> {
         check_together(arms)
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        conclusion::conclude(summary);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
-pub mod conclusion;
+mod causes;
+mod conclusion;
 pub mod expectation;
 
 use super::figures::{
@@ -47,5 +48,6 @@ pub const SPEC: Spec = Spec {
     margin: 0.01,
     operation: Noun { one: "connection", many: "connections", short: "conn" },
     tables: &[],
+    causes: causes::ALL,
     conclude: conclusion::conclude,
 };

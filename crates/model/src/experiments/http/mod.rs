@@ -1,6 +1,7 @@
 //! What does it cost to reuse a connection, or not, and who pays?
 
-pub mod conclusion;
+mod causes;
+mod conclusion;
 
 use super::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE,
@@ -93,5 +94,6 @@ pub const SPEC: Spec = Spec {
     margin: 0.02,
     operation: Noun { one: "request", many: "requests", short: "req" },
     tables: &[],
+    causes: causes::ALL,
     conclude: conclusion::conclude,
 };

@@ -1,6 +1,8 @@
 //! What does it cost to know that idle connections are alive, and how soon is a death known?
 
-pub mod conclusion;
+mod advice;
+mod causes;
+mod conclusion;
 
 use super::figures::{CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric};
 use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
@@ -125,5 +127,6 @@ pub const SPEC: Spec = Spec {
     margin: 0.02,
     operation: Noun { one: "message", many: "messages", short: "msg" },
     tables: &[],
+    causes: causes::ALL,
     conclude: conclusion::conclude,
 };
