@@ -30,7 +30,7 @@ use super::target::Target;
 use crate::clock::ClockWatch;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::echoes;
-use crate::lab::{LabError, Place};
+use crate::lab::{Hosts, LabError};
 use crate::messages::{Forget, Rows, Watch};
 
 /// Echoes on the way to a target, and the time between two, ns.
@@ -73,28 +73,28 @@ pub(in crate::experiments) trait Trial {
     fn notes(&mut self) -> &mut Notes;
 
     /// Makes ready all that can be before anything is observed.
-    fn prepare(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<(), TrialError>;
+    fn prepare(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<(), TrialError>;
 
     /// Starts what answers only the load, and says what the link is to look for.
-    fn listen(&mut self, place: &mut Place, context: &Context<'_>) -> Result<Watch, TrialError>;
+    fn listen(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<Watch, TrialError>;
 
     /// Puts the load on, and waits for its end.
     ///
     /// Errors: also if a target gave nothing.
     fn load(
         &mut self,
-        place: &mut Place,
+        hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<Self::Report, TrialError>;
 
     /// The load is over: what is to be asked of the client before its counters are read.
-    fn client_done(&mut self, _place: &mut Place) -> Result<(), TrialError> {
+    fn client_done(&mut self, _hosts: &mut Hosts) -> Result<(), TrialError> {
         Ok(())
     }
 
     /// The link has counted, and sends what it saw: what is to be asked of the server of the lab
     /// before its counters are read.
-    fn server_done(&mut self, _place: &mut Place, _wire: Vec<Rows>) -> Result<(), TrialError> {
+    fn server_done(&mut self, _hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
         Ok(())
     }
 
@@ -115,47 +115,47 @@ pub(in crate::experiments) fn run<T: Trial>(
     site: Site<'_>,
     context: &mut Context<'_>,
 ) -> Result<(), TrialError> {
-    let (mut place, link) = match site {
+    let (mut hosts, link) = match site {
         Site::Lab(lab) => {
             let link: &LinkSpec = lab.link;
             (trial.notes().lab(lab, context)?, Some(link))
         }
         Site::Target(target) => {
             let address = target.address()?;
-            let mut place = Place::target()?;
-            place.addresses.server = address.ip();
-            (place, None)
+            let mut hosts = Hosts::target()?;
+            hosts.addresses.server = address.ip();
+            (hosts, None)
         }
     };
-    trial.prepare(&mut place, context)?;
-    let quiet = quiet_path(&mut place, link.is_some(), context)?;
+    trial.prepare(&mut hosts, context)?;
+    let quiet = quiet_path(&mut hosts, link.is_some(), context)?;
     if let Some(quiet) = &quiet {
         trial.notes().take_echoes(quiet);
     }
-    if let Some(server) = &mut place.server {
+    if let Some(server) = &mut hosts.server {
         server.ask(&Forget)?;
     }
     let clocks = ClockWatch::begin();
-    let client_before = observe(&mut place.client)?;
-    let server_before = place.server.as_mut().map(observe).transpose()?;
-    let watch = trial.listen(&mut place, context)?;
+    let client_before = observe(&mut hosts.client)?;
+    let server_before = hosts.server.as_mut().map(observe).transpose()?;
+    let watch = trial.listen(&mut hosts, context)?;
     let watch = Watch { pcap: context.pcap.map(str::to_owned), ..watch };
     let asked = watch.tap || watch.pcap.is_some();
-    if let Some(handle) = &mut place.link {
+    if let Some(handle) = &mut hosts.link {
         handle.ask(&watch)?;
     }
-    let report = trial.load(&mut place, context)?;
+    let report = trial.load(&mut hosts, context)?;
     if let Some(link) = link {
-        settle(&mut place.client, link)?;
+        settle(&mut hosts.client, link)?;
     }
     let clocks = clocks.end();
-    trial.client_done(&mut place)?;
-    let client_after = observe(&mut place.client)?;
-    let (counted, rows) = place.link.as_mut().map(count).transpose()?.unzip();
+    trial.client_done(&mut hosts)?;
+    let client_after = observe(&mut hosts.client)?;
+    let (counted, rows) = hosts.link.as_mut().map(count).transpose()?.unzip();
     if let Some(rows) = rows {
-        trial.server_done(&mut place, rows)?;
+        trial.server_done(&mut hosts, rows)?;
     }
-    let server_after = place.server.as_mut().map(observe).transpose()?;
+    let server_after = hosts.server.as_mut().map(observe).transpose()?;
     let emulated = link.is_some_and(LinkSpec::is_emulated);
     let server = server_before.as_ref().zip(server_after.as_ref());
     let seen = Seen {
@@ -179,13 +179,13 @@ pub(in crate::experiments) fn run<T: Trial>(
 
 /// Echoes before the load, ns.
 fn quiet_path(
-    place: &mut Place,
+    hosts: &mut Hosts,
     in_lab: bool,
     context: &Context<'_>,
 ) -> Result<Option<Vec<u64>>, TrialError> {
     let (number, interval_ns) =
         if in_lab { ECHOES[usize::from(!context.witness)] } else { TARGET_ECHOES };
-    let quiet = echoes(place, number, interval_ns, context.interrupt);
+    let quiet = echoes(hosts, number, interval_ns, context.interrupt);
     if context.interrupt.signal().is_some() {
         return Err(LabError::Interrupted.into());
     }

@@ -12,7 +12,7 @@ use crate::experiments::bench::hosts::{LabSpec, read_sysctls};
 use crate::experiments::bench::notes::{Notes, Span};
 use crate::experiments::bench::procedure::{self, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Interrupt, LabError, Place};
+use crate::lab::{Hosts, Interrupt, LabError};
 use crate::messages::{Check, Counted, Faulted, Freeze, IdleReport, Lazy, Leave, Rest, Watch};
 
 /// A link that is late by less changes nothing here. No figure is a latency of µs, and the kernel's
@@ -104,13 +104,13 @@ impl Trial for KeepaliveTrial<'_> {
         &mut self.notes
     }
 
-    fn prepare(&mut self, place: &mut Place, _context: &mut Context<'_>) -> Result<(), TrialError> {
+    fn prepare(&mut self, hosts: &mut Hosts, _context: &mut Context<'_>) -> Result<(), TrialError> {
         self.notes.tolerance_us = self.notes.tolerance_us.max(LATENESS_US);
-        self.read_kernel(place)
+        self.read_kernel(hosts)
     }
 
-    fn listen(&mut self, place: &mut Place, context: &Context<'_>) -> Result<Watch, TrialError> {
-        let ports = self.stage(place, context.interrupt).listen_all()?;
+    fn listen(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<Watch, TrialError> {
+        let ports = self.stage(hosts, context.interrupt).listen_all()?;
         self.ports = Some(ports);
         let quiet_ports = vec![ports.healthy.port(), ports.faulted.port()];
         Ok(Watch { quiet_ports, ..Watch::default() })
@@ -118,11 +118,11 @@ impl Trial for KeepaliveTrial<'_> {
 
     fn load(
         &mut self,
-        place: &mut Place,
+        hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<(Seen, Ports), TrialError> {
         let ports = self.ports.ok_or_else(|| LabError::Refused("nothing listens".to_owned()))?;
-        let mut stage = self.stage(place, context.interrupt);
+        let mut stage = self.stage(hosts, context.interrupt);
         Ok((self.play(&mut stage, ports, context)?, ports))
     }
 
@@ -139,15 +139,15 @@ impl Trial for KeepaliveTrial<'_> {
 }
 
 impl<'a> KeepaliveTrial<'a> {
-    fn stage<'b>(&self, place: &'b mut Place, interrupt: &'b Interrupt) -> Stage<'b>
+    fn stage<'b>(&self, hosts: &'b mut Hosts, interrupt: &'b Interrupt) -> Stage<'b>
     where
         'a: 'b,
     {
-        Stage { settings: self.settings, sources: self.notes.sources.clone(), interrupt, place }
+        Stage { settings: self.settings, sources: self.notes.sources.clone(), interrupt, hosts }
     }
 
     /// What was left to the kernel, as the sysctls of the checking host say.
-    fn read_kernel(&mut self, place: &mut Place) -> Result<(), TrialError> {
+    fn read_kernel(&mut self, hosts: &mut Hosts) -> Result<(), TrialError> {
         const NAMES: [&str; 4] = [
             "net.ipv4.tcp_keepalive_time",
             "net.ipv4.tcp_keepalive_intvl",
@@ -155,8 +155,8 @@ impl<'a> KeepaliveTrial<'a> {
             "net.ipv4.tcp_retries2",
         ];
         let host = match self.settings.side {
-            Side::Client => &mut place.client,
-            Side::Server | Side::Both => place.server()?,
+            Side::Client => &mut hosts.client,
+            Side::Server | Side::Both => hosts.server()?,
         };
         let got = read_sysctls(host, &NAMES)?;
         let number = |name: &str| got.get(name).and_then(|text| text.parse::<u32>().ok());
