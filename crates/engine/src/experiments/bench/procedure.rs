@@ -1,26 +1,27 @@
 //! One trial, step by step, whatever the experiment and wherever the two ends stand.
 //!
-//! An experiment implements [`Trial`]; [`run`] calls it in this order, which is that of every trial:
+//! An experiment implements [`Trial`]. [`run`] does these steps, in this order, for every trial:
 //!
-//! 1. **Place.** In the lab: two new hosts, their link certified, their sysctls set, enough source
+//! 1. **Hosts.** In the lab: two new hosts with a certified link, their sysctls, enough source
 //!    addresses. At a target: one host on the machine's own network.
-//! 2. **[`Trial::prepare`]**: servers that have to run before, warm-up, forecasts.
-//! 3. **Echoes** on the quiet path. At a target they may be missing: a firewall may eat them.
-//! 4. **Queue peaks so far are forgotten**: those of a server's start and of the warm-up are none of
+//! 2. [`Trial::prepare`]: servers that must run first, the warm-up, forecasts.
+//! 3. **Echoes** measure the quiet path. A target may leave them unanswered.
+//! 4. **Peaks of accept queues are forgotten.** The start of a server and the warm-up are not part of
 //!    the load.
-//! 5. **Clocks begin to be watched, counters of both hosts are read.**
-//! 6. **[`Trial::listen`]**: a server of ours that answers nothing but the load until it ends.
-//! 7. **The link begins to count**, as the last thing before the load.
-//! 8. **[`Trial::load`]**.
-//! 9. **The last FINs come through** (in the lab), and the watch of the clocks ends.
-//! 10. **[`Trial::client_done`]**, then the client's counters, then the link's counts,
-//!     **[`Trial::server_done`]**, then the server's counters: a server of ours that ends resets what
-//!     it has not accepted, and that is not to be among the packets of the load.
-//! 11. **[`Trial::take`]**: figures, from what the load and the hosts report.
-//! 12. **Judgement**: link, witnesses ([`Trial::compare`]), the machine, clocks. A reason of the
-//!     experiment's own comes first: the first one is the trial's.
+//! 5. **The clock watch begins, and the counters of both hosts are read.**
+//! 6. [`Trial::listen`]: our own server starts. It answers nothing but the load until it ends, so the
+//!    counters are read before.
+//! 7. **The link begins to count**, last before the load.
+//! 8. [`Trial::load`].
+//! 9. **The last FINs arrive** (in the lab), and the clock watch ends.
+//! 10. [`Trial::client_done`], the client's counters, the link's counts, [`Trial::server_done`], the
+//!     server's counters. Our own server, when it ends, resets connections that it has not accepted;
+//!     those packets must not be among the link's counts.
+//! 11. [`Trial::take`] notes the figures.
+//! 12. **Judgement** of the link, the witnesses ([`Trial::compare`]), the machine and the clocks. The
+//!     first reason against a trial is the one that is recorded, so the experiment's own come first.
 //!
-//! It does not know what is measured. Read [`super::notes`] next.
+//! This file does not know what is measured. Read [`super::notes`] next.
 
 use tcptoll_model::link::LinkSpec;
 
@@ -64,7 +65,8 @@ pub(in crate::experiments) struct Taken {
     pub(in crate::experiments) stamped: bool,
 }
 
-/// What one experiment does in a trial; each method is called once, in this order.
+/// What one experiment does in a trial. [`run`] calls each method once, in this order, except
+/// [`Trial::notes`].
 pub(in crate::experiments) trait Trial {
     /// What its load reports.
     type Report;
@@ -72,28 +74,28 @@ pub(in crate::experiments) trait Trial {
     /// What is noted of the trial.
     fn notes(&mut self) -> &mut Notes;
 
-    /// Makes ready all that can be before anything is observed.
-    fn prepare(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<(), TrialError>;
+    /// Prepares the hosts, before anything is observed.
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError>;
 
-    /// Starts what answers only the load, and says what the link is to look for.
+    /// Starts a server that answers nothing but the load; gives what the link is to watch.
     fn listen(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<Watch, TrialError>;
 
-    /// Puts the load on, and waits for its end.
+    /// Runs the load to its end.
     ///
-    /// Errors: also if a target gave nothing.
+    /// Errors: also if no operation at a target succeeded.
     fn load(
         &mut self,
         hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<Self::Report, TrialError>;
 
-    /// The load is over: what is to be asked of the client before its counters are read.
+    /// Asks the client for what must be known before its counters are read after the load.
     fn client_done(&mut self, _hosts: &mut Hosts) -> Result<(), TrialError> {
         Ok(())
     }
 
-    /// The link has counted, and sends what it saw: what is to be asked of the server of the lab
-    /// before its counters are read.
+    /// In the lab: takes the rows of the link, and asks the server for what must be known before its
+    /// counters are read after the load.
     fn server_done(&mut self, _hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
         Ok(())
     }
@@ -101,7 +103,7 @@ pub(in crate::experiments) trait Trial {
     /// Notes the figures of the trial.
     fn take(&mut self, report: &Self::Report, seen: &Seen<'_>) -> Taken;
 
-    /// The wire's counts are whole: what others counted is compared with them.
+    /// Compares what others counted with the wire's counts, which are whole.
     fn compare(&mut self, _seen: &Seen<'_>) {
         self.notes().compare_syns();
     }
@@ -109,7 +111,7 @@ pub(in crate::experiments) trait Trial {
 
 /// Runs a trial.
 ///
-/// Errors: there is no result. What makes a result useless is in the notes.
+/// Errors: there is no result. Reasons to exclude a result are in the notes.
 pub(in crate::experiments) fn run<T: Trial>(
     trial: &mut T,
     site: Site<'_>,

@@ -217,7 +217,7 @@ impl Trial for ConnectTrial<'_> {
         &mut self.notes
     }
 
-    fn prepare(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<(), TrialError> {
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
         self.ladder = ladder_of(&mut hosts.client)?;
         // A launched server is warmed up itself; what it does before the load is not of the load.
         self.at = match (&self.settings.to, &self.settings.server) {

@@ -118,7 +118,7 @@ impl Trial for HttpTrial<'_> {
         &mut self.notes
     }
 
-    fn prepare(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<(), TrialError> {
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
         let (at, server_name, authority, paths, roots) = match &self.settings.place {
             PlaceSettings::Lab(lab) => {
                 let Answering { at, path, roots } = self.serve(hosts, lab, context)?;

@@ -104,7 +104,7 @@ impl Trial for KeepaliveTrial<'_> {
         &mut self.notes
     }
 
-    fn prepare(&mut self, hosts: &mut Hosts, _context: &mut Context<'_>) -> Result<(), TrialError> {
+    fn prepare(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<(), TrialError> {
         self.notes.tolerance_us = self.notes.tolerance_us.max(LATENESS_US);
         self.read_kernel(hosts)
     }
