@@ -10,7 +10,7 @@ use tcptoll_model::record::{
 use tcptoll_model::study::FAILURES_ALLOWED;
 use tcptoll_model::units::human_count;
 use tcptoll_model::warning::Warning;
-use tcptoll_model::{answer, bound, compare, consolidate, experiments, stop};
+use tcptoll_model::{answer, bound, compare, consolidate, stop};
 
 use super::schedule::Schedule;
 
@@ -60,9 +60,7 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
     // The limit of the client alone is an answer, too.
     summary.valid |= bound::limit(&summary).is_some();
     too_many_failures(&mut summary, schedule);
-    if let Some(spec) = experiments::find(schedule.experiment.name()) {
-        (spec.conclude)(&mut summary);
-    }
+    (schedule.spec.conclude)(&mut summary);
     match &study.answer {
         Some(sentence) => summary.answer = answer::fill(sentence, &summary),
         // What was asked comes first: whether the arms differ.

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::record::{Advice, Arm, Cause, Summary};
 
 /// A cause that may explain what an arm showed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct CauseSpec {
     /// Kebab case; the section of `docs/causes.md` that explains it.
     pub id: &'static str,
     /// What the arm's evidence says of it.
     ///
     /// None: it does not explain this arm.
+    #[serde(skip)]
     pub test: fn(&Arm) -> Option<Finding>,
     /// What to change where it is found.
     pub remedy: Remedy,
@@ -29,7 +31,8 @@ pub struct Finding {
 }
 
 /// What to change against a cause.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Remedy {
     /// The same in every run.
     Setting {
@@ -41,7 +44,7 @@ pub enum Remedy {
         undo: &'static str,
     },
     /// Worked out of the run's arms and causes.
-    Computed(fn(&Summary) -> Vec<Advice>),
+    Computed(#[serde(skip)] fn(&Summary) -> Vec<Advice>),
 }
 
 impl CauseSpec {

@@ -4,6 +4,6 @@
 pub(super) mod hosts;
 pub(super) mod notes;
 pub(super) mod procedure;
-pub(super) mod settings;
+pub(crate) mod settings;
 pub mod target;
 pub(super) mod unreached;

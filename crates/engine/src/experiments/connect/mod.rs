@@ -10,63 +10,22 @@ mod words;
 use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 
-use self::settings::{ConnectSettings, OPTIONS};
+use tcptoll_model::experiments::connect::SPEC;
+use tcptoll_model::experiments::spec::Spec;
+
+use self::settings::ConnectSettings;
 use self::trial::ConnectTrial;
 use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
 
-/// Differences in connect latency below this relative size change no decision.
-const MARGIN: f64 = 0.01;
-
-/// Every metric of a trial.
-const METRICS: &[&str] = &[
-    "accept_queue_peak",
-    "client_cpu_us_per_op",
-    "connect_us_mean",
-    "connections_per_s",
-    "first_byte_us_mean",
-    "in_flight_mean",
-    "rate_resolution_per_s",
-    "server_cpu_us_per_op",
-    "waited_share",
-];
-
-/// Every distribution of a trial.
-const HISTOGRAMS: &[&str] =
-    &["connect_of_failed_us", "connect_us", "first_byte_us", "lateness_us", "rtt_us"];
-
 /// The experiment.
 pub struct Connect;
 
 impl Experiment for Connect {
-    fn name(&self) -> &'static str {
-        "connect"
-    }
-
-    fn question(&self) -> &'static str {
-        "What does it cost to open a TCP connection, and where does the time go?"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        OPTIONS
-    }
-
-    fn primary_metric(&self) -> &'static str {
-        "connect_us_mean"
-    }
-
-    fn metrics(&self) -> &'static [&'static str] {
-        METRICS
-    }
-
-    fn histograms(&self) -> &'static [&'static str] {
-        HISTOGRAMS
-    }
-
-    fn margin(&self) -> f64 {
-        MARGIN
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
