@@ -1,5 +1,5 @@
-//! The place where a run happens: two hosts of this machine and what joins them, or this machine
-//! and a server we do not control.
+//! The hosts of a run: two on this machine and the link between them, or this machine and a server
+//! we do not control.
 //!
 //! This file is the parent's side; it gives orders through a [`Handle`]. [`init`] is what the re-executed process does, [`pump`] the
 //! emulated link, [`tap`] the witness of a direct one, [`certification`] how a link is measured
@@ -40,7 +40,7 @@ pub const HOST_COMMAND: &str = "__host";
 /// A lab whose channels are closed ends by itself within this.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
-/// Why a place cannot be had, or was lost.
+/// Why hosts cannot be had, or were lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -104,9 +104,9 @@ impl Interrupt {
     }
 }
 
-/// Where a trial happens.
+/// The hosts of a trial and the link between them.
 #[derive(Debug)]
-pub struct Place {
+pub struct Hosts {
     /// The client host.
     pub client: Handle,
     /// The server host; absent when the server is not ours.
@@ -120,7 +120,7 @@ pub struct Place {
     process: Child,
 }
 
-impl Place {
+impl Hosts {
     /// Makes a lab.
     ///
     /// Must be called from the main thread, while that thread lives as long as the lab: the kernel
@@ -177,7 +177,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Hosts {
     fn drop(&mut self) {
         // Without their channels the hosts end, with the first of them the init, and with the init
         // everything: when the process has been waited for, nothing of the lab is left to disturb
@@ -196,7 +196,7 @@ impl Drop for Place {
     }
 }
 
-/// Ends a process that did not become a place.
+/// Ends a process that did not become a lab or a host.
 struct Guard(Option<Child>);
 
 impl Drop for Guard {

@@ -13,7 +13,7 @@ use super::notes::Notes;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::{Certificate, certify};
 use crate::lab::plan::{Addresses, Plan, client_address};
-use crate::lab::{Handle, Interrupt, LabError, Place};
+use crate::lab::{Handle, Hosts, Interrupt, LabError};
 use crate::messages::{
     Calibrate, Count, Counted, Launch, Observe, ReadSysctls, Rows, SetSysctls, Settle, Snapshot,
 };
@@ -60,7 +60,7 @@ impl Notes {
         &mut self,
         mut lab: LabSpec<'_>,
         context: &mut Context<'_>,
-    ) -> Result<Place, TrialError> {
+    ) -> Result<Hosts, TrialError> {
         self.spread_ports(&mut lab);
         let LabSpec { link, ipv6, packet_relay, client_sysctls, server_sysctls, .. } = lab;
         self.tolerance_us = context.tolerance.delay_us(link.rtt);
@@ -75,30 +75,30 @@ impl Notes {
             server_cpu: pair.1,
             client_addresses: further_addresses(&self.sources, link.loopback, ipv6),
         };
-        let mut place = Place::lab(&plan, link)?;
+        let mut hosts = Hosts::lab(&plan, link)?;
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
         let certificate: Certificate = match context.certificates.get(&key) {
             Some(known) => {
-                place.link()?.ask(&Calibrate { early_ns: known.early_ns })?;
+                hosts.link()?.ask(&Calibrate { early_ns: known.early_ns })?;
                 known.clone()
             }
-            None => certify(&mut place, link, context.tolerance, context.interrupt)?.accepted()?,
+            None => certify(&mut hosts, link, context.tolerance, context.interrupt)?.accepted()?,
         };
         context.certificates.insert(key, certificate.clone());
         if certificate.measured.kind == LinkKind::EmulatedPacket && !packet_relay {
             self.warn(&Warning::PacketFallback);
         }
         self.arm.link = Some(certificate.measured);
-        self.arm.client.pinned_cpu = place.client.ready.pinned_cpu;
-        self.arm.client.sysctls = set_sysctls(&mut place.client, client_sysctls)?;
-        let server = place.server()?;
+        self.arm.client.pinned_cpu = hosts.client.ready.pinned_cpu;
+        self.arm.client.sysctls = set_sysctls(&mut hosts.client, client_sysctls)?;
+        let server = hosts.server()?;
         let server_sysctls = set_sysctls(server, server_sysctls)?;
         self.arm.server = Some(HostSummary {
             sysctls: server_sysctls,
             pinned_cpu: server.ready.pinned_cpu,
             ..HostSummary::default()
         });
-        Ok(place)
+        Ok(hosts)
     }
 
     /// Where one address's ports would become scarce, the lab's client takes more addresses: past
@@ -153,18 +153,18 @@ fn further_addresses(sources: &[IpAddr], loopback: bool, ipv6: bool) -> Vec<IpAd
 /// Starts a real server by a line for the shell and waits until it listens; `port` where it
 /// listens on several.
 pub(in crate::experiments) fn launch(
-    place: &mut Place,
+    hosts: &mut Hosts,
     line: &str,
     port: Option<u16>,
 ) -> Result<SocketAddr, TrialError> {
     let launch = Launch {
         words: vec![line.to_owned()],
         shell: true,
-        environment: place.addresses.variables(),
+        environment: hosts.addresses.variables(),
         ordinary_user: true,
     };
-    let address = place.addresses.server;
-    let server = place.server()?;
+    let address = hosts.addresses.server;
+    let server = hosts.server()?;
     let at = server.ask(&launch)?;
     Ok(SocketAddr::new(address, port.unwrap_or(at.port())))
 }

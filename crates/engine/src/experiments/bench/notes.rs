@@ -12,7 +12,6 @@ use tcptoll_model::tcp_info::{PathSample, TcpInfo};
 use tcptoll_model::validity::{self, Finding};
 use tcptoll_model::warning::Warning;
 
-use super::procedure::Seen;
 use crate::clock::ClockChange;
 use crate::experiments::Outcome;
 use crate::lab::certification::histogram;
@@ -125,11 +124,11 @@ impl Notes {
     }
 
     /// Takes the kernels' counters and sockets.
-    pub(in crate::experiments) fn take_counters(&mut self, seen: &Seen<'_>) {
-        let Span { before, after } = seen.client;
+    pub(super) fn take_counters(&mut self, client: Span<'_>, server: Option<Span<'_>>) {
+        let Span { before, after } = client;
         self.arm.client.counters = difference(&before.counters, &after.counters);
         self.arm.client.sockstat.clone_from(&after.sockstat);
-        if let (Some(server), Some(Span { before, after })) = (&mut self.arm.server, seen.server) {
+        if let (Some(server), Some(Span { before, after })) = (&mut self.arm.server, server) {
             server.counters = difference(&before.counters, &after.counters);
             server.sockstat.clone_from(&after.sockstat);
             server.listeners.clone_from(&after.listeners);

@@ -1,26 +1,27 @@
 //! One trial, step by step, whatever the experiment and wherever the two ends stand.
 //!
-//! An experiment implements [`Trial`]; [`run`] calls it in this order, which is that of every trial:
+//! An experiment implements [`Trial`]. [`run`] does these steps, in this order, for every trial:
 //!
-//! 1. **Place.** In the lab: two new hosts, their link certified, their sysctls set, enough source
+//! 1. **Hosts.** In the lab: two new hosts with a certified link, their sysctls, enough source
 //!    addresses. At a target: one host on the machine's own network.
-//! 2. **[`Trial::prepare`]**: servers that have to run before, warm-up, forecasts.
-//! 3. **Echoes** on the quiet path. At a target they may be missing: a firewall may eat them.
-//! 4. **Queue peaks so far are forgotten**: those of a server's start and of the warm-up are none of
+//! 2. [`Trial::prepare`]: servers that must run first, the warm-up, forecasts.
+//! 3. **Echoes** measure the quiet path. A target may leave them unanswered.
+//! 4. **Peaks of accept queues are forgotten.** The start of a server and the warm-up are not part of
 //!    the load.
-//! 5. **Clocks begin to be watched, counters of both hosts are read.**
-//! 6. **[`Trial::listen`]**: a server of ours that answers nothing but the load until it ends.
-//! 7. **The link begins to count**, as the last thing before the load.
-//! 8. **[`Trial::load`]**.
-//! 9. **The last FINs come through** (in the lab), and the watch of the clocks ends.
-//! 10. **[`Trial::client_done`]**, then the client's counters, then the link's counts,
-//!     **[`Trial::server_done`]**, then the server's counters: a server of ours that ends resets what
-//!     it has not accepted, and that is not to be among the packets of the load.
-//! 11. **[`Trial::take`]**: figures, from what the load and the hosts report.
-//! 12. **Judgement**: link, witnesses ([`Trial::compare`]), the machine, clocks. A reason of the
-//!     experiment's own comes first: the first one is the trial's.
+//! 5. **The clock watch begins, and the counters of both hosts are read.**
+//! 6. [`Trial::listen`]: our own server starts. It answers nothing but the load until it ends, so the
+//!    counters are read before.
+//! 7. **The link begins to count**, last before the load.
+//! 8. [`Trial::load`].
+//! 9. **The last FINs arrive** (in the lab), and the clock watch ends.
+//! 10. [`Trial::client_done`], the client's counters, the link's counts, [`Trial::server_done`], the
+//!     server's counters. Our own server, when it ends, resets connections that it has not accepted;
+//!     those packets must not be among the link's counts.
+//! 11. [`Trial::take`] notes the figures.
+//! 12. **Judgement** of the link, the witnesses ([`Trial::compare`]), the machine and the clocks. The
+//!     first reason against a trial is the one that is recorded, so the experiment's own come first.
 //!
-//! It does not know what is measured. Read [`super::notes`] next.
+//! This file does not know what is measured. Read [`super::notes`] next.
 
 use tcptoll_model::link::LinkSpec;
 
@@ -30,7 +31,7 @@ use super::target::Target;
 use crate::clock::ClockWatch;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::echoes;
-use crate::lab::{LabError, Place};
+use crate::lab::{Hosts, LabError};
 use crate::messages::{Forget, Rows, Watch};
 
 /// Echoes on the way to a target, and the time between two, ns.
@@ -64,7 +65,8 @@ pub(in crate::experiments) struct Taken {
     pub(in crate::experiments) stamped: bool,
 }
 
-/// What one experiment does in a trial; each method is called once, in this order.
+/// What one experiment does in a trial. [`run`] calls each method once, in this order, except
+/// [`Trial::notes`].
 pub(in crate::experiments) trait Trial {
     /// What its load reports.
     type Report;
@@ -72,36 +74,36 @@ pub(in crate::experiments) trait Trial {
     /// What is noted of the trial.
     fn notes(&mut self) -> &mut Notes;
 
-    /// Makes ready all that can be before anything is observed.
-    fn prepare(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<(), TrialError>;
+    /// Prepares the hosts, before anything is observed.
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError>;
 
-    /// Starts what answers only the load, and says what the link is to look for.
-    fn listen(&mut self, place: &mut Place, context: &Context<'_>) -> Result<Watch, TrialError>;
+    /// Starts a server that answers nothing but the load; gives what the link is to watch.
+    fn listen(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<Watch, TrialError>;
 
-    /// Puts the load on, and waits for its end.
+    /// Runs the load to its end.
     ///
-    /// Errors: also if a target gave nothing.
+    /// Errors: also if no operation at a target succeeded.
     fn load(
         &mut self,
-        place: &mut Place,
+        hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<Self::Report, TrialError>;
 
-    /// The load is over: what is to be asked of the client before its counters are read.
-    fn client_done(&mut self, _place: &mut Place) -> Result<(), TrialError> {
+    /// Asks the client for what must be known before its counters are read after the load.
+    fn client_done(&mut self, _hosts: &mut Hosts) -> Result<(), TrialError> {
         Ok(())
     }
 
-    /// The link has counted, and sends what it saw: what is to be asked of the server of the lab
-    /// before its counters are read.
-    fn server_done(&mut self, _place: &mut Place, _wire: Vec<Rows>) -> Result<(), TrialError> {
+    /// In the lab: takes the rows of the link, and asks the server for what must be known before its
+    /// counters are read after the load.
+    fn server_done(&mut self, _hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
         Ok(())
     }
 
     /// Notes the figures of the trial.
     fn take(&mut self, report: &Self::Report, seen: &Seen<'_>) -> Taken;
 
-    /// The wire's counts are whole: what others counted is compared with them.
+    /// Compares what others counted with the wire's counts, which are whole.
     fn compare(&mut self, _seen: &Seen<'_>) {
         self.notes().compare_syns();
     }
@@ -109,53 +111,53 @@ pub(in crate::experiments) trait Trial {
 
 /// Runs a trial.
 ///
-/// Errors: there is no result. What makes a result useless is in the notes.
+/// Errors: there is no result. Reasons to exclude a result are in the notes.
 pub(in crate::experiments) fn run<T: Trial>(
     trial: &mut T,
     site: Site<'_>,
     context: &mut Context<'_>,
 ) -> Result<(), TrialError> {
-    let (mut place, link) = match site {
+    let (mut hosts, link) = match site {
         Site::Lab(lab) => {
             let link: &LinkSpec = lab.link;
             (trial.notes().lab(lab, context)?, Some(link))
         }
         Site::Target(target) => {
             let address = target.address()?;
-            let mut place = Place::target()?;
-            place.addresses.server = address.ip();
-            (place, None)
+            let mut hosts = Hosts::target()?;
+            hosts.addresses.server = address.ip();
+            (hosts, None)
         }
     };
-    trial.prepare(&mut place, context)?;
-    let quiet = quiet_path(&mut place, link.is_some(), context)?;
+    trial.prepare(&mut hosts, context)?;
+    let quiet = quiet_path(&mut hosts, link.is_some(), context)?;
     if let Some(quiet) = &quiet {
         trial.notes().take_echoes(quiet);
     }
-    if let Some(server) = &mut place.server {
+    if let Some(server) = &mut hosts.server {
         server.ask(&Forget)?;
     }
     let clocks = ClockWatch::begin();
-    let client_before = observe(&mut place.client)?;
-    let server_before = place.server.as_mut().map(observe).transpose()?;
-    let watch = trial.listen(&mut place, context)?;
+    let client_before = observe(&mut hosts.client)?;
+    let server_before = hosts.server.as_mut().map(observe).transpose()?;
+    let watch = trial.listen(&mut hosts, context)?;
     let watch = Watch { pcap: context.pcap.map(str::to_owned), ..watch };
     let asked = watch.tap || watch.pcap.is_some();
-    if let Some(handle) = &mut place.link {
+    if let Some(handle) = &mut hosts.link {
         handle.ask(&watch)?;
     }
-    let report = trial.load(&mut place, context)?;
+    let report = trial.load(&mut hosts, context)?;
     if let Some(link) = link {
-        settle(&mut place.client, link)?;
+        settle(&mut hosts.client, link)?;
     }
     let clocks = clocks.end();
-    trial.client_done(&mut place)?;
-    let client_after = observe(&mut place.client)?;
-    let (counted, rows) = place.link.as_mut().map(count).transpose()?.unzip();
+    trial.client_done(&mut hosts)?;
+    let client_after = observe(&mut hosts.client)?;
+    let (counted, rows) = hosts.link.as_mut().map(count).transpose()?.unzip();
     if let Some(rows) = rows {
-        trial.server_done(&mut place, rows)?;
+        trial.server_done(&mut hosts, rows)?;
     }
-    let server_after = place.server.as_mut().map(observe).transpose()?;
+    let server_after = hosts.server.as_mut().map(observe).transpose()?;
     let emulated = link.is_some_and(LinkSpec::is_emulated);
     let server = server_before.as_ref().zip(server_after.as_ref());
     let seen = Seen {
@@ -165,7 +167,7 @@ pub(in crate::experiments) fn run<T: Trial>(
         // The emulated link stamps its packets itself.
         tapped: link.is_some() && asked && !emulated,
     };
-    trial.notes().take_counters(&seen);
+    trial.notes().take_counters(seen.client, seen.server);
     let taken = trial.take(&report, &seen);
     if let (Some(counted), Some(server)) = (counted, seen.server)
         && trial.notes().take_link(counted, emulated || asked, seen.client, server)
@@ -179,13 +181,13 @@ pub(in crate::experiments) fn run<T: Trial>(
 
 /// Echoes before the load, ns.
 fn quiet_path(
-    place: &mut Place,
+    hosts: &mut Hosts,
     in_lab: bool,
     context: &Context<'_>,
 ) -> Result<Option<Vec<u64>>, TrialError> {
     let (number, interval_ns) =
         if in_lab { ECHOES[usize::from(!context.witness)] } else { TARGET_ECHOES };
-    let quiet = echoes(place, number, interval_ns, context.interrupt);
+    let quiet = echoes(hosts, number, interval_ns, context.interrupt);
     if context.interrupt.signal().is_some() {
         return Err(LabError::Interrupted.into());
     }

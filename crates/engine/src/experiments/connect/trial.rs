@@ -15,7 +15,7 @@ use crate::experiments::bench::hosts::{LabSpec, ladder_of, launch};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Begun, Place};
+use crate::lab::{Begun, Hosts};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Watch, WatchListener};
 
 /// Handshakes remembered for the timeline, at most.
@@ -160,17 +160,17 @@ impl<'a> ConnectTrial<'a> {
     /// Starts our own server.
     pub(super) fn greet(
         &self,
-        place: &mut Place,
+        hosts: &mut Hosts,
     ) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
         let greet = Greet {
-            at: SocketAddr::new(place.addresses.server, 0),
+            at: SocketAddr::new(hosts.addresses.server, 0),
             backlog: self.settings.backlog,
             accept_delay_ns: self.settings.accept_delay.as_nanos() as u64,
             fast_open: self.settings.fast_open,
             speak: self.settings.first_byte,
             trace_limit: TRACE_MAX,
         };
-        let server = place.server()?;
+        let server = hosts.server()?;
         let (at, greeting) = server.start(&greet)?;
         Ok((greeting, at))
     }
@@ -217,25 +217,25 @@ impl Trial for ConnectTrial<'_> {
         &mut self.notes
     }
 
-    fn prepare(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<(), TrialError> {
-        self.ladder = ladder_of(&mut place.client)?;
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
+        self.ladder = ladder_of(&mut hosts.client)?;
         // A launched server is warmed up itself; what it does before the load is not of the load.
         self.at = match (&self.settings.to, &self.settings.server) {
             (Some(to), _) => Some(to.address()?),
-            (None, Some(line)) => Some(launch(place, line, self.settings.port)?),
+            (None, Some(line)) => Some(launch(hosts, line, self.settings.port)?),
             (None, None) => None,
         };
-        self.warm_up(place, context)?;
+        self.warm_up(hosts, context)?;
         // Of a server on this machine the queue can be seen, and its drops are this machine's.
         if let Some(at) = self.own_listener() {
-            place.client.ask(&WatchListener(at))?;
+            hosts.client.ask(&WatchListener(at))?;
         }
         Ok(())
     }
 
-    fn listen(&mut self, place: &mut Place, _context: &Context<'_>) -> Result<Watch, TrialError> {
+    fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
         if self.at.is_none() {
-            let (server, at) = self.greet(place)?;
+            let (server, at) = self.greet(hosts)?;
             (self.server, self.at) = (Some(server), Some(at));
         }
         Ok(Watch { tap: self.settings.tap, trace_limit: TRACE_MAX, ..Watch::default() })
@@ -243,14 +243,14 @@ impl Trial for ConnectTrial<'_> {
 
     fn load(
         &mut self,
-        place: &mut Place,
+        hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<ConnectReport, TrialError> {
         let load = self.load_on(self.at()?);
         let total = self.settings.expected_count();
         let progress = &mut context.progress;
         let tell = &mut |done: u64| progress(done, total.max(done));
-        let report = drive(&mut place.client, &load, &mut self.trace, context.interrupt, tell)?;
+        let report = drive(&mut hosts.client, &load, &mut self.trace, context.interrupt, tell)?;
         match &self.settings.to {
             Some(to) if report.established == 0 && !report.partial => {
                 Err(TrialError::Target(nothing_reached(&to.typed, &report)))
@@ -259,10 +259,10 @@ impl Trial for ConnectTrial<'_> {
         }
     }
 
-    fn server_done(&mut self, place: &mut Place, wire: Vec<Rows>) -> Result<(), TrialError> {
+    fn server_done(&mut self, hosts: &mut Hosts, wire: Vec<Rows>) -> Result<(), TrialError> {
         self.trace.add(wire);
         if let Some(greeting) = self.server.take() {
-            self.greeted = Some(end_greeting(place.server()?, greeting, &mut self.trace)?);
+            self.greeted = Some(end_greeting(hosts.server()?, greeting, &mut self.trace)?);
         }
         Ok(())
     }

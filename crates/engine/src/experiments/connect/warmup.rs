@@ -5,7 +5,7 @@ use tcptoll_model::record::Warmup;
 use super::hosts::{Trace, drive, end_greeting};
 use super::trial::ConnectTrial;
 use crate::experiments::{Context, TrialError};
-use crate::lab::{LabError, Place};
+use crate::lab::{Hosts, LabError};
 use crate::messages::ConnectReport;
 
 impl ConnectTrial<'_> {
@@ -13,7 +13,7 @@ impl ConnectTrial<'_> {
     /// if there is one already and the user asked for it, else to one of their own.
     pub(super) fn warm_up(
         &mut self,
-        place: &mut Place,
+        hosts: &mut Hosts,
         context: &Context<'_>,
     ) -> Result<(), TrialError> {
         let Some(warm) = self.settings.warm_up() else { return Ok(()) };
@@ -22,14 +22,14 @@ impl ConnectTrial<'_> {
         let running = self.at.filter(|_| warm.server.is_some() || warm.to.is_some());
         let (server, at) = match running {
             Some(at) => (None, at),
-            None => trial.greet(place).map(|(server, at)| (Some(server), at))?,
+            None => trial.greet(hosts).map(|(server, at)| (Some(server), at))?,
         };
         let mut load = trial.load_on(at);
         load.trace_limit = 0;
         let mut unseen = Trace::default();
-        let report = drive(&mut place.client, &load, &mut unseen, context.interrupt, &mut |_| {})?;
+        let report = drive(&mut hosts.client, &load, &mut unseen, context.interrupt, &mut |_| {})?;
         if let Some(greeting) = server {
-            end_greeting(place.server()?, greeting, &mut unseen)?;
+            end_greeting(hosts.server()?, greeting, &mut unseen)?;
         }
         if context.interrupt.signal().is_some() {
             return Err(LabError::Interrupted.into());

@@ -12,7 +12,7 @@ use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::units::human_count;
 
-use super::closing::{AfterLoad, Server, count_closed};
+use super::closing::{AfterLoad, Server, count_closed, take_closing};
 use super::forecast::Pace;
 use super::requests::pieces;
 use super::settings::{HttpSettings, LabServer, LabSettings, PlaceSettings, Tls};
@@ -23,7 +23,7 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::{WarmUp, wrong};
 use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Handle, LabError, Place};
+use crate::lab::{Handle, Hosts, LabError};
 use crate::messages::{
     ClosedSockets, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
     UPLOAD_MAX, Upload, Watch,
@@ -49,7 +49,7 @@ pub(super) struct HttpTrial<'a> {
     pub(super) settings: &'a HttpSettings,
     pub(super) pace: Pace,
     /// What the forecast of ports rests on.
-    pub(super) ports: PortSettings,
+    ports: PortSettings,
     pub(super) notes: Notes,
     /// What the client is to do, and the roots it needs, once the server is there.
     load: Option<(HttpLoad, Option<RootsFile>)>,
@@ -118,10 +118,10 @@ impl Trial for HttpTrial<'_> {
         &mut self.notes
     }
 
-    fn prepare(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<(), TrialError> {
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
         let (at, server_name, authority, paths, roots) = match &self.settings.place {
             PlaceSettings::Lab(lab) => {
-                let Answering { at, path, roots } = self.serve(place, lab, context)?;
+                let Answering { at, path, roots } = self.serve(hosts, lab, context)?;
                 let paths = if lab.paths.is_empty() { vec![path] } else { lab.paths.clone() };
                 (at, at.ip().to_string(), at.to_string(), paths, roots)
             }
@@ -135,27 +135,27 @@ impl Trial for HttpTrial<'_> {
                 (target.address()?, host, authority, paths, None)
             }
         };
-        self.forecast(place, at)?;
-        self.upload(&mut place.client, &authority, &paths)?;
+        self.forecast(hosts, at)?;
+        self.upload(&mut hosts.client, &authority, &paths)?;
         self.load = Some((self.load_on(at, &server_name, roots.as_ref(), context), roots));
         Ok(())
     }
 
-    fn listen(&mut self, _place: &mut Place, _context: &Context<'_>) -> Result<Watch, TrialError> {
+    fn listen(&mut self, _hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
         let tap = self.settings.lab().is_some_and(|lab| lab.tap);
         Ok(Watch { tap, ..Watch::default() })
     }
 
-    fn load(&mut self, place: &mut Place, context: &mut Context<'_>) -> Result<Driven, TrialError> {
+    fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Driven, TrialError> {
         let total = self.settings.expected_requests(&self.pace);
         let (load, _) = self.prepared()?;
         let begun = Instant::now();
         let since_ns = monotonic_ns();
-        let ordered = place.client.begin(load)?;
+        let ordered = hosts.client.begin(load)?;
         self.since_ns = since_ns;
         let progress = &mut context.progress;
         let tell = &mut |done: u64| progress(done, total.max(done));
-        let answered = place.client.wait(ordered, context.interrupt, tell)?;
+        let answered = hosts.client.wait(ordered, context.interrupt, tell)?;
         let report = answered.answer;
         let took = begun.elapsed();
         match self.settings.target() {
@@ -166,14 +166,14 @@ impl Trial for HttpTrial<'_> {
         }
     }
 
-    fn client_done(&mut self, place: &mut Place) -> Result<(), TrialError> {
+    fn client_done(&mut self, hosts: &mut Hosts) -> Result<(), TrialError> {
         let limit = if self.settings.lab().is_some() { SETTLED } else { CLOSED_LIMIT };
-        self.closed[0] = self.count_closed(&mut place.client, limit)?;
+        self.closed[0] = self.count_closed(&mut hosts.client, limit)?;
         Ok(())
     }
 
-    fn server_done(&mut self, place: &mut Place, _wire: Vec<Rows>) -> Result<(), TrialError> {
-        self.closed[1] = self.count_closed(place.server()?, SETTLED)?;
+    fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        self.closed[1] = self.count_closed(hosts.server()?, SETTLED)?;
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl Trial for HttpTrial<'_> {
             }
             None => AfterLoad::of_target(report, since_ns, ours, client),
         };
-        self.take_closing(report, &after);
+        take_closing(&mut self.notes, &mut self.ports, report, &after);
         if seen.server.is_some() {
             self.take_segments(report);
         }
@@ -208,19 +208,19 @@ impl HttpTrial<'_> {
     /// Starts the server.
     fn serve(
         &mut self,
-        place: &mut Place,
+        hosts: &mut Hosts,
         lab: &LabSettings,
         context: &Context<'_>,
     ) -> Result<Answering, TrialError> {
         let known = match &lab.server {
             LabServer::Command(line, port) => {
-                let at = launch(place, line, *port)?;
+                let at = launch(hosts, line, *port)?;
                 return Ok(Answering { at, path: "/".to_owned(), roots: None });
             }
             LabServer::Known(known) => known,
         };
         let tls = self.settings.tls != Tls::Off;
-        let at = SocketAddr::new(place.addresses.server, if tls { TLS_PORT } else { PORT });
+        let at = SocketAddr::new(hosts.addresses.server, if tls { TLS_PORT } else { PORT });
         let ns = |time: Duration| time.as_nanos() as u64;
         let spec = ServerSpec {
             kind: known.kind,
@@ -235,7 +235,7 @@ impl HttpTrial<'_> {
             backlog: known.backlog,
             connections: self.settings.load.connections,
         };
-        let server = place.server()?;
+        let server = hosts.server()?;
         let Serving { at, version, certificate, path, .. } = server.ask(&spec)?;
         if let Some(server) = &mut self.notes.arm.server {
             server.version = Some(version);
@@ -245,7 +245,7 @@ impl HttpTrial<'_> {
     }
 
     /// How many connections the client's ports allow, before the first is opened.
-    fn forecast(&mut self, place: &mut Place, at: SocketAddr) -> Result<(), TrialError> {
+    fn forecast(&mut self, hosts: &mut Hosts, at: SocketAddr) -> Result<(), TrialError> {
         let names = [
             "net.ipv4.ip_local_port_range",
             "net.ipv4.ip_local_reserved_ports",
@@ -254,7 +254,7 @@ impl HttpTrial<'_> {
             "net.ipv4.tcp_tw_reuse_delay",
         ];
         let settings = PortSettings {
-            sysctls: read_sysctls(&mut place.client, &names)?,
+            sysctls: read_sysctls(&mut hosts.client, &names)?,
             sources: self.notes.sources.len().max(1) as u64,
             destinations: 1,
             client_closes: if self.settings.load.reuse.client_closes() {

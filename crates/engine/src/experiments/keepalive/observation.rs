@@ -1,7 +1,5 @@
 //! From what the fleets and the link reported to the arm that is recorded.
 
-use std::time::Duration;
-
 use tcptoll_model::checking::{Mechanism, expected_false_alarms};
 use tcptoll_model::link::ETHERNET_OVERHEAD;
 use tcptoll_model::record::{Deaths, HostSummary, Keepalive, Traffic};
@@ -11,7 +9,7 @@ use tcptoll_model::wire::{QuietCounts, Wire};
 
 use super::settings::{Fault, Side};
 use super::stage::Ports;
-use super::trial::{KeepaliveTrial, Seen};
+use super::trial::{FaultResult, KeepaliveTrial, Seen};
 use crate::experiments::bench::notes::path_sample;
 use crate::messages::{Counted, IdleReport};
 
@@ -26,28 +24,6 @@ const CLOSED_ALIVE: &str = "closed-alive";
 
 /// A connection that the peer closed or reset while it idled, and no fault was the reason.
 const CLOSED_BY_PEER: &str = "closed-by-peer";
-
-/// Kernel memory of one connection on each host, bytes.
-pub(super) struct Memory {
-    pub(super) client: Option<f64>,
-    pub(super) server: Option<f64>,
-}
-
-/// What a fault did.
-pub(super) struct FaultResult {
-    pub(super) fault: Fault,
-    /// What the checking fleet had seen before it, and at the end.
-    pub(super) before: IdleReport,
-    pub(super) after: IdleReport,
-    pub(super) watched: Duration,
-    /// Connections that arrived after it.
-    pub(super) arrived: IdleReport,
-    pub(super) wire_before: Option<Counted>,
-    pub(super) wire_after: Option<Counted>,
-    /// What the link had carried, and Null messages sent, when the last tests began that were over
-    /// at the end.
-    pub(super) tested: Option<(Option<Counted>, u64)>,
-}
 
 impl KeepaliveTrial<'_> {
     pub(super) fn take_seen(&mut self, seen: &Seen, ports: Ports) {

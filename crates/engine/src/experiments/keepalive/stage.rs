@@ -13,7 +13,7 @@ use tcptoll_model::counters::CpuTimes;
 
 use super::settings::{KeepaliveSettings, Side};
 use crate::experiments::TrialError;
-use crate::lab::{Handle, Interrupt, LabError, Place};
+use crate::lab::{Handle, Hosts, Interrupt, LabError};
 use crate::messages::{
     Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
     Peek, ReadCpu, ReadSocketMemory, Rest, ToGroup,
@@ -88,7 +88,7 @@ impl Machine {
 /// Hosts with their fleets.
 pub(super) struct Stage<'a> {
     pub(super) settings: &'a KeepaliveSettings,
-    pub(super) place: &'a mut Place,
+    pub(super) hosts: &'a mut Hosts,
     pub(super) interrupt: &'a Interrupt,
     /// Source addresses.
     pub(super) sources: Vec<IpAddr>,
@@ -97,14 +97,14 @@ pub(super) struct Stage<'a> {
 impl Stage<'_> {
     fn host(&mut self, end: End) -> Result<&mut Handle, LabError> {
         match end {
-            End::Client => Ok(&mut self.place.client),
-            End::Server => self.place.server(),
+            End::Client => Ok(&mut self.hosts.client),
+            End::Server => self.hosts.server(),
         }
     }
 
     /// Whether there is a server host of ours.
     pub(super) fn is_lab(&self) -> bool {
-        self.place.server.is_some()
+        self.hosts.server.is_some()
     }
 
     /// Gives an order to a fleet of a host.
@@ -130,7 +130,7 @@ impl Stage<'_> {
         ports: u64,
         sockets: u64,
     ) -> Result<Vec<SocketAddr>, TrialError> {
-        let at = SocketAddr::new(self.place.addresses.server, 0);
+        let at = SocketAddr::new(self.hosts.addresses.server, 0);
         let spec = IdleSpec::Listen {
             at: (0..ports).map(|_| at).collect(),
             sockets,
@@ -233,7 +233,7 @@ impl Stage<'_> {
     /// than what is measured.
     pub(super) fn look_away(&mut self) -> Result<(), TrialError> {
         if self.is_lab() {
-            self.place.server()?.ask(&LookAway)?;
+            self.hosts.server()?.ask(&LookAway)?;
         }
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Stage<'_> {
 
     /// The link loses packets of connections to this port; gives since when, ns.
     pub(super) fn fault_link(&mut self, port: u16, share: f64) -> Result<u64, TrialError> {
-        let link = self.place.link()?;
+        let link = self.hosts.link()?;
         Ok(link.ask(&FaultPorts { ports: vec![port], share })?.at_ns)
     }
 
@@ -346,14 +346,14 @@ impl Stage<'_> {
 
     /// What the emulated link has counted so far.
     pub(super) fn counted(&mut self) -> Result<Option<Counted>, TrialError> {
-        Ok(match self.place.link.as_mut() {
+        Ok(match self.hosts.link.as_mut() {
             Some(link) if self.settings.link.is_emulated() => Some(link.ask(&Peek)?),
             _ => None,
         })
     }
 
     fn machine(&mut self) -> Result<Machine, TrialError> {
-        let client = &mut self.place.client;
+        let client = &mut self.hosts.client;
         let times = client.ask(&ReadCpu)?;
         Ok(Machine {
             at: Instant::now(),

@@ -6,15 +6,14 @@ use tcptoll_model::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, r
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
-use super::observation::{FaultResult, Memory};
 use super::settings::{Fault, KeepaliveSettings, Side};
 use super::stage::{End, Moment, Ports, Stage};
 use crate::experiments::bench::hosts::{LabSpec, read_sysctls};
 use crate::experiments::bench::notes::{Notes, Span};
 use crate::experiments::bench::procedure::{self, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Interrupt, LabError, Place};
-use crate::messages::{Check, Faulted, Freeze, Lazy, Leave, Rest, Watch};
+use crate::lab::{Hosts, Interrupt, LabError};
+use crate::messages::{Check, Counted, Faulted, Freeze, IdleReport, Lazy, Leave, Rest, Watch};
 
 /// A link that is late by less changes nothing here. No figure is a latency of µs, and the kernel's
 /// timer wheel sends probes in bursts: of 50,000 sockets that are idle for 5 s some 5,000 probe
@@ -43,6 +42,28 @@ pub(super) struct Seen {
     /// What the fault did.
     pub(super) faulted: Option<FaultResult>,
     pub(super) processes: [u64; 2],
+}
+
+/// Kernel memory of one connection on each host, bytes.
+pub(super) struct Memory {
+    pub(super) client: Option<f64>,
+    pub(super) server: Option<f64>,
+}
+
+/// What a fault did.
+pub(super) struct FaultResult {
+    pub(super) fault: Fault,
+    /// What the checking fleet had seen before it, and at the end.
+    pub(super) before: IdleReport,
+    pub(super) after: IdleReport,
+    pub(super) watched: Duration,
+    /// Connections that arrived after it.
+    pub(super) arrived: IdleReport,
+    pub(super) wire_before: Option<Counted>,
+    pub(super) wire_after: Option<Counted>,
+    /// What the link had carried, and Null messages sent, when the last tests began that were over
+    /// at the end.
+    pub(super) tested: Option<(Option<Counted>, u64)>,
 }
 
 impl<'a> KeepaliveTrial<'a> {
@@ -83,13 +104,13 @@ impl Trial for KeepaliveTrial<'_> {
         &mut self.notes
     }
 
-    fn prepare(&mut self, place: &mut Place, _context: &mut Context<'_>) -> Result<(), TrialError> {
+    fn prepare(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<(), TrialError> {
         self.notes.tolerance_us = self.notes.tolerance_us.max(LATENESS_US);
-        self.read_kernel(place)
+        self.read_kernel(hosts)
     }
 
-    fn listen(&mut self, place: &mut Place, context: &Context<'_>) -> Result<Watch, TrialError> {
-        let ports = self.stage(place, context.interrupt).listen_all()?;
+    fn listen(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<Watch, TrialError> {
+        let ports = self.stage(hosts, context.interrupt).listen_all()?;
         self.ports = Some(ports);
         let quiet_ports = vec![ports.healthy.port(), ports.faulted.port()];
         Ok(Watch { quiet_ports, ..Watch::default() })
@@ -97,11 +118,11 @@ impl Trial for KeepaliveTrial<'_> {
 
     fn load(
         &mut self,
-        place: &mut Place,
+        hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<(Seen, Ports), TrialError> {
         let ports = self.ports.ok_or_else(|| LabError::Refused("nothing listens".to_owned()))?;
-        let mut stage = self.stage(place, context.interrupt);
+        let mut stage = self.stage(hosts, context.interrupt);
         Ok((self.play(&mut stage, ports, context)?, ports))
     }
 
@@ -118,15 +139,15 @@ impl Trial for KeepaliveTrial<'_> {
 }
 
 impl<'a> KeepaliveTrial<'a> {
-    fn stage<'b>(&self, place: &'b mut Place, interrupt: &'b Interrupt) -> Stage<'b>
+    fn stage<'b>(&self, hosts: &'b mut Hosts, interrupt: &'b Interrupt) -> Stage<'b>
     where
         'a: 'b,
     {
-        Stage { settings: self.settings, sources: self.notes.sources.clone(), interrupt, place }
+        Stage { settings: self.settings, sources: self.notes.sources.clone(), interrupt, hosts }
     }
 
     /// What was left to the kernel, as the sysctls of the checking host say.
-    fn read_kernel(&mut self, place: &mut Place) -> Result<(), TrialError> {
+    fn read_kernel(&mut self, hosts: &mut Hosts) -> Result<(), TrialError> {
         const NAMES: [&str; 4] = [
             "net.ipv4.tcp_keepalive_time",
             "net.ipv4.tcp_keepalive_intvl",
@@ -134,8 +155,8 @@ impl<'a> KeepaliveTrial<'a> {
             "net.ipv4.tcp_retries2",
         ];
         let host = match self.settings.side {
-            Side::Client => &mut place.client,
-            Side::Server | Side::Both => place.server()?,
+            Side::Client => &mut hosts.client,
+            Side::Server | Side::Both => hosts.server()?,
         };
         let got = read_sysctls(host, &NAMES)?;
         let number = |name: &str| got.get(name).and_then(|text| text.parse::<u32>().ok());
