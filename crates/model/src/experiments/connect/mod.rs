@@ -1,5 +1,6 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
+pub mod columns;
 pub mod conclusion;
 pub mod expectation;
 
@@ -46,6 +47,6 @@ pub const SPEC: Spec = Spec {
     // Differences in connect latency below this relative size change no decision.
     margin: 0.01,
     operation: Noun { one: "connection", many: "connections", short: "conn" },
-    tables: &[],
+    tables: columns::TABLES,
     conclude: conclusion::conclude,
 };

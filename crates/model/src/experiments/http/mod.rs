@@ -1,5 +1,6 @@
 //! What does it cost to reuse a connection, or not, and who pays?
 
+pub mod columns;
 pub mod conclusion;
 
 use super::figures::{
@@ -92,6 +93,6 @@ pub const SPEC: Spec = Spec {
     answers: &[LATENCY.name, CONNECT.name, FIRST_BYTE.name],
     margin: 0.02,
     operation: Noun { one: "request", many: "requests", short: "req" },
-    tables: &[],
+    tables: columns::TABLES,
     conclude: conclusion::conclude,
 };

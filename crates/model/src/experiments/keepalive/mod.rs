@@ -1,5 +1,6 @@
 //! What does it cost to know that idle connections are alive, and how soon is a death known?
 
+pub mod columns;
 pub mod conclusion;
 
 use super::figures::{CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric};
@@ -21,7 +22,7 @@ pub const PACKETS: MetricSpec = metric(
 );
 /// Memory of the client's program for each connection.
 pub const CLIENT_MEMORY: MetricSpec =
-    metric("client_bytes_per_socket", "bytes", "client bytes per secondocket", Better::Lower);
+    metric("client_bytes_per_socket", "bytes", "client bytes per socket", Better::Lower);
 /// CPU time of the client's processes for 1,000 idle connections, per second.
 pub const CLIENT_IDLE_CPU: MetricSpec = metric(
     "client_fleet_cpu_us_per_s_per_1000_sockets",
@@ -33,7 +34,7 @@ pub const CLIENT_IDLE_CPU: MetricSpec = metric(
 pub const CLIENT_KERNEL_MEMORY: MetricSpec = metric(
     "client_kernel_bytes_per_socket",
     "bytes",
-    "client kernel bytes per secondocket",
+    "client kernel bytes per socket",
     Better::Lower,
 );
 /// Dead connections that were detected.
@@ -69,7 +70,7 @@ pub const PROBES_RATE: MetricSpec =
     metric("probes_per_s", "1/s", "probes per second", Better::Neither);
 /// Memory of the server's program for each connection.
 pub const SERVER_MEMORY: MetricSpec =
-    metric("server_bytes_per_socket", "bytes", "server bytes per secondocket", Better::Lower);
+    metric("server_bytes_per_socket", "bytes", "server bytes per socket", Better::Lower);
 /// CPU time of the server's processes for 1,000 idle connections, per second.
 pub const SERVER_IDLE_CPU: MetricSpec = metric(
     "server_fleet_cpu_us_per_s_per_1000_sockets",
@@ -81,7 +82,7 @@ pub const SERVER_IDLE_CPU: MetricSpec = metric(
 pub const SERVER_KERNEL_MEMORY: MetricSpec = metric(
     "server_kernel_bytes_per_socket",
     "bytes",
-    "server kernel bytes per secondocket",
+    "server kernel bytes per socket",
     Better::Lower,
 );
 /// Wait of an arriving connection for room.
@@ -121,9 +122,9 @@ pub const SPEC: Spec = Spec {
     ],
     histograms: &[&ARRIVAL, &DETECTION, &LATENESS, &RTT],
     primary: RATE.name,
-    answers: &[DETECTION.name],
+    answers: &[DETECTION.name, ARRIVAL.name],
     margin: 0.02,
     operation: Noun { one: "message", many: "messages", short: "msg" },
-    tables: &[],
+    tables: columns::TABLES,
     conclude: conclusion::conclude,
 };
