@@ -8,7 +8,8 @@ use tcptoll_model::stats::histogram::Histogram;
 
 use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
 use crate::figures::{self, Primary};
-use crate::{keepalive, number};
+use crate::number;
+use crate::own::{Answer, Own};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.
 const POINTS: usize = 160;
@@ -48,24 +49,22 @@ fn points(histogram: &HistogramSummary) -> Vec<(f64, f64)> {
     points
 }
 
-/// Share of what was tried that has a value: of deaths, those that were known.
-fn answered(arm: &Arm, primary: &Primary) -> f64 {
-    let (ok, tried) = match keepalive::deaths(arm) {
-        Some(deaths) if is_of_deaths(primary) => (deaths.known, deaths.dead),
-        _ => (arm.ok, arm.attempts),
-    };
+/// Share of what was tried that has a value.
+fn answered(arm: &Arm, of: Option<&Answer>) -> f64 {
+    let (ok, tried) = of.and_then(|of| (of.of)(arm)).unwrap_or((arm.ok, arm.attempts));
     if tried == 0 { 1.0 } else { (ok as f64 / tried as f64).min(1.0) }
 }
 
-fn is_of_deaths(primary: &Primary) -> bool {
-    primary.key == keepalive::DETECTION
+/// What the distribution is of, where it is not of operations.
+fn special(own: &Own, primary: &Primary) -> Option<&'static Answer> {
+    own.answer.filter(|answer| answer.histogram == primary.key)
 }
 
-fn curves<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Curve<'a>> {
+fn curves<'a>(summary: &'a Summary, primary: &Primary, of: Option<&Answer>) -> Vec<Curve<'a>> {
     let curve = |(at, arm): (usize, &'a Arm)| {
         let histogram = arm.histograms.get(&primary.key)?;
         let points = points(histogram);
-        let answered = answered(arm, primary);
+        let answered = answered(arm, of);
         let class = arm_class(at);
         is_drawn(arm, primary).then(|| Curve {
             class,
@@ -78,7 +77,7 @@ fn curves<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Curve<'a>> {
     let mut curves: Vec<Curve<'a>> = summary.arms.iter().enumerate().filter_map(curve).collect();
     // With one arm there is room for what the network alone takes.
     if let [arm] = summary.arms.as_slice()
-        && !is_of_deaths(primary)
+        && of.is_none()
         && let Some(histogram) = arm.histograms.get("rtt_us").filter(|h| h.count > 0)
     {
         let points = points(histogram);
@@ -94,16 +93,17 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 }
 
 /// The picture, or `None` if no arm has the distribution.
-pub(super) fn picture(summary: &Summary, primary: &Primary) -> Option<String> {
-    let curves = curves(summary, primary);
+pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option<String> {
+    let of = special(own, primary);
+    let curves = curves(summary, primary, of);
     if curves.is_empty() {
         return None;
     }
     let label = format!("Cumulative distribution of {} per arm", primary.name);
-    Some(for_both(&label, |screen| draw(&curves, primary, screen)))
+    Some(for_both(&label, |screen| draw(&curves, primary, of, screen)))
 }
 
-fn draw(curves: &[Curve<'_>], primary: &Primary, screen: Screen) -> Svg {
+fn draw(curves: &[Curve<'_>], primary: &Primary, of: Option<&Answer>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (top, bottom, left) =
         (26.0, if wide { 310.0 } else { 250.0 }, if wide { 64.0 } else { 56.0 });
@@ -132,11 +132,7 @@ fn draw(curves: &[Curve<'_>], primary: &Primary, screen: Screen) -> Svg {
         }
     }
     svg.time_axis(&x, top, bottom, if wide { 9 } else { 4 });
-    let share = if is_of_deaths(primary) {
-        "share of deaths known after at most …"
-    } else {
-        "share of attempts that took at most …"
-    };
+    let share = of.map_or("share of attempts that took at most …", |of| of.share);
     svg.text("label", (4.0, 12.0), Anchor::Start, share);
     let log = if x.is_log() { " (log)" } else { "" };
     svg.text("label", (x.to, bottom + 36.0), Anchor::End, &format!("{}{log}", primary.name));
@@ -144,7 +140,7 @@ fn draw(curves: &[Curve<'_>], primary: &Primary, screen: Screen) -> Svg {
         let place = |us, share| (x.at(us), height(share * curve.answered, curve.histogram.count));
         draw_curve(&mut svg, curve, place);
         if curve.answered < 1.0 {
-            let what = if is_of_deaths(primary) { "never known" } else { "failed" };
+            let what = of.map_or("failed", |of| of.never);
             unanswered(&mut svg, curve, (height(curve.answered, u64::MAX), what), &x);
         }
     }
@@ -193,7 +189,7 @@ fn draw_curve(svg: &mut Svg, curve: &Curve<'_>, place: impl Fn(f64, f64) -> (f64
 }
 
 /// One sentence that says what to see.
-pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
+pub(super) fn caption(summary: &Summary, primary: &Primary, own: &Own) -> String {
     let of = |arm: &Arm| arm.histograms.get(&primary.key).and_then(figures::middle);
     let mut arms: Vec<(&str, f64)> =
         summary.arms.iter().filter_map(|arm| Some((arm.name.as_str(), of(arm)?))).collect();
@@ -206,7 +202,7 @@ pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
     };
     match (arms.as_slice(), summary.arms.as_slice()) {
         ([], _) => "There are too few values to draw.".to_owned(),
-        ([_], [arm]) => one(arm, primary),
+        ([_], [arm]) => one(arm, primary, special(own, primary)),
         ([(name, us)], _) => {
             format!("Only {name} has values: {} in the middle.", number::time(*us))
         }
@@ -223,20 +219,11 @@ pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
     }
 }
 
-fn one_of_deaths(h: &HistogramSummary) -> String {
-    let middle = figures::middle(h).map(|us| format!("in the middle after {}", number::time(us)));
-    let last = h
-        .max
-        .map(|us| format!("the last of {} after {}", number::count(h.count), number::time(us)));
-    let words: Vec<String> = middle.into_iter().chain(last).collect();
-    format!("Deaths were known {}.", words.join(", "))
-}
-
-fn one(arm: &Arm, primary: &Primary) -> String {
+fn one(arm: &Arm, primary: &Primary, of: Option<&Answer>) -> String {
     let Some(h) = arm.histograms.get(&primary.key) else { return String::new() };
     let mut parts = Vec::new();
-    if is_of_deaths(primary) {
-        return one_of_deaths(h);
+    if let Some(of) = of {
+        return (of.caption)(h);
     }
     let (who, them) = if arm.ok < arm.attempts {
         parts.push(format!(

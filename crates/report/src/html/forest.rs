@@ -1,6 +1,7 @@
 //! Which arm is higher, and is it noise? Each comparison as a ratio with its 95 % interval against the
 //! margin, and 1 as the line of no difference.
 
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Comparison, Summary, Verdict};
 
 use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
@@ -54,7 +55,7 @@ fn picture(summary: &Summary, group: &Group<'_>) -> Option<Forest> {
 
 /// What a group compares, in words.
 pub(super) fn title(group: &Group<'_>) -> String {
-    let metric = figures::capital(&figures::metric_name(group.metric));
+    let metric = figures::capital(&names::words_of_metric(group.metric));
     match &group.pair {
         Some([a, b]) => format!("{metric}: {a} against {b}"),
         None => metric,
@@ -80,7 +81,7 @@ fn rows<'a>(summary: &Summary, group: &Group<'a>) -> Vec<Row<'a>> {
 /// Comparisons that no picture shows, each in a line.
 pub(super) fn without_interval(summary: &Summary) -> Vec<String> {
     let line = |c: &Comparison| {
-        let metric = figures::metric_name(&c.metric);
+        let metric = names::words_of_metric(&c.metric);
         format!("{metric}, {} against {}: {}", c.a, c.b, effect::sentence(c))
     };
     summary.comparisons.iter().filter(|c| c.ci95.is_none()).map(line).collect()

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Comparison, Published, Summary};
 
 use super::chart::{self, Chart, Levels, Line, Point};
@@ -111,7 +112,7 @@ pub(super) fn of_metric(summary: &Summary) -> Option<OverLevels> {
         add(&mut lines, label, point)?;
     }
     lines.iter().any(|line| line.points.len() > 1).then_some(())?;
-    let name = figures::metric_name(metric);
+    let name = names::words_of_metric(metric);
     let (cut, scale) = axis_of(chart::values(&lines));
     let caption = caption_of_metric(&lines, factor, cut);
     let title = format!("{name} over {factor}");
@@ -255,7 +256,7 @@ fn ratio_picture(summary: &Summary, groups: &[&Group<'_>]) -> Option<OverLevels>
     let bands = margin.into_iter().flatten();
     let all: Vec<f64> = values.into_iter().chain(bands).chain([1.0]).collect();
     let scale = |bottom: f64, top: f64| Scale::log(all.iter().copied(), bottom, top);
-    let name = figures::metric_name(groups[0].metric);
+    let name = names::words_of_metric(groups[0].metric);
     let title = match groups {
         [group] => {
             let [a, b] = group.pair.as_ref()?;

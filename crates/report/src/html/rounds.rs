@@ -1,6 +1,7 @@
 //! Did the machine drift while the run went on? Each arm's rounds in order of running; what does not
 //! count is a hollow cross.
 
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Round, Summary};
 
 use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
@@ -27,7 +28,7 @@ pub(super) fn picture(summary: &Summary) -> Option<String> {
     let tracks = tracks(summary, metric);
     tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
     let unit = rounds::unit(summary, metric);
-    let label = format!("{} of each round in order of running", figures::metric_name(metric));
+    let label = format!("{} of each round in order of running", names::words_of_metric(metric));
     let view = View { tracks, metric, unit };
     Some(for_both(
         &label,
@@ -86,7 +87,7 @@ impl View<'_> {
         }
         seconds(&mut svg, &x, bottom, if wide { 8 } else { 4 });
         svg.line("axis", (left, bottom), (x.to, bottom));
-        let name = figures::metric_name(self.metric);
+        let name = names::words_of_metric(self.metric);
         svg.text("label", (4.0, 12.0), Anchor::Start, &name);
         svg.text("label", (x.to, bottom + 36.0), Anchor::End, "since the start of the run");
         for track in &self.tracks {

@@ -9,7 +9,7 @@ use crate::number;
 
 /// What screen a picture is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Screen {
+pub(crate) enum Screen {
     /// From 640 px, and paper.
     Wide,
     /// A phone.
@@ -18,7 +18,7 @@ pub(super) enum Screen {
 
 impl Screen {
     /// Units of the view box.
-    pub(super) fn width(self) -> f64 {
+    pub(crate) fn width(self) -> f64 {
         match self {
             Self::Wide => 800.0,
             Self::Narrow => 340.0,
@@ -27,26 +27,26 @@ impl Screen {
 }
 
 /// Draws for both screens; CSS shows one.
-pub(super) fn for_both(label: &str, draw: impl Fn(Screen) -> Svg) -> String {
+pub(crate) fn for_both(label: &str, draw: impl Fn(Screen) -> Svg) -> String {
     let wide = draw(Screen::Wide).finish("wide", label, Screen::Wide.width());
     wide + &draw(Screen::Narrow).finish("narrow", label, Screen::Narrow.width())
 }
 
 /// Class that gives an arm its colour (and, from the tenth on, its dashes) in every picture.
-pub(super) fn arm_class(at: usize) -> String {
+pub(crate) fn arm_class(at: usize) -> String {
     format!("a{}{}", at % 9, if at >= 9 { " dash" } else { "" })
 }
 
 /// A picture in the making.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Svg {
+pub(crate) struct Svg {
     body: String,
     height: f64,
 }
 
 /// Where a text stands relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
@@ -54,7 +54,7 @@ pub(super) enum Anchor {
 
 impl Svg {
     /// An empty picture of a height.
-    pub(super) fn new(height: f64) -> Self {
+    pub(crate) fn new(height: f64) -> Self {
         Self { body: String::new(), height }
     }
 
@@ -72,17 +72,17 @@ impl Svg {
     }
 
     /// Opens a group of a class, with a tooltip if there is any.
-    pub(super) fn open(&mut self, class: &str, tooltip: &str) {
+    pub(crate) fn open(&mut self, class: &str, tooltip: &str) {
         self.put(&format!("<g class=\"{class}\">{}", title(tooltip)));
     }
 
     /// Closes what [`Svg::open`] opened.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.put("</g>");
     }
 
     /// A straight line.
-    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let (x1, y1, x2, y2) = (round(from.0), round(from.1), round(to.0), round(to.1));
         self.put(&format!(
             "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>"
@@ -90,7 +90,7 @@ impl Svg {
     }
 
     /// A line through points, or with `closed` an area.
-    pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)], closed: bool) {
+    pub(crate) fn path(&mut self, class: &str, points: &[(f64, f64)], closed: bool) {
         let mut d = String::new();
         for (at, (x, y)) in points.iter().enumerate() {
             let command = if at == 0 { 'M' } else { 'L' };
@@ -101,7 +101,7 @@ impl Svg {
     }
 
     /// A box.
-    pub(super) fn rect(&mut self, class: &str, at: (f64, f64), size: (f64, f64), tooltip: &str) {
+    pub(crate) fn rect(&mut self, class: &str, at: (f64, f64), size: (f64, f64), tooltip: &str) {
         let (x, y, w, h) = (round(at.0), round(at.1), round(size.0), round(size.1));
         let title = title(tooltip);
         self.put(&format!(
@@ -110,7 +110,7 @@ impl Svg {
     }
 
     /// A dot.
-    pub(super) fn dot(&mut self, class: &str, at: (f64, f64), radius: f64, tooltip: &str) {
+    pub(crate) fn dot(&mut self, class: &str, at: (f64, f64), radius: f64, tooltip: &str) {
         let (x, y, title) = (round(at.0), round(at.1), title(tooltip));
         self.put(&format!(
             "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\">{title}</circle>"
@@ -118,7 +118,7 @@ impl Svg {
     }
 
     /// A hollow cross: what does not count.
-    pub(super) fn cross(&mut self, class: &str, at: (f64, f64), radius: f64, tooltip: &str) {
+    pub(crate) fn cross(&mut self, class: &str, at: (f64, f64), radius: f64, tooltip: &str) {
         let (x, y) = at;
         self.open(class, tooltip);
         self.line("stroke", (x - radius, y - radius), (x + radius, y + radius));
@@ -129,7 +129,7 @@ impl Svg {
     }
 
     /// A text.
-    pub(super) fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
+    pub(crate) fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -142,7 +142,7 @@ impl Svg {
     }
 
     /// An axis of time along the bottom, with grid lines up to `top` and its unit in each label.
-    pub(super) fn time_axis(&mut self, scale: &Scale, top: f64, bottom: f64, most: usize) {
+    pub(crate) fn time_axis(&mut self, scale: &Scale, top: f64, bottom: f64, most: usize) {
         for us in scale.ticks(most) {
             let x = scale.at(us);
             self.line("grid", (x, top), (x, bottom));
@@ -163,7 +163,7 @@ fn round(value: f64) -> f64 {
 }
 
 /// For text and quoted attributes of HTML and SVG.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -180,14 +180,14 @@ pub(super) fn escape(text: &str) -> String {
 
 /// From values to places on the paper, linear or logarithmic.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     least: f64,
     most: f64,
     log: bool,
     /// Place of the least value.
-    pub(super) from: f64,
+    pub(crate) from: f64,
     /// Place of the greatest value.
-    pub(super) to: f64,
+    pub(crate) to: f64,
 }
 
 /// From this ratio of greatest to least on, an axis is logarithmic.
@@ -195,7 +195,7 @@ const SPANS_DECADES: f64 = 20.0;
 
 impl Scale {
     /// A scale that holds all `values`; logarithmic if they span decades.
-    pub(super) fn fit(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+    pub(crate) fn fit(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let values: Vec<f64> = values.filter(|v| v.is_finite() && *v >= 0.0).collect();
         let least = values.iter().copied().filter(|v| *v > 0.0).reduce(f64::min).unwrap_or(1.0);
         let most = values.iter().copied().reduce(f64::max).unwrap_or(1.0).max(least);
@@ -207,7 +207,7 @@ impl Scale {
     }
 
     /// A logarithmic scale that holds all `values` above 0, with some room at both ends.
-    pub(super) fn log(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+    pub(crate) fn log(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let values: Vec<f64> = values.filter(|v| v.is_finite() && *v > 0.0).collect();
         let least = values.iter().copied().reduce(f64::min).unwrap_or(1.0);
         let most = values.iter().copied().reduce(f64::max).unwrap_or(1.0);
@@ -216,23 +216,23 @@ impl Scale {
     }
 
     /// A linear scale between two values.
-    pub(super) fn between(least: f64, most: f64, from: f64, to: f64) -> Self {
+    pub(crate) fn between(least: f64, most: f64, from: f64, to: f64) -> Self {
         let most = if most > least { most } else { least + least.abs().max(1e-9) * 1e-3 };
         Self { least, most, log: false, from, to }
     }
 
     /// A linear scale from 0.
-    pub(super) fn from_zero(most: f64, from: f64, to: f64) -> Self {
+    pub(crate) fn from_zero(most: f64, from: f64, to: f64) -> Self {
         Self { least: 0.0, most: most.max(1e-9), log: false, from, to }
     }
 
     /// Whether it is logarithmic.
-    pub(super) fn is_log(&self) -> bool {
+    pub(crate) fn is_log(&self) -> bool {
         self.log
     }
 
     /// Place of a value.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.least) / self.least).ln() / (self.most / self.least).ln()
         } else {
@@ -242,7 +242,7 @@ impl Scale {
     }
 
     /// Round values inside, at most about `most`.
-    pub(super) fn ticks(&self, most: usize) -> Vec<f64> {
+    pub(crate) fn ticks(&self, most: usize) -> Vec<f64> {
         // Within a few times the least value, decades have no ticks to offer.
         if self.log && self.most / self.least > 5.0 {
             self.log_ticks(most)

@@ -3,8 +3,8 @@
 
 use tcptoll_model::checking::Mechanism;
 
-use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
-use crate::keepalive::{Curve, Trade, Traded};
+use super::{Curve, Trade, Traded, setting};
+use crate::html::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
 use crate::{clean, number};
 
 /// Columns of an arm's name beside its point.
@@ -134,7 +134,7 @@ fn hits(svg: &mut Svg, curve: &Curve, axes: &Axes, near: &impl Fn(&(f64, f64)) -
             curve.mechanism,
             number::time(p.detect_s * 1e6),
             number::three(p.packets_per_hour),
-            crate::keepalive::setting(&p.checking)
+            setting(&p.checking)
         );
         svg.dot("hit", axes.at((p.packets_per_hour, p.detect_s)), 6.0, &tooltip);
     }

@@ -1,15 +1,18 @@
 //! Where did the time of one operation go? Its steps between client and server, on an axis of time.
 
-use tcptoll_model::record::{Step, Timeline};
+use tcptoll_model::record::{Arm, Step, Summary, Timeline};
 
-use super::svg::{Anchor, Scale, Screen, Svg, for_both};
-use crate::{figures, number};
+use super::expected;
+use crate::figures;
+use crate::html::svg::{Anchor, Scale, Screen, Svg, for_both};
+use crate::number::{self, ABSENT};
+use crate::own::{Item, Picture, Section};
 
 /// Least distance of two step numbers in one lane.
 const APART: f64 = 19.0;
 
 /// The picture; `None` without steps.
-pub(super) fn picture(timeline: &Timeline, arm: &str) -> Option<String> {
+fn picture(timeline: &Timeline, arm: &str) -> Option<String> {
     let label = format!("Steps of the median operation of {arm} between client, wire and server");
     (!timeline.steps.is_empty()).then(|| for_both(&label, |screen| draw(timeline, screen)))
 }
@@ -38,7 +41,7 @@ fn draw(timeline: &Timeline, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let left = if wide { 64.0 } else { 48.0 };
     let mut svg = Svg::new(BOTTOM + 24.0);
-    let end = figures::timeline_end(timeline);
+    let end = expected::timeline_end(timeline);
     let x = Scale::from_zero(end * 1.02, left, screen.width() - 36.0);
     svg.time_axis(&x, CLIENT - 28.0, BOTTOM, if wide { 8 } else { 3 });
     for (y, name) in
@@ -94,8 +97,8 @@ fn quantiles(step: &Step) -> String {
 }
 
 /// One sentence that says what to see.
-pub(super) fn caption(timeline: &Timeline) -> String {
-    let mut lanes = figures::time_by_lane(timeline);
+fn caption(timeline: &Timeline) -> String {
+    let mut lanes = expected::time_by_lane(timeline);
     let total: f64 = lanes.iter().map(|(_, us)| us).sum();
     lanes.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut parts = lanes.iter().map(|(lane, us)| format!("{lane} {}", number::time(*us)));
@@ -104,4 +107,76 @@ pub(super) fn caption(timeline: &Timeline) -> String {
     let rest: Vec<String> = parts.collect();
     let rest = if rest.is_empty() { String::new() } else { format!(", {}", rest.join(", ")) };
     format!("The median steps add up to {}: {most} ({share}){rest}.", number::time(total))
+}
+
+/// The timeline of an arm: its picture, steps and views.
+fn items(arm: &Arm) -> Option<Vec<Item>> {
+    let timeline = arm.timeline.as_ref()?;
+    let both_svg = picture(timeline, &arm.name)?;
+    let picture = Picture { both_svg, caption: caption(timeline), drawn: Vec::new() };
+    let rtt = expected::reference_rtt(arm);
+    let steps = timeline.steps.iter().enumerate().map(|(at, step)| {
+        vec![
+            (at + 1).to_string(),
+            step.name.clone(),
+            step.at.clone(),
+            number::time(step.begins_us),
+            number::time(step.p50_us),
+            number::time_or_absent(step.p99_us),
+        ]
+    });
+    let views = timeline.views.iter().map(|view| {
+        let expected = rtt.map(|rtt| rtt * view.expected_rtts);
+        let off = expected.filter(|us| *us > 0.0).map(|us| number::percent_off(view.p50_us / us));
+        vec![
+            view.name.clone(),
+            view.span.clone(),
+            number::exact_time(view.p50_us),
+            format!("{} RTT", number::trimmed(view.expected_rtts)),
+            expected.map_or_else(|| ABSENT.to_owned(), number::exact_time),
+            off.unwrap_or_else(|| ABSENT.to_owned()),
+        ]
+    });
+    let floor = expected::floor(arm).map_or_else(String::new, |floor| format!(" {floor}."));
+    let in_words = expected::expected(arm).map(|e| {
+        format!(
+            "Expected of the client: {} = {}, with the RTT from {}; measured {} ({}).{floor}",
+            e.formula(),
+            number::exact_time(e.theory_us),
+            e.rtt_from,
+            number::exact_time(e.measured_us),
+            e.off()
+        )
+    });
+    let matched = figures::plural(timeline.matched, "operation");
+    let witness =
+        if timeline.source == "witness" { "; from a shorter trial with a packet tap" } else { "" };
+    let source = match timeline.unmatched {
+        0 => format!("Medians of {matched}, all of them matched{witness}."),
+        n => format!(
+            "Medians of {matched}; {} left out, a stamp was missing or they were sent again{witness}.",
+            number::count(n)
+        ),
+    };
+    let steps =
+        Item::Rows(vec!["", "step", "at", "begins", "median", "p99"], steps.collect(), vec![1, 2]);
+    let mut items = vec![Item::Picture(picture), steps];
+    items.extend(in_words.map(Item::Paragraph));
+    if !timeline.views.is_empty() {
+        let heads = vec!["seen by", "from … to", "median", "expected", "that is", "off"];
+        items.push(Item::Rows(heads, views.collect(), vec![1]));
+    }
+    items.push(Item::Small(source));
+    Some(items)
+}
+
+/// A timeline for each arm that has one.
+pub(super) fn sections(summary: &Summary) -> Vec<Section> {
+    let arms = summary.arms.iter().enumerate();
+    let timelines: Vec<(usize, Vec<Item>)> =
+        arms.filter_map(|(at, arm)| Some((at, items(arm)?))).collect();
+    if timelines.is_empty() {
+        return Vec::new();
+    }
+    vec![Section { title: "Where the time went", items: vec![Item::Arms(timelines)] }]
 }
