@@ -314,7 +314,7 @@ fn cpu(noun: Noun, metrics: &[&str]) -> Vec<Column> {
     let of = |column: column::Column| {
         let whole = format!("{} {group}", column.head);
         let plain = Column::plain(&group, column.head, &whole, Source::Described(column.figure));
-        Column { key: column.key.to_owned(), ..plain }
+        Column { key: column.key.to_owned(), unit: column.unit, ..plain }
     };
     let both = [common::client_cpu_column("", ""), common::server_cpu_column("", "")];
     both.into_iter().filter(|column| !metrics.contains(&column.key)).map(of).collect()
@@ -346,4 +346,30 @@ fn distributions(summary: &Summary) -> Vec<&str> {
         None => recorded.into_iter().collect(),
     };
     names.into_iter().filter(|name| ![RTT.name, LATENESS.name].contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_without_tables_is_shown_as_it_is_described() {
+        let summary = Summary {
+            experiment: "http".to_owned(),
+            arms: vec![Arm::default()],
+            ..Summary::default()
+        };
+        let table = of_figures(&summary, &figures::primary(&summary), Form::Text);
+        let heads: Vec<String> = table
+            .parts
+            .iter()
+            .flatten()
+            .map(|c| format!("{} {}", c.group, c.head).trim().to_owned())
+            .collect();
+        // The primary metric and the answer come first; evidence has no column.
+        assert_eq!(heads[..3], ["requests per second", "latency p50", "latency p99"]);
+        assert!(heads.contains(&"server CPU per operation".to_owned()), "{heads:?}");
+        assert!(!heads.iter().any(|head| head.contains("resolution") || head.contains("ICMP")));
+        assert_eq!(heads.last().map(String::as_str), Some("ok"));
+    }
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use csv::WriterBuilder;
 use serde_json::Value;
 use tcptoll_model::experiments::column::Form;
-use tcptoll_model::record::{Arm, Comparison, HistogramSummary, Round, Summary};
+use tcptoll_model::record::{Arm, Comparison, Round, Summary};
 
 use crate::columns::{self, Column, Kind, Table};
 use crate::own::Own;
-use crate::{clean, number, rounds};
+use crate::{clean, figures, number, rounds};
 
 /// Columns before the factors.
 const BEFORE: [&str; 4] = ["kind", "experiment", "arm", "against"];
@@ -168,7 +168,7 @@ fn arm<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
             .figure("n", Some(m.n as f64))
     });
     let quantiles = arm.histograms.iter().flat_map(|(name, h)| {
-        quantiles(h).into_iter().filter_map(move |(quantile, value)| {
+        figures::of_distribution(h).into_iter().filter_map(move |(quantile, value)| {
             let value = value?;
             let unit = if name.ends_with("_us") { "us" } else { "" };
             let row = Row::of_arm("arm_merged", arm)
@@ -208,18 +208,6 @@ fn of_tables<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
         Some(row.figure("value", Some(value)))
     };
     new.filter_map(row).collect()
-}
-
-fn quantiles(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7] {
-    [
-        ("min", h.min),
-        ("mean", h.mean),
-        ("p50", h.p50),
-        ("p90", h.p90),
-        ("p99", h.p99),
-        ("p99_9", h.p99_9),
-        ("max", h.max),
-    ]
 }
 
 fn round<'a>(summary: &'a Summary, arm: &'a Arm, round: &'a Round) -> Vec<Row<'a>> {

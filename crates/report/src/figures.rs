@@ -72,17 +72,22 @@ pub(crate) fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)>
     let (key, histogram) = arm.histograms.iter().find(|(key, _)| {
         metric.strip_prefix(key.as_str()).is_some_and(|rest| rest.starts_with('_'))
     })?;
-    let value = match &metric[key.len() + 1..] {
-        "min" => histogram.min,
-        "mean" => histogram.mean,
-        "p50" => histogram.p50,
-        "p90" => histogram.p90,
-        "p99" => histogram.p99,
-        "p99_9" => histogram.p99_9,
-        "max" => histogram.max,
-        _ => None,
-    };
+    let name = &metric[key.len() + 1..];
+    let (_, value) = of_distribution(histogram).into_iter().find(|(known, _)| *known == name)?;
     value.map(|value| (value, "us"))
+}
+
+/// The figures of a distribution, by the endings of their names in metrics: `p50`, `max`.
+pub(crate) fn of_distribution(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7] {
+    [
+        ("min", h.min),
+        ("mean", h.mean),
+        ("p50", h.p50),
+        ("p90", h.p90),
+        ("p99", h.p99),
+        ("p99_9", h.p99_9),
+        ("max", h.max),
+    ]
 }
 
 /// Whether a metric is a quantile by its name: `connect_us_p99`, `connect_us_p99_9`, `rtt_us_max`.

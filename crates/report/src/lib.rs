@@ -3,7 +3,11 @@
 //!
 //! Nothing here measures, reads a file or knows the time, so the same summary always gives the same
 //! bytes. Every string of a summary may come from a peer and is cleaned before it is shown
-//! (`clean`). Read `figures` for what is said of an arm, `text` and `html` for how.
+//! (`clean`). Read `columns` for what is said of an arm, `text` and `html` for how.
+//!
+//! Common code names no experiment: tables are those of `tcptoll_model::experiments`, and what is
+//! particular is in `experiments/<name>`, behind the optional functions of `own::Own`. A new experiment
+//! needs neither: it is shown by its metrics and distributions.
 
 mod clean;
 mod columns;

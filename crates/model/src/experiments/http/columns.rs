@@ -175,7 +175,7 @@ pub(super) const TABLES: &[Table] = &[
             Column::whole("connections", ("", ""), Count(|arm| arm.connections_ok)),
             REQUESTS,
             CONNECT_P50,
-            Column::quantile(("connect", "p99"), "connect p99", CONNECT.name, P99),
+            Column::quantile((CONNECT_P50.group, "p99"), "connect p99", CONNECT.name, P99),
             TLS_P50,
             Column::quantile(("TLS", "p99"), "TLS p99", TLS.name, P99),
             CLOSED_FIRST,
