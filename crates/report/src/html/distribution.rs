@@ -6,7 +6,8 @@
 use tcptoll_model::record::{Arm, HistogramSummary, Summary};
 use tcptoll_model::stats::histogram::Histogram;
 
-use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
+use super::plot::{self, Frame, Plot, Scale};
+use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::figures::{self, Primary};
 use crate::number;
 use crate::own::{Answer, Own};
@@ -105,62 +106,60 @@ pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option
 
 fn draw(curves: &[Curve<'_>], primary: &Primary, of: Option<&Answer>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (top, bottom, left) =
-        (26.0, if wide { 310.0 } else { 250.0 }, if wide { 64.0 } else { 56.0 });
-    let mut svg = Svg::new(bottom + 44.0);
+    let [left, bottom] = if wide { [64.0, 310.0] } else { [56.0, 250.0] };
+    let frame = Frame::of(screen, left, 26.0, bottom);
     let values = curves.iter().flat_map(|c| c.points.iter().map(|p| p.0));
-    let x = Scale::fit(values, left, screen.width() - 14.0);
+    let x = Scale::fit(values, left, frame.right);
     let most = curves.iter().map(|c| c.histogram.count).max().unwrap_or(1).max(10) as f64;
-    let y = Scale::from_zero(most.log10() + 0.15, bottom, top);
-    let height = |share: f64, count: u64| {
-        // The slowest of n values is drawn where 1/n are left, not at infinity.
-        let left = (1.0 - share).max(1.0 / count.max(1) as f64);
-        y.at(-left.log10())
-    };
-    for (share, name) in [
-        (0.0, "0 %"),
-        (0.5, "50 %"),
-        (0.9, "90 %"),
-        (0.99, "99 %"),
-        (0.999, "99.9 %"),
-        (0.9999, "99.99 %"),
-    ] {
-        if 1.0 - share >= 0.999 / most {
-            let at = y.at(-(1.0_f64 - share).log10());
-            svg.line("grid", (left, at), (x.to, at));
-            svg.text("tick", (left - 6.0, at + 4.0), Anchor::End, name);
-        }
-    }
-    svg.time_axis(&x, top, bottom, if wide { 9 } else { 4 });
-    let share = of.map_or("share of attempts that took at most …", |of| of.share);
-    svg.text("label", (4.0, 12.0), Anchor::Start, share);
-    let log = if x.is_log() { " (log)" } else { "" };
-    svg.text("label", (x.to, bottom + 36.0), Anchor::End, &format!("{}{log}", primary.name));
+    let y = Scale::from_zero(most.log10() + 0.15, bottom, frame.top);
+    let mut plot = Plot::new(frame, 44.0, x, y);
+    let shares = SHARES.into_iter().filter(|(share, _)| 1.0 - share >= 0.999 / most);
+    plot.y_ticks(shares.map(|(share, name)| (-(1.0 - share).log10(), name.to_owned())));
+    plot.time_axis(if wide { 9 } else { 4 });
+    plot.y_label(of.map_or("share of attempts that took at most …", |of| of.share));
+    plot.x_label(36.0, &format!("{}{}", primary.name, plot::log_note(&x)));
     for curve in curves.iter().rev() {
-        let place = |us, share| (x.at(us), height(share * curve.answered, curve.histogram.count));
-        draw_curve(&mut svg, curve, place);
+        draw_curve(&mut plot, curve);
         if curve.answered < 1.0 {
-            let what = of.map_or("failed", |of| of.never);
-            unanswered(&mut svg, curve, (height(curve.answered, u64::MAX), what), &x);
+            unanswered(&mut plot, curve, of.map_or("failed", |of| of.never));
         }
     }
-    svg
+    plot.svg
+}
+
+/// Shares of the vertical axis, which stretches towards 100 %.
+const SHARES: [(f64, &str); 6] = [
+    (0.0, "0 %"),
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+];
+
+/// The height of a share on that axis: the slowest of n values is drawn where 1/n are left, not at
+/// infinity.
+fn height(share: f64, count: u64) -> f64 {
+    -(1.0 - share).max(1.0 / count.max(1) as f64).log10()
 }
 
 /// Where the curve stays for good: attempts that failed never reach more.
-fn unanswered(svg: &mut Svg, curve: &Curve<'_>, (y, what): (f64, &str), x: &Scale) {
-    let last = curve.points.last().map_or(x.from, |(us, _)| x.at(*us));
+fn unanswered(plot: &mut Plot, curve: &Curve<'_>, what: &str) {
+    let last = curve.points.last().map_or(plot.x.from, |(us, _)| plot.x.at(*us));
+    let y = plot.y.at(height(curve.answered, u64::MAX));
     let text = format!("{} {what}", number::percent(1.0 - curve.answered));
-    svg.open(&curve.class, &format!("{}: {text}", curve.name));
-    svg.line("never", (last, y), (x.to, y));
-    // Small shares of failures would only clutter the top.
-    if curve.answered < 0.9 {
-        svg.text("name", (x.to, y - 8.0), Anchor::End, &format!("ends here: {text}"));
-    }
-    svg.close();
+    let end = plot.frame.right;
+    plot.group(&curve.class, &format!("{}: {text}", curve.name), |plot| {
+        plot.svg.line("never", (last, y), (end, y));
+        // Small shares of failures would only clutter the top.
+        if curve.answered < 0.9 {
+            let text = format!("ends here: {text}");
+            plot.svg.text("name", (end, y - 8.0), Anchor::End, &text);
+        }
+    });
 }
 
-fn draw_curve(svg: &mut Svg, curve: &Curve<'_>, place: impl Fn(f64, f64) -> (f64, f64)) {
+fn draw_curve(plot: &mut Plot, curve: &Curve<'_>) {
     let h = curve.histogram;
     let marks = [
         ("p50", h.p50, 0.5),
@@ -174,18 +173,18 @@ fn draw_curve(svg: &mut Svg, curve: &Curve<'_>, place: impl Fn(f64, f64) -> (f64
         .filter_map(|(q, us, _)| Some(format!("{q} {}", number::exact_time((*us)?))))
         .collect();
     let name = curve.name;
-    svg.open(&curve.class, &format!("{name}: {}", quantiles.join(", ")));
-    let start = curve.points.first().map(|(us, _)| place(*us, 0.0));
-    let line: Vec<_> =
-        start.into_iter().chain(curve.points.iter().map(|(us, s)| place(*us, *s))).collect();
-    svg.path("curve", &line, false);
-    for (quantile, us, share) in marks {
-        if let Some(us) = us {
-            let tooltip = format!("{name}: {quantile} {}", number::exact_time(us));
-            svg.dot("mark", place(us, share), 3.5, &tooltip);
+    let place = |us: f64, share: f64| (us, height(share * curve.answered, h.count));
+    plot.group(&curve.class, &format!("{name}: {}", quantiles.join(", ")), |plot| {
+        let start = curve.points.first().map(|(us, _)| place(*us, 0.0));
+        let points = curve.points.iter().map(|(us, share)| place(*us, *share));
+        plot.line("curve", start.into_iter().chain(points));
+        for (quantile, us, share) in marks {
+            if let Some(us) = us {
+                let tooltip = format!("{name}: {quantile} {}", number::exact_time(us));
+                plot.dot("mark", place(us, share), 3.5, &tooltip);
+            }
         }
-    }
-    svg.close();
+    });
 }
 
 /// One sentence that says what to see.

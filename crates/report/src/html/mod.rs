@@ -9,6 +9,7 @@ mod distribution;
 mod forest;
 mod levels;
 mod picture;
+pub(crate) mod plot;
 mod range;
 mod rounds;
 mod section;

@@ -4,7 +4,8 @@ use tcptoll_model::record::{Arm, Step, Summary, Timeline};
 
 use super::expected;
 use crate::figures;
-use crate::html::svg::{Anchor, Scale, Screen, Svg, for_both};
+use crate::html::plot::{Frame, Plot, Scale};
+use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::number::{self, ABSENT};
 use crate::own::{Item, Picture, Section};
 
@@ -40,10 +41,12 @@ const BOTTOM: f64 = 192.0;
 fn draw(timeline: &Timeline, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let left = if wide { 64.0 } else { 48.0 };
-    let mut svg = Svg::new(BOTTOM + 24.0);
+    let frame = Frame::between((left, screen.width() - 36.0), CLIENT - 28.0, BOTTOM);
     let end = expected::timeline_end(timeline);
-    let x = Scale::from_zero(end * 1.02, left, screen.width() - 36.0);
-    svg.time_axis(&x, CLIENT - 28.0, BOTTOM, if wide { 8 } else { 3 });
+    let x = Scale::from_zero(end * 1.02, left, frame.right);
+    let mut plot = Plot::of_rows(frame, 24.0, x);
+    plot.time_axis(if wide { 8 } else { 3 });
+    let mut svg = plot.svg;
     for (y, name) in
         [(CLIENT, "client"), (f64::midpoint(CLIENT, SERVER), "wire"), (SERVER, "server")]
     {
