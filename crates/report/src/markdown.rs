@@ -180,8 +180,8 @@ fn list(page: &mut String, items: &[String]) {
 fn of_columns(page: &mut String, summary: &Summary, own: &Own, of: &columns::Table) {
     let arms: Vec<&Arm> = of.arms(summary).into_iter().map(|(_, arm)| arm).collect();
     let text = |column: &Column, arm: &Arm| column.text(arm, own, Form::Markdown);
-    let told = |column: &&Column| arms.iter().any(|arm| text(column, arm) != ABSENT);
-    let columns: Vec<&Column> = of.parts.iter().flatten().filter(told).collect();
+    let filled = |column: &&Column| arms.iter().any(|arm| text(column, arm) != ABSENT);
+    let columns: Vec<&Column> = of.parts.iter().flatten().filter(filled).collect();
     if columns.is_empty() {
         return;
     }

@@ -62,8 +62,8 @@ pub(super) fn figures(summary: &Summary, own: &Own, table: columns::Table) -> Ta
 pub(super) fn of(summary: &Summary, own: &Own, table: &columns::Table) -> Table {
     let arms = table.arms(summary);
     let text = |column: &Column, arm: &Arm| column.text(arm, own, Form::Page);
-    let told = |column: &&Column| arms.iter().any(|(_, arm)| text(column, arm) != number::ABSENT);
-    let columns: Vec<&Column> = table.parts.iter().flatten().filter(told).collect();
+    let filled = |column: &&Column| arms.iter().any(|(_, arm)| text(column, arm) != number::ABSENT);
+    let columns: Vec<&Column> = table.parts.iter().flatten().filter(filled).collect();
     let cell =
         |column: &&Column, arm: &Arm| Cell { text: text(column, arm), value: column.value(arm) };
     let row = |(at, arm): &(usize, &Arm)| Row {

@@ -163,7 +163,7 @@ fn in_parts(page: &mut Page, summary: &Summary, own: &Own, table: columns::Table
     }
     let names = names(&arms);
     let room = page.width();
-    let told = |laid: &Laid| laid.has_figures();
+    let filled = |laid: &Laid| laid.has_figures();
     let kept = |parts: &[Vec<Laid>], keep: &dyn Fn(&Laid) -> bool| -> Vec<Vec<Laid>> {
         let kept =
             parts.iter().map(|part| part.iter().filter(|laid| keep(laid)).cloned().collect());
@@ -171,8 +171,8 @@ fn in_parts(page: &mut Page, summary: &Summary, own: &Own, table: columns::Table
     };
     let all: Vec<Vec<Laid>> = table.parts.iter().map(|part| laid_in(part, &arms, own)).collect();
     // A column of dashes is worth its room only while there is room.
-    let roomy = kept(&all, &|laid| laid.show == Show::Always || told(laid));
-    let parts = kept(&all, &told);
+    let roomy = kept(&all, &|laid| laid.show == Show::Always || filled(laid));
+    let parts = kept(&all, &filled);
     let mut fewer = kept(&parts, &|laid| laid.show != Show::Room);
     for part in &mut fewer {
         *part = std::mem::take(part).into_iter().map(Laid::alone).collect();

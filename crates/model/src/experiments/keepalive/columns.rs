@@ -15,7 +15,8 @@ use crate::record::{Arm, Deaths, Keepalive, Summary, Traffic};
 use Figure::{Metric, Number, Words};
 use Quantile::{Max, P50, P99, P999};
 
-fn of(arm: &Arm) -> Option<&Keepalive> {
+/// What checking idle connections cost an arm, and what it found out.
+pub fn of(arm: &Arm) -> Option<&Keepalive> {
     arm.keepalive.as_ref()
 }
 

@@ -12,9 +12,11 @@ mod words;
 use std::collections::BTreeMap;
 
 use tcptoll_model::experiments::column::value;
-use tcptoll_model::experiments::keepalive::columns::{deaths, detection_s, due_s, traded, traffic};
+use tcptoll_model::experiments::keepalive::columns::{
+    deaths, detection_s, due_s, of, traded, traffic,
+};
 use tcptoll_model::experiments::keepalive::{DETECTION, MACHINE_CPU, PACKETS};
-use tcptoll_model::record::{Arm, HistogramSummary, Keepalive, Summary};
+use tcptoll_model::record::{Arm, HistogramSummary, Summary};
 
 use crate::own::{Answer, Block, Failed, Item, NONE, Note, Own, Passage, Picture, Section, Tone};
 use crate::{figures, number};
@@ -73,10 +75,6 @@ fn caption_of_deaths(h: &HistogramSummary) -> String {
     format!("Deaths were known {}.", words.join(", "))
 }
 
-fn of(arm: &Arm) -> Option<&Keepalive> {
-    arm.keepalive.as_ref()
-}
-
 fn any_died(summary: &Summary) -> bool {
     summary.arms.iter().any(|arm| deaths(arm).is_some())
 }
@@ -116,7 +114,7 @@ fn traded_text(trade: &Trade<'_>, width: usize) -> Vec<Block> {
 fn how(summary: &Summary) -> Vec<Block> {
     let mut ways: Vec<(&str, String)> = Vec::new();
     for arm in &summary.arms {
-        let Some(checked) = &arm.keepalive else { continue };
+        let Some(checked) = of(arm) else { continue };
         let way = settings(checked);
         if !way.is_empty() && !ways.iter().any(|(_, known)| *known == way) {
             ways.push((checked.checking.mechanism.name(), way));

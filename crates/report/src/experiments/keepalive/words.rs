@@ -4,7 +4,7 @@
 use tcptoll_model::checking::{Checking, Evidence, Mechanism, Place, Setting};
 use tcptoll_model::record::{Arm, Deaths, Keepalive};
 
-use super::{counted, deaths, due_s};
+use super::{counted, deaths, due_s, of};
 use crate::figures::plural;
 use crate::number;
 use crate::own::Note;
@@ -83,7 +83,7 @@ pub(super) fn setting(checking: &Checking) -> String {
 pub(super) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
     let mut known: Vec<(Vec<Setting>, Vec<&str>)> = Vec::new();
     for arm in arms {
-        let Some(keepalive) = &arm.keepalive else { continue };
+        let Some(keepalive) = of(arm) else { continue };
         let settings = keepalive.checking.settings();
         match known.iter_mut().find(|(one, _)| *one == settings) {
             Some((_, names)) => names.push(&arm.name),
