@@ -8,7 +8,7 @@ use tcptoll_model::http::access_log;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::warning::Warning;
 
-use super::settings::PlaceSettings;
+use super::settings::Ends;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, wrong};
 use crate::files::{Shared, is_too_large, read_at_most};
@@ -79,10 +79,10 @@ pub struct AccessLog {
 
 impl RequestSettings {
     /// Reads what was typed; files are left to [`Self::read_files`].
-    pub(super) fn from(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Self, TrialError> {
+    pub(super) fn from(reader: &Reader<'_>, ends: &Ends) -> Result<Self, TrialError> {
         let access_log = reader.typed("access-log");
         if access_log.is_some() {
-            check_log(reader, place)?;
+            check_log(reader, ends)?;
         }
         let access_log = access_log.map(|file| AccessLog { file, requests: None });
         let body = reader.typed("body").map(|typed| body(&typed)).transpose()?;
@@ -139,14 +139,14 @@ impl RequestSettings {
     }
 }
 
-fn check_log(reader: &Reader<'_>, place: &PlaceSettings) -> Result<(), TrialError> {
+fn check_log(reader: &Reader<'_>, ends: &Ends) -> Result<(), TrialError> {
     for key in ["body", "method", "path"] {
         if let Some(typed) = reader.typed(key) {
             let why = "the access log says what to ask for: leave one of them out";
             return Err(wrong(key, &typed, why));
         }
     }
-    if let PlaceSettings::Target(urls, target) = place
+    if let Ends::Target(urls, target) = ends
         && (urls.len() > 1 || urls.iter().any(|url| url.path != "/"))
     {
         let why = "the access log says what to ask for: write one URL without a path";
