@@ -109,6 +109,41 @@ pub(super) fn few(count: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::causes::ports::LOCAL_PORTS_SCARCE;
+    use crate::causes::queues::ACCEPT_QUEUE_FULL;
+    use crate::record::HostSummary;
+
+    #[test]
+    fn each_cause_has_its_advice_with_proof_and_one_command() {
+        let arm = |name: &str| {
+            let counters = [("TcpExtListenOverflows".to_owned(), 7)].into();
+            let server = HostSummary { counters, ..HostSummary::default() };
+            Arm { name: name.to_owned(), server: Some(server), ..Arm::default() }
+        };
+        let mut short = arm("b");
+        short.errors.insert("local-ports".to_owned(), 3);
+        let mut summary = crate::answer::tests::summary();
+        summary.arms = vec![arm("a"), short];
+        let all = [&LOCAL_PORTS_SCARCE, &ACCEPT_QUEUE_FULL];
+        explain(&mut summary, &all, |_, id| id.starts_with("accept").then(|| "seen".to_owned()));
+        let causes = summary.causes.iter().map(|cause| (cause.arm.as_str(), cause.id.as_str()));
+        assert_eq!(
+            causes.collect::<Vec<_>>(),
+            [("a", "accept-queue-full"), ("b", "local-ports-scarce"), ("b", "accept-queue-full")],
+            "arm after arm, in the order of the list"
+        );
+        let advice = summary.advice.iter().map(|one| (one.cause.as_str(), one.proof.as_deref()));
+        assert_eq!(
+            advice.collect::<Vec<_>>(),
+            [("accept-queue-full", Some("seen")), ("local-ports-scarce", None)]
+        );
+        let commands: Vec<String> =
+            explanations(&summary).into_iter().map(|step| step.command).collect();
+        assert_eq!(
+            commands,
+            ["tcptoll explain accept-queue-full", "tcptoll explain local-ports-scarce"]
+        );
+    }
 
     #[test]
     fn up_to_four_are_stated_in_their_order_and_of_more_the_ends() {

@@ -37,6 +37,9 @@ mod tests {
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
             assert!(spec.question.ends_with('?'), "{name}");
             assert!(spec.metrics.windows(2).all(|pair| pair[0].name < pair[1].name), "{name}");
+            let mut causes: Vec<&str> = spec.causes.iter().map(|cause| cause.id).collect();
+            causes.sort_unstable();
+            assert!(causes.windows(2).all(|pair| pair[0] != pair[1]), "{name}: {causes:?}");
             assert!(spec.histograms.windows(2).all(|p| p[0].name < p[1].name), "{name}");
         }
     }
