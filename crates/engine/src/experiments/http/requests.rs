@@ -304,6 +304,28 @@ mod tests {
     }
 
     #[test]
+    fn arms_that_name_one_log_share_what_was_read_and_every_trial_asks_for_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("access.log");
+        let line = r#"h - - [01/Jan/2026:00:00:00 +0000] "GET /a HTTP/1.1" 200 5"#;
+        std::fs::write(&log, format!("{line}\n")).unwrap();
+        let file = log.display().to_string();
+        let mut files = Shared::default();
+        let mut arms = [(); 2].map(|()| RequestSettings {
+            access_log: Some(AccessLog { file: file.clone(), requests: None }),
+            ..RequestSettings::default()
+        });
+        for arm in &mut arms {
+            arm.read_files(&mut files).unwrap();
+        }
+        // A server may write to its log while it is measured.
+        std::fs::write(&log, format!("{line}\n{line}\n")).unwrap();
+        let read = |arm: &RequestSettings| arm.access_log.clone().unwrap().requests.unwrap();
+        assert!(Rc::ptr_eq(&read(&arms[0]), &read(&arms[1])));
+        assert_eq!(arms[1].all("host", &[]).0.lines, [("GET".to_owned(), "/a".to_owned())]);
+    }
+
+    #[test]
     fn methods_are_words_in_capitals() {
         assert!(method("get").is_err() && method("CONNECT").is_err() && method("A B").is_err());
         assert_eq!(method("PATCH").unwrap(), "PATCH");

@@ -124,11 +124,8 @@ impl Trial for HttpTrial<'_> {
             Ends::Target(urls, target) => {
                 let paths = urls.iter().map(|url| url.path.clone()).collect();
                 // All URLs are of one origin.
-                let (host, authority) = match urls.first() {
-                    Some(url) => (url.host.clone(), url.authority()),
-                    None => (String::new(), String::new()),
-                };
-                (target.address()?, host, authority, paths, None)
+                let url = urls.first().ok_or_else(no_server)?;
+                (target.address()?, url.host.clone(), url.authority(), paths, None)
             }
         };
         self.forecast(hosts, at)?;
@@ -335,7 +332,7 @@ impl HttpTrial<'_> {
 
     /// What the client is to do, which is known once the server is there.
     fn prepared(&self) -> Result<&(HttpLoad, Option<RootsFile>), TrialError> {
-        self.load.as_ref().ok_or_else(|| TrialError::Target("there is no server to ask".to_owned()))
+        self.load.as_ref().ok_or_else(no_server)
     }
 
     /// Sockets of closed connections on one host.
@@ -347,6 +344,10 @@ impl HttpTrial<'_> {
         let server = self.prepared()?.0.target;
         Ok(count_closed(host, server, self.since_ns, limit)?)
     }
+}
+
+fn no_server() -> TrialError {
+    TrialError::Target("there is no server to send requests to".to_owned())
 }
 
 /// Why connections that are all to be open cannot be.
