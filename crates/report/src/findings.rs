@@ -127,13 +127,14 @@ pub(crate) fn failed(summary: &Summary) -> (u64, u64) {
 
 /// Why a run is not valid for its question, an arm a line: `ARM: REASON (3 of 3 trials)`. It stands
 /// before the answer, behind `invalid:`. Empty: the run is valid.
-pub(crate) fn invalid(summary: &Summary) -> Vec<String> {
+pub(crate) fn invalid(summary: &Summary, own: &Own) -> Vec<String> {
     if summary.valid {
         return Vec::new();
     }
     let several = summary.arms.len() > 1;
     let line = |arm: &Arm| {
-        let why = invalid_arm(summary, arm).or_else(|| too_many_failures(summary, arm))?;
+        let why =
+            invalid_arm(summary, own, arm).or_else(|| too_many_failures(summary, own, arm))?;
         let name = if several { format!("{}: ", arm.name) } else { String::new() };
         Some(format!("{name}{why}"))
     };
@@ -145,17 +146,18 @@ pub(crate) fn invalid(summary: &Summary) -> Vec<String> {
     vec![format!("the run is not valid for its question{see}")]
 }
 
-/// Whether the answer says what failed, and no more is to be said: nothing succeeded in any arm.
-fn answer_has_failures(summary: &Summary) -> bool {
-    !summary.answer.is_empty() && summary.arms.iter().all(|arm| arm.ok == 0)
+/// Whether the answer states what failed: it is about one arm, in which nothing succeeded.
+fn answer_has_failures(summary: &Summary, own: &Own) -> bool {
+    let [arm] = summary.arms.as_slice() else { return false };
+    own.answer_has_failures && arm.ok == 0 && !summary.answer.is_empty()
 }
 
 /// That more of an arm failed than may.
-fn too_many_failures(summary: &Summary, arm: &Arm) -> Option<String> {
+fn too_many_failures(summary: &Summary, own: &Own, arm: &Arm) -> Option<String> {
     let is_it = |warning: &&WarningEntry| {
         warning.id == "too-many-failures" && warning.arm.as_ref() == Some(&arm.name)
     };
-    summary.warnings.iter().find(is_it).filter(|_| !answer_has_failures(summary))?;
+    summary.warnings.iter().find(is_it).filter(|_| !answer_has_failures(summary, own))?;
     let failed: u64 = arm.errors.values().sum();
     let share = failed as f64 * 100.0 / arm.attempts.max(1) as f64;
     let [failed, of] = [failed, arm.attempts].map(number::count);
@@ -166,7 +168,7 @@ fn too_many_failures(summary: &Summary, arm: &Arm) -> Option<String> {
 const REASONS_MAX: usize = 2;
 
 /// Why an arm has nothing that counts; `None`: it has, or the record does not say.
-fn invalid_arm(summary: &Summary, arm: &Arm) -> Option<String> {
+fn invalid_arm(summary: &Summary, own: &Own, arm: &Arm) -> Option<String> {
     let mut of_arm: Vec<&Excluded> =
         summary.excluded.iter().filter(|one| one.arm == arm.name).collect();
     let excluded: u32 = of_arm.iter().map(|one| one.trials).sum();
@@ -192,7 +194,7 @@ fn invalid_arm(summary: &Summary, arm: &Arm) -> Option<String> {
         return failure.lines().next().map(str::to_owned);
     }
     let tried = arm.attempts > 0 && arm.ok == 0;
-    (tried && !answer_has_failures(summary)).then(|| {
+    (tried && !answer_has_failures(summary, own)).then(|| {
         let class = arm.errors.iter().max_by_key(|(_, n)| **n);
         let class = class.map(|(class, _)| format!(", most failed with {class}"));
         let tried = number::count(arm.attempts);
@@ -230,6 +232,7 @@ pub(crate) fn command(arguments: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::own::NONE;
 
     fn one_arm() -> Summary {
         let arm = Arm { name: "a".to_owned(), attempts: 9, ok: 9, ..Arm::default() };
@@ -243,12 +246,12 @@ mod tests {
     #[test]
     fn an_invalid_run_says_why_by_arm_and_how_often() {
         let mut summary = one_arm();
-        assert!(invalid(&summary).is_empty());
+        assert!(invalid(&summary, &NONE).is_empty());
         summary.valid = false;
-        assert_eq!(invalid(&summary), ["the run is not valid for its question"]);
+        assert_eq!(invalid(&summary, &NONE), ["the run is not valid for its question"]);
         let name = summary.arms[0].name.clone();
         summary.excluded = vec![excluded(&name, "the link was late", 3, 3)];
-        assert_eq!(invalid(&summary), ["the link was late (3 of 3 trials)"]);
+        assert_eq!(invalid(&summary, &NONE), ["the link was late (3 of 3 trials)"]);
         summary.arms.push(Arm { name: "b".to_owned(), attempts: 9, ok: 9, ..Arm::default() });
         summary.excluded = vec![
             excluded(&name, "the link was late", 2, 3),
@@ -258,7 +261,7 @@ mod tests {
         ];
         let says =
             format!("{name}: the link was late (2 of 3 trials); the machine slept (1 of 3 trials)");
-        assert_eq!(invalid(&summary), [says]);
+        assert_eq!(invalid(&summary, &NONE), [says]);
     }
 
     #[test]
@@ -269,7 +272,11 @@ mod tests {
         summary.arms[0].attempts = 1_500;
         summary.arms[0].errors = [("timeout".to_owned(), 1_500)].into();
         let says = "none of 1,500 attempts succeeded, most failed with timeout";
-        assert_eq!(invalid(&summary), [says]);
+        assert_eq!(invalid(&summary, &NONE), [says]);
+        let own = Own { answer_has_failures: true, ..NONE };
+        assert_eq!(invalid(&summary, &own), [says]);
+        summary.answer = "Nothing succeeded; most failed with timeout.".to_owned();
+        assert_eq!(invalid(&summary, &own), ["the run is not valid for its question"]);
     }
 
     #[test]

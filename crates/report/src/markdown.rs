@@ -13,7 +13,7 @@ use crate::{effect, figures, findings, published, rounds};
 /// The page of a cleaned summary.
 pub(crate) fn render(summary: &Summary, own: &Own) -> String {
     let mut page = format!("### {}\n", escape(&summary.question));
-    for why in findings::invalid(summary) {
+    for why in findings::invalid(summary, own) {
         page.push_str(&format!("\n**invalid: {}**\n", escape(&why)));
     }
     page.push_str(&format!("\n{}\n", escape(&summary.answer)));

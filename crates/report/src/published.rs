@@ -32,7 +32,10 @@ pub(crate) fn of(summary: &Summary) -> Vec<Beside<'_>> {
         let p: &tcptoll_model::record::Published = p;
         let arm = summary.arms.iter().find(|arm| arm.name == p.arm);
         let ours = arm.and_then(|arm| figures::value_of(arm, &p.metric));
-        let unit = ours.map_or_else(|| names::unit_of_metric(&p.metric), |(_, unit)| unit);
+        let unit = ours.map_or_else(
+            || names::unit_of_metric(&summary.experiment, &p.metric),
+            |(_, unit)| unit,
+        );
         Beside {
             arm: &p.arm,
             metric: names::words_of_metric(&p.metric),

@@ -37,7 +37,7 @@ pub(crate) fn measured<'a>(arm: &'a Arm, metric: &str) -> Option<Measured<'a>> {
 /// Unit of a metric: that of the first arm that has it, or else the one in its name.
 pub(crate) fn unit<'a>(summary: &'a Summary, metric: &str) -> &'a str {
     let known = summary.arms.iter().find_map(|arm| measured(arm, metric));
-    known.map_or_else(|| names::unit_of_metric(metric), |m| m.unit)
+    known.map_or_else(|| names::unit_of_metric(&summary.experiment, metric), |m| m.unit)
 }
 
 /// Whether there is anything to show in order of running.

@@ -1,10 +1,11 @@
 //! What metrics and distributions are called, and their units: as described, or else as their names
 //! say.
 
-use super::ALL;
 use super::spec::{HistogramSpec, MetricSpec};
+use super::{ALL, find};
 
-/// The description of a metric; but for the unit of counts, the same in every experiment that has it.
+/// The description of a metric: its words are the same in every experiment that has it, its unit may
+/// differ.
 pub fn metric(name: &str) -> Option<&'static MetricSpec> {
     ALL.iter().flat_map(|spec| spec.metrics).copied().find(|metric| metric.name == name)
 }
@@ -24,9 +25,10 @@ pub fn words_of_histogram(name: &str) -> String {
     histogram(name).map_or_else(|| words(name), |histogram| histogram.words.to_owned())
 }
 
-/// The unit of a metric; empty where its name has none.
-pub fn unit_of_metric(name: &str) -> &'static str {
-    metric(name).map_or_else(|| unit(name), |metric| metric.unit)
+/// The unit of a metric in an experiment; empty where neither a description nor its name has one.
+pub fn unit_of_metric(experiment: &str, name: &str) -> &'static str {
+    let own = find(experiment).and_then(|spec| spec.metrics.iter().find(|m| m.name == name));
+    own.copied().or_else(|| metric(name)).map_or_else(|| unit(name), |metric| metric.unit)
 }
 
 /// The words in a name, without its unit: `requests_per_s` is `requests per second`.
@@ -59,7 +61,6 @@ mod tests {
     fn a_name_has_one_meaning_in_all_experiments() {
         for spec in ALL {
             for known in spec.metrics {
-                // Counts of operations have the unit of the experiment's operation.
                 let first = metric(known.name).unwrap();
                 assert_eq!(
                     (first.words, first.better),
@@ -67,6 +68,7 @@ mod tests {
                     "{}",
                     spec.name
                 );
+                assert_eq!(unit_of_metric(spec.name, known.name), known.unit);
             }
             for known in spec.histograms {
                 assert_eq!(histogram(known.name), Some(*known), "{}", spec.name);
@@ -81,8 +83,8 @@ mod tests {
         assert_eq!(words_of_metric("steps_per_socket"), "steps per socket");
         assert_eq!(words_of_metric("connect_us_p99"), "connect p99");
         assert_eq!(words_of_histogram("step_us"), "step");
-        assert_eq!(unit_of_metric("step_us_mean"), "us");
-        assert_eq!(unit_of_metric("steps_bytes_per_s"), "bytes/s");
-        assert_eq!(unit_of_metric("steps"), "");
+        assert_eq!(unit_of_metric("http", "step_us_mean"), "us");
+        assert_eq!(unit_of_metric("http", "steps_bytes_per_s"), "bytes/s");
+        assert_eq!(unit_of_metric("http", "steps"), "");
     }
 }

@@ -9,8 +9,14 @@ use crate::own::{Failed, NONE, Own};
 use crate::{clean, figures};
 
 /// Its parts.
-pub(super) const OWN: Own =
-    Own { forecasts, failed: Some(failed), trouble: ignored, counted: connections, ..NONE };
+pub(super) const OWN: Own = Own {
+    forecasts,
+    failed: Some(failed),
+    answer_has_failures: true,
+    trouble: ignored,
+    counted: connections,
+    ..NONE
+};
 
 /// Forecasts that are told apart; more would push the answer off the screen.
 const FORECASTS: usize = 3;

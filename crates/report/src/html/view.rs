@@ -190,7 +190,7 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         started_at: summary.started_at.clone(),
         version: summary.tcptoll_version.clone(),
         record_version: summary.record_version,
-        invalid: findings::invalid(summary),
+        invalid: findings::invalid(summary, own),
         doubts: findings::verdict_on_run(summary, own),
         warnings: summary.warnings.iter().map(|w| warning(w, summary.arms.len())).collect(),
         several: summary.arms.len() > 1,

@@ -7,7 +7,7 @@ use tcptoll_model::record::{Comparison, Passport, Resolved, Summary, Verdict, Wa
 use super::{Page, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
-use crate::own::{Own, Tone};
+use crate::own::{NONE, Own, Tone};
 use crate::{TextStyle, clean, effect, figures, findings, rounds};
 
 /// Two cleaned runs, and what is said of them.
@@ -29,7 +29,9 @@ pub(crate) fn render(runs: &Runs<'_>, style: TextStyle) -> String {
     page.blank();
     page.prose(0, &answer(runs), Tone::Strong);
     for (name, run, own) in [("A", runs.a, runs.a_own), ("B", runs.b, runs.b_own)] {
-        let invalid = findings::invalid(run).into_iter().map(|why| format!("invalid: {why}"));
+        // The answers of the runs, which state failures, are not shown.
+        let invalid =
+            findings::invalid(run, &NONE).into_iter().map(|why| format!("invalid: {why}"));
         for line in invalid.chain(findings::verdict_on_run(run, own)) {
             page.prose(0, &format!("{name}: {line}"), Tone::Bad);
         }

@@ -113,7 +113,7 @@ pub(crate) fn render(
         page.prose(0, &line, Tone::Dim);
     }
     page.blank();
-    for why in findings::invalid(summary) {
+    for why in findings::invalid(summary, own) {
         page.labelled("invalid: ", 9, &why, Tone::Bad);
     }
     page.prose(0, &summary.answer, Tone::Strong);

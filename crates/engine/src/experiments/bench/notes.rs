@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 
 use tcptoll_model::counters::{difference, stolen};
+use tcptoll_model::experiments::figures::{ACCEPT_QUEUE_PEAK, CLIENT_CPU, RTT, SERVER_CPU};
+use tcptoll_model::experiments::spec::{HistogramSpec, MetricSpec};
 use tcptoll_model::record::{
     Arm, HostSummary, Lasting, LinkMeasured, Listener, Metric, Softirq, WarningEntry,
 };
@@ -98,29 +100,27 @@ impl Notes {
     }
 
     /// Notes a figure, if there is one.
-    pub(in crate::experiments) fn metric(
-        &mut self,
-        name: &str,
-        value: Option<f64>,
-        unit: &str,
-        n: u64,
-    ) {
+    pub(in crate::experiments) fn metric(&mut self, spec: &MetricSpec, value: Option<f64>, n: u64) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
-            let metric = Metric { value, unit: unit.to_owned(), ci95: None, median: None, n };
-            self.arm.metrics.insert(name.to_owned(), metric);
+            let metric = Metric { value, unit: spec.unit.to_owned(), ci95: None, median: None, n };
+            self.arm.metrics.insert(spec.name.to_owned(), metric);
         }
     }
 
     /// Notes a distribution, if it has values.
-    pub(in crate::experiments) fn histogram(&mut self, name: &str, histogram: &Histogram) {
+    pub(in crate::experiments) fn histogram(
+        &mut self,
+        spec: &HistogramSpec,
+        histogram: &Histogram,
+    ) {
         if histogram.count() > 0 {
-            self.arm.histograms.insert(name.to_owned(), histogram.summary_us());
+            self.arm.histograms.insert(spec.name.to_owned(), histogram.summary_us());
         }
     }
 
     /// Round trips on the quiet link, ns.
     pub(in crate::experiments) fn take_echoes(&mut self, quiet: &[u64]) {
-        self.histogram("rtt_us", &histogram(quiet));
+        self.histogram(&RTT, &histogram(quiet));
     }
 
     /// Takes the kernels' counters and sockets.
@@ -144,7 +144,7 @@ impl Notes {
         n: u64,
     ) {
         set_cpu(&mut self.arm.client, cpu_us, operations);
-        self.metric("client_cpu_us_per_op", self.arm.client.cpu_us_per_op, "us", n);
+        self.metric(&CLIENT_CPU, self.arm.client.cpu_us_per_op, n);
     }
 
     /// As [`Self::client_cpu`], of the server of the lab.
@@ -157,13 +157,13 @@ impl Notes {
         let Some(server) = &mut self.arm.server else { return };
         set_cpu(server, cpu_us, operations);
         let per_op = server.cpu_us_per_op;
-        self.metric("server_cpu_us_per_op", per_op, "us", n);
+        self.metric(&SERVER_CPU, per_op, n);
     }
 
     /// The longest that an accept queue has been.
     pub(in crate::experiments) fn queue_peak(&mut self, listeners: &[Listener]) {
         let peak = listeners.iter().map(|l| f64::from(l.accept_queue_peak)).reduce(f64::max);
-        self.metric("accept_queue_peak", peak, "connections", 1);
+        self.metric(&ACCEPT_QUEUE_PEAK, peak, 1);
     }
 
     /// Takes what the link counted. Gives whether the wire's counts are whole, so that others may

@@ -1,6 +1,10 @@
 //! From what the hosts and the link reported to the arm that is recorded.
 
 use std::time::Duration;
+use tcptoll_model::experiments::connect::{CONNECT_OF_FAILED, IN_FLIGHT, WAITED};
+use tcptoll_model::experiments::figures::{
+    CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN, LATENESS, RATE_RESOLUTION,
+};
 
 use tcptoll_model::experiments::connect::expectation::expectation;
 use tcptoll_model::stats::little;
@@ -29,20 +33,20 @@ impl ConnectTrial<'_> {
         arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
         let notes = &mut self.notes;
         let (connect, first_byte) = (&report.connect, &report.first_byte);
-        notes.metric("connect_us_mean", mean_us(connect), "us", connect.count());
-        notes.metric("first_byte_us_mean", mean_us(first_byte), "us", first_byte.count());
+        notes.metric(&CONNECT_MEAN, mean_us(connect), connect.count());
+        notes.metric(&FIRST_BYTE_MEAN, mean_us(first_byte), first_byte.count());
         let closed = self.settings.rate.is_none().then(|| self.settings.at_once());
         let rate = Rate::of(report, closed);
-        notes.metric("connections_per_s", Some(rate.per_s), "1/s", rate.ok);
-        notes.metric("rate_resolution_per_s", Some(rate.resolution_per_s), "1/s", rate.ok);
-        notes.histogram("connect_us", connect);
-        notes.histogram("connect_of_failed_us", &report.connect_of_failed);
-        notes.histogram("first_byte_us", first_byte);
-        notes.histogram("lateness_us", &report.lateness);
+        notes.metric(&CONNECTIONS_RATE, Some(rate.per_s), rate.ok);
+        notes.metric(&RATE_RESOLUTION, Some(rate.resolution_per_s), rate.ok);
+        notes.histogram(&CONNECT, connect);
+        notes.histogram(&CONNECT_OF_FAILED, &report.connect_of_failed);
+        notes.histogram(&FIRST_BYTE, first_byte);
+        notes.histogram(&LATENESS, &report.lateness);
         let handshakes = connect.count() + report.connect_of_failed.count();
         let waited: u64 = report.rungs.iter().sum();
         let share = (handshakes > 0).then(|| waited as f64 / handshakes as f64);
-        notes.metric("waited_share", share, "share", handshakes);
+        notes.metric(&WAITED, share, handshakes);
         self.judge_client(report);
     }
 
@@ -59,7 +63,7 @@ impl ConnectTrial<'_> {
         } else if let Some(closed) = kept_at_once(report, settings.at_once(), settings.pause_every)
         {
             let found = Some(closed.found);
-            self.notes.metric("in_flight_mean", found, "connections", report.attempts);
+            self.notes.metric(&IN_FLIGHT, found, report.attempts);
             self.notes.found(validity::littles_law(closed));
             self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
         }

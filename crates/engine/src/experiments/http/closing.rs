@@ -9,6 +9,7 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
+use tcptoll_model::experiments::http::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 
 use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first};
 use tcptoll_model::ports::{ClientCloses, PortSettings, forecast};
@@ -131,9 +132,9 @@ pub(super) fn take_closing(
     after: &AfterLoad<'_>,
 ) {
     let sides =
-        [("client_time_wait", after.ours.client), ("server_time_wait", after.server_time_wait())];
-    for (name, sockets) in sides {
-        notes.metric(name, sockets.map(|count| count as f64), "sockets", 1);
+        [(&CLIENT_TIME_WAIT, after.ours.client), (&SERVER_TIME_WAIT, after.server_time_wait())];
+    for (metric, sockets) in sides {
+        notes.metric(metric, sockets.map(|count| count as f64), 1);
     }
     settle_closers(notes, report, after);
     revise_forecast(notes, ports);

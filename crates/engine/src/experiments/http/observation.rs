@@ -1,5 +1,13 @@
 //! From what the hosts reported to the arm that is recorded.
 
+use tcptoll_model::experiments::figures::{
+    CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE_MEAN, GOODPUT, RATE_RESOLUTION,
+};
+use tcptoll_model::experiments::http::{
+    ACHIEVED, CLIENT_MEMORY, CLIENT_SEGMENTS, IN_FLIGHT, INTENDED, KERNEL_MEMORY, LATENCY_MEAN,
+    PER_CONNECTION, RATE, SERVER_SEGMENTS, SPEC, TLS_RESUMED, UNSERVED,
+};
+use tcptoll_model::experiments::spec::HistogramSpec;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::record::{HostSummary, Warmup};
 use tcptoll_model::saturation::{OpenLoop, saturation};
@@ -51,22 +59,28 @@ impl HttpTrial<'_> {
         }
         arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
         for (name, histogram) in &driven.histograms {
-            self.notes.histogram(&format!("{name}_us"), histogram);
+            if let Some(spec) = distribution(name) {
+                self.notes.histogram(spec, histogram);
+            }
         }
-        for name in ["latency", "connect", "first_byte"] {
+        let means = [
+            ("latency", &LATENCY_MEAN),
+            ("connect", &CONNECT_MEAN),
+            ("first_byte", &FIRST_BYTE_MEAN),
+        ];
+        for (name, mean) in means {
             if let Some(histogram) = driven.named(name) {
-                let metric = format!("{name}_us_mean");
-                self.notes.metric(&metric, mean_us(histogram), "us", histogram.count());
+                self.notes.metric(mean, mean_us(histogram), histogram.count());
             }
         }
         let notes = &mut self.notes;
         let Rates { completed: n, requests_per_s, resolution_per_s, .. } = report.rates;
-        notes.metric("requests_per_s", Some(requests_per_s), "1/s", n);
-        notes.metric("rate_resolution_per_s", Some(resolution_per_s), "1/s", n);
-        notes.metric("goodput_bytes_per_s", Some(report.rates.body_bytes_per_s), "bytes/s", n);
+        notes.metric(&RATE, Some(requests_per_s), n);
+        notes.metric(&RATE_RESOLUTION, Some(resolution_per_s), n);
+        notes.metric(&GOODPUT, Some(report.rates.body_bytes_per_s), n);
         let made = report.measured_connections.1;
         let connections_per_s = Some(report.rates.connections_per_s);
-        notes.metric("connections_per_s", connections_per_s, "1/s", made);
+        notes.metric(&CONNECTIONS_RATE, connections_per_s, made);
         for (count, warning) in [
             (report.impossible, Warning::ImpossibleTimes { count: report.impossible }),
             (
@@ -79,10 +93,10 @@ impl HttpTrial<'_> {
             }
         }
         let each = per_connection(report);
-        notes.metric("requests_per_connection", each, "requests", report.attempts);
+        notes.metric(&PER_CONNECTION, each, report.attempts);
         if let Some((_, resumed)) = &report.tls {
             let share = *resumed as f64 / report.connections.1 as f64;
-            notes.metric("tls_resumed_share", Some(share), "share", report.connections.1);
+            notes.metric(&TLS_RESUMED, Some(share), report.connections.1);
         }
         self.take_memory(report);
         self.take_warmup(driven);
@@ -95,9 +109,9 @@ impl HttpTrial<'_> {
         }
         let each = |bytes: u64| Some(bytes as f64 / report.open as f64);
         let ours = each(report.resident_bytes);
-        self.notes.metric("client_bytes_per_connection", ours, "bytes", report.open);
+        self.notes.metric(&CLIENT_MEMORY, ours, report.open);
         let kernels = report.socket_bytes.and_then(each);
-        self.notes.metric("kernel_bytes_per_connection", kernels, "bytes", report.open);
+        self.notes.metric(&KERNEL_MEMORY, kernels, report.open);
     }
 
     fn take_warmup(&mut self, driven: &Driven) {
@@ -141,7 +155,7 @@ impl HttpTrial<'_> {
         let closed = ClosedLoop { operations: report.attempts, asked: load.connections, found };
         // A request ends when the kernel has its response: until the client has woken up its slot is
         // empty, which next door is half of the time. It matters where the client has no CPU left.
-        self.notes.metric("in_flight_mean", Some(found), "requests", report.attempts);
+        self.notes.metric(&IN_FLIGHT, Some(found), report.attempts);
         self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
     }
 
@@ -153,13 +167,13 @@ impl HttpTrial<'_> {
         self.notes.found(validity::client_late(late(50), late(99), typical));
         let achieved = report.rates.requests_per_s;
         let completed = report.rates.completed;
-        self.notes.metric("achieved_per_s", Some(achieved), "1/s", completed);
+        self.notes.metric(&ACHIEVED, Some(achieved), completed);
         // Little's law: throughput times mean latency.
         let in_flight = latency.and_then(mean_us).map(|us| achieved * us / 1e6);
-        self.notes.metric("in_flight_mean", in_flight, "requests", report.ok);
+        self.notes.metric(&IN_FLIGHT, in_flight, report.ok);
         let Some(due) = report.intended else { return };
-        self.notes.metric("intended_per_s", Some(due_per_s), "1/s", due);
-        self.notes.metric("unserved_at_end", Some(report.unserved as f64), "requests", due);
+        self.notes.metric(&INTENDED, Some(due_per_s), due);
+        self.notes.metric(&UNSERVED, Some(report.unserved as f64), due);
         let unsent = report.unsent();
         let load = OpenLoop {
             due_per_s,
@@ -224,11 +238,9 @@ impl HttpTrial<'_> {
             return;
         }
         let [client, server] = self.segments();
-        for (name, segments) in
-            [("client_segments_per_op", client), ("server_segments_per_op", server)]
-        {
+        for (metric, segments) in [(&CLIENT_SEGMENTS, client), (&SERVER_SEGMENTS, server)] {
             let each = segments as f64 / requests as f64;
-            self.notes.metric(name, Some(each), "segments", requests);
+            self.notes.metric(metric, Some(each), requests);
         }
     }
 
@@ -272,6 +284,12 @@ fn segments(host: &HostSummary, is_client: bool) -> u64 {
 fn per_connection(report: &HttpReport) -> Option<f64> {
     let (responses, connections) = report.carried;
     (connections > 0).then(|| responses as f64 / connections as f64)
+}
+
+/// The distribution that a load calls by its name without unit.
+fn distribution(name: &str) -> Option<&'static HistogramSpec> {
+    let named = |spec: &&'static HistogramSpec| spec.name.strip_suffix("_us") == Some(name);
+    SPEC.histograms.iter().copied().find(named)
 }
 
 #[cfg(test)]

@@ -1,6 +1,12 @@
 //! From what the fleets and the link reported to the arm that is recorded.
 
 use tcptoll_model::checking::{Mechanism, expected_false_alarms};
+use tcptoll_model::experiments::figures::GOODPUT;
+use tcptoll_model::experiments::keepalive::{
+    ARRIVAL, BYTES, CLIENT_IDLE_CPU, CLIENT_KERNEL_MEMORY, CLIENT_MEMORY, DEATHS_KNOWN,
+    DEATHS_UNNOTICED, DETECTION, HEARTBEATS, LINK_CPU, MACHINE_CPU, PACKETS, PROBES, PROBES_RATE,
+    RATE, SERVER_IDLE_CPU, SERVER_KERNEL_MEMORY, SERVER_MEMORY,
+};
 use tcptoll_model::link::ETHERNET_OVERHEAD;
 use tcptoll_model::record::{Deaths, HostSummary, Keepalive, Traffic};
 use tcptoll_model::stats::Histogram;
@@ -38,16 +44,16 @@ impl KeepaliveTrial<'_> {
             checked.deaths.as_ref().zip(seen.faulted.as_ref())
         {
             let (dead, known) = (*dead, *known);
-            self.notes.histogram("detection_us", &faulted.after.detection);
-            for (name, count) in
-                [("deaths_known", known), ("deaths_unnoticed", dead.saturating_sub(known))]
+            self.notes.histogram(&DETECTION, &faulted.after.detection);
+            for (metric, count) in
+                [(&DEATHS_KNOWN, known), (&DEATHS_UNNOTICED, dead.saturating_sub(known))]
             {
-                self.notes.metric(name, Some(count as f64), "connections", dead);
+                self.notes.metric(metric, Some(count as f64), dead);
             }
         }
         let arrivals =
             seen.faulted.as_ref().map_or(&seen.ends.arrived.arrival, |s| &s.arrived.arrival);
-        self.notes.histogram("arrival_us", arrivals);
+        self.notes.histogram(&ARRIVAL, arrivals);
         self.notes.arm.own = checked.into();
     }
 
@@ -142,8 +148,8 @@ impl KeepaliveTrial<'_> {
         let time_s = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
         let messages = bytes / self.settings.message_bytes;
         let per_s = bytes as f64 / self.settings.message_bytes as f64 / time_s;
-        self.notes.metric("messages_per_s", Some(per_s), "1/s", messages);
-        self.notes.metric("goodput_bytes_per_s", Some(bytes as f64 / time_s), "bytes/s", messages);
+        self.notes.metric(&RATE, Some(per_s), messages);
+        self.notes.metric(&GOODPUT, Some(bytes as f64 / time_s), messages);
         let client_us = after.cpu_since(before);
         let server_us = seen.ends.sink.cpu_since(&seen.begins.sink);
         self.notes.client_cpu(client_us, messages, messages);
@@ -284,19 +290,18 @@ impl KeepaliveTrial<'_> {
             let bytes: u64 = all.iter().map(|traffic| traffic.bytes).sum();
             let probes = checked.probes.unwrap_or_default().packets;
             let nulls = checked.heartbeats.unwrap_or_default().packets;
-            self.notes.metric("probes_per_s", Some(probes as f64 / window_s), "1/s", probes);
-            self.notes.metric("heartbeats_per_s", Some(nulls as f64 / window_s), "1/s", nulls);
+            self.notes.metric(&PROBES_RATE, Some(probes as f64 / window_s), probes);
+            self.notes.metric(&HEARTBEATS, Some(nulls as f64 / window_s), nulls);
             // In a window shorter than that a connection may be checked or not, as it happens.
             let whole = checked.checking.period_s().is_none_or(|period| period <= window_s);
             if idle > 0 && whole {
                 let [packets, bytes] = [packets, bytes].map(|count| Some(count as f64 * per_hour));
-                let of = "checking_packets_per_hour_per_socket";
-                self.notes.metric(of, packets, "1/h", idle);
-                self.notes.metric("checking_bytes_per_hour_per_socket", bytes, "bytes/h", idle);
+                self.notes.metric(&PACKETS, packets, idle);
+                self.notes.metric(&BYTES, bytes, idle);
             }
         }
         let probes = self.probes_sent();
-        self.notes.metric("keepalive_probes", Some(probes as f64), "probes", 1);
+        self.notes.metric(&PROBES, Some(probes as f64), 1);
         if idle == 0 {
             return;
         }
@@ -311,14 +316,8 @@ impl KeepaliveTrial<'_> {
             _ => 0.0,
         };
         let fleets = [
-            (
-                "client_fleet_cpu_us_per_s_per_1000_sockets",
-                cpu(&seen.begins.client, &seen.ends.client),
-            ),
-            (
-                "server_fleet_cpu_us_per_s_per_1000_sockets",
-                cpu(&seen.begins.server, &seen.ends.server),
-            ),
+            (&CLIENT_IDLE_CPU, cpu(&seen.begins.client, &seen.ends.client)),
+            (&SERVER_IDLE_CPU, cpu(&seen.begins.server, &seen.ends.server)),
         ];
         let has_server = self.settings.to.is_none();
         let told = match (idle >= SOME, has_server) {
@@ -326,31 +325,27 @@ impl KeepaliveTrial<'_> {
             (true, false) => 1,
             (true, true) => 2,
         };
-        for (name, us) in fleets.into_iter().take(told) {
-            self.notes.metric(name, Some(us * per_1000), "us/s", idle);
+        for (metric, us) in fleets.into_iter().take(told) {
+            self.notes.metric(metric, Some(us * per_1000), idle);
         }
         // With a writer, or of few connections, it would be the CPU of other things.
         if !self.settings.writer && has_server && idle >= MANY {
             // What a packet costs the host that receives it is in the link's share: the kernel does
             // that work where the link's program hands the packet over.
-            for (name, us) in [
-                ("machine_cpu_us_per_s_per_1000_sockets", (machine_us - pump_us).max(0.0)),
-                ("link_cpu_us_per_s_per_1000_sockets", pump_us),
-            ] {
-                self.notes.metric(name, Some(us * per_1000), "us/s", idle);
+            for (metric, us) in
+                [(&MACHINE_CPU, (machine_us - pump_us).max(0.0)), (&LINK_CPU, pump_us)]
+            {
+                self.notes.metric(metric, Some(us * per_1000), idle);
             }
         }
         let each = |bytes: u64| Some(bytes as f64 / idle as f64);
-        for (name, value) in [
-            ("client_bytes_per_socket", each(seen.ends.client.resident_bytes)),
-            (
-                "server_bytes_per_socket",
-                each(seen.ends.server.resident_bytes).filter(|_| has_server),
-            ),
-            ("client_kernel_bytes_per_socket", seen.memory.client),
-            ("server_kernel_bytes_per_socket", seen.memory.server),
+        for (metric, value) in [
+            (&CLIENT_MEMORY, each(seen.ends.client.resident_bytes)),
+            (&SERVER_MEMORY, each(seen.ends.server.resident_bytes).filter(|_| has_server)),
+            (&CLIENT_KERNEL_MEMORY, seen.memory.client),
+            (&SERVER_KERNEL_MEMORY, seen.memory.server),
         ] {
-            self.notes.metric(name, value, "bytes", idle);
+            self.notes.metric(metric, value, idle);
         }
     }
 }
