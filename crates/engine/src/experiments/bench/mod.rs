@@ -1,5 +1,5 @@
 //! One trial, wherever its two ends stand: the procedure of all, the place, its hosts, what is noted,
-//! and the settings that experiments share. Read [`procedure`] first.
+//! and the settings that experiments share. Read `procedure` first.
 
 pub(super) mod hosts;
 pub(super) mod notes;

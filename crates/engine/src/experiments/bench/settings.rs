@@ -110,6 +110,14 @@ fn flag(typed: &str) -> Result<bool, &'static str> {
     }
 }
 
+/// A time that is not zero.
+pub(in crate::experiments) fn time_above_zero(typed: &str) -> Result<Duration, String> {
+    match parse_time(typed).map_err(|error| error.to_string())? {
+        Duration::ZERO => Err("write a time above 0, like 10s".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// Refuses an option that has no effect in any of the arms that have it, because of the value of
 /// another.
 pub(crate) fn check_together(spec: &Spec, arms: &[PlannedArm]) -> Result<(), TrialError> {

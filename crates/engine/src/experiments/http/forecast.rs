@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tcptoll_model::http::reuse::Reuse;
 
-use super::settings::{HttpSettings, LabServer, PUBLIC_REQUESTS, Tls};
+use super::ends::LabServer;
+use super::settings::{HttpSettings, PUBLIC_REQUESTS, Tls};
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::WarmUp;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};

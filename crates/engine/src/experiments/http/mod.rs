@@ -1,6 +1,7 @@
 //! What does it cost to reuse a connection, or not, and who pays?
 
 mod closing;
+pub mod ends;
 mod forecast;
 mod observation;
 pub mod requests;
@@ -13,7 +14,8 @@ use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::experiments::spec::Spec;
 
-use self::settings::{Ends, HttpSettings};
+use self::ends::Ends;
+use self::settings::HttpSettings;
 use self::trial::HttpTrial;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};

@@ -5,10 +5,9 @@ use std::rc::Rc;
 
 use base64::Engine as _;
 use tcptoll_model::http::access_log;
-use tcptoll_model::http::url::Url;
 use tcptoll_model::warning::Warning;
 
-use super::settings::Ends;
+use super::ends::Ends;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, wrong};
 use crate::files::{Shared, is_too_large, read_at_most};
@@ -19,22 +18,6 @@ const BODY_MAX: u64 = 1 << 20;
 
 /// Longest access log, bytes.
 const LOG_MAX: u64 = 256 << 20;
-
-/// How to measure several servers beside each other.
-pub(super) const SEVERAL_SERVERS: &str = "For several servers write a study with an arm for each, like\n  [[arm]]\n  name = \"a\"\n  url = \"http://a.example/\"";
-
-/// One URL. A comma is a byte of its path, so a list of URLs would be one odd path.
-pub(super) fn one_url(text: &str) -> Result<Url, TrialError> {
-    let url: Url = text.parse().map_err(|error| wrong("url", text, error))?;
-    let path = url.path.to_ascii_lowercase();
-    if path.contains(",http://") || path.contains(",https://") {
-        let why = format!(
-            "a comma does not separate URLs. Write blanks between URLs of one server. {SEVERAL_SERVERS}"
-        );
-        return Err(wrong("url", text, why));
-    }
-    Ok(url)
-}
 
 /// What is asked for, as far as it is known before a server runs.
 #[derive(Clone, Debug, Default)]

@@ -13,9 +13,10 @@ use tcptoll_model::study::PlannedArm;
 use tcptoll_model::units::human_count;
 
 use super::closing::{AfterLoad, Server, count_closed, take_closing};
+use super::ends::{Ends, LabServer, LabSettings};
 use super::forecast::Pace;
 use super::requests::pieces;
-use super::settings::{Ends, HttpSettings, LabServer, LabSettings, Tls};
+use super::settings::{HttpSettings, Tls};
 use crate::clock::monotonic_ns;
 use crate::experiments::bench::hosts::{PortsNeeded, launch, read_sysctls};
 use crate::experiments::bench::notes::Notes;

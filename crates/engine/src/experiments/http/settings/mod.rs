@@ -7,17 +7,19 @@ use tcptoll_model::arrivals::Spread;
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
-use tcptoll_model::http::url::Url;
 use tcptoll_model::study::Settings;
-use tcptoll_model::units::{parse_size, parse_time};
+use tcptoll_model::units::parse_size;
 
-use super::requests::{RequestSettings, SEVERAL_SERVERS, one_url};
+use super::ends::{Ends, LabServer, LabSettings, ends};
+use super::requests::RequestSettings;
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{LabSpec, Reader, WarmUp, check_congestion, wrong};
+use crate::experiments::bench::settings::{
+    Reader, WarmUp, check_congestion, time_above_zero, wrong,
+};
 use crate::experiments::bench::target::Target;
 use crate::files::Shared;
 use crate::load::THREADS_MAX;
-use crate::messages::{Io, ServerKind};
+use crate::messages::Io;
 
 /// Most requests of one trial, before or in its measured part.
 const REQUESTS_MAX: u64 = 1_000_000_000;
@@ -41,56 +43,6 @@ pub struct HttpSettings {
     pub insecure: bool,
     /// PEM file of further roots.
     pub ca: Option<String>,
-}
-
-/// Where the two ends stand.
-#[derive(Clone, Debug)]
-pub enum Ends {
-    /// A server we do not control, and what to ask it for: at least one URL, all of one origin.
-    Target(Vec<Url>, Target),
-    /// The lab.
-    Lab(Box<LabSettings>),
-}
-
-/// The lab and its server.
-#[derive(Clone, Debug)]
-pub struct LabSettings {
-    /// The lab.
-    pub spec: LabSpec,
-    /// What answers.
-    pub server: LabServer,
-    /// What to ask it for; empty: what it says itself.
-    pub paths: Vec<String>,
-}
-
-/// What answers in the lab.
-#[derive(Clone, Debug)]
-pub enum LabServer {
-    /// A server known by its name.
-    Known(KnownServer),
-    /// A line for the shell, and its port where it listens on several.
-    Command(String, Option<u16>),
-}
-
-/// A server known by its name; see [`crate::messages::ServerSpec`].
-#[derive(Clone, Debug)]
-pub struct KnownServer {
-    /// Which.
-    pub kind: ServerKind,
-    /// Processes, or threads.
-    pub workers: u64,
-    /// Whether connections may be used again.
-    pub keepalive: bool,
-    /// How long an idle connection is kept.
-    pub keepalive_timeout: Option<Duration>,
-    /// Requests of one connection at most; 0: any number.
-    pub keepalive_requests: Option<u64>,
-    /// Bytes of content of a response.
-    pub response_bytes: u64,
-    /// Time the route works for.
-    pub work: Duration,
-    /// Of `listen(2)`.
-    pub backlog: Option<u64>,
 }
 
 /// How requests are sent.
@@ -216,80 +168,6 @@ impl HttpSettings {
     }
 }
 
-fn ends(reader: &Reader<'_>) -> Result<Ends, TrialError> {
-    let Some(typed) = reader.typed("url") else { return lab(reader) };
-    let urls = typed.split_whitespace().map(one_url).collect::<Result<Vec<_>, _>>()?;
-    let Some(first) = urls.first() else {
-        return Err(wrong("url", &typed, "write http://HOST:PORT/PATH"));
-    };
-    let origin = |url: &Url| (url.tls, url.host.clone(), url.port);
-    if urls.iter().any(|url| origin(url) != origin(first)) {
-        let why = format!("they are not all of one scheme, host and port. {SEVERAL_SERVERS}");
-        return Err(wrong("url", &typed, why));
-    }
-    let target = Target::of_url(first, &typed);
-    Ok(Ends::Target(urls, target))
-}
-
-fn lab(reader: &Reader<'_>) -> Result<Ends, TrialError> {
-    let spec = LabSpec::from(reader)?;
-    let server = server(reader)?;
-    let paths = reader.typed("path").unwrap_or_default();
-    let paths: Vec<String> = paths.split_whitespace().map(str::to_owned).collect();
-    if let Some(wrong_one) = paths.iter().find(|path| !is_path(path)) {
-        return Err(wrong("path", wrong_one, "write a path that begins with /"));
-    }
-    Ok(Ends::Lab(Box::new(LabSettings { spec, server, paths })))
-}
-
-/// Whether it may stand in a request line: what a URI is made of (RFC 3986) and no blank.
-fn is_path(path: &str) -> bool {
-    path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
-}
-
-fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
-    let typed = reader.value("server")?;
-    let Some(kind) = ServerKind::named(&typed) else {
-        if typed.is_empty() {
-            return Err(wrong("server", "''", "write a server's name or a command"));
-        }
-        for option in SPEC.options.iter().filter(|option| option.depends_on("server")) {
-            if let Some(value) = reader.typed(option.name) {
-                let why = "it is of servers known by name: with a command, set it in that server's own configuration";
-                return Err(wrong(option.name, &value, why));
-            }
-        }
-        let port = reader.typed_count("port", 1, 65_535)?.map(|port| port as u16);
-        return Ok(LabServer::Command(typed, port));
-    };
-    if let Some(port) = reader.typed("port") {
-        let why = "it has no effect without --server 'command': leave it out";
-        return Err(wrong("port", &port, why));
-    }
-    let works = SPEC.option("work").is_none_or(|work| work.applies_where("server", &typed));
-    if let (false, Some(work)) = (works, reader.typed("work")) {
-        let why = format!("{typed} answers at once: leave it out, or say --server puma or null");
-        return Err(wrong("work", &work, why));
-    }
-    let keepalive = reader.flag("keepalive")?;
-    for key in ["keepalive-requests", "keepalive-timeout"] {
-        if let (false, Some(typed)) = (keepalive, reader.typed(key)) {
-            let why = "it has no effect with --keepalive off: leave one of them out";
-            return Err(wrong(key, &typed, why));
-        }
-    }
-    Ok(LabServer::Known(KnownServer {
-        kind,
-        workers: reader.count("workers", 1, 1024)?,
-        keepalive,
-        keepalive_timeout: reader.typed_read("keepalive-timeout", time_above_zero)?,
-        keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX) / 2)?,
-        response_bytes: reader.read("response", parse_size)?,
-        work: reader.time("work")?,
-        backlog: reader.typed_count("backlog", 1, i32::MAX as u64)?,
-    }))
-}
-
 /// Connections at once, unless it is said.
 const CONNECTIONS: u64 = 50;
 
@@ -357,13 +235,6 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
 }
 
 /// A time that must not be 0.
-fn time_above_zero(typed: &str) -> Result<Duration, String> {
-    match parse_time(typed).map_err(|error| error.to_string())? {
-        Duration::ZERO => Err("write a time above 0, like 10s".to_owned()),
-        time => Ok(time),
-    }
-}
-
 fn sha256(typed: &str) -> Result<String, &'static str> {
     let digits = typed.len() == 64 && typed.bytes().all(|byte| byte.is_ascii_hexdigit());
     digits
