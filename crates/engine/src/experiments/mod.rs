@@ -16,7 +16,7 @@ use tcptoll_model::study::{PlannedArm, Settings, metric_names};
 use self::bench::target::Target;
 use crate::files::Shared;
 use crate::lab::certification::{Certificate, Tolerance};
-use crate::lab::{Interrupt, LabError};
+use crate::lab::{Interrupt, LabError, Places};
 
 /// Why a trial gave no observation.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,8 @@ pub struct Context<'a> {
     pub pcap: Option<&'a str>,
     /// Links measured in this run.
     pub certificates: &'a mut BTreeMap<String, Certificate>,
+    /// Makes the hosts.
+    pub places: &'a dyn Places,
 }
 
 /// What came of a trial.

@@ -63,7 +63,7 @@ impl Trial {
             server_cpu: pair.1,
             client_addresses: further_addresses(&self.sources, link.loopback, ipv6),
         };
-        let mut place = Place::lab(&plan, link)?;
+        let mut place = context.places.lab(&plan, link)?;
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
         let certificate: Certificate = match context.certificates.get(&key) {
             Some(known) => {
@@ -164,12 +164,12 @@ pub(in crate::experiments) fn launch(
 }
 
 /// Waits until the last FINs have come through, so that they are counted.
-pub(in crate::experiments) fn settle(client: &mut Handle, link: &LinkSpec) -> Result<(), LabError> {
+pub(in crate::experiments) fn settle(place: &mut Place, link: &LinkSpec) -> Result<(), LabError> {
     // A server that is slow to close is not waited for longer.
     let limit = link.rtt * 2 + link.jitter + Duration::from_millis(30);
-    client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
+    place.client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
     // The client has the server's FIN; its ACK is on the way.
-    std::thread::sleep(link.rtt / 2 + link.jitter + Duration::from_millis(2));
+    place.time.pause(link.rtt / 2 + link.jitter + Duration::from_millis(2));
     Ok(())
 }
 

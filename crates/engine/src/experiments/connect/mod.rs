@@ -226,7 +226,7 @@ impl<'a> ConnectTrial<'a> {
         let mut trace = Trace::default();
         let clocks = ClockWatch::begin();
         let report = self.drive(&mut place, &load, &mut trace, context)?;
-        settle(&mut place.client, &self.settings.link)?;
+        settle(&mut place, &self.settings.link)?;
         let clocks = clocks.end();
         let client_after = observe(&mut place.client)?;
         let (counted, rows) = count(place.link()?)?;
@@ -281,6 +281,7 @@ impl<'a> ConnectTrial<'a> {
             tolerance: context.tolerance,
             pcap: None,
             certificates: context.certificates,
+            places: context.places,
         };
         let mut witness = ConnectTrial::new(&self.common.arm.name, &settings);
         // What was measured stands without it.
@@ -295,7 +296,7 @@ impl<'a> ConnectTrial<'a> {
     fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
         let Some(to) = &self.settings.to else { return Ok(()) };
         let address = to.address()?;
-        let mut place = Place::target()?;
+        let mut place = context.places.target()?;
         place.addresses.server = address.ip();
         let quiet = echoes(&mut place, 20, 20_000_000, context.interrupt);
         if context.interrupt.signal().is_some() {

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tcptoll_model::http::url::Url;
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
@@ -26,7 +26,7 @@ use self::requests::pieces;
 use self::settings::{
     HttpSettings, LabServer, LabSettings, OPTIONS, PUBLIC_RATE_PER_S, PlaceSettings, Tls,
 };
-use crate::clock::{ClockWatch, monotonic_ns};
+use crate::clock::ClockWatch;
 use crate::experiments::bench::hosts::{
     ECHOES, Wish, count, launch, observe, read_sysctls, settle,
 };
@@ -244,9 +244,9 @@ impl HttpTrial<'_> {
         let watch = Watch { tap: lab.tap, pcap, ..Watch::default() };
         place.link()?.ask(&watch)?;
         let clocks = ClockWatch::begin();
-        let since_ns = monotonic_ns();
-        let driven = self.drive(&mut place.client, &load, context)?;
-        settle(&mut place.client, &lab.link)?;
+        let since_ns = place.time.now().as_nanos() as u64;
+        let driven = self.drive(&mut place, &load, context)?;
+        settle(&mut place, &lab.link)?;
         let clocks = clocks.end();
         let ours = count_closed(&mut place.client, server.at, since_ns, SETTLED)?;
         let client_after = observe(&mut place.client)?;
@@ -280,7 +280,7 @@ impl HttpTrial<'_> {
     ) -> Result<(), TrialError> {
         let Some(url) = urls.first() else { return Ok(()) };
         let address = target.address()?;
-        let mut place = Place::target()?;
+        let mut place = context.places.target()?;
         place.addresses.server = address.ip();
         let quiet = echoes(&mut place, 20, 20_000_000, context.interrupt);
         if context.interrupt.signal().is_some() {
@@ -296,8 +296,8 @@ impl HttpTrial<'_> {
         let load = self.load(address, &url.host, None, context);
         let before = observe(&mut place.client)?;
         let clocks = ClockWatch::begin();
-        let since_ns = monotonic_ns();
-        let driven = self.drive(&mut place.client, &load, context)?;
+        let since_ns = place.time.now().as_nanos() as u64;
+        let driven = self.drive(&mut place, &load, context)?;
         let clocks = clocks.end();
         let sockets = count_closed(&mut place.client, address, since_ns, CLOSED_LIMIT)?;
         let after = observe(&mut place.client)?;
@@ -448,20 +448,20 @@ impl HttpTrial<'_> {
 
     fn drive(
         &self,
-        client: &mut Handle,
+        place: &mut Place,
         load: &HttpLoad,
         context: &mut Context<'_>,
     ) -> Result<Driven, TrialError> {
         let total = self.settings.expected_requests(&self.pace);
-        let begun = Instant::now();
-        let ordered = client.begin(load)?;
+        let begun = place.time.now();
+        let ordered = place.client.begin(load)?;
         let progress = &mut context.progress;
         let tell = &mut |done: u64| progress(done, total.max(done));
-        let answered = client.wait(ordered, context.interrupt, tell)?;
+        let answered = place.client.wait(ordered, context.interrupt, tell)?;
         Ok(Driven {
             report: answered.answer,
             histograms: answered.histograms,
-            took: begun.elapsed(),
+            took: place.time.since(begun),
         })
     }
 }

@@ -4,7 +4,7 @@ mod observation;
 pub mod settings;
 mod stage;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tcptoll_model::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
 use tcptoll_model::record::{Resolved, Summary};
@@ -208,7 +208,7 @@ impl KeepaliveTrial<'_> {
         stage.place.link()?.ask(&watch)?;
         let seen = self.play(&mut stage, ports, context)?;
         let clocks = clocks.end();
-        settle(&mut stage.place.client, &settings.link)?;
+        settle(stage.place, &settings.link)?;
         let client_after = stage.observe(End::Client)?;
         let server_after = stage.observe(End::Server)?;
         let (counted, _) = count(place.link()?)?;
@@ -228,7 +228,7 @@ impl KeepaliveTrial<'_> {
 
     fn at_target(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
         let settings = self.settings;
-        let mut place = Place::target()?;
+        let mut place = context.places.target()?;
         if let Some(to) = &settings.to {
             place.addresses.server = to.address()?.ip();
         }
@@ -412,7 +412,7 @@ impl KeepaliveTrial<'_> {
         let before = stage.look_at_checks(end)?;
         // So that what is known at once is known since when; corrected below.
         let wire_before = stage.counted()?;
-        stage.check(end, Faulted { at_ns: crate::clock::monotonic_ns() })?;
+        stage.check(end, Faulted { at_ns: stage.now().as_nanos() as u64 })?;
         let began_ns = match fault {
             Fault::Cut => stage.fault_link(ports.faulted.port(), 1.0)?,
             Fault::Loss(share) => stage.fault_link(ports.faulted.port(), share)?,
@@ -430,13 +430,13 @@ impl KeepaliveTrial<'_> {
         // A test that begins later than this is not over at the end.
         let tests_until = watched.saturating_sub(self.longest_test());
         let mut tested = None;
-        let began = Instant::now();
+        let began = stage.now();
         let after = loop {
-            let waited = began.elapsed();
+            let waited = stage.since(began);
             let slice = LOOK_EVERY.min(watched.saturating_sub(waited));
             let whole = stage.wait(slice, &mut |time| progress(waited + time));
             let report = stage.look_at_checks(end)?;
-            let waited = began.elapsed();
+            let waited = stage.since(began);
             if !dead && tested.is_none() && waited >= tests_until {
                 tested = Some((stage.counted()?, report.nulls));
             }
@@ -444,7 +444,7 @@ impl KeepaliveTrial<'_> {
                 break report;
             }
         };
-        let watched = began.elapsed();
+        let watched = stage.since(began);
         let wire_after = stage.counted()?;
         if !dead {
             stage.fault_link(ports.faulted.port(), 0.0)?;
