@@ -7,6 +7,8 @@ pub mod bench;
 pub mod connect;
 pub mod http;
 pub mod keepalive;
+#[cfg(test)]
+mod replay;
 
 use std::collections::BTreeMap;
 

@@ -6,6 +6,8 @@
 //! before it is trusted.
 
 pub mod certification;
+#[cfg(test)]
+pub(crate) mod conversation;
 mod handle;
 pub mod init;
 pub mod pcap;
