@@ -47,9 +47,14 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Builds the program with the whole workspace's features, as the tests do, and says where it is.
+/// Builds the program with the features that the tests have, and says where it is.
+///
+/// A test target is built too: without one, cargo leaves out the features that only
+/// dev-dependencies ask for, and the tests build half of the workspace's dependencies a second time.
 fn build() -> anyhow::Result<PathBuf> {
-    let line = Line::cargo("build").args(["--workspace", "--bin", "tcptoll"]).locked();
+    let line = Line::cargo("build")
+        .args(["--workspace", "--all-features", "--bin", "tcptoll", "--test", "cli"])
+        .locked();
     if line.run()? != Outcome::Passed {
         bail!("{line} failed");
     }

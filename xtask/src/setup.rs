@@ -136,13 +136,9 @@ fn install(packages: &[&Package<'_>]) -> anyhow::Result<()> {
     let install = apt_get()
         .args(["install", "-y", "--no-install-recommends", "--no-remove"])
         .args(names.clone());
-    let known = names.iter().all(|name| Line::new("apt-cache").args(["show", name]).succeeds());
-    if !known && update.run()? != Outcome::Passed {
-        bail!("{update} failed");
-    }
     let mut outcome = install.run()?;
-    if outcome != Outcome::Passed && known && !interrupted.load(Ordering::Relaxed) {
-        // The lists may name versions that are no longer served.
+    if outcome != Outcome::Passed && !interrupted.load(Ordering::Relaxed) {
+        println!("setup: apt-get's lists may lack a package, or name versions no longer served");
         outcome = if update.run()? == Outcome::Passed { install.run()? } else { outcome };
     }
     policy.restore()?;

@@ -64,7 +64,7 @@ pub fn run(
     let mut recorder = Recorder::create(&options.record).map_err(|error| cannot(options, error))?;
     let header = Header {
         record_version: RECORD_VERSION,
-        experiment: schedule.experiment.name().to_owned(),
+        experiment: schedule.spec.name.to_owned(),
         study: schedule.study.clone(),
         command: options.command.clone(),
         started_at: options.started_at.clone(),
@@ -341,7 +341,7 @@ impl<'a> Runner<'a> {
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),
             certificates: &mut self.certificates,
-            places: &Machine::default(),
+            hosts: &Machine::default(),
         };
         let outcome = self.schedule.plan(arm).trial(planned, &mut context);
         let mut trial = Trial {

@@ -2,7 +2,7 @@
 //!
 //! Arithmetic only: [`Checking`] is one way of checking with its settings. What was measured of it
 //! is in [`crate::record::Keepalive`]; the two stand side by side in every report. Its costs and
-//! bounds are in `keepalive/cost.rs`, false alarms in `chance.rs`, what the kernel does with data
+//! bounds are in `checking/cost.rs`, false alarms in `chance.rs`, what the kernel does with data
 //! that nobody acknowledges in `retransmission.rs`, the search for a setting in `choice.rs`.
 
 use std::fmt;

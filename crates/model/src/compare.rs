@@ -5,26 +5,20 @@
 //! and from nothing else. What the intervals take for granted is looked at by [`doubts`]; nothing is
 //! dropped because of a doubt.
 
-use std::collections::BTreeMap;
-
-use crate::consolidate::{by_arm, counting, unit, value};
 use crate::pairs::Pair;
-use crate::record::{Arm, Comparison, Trial};
-use crate::stats::{sample, sequence};
+use crate::record::{Comparison, Trial};
 use crate::study::PlannedArm;
 
 mod between;
+mod counted;
 mod doubts;
 mod estimate;
 mod quantiles;
 
 pub use between::{Run, between};
 pub use doubts::doubts;
-use estimate::Estimate;
 
-/// Probability that any interval of a run misses the truth; it is divided among the comparisons
-/// (Bonferroni), so that it holds for all of them together.
-const ALPHA: f64 = 0.05;
+use counted::{ALPHA, Counted};
 
 /// Comparisons paired within rounds; 0.05 is divided among them.
 ///
@@ -34,10 +28,10 @@ const ALPHA: f64 = 0.05;
 /// nor a verdict ([`doubts`] says so). The ratio is the geometric mean
 /// of the ratios of rounds: what a round did to both arms cancels, and so does the unit; b over a
 /// is its inverse, which the mean of ratios is not. Its interval is the confidence sequence of the
-/// mean log-ratio ([`sequence`]), valid at every look.
+/// mean log-ratio ([`crate::stats::sequence`]), valid at every look.
 ///
 /// Verdict: no difference, if the interval lies within the margin, 1 / (1 + m) to 1 + m, after at
-/// least 15 rounds ([`sequence::ROUNDS_TO_BE_NARROW`]); higher or lower, if it does not lie there
+/// least 15 rounds ([`crate::stats::sequence::ROUNDS_TO_BE_NARROW`]); higher or lower, if it does not lie there
 /// and does not hold 1. Where a value is not above 0 there is no ratio: the
 /// verdict is then read from the interval of the difference, with the margin as a share of the mean
 /// of b.
@@ -70,111 +64,6 @@ pub fn within(
         estimate.fill(blank, rounds.unit)
     };
     pairs.iter().map(compare).collect()
-}
-
-/// The trials of a run that count, by arm and round.
-struct Counted<'a>(BTreeMap<&'a str, BTreeMap<u32, &'a Trial>>);
-
-impl<'a> Counted<'a> {
-    fn of(trials: &'a [Trial]) -> Self {
-        Self(by_arm(trials).into_iter().map(|(name, of)| (name, counting(&of))).collect())
-    }
-
-    /// The arm's rounds, in order of running; none if nothing of it counts.
-    fn rounds(&self, arm: &str) -> impl Iterator<Item = (u32, &'a Trial)> {
-        self.0.get(arm).into_iter().flatten().map(|(round, trial)| (*round, *trial))
-    }
-
-    /// Round and value of every round that has the metric.
-    fn values(&self, arm: &str, metric: &str) -> BTreeMap<u32, f64> {
-        self.rounds(arm)
-            .filter_map(|(round, trial)| Some((round, value(&trial.arm, metric)?)))
-            .collect()
-    }
-
-    /// Share of the arm's operations that failed, 0 to 1. None: nothing of it counts, or it had none.
-    fn failed_share(&self, arm: &str) -> Option<f64> {
-        let (mut failed, mut attempts) = (0.0, 0.0);
-        for (_, trial) in self.rounds(arm) {
-            failed += trial.arm.errors.values().map(|count| *count as f64).sum::<f64>();
-            attempts += trial.arm.attempts as f64;
-        }
-        (attempts > 0.0).then(|| failed / attempts)
-    }
-
-    fn unit(&self, arm: &str, metric: &str) -> Option<String> {
-        self.rounds(arm).find_map(|(_, trial)| unit(&trial.arm, metric))
-    }
-
-    /// The rounds in which both arms count.
-    fn pairs(&self, a: &str, b: &str, metric: &str) -> Paired {
-        let of_b: BTreeMap<u32, &Trial> = self.rounds(b).collect();
-        let both = self.rounds(a).filter_map(|(round, a)| Some((a, *of_b.get(&round)?)));
-        let (mut values, mut missing, mut growing) = (Vec::new(), 0, false);
-        for (a, b) in both {
-            growing |= grows(&a.arm, metric) || grows(&b.arm, metric);
-            match comparable(&a.arm, metric).zip(comparable(&b.arm, metric)) {
-                Some(pair) => values.push(pair),
-                None => missing += 1,
-            }
-        }
-        Paired {
-            values,
-            missing,
-            growing,
-            unit: self.unit(a, metric).or_else(|| self.unit(b, metric)),
-        }
-    }
-}
-
-/// Distributions of the time from when a request was due, or sent, to its response: what they say
-/// of a saturated arm depends on how long it ran.
-const GROWING: [&str; 2] = ["latency_us", "first_byte_us"];
-
-/// Whether a metric is a latency, and the arm's grew for as long as it ran.
-fn grows(arm: &Arm, metric: &str) -> bool {
-    arm.saturation.is_some() && GROWING.iter().any(|name| metric.starts_with(name))
-}
-
-/// The value of a metric, if it may be compared.
-fn comparable(arm: &Arm, metric: &str) -> Option<f64> {
-    value(arm, metric).filter(|_| !grows(arm, metric))
-}
-
-/// Values of two arms, a round each.
-struct Paired {
-    /// Of the rounds that have both, in order of running.
-    values: Vec<(f64, f64)>,
-    /// Rounds in which both arms count, and one or both have no value.
-    missing: u32,
-    /// The metric is a latency, and an arm was saturated.
-    growing: bool,
-    unit: Option<String>,
-}
-
-impl Paired {
-    fn differences(&self) -> Vec<f64> {
-        self.values.iter().map(|(a, b)| a - b).collect()
-    }
-
-    /// None: a value is not above 0.
-    fn log_ratios(&self) -> Option<Vec<f64>> {
-        self.values.iter().map(|&(a, b)| (a > 0.0 && b > 0.0).then(|| a.ln() - b.ln())).collect()
-    }
-
-    fn estimate(&self, alpha: f64) -> Estimate {
-        let differences = self.differences();
-        let logs = self.log_ratios();
-        let of_b: Vec<f64> = self.values.iter().map(|(_, b)| *b).collect();
-        Estimate {
-            log_ratio: logs.as_deref().and_then(sample::mean),
-            log_interval: logs.and_then(|logs| sequence::interval(&logs, alpha)),
-            difference: sample::mean(&differences),
-            difference_interval: sequence::interval(&differences, alpha),
-            difference_median: sample::median(&differences),
-            mean_of_b: sample::mean(&of_b),
-        }
-    }
 }
 
 #[cfg(test)]

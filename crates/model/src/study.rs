@@ -188,6 +188,15 @@ impl Study {
         percentage(text).map(Some).ok_or_else(|| StudyError::text("margin", text, problem))
     }
 
+    /// The values that an option has in every arm: its levels, or the one that is set.
+    pub fn values(&self, option: &str) -> &[Value] {
+        match (self.factors.get(option), self.settings.get(option)) {
+            (Some(levels), _) => levels,
+            (None, Some(value)) => std::slice::from_ref(value),
+            (None, None) => &[],
+        }
+    }
+
     /// The arms: named arms times the product of the factors, in the order written; of several
     /// factors, which go by the alphabet, the last turns fastest.
     pub fn arms(&self) -> Result<Vec<PlannedArm>, StudyError> {

@@ -1,6 +1,7 @@
 //! What does a report say of an arm, whatever it looks like? Picks and derives figures; both the
 //! terminal and the HTML report show these, so they cannot disagree.
 
+use tcptoll_model::experiments::figures::RESOLUTION_SHOWN;
 use tcptoll_model::record::{
     Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Resolved, Summary, Timeline,
 };
@@ -67,9 +68,6 @@ pub(crate) fn waited(arm: &Arm) -> Option<f64> {
     arm.metrics.get("waited_share").map(|share| share.value).filter(|share| *share > 0.0)
 }
 
-/// From this share of a rate on, its resolution is stated with it.
-const RESOLUTION_SHARE: f64 = 0.02;
-
 /// A rate with its resolution, where that is above 2 % of the rate: `97.9`, `27.3 ± 3.1`. The
 /// resolution is what the edges of the load may add or hide; over rounds there is an interval
 /// instead.
@@ -77,7 +75,7 @@ pub(crate) fn rate(arm: &Arm, key: &str) -> Option<String> {
     let rate = arm.metrics.get(key)?;
     let text = number::three(rate.value);
     let resolution = arm.metrics.get("rate_resolution_per_s").map_or(0.0, |m| m.value);
-    let coarse = arm.rounds.is_empty() && resolution > RESOLUTION_SHARE * rate.value;
+    let coarse = arm.rounds.is_empty() && resolution > RESOLUTION_SHOWN * rate.value;
     Some(if coarse { format!("{text} ± {}", number::three(resolution)) } else { text })
 }
 

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-mod http;
-mod keepalive;
+mod experiment;
 mod rounds;
+mod serve;
 
-pub use http::HttpArgs;
-pub use keepalive::{KeepaliveArgs, Serve, ServeArgs, ServeKeepaliveArgs};
+pub use experiment::{ExperimentArgs, Typed};
 pub use rounds::RoundArgs;
+pub use serve::{Serve, ServeArgs, ServeKeepaliveArgs};
 
 use rounds::percent;
 
@@ -42,12 +42,9 @@ pub struct Cli {
 pub enum Command {
     /// Show in about a minute what connections cost here, and write tcptoll-report.html
     Tour(TourArgs),
-    /// Measure what opening a TCP connection costs, and where the time goes
-    Connect(Box<ConnectArgs>),
-    /// Measure what HTTP requests cost with each way of using a connection again, and who closes
-    Http(Box<HttpArgs>),
-    /// Measure what it costs to know that idle connections are alive, and how soon a death is known
-    Keepalive(Box<KeepaliveArgs>),
+    /// Measure: an experiment with its options
+    #[command(flatten)]
+    Experiment(Box<ExperimentArgs>),
     /// Serve on its own: two ports, without and with keep-alive
     Serve(ServeArgs),
     /// Run a study: list, show, check or run one by its name or file
@@ -67,7 +64,7 @@ pub enum Command {
         /// Like accept-queue-full; without it, all names
         name: Option<String>,
     },
-    /// Print a JSON Schema: of the summary object, or of a study file
+    /// Print a JSON Schema: of the summary object, or of a study file; or every experiment as JSON
     Schema {
         /// Of what
         #[arg(value_enum, default_value_t)]
@@ -99,7 +96,7 @@ pub enum Format {
     Json,
 }
 
-/// What there are schemas of.
+/// What `schema` prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SchemaOf {
     /// The object that --format json prints and that closes a record
@@ -107,6 +104,8 @@ pub enum SchemaOf {
     Summary,
     /// A study file, once its TOML is read as JSON
     Study,
+    /// Not a schema: every experiment with its options, their defaults, its metrics and distributions
+    Experiments,
 }
 
 /// Where results go; the same for every experiment.
@@ -139,157 +138,6 @@ pub struct OutputArgs {
     /// No progress and no notice of repetitions on stderr
     #[arg(long, short)]
     pub quiet: bool,
-}
-
-const CONNECT_AFTER: &str = "\
-Examples:
-  tcptoll connect --link cross-region
-      one connection after another at 37 ms round trip
-  tcptoll connect --link same-room,metro,cross-region --count 5000
-      three links, one arm each
-  tcptoll connect --count 500 --concurrency 500 --accept-delay 2ms --backlog 16,4096 --allow-errors 100%
-      what a full accept queue costs, and that a longer one cures it
-  tcptoll connect --to db.example:5432 --count 50
-      a server of yours; against public addresses the rate is modest unless you set --rate
-  tcptoll connect --link metro --server 'redis-server --port 6379' --send 'PING\\r\\n'
-      a real server, started in the lab
-  tcptoll connect --backlog 128,4096 --duration 500ms --warmup 100ms --margin 2%
-      rounds of half a second each, until it is sure whether 2 % lie between the two
-  tcptoll connect --link metro --rounds 10 --dry-run
-      what would be run, and for how long
-
-An option with several values (--backlog 16,4096) makes an arm of each; the others are compared
-against the first.";
-
-/// Options of `connect`.
-#[derive(Clone, Debug, Default, Args)]
-#[command(after_help = CONNECT_AFTER)]
-pub struct ConnectArgs {
-    /// Link between the two hosts: a name (see `tcptoll links`) or rtt=37ms,rate=1gbit,loss=0.1%,
-    /// jitter=1ms,queue=100p; given again, or several names: one arm each
-    #[arg(long, value_name = "LINK", help_heading = "Place")]
-    pub link: Vec<String>,
-    /// A server that already runs, instead of the lab
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Place")]
-    pub to: Option<String>,
-    /// Command of a real server to start on the lab's server host
-    #[arg(long, value_name = "COMMAND", help_heading = "Place")]
-    pub server: Option<String>,
-    /// Port of that server, if it listens on several
-    #[arg(long, value_name = "PORT", help_heading = "Place")]
-    pub port: Option<String>,
-    /// Use IPv6 in the lab
-    #[arg(long, help_heading = "Place")]
-    pub ipv6: bool,
-    /// Relay the emulated link over AF_PACKET even where /dev/net/tun can be opened
-    #[arg(long, help_heading = "Place")]
-    pub packet_relay: bool,
-    /// Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "Place")]
-    pub client_sysctl: Vec<String>,
-    /// Sysctl of the server host, like net.core.somaxconn=128; may be given again
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "Place")]
-    pub server_sysctl: Vec<String>,
-    /// Distance between the hosts, for the physical floor beside the result
-    #[arg(long, value_name = "KM", help_heading = "Place")]
-    pub distance_km: Option<String>,
-
-    /// Connections in all [default: 1000, within 10s with --to]
-    #[arg(
-        long,
-        allow_negative_numbers = true,
-        value_name = "N",
-        value_delimiter = ',',
-        help_heading = "Load"
-    )]
-    pub count: Vec<String>,
-    /// Time each trial opens connections for, instead of a number of them; list: one arm each
-    #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Load")]
-    pub duration: Vec<String>,
-    /// Connections, or time, before what is measured; they are counted apart [default: 20 in
-    /// the lab, none with --to]
-    #[arg(
-        long,
-        allow_negative_numbers = true,
-        value_name = "N|TIME",
-        value_delimiter = ',',
-        help_heading = "Load"
-    )]
-    pub warmup: Vec<String>,
-    /// Connections being opened at once, at most [default: about 500 per second's worth]
-    #[arg(
-        long,
-        visible_alias = "connections",
-        value_name = "N",
-        value_delimiter = ',',
-        help_heading = "Load"
-    )]
-    pub concurrency: Vec<String>,
-    /// Connections begun per second, whether or not others have ended; latency counts from when
-    /// each was due
-    #[arg(
-        long,
-        allow_negative_numbers = true,
-        value_name = "PER_SECOND",
-        value_delimiter = ',',
-        help_heading = "Load"
-    )]
-    pub rate: Vec<String>,
-    /// Pause after so many connections
-    #[arg(
-        long,
-        allow_negative_numbers = true,
-        value_name = "N",
-        value_delimiter = ',',
-        help_heading = "Load"
-    )]
-    pub pause_every: Vec<String>,
-    /// Length of that pause [default: 1s]
-    #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Load")]
-    pub pause: Vec<String>,
-    /// Time limit of one connection, from its start to the first byte [default: 10s]
-    #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Load")]
-    pub timeout: Vec<String>,
-    /// Source addresses, taken in turn; the lab's client host is given them
-    #[arg(long, value_name = "ADDRESS,…", help_heading = "Load")]
-    pub bind: Option<String>,
-    /// Congestion control of the client's sockets
-    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Load")]
-    pub congestion: Vec<String>,
-    /// Send the first bytes with the SYN (TCP Fast Open)
-    #[arg(long, value_name = "on,off", value_delimiter = ',', num_args = 0..=1, default_missing_value = "on", help_heading = "Load")]
-    pub fast_open: Vec<String>,
-    /// Wait for the server's first byte before closing; off: close once connected [default: on;
-    /// off with --to or --server, unless there is something to --send]
-    #[arg(long, value_name = "on,off", value_delimiter = ',', help_heading = "Load")]
-    pub first_byte: Vec<String>,
-    /// Bytes to send once connected, to a server that does not speak first; \r \n \xHH are bytes
-    #[arg(long, value_name = "TEXT", help_heading = "Load")]
-    pub send: Option<String>,
-
-    /// Backlog of tcptoll's own server [default: 4096]
-    #[arg(
-        long,
-        allow_negative_numbers = true,
-        value_name = "N",
-        value_delimiter = ',',
-        help_heading = "Server"
-    )]
-    pub backlog: Vec<String>,
-    /// Time its process works before each accept(2) [default: 0]
-    #[arg(long, value_name = "TIME", value_delimiter = ',', help_heading = "Server")]
-    pub accept_delay: Vec<String>,
-
-    /// On a link without emulation: let the packet tap ride along in the measured trial, instead
-    /// of a shorter one of its own (it costs CPU)
-    #[arg(long, help_heading = "Output")]
-    pub tap: bool,
-    /// How often every arm is run
-    #[command(flatten)]
-    pub rounds: RoundArgs,
-    /// Where results go
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 /// Options of the tour.

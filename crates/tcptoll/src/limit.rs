@@ -1,8 +1,8 @@
 //! Limits the user states: `--fail-if 'p99(connect_us) > 5000'`.
 
 use anyhow::{Context as _, bail};
-use tcptoll_engine::experiments::Experiment;
 use tcptoll_model::consolidate;
+use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::record::{Arm, Summary};
 use tcptoll_model::stats::Figure;
 
@@ -23,7 +23,7 @@ pub(crate) struct Limit {
 impl Limit {
     /// Reads `NAME > NUMBER` or `p99(NAME) > NUMBER`, with `<` too; names are those of the
     /// experiment.
-    pub(crate) fn parse(text: &str, experiment: &dyn Experiment) -> anyhow::Result<Self> {
+    pub(crate) fn parse(text: &str, spec: &Spec) -> anyhow::Result<Self> {
         let shape = || {
             format!(
                 "--fail-if '{text}': write METRIC > NUMBER or p99(HISTOGRAM) > NUMBER, like 'p99(connect_us) > 5000'"
@@ -48,11 +48,11 @@ impl Limit {
             }
         };
         let (known, shown) = if figure.is_some() {
-            let names = experiment.histograms();
+            let names = spec.distributions();
             (names.contains(&name), names.to_vec())
         } else {
-            let metrics = experiment.metrics();
-            let figures = experiment.metric_names();
+            let metrics = spec.single_metrics();
+            let figures = spec.metric_names();
             let shown: Vec<&str> = metrics.iter().copied().chain(COUNTS).collect();
             (shown.contains(&name) || figures.iter().any(|figure| figure == name), shown)
         };
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> anyhow::Result<Limit> {
-        Limit::parse(text, tcptoll_engine::experiments::find("connect").unwrap())
+        Limit::parse(text, tcptoll_model::experiments::find("connect").unwrap())
     }
 
     #[test]

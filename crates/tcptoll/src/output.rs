@@ -130,7 +130,7 @@ fn any_seed() -> u64 {
 }
 
 fn limits(args: &OutputArgs, schedule: &Schedule) -> anyhow::Result<Vec<Limit>> {
-    args.fail_if.iter().map(|text| Limit::parse(text, schedule.experiment)).collect()
+    args.fail_if.iter().map(|text| Limit::parse(text, schedule.spec)).collect()
 }
 
 fn tolerance(text: Option<&str>) -> anyhow::Result<Tolerance> {
@@ -316,8 +316,7 @@ mod tests {
     use tcptoll_model::record::Resolved;
 
     use super::*;
-    use crate::cli::{ConnectArgs, HttpArgs, KeepaliveArgs};
-    use crate::studies;
+    use crate::studies::study;
 
     fn notices(study: &Study, address: Option<&str>) -> Vec<String> {
         let mut schedule = Schedule::of(study).unwrap();
@@ -333,51 +332,38 @@ mod tests {
         schedule.public_loads().iter().map(notice).collect()
     }
 
-    fn levels(levels: &[&str]) -> Vec<String> {
-        levels.iter().map(|level| (*level).to_owned()).collect()
-    }
-
-    fn http(url: &str, rates: &[&str], address: Option<&str>) -> Vec<String> {
-        let args = HttpArgs { url: levels(&[url]), rate: levels(rates), ..HttpArgs::default() };
-        notices(&studies::from_http(&args).unwrap(), address)
+    fn of(line: &str, address: Option<&str>) -> Vec<String> {
+        notices(&study(line).unwrap(), address)
     }
 
     #[test]
     fn load_on_a_public_address_is_announced_with_its_rate_and_on_our_own_is_not() {
         // An address for documentation (RFC 5737): nothing is sent to it here.
         assert_eq!(
-            http("http://192.0.2.1/", &[], None),
+            of("http http://192.0.2.1/", None),
             [
                 "notice: http://192.0.2.1/ is a public address: up to 20 requests per second will be \
               sent to it; make sure you may do this (--rate and --requests set other figures)"
             ]
         );
-        assert!(http("http://127.0.0.1:8080/", &[], None).is_empty());
-        assert!(http("http://db.example/", &[], Some("10.0.0.1")).is_empty());
-        assert_eq!(http("http://db.example/", &[], Some("192.0.2.1")).len(), 1);
+        assert!(of("http http://127.0.0.1:8080/", None).is_empty());
+        assert!(of("http http://db.example/", Some("10.0.0.1")).is_empty());
+        assert_eq!(of("http http://db.example/", Some("192.0.2.1")).len(), 1);
         // Nothing is known of a name that has not been resolved.
-        assert!(http("http://db.example/", &[], None).is_empty());
-        assert!(notices(&studies::from_http(&HttpArgs::default()).unwrap(), None).is_empty());
+        assert!(of("http http://db.example/", None).is_empty());
+        assert!(of("http", None).is_empty());
     }
 
     #[test]
     fn of_several_arms_the_one_with_the_most_load_is_announced() {
-        let [said] = &http("http://192.0.2.1/", &["5", "300", "20"], None)[..] else { panic!() };
+        let [said] = &of("http --rate 5,300,20 http://192.0.2.1/", None)[..] else { panic!() };
         assert!(said.contains("up to 300 requests per second"), "{said}");
-        let to = Some("192.0.2.1:80".to_owned());
-        let connect =
-            ConnectArgs { to: to.clone(), rate: levels(&["5", "50"]), ..ConnectArgs::default() };
-        let [said] = &notices(&studies::from_connect(&connect).unwrap(), None)[..] else {
-            panic!()
-        };
+        let [said] = &of("connect --to 192.0.2.1:80 --rate 5,50", None)[..] else { panic!() };
         assert!(
             said.contains(": 100 connections at 50 per second will be opened to it; "),
             "{said}"
         );
-        let keepalive =
-            KeepaliveArgs { to, sockets: levels(&["9", "90"]), ..KeepaliveArgs::default() };
-        let study = studies::from_keepalive(&keepalive).unwrap();
-        let [said] = &notices(&study, None)[..] else { panic!() };
+        let [said] = &of("keepalive --to 192.0.2.1:80 --sockets 9,90", None)[..] else { panic!() };
         assert!(said.contains(": 90 connections will be held open to it; "), "{said}");
     }
 }

@@ -3,15 +3,18 @@
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
-use tcptoll_engine::experiments::{self, Experiment, TrialError};
+use tcptoll_engine::experiments::TrialError;
 use tcptoll_engine::files::{is_too_large, read_at_most};
 use tcptoll_engine::runner::{RunError, Schedule};
+use tcptoll_model::experiments::{self, spec::Spec};
 use tcptoll_model::study::error::line_of;
 use tcptoll_model::study::{Study, StudyError, level_text, nearest, suggestion};
 
 mod options;
 
-pub use options::{check_alone, from_connect, from_http, from_keepalive};
+#[cfg(test)]
+pub(crate) use options::study;
+pub use options::{check_alone, from_typed};
 
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -95,27 +98,27 @@ fn checked(text: &str) -> anyhow::Result<Study> {
 
 /// Checks every name in a study that only its experiment knows.
 fn names(study: &Study) -> Result<(), StudyError> {
-    let Some(experiment) = experiments::find(&study.experiment) else {
-        let names: Vec<&str> = experiments::ALL.iter().map(|known| known.name()).collect();
+    let Some(spec) = experiments::find(&study.experiment) else {
+        let names: Vec<&str> = experiments::ALL.iter().map(|known| known.name).collect();
         let problem =
             format!("there is no such experiment; {}", suggestion(&study.experiment, &names));
         return Err(StudyError::text("experiment", &study.experiment, problem));
     };
     if study.warmup.is_some() {
-        option(experiment, "warmup", "warmup")?;
+        option(spec, "warmup", "warmup")?;
     }
     for name in study.settings.keys() {
-        option(experiment, &format!("settings.{name}"), name)?;
+        option(spec, &format!("settings.{name}"), name)?;
     }
     for name in study.factors.keys() {
-        option(experiment, &format!("factors.{name}"), name)?;
+        option(spec, &format!("factors.{name}"), name)?;
     }
     for (arm, number) in study.named_arms.iter().zip(1..) {
         for name in arm.settings.keys() {
-            option(experiment, &format!("arm[{number}].{name}"), name)?;
+            option(spec, &format!("arm[{number}].{name}"), name)?;
         }
     }
-    let metrics = experiment.metric_names();
+    let metrics = spec.metric_names();
     let metrics: Vec<&str> = metrics.iter().map(String::as_str).collect();
     let compared = study.compare.iter().zip(1..).filter_map(|(compare, n)| {
         Some((format!("compare[{n}].metric"), compare.metric.as_ref()?))
@@ -135,13 +138,12 @@ fn names(study: &Study) -> Result<(), StudyError> {
     Ok(())
 }
 
-fn option(experiment: &dyn Experiment, key: &str, name: &str) -> Result<(), StudyError> {
-    let options = experiment.options();
-    if options.contains(&name) {
+fn option(spec: &Spec, key: &str, name: &str) -> Result<(), StudyError> {
+    if spec.option(name).is_some() {
         return Ok(());
     }
-    let problem =
-        format!("`{}` has no such setting; {}", experiment.name(), suggestion(name, options));
+    let options = suggestion(name, &spec.option_names());
+    let problem = format!("`{}` has no such setting; {options}", spec.name);
     Err(StudyError::key(key, problem))
 }
 
@@ -172,7 +174,8 @@ fn line(text: &str, study: &Study, error: &RunError) -> Option<usize> {
 
 /// Puts `OPTION=VALUE` of `--set` into a study: every arm has it, also one that has its own.
 pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
-    let options = experiments::find(&study.experiment).map_or(&[][..], |known| known.options());
+    let options =
+        experiments::find(&study.experiment).map(|known| known.option_names()).unwrap_or_default();
     for assignment in assignments {
         let Some((option, value)) = assignment.split_once('=') else {
             bail!("--set {assignment}: write OPTION=VALUE, like count=5000");
@@ -182,7 +185,7 @@ pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
             bail!(
                 "--set {assignment}: `{}` has no setting {option}; {}",
                 study.experiment,
-                suggestion(option, options)
+                suggestion(option, &options)
             );
         }
         if let Some(levels) = study.factors.get(option) {

@@ -18,7 +18,6 @@ use super::tree::{File, Module, Tree};
 /// This table only shrinks: an entry that is no longer true is a fault, and so is a new circle.
 const KNOWN: &[(&str, &[&str])] = &[
     ("tcptoll_engine::experiments::http", &["requests", "settings"]),
-    ("tcptoll_model::record", &["arm", "comparison"]),
     ("tcptoll_report", &["figures", "keepalive", "requests", "rounds"]),
     ("tcptoll_report::html", &["counted", "keepalive", "table", "view"]),
     ("tcptoll_report::text", &["arms", "keepalive", "requests"]),

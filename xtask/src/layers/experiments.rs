@@ -18,13 +18,14 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("load/http/tally.rs", "connect", "a distribution of `http`: time to connect"),
     ("http/observation.rs", "connect", "the same distribution"),
     ("text/requests.rs", "connect", "the same distribution"),
+    ("http/options.rs", "keepalive", "an option of `http`: does the server keep connections?"),
     ("http/settings/mod.rs", "keepalive", "an option of `http`: does the server keep connections?"),
     ("http/url.rs", "http", "the scheme of a URL"),
 ];
 
 /// Files that name an experiment although they are none of its own: how many there are still, by
 /// crate. The table only shrinks: a number that is too large is a fault as well.
-const KNOWN: &[(&str, usize)] = &[("tcptoll", 1)];
+const KNOWN: &[(&str, usize)] = &[];
 /// Files of one experiment that name another, by crate; as above.
 const KNOWN_BETWEEN: &[(&str, usize)] = &[];
 

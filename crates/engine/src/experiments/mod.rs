@@ -12,13 +12,14 @@ mod replay;
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{Arm, Lasting, Resolved, Summary, WarningEntry};
-use tcptoll_model::study::{PlannedArm, Settings, metric_names};
+use tcptoll_model::experiments::spec::Spec;
+use tcptoll_model::record::{Arm, Lasting, Resolved, WarningEntry};
+use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::bench::target::Target;
 use crate::files::Shared;
 use crate::lab::certification::{Certificate, Tolerance};
-use crate::lab::{Interrupt, LabError, Places};
+use crate::lab::{HostSource, Interrupt, LabError};
 
 /// Why a trial gave no observation.
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +53,8 @@ pub struct Context<'a> {
     pub pcap: Option<&'a str>,
     /// Links measured in this run.
     pub certificates: &'a mut BTreeMap<String, Certificate>,
-    /// Makes the hosts.
-    pub places: &'a dyn Places,
+    /// Where its hosts come from.
+    pub hosts: &'a dyn HostSource,
 }
 
 /// What came of a trial.
@@ -71,35 +72,13 @@ pub struct Outcome {
 
 /// A question about TCP that this tool can answer by measuring.
 pub trait Experiment: Sync {
-    /// The sub-command, kebab case.
-    fn name(&self) -> &'static str;
-    /// The question, as the user would ask it.
-    fn question(&self) -> &'static str;
-    /// Options it takes; a study may set no others.
-    fn options(&self) -> &'static [&'static str];
-    /// The metric that comparisons and stop rules look at, unless a study names another.
-    fn primary_metric(&self) -> &'static str;
-    /// Every metric a trial may have, in alphabetical order.
-    fn metrics(&self) -> &'static [&'static str];
-    /// Every distribution a trial may have, in alphabetical order; `NAME_p99` is a metric too.
-    fn histograms(&self) -> &'static [&'static str];
-    /// Every name that a metric may go by: metrics, and figures of distributions.
-    fn metric_names(&self) -> Vec<String> {
-        metric_names(self.metrics(), self.histograms())
-    }
-    /// The smallest effect of interest, relative, unless a study says other: 0.01 is 1 %.
-    fn margin(&self) -> f64;
+    /// What it is, as data.
+    fn spec(&self) -> &'static Spec;
     /// Reads and checks the settings of one arm. It is a function of the settings: no name is
     /// resolved, no file and no socket opened.
     ///
     /// Errors: a setting is not what it should be, or has no effect beside another.
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError>;
-    /// Checks the settings of all arms together: whether one has no effect in any of them.
-    fn check_together(&self, _arms: &[PlannedArm]) -> Result<(), TrialError> {
-        Ok(())
-    }
-    /// Fills in what follows from the arms: answer, causes, advice, next.
-    fn conclude(&self, summary: &mut Summary);
 }
 
 /// One arm of a study, its settings read and checked. Made once for a run, before its first trial.
@@ -144,22 +123,56 @@ pub struct PublicLoad {
 pub const ALL: &[&dyn Experiment] = &[&connect::Connect, &http::Http, &keepalive::Keepalive];
 
 /// The experiment of this name.
+///
+/// None: this build cannot measure it.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
-    ALL.iter().copied().find(|experiment| experiment.name() == name)
+    ALL.iter().copied().find(|experiment| experiment.spec().name == name)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+    use tcptoll_model::experiments::option::{DefaultValue, Only, Opt};
+
     use super::*;
 
-    #[test]
-    fn names_are_sorted_unique_and_typeable_and_questions_are_questions() {
-        assert!(ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
-        for experiment in ALL {
-            let name = experiment.name();
-            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
-            assert!(experiment.question().ends_with('?'), "{name}");
-            assert!(!experiment.options().is_empty(), "{name}");
+    /// The fewest settings beside which an option has an effect.
+    fn needed(spec: &Spec, option: &Opt) -> Settings {
+        let mut settings = Settings::new();
+        for only in option.only {
+            let (other, value) = match only {
+                Only::Lab | Only::Target => continue,
+                Only::When(other, values) => (*other, values[0]),
+                Only::With(other @ ("pause-every" | "rate"), _) => (*other, "1"),
+                Only::With(other @ "detect-within", _) => (*other, "30s"),
+                Only::With(other, _) => panic!("write a value for --{other}"),
+            };
+            settings.insert(other.to_owned(), Value::from(value));
+            settings.extend(needed(spec, spec.option(other).unwrap()));
         }
+        settings
+    }
+
+    #[test]
+    fn every_default_is_read_as_if_it_were_typed() {
+        for experiment in ALL {
+            let spec = experiment.spec();
+            experiment.plan(&Settings::new()).map(drop).unwrap();
+            for option in spec.options {
+                let DefaultValue::Text(text) = option.default else { continue };
+                let mut settings = needed(spec, option);
+                settings.insert(option.name.to_owned(), Value::from(text));
+                let read = experiment.plan(&settings).map(drop).map_err(|error| error.to_string());
+                assert_eq!(read, Ok(()), "{}: {settings:?}", spec.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_experiment_is_described_in_the_model() {
+        let described: Vec<&str> =
+            tcptoll_model::experiments::ALL.iter().map(|spec| spec.name).collect();
+        let measured: Vec<&str> = ALL.iter().map(|experiment| experiment.spec().name).collect();
+        assert_eq!(measured, described);
     }
 }

@@ -10,7 +10,7 @@ use tcptoll_model::record::{LinkKind, LinkMeasured, LossMeasured};
 use tcptoll_model::stats::{Histogram, exact_interval, nearest_rank};
 use tcptoll_model::units::{human_rate, human_us, parse_share, parse_time};
 
-use super::{Handle, Interrupt, LabError, Place};
+use super::{Handle, Hosts, Interrupt, LabError};
 use crate::messages::{Arrivals, Calibrate, Count, Ping, Sink, Train, Watch};
 
 /// How far a link may be from what was asked.
@@ -104,25 +104,25 @@ const HEADERS: usize = 28;
 /// Measures the link of a fresh lab, and calibrates its delay; what is out of tolerance, up to
 /// `AGAIN_MAX` times more.
 pub fn certify(
-    place: &mut Place,
+    hosts: &mut Hosts,
     spec: &LinkSpec,
     tolerance: Tolerance,
     interrupt: &Interrupt,
 ) -> Result<Certificate, LabError> {
-    let asked_us = echo_ns(spec, place.addresses.server.is_ipv6()) / 1e3;
+    let asked_us = echo_ns(spec, hosts.addresses.server.is_ipv6()) / 1e3;
     let mut early_ns = 0;
     // Caches and branch predictors of three processes: the first echoes are no measurement.
-    echoes(place, 30, 1_000_000, interrupt)?;
+    echoes(hosts, 30, 1_000_000, interrupt)?;
     // An echo wakes the link up on its way there and perhaps on its way back: correcting by 0.7 of
     // the error converges in either case, to 0.03 or to 0.06 of it after three turns.
     for _ in 0..3 {
-        calibrate(place, spec, &mut early_ns, interrupt)?;
+        calibrate(hosts, spec, &mut early_ns, interrupt)?;
     }
     let (rtt, delay_refusal) = repeated(|again| {
         if again {
-            calibrate(place, spec, &mut early_ns, interrupt)?;
+            calibrate(hosts, spec, &mut early_ns, interrupt)?;
         }
-        let rtt = echoes(place, 100, 3_000_000, interrupt)?;
+        let rtt = echoes(hosts, 100, 3_000_000, interrupt)?;
         let refusal = delay_off(spec, median(&rtt), asked_us, tolerance);
         Ok((rtt, refusal))
     })?;
@@ -131,7 +131,7 @@ pub fn certify(
     if let Some(asked) = spec.rate_bit_per_s {
         for (way, slot) in rates.iter_mut().enumerate() {
             let (rate, refusal) = repeated(|_| {
-                let rate = measure_rate(place, way, asked, spec, interrupt)?;
+                let rate = measure_rate(hosts, way, asked, spec, interrupt)?;
                 Ok((rate, rate_off(spec, rate, asked, tolerance)))
             })?;
             *slot = rate;
@@ -141,7 +141,7 @@ pub fn certify(
     let mut loss = None;
     if spec.loss > 0.0 {
         let (measured, refusal) = repeated(|_| {
-            let loss = measure_loss(place, spec, interrupt)?;
+            let loss = measure_loss(hosts, spec, interrupt)?;
             let refusal = loss_off(spec, &loss);
             Ok((loss, refusal))
         })?;
@@ -149,8 +149,8 @@ pub fn certify(
         refusals.push(refusal);
     }
     // The certification's losses are not the run's: a seed gives each arm the same ones.
-    place.link()?.ask(&Calibrate { early_ns })?;
-    let fallback = place.link()?.ready.packet_fallback;
+    hosts.link()?.ask(&Calibrate { early_ns })?;
+    let fallback = hosts.link()?.ready.packet_fallback;
     let kind = match (spec.loopback, spec.is_emulated(), fallback) {
         (true, ..) => LinkKind::Loopback,
         (_, false, _) => LinkKind::Direct,
@@ -187,7 +187,7 @@ fn repeated<T>(
 
 /// One turn of the calibration; nothing on a link without delay.
 fn calibrate(
-    place: &mut Place,
+    hosts: &mut Hosts,
     spec: &LinkSpec,
     early_ns: &mut u64,
     interrupt: &Interrupt,
@@ -195,11 +195,11 @@ fn calibrate(
     if !spec.is_emulated() || spec.rtt.is_zero() {
         return Ok(());
     }
-    let asked_ns = echo_ns(spec, place.addresses.server.is_ipv6()) as i64;
+    let asked_ns = echo_ns(spec, hosts.addresses.server.is_ipv6()) as i64;
     let late_ns =
-        median(&echoes(place, 60, 2_300_000, interrupt)?).map_or(0, |ns| ns as i64 - asked_ns);
+        median(&echoes(hosts, 60, 2_300_000, interrupt)?).map_or(0, |ns| ns as i64 - asked_ns);
     *early_ns = corrected_ns(*early_ns, late_ns, spec.rtt);
-    place.link()?.ask(&Calibrate { early_ns: *early_ns })?;
+    hosts.link()?.ask(&Calibrate { early_ns: *early_ns })?;
     Ok(())
 }
 
@@ -297,21 +297,21 @@ pub fn histogram(rtts: &[u64]) -> Histogram {
 
 /// Echo round trips from the client, ns.
 pub fn echoes(
-    place: &mut Place,
+    hosts: &mut Hosts,
     count: u16,
     interval_ns: u64,
     interrupt: &Interrupt,
 ) -> Result<Vec<u64>, LabError> {
-    let target = place.addresses.server;
-    let limit_ns = place.echo_limit.as_nanos() as u64;
-    let begun = place.client.begin(&Ping { target, count, interval_ns, limit_ns })?;
-    let rtts = place.client.wait(begun, interrupt, &mut |_| {})?.answer;
+    let target = hosts.addresses.server;
+    let limit_ns = hosts.echo_limit.as_nanos() as u64;
+    let begun = hosts.client.begin(&Ping { target, count, interval_ns, limit_ns })?;
+    let rtts = hosts.client.wait(begun, interrupt, &mut |_| {})?.answer;
     if interrupt.signal().is_none() { Ok(rtts) } else { Err(LabError::Interrupted) }
 }
 
 /// Sends a train one way and gives what was sent and what arrived.
 pub fn train(
-    place: &mut Place,
+    hosts: &mut Hosts,
     way: usize,
     packets: u64,
     payload: usize,
@@ -319,16 +319,16 @@ pub fn train(
     settle_ns: u64,
     interrupt: &Interrupt,
 ) -> Result<(u64, Arrivals), LabError> {
-    let to: IpAddr = [place.addresses.server, place.addresses.client][way];
+    let to: IpAddr = [hosts.addresses.server, hosts.addresses.client][way];
     // Over AF_PACKET the emulator would see one super-packet of them.
-    let together = interval_ns == 0 && !place.link()?.ready.packet_fallback;
-    let server = place.server.as_mut().ok_or(LabError::Lost { host: "server host" })?;
+    let together = interval_ns == 0 && !hosts.link()?.ready.packet_fallback;
+    let server = hosts.server.as_mut().ok_or(LabError::Lost { host: "server host" })?;
     let (sender, receiver): (&mut Handle, &mut Handle) =
-        if way == 0 { (&mut place.client, server) } else { (server, &mut place.client) };
+        if way == 0 { (&mut hosts.client, server) } else { (server, &mut hosts.client) };
     let (at, sink) = receiver.start(&Sink { at: to })?;
     let target = SocketAddr::new(to, at.port());
     let sent = sender.ask(&Train { target, packets, payload, interval_ns, together })?;
-    place.time.pause(Duration::from_nanos(settle_ns));
+    hosts.time.pause(Duration::from_nanos(settle_ns));
     if interrupt.signal().is_some() {
         return Err(LabError::Interrupted);
     }
@@ -336,13 +336,13 @@ pub fn train(
 }
 
 fn measure_rate(
-    place: &mut Place,
+    hosts: &mut Hosts,
     way: usize,
     rate: f64,
     spec: &LinkSpec,
     interrupt: &Interrupt,
 ) -> Result<Option<f64>, LabError> {
-    let line = line_bytes((FULL_PAYLOAD + HEADERS + ipv6_extra(place)) as u32) as f64 * 8.0;
+    let line = line_bytes((FULL_PAYLOAD + HEADERS + ipv6_extra(hosts)) as u32) as f64 * 8.0;
     // A third of a second, or what a device's queue holds.
     let packets = (rate * 0.3 / line).clamp(60.0, 8_000.0);
     let rest_ns = (packets * line / rate * 1e9) as u64 + 50_000_000;
@@ -350,7 +350,7 @@ fn measure_rate(
     // enough to keep it full.
     let gap_ns = if spec.queue.is_some() { (line / rate * 0.8e9) as u64 } else { 0 };
     let (_, arrivals) =
-        train(place, way, packets as u64, FULL_PAYLOAD, gap_ns, rest_ns, interrupt)?;
+        train(hosts, way, packets as u64, FULL_PAYLOAD, gap_ns, rest_ns, interrupt)?;
     if arrivals.steady_ns == 0 {
         return Ok(None);
     }
@@ -364,26 +364,26 @@ fn measure_rate(
 }
 
 fn measure_loss(
-    place: &mut Place,
+    hosts: &mut Hosts,
     spec: &LinkSpec,
     interrupt: &Interrupt,
 ) -> Result<LossMeasured, LabError> {
     let payload = 64;
-    let line = line_bytes((payload + HEADERS + ipv6_extra(place)) as u32) as f64 * 8.0;
+    let line = line_bytes((payload + HEADERS + ipv6_extra(hosts)) as u32) as f64 * 8.0;
     // At half the rate, so that no queue fills: what is missing was lost on purpose.
     let gap_ns = spec.rate_bit_per_s.map_or(0.0, |rate| line / rate * 2e9).max(50_000.0);
     let packets = (400e6 / gap_ns).clamp(200.0, 8_000.0) as u64;
     let settle = (spec.rtt.as_nanos() as u64) + 20_000_000;
-    place.link()?.ask(&Watch::default())?;
+    hosts.link()?.ask(&Watch::default())?;
     let mut sum = (0, 0);
     for way in [0, 1] {
         let (sent, arrivals) =
-            train(place, way, packets, payload, gap_ns as u64, settle, interrupt)?;
+            train(hosts, way, packets, payload, gap_ns as u64, settle, interrupt)?;
         // What the receiving socket had no room for has crossed the link.
         sum = (sum.0 + sent, sum.1 + arrivals.packets + arrivals.no_room);
     }
     // A sender that was held up sends the rest in a burst, which a short queue may drop.
-    let queue_drops = place.link()?.ask(&Count)?.wire.map_or(0, |wire| wire.queue_drops);
+    let queue_drops = hosts.link()?.ask(&Count)?.wire.map_or(0, |wire| wire.queue_drops);
     sum.0 -= queue_drops.min(sum.0);
     let lost = sum.0.saturating_sub(sum.1);
     let ci95 = exact_interval(lost, sum.0, 0.95).unwrap_or([0.0, 1.0]);
@@ -391,8 +391,8 @@ fn measure_loss(
 }
 
 /// IPv6's header is this much longer than IPv4's.
-fn ipv6_extra(place: &Place) -> usize {
-    if place.addresses.server.is_ipv6() { 20 } else { 0 }
+fn ipv6_extra(hosts: &Hosts) -> usize {
+    if hosts.addresses.server.is_ipv6() { 20 } else { 0 }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The place where a run happens: two hosts of this machine and what joins them, or this machine
-//! and a server we do not control.
+//! The hosts of a run: two on this machine and the link between them, or this machine and a server
+//! we do not control.
 //!
 //! This file is the parent's side; it gives orders through a [`Handle`]. [`init`] is what the re-executed process does, [`pump`] the
 //! emulated link, [`tap`] the witness of a direct one, [`certification`] how a link is measured
@@ -44,7 +44,7 @@ pub const HOST_COMMAND: &str = "__host";
 /// A lab whose channels are closed ends by itself within this.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
-/// Why a place cannot be had, or was lost.
+/// Why hosts cannot be had, or were lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -108,9 +108,9 @@ impl Interrupt {
     }
 }
 
-/// Where a trial happens.
+/// The hosts of a trial and the link between them.
 #[derive(Debug)]
-pub struct Place {
+pub struct Hosts {
     /// The client host.
     pub client: Handle,
     /// The server host; absent when the server is not ours.
@@ -127,16 +127,16 @@ pub struct Place {
     process: Option<Process>,
 }
 
-/// Makes places.
-pub trait Places {
+/// Where the hosts of a trial come from.
+pub trait HostSource {
     /// Makes a lab.
-    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Place, LabError>;
+    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError>;
 
     /// Makes one host on the machine's own network, for a server that is not ours.
-    fn target(&self) -> Result<Place, LabError>;
+    fn target(&self) -> Result<Hosts, LabError>;
 }
 
-/// Makes places of processes of this machine. They run a program's hidden sub-commands.
+/// Hosts that are processes of this machine. They run hidden sub-commands of a program.
 #[derive(Debug, Default)]
 pub struct Machine {
     /// The program's file; absent: the running program.
@@ -178,22 +178,22 @@ impl Machine {
     }
 }
 
-impl Places for Machine {
+impl HostSource for Machine {
     /// Must be called from the main thread, while that thread lives as long as the lab: the kernel
     /// kills the lab when the thread that started it ends.
-    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Place, LabError> {
+    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError> {
         let (process, channels) = self.start_lab(plan)?;
         let time = Box::new(MachineTime);
-        Place::of_lab(plan, spec, channels.map(Channel::new), time, Some(process))
+        Hosts::of_lab(plan, spec, channels.map(Channel::new), time, Some(process))
     }
 
-    fn target(&self) -> Result<Place, LabError> {
+    fn target(&self) -> Result<Hosts, LabError> {
         let (process, channel) = self.start_host()?;
-        Place::of_target(Channel::new(channel), Box::new(MachineTime), Some(process))
+        Hosts::of_target(Channel::new(channel), Box::new(MachineTime), Some(process))
     }
 }
 
-impl Place {
+impl Hosts {
     /// A lab with the channels of client, server and link.
     fn of_lab(
         plan: &Plan,
@@ -243,7 +243,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Hosts {
     fn drop(&mut self) {
         // Without their channels the hosts end, with the first of them the init, and with the init
         // everything: when the process has been waited for, nothing of the lab is left to disturb

@@ -33,7 +33,7 @@ use tcptoll_model::handshake::{ClientRow, Peer};
 use tcptoll_model::ladder::on_ladder;
 use tcptoll_model::stats::SeriesBuilder;
 
-use super::control::{CHANNEL, Progress, take_stop};
+use super::control::{CHANNEL, Progress, stop_requested};
 use super::occupancy::Occupancy;
 use super::pace::{Pace, Pause, Plan, burst};
 use super::slots::Slots;
@@ -146,7 +146,7 @@ impl Client<'_> {
             for at in 0..count {
                 let event = self.poller.event(at);
                 if event.token == CHANNEL {
-                    take_stop(channel)?;
+                    stop_requested(channel)?;
                     self.report.partial = true;
                     self.no_more_after(now);
                     self.give_up_all();

@@ -17,7 +17,7 @@ pub(super) const PROGRESS: Duration = Duration::from_millis(200);
 /// Takes the request that has come: the parent wants the load to end with what it has.
 ///
 /// Errors: any order; the parent is gone.
-pub(super) fn take_stop(channel: &mut Channel) -> Result<(), LoadError> {
+pub(super) fn stop_requested(channel: &mut Channel) -> Result<(), LoadError> {
     match channel.receive(None)? {
         Request::Stop => Ok(()),
         Request::Order::<IgnoredAny> { name, .. } => Err(LoadError::Busy(name.into_owned())),

@@ -8,7 +8,7 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::handshake::{Peer, ServerRow};
 
-use super::control::{CHANNEL, take_stop};
+use super::control::{CHANNEL, stop_requested};
 use super::slots::Slots;
 use super::{LoadError, pair, until};
 use crate::channel::Channel;
@@ -48,7 +48,7 @@ pub fn run(
         for event in poller.wait(timeout)? {
             match event.token {
                 CHANNEL => {
-                    take_stop(channel)?;
+                    stop_requested(channel)?;
                     server.report.cpu_us = pair(thread_time().since(cpu_before));
                     return Ok((server.report, server.rows));
                 }

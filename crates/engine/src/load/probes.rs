@@ -6,7 +6,7 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::icmp::Echo;
 use tcptoll_kernel::socket::{Address, Udp};
 
-use super::control::{CHANNEL, take_stop};
+use super::control::{CHANNEL, stop_requested};
 use super::{LoadError, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
@@ -73,7 +73,7 @@ pub fn sink(sink: &Sink, channel: &mut Channel) -> Result<Arrivals, LoadError> {
     loop {
         for event in poller.wait(None)? {
             if event.token == CHANNEL {
-                take_stop(channel)?;
+                stop_requested(channel)?;
                 let no_room = no_room() - no_room_before;
                 return Ok(Arrivals { no_room, ..steady(packets, &arrivals) });
             }

@@ -14,7 +14,7 @@ use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
 
 use super::LoadError;
-use super::control::{CHANNEL, PROGRESS, take_stop};
+use super::control::{CHANNEL, PROGRESS, stop_requested};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 
@@ -116,7 +116,7 @@ impl Team {
                     running -= ended.read(&mut bytes).map_err(failed("read"))? as u64;
                     continue;
                 }
-                take_stop(channel)?;
+                stop_requested(channel)?;
                 self.stop();
             }
             let done = self.done.load(Ordering::Relaxed);

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use tcptoll_model::arrivals::Spread;
 use tcptoll_model::http::reuse::Reuse;
+pub use tcptoll_model::http::server::ServerKind;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::record::{Closing, Series};
 use tcptoll_model::saturation::Ages;
@@ -264,23 +265,6 @@ pub struct ClosedSockets {
     pub both: Option<u64>,
     /// Sockets of either end that are still being closed.
     pub under_way: u64,
-}
-
-/// Servers known by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ServerKind {
-    /// nginx.
-    Nginx,
-    /// Apache with `mpm_event`.
-    ApacheEvent,
-    /// Apache with `mpm_worker`.
-    ApacheWorker,
-    /// Apache with `mpm_prefork`.
-    ApachePrefork,
-    /// Puma with a Rack application.
-    Puma,
-    /// tcptoll's own, which does nothing but answer: for calibration.
-    Null,
 }
 
 /// A known server that answers.

@@ -60,7 +60,7 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
     // The limit of the client alone is an answer, too.
     summary.valid |= bound::limit(&summary).is_some();
     too_many_failures(&mut summary, schedule);
-    schedule.experiment.conclude(&mut summary);
+    (schedule.spec.conclude)(&mut summary);
     match &study.answer {
         Some(sentence) => summary.answer = answer::fill(sentence, &summary),
         // What was asked comes first: whether the arms differ.

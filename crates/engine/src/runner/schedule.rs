@@ -1,5 +1,6 @@
 //! What a study asks for, checked whole before anything is measured: its arms, each with its plan.
 
+use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::pairs::{Pair, pairs};
 use tcptoll_model::record::Resolved;
 use tcptoll_model::stop::StopRule;
@@ -7,6 +8,7 @@ use tcptoll_model::study::{PlannedArm, Study};
 use tcptoll_model::{answer, order};
 
 use super::{RunError, TRIALS_MAX};
+use crate::experiments::bench::settings::check_together;
 use crate::experiments::bench::target::Target;
 use crate::experiments::{self, Experiment, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
@@ -14,7 +16,7 @@ use crate::files::Shared;
 /// Everything a run is to do.
 pub struct Schedule {
     /// The experiment.
-    pub experiment: &'static dyn Experiment,
+    pub spec: &'static Spec,
     /// As it was written.
     pub study: Study,
     /// Its arms, in the order of the study.
@@ -49,19 +51,20 @@ impl Schedule {
         experiment: &'static dyn Experiment,
         study: &Study,
     ) -> Result<Self, RunError> {
+        let spec = experiment.spec();
         let arms = study.arms()?;
         let plan =
             |arm: &PlannedArm| experiment.plan(&arm.settings).map_err(|e| of_arm(&arms, arm, e));
         let plans = arms.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
-        experiment.check_together(&arms).map_err(RunError::Trial)?;
-        let metric = study.metric.clone().unwrap_or_else(|| experiment.primary_metric().to_owned());
+        check_together(spec, &arms).map_err(RunError::Trial)?;
+        let metric = study.metric.clone().unwrap_or_else(|| spec.primary.to_owned());
         let pairs = pairs(study, &arms, &metric)?;
-        let names = experiment.metric_names();
+        let names = spec.metric_names();
         for named in pairs.iter().map(|pair| &pair.metric).chain([&metric]) {
             if !names.iter().any(|name| name == named) {
                 return Err(RunError::NoSuchMetric {
                     metric: named.clone(),
-                    there_are: experiment.metrics().join(", "),
+                    there_are: spec.single_metrics().join(", "),
                 });
             }
         }
@@ -73,9 +76,9 @@ impl Schedule {
             return Err(RunError::TooManyTrials { arms: arms.len(), rounds: rule.max });
         }
         Ok(Self {
-            margin: study.margin()?.unwrap_or(experiment.margin()),
+            margin: study.margin()?.unwrap_or(spec.margin),
             rule,
-            experiment,
+            spec,
             study: study.clone(),
             arms,
             plans,
@@ -162,7 +165,7 @@ impl Schedule {
 
     /// Whether the experiment has a metric of this name, or a distribution it is a quantile of.
     pub fn knows(&self, metric: &str) -> bool {
-        self.experiment.metric_names().iter().any(|name| name == metric)
+        self.spec.metric_names().iter().any(|name| name == metric)
     }
 
     /// Whether there is one trial only.

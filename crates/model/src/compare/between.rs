@@ -1,7 +1,8 @@
 //! What do two runs allow one to say of the arms they share?
 
+use super::counted::{ALPHA, Counted};
+use super::estimate::Estimate;
 use super::quantiles::Quantile;
-use super::{ALPHA, Counted, Estimate};
 use crate::record::{Comparison, Trial, Verdict, WarningEntry};
 use crate::stats::{sample, sequence, two_sample};
 use crate::study::PlannedArm;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Counted;
+use super::counted::Counted;
 use crate::consolidate::{by_arm, left_out};
 use crate::pairs::Pair;
 use crate::record::{Trial, WarningEntry};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::function::erf::erfc;
 
-use super::Estimate;
+use super::estimate::Estimate;
 use crate::record::Trial;
 use crate::stats::{Histogram, bootstrap, enough};
 

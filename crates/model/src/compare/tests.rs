@@ -1,8 +1,10 @@
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::record::{Arm, Metric, Verdict, WarningEntry};
-use crate::stats::Histogram;
+use crate::stats::{Histogram, sequence};
 use crate::study::Settings;
 
 mod runs;

@@ -54,3 +54,6 @@ pub const FIRST_BYTE: HistogramSpec = histogram("first_byte_us", "time to first 
 pub const LATENESS: HistogramSpec = histogram("lateness_us", "lateness of the client", Lower);
 /// ICMP echoes before the load.
 pub const RTT: HistogramSpec = histogram("rtt_us", "ICMP echo", Neither);
+
+/// From this share of a rate on, its resolution is shown next to it.
+pub const RESOLUTION_SHOWN: f64 = 0.02;

@@ -1,11 +1,13 @@
 //! What each experiment is, without a machine: a folder each, and the table of all.
 
 pub mod column;
+mod conclusion;
 pub mod connect;
 pub mod figures;
 pub mod http;
 pub mod keepalive;
 pub mod option;
+pub mod options;
 pub mod spec;
 
 use self::spec::Spec;
@@ -22,7 +24,10 @@ pub fn find(name: &str) -> Option<&'static Spec> {
 
 #[cfg(test)]
 mod tests {
+    use super::option::{DefaultValue, Only};
     use super::*;
+    use crate::checking::Path;
+    use crate::units::parse_share;
 
     #[test]
     fn names_are_sorted_unique_and_typeable_and_questions_are_questions() {
@@ -32,7 +37,50 @@ mod tests {
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{name}");
             assert!(spec.question.ends_with('?'), "{name}");
             assert!(spec.metrics.windows(2).all(|pair| pair[0].name < pair[1].name), "{name}");
+            let mut causes: Vec<&str> = spec.causes.iter().map(|cause| cause.id).collect();
+            causes.sort_unstable();
+            assert!(causes.windows(2).all(|pair| pair[0] != pair[1]), "{name}: {causes:?}");
             assert!(spec.histograms.windows(2).all(|p| p[0].name < p[1].name), "{name}");
         }
+    }
+
+    #[test]
+    fn options_are_unique_typeable_and_stand_together_by_heading() {
+        for spec in ALL {
+            let names = spec.option_names();
+            assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{names:?}");
+            let kebab =
+                |name: &&str| name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+            assert!(names.iter().all(kebab), "{names:?}");
+            assert!(spec.option(spec.target).is_some(), "{}", spec.name);
+            let mut groups: Vec<&str> = spec.options.iter().map(|option| option.group).collect();
+            groups.dedup();
+            let several = |group: &&str| groups.iter().filter(|one| **one == *group).count() > 1;
+            let split = groups.iter().copied().find(|group| !group.is_empty() && several(group));
+            assert_eq!(split, None, "{}: in two places", spec.name);
+        }
+    }
+
+    #[test]
+    fn what_an_option_says_of_others_is_about_options_that_there_are() {
+        for spec in ALL {
+            for option in spec.options {
+                let name = format!("{} --{}", spec.name, option.name);
+                assert!(!option.help.is_empty() && !option.help.ends_with('.'), "{name}");
+                assert!(!option.help.contains("[default"), "{name}");
+                for only in option.only {
+                    if let Only::With(other, _) | Only::When(other, _) = only {
+                        assert!(spec.option(other).is_some(), "{name}: {other}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_loss_that_is_assumed_by_default_is_the_one_of_the_arithmetic() {
+        let default = keepalive::SPEC.option("assumed-loss").unwrap().default;
+        let DefaultValue::Text(text) = default else { panic!("{default:?}") };
+        assert_eq!(parse_share(text), Ok(Path::ASSUMED.loss));
     }
 }

@@ -3,13 +3,18 @@
 //!
 //! Each experiment has one [`Spec`] in its folder. Common code reads it and names no experiment.
 
+use serde::Serialize;
+
+use crate::causes::spec::CauseSpec;
 use crate::record::Summary;
+use crate::study::metric_names;
 
 use super::column::Table;
 use super::option::Opt;
+use crate::study::Study;
 
 /// An experiment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spec {
     /// The sub-command and the name in records, kebab case.
     pub name: &'static str,
@@ -21,6 +26,14 @@ pub struct Spec {
     pub examples: &'static str,
     /// Its options; a study may set no others. Sorted by group as the help shows them.
     pub options: &'static [&'static Opt],
+    /// The option that names a server that already runs, instead of the lab.
+    pub target: &'static str,
+    /// Completes the study that a command line is: settings that follow from what was typed.
+    #[serde(skip)]
+    pub complete: fn(&mut Study),
+    /// Whether the arms of a command line are compared against the first.
+    #[serde(skip)]
+    pub compares: fn(&Study) -> bool,
     /// Every metric that a trial may have, in alphabetical order.
     pub metrics: &'static [&'static MetricSpec],
     /// Every distribution that a trial may have, in alphabetical order; `NAME_p99` is a metric too.
@@ -34,13 +47,46 @@ pub struct Spec {
     /// The name of one operation.
     pub operation: Noun,
     /// Tables of figures, a row per arm, in the order of every report.
+    #[serde(skip)]
     pub tables: &'static [Table],
+    /// Causes that a run may name, in the order of the answer.
+    pub causes: &'static [&'static CauseSpec],
     /// Fills in what follows from the arms: answer, causes, advice, next.
+    #[serde(skip)]
     pub conclude: fn(&mut Summary),
 }
 
+impl Spec {
+    /// The option of this name.
+    pub fn option(&self, name: &str) -> Option<&'static Opt> {
+        self.options.iter().copied().find(|option| option.name == name)
+    }
+
+    /// The names of all options, in alphabetical order.
+    pub fn option_names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = self.options.iter().map(|option| option.name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The names of all metrics that are single figures, in alphabetical order.
+    pub fn single_metrics(&self) -> Vec<&'static str> {
+        self.metrics.iter().map(|metric| metric.name).collect()
+    }
+
+    /// The names of all distributions, in alphabetical order.
+    pub fn distributions(&self) -> Vec<&'static str> {
+        self.histograms.iter().map(|histogram| histogram.name).collect()
+    }
+
+    /// Every name that a metric may go by: metrics, and figures of distributions.
+    pub fn metric_names(&self) -> Vec<String> {
+        metric_names(&self.single_metrics(), &self.distributions())
+    }
+}
+
 /// A metric: one figure per trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricSpec {
     /// Name in records.
     pub name: &'static str,
@@ -53,7 +99,7 @@ pub struct MetricSpec {
 }
 
 /// A distribution of one figure per operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HistogramSpec {
     /// Name in records; ends in its unit.
     pub name: &'static str,
@@ -64,7 +110,8 @@ pub struct HistogramSpec {
 }
 
 /// The direction in which a figure gets better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Better {
     /// Less is better: latency, CPU, memory.
     Lower,
@@ -75,7 +122,7 @@ pub enum Better {
 }
 
 /// The name of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Noun {
     /// `connection`.
     pub one: &'static str,

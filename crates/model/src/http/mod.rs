@@ -7,5 +7,6 @@ pub mod access_log;
 pub mod closing;
 pub mod response;
 pub mod reuse;
+pub mod server;
 pub mod status;
 pub mod url;

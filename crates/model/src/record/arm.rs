@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::comparison::Round;
 use super::connect::{Expectation, Timeline};
+use super::host::{HostSummary, Softirq};
 use super::http::Closing;
+use super::link::LinkMeasured;
+use super::metric::Metric;
 use super::own::Own;
-use super::{HostSummary, LinkMeasured, Round, Softirq};
 use crate::ports::PortForecast;
 use crate::saturation::Saturation;
 use crate::stats::{HistogramSummary, Series};
@@ -121,21 +124,4 @@ pub struct Warmup {
     /// Distributions, as in the arm.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub histograms: BTreeMap<String, HistogramSummary>,
-}
-
-/// A single figure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Metric {
-    /// The figure; of several rounds their mean.
-    pub value: f64,
-    /// Its unit: `us`, `1/s`, `bytes/s`.
-    pub unit: String,
-    /// 95 % interval over rounds; absent with too few rounds to say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ci95: Option<[f64; 2]>,
-    /// Median over rounds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub median: Option<f64>,
-    /// Observations behind the value: operations of one round, or else rounds.
-    pub n: u64,
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use tcptoll_engine::lab::certification::{Tolerance, certify, echoes, train};
 use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{Interrupt, Place};
+use tcptoll_engine::lab::{Hosts, Interrupt};
 use tcptoll_model::link::{LinkSpec, line_bytes};
 use tcptoll_model::stats::{exact_interval, nearest_rank};
 
@@ -15,7 +15,7 @@ use crate::table::Table;
 /// Wide, because here the error itself is the figure.
 const ANY: Tolerance = Tolerance { delay_us: Some(1e6), rate: 10.0 };
 
-pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Place> {
+pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Hosts> {
     let spec = LinkSpec::parse(link)?;
     let cpus: Vec<Option<u32>> = tcptoll_kernel::cpu::allowed().into_iter().map(Some).collect();
     let (client, server) = if cpus.len() > 1 { (cpus[0], cpus[1]) } else { (None, None) };
@@ -28,9 +28,9 @@ pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Place> {
         server_cpu: server,
         client_addresses: Vec::new(),
     };
-    let mut place = Place::lab(&plan, &spec)?;
-    certify(&mut place, &spec, ANY, &Interrupt::new())?.accepted()?;
-    Ok(place)
+    let mut hosts = Hosts::lab(&plan, &spec)?;
+    certify(&mut hosts, &spec, ANY, &Interrupt::new())?.accepted()?;
+    Ok(hosts)
 }
 
 pub(crate) fn rtt(table: &mut Table) -> anyhow::Result<()> {
@@ -54,9 +54,9 @@ pub(crate) fn rtt(table: &mut Table) -> anyhow::Result<()> {
 
 /// Median and 99th percentile of |round trip - setting|, µs.
 pub(crate) fn rtt_errors(link: &str, asked_us: f64, packet: bool) -> anyhow::Result<(f64, f64)> {
-    let mut place = lab(link, packet)?;
+    let mut hosts = lab(link, packet)?;
     // Every 2.3 ms, no multiple of a timer tick; at 200 ms 87 are on their way at once.
-    let rtts = echoes(&mut place, 2_000, 2_300_000, &Interrupt::new())?;
+    let rtts = echoes(&mut hosts, 2_000, 2_300_000, &Interrupt::new())?;
     if rtts.len() != 2_000 {
         bail!("{link}: {} of 2,000 echoes came back", rtts.len());
     }
@@ -92,19 +92,19 @@ pub(crate) fn rate(table: &mut Table) -> anyhow::Result<()> {
 }
 
 fn steady_rate(link: &str, asked: f64) -> anyhow::Result<f64> {
-    let mut place = lab(link, false)?;
+    let mut hosts = lab(link, false)?;
     let line = line_bytes(1_428) as f64 * 8.0;
     // One second of steady state.
     let packets = (asked / line) as u64;
-    let (_, arrivals) = train(&mut place, 0, packets, 1_400, 0, 1_200_000_000, &Interrupt::new())?;
+    let (_, arrivals) = train(&mut hosts, 0, packets, 1_400, 0, 1_200_000_000, &Interrupt::new())?;
     Ok(arrivals.steady_span as f64 * line / (arrivals.steady_ns as f64 / 1e9))
 }
 
 pub(crate) fn loss(table: &mut Table) -> anyhow::Result<()> {
     for (text, asked) in [("0.1%", 0.001), ("1%", 0.01), ("10%", 0.1)] {
-        let mut place = lab(&format!("rtt=1ms,loss={text}"), false)?;
+        let mut hosts = lab(&format!("rtt=1ms,loss={text}"), false)?;
         let (sent, arrivals) =
-            train(&mut place, 0, 50_000, 64, 30_000, 50_000_000, &Interrupt::new())?;
+            train(&mut hosts, 0, 50_000, 64, 30_000, 50_000_000, &Interrupt::new())?;
         let lost = sent - arrivals.packets;
         let [low, high] = exact_interval(lost, sent, 0.95).context("sent is above 0")?;
         table.row(

@@ -36,7 +36,7 @@ struct Json<'a> {
 /// Compares two records.
 pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
-    let (ea, eb) = (a.schedule.experiment.name(), b.schedule.experiment.name());
+    let (ea, eb) = (a.schedule.spec.name, b.schedule.spec.name);
     if ea != eb {
         bail!("{} is of experiment {ea}, {} of {eb}: compare runs of the same one", a.name, b.name);
     }
@@ -54,7 +54,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
         if !a.schedule.knows(metric) {
             bail!(
                 "--metric {metric}: there is no such metric; there are {}",
-                a.schedule.experiment.metrics().join(", ")
+                a.schedule.spec.single_metrics().join(", ")
             );
         }
     }

@@ -45,6 +45,8 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use tcptoll_model::experiments;
+    use tcptoll_model::warning::Warning;
     use tcptoll_report::TextStyle;
 
     use super::*;
@@ -73,10 +75,11 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_that_can_be_named_is_explained() {
-        let names: Vec<&str> = sections().map(|(name, _)| name).collect();
-        for cause in ["accept-queue-full", "syn-queue-full", "local-ports-scarce"] {
-            assert!(names.contains(&cause), "{cause} is not in {names:?}");
+    fn every_cause_and_warning_that_can_be_named_is_explained() {
+        let explained: BTreeSet<&str> = sections().map(|(name, _)| name).collect();
+        let causes = experiments::ALL.iter().flat_map(|spec| spec.causes).map(|cause| cause.id);
+        for name in causes.chain(Warning::IDS.iter().copied()) {
+            assert!(explained.contains(name), "{name} has no section in docs/causes.md");
         }
     }
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::lab::certification::{Tolerance, certify};
 use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{Handle, Interrupt, LabError, Machine, Places as _};
+use tcptoll_engine::lab::{Handle, HostSource as _, Interrupt, LabError, Machine};
 use tcptoll_engine::messages::{Count, Launch, Run, SetSysctls, Watch};
 use tcptoll_engine::observe::parse_sysctl;
 use tcptoll_model::link::LinkSpec;
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         signal_hook::flag::register_usize(signal, interrupt.flag(), signal as usize)?;
     }
     signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false)))?;
-    let mut place = Machine::default().lab(&plan, &spec)?;
-    let mut certificate = certify(&mut place, &spec, tolerance, &interrupt)?;
+    let mut hosts = Machine::default().lab(&plan, &spec)?;
+    let mut certificate = certify(&mut hosts, &spec, tolerance, &interrupt)?;
     if args.link_tolerance.is_some() {
         certificate = certificate.accepted()?;
     } else if let Some(why) = &certificate.refusal {
@@ -59,13 +59,13 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
             "lab · {} · round trip {} · client {} · server {}",
             args.link,
             rtt.map_or("—".to_owned(), human_us),
-            place.addresses.client,
-            place.addresses.server
+            hosts.addresses.client,
+            hosts.addresses.server
         );
     }
-    let environment = place.addresses.variables();
-    sysctls(&mut place.client, &args.client_sysctl)?;
-    sysctls(place.server()?, &args.server_sysctl)?;
+    let environment = hosts.addresses.variables();
+    sysctls(&mut hosts.client, &args.client_sysctl)?;
+    sysctls(hosts.server()?, &args.server_sysctl)?;
     if let Some(line) = &args.server {
         let launch = Launch {
             words: vec![line.clone()],
@@ -73,16 +73,16 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
             environment: environment.clone(),
             ordinary_user: true,
         };
-        place.server()?.ask(&launch)?;
+        hosts.server()?.ask(&launch)?;
     }
     if let Some(path) = &args.pcap {
         let pcap = Some(std::path::absolute(path)?.display().to_string());
-        place.link()?.ask(&Watch { pcap, ..Watch::default() })?;
+        hosts.link()?.ask(&Watch { pcap, ..Watch::default() })?;
     }
     let launch =
         Launch { words: args.command.clone(), shell: false, environment, ordinary_user: false };
-    let begun = place.client.begin(&Run(launch))?;
-    let status = match place.client.wait(begun, &interrupt, &mut |_| {}) {
+    let begun = hosts.client.begin(&Run(launch))?;
+    let status = match hosts.client.wait(begun, &interrupt, &mut |_| {}) {
         Err(LabError::Interrupted) => {
             let signal = interrupt.signal().unwrap_or(0);
             return Ok(Status::Stopped(u8::try_from(signal).unwrap_or(0)));
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         answered => answered?.answer,
     };
     if args.pcap.is_some() {
-        place.link()?.ask(&Count)?;
+        hosts.link()?.ask(&Count)?;
     }
     Ok(Status::Command(u8::try_from(status).unwrap_or(1)))
 }

@@ -12,13 +12,11 @@ mod study;
 
 use anyhow::{Context as _, bail};
 use tcptoll_engine::record::Record;
+use tcptoll_model::experiments;
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
 
-use crate::cli::{
-    Cli, Command, ConnectArgs, HttpArgs, KeepaliveArgs, OutputArgs, ReportArgs, RoundArgs,
-    SchemaOf, TourArgs,
-};
+use crate::cli::{Cli, Command, ExperimentArgs, ReportArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
 use crate::{output, studies};
 
@@ -26,9 +24,7 @@ use crate::{output, studies};
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => tour(args),
-        Command::Connect(args) => connect(&args),
-        Command::Http(args) => http(&args),
-        Command::Keepalive(args) => keepalive(&args),
+        Command::Experiment(args) => experiment(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report(&args),
@@ -51,34 +47,14 @@ fn tour(args: TourArgs) -> anyhow::Result<Status> {
     Ok(status)
 }
 
-/// Runs what was typed, or goes on with a run; then nothing else may have been typed. `nothing` is
-/// the study of a command line without options.
-fn experiment(
-    typed: &Study,
-    nothing: &Study,
-    rounds: &RoundArgs,
-    output: &OutputArgs,
-) -> anyhow::Result<Status> {
-    if let Some(record) = &rounds.resume {
-        studies::check_alone(typed, nothing)?;
-        return output::resume(record, output);
+/// Runs what was typed, or goes on with a run; then nothing else may have been typed.
+fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
+    if let Some(record) = &args.rounds.resume {
+        studies::check_alone(&args.typed)?;
+        return output::resume(record, &args.output);
     }
-    study::start(typed, rounds, output)
-}
-
-fn connect(args: &ConnectArgs) -> anyhow::Result<Status> {
-    let nothing = studies::from_connect(&ConnectArgs::default())?;
-    experiment(&studies::from_connect(args)?, &nothing, &args.rounds, &args.output)
-}
-
-fn http(args: &HttpArgs) -> anyhow::Result<Status> {
-    let nothing = studies::from_http(&HttpArgs::default())?;
-    experiment(&studies::from_http(args)?, &nothing, &args.rounds, &args.output)
-}
-
-fn keepalive(args: &KeepaliveArgs) -> anyhow::Result<Status> {
-    let nothing = studies::from_keepalive(&KeepaliveArgs::default())?;
-    experiment(&studies::from_keepalive(args)?, &nothing, &args.rounds, &args.output)
+    let study = studies::from_typed(args.spec, &args.typed, &args.rounds)?;
+    study::start(&study, &args.rounds, &args.output)
 }
 
 fn report(args: &ReportArgs) -> anyhow::Result<Status> {
@@ -106,10 +82,11 @@ fn report(args: &ReportArgs) -> anyhow::Result<Status> {
 }
 
 fn schema(of: SchemaOf) -> anyhow::Result<Status> {
-    let schema = match of {
-        SchemaOf::Summary => schemars::schema_for!(Summary),
-        SchemaOf::Study => schemars::schema_for!(Study),
+    let text = match of {
+        SchemaOf::Summary => serde_json::to_string_pretty(&schemars::schema_for!(Summary))?,
+        SchemaOf::Study => serde_json::to_string_pretty(&schemars::schema_for!(Study))?,
+        SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
     };
-    println!("{}", serde_json::to_string_pretty(&schema)?);
+    println!("{text}");
     Ok(Status::Met)
 }

@@ -1,5 +1,6 @@
 //! What is printed for the asking: help, schema, completions, man pages, studies, links, causes.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
@@ -95,6 +96,48 @@ fn the_schema_is_a_json_schema_and_the_published_one() {
             "write it anew: tcptoll schema > docs/reference/summary.schema.json"
         );
     }
+}
+
+/// The options that a help describes: `    --out <FILE>`, `-H, --header <NAME: VALUE>`.
+fn described(help: &str) -> BTreeSet<&str> {
+    let line = |line: &str| line.starts_with("  ") && line.trim_start().starts_with('-');
+    let long = |line: &'_ str| Some(line.find("--")? + 2);
+    let name = |line: &str| long(line).map(|start| start..start + length(&line[start..]));
+    help.lines().filter(|text| line(text)).filter_map(|text| Some(&text[name(text)?])).collect()
+}
+
+fn length(name: &str) -> usize {
+    name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(name.len())
+}
+
+#[test]
+fn the_description_of_the_experiments_has_every_option_of_their_help_with_its_default() {
+    let experiments: Value = serde_json::from_str(&printed(&["schema", "experiments"])).unwrap();
+    let general = printed(&["study", "run", "--help"]);
+    let general = described(&general);
+    for experiment in experiments.as_array().unwrap() {
+        let name = experiment["name"].as_str().unwrap();
+        let help = printed(&[name, "--help"]);
+        let options = experiment["options"].as_array().unwrap();
+        let find = |name: &str| options.iter().find(|option| option["name"] == name);
+        let unwrapped = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for name in described(&help).difference(&general) {
+            let option = find(name).unwrap_or_else(|| panic!("{name} is not described"));
+            if let Some(default) = option["default"]["text"].as_str() {
+                assert!(unwrapped.contains(&format!("[default: {default}]")), "{name}");
+            }
+        }
+        assert!(described(&help).difference(&general).count() > 20, "{name}");
+        for key in ["question", "about", "primary", "margin"] {
+            assert!(!experiment[key].is_null(), "{name}: {key}");
+        }
+        assert!(experiment["operation"]["many"].is_string(), "{name}");
+        let metric = &experiment["metrics"][0];
+        assert!(["name", "unit", "words", "better"].iter().all(|key| metric[key].is_string()));
+    }
+    let all: Vec<&str> = tcptoll_model::experiments::ALL.iter().map(|spec| spec.name).collect();
+    let named = experiments.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
+    assert_eq!(named.collect::<Vec<_>>(), all);
 }
 
 #[test]

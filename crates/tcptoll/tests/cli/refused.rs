@@ -102,8 +102,8 @@ fn an_impossible_setting_of_http_is_named_with_what_to_write() {
         (&["ftp://127.0.0.1/"], "ftp://127.0.0.1/"),
         (&["http://127.0.0.1:0/"], "http://127.0.0.1:0/"),
         (&[url, "http://127.0.0.1:10/"], "host and port"),
-        (&[url, "--server", "nginx"], "--server nginx"),
-        (&[url, "--work", "1ms"], "--work 1ms"),
+        (&[url, "--server", "nginx"], "--server needs the lab: it has no effect with a URL"),
+        (&[url, "--work", "1ms"], "--work needs the lab: it has no effect with a URL"),
         (&[url, "--tls", "full"], "--tls full"),
     ] {
         refused(&[&["http"], args].concat(), names);

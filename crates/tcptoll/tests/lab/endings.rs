@@ -225,3 +225,24 @@ fn of_a_record_torn_while_its_summary_was_written_every_finished_trial_is_shown(
     assert_eq!(told.arms, was.arms);
     assert!(told.partial && !was.partial, "a run without its end is partial");
 }
+
+#[test]
+fn the_tour_ends_with_the_path_of_its_report() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let mut command = tcptoll(&["tour", "--quiet", "--link-tolerance", TOLERANCE]);
+    command.current_dir(folder.0.path()).env("XDG_DATA_HOME", folder.0.path());
+    let ran = run(&mut command);
+    // A busy machine makes a run invalid, which is 1.
+    assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
+    let report = folder.file("tcptoll-report.html");
+    let last = ran.stderr.lines().last().unwrap_or_default();
+    assert!(last.ends_with(&report.display().to_string()), "{}", ran.stderr);
+    let html = fs::read_to_string(report).unwrap();
+    for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
+        assert!(!html.contains(outside), "the report needs the network: {outside}");
+    }
+    assert!(ran.stdout.contains("accept queue"), "{}", ran.stdout);
+}

@@ -114,6 +114,11 @@ fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Opti
         options.extend(more.iter().map(|word| (*word).to_owned()));
         Some(options)
     };
+    let replaced = |mut options: Vec<String>, option: &str, value: &str| {
+        let at = options.iter().position(|word| word == option).unwrap();
+        value.clone_into(&mut options[at + 1]);
+        options
+    };
     let lab = || in_lab(experiment);
     let few_ports = ["--client-sysctl", "net.ipv4.ip_local_port_range=20000 20019"];
     match ending {
@@ -127,7 +132,10 @@ fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Opti
         "the name does not resolve" => Some(at(experiment, "name.invalid", 80)),
         "nothing listens there" => Some(at(experiment, "127.0.0.1", 1)),
         "every connection is reset" => Some(at(experiment, "127.0.0.1", server("reset"))),
-        "the server never answers" => Some(at(experiment, "127.0.0.1", server("silent"))),
+        // Every operation takes the whole timeout.
+        "the server never answers" => {
+            Some(replaced(at(experiment, "127.0.0.1", server("silent")), "--timeout", "300ms"))
+        }
         "every second connection is reset" => Some(at(experiment, "127.0.0.1", server("half"))),
         "the same with `--allow-errors 100%`" => {
             with(at(experiment, "127.0.0.1", server("half")), &["--allow-errors", "100%"])
@@ -137,12 +145,7 @@ fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Opti
                 with(lab(), &[&["--warmup", "0", "--count", "60"][..], &few_ports].concat())
             }
             "http" => with(lab(), &[&["--reuse", "client-close"][..], &few_ports].concat()),
-            _ => {
-                let mut options = lab();
-                let sockets = options.iter().position(|word| word == "--sockets").unwrap();
-                "60".clone_into(&mut options[sockets + 1]);
-                with(options, &few_ports)
-            }
+            _ => with(replaced(lab(), "--sockets", "60"), &few_ports),
         },
         "the record cannot be created" => with(lab(), &["--out", "/nonexistent/record.jsonl"]),
         "the disk is full" => with(lab(), &["--out", "/dev/full"]),

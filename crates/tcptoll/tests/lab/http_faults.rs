@@ -288,7 +288,8 @@ fn over_io_uring_every_class_is_the_same() {
         ("status-500", "status"),
     ];
     for (fault, class) in faults {
-        all_of_class(class, &[fault], &["--io", "io-uring", "--timeout", "300ms"]);
+        let timeout = if class == "timeout" { SHORT } else { &[] };
+        all_of_class(class, &[fault], &[&["--io", "io-uring"], timeout].concat());
     }
     all_of_class("body-limit", &["infinite-body"], &["--io", "io-uring", "--body-limit", "1MB"]);
     all_of_class("connect-refused", &["good"], &["--io", "io-uring", "--port", "7778"]);

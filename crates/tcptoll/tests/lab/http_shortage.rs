@@ -24,7 +24,7 @@ fn with_64_local_ports_every_failure_is_of_class_local_ports_and_the_run_is_inva
         "--client-sysctl",
         "net.ipv4.ip_local_port_range=40000 40063",
         "--duration",
-        "300ms",
+        "1s",
         "--warmup",
         "0",
         "--rounds",
@@ -38,7 +38,7 @@ fn with_64_local_ports_every_failure_is_of_class_local_ports_and_the_run_is_inva
     assert_eq!(classes, ["local-ports"]);
     assert_eq!((arm.ok, arm.connections_ok), (64, Some(64)), "one request of each port");
     let rate = arm.metrics["requests_per_s"].value;
-    assert!((rate - 64.0 / 0.3).abs() < 1.0, "{rate} is of successes over the planned time");
+    assert!((rate - 64.0).abs() < 0.3, "{rate} is of successes over the planned time");
     assert_eq!((summary.valid, status), (false, Some(1)));
     assert_eq!(causes(&summary, arm), ["local-ports-scarce"]);
     assert!(!summary.advice.is_empty());
@@ -88,43 +88,19 @@ fn more_connections_than_files_are_all_open_over_io_uring() {
 }
 
 #[test]
-fn what_a_stopped_server_costs_is_in_the_latency_of_an_open_loop() {
-    if lacks(&["python3"]) {
-        return;
-    }
-    // 500 per second; after the 50th the server stops for 300 ms, in which 150 are due.
-    let Asked { summary, .. } = ask(&Faulty::new("stopped").with(&[
-        "--rate",
-        "500",
-        "--duration",
-        "800ms",
-        "--timeout",
-        "3s",
-        "--connections",
-        "20",
-    ]));
-    let arm = only(&summary);
-    assert_eq!((arm.attempts, arm.ok), (400, 400), "{:?}", arm.errors);
-    let latency = &arm.histograms["latency_us"];
-    let most_ms = latency.max.unwrap() / 1e3;
-    assert!(most_ms >= 290.0, "{most_ms} ms at most");
-    // Those due in the stop wait from 0 to 300 ms, 150 ms in the mean; they are 150 of 400.
-    let mean_ms = latency.mean.unwrap() / 1e3;
-    assert!(mean_ms > 45.0, "{mean_ms} ms in the mean: the wait of those due was left out");
-}
-
-#[test]
 fn a_server_that_is_killed_in_the_middle_makes_errors_and_the_run_ends() {
     if lacks(&["python3"]) {
         return;
     }
-    let Asked { summary, .. } = ask(&Faulty::new("killed").with(&["--duration", "400ms"]));
+    // It is killed after 200, whenever that is.
+    let Asked { summary, .. } = ask(&Faulty::new("killed").with(&["--requests", "400"]));
     let arm = only(&summary);
+    assert_eq!(arm.attempts, 400);
     assert!((190..=204).contains(&arm.ok), "{} of {:?}", arm.ok, arm.errors);
     assert!(arm.errors["connect-refused"] > 0, "{:?}", arm.errors);
     let known = ["connect-refused", "close-race", "truncated", "reset"];
     assert!(arm.errors.keys().all(|class| known.contains(&class.as_str())), "{:?}", arm.errors);
-    assert!(arm.elapsed_s < 2.4, "{} s", arm.elapsed_s);
+    assert!(arm.elapsed_s < 20.0, "{} s: the count ends it before its duration", arm.elapsed_s);
 }
 
 #[test]
@@ -133,7 +109,8 @@ fn an_interrupt_in_the_middle_keeps_what_was_measured() {
         return;
     }
     for (signal, status, more) in
-        [("INT", 130, ["--io", "epoll"]), ("TERM", 143, ["--rate", "5000"])]
+        // A machine may stand still for a quarter of a second before 50 requests are due.
+        [("INT", 130, ["--io", "epoll"]), ("TERM", 143, ["--rate", "200"])]
     {
         let folder = Folder::new();
         let record = folder.path("record.jsonl");
@@ -175,4 +152,35 @@ fn has_begun(mark: &str) -> bool {
         let inuse = inuse.and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
         comm.trim() == "tcptoll-client" && inuse.is_some_and(|inuse| inuse > 0)
     })
+}
+
+/// A schedule that is kept only with a CPU.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn what_a_stopped_server_costs_is_in_the_latency_of_an_open_loop() {
+        if lacks(&["python3"]) {
+            return;
+        }
+        // 500 per second; after the 50th the server stops for 300 ms, in which 150 are due.
+        let Asked { summary, .. } = ask(&Faulty::new("stopped").with(&[
+            "--rate",
+            "500",
+            "--duration",
+            "800ms",
+            "--timeout",
+            "3s",
+            "--connections",
+            "20",
+        ]));
+        let arm = only(&summary);
+        assert_eq!((arm.attempts, arm.ok), (400, 400), "{:?}", arm.errors);
+        let latency = &arm.histograms["latency_us"];
+        let most_ms = latency.max.unwrap() / 1e3;
+        assert!(most_ms >= 290.0, "{most_ms} ms at most");
+        // Those due in the stop wait from 0 to 300 ms, 150 ms in the mean; they are 150 of 400.
+        let mean_ms = latency.mean.unwrap() / 1e3;
+        assert!(mean_ms > 45.0, "{mean_ms} ms in the mean: the wait of those due was left out");
+    }
 }

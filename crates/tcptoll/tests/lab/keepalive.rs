@@ -101,24 +101,6 @@ fn probes_on_the_wire_are_those_that_the_kernels_sent_whichever_side_checks() {
 }
 
 #[test]
-fn every_idle_connection_is_probed_once_in_an_idle_time() {
-    if no_lab() {
-        return;
-    }
-    let summary = keepalive(&["--mechanism", "tcp", "--sockets", "1000"]);
-    let arm = only(&summary);
-    all_live(arm);
-    let told = told(arm);
-    let probes = told.probes.unwrap().packets as f64;
-    let range = expected(told, 1.0, 0.125);
-    assert!(range.contains(&probes), "{probes} probes, expected {range:?}");
-    let per_hour = arm.metrics["checking_packets_per_hour_per_socket"].value;
-    let least = 7_200.0 / 1.125 * 0.95;
-    assert!((least..=7_200.0 * 1.05).contains(&per_hour), "{per_hour} packets an hour");
-    assert_eq!((told.nulls_sent, told.heartbeats.unwrap().packets), (0, 0));
-}
-
-#[test]
 fn packets_of_an_hour_are_measured_only_where_the_window_holds_a_round_of_checks() {
     if no_lab() {
         return;
@@ -135,27 +117,6 @@ fn packets_of_an_hour_are_measured_only_where_the_window_holds_a_round_of_checks
             let computed = told(arm).computed_packets_per_hour();
             assert_eq!(computed, Some(3_600.0), "{}", arm.name);
         }
-    }
-}
-
-#[test]
-fn every_idle_connection_gets_one_heartbeat_in_an_idle_time() {
-    if no_lab() {
-        return;
-    }
-    for side in ["server", "client"] {
-        let summary = keepalive(&["--mechanism", "heartbeat", "--sockets", "1000", "--side", side]);
-        let arm = only(&summary);
-        all_live(arm);
-        let told = told(arm);
-        let beats = told.heartbeats.unwrap().packets as f64;
-        // A tick of 10 ms late.
-        let range = expected(told, 1.0, 0.01);
-        assert!(range.contains(&beats), "{side}: {beats} heartbeats, expected {range:?}");
-        let per_hour = arm.metrics["checking_packets_per_hour_per_socket"].value;
-        assert!((6_840.0..=7_560.0).contains(&per_hour), "{side}: {per_hour} packets an hour");
-        let none = (told.probes.unwrap().packets, told.heartbeat_retransmissions);
-        assert_eq!(none, (0, 0), "{side}");
     }
 }
 
@@ -236,54 +197,99 @@ fn with_the_kernel_s_own_idle_time_no_probe_is_seen_until_the_sysctl_is_short() 
     assert!(arm.metrics["keepalive_probes"].value > 0.0, "{told:?}");
 }
 
-#[test]
-fn a_writer_without_pause_takes_the_line_and_what_it_says_it_wrote_was_on_it() {
-    if no_lab() {
-        return;
-    }
-    let link = ["--link", "rtt=0.25ms,rate=100mbit", "--writer", "on"];
-    let summary = keepalive(&[&["--mechanism", "none", "--sockets", "50"], &link[..]].concat());
-    let arm = only(&summary);
-    all_live(arm);
-    let goodput = arm.metrics["goodput_bytes_per_s"].value;
-    let messages = arm.metrics["messages_per_s"].value;
-    assert!((messages * 1_000.0 / goodput - 1.0).abs() < 1e-9, "{messages} of 1000 bytes");
-    // 100 Mbit/s; of each 1538 bytes on the line 1448 are payload.
-    let most = 100e6 / 8.0 * 1_448.0 / 1_538.0;
-    let share = goodput / most;
-    assert!((0.9..=1.005).contains(&share), "{goodput} bytes/s, {share} of the line's");
-}
+/// Rates of messages and of checks: who has to wait for a CPU is below them.
+mod alone {
+    use super::*;
 
-#[test]
-fn a_writer_keeps_its_rate() {
-    if no_lab() {
-        return;
+    #[test]
+    fn a_writer_without_pause_takes_the_line_and_what_it_says_it_wrote_was_on_it() {
+        if no_lab() {
+            return;
+        }
+        let link = ["--link", "rtt=0.25ms,rate=100mbit", "--writer", "on"];
+        let summary = keepalive(&[&["--mechanism", "none", "--sockets", "50"], &link[..]].concat());
+        let arm = only(&summary);
+        all_live(arm);
+        let goodput = arm.metrics["goodput_bytes_per_s"].value;
+        let messages = arm.metrics["messages_per_s"].value;
+        assert!((messages * 1_000.0 / goodput - 1.0).abs() < 1e-9, "{messages} of 1000 bytes");
+        // 100 Mbit/s; of each 1538 bytes on the line 1448 are payload.
+        let most = 100e6 / 8.0 * 1_448.0 / 1_538.0;
+        let share = goodput / most;
+        assert!((0.9..=1.005).contains(&share), "{goodput} bytes/s, {share} of the line's");
     }
-    let args = ["--mechanism", "none", "--writer", "on", "--rate", "500", "--message", "100"];
-    let summary = keepalive(&args);
-    let arm = only(&summary);
-    let messages = arm.metrics["messages_per_s"].value;
-    assert!((490.0..=510.0).contains(&messages), "{messages} messages a second");
-}
 
-#[test]
-fn idle_connections_are_told_apart_from_the_one_that_writes() {
-    if no_lab() {
-        return;
+    #[test]
+    fn a_writer_keeps_its_rate() {
+        if no_lab() {
+            return;
+        }
+        let args = ["--mechanism", "none", "--writer", "on", "--rate", "500", "--message", "100"];
+        let summary = keepalive(&args);
+        let arm = only(&summary);
+        let messages = arm.metrics["messages_per_s"].value;
+        assert!((490.0..=510.0).contains(&messages), "{messages} messages a second");
     }
-    let link = ["--link", "rtt=0.25ms,rate=100mbit", "--writer", "on"];
-    let args = ["--mechanism", "tcp,heartbeat", "--sockets", "201"];
-    let summary = keepalive(&[&args, &link[..]].concat());
-    for arm in &summary.arms {
+
+    #[test]
+    fn idle_connections_are_told_apart_from_the_one_that_writes() {
+        if no_lab() {
+            return;
+        }
+        let link = ["--link", "rtt=0.25ms,rate=100mbit", "--writer", "on"];
+        let args = ["--mechanism", "tcp,heartbeat", "--sockets", "201"];
+        let summary = keepalive(&[&args, &link[..]].concat());
+        for arm in &summary.arms {
+            all_live(arm);
+            let told = told(arm);
+            assert_eq!((told.sockets, told.idle_sockets), (201, 200));
+            let checks = told.probes.unwrap().packets + told.heartbeats.unwrap().packets;
+            let range = expected(told, 1.0, 0.125);
+            assert!(range.contains(&(checks as f64)), "{}: {checks}, expected {range:?}", arm.name);
+            // Of 200 a second each takes 52 bytes and up to 4 more, and 38 for Ethernet.
+            let share = told.link_share.unwrap();
+            let least = 200.0 * 90.0 * 8.0 / 100e6 * 0.8;
+            assert!((least..least * 2.0).contains(&share), "{}: {share}", arm.name);
+        }
+    }
+
+    #[test]
+    fn every_idle_connection_is_probed_once_in_an_idle_time() {
+        if no_lab() {
+            return;
+        }
+        let summary = keepalive(&["--mechanism", "tcp", "--sockets", "1000"]);
+        let arm = only(&summary);
         all_live(arm);
         let told = told(arm);
-        assert_eq!((told.sockets, told.idle_sockets), (201, 200));
-        let checks = told.probes.unwrap().packets + told.heartbeats.unwrap().packets;
+        let probes = told.probes.unwrap().packets as f64;
         let range = expected(told, 1.0, 0.125);
-        assert!(range.contains(&(checks as f64)), "{}: {checks}, expected {range:?}", arm.name);
-        // Of 200 a second each takes 52 bytes and up to 4 more, and 38 for Ethernet.
-        let share = told.link_share.unwrap();
-        let least = 200.0 * 90.0 * 8.0 / 100e6 * 0.8;
-        assert!((least..least * 2.0).contains(&share), "{}: {share}", arm.name);
+        assert!(range.contains(&probes), "{probes} probes, expected {range:?}");
+        let per_hour = arm.metrics["checking_packets_per_hour_per_socket"].value;
+        let least = 7_200.0 / 1.125 * 0.95;
+        assert!((least..=7_200.0 * 1.05).contains(&per_hour), "{per_hour} packets an hour");
+        assert_eq!((told.nulls_sent, told.heartbeats.unwrap().packets), (0, 0));
+    }
+
+    #[test]
+    fn every_idle_connection_gets_one_heartbeat_in_an_idle_time() {
+        if no_lab() {
+            return;
+        }
+        for side in ["server", "client"] {
+            let summary =
+                keepalive(&["--mechanism", "heartbeat", "--sockets", "1000", "--side", side]);
+            let arm = only(&summary);
+            all_live(arm);
+            let told = told(arm);
+            let beats = told.heartbeats.unwrap().packets as f64;
+            // A tick of 10 ms late.
+            let range = expected(told, 1.0, 0.01);
+            assert!(range.contains(&beats), "{side}: {beats} heartbeats, expected {range:?}");
+            let per_hour = arm.metrics["checking_packets_per_hour_per_socket"].value;
+            assert!((6_840.0..=7_560.0).contains(&per_hour), "{side}: {per_hour} packets an hour");
+            let none = (told.probes.unwrap().packets, told.heartbeat_retransmissions);
+            assert_eq!(none, (0, 0), "{side}");
+        }
     }
 }

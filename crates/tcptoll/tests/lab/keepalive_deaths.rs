@@ -10,9 +10,9 @@ use crate::support::{counter, errors, no_lab, only};
 /// What is short, and finite, for each mechanism.
 const CUT: [&str; 2] = ["--fault", "cut"];
 
-/// Runs one arm with a fault.
+/// Runs one arm with a fault. The window before it is short: checks have spread out in the warm-up.
 fn struck(args: &[&str]) -> Arm {
-    only(&keepalive(args)).clone()
+    only(&keepalive(&[args, &["--duration", "200ms"]].concat())).clone()
 }
 
 fn deaths(arm: &Arm) -> &Deaths {
@@ -159,8 +159,10 @@ fn a_reset_and_a_close_tell_of_themselves_whatever_checks() {
         return;
     }
     for (fault, how) in [("reset", "ECONNRESET"), ("close", "read returned 0")] {
+        // None of them waits for a check, so the checks need no time to spread out.
         let args = ["--mechanism", "none,tcp,heartbeat,lazy,write", "--fault", fault];
-        let summary = keepalive(&args);
+        let short = ["--warmup", "100ms", "--duration", "200ms"];
+        let summary = keepalive(&[&args[..], &short].concat());
         assert_eq!(summary.arms.len(), 5);
         for arm in &summary.arms {
             if told(arm).checking.mechanism.name() == "lazy" {

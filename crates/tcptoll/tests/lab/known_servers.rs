@@ -26,7 +26,7 @@ const CLIENT: &str = r"
 import socket, sys, time
 host, port, path, most, version, field = sys.argv[1:7]
 s = socket.create_connection((host, int(port)))
-s.settimeout(float(sys.argv[7]))
+s.settimeout(60)
 f = s.makefile('rb')
 answers = length = 0
 closed = False
@@ -49,6 +49,7 @@ try:
         if sys.argv[8] == 'idle':
             break
     if not closed:
+        s.settimeout(float(sys.argv[7]))
         closed = s.recv(1) == b''
 except (ConnectionResetError, BrokenPipeError):
     closed = True
@@ -132,10 +133,17 @@ impl Lab {
         fs::read_to_string(file).unwrap()
     }
 
-    /// Asks on one connection, at most so often.
-    fn ask(&mut self, serving: &Serving, most: u64, version: &str, field: &str) -> Got {
-        // Long enough that a server which means to close has done so.
-        self.ask_for(serving, most, version, field, 0.3, "busy")
+    /// Asks on one connection, at most so often. A server that is to close may take its time; one
+    /// that is not to is watched for long enough that it would have.
+    fn ask(
+        &mut self,
+        serving: &Serving,
+        most: u64,
+        version: &str,
+        field: &str,
+        closes: bool,
+    ) -> Got {
+        self.ask_for(serving, most, version, field, if closes { 20.0 } else { 0.3 }, "busy")
     }
 
     fn ask_for(
@@ -222,13 +230,13 @@ fn every_server_answers_keeps_connections_and_is_seen_with_its_processes() {
         let serving = lab.serve(&ServerSpec { backlog: Some(77), workers: Some(2), ..spec(kind) });
         assert!(serving.version.starts_with(version), "{}", serving.version);
         let before = lab.snapshot();
-        let got = lab.ask(&serving, 100, "1.1", "");
+        let got = lab.ask(&serving, 100, "1.1", "", false);
         assert_eq!((got.answers, got.length, got.closed), (100, 12, false), "{kind:?}: {got:?}");
-        let got = lab.ask(&serving, 3, "1.1", "Connection: close\\r\\n");
+        let got = lab.ask(&serving, 3, "1.1", "Connection: close\\r\\n", true);
         assert_eq!((got.answers, got.closed), (1, true), "{kind:?}: {got:?}");
-        let got = lab.ask(&serving, 3, "1.0", "");
+        let got = lab.ask(&serving, 3, "1.0", "", true);
         assert_eq!((got.answers, got.closed), (1, true), "{kind:?}: {got:?}");
-        let got = lab.ask(&serving, 3, "1.0", "Connection: keep-alive\\r\\n");
+        let got = lab.ask(&serving, 3, "1.0", "Connection: keep-alive\\r\\n", false);
         assert_eq!((got.answers, got.closed), (3, false), "{kind:?}: {got:?}");
 
         let after = lab.snapshot();
@@ -255,7 +263,7 @@ fn without_keepalive_every_answer_closes() {
     for (kind, ..) in ALL {
         let mut lab = Lab::new(&format!("close-{kind:?}"));
         let serving = lab.serve(&ServerSpec { keepalive: false, ..spec(kind) });
-        let got = lab.ask(&serving, 3, "1.1", "");
+        let got = lab.ask(&serving, 3, "1.1", "", true);
         assert_eq!((got.answers, got.closed), (1, true), "{kind:?}: {got:?}");
     }
 }
@@ -274,10 +282,10 @@ fn a_connection_ends_after_its_number_of_requests_and_its_idle_time() {
         });
         if kind == ServerKind::Puma {
             // It has no such limit: only where its threads do not suffice.
-            let got = lab.ask(&serving, 5, "1.1", "");
+            let got = lab.ask(&serving, 5, "1.1", "", false);
             assert_eq!((got.answers, got.closed), (5, false), "{got:?}");
         } else {
-            let got = lab.ask(&serving, 5, "1.1", "");
+            let got = lab.ask(&serving, 5, "1.1", "", true);
             assert_eq!((got.answers, got.closed), (2, true), "{kind:?}: {got:?}");
         }
         let got = lab.ask_for(&serving, 1, "1.1", "", 20.0, "idle");
@@ -293,7 +301,7 @@ fn large_content_comes_whole() {
     for (kind, ..) in ALL {
         let mut lab = Lab::new(&format!("large-{kind:?}"));
         let serving = lab.serve(&ServerSpec { body_bytes: 3 << 20, ..spec(kind) });
-        let got = lab.ask(&serving, 2, "1.1", "");
+        let got = lab.ask(&serving, 2, "1.1", "", false);
         assert_eq!((got.answers, got.length), (2, 3 << 20), "{kind:?}");
     }
 }

@@ -9,11 +9,11 @@ use tcptoll_model::link::LinkSpec;
 use tcptoll_model::record::{HostSummary, LinkKind};
 use tcptoll_model::warning::Warning;
 
-use super::notes::Trial;
+use super::notes::Notes;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::{Certificate, certify};
 use crate::lab::plan::{Addresses, Plan, client_address};
-use crate::lab::{Handle, Interrupt, LabError, Place};
+use crate::lab::{Handle, Hosts, Interrupt, LabError};
 use crate::messages::{
     Calibrate, Count, Counted, Launch, Observe, ReadSysctls, Rows, SetSysctls, Settle, Snapshot,
 };
@@ -21,6 +21,13 @@ use crate::messages::{
 /// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
 /// does not: there are many such trials, and what they have adds up.
 pub(in crate::experiments) const ECHOES: [(u16, u64); 2] = [(50, 2_000_000), (10, 1_000_000)];
+
+/// What a trial in the lab takes besides its load and its server, s: namespaces, hosts, echoes,
+/// counters (measured: 0.055 on a quiet machine, 0.12 on a busy one).
+pub(in crate::experiments) const OVERHEAD_S: f64 = 0.1;
+
+/// A local port is free again after this, s: TIME-WAIT.
+pub(in crate::experiments) const PORT_S: f64 = 60.0;
 
 /// Ports of the kernel's default range, 32768 to 60999.
 pub(in crate::experiments) const DEFAULT_PORTS: u64 = 28_232;
@@ -33,24 +40,29 @@ const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 /// A range that leaves the ports below 5000 to servers.
 const WIDE_RANGE: &str = "5000 65000";
 
-/// The lab a trial wants.
-pub(in crate::experiments) struct Wish<'a> {
+/// The lab that a trial needs.
+pub(in crate::experiments) struct LabSpec<'a> {
     pub(in crate::experiments) link: &'a LinkSpec,
     pub(in crate::experiments) ipv6: bool,
     /// Relay over AF_PACKET even where TUN can be had.
     pub(in crate::experiments) packet_relay: bool,
     pub(in crate::experiments) client_sysctls: Vec<(String, String)>,
     pub(in crate::experiments) server_sysctls: Vec<(String, String)>,
+    /// Local ports of the client that are in use at a time.
+    pub(in crate::experiments) ports: u64,
+    /// Connections in all.
+    pub(in crate::experiments) connections: u64,
 }
 
-impl Trial {
-    /// A lab with its link certified and its sysctls set.
-    pub(in crate::experiments) fn lab(
+impl Notes {
+    /// A lab with enough ports, its link certified and its sysctls set.
+    pub(super) fn lab(
         &mut self,
-        wish: Wish<'_>,
+        mut lab: LabSpec<'_>,
         context: &mut Context<'_>,
-    ) -> Result<Place, TrialError> {
-        let Wish { link, ipv6, packet_relay, client_sysctls, server_sysctls } = wish;
+    ) -> Result<Hosts, TrialError> {
+        self.spread_ports(&mut lab);
+        let LabSpec { link, ipv6, packet_relay, client_sysctls, server_sysctls, .. } = lab;
         self.tolerance_us = context.tolerance.delay_us(link.rtt);
         let cpus = tcptoll_kernel::cpu::allowed();
         let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
@@ -63,51 +75,45 @@ impl Trial {
             server_cpu: pair.1,
             client_addresses: further_addresses(&self.sources, link.loopback, ipv6),
         };
-        let mut place = context.places.lab(&plan, link)?;
+        let mut hosts = context.hosts.lab(&plan, link)?;
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
         let certificate: Certificate = match context.certificates.get(&key) {
             Some(known) => {
-                place.link()?.ask(&Calibrate { early_ns: known.early_ns })?;
+                hosts.link()?.ask(&Calibrate { early_ns: known.early_ns })?;
                 known.clone()
             }
-            None => certify(&mut place, link, context.tolerance, context.interrupt)?.accepted()?,
+            None => certify(&mut hosts, link, context.tolerance, context.interrupt)?.accepted()?,
         };
         context.certificates.insert(key, certificate.clone());
         if certificate.measured.kind == LinkKind::EmulatedPacket && !packet_relay {
             self.warn(&Warning::PacketFallback);
         }
         self.arm.link = Some(certificate.measured);
-        self.arm.client.pinned_cpu = place.client.ready.pinned_cpu;
-        self.arm.client.sysctls = set_sysctls(&mut place.client, client_sysctls)?;
-        let server = place.server()?;
+        self.arm.client.pinned_cpu = hosts.client.ready.pinned_cpu;
+        self.arm.client.sysctls = set_sysctls(&mut hosts.client, client_sysctls)?;
+        let server = hosts.server()?;
         let server_sysctls = set_sysctls(server, server_sysctls)?;
         self.arm.server = Some(HostSummary {
             sysctls: server_sysctls,
             pinned_cpu: server.ready.pinned_cpu,
             ..HostSummary::default()
         });
-        Ok(place)
+        Ok(hosts)
     }
 
     /// Where one address's ports would become scarce, the lab's client takes more addresses: past
     /// half of the range the kernel searches long for a port (measured on Linux 6.18: 50,000 from
     /// one address cost 0.9 ms of CPU each, from four 0.05 ms). On loopback, where the addresses
     /// are one, the range is widened.
-    ///
-    /// `ports` are in use at once, of `connections` in all.
-    pub(in crate::experiments) fn spread_ports(
-        &mut self,
-        ports: u64,
-        connections: u64,
-        wish: &mut Wish<'_>,
-    ) {
+    fn spread_ports(&mut self, lab: &mut LabSpec<'_>) {
         let per_address = DEFAULT_PORTS / 2;
-        let sysctls = &mut wish.client_sysctls;
+        let (ports, connections) = (lab.ports, lab.connections);
+        let sysctls = &mut lab.client_sysctls;
         let told = sysctls.iter().any(|(name, _)| name == PORT_RANGE) || !self.sources.is_empty();
         if told || ports <= per_address {
             return;
         }
-        let (name, value) = if wish.link.loopback {
+        let (name, value) = if lab.link.loopback {
             if ports <= DEFAULT_PORTS {
                 return;
             }
@@ -115,7 +121,7 @@ impl Trial {
             (PORT_RANGE.to_owned(), WIDE_RANGE.to_owned())
         } else {
             let addresses = ports.div_ceil(per_address).min(SOURCES_MAX);
-            self.sources = (1..=addresses).map(|n| client_address(n as u16, wish.ipv6)).collect();
+            self.sources = (1..=addresses).map(|n| client_address(n as u16, lab.ipv6)).collect();
             ("--bind".to_owned(), format!("{addresses} source addresses"))
         };
         self.warn(&Warning::SettingMade {
@@ -147,29 +153,29 @@ fn further_addresses(sources: &[IpAddr], loopback: bool, ipv6: bool) -> Vec<IpAd
 /// Starts a real server by a line for the shell and waits until it listens; `port` where it
 /// listens on several.
 pub(in crate::experiments) fn launch(
-    place: &mut Place,
+    hosts: &mut Hosts,
     line: &str,
     port: Option<u16>,
 ) -> Result<SocketAddr, TrialError> {
     let launch = Launch {
         words: vec![line.to_owned()],
         shell: true,
-        environment: place.addresses.variables(),
+        environment: hosts.addresses.variables(),
         ordinary_user: true,
     };
-    let address = place.addresses.server;
-    let server = place.server()?;
+    let address = hosts.addresses.server;
+    let server = hosts.server()?;
     let at = server.ask(&launch)?;
     Ok(SocketAddr::new(address, port.unwrap_or(at.port())))
 }
 
 /// Waits until the last FINs have come through, so that they are counted.
-pub(in crate::experiments) fn settle(place: &mut Place, link: &LinkSpec) -> Result<(), LabError> {
+pub(in crate::experiments) fn settle(hosts: &mut Hosts, link: &LinkSpec) -> Result<(), LabError> {
     // A server that is slow to close is not waited for longer.
     let limit = link.rtt * 2 + link.jitter + Duration::from_millis(30);
-    place.client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
+    hosts.client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
     // The client has the server's FIN; its ACK is on the way.
-    place.time.pause(link.rtt / 2 + link.jitter + Duration::from_millis(2));
+    hosts.time.pause(link.rtt / 2 + link.jitter + Duration::from_millis(2));
     Ok(())
 }
 

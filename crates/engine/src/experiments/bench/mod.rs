@@ -1,7 +1,9 @@
-//! One trial, wherever its two ends stand: the place, its hosts, what is noted, and the settings
-//! that experiments share.
+//! One trial, wherever its two ends stand: the procedure of all, the place, its hosts, what is noted,
+//! and the settings that experiments share. Read [`procedure`] first.
 
 pub(super) mod hosts;
 pub(super) mod notes;
-pub(super) mod settings;
+pub(super) mod procedure;
+pub(crate) mod settings;
 pub mod target;
+pub(super) mod unreached;

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use tcptoll_model::counters::stolen;
+use tcptoll_model::counters::{difference, stolen};
 use tcptoll_model::record::{
-    Arm, HostSummary, Lasting, LinkMeasured, Metric, Softirq, WarningEntry,
+    Arm, HostSummary, Lasting, LinkMeasured, Listener, Metric, Softirq, WarningEntry,
 };
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Settings;
@@ -31,14 +31,20 @@ pub(in crate::experiments) struct Span<'a> {
 }
 
 impl Span<'_> {
+    /// CPU time (user, system) that children of the host's process used meanwhile, µs.
+    pub(in crate::experiments) fn children_cpu_us(self) -> (u64, u64) {
+        let (before, after) = (self.before.children_cpu_us, self.after.children_cpu_us);
+        (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1))
+    }
+
     /// Packets that the host's devices dropped meanwhile.
     pub(in crate::experiments) fn device_drops(self) -> u64 {
         self.after.device_drops.saturating_sub(self.before.device_drops)
     }
 }
 
-/// One trial, being run.
-pub(in crate::experiments) struct Trial {
+/// What is noted of one trial while it runs.
+pub(in crate::experiments) struct Notes {
     pub(in crate::experiments) arm: Arm,
     warnings: Vec<WarningEntry>,
     /// Why the trial is useless for its question.
@@ -53,8 +59,8 @@ pub(in crate::experiments) struct Trial {
     pub(in crate::experiments) tolerance_us: f64,
 }
 
-impl Trial {
-    /// A trial of the arm of this name; `sources` are the addresses asked for.
+impl Notes {
+    /// Nothing yet, of a trial of the arm of this name; `sources` are the addresses asked for.
     pub(in crate::experiments) fn new(name: &str, sources: &[IpAddr]) -> Self {
         Self {
             arm: Arm { name: name.to_owned(), ..Arm::default() },
@@ -115,6 +121,49 @@ impl Trial {
     /// Round trips on the quiet link, ns.
     pub(in crate::experiments) fn take_echoes(&mut self, quiet: &[u64]) {
         self.histogram("rtt_us", &histogram(quiet));
+    }
+
+    /// Takes the kernels' counters and sockets.
+    pub(super) fn take_counters(&mut self, client: Span<'_>, server: Option<Span<'_>>) {
+        let Span { before, after } = client;
+        self.arm.client.counters = difference(&before.counters, &after.counters);
+        self.arm.client.sockstat.clone_from(&after.sockstat);
+        if let (Some(server), Some(Span { before, after })) = (&mut self.arm.server, server) {
+            server.counters = difference(&before.counters, &after.counters);
+            server.sockstat.clone_from(&after.sockstat);
+            server.listeners.clone_from(&after.listeners);
+        }
+    }
+
+    /// CPU time (user, system) of the client, divided among its operations; `n` is what the figure
+    /// rests on.
+    pub(in crate::experiments) fn client_cpu(
+        &mut self,
+        cpu_us: (u64, u64),
+        operations: u64,
+        n: u64,
+    ) {
+        set_cpu(&mut self.arm.client, cpu_us, operations);
+        self.metric("client_cpu_us_per_op", self.arm.client.cpu_us_per_op, "us", n);
+    }
+
+    /// As [`Self::client_cpu`], of the server of the lab.
+    pub(in crate::experiments) fn server_cpu(
+        &mut self,
+        cpu_us: (u64, u64),
+        operations: u64,
+        n: u64,
+    ) {
+        let Some(server) = &mut self.arm.server else { return };
+        set_cpu(server, cpu_us, operations);
+        let per_op = server.cpu_us_per_op;
+        self.metric("server_cpu_us_per_op", per_op, "us", n);
+    }
+
+    /// The longest that an accept queue has been.
+    pub(in crate::experiments) fn queue_peak(&mut self, listeners: &[Listener]) {
+        let peak = listeners.iter().map(|l| f64::from(l.accept_queue_peak)).reduce(f64::max);
+        self.metric("accept_queue_peak", peak, "connections", 1);
     }
 
     /// Takes what the link counted. Gives whether the wire's counts are whole, so that others may

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
-use tcptoll_model::study::Settings;
+use tcptoll_model::experiments::option::{DefaultValue, Levels, Only, Opt};
+use tcptoll_model::experiments::spec::Spec;
+use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::units::{parse_count, parse_time};
 
 use crate::experiments::TrialError;
@@ -50,95 +52,205 @@ pub(in crate::experiments) fn check_congestion(name: Option<&str>) -> Result<(),
     }
 }
 
-/// Reads the settings of one arm.
-pub(in crate::experiments) struct Reader<'a>(pub(in crate::experiments) &'a Settings);
+fn read<T, E: std::fmt::Display>(
+    key: &str,
+    typed: &str,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<T, TrialError> {
+    parse(typed).map_err(|error| wrong(key, typed, error))
+}
 
-impl Reader<'_> {
-    /// Refuses what an experiment has no setting for.
-    pub(in crate::experiments) fn check_names(
-        &self,
-        experiment: &str,
-        options: &[&str],
-    ) -> Result<(), TrialError> {
-        match self.0.keys().find(|key| !options.contains(&key.as_str())) {
-            Some(unknown) => Err(TrialError::Setting(format!(
-                "{unknown}: `{experiment}` has no such setting; it has {}",
-                options.join(", ")
-            ))),
-            None => Ok(()),
+fn count(typed: &str, least: u64, most: u64) -> Result<u64, String> {
+    match parse_count(typed).map_err(|error| error.to_string())? {
+        count if count < least || count > most => {
+            Err(format!("write a number from {least} to {most}"))
+        }
+        count => Ok(count),
+    }
+}
+
+fn flag(typed: &str) -> Result<bool, &'static str> {
+    match typed {
+        "false" | "off" | "no" => Ok(false),
+        "true" | "on" | "yes" => Ok(true),
+        _ => Err("write on or off"),
+    }
+}
+
+/// Refuses an option that has no effect in any of the arms that have it, because of the value of
+/// another.
+pub(crate) fn check_together(spec: &Spec, arms: &[PlannedArm]) -> Result<(), TrialError> {
+    for option in spec.options {
+        for only in option.only {
+            let Only::When(other, values) = only else { continue };
+            let mut having =
+                arms.iter().filter(|arm| arm.settings.contains_key(option.name)).peekable();
+            let is_there = having.peek().is_some();
+            let mut others = having.filter_map(|arm| value(spec, &arm.settings, other));
+            if is_there && !others.any(|value| values.contains(&value.as_str())) {
+                return Err(TrialError::Setting(format!(
+                    "--{} has no effect without --{other} {}",
+                    option.name,
+                    values.join(" or ")
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an arm has for an option, or else its default; `None`: neither is there.
+fn value(spec: &Spec, settings: &Settings, key: &str) -> Option<String> {
+    let default = || match spec.option(key)?.default {
+        DefaultValue::Text(text) => Some(text.to_owned()),
+        DefaultValue::Nothing | DefaultValue::Words(_) => None,
+    };
+    settings.get(key).map(text).or_else(default)
+}
+
+/// Reads the settings of one arm. Where nothing is typed, an option has the default of its
+/// description.
+pub(in crate::experiments) struct Reader<'a> {
+    spec: &'static Spec,
+    settings: &'a Settings,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of settings that this experiment has, where they have an effect.
+    ///
+    /// Errors: an unknown name, an option that needs the lab on a server that is not ours, or one
+    /// without the other that it needs.
+    pub(in crate::experiments) fn new(
+        spec: &'static Spec,
+        settings: &'a Settings,
+    ) -> Result<Self, TrialError> {
+        let reader = Self { spec, settings };
+        if let Some(unknown) = settings.keys().find(|key| spec.option(key).is_none()) {
+            return Err(TrialError::Setting(format!(
+                "{unknown}: `{}` has no such setting; it has {}",
+                spec.name,
+                spec.option_names().join(", ")
+            )));
+        }
+        let typed = || spec.options.iter().filter(|option| reader.typed(option.name).is_some());
+        match typed().find_map(|option| reader.without_effect(option)) {
+            Some(why) => Err(TrialError::Setting(why)),
+            None => Ok(reader),
         }
     }
 
-    /// Refuses, beside a server that is not ours, options that need the lab.
-    pub(in crate::experiments) fn refuse_with_target(
-        &self,
-        lab_only: &[&str],
-    ) -> Result<(), TrialError> {
-        match lab_only.iter().find(|key| self.0.contains_key(**key)) {
-            Some(key) => Err(TrialError::Setting(format!(
-                "--{key} needs the lab: it has no effect with --to, leave one of them out"
-            ))),
-            None => Ok(()),
-        }
+    /// Why an option that was typed has no effect beside the others of this arm; `None`: it has.
+    fn without_effect(&self, option: &Opt) -> Option<String> {
+        let target = self.spec.option(self.spec.target)?;
+        let in_lab = self.typed(target.name).is_none();
+        let name = option.name;
+        option.only.iter().find_map(|only| match only {
+            Only::Lab if !in_lab => Some(format!(
+                "--{name} needs the lab: it has no effect with {}, leave one of them out",
+                target.named()
+            )),
+            Only::Target if in_lab => {
+                Some(format!("--{name} is for a server of yours: it needs {}", target.typed()))
+            }
+            Only::With(other, value) if self.is_absent(other) => {
+                Some(format!("--{name} has no effect without --{other} {value}").trim_end().into())
+            }
+            _ => None,
+        })
     }
 
-    pub(in crate::experiments) fn get(&self, key: &str) -> Option<String> {
-        self.0.get(key).map(text)
+    /// Whether an option was not typed, or typed as nothing.
+    fn is_absent(&self, key: &str) -> bool {
+        self.typed(key).is_none_or(|typed| typed == "none")
     }
 
-    /// One setting by a function that reads it.
-    pub(in crate::experiments) fn read<T, E: std::fmt::Display>(
+    /// What was typed, or `None`.
+    pub(in crate::experiments) fn typed(&self, key: &str) -> Option<String> {
+        self.settings.get(key).map(text)
+    }
+
+    /// What was typed, or else the default.
+    ///
+    /// Errors: neither is there.
+    pub(in crate::experiments) fn value(&self, key: &str) -> Result<String, TrialError> {
+        let missing = || TrialError::Setting(format!("--{key} has no default: write a value"));
+        value(self.spec, self.settings, key).ok_or_else(missing)
+    }
+
+    /// What was typed, by a function that reads it.
+    pub(in crate::experiments) fn typed_read<T, E: std::fmt::Display>(
         &self,
         key: &str,
         parse: impl Fn(&str) -> Result<T, E>,
     ) -> Result<Option<T>, TrialError> {
-        self.get(key)
-            .map(|typed| parse(&typed).map_err(|error| wrong(key, &typed, error)))
-            .transpose()
+        self.typed(key).map(|typed| read(key, &typed, parse)).transpose()
     }
 
-    pub(in crate::experiments) fn count(
+    /// What was typed, or else the default, by a function that reads it.
+    pub(in crate::experiments) fn read<T, E: std::fmt::Display>(
+        &self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<T, TrialError> {
+        read(key, &self.value(key)?, parse)
+    }
+
+    /// A number, if one was typed.
+    pub(in crate::experiments) fn typed_count(
         &self,
         key: &str,
         least: u64,
         most: u64,
     ) -> Result<Option<u64>, TrialError> {
-        let Some(typed) = self.get(key) else { return Ok(None) };
-        let count = parse_count(&typed).map_err(|error| wrong(key, &typed, error))?;
-        if count < least || count > most {
-            let why = format!("write a number from {least} to {most}");
-            return Err(wrong(key, &typed, why));
-        }
-        Ok(Some(count))
+        self.typed_read(key, |typed| count(typed, least, most))
     }
 
-    pub(in crate::experiments) fn time(&self, key: &str) -> Result<Option<Duration>, TrialError> {
+    /// A number, typed or by default.
+    pub(in crate::experiments) fn count(
+        &self,
+        key: &str,
+        least: u64,
+        most: u64,
+    ) -> Result<u64, TrialError> {
+        self.read(key, |typed| count(typed, least, most))
+    }
+
+    /// A time, if one was typed.
+    pub(in crate::experiments) fn typed_time(
+        &self,
+        key: &str,
+    ) -> Result<Option<Duration>, TrialError> {
+        self.typed_read(key, parse_time)
+    }
+
+    /// A time, typed or by default.
+    pub(in crate::experiments) fn time(&self, key: &str) -> Result<Duration, TrialError> {
         self.read(key, parse_time)
     }
 
-    pub(in crate::experiments) fn flag(
-        &self,
-        key: &str,
-        otherwise: bool,
-    ) -> Result<bool, TrialError> {
-        match self.get(key).as_deref() {
-            None => Ok(otherwise),
-            Some("false" | "off" | "no") => Ok(false),
-            Some("true" | "on" | "yes") => Ok(true),
-            Some(other) => Err(wrong(key, other, "write on or off")),
+    /// On or off, if one of them was typed.
+    pub(in crate::experiments) fn typed_flag(&self, key: &str) -> Result<Option<bool>, TrialError> {
+        self.typed_read(key, flag)
+    }
+
+    /// On or off, typed or by default; a flag without values is off.
+    pub(in crate::experiments) fn flag(&self, key: &str) -> Result<bool, TrialError> {
+        match self.spec.option(key).map(|option| option.levels) {
+            Some(Levels::Flag) => Ok(self.typed_flag(key)?.unwrap_or(false)),
+            _ => self.read(key, flag),
         }
     }
 
     /// `--rate`; `what` goes by it: `connections`.
     pub(in crate::experiments) fn rate(&self, what: &str) -> Result<Option<f64>, TrialError> {
-        let Some(typed) = self.get("rate") else { return Ok(None) };
+        let Some(typed) = self.typed("rate") else { return Ok(None) };
         let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e6);
         let why = || format!("write {what} per second, above 0 and at most 1000000");
         rate.map(Some).ok_or_else(|| wrong("rate", &typed, why()))
     }
 
     pub(in crate::experiments) fn list(&self, key: &str) -> Vec<String> {
-        match self.0.get(key) {
+        match self.settings.get(key) {
             None => Vec::new(),
             Some(Value::Array(values)) => values.iter().map(text).collect(),
             Some(value) => text(value).split(',').map(|part| part.trim().to_owned()).collect(),
@@ -147,7 +259,7 @@ impl Reader<'_> {
 
     /// As [`Reader::list`], of values that may hold commas: only a TOML list has several.
     pub(in crate::experiments) fn texts(&self, key: &str) -> Vec<String> {
-        match self.0.get(key) {
+        match self.settings.get(key) {
             Some(Value::Array(values)) => values.iter().map(text).collect(),
             Some(value) => vec![text(value)],
             None => Vec::new(),
@@ -166,7 +278,7 @@ impl Reader<'_> {
         what: &str,
         most: u64,
     ) -> Result<Option<WarmUp>, TrialError> {
-        let Some(typed) = self.get("warmup") else { return Ok(None) };
+        let Some(typed) = self.typed("warmup") else { return Ok(None) };
         let read = match parse_count(&typed) {
             Ok(count) if count <= most => Some(WarmUp::Operations(count)),
             Ok(_) => None,

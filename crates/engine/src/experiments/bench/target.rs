@@ -11,6 +11,10 @@ use tcptoll_model::record::Resolved;
 use super::settings::is_public;
 use crate::experiments::TrialError;
 
+/// Operations per second against an address that is not of this machine or its own network, unless
+/// the user says other.
+pub(in crate::experiments) const PUBLIC_RATE_PER_S: f64 = 20.0;
+
 /// A server we do not control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {

@@ -3,9 +3,9 @@
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::hosts::observe;
-use crate::lab::{Begun, Handle, Interrupt, LabError, Place};
-use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Snapshot};
+use crate::experiments::bench::unreached::Unreached;
+use crate::lab::{Begun, Handle, Interrupt, LabError};
+use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows};
 
 /// The rows of all three points of view.
 #[derive(Default)]
@@ -25,25 +25,6 @@ impl Trace {
             }
         }
     }
-}
-
-/// Who answers in the lab.
-pub(super) enum Server {
-    Ours(Begun<Greet>),
-    Launched,
-}
-
-pub(super) fn end_serving(
-    place: &mut Place,
-    server: Server,
-    trace: &mut Trace,
-) -> Result<(Snapshot, Option<GreetReport>), TrialError> {
-    let host = place.server()?;
-    let greeted = match server {
-        Server::Ours(greeting) => Some(end_greeting(host, greeting, trace)?),
-        Server::Launched => None,
-    };
-    Ok((observe(host)?, greeted))
 }
 
 pub(super) fn end_greeting(
@@ -71,24 +52,16 @@ pub(super) fn drive(
 
 /// Why a target gave nothing, with what to do about it.
 pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {
-    let Some((class, _)) = report.errors.iter().max_by_key(|(_, count)| **count) else {
-        return format!("--to {name}: no connection was begun");
+    let unreached = Unreached {
+        subject: format!("--to {name}"),
+        operation: "connection",
+        outcome: format!("none of {} connections was made", report.attempts),
+        errors: &report.errors,
+        first_errors: &report.first_errors,
     };
-    let words = report.first_errors.get(class).map_or("", String::as_str);
-    let advice = match class.as_str() {
-        "connect-refused" => "nothing listens there: check the port, or start the server",
-        "connect-timeout" => {
-            "nothing answers there: check address and firewall, or raise --timeout"
-        }
-        "unreachable" => "there is no route to it: check the address",
-        "bind" => "--bind names an address that this host does not have",
-        "local-fds" => "raise the limit of open files: ulimit -n",
-        "local-ports" => "no local port is free: add --bind addresses, or wait a minute",
-        "timeout" => "it accepts but does not speak: give it something with --send",
-        _ => "see the error",
-    };
-    format!(
-        "--to {name}: none of {} connections was made ({class}: {words}): {advice}",
-        report.attempts
-    )
+    unreached.sentence(&[
+        ("bind", "--bind names an address that this host does not have"),
+        ("local-ports", "no local port is free: add --bind addresses, or wait a minute"),
+        ("timeout", "it accepts but does not speak: give it something with --send"),
+    ])
 }

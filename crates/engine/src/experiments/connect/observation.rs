@@ -2,140 +2,108 @@
 
 use std::time::Duration;
 
-use tcptoll_model::counters::difference;
 use tcptoll_model::experiments::connect::expectation::expectation;
-use tcptoll_model::record::Listener;
 use tcptoll_model::stats::little;
 use tcptoll_model::validity::{self, ClosedLoop};
 
-use super::ConnectTrial;
-use crate::experiments::bench::notes::{mean_us, path_sample, quantile_us, set_cpu};
+use super::trial::ConnectTrial;
+use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us, set_cpu};
 use crate::lab::certification::median;
-use crate::messages::{ConnectLoad, ConnectReport, GreetReport, Snapshot};
+use crate::messages::ConnectReport;
 
 /// In a pause slots are empty on purpose and what began before it goes on; where that is more than
 /// a fiftieth of the operations, the number at once says nothing.
 const TURNS_PER_PAUSE: u64 = 50;
 
 impl ConnectTrial<'_> {
-    pub(super) fn take_report(
-        &mut self,
-        report: &ConnectReport,
-        load: &ConnectLoad,
-        ladder: &[Duration],
-    ) {
-        let arm = &mut self.common.arm;
+    pub(super) fn take_report(&mut self, report: &ConnectReport) {
+        let arm = &mut self.notes.arm;
         arm.attempts = report.attempts;
         arm.ok = report.ok;
         arm.errors.clone_from(&report.errors);
         arm.partial = report.partial;
         arm.elapsed_s = report.elapsed_ns as f64 / 1e9;
         arm.series.insert("connect_us".to_owned(), report.series.clone());
-        arm.syn_retry_ladder_s = ladder.iter().map(Duration::as_secs_f64).collect();
+        arm.syn_retry_ladder_s = self.ladder.iter().map(Duration::as_secs_f64).collect();
         arm.rungs.clone_from(&report.rungs);
         arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
-        let common = &mut self.common;
+        let notes = &mut self.notes;
         let (connect, first_byte) = (&report.connect, &report.first_byte);
-        common.metric("connect_us_mean", mean_us(connect), "us", connect.count());
-        common.metric("first_byte_us_mean", mean_us(first_byte), "us", first_byte.count());
-        let rate = Rate::of(report, load.rate_per_s.is_none().then_some(load.concurrency));
-        common.metric("connections_per_s", Some(rate.per_s), "1/s", rate.ok);
-        common.metric("rate_resolution_per_s", Some(rate.resolution_per_s), "1/s", rate.ok);
-        common.histogram("connect_us", connect);
-        common.histogram("connect_of_failed_us", &report.connect_of_failed);
-        common.histogram("first_byte_us", first_byte);
-        common.histogram("lateness_us", &report.lateness);
+        notes.metric("connect_us_mean", mean_us(connect), "us", connect.count());
+        notes.metric("first_byte_us_mean", mean_us(first_byte), "us", first_byte.count());
+        let closed = self.settings.rate.is_none().then(|| self.settings.at_once());
+        let rate = Rate::of(report, closed);
+        notes.metric("connections_per_s", Some(rate.per_s), "1/s", rate.ok);
+        notes.metric("rate_resolution_per_s", Some(rate.resolution_per_s), "1/s", rate.ok);
+        notes.histogram("connect_us", connect);
+        notes.histogram("connect_of_failed_us", &report.connect_of_failed);
+        notes.histogram("first_byte_us", first_byte);
+        notes.histogram("lateness_us", &report.lateness);
         let handshakes = connect.count() + report.connect_of_failed.count();
         let waited: u64 = report.rungs.iter().sum();
         let share = (handshakes > 0).then(|| waited as f64 / handshakes as f64);
-        common.metric("waited_share", share, "share", handshakes);
-        self.judge_client(report, load);
+        notes.metric("waited_share", share, "share", handshakes);
+        self.judge_client(report);
     }
 
     /// Whether it was the client that set the pace.
-    fn judge_client(&mut self, report: &ConnectReport, load: &ConnectLoad) {
+    fn judge_client(&mut self, report: &ConnectReport) {
+        let settings = self.settings;
         let working_ns = report.elapsed_ns.saturating_sub(report.paused_ns).max(1) as f64;
         let cpu_share = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / working_ns;
-        if load.rate_per_s.is_some() {
+        if settings.rate.is_some() {
             let late = |numerator| quantile_us(&report.lateness, numerator);
             let latency = quantile_us(&report.connect, 50);
-            self.common.found(validity::client_late(late(50), late(99), latency));
-            self.common.found(validity::client_bottleneck(cpu_share, None));
-        } else if let Some(closed) = kept_at_once(report, load) {
+            self.notes.found(validity::client_late(late(50), late(99), latency));
+            self.notes.found(validity::client_bottleneck(cpu_share, None));
+        } else if let Some(closed) = kept_at_once(report, settings.at_once(), settings.pause_every)
+        {
             let found = Some(closed.found);
-            self.common.metric("in_flight_mean", found, "connections", report.attempts);
-            self.common.found(validity::littles_law(closed));
-            self.common.found(validity::client_bottleneck(cpu_share, Some(closed)));
+            self.notes.metric("in_flight_mean", found, "connections", report.attempts);
+            self.notes.found(validity::littles_law(closed));
+            self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
         }
     }
 
-    pub(super) fn take_hosts(
-        &mut self,
-        report: &ConnectReport,
-        greeted: Option<&GreetReport>,
-        before: &Snapshot,
-        after: &Snapshot,
-    ) {
-        let client = &mut self.common.arm.client;
-        set_cpu(client, report.cpu_us, report.attempts);
-        client.counters = difference(&before.counters, &after.counters);
-        client.sockstat.clone_from(&after.sockstat);
-        client.rss_peak_bytes = Some(after.rss_peak_bytes);
-        let per_op = client.cpu_us_per_op;
-        if let (Some(server), Some(greeted)) = (&mut self.common.arm.server, greeted) {
-            set_cpu(server, greeted.cpu_us, greeted.accepted);
+    pub(super) fn take_client(&mut self, report: &ConnectReport, span: Span<'_>) {
+        let n = report.attempts;
+        self.notes.arm.client.rss_peak_bytes = Some(span.after.rss_peak_bytes);
+        self.notes.client_cpu(report.cpu_us, report.attempts, n);
+        // The listener of a server that is not ours, but runs on this machine.
+        if self.own_listener().is_some() {
+            self.notes.arm.client.listeners.clone_from(&span.after.listeners);
+            self.notes.queue_peak(&span.after.listeners);
         }
-        for (name, value) in [
-            ("client_cpu_us_per_op", per_op),
-            ("server_cpu_us_per_op", self.common.arm.server.as_ref().and_then(|s| s.cpu_us_per_op)),
-        ] {
-            self.common.metric(name, value, "us", report.attempts);
-        }
-    }
-
-    /// The listener of a server that is not ours, but runs on this machine.
-    pub(super) fn take_own_listener(&mut self, after: &Snapshot) {
-        self.common.arm.client.listeners.clone_from(&after.listeners);
-        self.take_queue_peak(&after.listeners);
-    }
-
-    fn take_queue_peak(&mut self, listeners: &[Listener]) {
-        let peak = listeners.iter().map(|l| f64::from(l.accept_queue_peak)).reduce(f64::max);
-        self.common.metric("accept_queue_peak", peak, "connections", 1);
     }
 
     /// Notes that the time limit nobody asked for came before the number of connections.
-    pub(super) fn note_cut(&mut self, report: &ConnectReport, load: &ConnectLoad) {
-        let cut = self.settings.is_cut && !report.partial && report.attempts < load.count;
+    pub(super) fn note_cut(&mut self, report: &ConnectReport) {
+        let settings = self.settings;
+        let cut = settings.is_cut && !report.partial && report.attempts < settings.count;
         let limit = self.settings.duration.filter(|_| cut);
-        self.common.arm.cut_after_s = limit.map(|limit| limit.as_secs_f64());
+        self.notes.arm.cut_after_s = limit.map(|limit| limit.as_secs_f64());
     }
 
-    pub(super) fn take_server(&mut self, before: &Snapshot, after: &Snapshot) {
-        let launched = self.settings.server.is_some();
-        let ok = self.common.arm.ok;
-        let Some(server) = &mut self.common.arm.server else { return };
-        server.counters = difference(&before.counters, &after.counters);
-        server.sockstat.clone_from(&after.sockstat);
-        server.listeners.clone_from(&after.listeners);
-        server.rss_peak_bytes = Some(after.rss_peak_bytes);
-        // Of connections that a server keeps open; those of the load are closed by now.
-        server.tcp_info = after.connections.iter().find_map(|info| path_sample(info, ""));
-        if launched {
-            let used = (
-                after.children_cpu_us.0.saturating_sub(before.children_cpu_us.0),
-                after.children_cpu_us.1.saturating_sub(before.children_cpu_us.1),
-            );
-            set_cpu(server, used, ok);
-            server.rss_peak_bytes = None;
+    pub(super) fn take_server(&mut self, span: Span<'_>) {
+        let arm = &mut self.notes.arm;
+        let (attempts, ok) = (arm.attempts, arm.ok);
+        if let Some(server) = &mut arm.server {
+            // Of connections that a server keeps open; those of the load are closed by now.
+            server.tcp_info = span.after.connections.iter().find_map(|info| path_sample(info, ""));
+            match &self.greeted {
+                Some(_) => server.rss_peak_bytes = Some(span.after.rss_peak_bytes),
+                None => set_cpu(server, span.children_cpu_us(), ok),
+            }
         }
-        self.take_queue_peak(&after.listeners);
+        if let Some(greeted) = &self.greeted {
+            self.notes.server_cpu(greeted.cpu_us, greeted.accepted, attempts);
+        }
+        self.notes.queue_peak(&span.after.listeners);
     }
 
     /// What arithmetic expects: round trips from the setting where the link has one, from the echo
     /// where it has none, and the CPU of the steps that one handshake waits for.
     pub(super) fn expect(&mut self, quiet: &[u64]) {
-        self.common.take_echoes(quiet);
         let echo_us = median(quiet).map(|ns| ns as f64 / 1e3);
         let asked = self.settings.link.rtt;
         let (rtt_us, from) = match echo_us {
@@ -146,7 +114,7 @@ impl ConnectTrial<'_> {
             // Without distance there is nothing to expect but what is measured.
             _ => return,
         };
-        let cpu_us = self.common.arm.timeline.as_ref().and_then(|timeline| {
+        let cpu_us = self.notes.arm.timeline.as_ref().and_then(|timeline| {
             let of = |name: &str| {
                 timeline.steps.iter().find(|step| step.name == name).map(|step| step.p50_us)
             };
@@ -157,7 +125,7 @@ impl ConnectTrial<'_> {
             )
         });
         let cpu_us = if from == "link setting" { cpu_us } else { None };
-        self.common.arm.expectation =
+        self.notes.arm.expectation =
             Some(expectation(rtt_us, from, cpu_us, self.settings.distance_km));
     }
 }
@@ -191,15 +159,19 @@ impl Rate {
 /// An operation lasts from before `socket(2)` to after `close(2)`, because that is what takes up a
 /// slot; the latency that is reported, from `connect(2)` to established, is part of it. So what is
 /// left for "between operations" is the client's own loop.
-fn kept_at_once(report: &ConnectReport, load: &ConnectLoad) -> Option<ClosedLoop> {
-    let often = |every: u64| every < load.concurrency.saturating_mul(TURNS_PER_PAUSE);
-    if report.full_ns == 0 || report.attempts == 0 || load.pause_every.is_some_and(often) {
+fn kept_at_once(
+    report: &ConnectReport,
+    asked: u64,
+    pause_every: Option<u64>,
+) -> Option<ClosedLoop> {
+    let often = |every: u64| every < asked.saturating_mul(TURNS_PER_PAUSE);
+    if report.full_ns == 0 || report.attempts == 0 || pause_every.is_some_and(often) {
         return None;
     }
     let operations = report.attempts as f64;
     let throughput_per_s = operations / (report.full_ns as f64 / 1e9);
     let found = little::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
-    Some(ClosedLoop { operations: report.attempts, asked: load.concurrency, found })
+    Some(ClosedLoop { operations: report.attempts, asked, found })
 }
 
 #[cfg(test)]

@@ -3,56 +3,15 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tcptoll_model::experiments::connect::SPEC;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 
 use crate::experiments::TrialError;
+use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::unescape;
 use crate::experiments::bench::settings::{Reader, WarmUp, wrong};
-use crate::experiments::bench::target::Target;
-
-/// Everything `--…` of `connect` that makes a difference between arms.
-pub const OPTIONS: &[&str] = &[
-    "accept-delay",
-    "backlog",
-    "bind",
-    "client-sysctl",
-    "concurrency",
-    "congestion",
-    "count",
-    "distance-km",
-    "duration",
-    "fast-open",
-    "first-byte",
-    "ipv6",
-    "link",
-    "max-time",
-    "packet-relay",
-    "pause",
-    "pause-every",
-    "port",
-    "rate",
-    "send",
-    "server",
-    "server-sysctl",
-    "tap",
-    "timeout",
-    "to",
-    "warmup",
-];
-
-/// Options that need the lab.
-const LAB_ONLY: &[&str] = &[
-    "link",
-    "server",
-    "backlog",
-    "accept-delay",
-    "server-sysctl",
-    "client-sysctl",
-    "ipv6",
-    "packet-relay",
-    "tap",
-];
+use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 10_000_000;
@@ -64,20 +23,11 @@ const WARM_UP: u64 = 20;
 /// with 4 to 500 at once).
 const CLOSED_LOOP_MAX_PER_S: f64 = 32_000.0;
 
-/// A local port is free again after this, s: TIME-WAIT.
-const PORT_S: f64 = 60.0;
-
-/// What a trial takes besides its load, s: namespaces, hosts, echoes, counters (measured: 0.055 on
-/// a quiet machine, 0.12 on a busy one).
-const OVERHEAD_S: f64 = 0.1;
-
 /// No connection to a server that is not ours begins after this, unless `--count`, `--duration` or
 /// `--max-time` says other: on a server that makes each wait for a second, 1,000 take minutes.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Against an address that is not of this machine or its own network, unless `--rate` says other.
-pub const PUBLIC_RATE_PER_S: f64 = 20.0;
-/// As many connections, unless `--count` says other.
+/// Against an address that is not of this machine or its own network, unless `--count` says other.
 pub const PUBLIC_COUNT: u64 = 100;
 
 /// The settings of one arm, checked.
@@ -151,32 +101,17 @@ pub(super) struct Asked {
 impl ConnectSettings {
     /// Checks the settings of one arm. A name is taken as public until its address is known.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader(settings);
-        reader.check_names("connect", OPTIONS)?;
-        let to = reader.get("to").map(|to| Target::of_to(&to)).transpose()?;
-        let link_text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
+        let reader = Reader::new(&SPEC, settings)?;
+        let to = reader.typed("to").map(|to| Target::of_to(&to)).transpose()?;
+        let link_text = reader.value("link")?;
         let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
-        if to.is_some() {
-            reader.refuse_with_target(LAB_ONLY)?;
-        }
         if settings.contains_key("rate") && settings.contains_key("concurrency") {
             return Err(TrialError::Setting(
                 "--concurrency has no effect with --rate: an open loop begins on schedule, leave one of them out".to_owned(),
             ));
         }
-        let count = reader.count("count", 1, COUNT_MAX)?;
-        let pause_every = reader.count("pause-every", 1, COUNT_MAX)?;
-        let pause = reader.time("pause")?;
-        if pause.is_some() && pause_every.is_none() {
-            return Err(TrialError::Setting(
-                "--pause has no effect without --pause-every N".to_owned(),
-            ));
-        }
-        if reader.get("port").is_some() && reader.get("server").is_none() {
-            return Err(TrialError::Setting(
-                "--port has no effect without --server 'command'".to_owned(),
-            ));
-        }
+        let count = reader.typed_count("count", 1, COUNT_MAX)?;
+        let pause_every = reader.typed_count("pause-every", 1, COUNT_MAX)?;
         for key in ["backlog", "accept-delay"] {
             if settings.contains_key(key) && settings.contains_key("server") {
                 return Err(TrialError::Setting(format!(
@@ -185,13 +120,13 @@ impl ConnectSettings {
             }
         }
         let rate = reader.rate("connections")?;
-        let duration = reader.time("duration")?;
+        let duration = reader.typed_time("duration")?;
         if duration.is_some_and(|long| long.is_zero()) {
             return Err(TrialError::Setting(
                 "--duration 0: nothing would be opened; write a time above 0, like 10s".to_owned(),
             ));
         }
-        let max_time = reader.time("max-time")?;
+        let max_time = reader.typed_time("max-time")?;
         if max_time.is_some_and(|long| long.is_zero()) {
             return Err(TrialError::Setting(
                 "--max-time 0: nothing would be opened; write a time above 0, like 10s".to_owned(),
@@ -204,41 +139,41 @@ impl ConnectSettings {
                 }
                 Some(_) => "it has no effect with --duration: leave one of them out",
             };
-            let typed = reader.get("max-time").unwrap_or_default();
+            let typed = reader.typed("max-time").unwrap_or_default();
             return Err(wrong("max-time", &typed, why));
         }
         let otherwise = (to.is_some() && count.is_none() && duration.is_none()).then_some(WITHIN);
         let limit = max_time.or(otherwise);
         let is_ours = to.is_none() && !settings.contains_key("server");
-        let send = unescape(&reader.get("send").unwrap_or_default());
+        let send = unescape(&reader.typed("send").unwrap_or_default());
         let mut this = Self {
             asked: Asked { count, duration, rate },
             link,
-            ipv6: reader.flag("ipv6", false)?,
-            packet_relay: reader.flag("packet-relay", false)?,
+            ipv6: reader.flag("ipv6")?,
+            packet_relay: reader.flag("packet-relay")?,
             to,
-            server: reader.get("server"),
-            port: reader.count("port", 1, 65_535)?.map(|port| port as u16),
+            server: reader.typed("server"),
+            port: reader.typed_count("port", 1, 65_535)?.map(|port| port as u16),
             count: 0,
             duration: duration.or(limit),
             is_cut: limit.is_some(),
             warmup: reader.warm_up("connections", COUNT_MAX)?,
-            concurrency: reader.count("concurrency", 1, 100_000)?,
+            concurrency: reader.typed_count("concurrency", 1, 100_000)?,
             rate,
             pause_every,
-            pause: pause.unwrap_or(Duration::from_secs(1)),
-            backlog: reader.count("backlog", 0, i32::MAX as u64)?.map_or(4096, |n| n as i32),
-            accept_delay: reader.time("accept-delay")?.unwrap_or_default(),
-            fast_open: reader.flag("fast-open", false)?,
+            pause: reader.time("pause")?,
+            backlog: reader.count("backlog", 0, i32::MAX as u64)? as i32,
+            accept_delay: reader.time("accept-delay")?,
+            fast_open: reader.flag("fast-open")?,
             // A server that is not ours may wait for the client to speak.
-            first_byte: reader.flag("first-byte", is_ours || !send.is_empty())?,
+            first_byte: reader.typed_flag("first-byte")?.unwrap_or(is_ours || !send.is_empty()),
             bind: reader.addresses("bind")?,
-            timeout: reader.time("timeout")?.unwrap_or(Duration::from_secs(10)),
-            congestion: reader.get("congestion"),
+            timeout: reader.time("timeout")?,
+            congestion: reader.typed("congestion"),
             send,
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
-            tap: reader.flag("tap", false)?,
+            tap: reader.flag("tap")?,
             distance_km: reader.distance()?,
         };
         this.set_defaults();
@@ -369,11 +304,6 @@ mod tests {
         let settings =
             pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect::<Settings>();
         ConnectSettings::from(&settings).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn options_are_sorted_so_that_errors_list_them_in_order() {
-        assert!(OPTIONS.is_sorted());
     }
 
     #[test]

@@ -11,11 +11,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first};
-use tcptoll_model::ports::{ClientCloses, forecast};
+use tcptoll_model::ports::{ClientCloses, PortSettings, forecast};
 use tcptoll_model::warning::Warning;
 
-use super::HttpTrial;
-use crate::experiments::bench::notes::Span;
+use crate::experiments::bench::notes::{Notes, Span};
 use crate::lab::{Handle, LabError};
 use crate::messages::{ClosedSockets, CountClosed, HttpReport};
 
@@ -123,60 +122,57 @@ impl AfterLoad<'_> {
     }
 }
 
-impl HttpTrial<'_> {
-    /// Takes what was counted after the load.
-    pub(super) fn take_closing(&mut self, report: &HttpReport, after: &AfterLoad<'_>) {
-        let sides = [
-            ("client_time_wait", after.ours.client),
-            ("server_time_wait", after.server_time_wait()),
-        ];
-        for (name, sockets) in sides {
-            self.common.metric(name, sockets.map(|count| count as f64), "sockets", 1);
-        }
-        self.settle_closers(report, after);
-        self.revise_forecast();
+/// Takes what was counted after the load; `ports` is what the forecast of ports rests on.
+pub(super) fn take_closing(
+    notes: &mut Notes,
+    ports: &mut PortSettings,
+    report: &HttpReport,
+    after: &AfterLoad<'_>,
+) {
+    let sides =
+        [("client_time_wait", after.ours.client), ("server_time_wait", after.server_time_wait())];
+    for (name, sockets) in sides {
+        notes.metric(name, sockets.map(|count| count as f64), "sockets", 1);
     }
+    settle_closers(notes, report, after);
+    revise_forecast(notes, ports);
+}
 
-    /// Replaces who closed first as the client saw it by what the sockets say, where they can.
-    fn settle_closers(&mut self, report: &HttpReport, after: &AfterLoad<'_>) {
-        if !after.all_by_fins(report) {
-            return;
+/// Replaces who closed first as the client saw it by what the sockets say, where they can.
+fn settle_closers(notes: &mut Notes, report: &HttpReport, after: &AfterLoad<'_>) {
+    if !after.all_by_fins(report) {
+        return;
+    }
+    let Some(closing) = &mut notes.arm.closing else { return };
+    let mut counted = Counted {
+        by_client: closing.by_client,
+        by_server: closing.by_server,
+        open_at_end: closing.open_at_end,
+        ended_at_end: report.ended_at_end,
+        client_time_wait: 0,
+        both: None,
+    };
+    let Some((client_time_wait, both)) = after.entered(counted.made()) else { return };
+    (counted.client_time_wait, counted.both) = (client_time_wait, both);
+    match first(&counted) {
+        Ok(First { by_client, by_server, both }) => {
+            (closing.by_client, closing.by_server, closing.both) = (by_client, by_server, both);
         }
-        let Some(closing) = &mut self.common.arm.closing else { return };
-        let mut counted = Counted {
-            by_client: closing.by_client,
-            by_server: closing.by_server,
-            open_at_end: closing.open_at_end,
-            ended_at_end: report.ended_at_end,
-            client_time_wait: 0,
-            both: None,
-        };
-        let Some((client_time_wait, both)) = after.entered(counted.made()) else { return };
-        (counted.client_time_wait, counted.both) = (client_time_wait, both);
-        match first(&counted) {
-            Ok(First { by_client, by_server, both }) => {
-                (closing.by_client, closing.by_server, closing.both) = (by_client, by_server, both);
-            }
-            Err(Disagreement { at_most, found }) => {
-                let what = "connections closed by the client first".to_owned();
-                self.common.warn(&Warning::WitnessDisagrees {
-                    what,
-                    ours: at_most,
-                    witness: found,
-                });
-            }
+        Err(Disagreement { at_most, found }) => {
+            let what = "connections closed by the client first".to_owned();
+            notes.warn(&Warning::WitnessDisagrees { what, ours: at_most, witness: found });
         }
     }
+}
 
-    /// The forecast of ports was made of what was asked for; a server may have closed otherwise.
-    fn revise_forecast(&mut self) {
-        let Some(closing) = &self.common.arm.closing else { return };
-        let keeps = closing.by_client + closing.both.unwrap_or(0);
-        let Some(found) = ClientCloses::found(keeps, closing.closed()) else { return };
-        if found != self.ports.client_closes {
-            self.ports.client_closes = found;
-            self.common.arm.ports = forecast(&self.ports);
-        }
+/// The forecast of ports was made of what was asked for; a server may have closed otherwise.
+fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings) {
+    let Some(closing) = &notes.arm.closing else { return };
+    let keeps = closing.by_client + closing.both.unwrap_or(0);
+    let Some(found) = ClientCloses::found(keeps, closing.closed()) else { return };
+    if found != ports.client_closes {
+        ports.client_closes = found;
+        notes.arm.ports = forecast(ports);
     }
 }
 

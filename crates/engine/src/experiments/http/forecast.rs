@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use tcptoll_model::http::reuse::Reuse;
 
-use super::settings::{HttpSettings, LabServer, PUBLIC_RATE_PER_S, PUBLIC_REQUESTS, Tls};
+use super::settings::{HttpSettings, LabServer, PUBLIC_REQUESTS, Tls};
+use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::WarmUp;
-use crate::experiments::bench::target::Target;
+use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::messages::ServerKind;
 
 /// Warm-up and measured time of a trial, unless told otherwise.
@@ -26,12 +27,6 @@ const AT_ONCE: u64 = 1_000;
 const REUSED_MAX_PER_S: f64 = 100_000.0;
 const NEW_MAX_PER_S: f64 = 25_000.0;
 const TLS_MAX_PER_S: f64 = 2_500.0;
-
-/// A local port is free again after this, s: TIME-WAIT.
-const PORT_S: f64 = 60.0;
-
-/// What a trial takes besides its load and its server, s: as in `connect`.
-const OVERHEAD_S: f64 = 0.15;
 
 /// How much is sent, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]

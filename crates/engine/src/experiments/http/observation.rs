@@ -1,6 +1,5 @@
 //! From what the hosts reported to the arm that is recorded.
 
-use tcptoll_model::counters::difference;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::record::{HostSummary, Warmup};
 use tcptoll_model::saturation::{OpenLoop, saturation};
@@ -9,8 +8,8 @@ use tcptoll_model::units::human_us;
 use tcptoll_model::validity::{self, ClosedLoop};
 use tcptoll_model::warning::Warning;
 
-use super::{Driven, HttpTrial, sent};
-use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us, set_cpu};
+use super::trial::{Driven, HttpTrial, sent};
+use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us};
 use crate::messages::{HttpReport, Rates};
 
 /// From so many connections on, the memory that the load added is that of connections: fewer do
@@ -24,7 +23,7 @@ const PACKETS_SHARE: f64 = 0.01;
 impl HttpTrial<'_> {
     pub(super) fn take_report(&mut self, driven: &Driven) {
         let report = &driven.report;
-        let arm = &mut self.common.arm;
+        let arm = &mut self.notes.arm;
         arm.attempts = report.attempts;
         arm.ok = report.ok;
         arm.errors.clone_from(&report.errors);
@@ -52,22 +51,22 @@ impl HttpTrial<'_> {
         }
         arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
         for (name, histogram) in &driven.histograms {
-            self.common.histogram(&format!("{name}_us"), histogram);
+            self.notes.histogram(&format!("{name}_us"), histogram);
         }
         for name in ["latency", "connect", "first_byte"] {
             if let Some(histogram) = driven.named(name) {
                 let metric = format!("{name}_us_mean");
-                self.common.metric(&metric, mean_us(histogram), "us", histogram.count());
+                self.notes.metric(&metric, mean_us(histogram), "us", histogram.count());
             }
         }
-        let common = &mut self.common;
+        let notes = &mut self.notes;
         let Rates { completed: n, requests_per_s, resolution_per_s, .. } = report.rates;
-        common.metric("requests_per_s", Some(requests_per_s), "1/s", n);
-        common.metric("rate_resolution_per_s", Some(resolution_per_s), "1/s", n);
-        common.metric("goodput_bytes_per_s", Some(report.rates.body_bytes_per_s), "bytes/s", n);
+        notes.metric("requests_per_s", Some(requests_per_s), "1/s", n);
+        notes.metric("rate_resolution_per_s", Some(resolution_per_s), "1/s", n);
+        notes.metric("goodput_bytes_per_s", Some(report.rates.body_bytes_per_s), "bytes/s", n);
         let made = report.measured_connections.1;
         let connections_per_s = Some(report.rates.connections_per_s);
-        common.metric("connections_per_s", connections_per_s, "1/s", made);
+        notes.metric("connections_per_s", connections_per_s, "1/s", made);
         for (count, warning) in [
             (report.impossible, Warning::ImpossibleTimes { count: report.impossible }),
             (
@@ -76,14 +75,14 @@ impl HttpTrial<'_> {
             ),
         ] {
             if count > 0 {
-                common.warn(&warning);
+                notes.warn(&warning);
             }
         }
         let each = per_connection(report);
-        common.metric("requests_per_connection", each, "requests", report.attempts);
+        notes.metric("requests_per_connection", each, "requests", report.attempts);
         if let Some((_, resumed)) = &report.tls {
             let share = *resumed as f64 / report.connections.1 as f64;
-            common.metric("tls_resumed_share", Some(share), "share", report.connections.1);
+            notes.metric("tls_resumed_share", Some(share), "share", report.connections.1);
         }
         self.take_memory(report);
         self.take_warmup(driven);
@@ -96,9 +95,9 @@ impl HttpTrial<'_> {
         }
         let each = |bytes: u64| Some(bytes as f64 / report.open as f64);
         let ours = each(report.resident_bytes);
-        self.common.metric("client_bytes_per_connection", ours, "bytes", report.open);
+        self.notes.metric("client_bytes_per_connection", ours, "bytes", report.open);
         let kernels = report.socket_bytes.and_then(each);
-        self.common.metric("kernel_bytes_per_connection", kernels, "bytes", report.open);
+        self.notes.metric("kernel_bytes_per_connection", kernels, "bytes", report.open);
     }
 
     fn take_warmup(&mut self, driven: &Driven) {
@@ -107,7 +106,7 @@ impl HttpTrial<'_> {
         if *attempts == 0 {
             return;
         }
-        self.common.arm.warmup = Some(Warmup {
+        self.notes.arm.warmup = Some(Warmup {
             attempts: *attempts,
             ok: attempts.saturating_sub(failed),
             errors: errors.clone(),
@@ -116,7 +115,7 @@ impl HttpTrial<'_> {
         });
         if let Some((class, _)) = errors.iter().max_by_key(|(_, count)| **count) {
             let class = class.clone();
-            self.common.warn(&Warning::WarmupFailed { failed, of: *attempts, class });
+            self.notes.warn(&Warning::WarmupFailed { failed, of: *attempts, class });
         }
     }
 
@@ -125,13 +124,13 @@ impl HttpTrial<'_> {
         let report = &driven.report;
         let load = &self.settings.load;
         // Threads of a pinned client share its CPU.
-        let pinned = self.common.arm.client.pinned_cpu.is_some();
+        let pinned = self.notes.arm.client.pinned_cpu.is_some();
         let cpus = if pinned { 1 } else { load.threads };
         let spent_ns = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3;
         let cpu_share = spent_ns / (report.measured_ns.max(1) * cpus) as f64;
         if let Some(due_per_s) = self.pace.rate {
             self.judge_schedule(driven, due_per_s);
-            self.common.found(validity::client_bottleneck(cpu_share, None));
+            self.notes.found(validity::client_bottleneck(cpu_share, None));
             return;
         }
         // Between two requests an idle connection's slot is empty on purpose.
@@ -142,8 +141,8 @@ impl HttpTrial<'_> {
         let closed = ClosedLoop { operations: report.attempts, asked: load.connections, found };
         // A request ends when the kernel has its response: until the client has woken up its slot is
         // empty, which next door is half of the time. It matters where the client has no CPU left.
-        self.common.metric("in_flight_mean", Some(found), "requests", report.attempts);
-        self.common.found(validity::client_bottleneck(cpu_share, Some(closed)));
+        self.notes.metric("in_flight_mean", Some(found), "requests", report.attempts);
+        self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
     }
 
     fn judge_schedule(&mut self, driven: &Driven, due_per_s: f64) {
@@ -151,16 +150,16 @@ impl HttpTrial<'_> {
         let late = |percent| quantile_us(driven.named("lateness")?, percent);
         let latency = driven.named("latency");
         let typical = latency.and_then(|latency| quantile_us(latency, 50));
-        self.common.found(validity::client_late(late(50), late(99), typical));
+        self.notes.found(validity::client_late(late(50), late(99), typical));
         let achieved = report.rates.requests_per_s;
         let completed = report.rates.completed;
-        self.common.metric("achieved_per_s", Some(achieved), "1/s", completed);
+        self.notes.metric("achieved_per_s", Some(achieved), "1/s", completed);
         // Little's law: throughput times mean latency.
         let in_flight = latency.and_then(mean_us).map(|us| achieved * us / 1e6);
-        self.common.metric("in_flight_mean", in_flight, "requests", report.ok);
+        self.notes.metric("in_flight_mean", in_flight, "requests", report.ok);
         let Some(due) = report.intended else { return };
-        self.common.metric("intended_per_s", Some(due_per_s), "1/s", due);
-        self.common.metric("unserved_at_end", Some(report.unserved as f64), "requests", due);
+        self.notes.metric("intended_per_s", Some(due_per_s), "1/s", due);
+        self.notes.metric("unserved_at_end", Some(report.unserved as f64), "requests", due);
         let unsent = report.unsent();
         let load = OpenLoop {
             due_per_s,
@@ -172,11 +171,11 @@ impl HttpTrial<'_> {
             unserved: report.unserved,
         };
         // Of a server that answers nothing there is no rate to sustain.
-        self.common.arm.saturation =
+        self.notes.arm.saturation =
             saturation(&load, &report.ages).filter(|_| report.rates.completed > 0);
         let connections = self.settings.load.connections;
-        if let Some(found) = self.common.arm.saturation.clone() {
-            self.common.warn(&Warning::Saturated {
+        if let Some(found) = self.notes.arm.saturation.clone() {
+            self.notes.warn(&Warning::Saturated {
                 due_per_s,
                 sustained_per_s: achieved,
                 unserved: found.unserved,
@@ -186,47 +185,34 @@ impl HttpTrial<'_> {
             let off = report.rates.resolution_per_s;
             let failed = report.errors.values().sum();
             let found = validity::rate_not_reached(due_per_s, achieved, off, failed);
-            self.common.found(found);
+            self.notes.found(found);
         }
         if unsent > 0 {
             let of = report.attempts;
-            self.common.warn(&Warning::UnsentRequests { unsent, of, connections });
+            self.notes.warn(&Warning::UnsentRequests { unsent, of, connections });
         }
     }
 
     pub(super) fn take_client(&mut self, report: &HttpReport, span: Span<'_>) {
-        let client = &mut self.common.arm.client;
-        set_cpu(client, report.cpu_us, report.attempts.saturating_sub(report.unsent()));
-        client.counters = difference(&span.before.counters, &span.after.counters);
-        client.sockstat.clone_from(&span.after.sockstat);
-        client.rss_peak_bytes = Some(span.after.rss_peak_bytes);
-        let per_op = client.cpu_us_per_op;
-        self.common.metric("client_cpu_us_per_op", per_op, "us", report.attempts);
+        self.notes.arm.client.rss_peak_bytes = Some(span.after.rss_peak_bytes);
+        let begun = report.attempts.saturating_sub(report.unsent());
+        self.notes.client_cpu(report.cpu_us, begun, report.attempts);
     }
 
     pub(super) fn take_server(&mut self, report: &HttpReport, span: Span<'_>) {
-        let Span { before, after } = span;
-        let Some(server) = &mut self.common.arm.server else { return };
-        server.counters = difference(&before.counters, &after.counters);
-        server.sockstat.clone_from(&after.sockstat);
-        server.listeners.clone_from(&after.listeners);
+        let after = span.after;
+        let Some(server) = &mut self.notes.arm.server else { return };
         if after.children > 0 {
             server.processes = Some(after.children);
         }
         if after.children_memory_bytes > 0 {
             server.memory_bytes = Some(after.children_memory_bytes);
         }
-        let used = (
-            after.children_cpu_us.0.saturating_sub(before.children_cpu_us.0),
-            after.children_cpu_us.1.saturating_sub(before.children_cpu_us.1),
-        );
+        let used = span.children_cpu_us();
         if used != (0, 0) {
-            set_cpu(server, used, sent(report));
+            self.notes.server_cpu(used, sent(report), sent(report));
         }
-        let per_op = server.cpu_us_per_op;
-        let peak = server.listeners.iter().map(|l| f64::from(l.accept_queue_peak)).reduce(f64::max);
-        self.common.metric("server_cpu_us_per_op", per_op, "us", sent(report));
-        self.common.metric("accept_queue_peak", peak, "connections", 1);
+        self.notes.queue_peak(&after.listeners);
     }
 
     /// TCP segments that each host sent for one request, from the kernel's own counts: they are
@@ -242,24 +228,24 @@ impl HttpTrial<'_> {
             [("client_segments_per_op", client), ("server_segments_per_op", server)]
         {
             let each = segments as f64 / requests as f64;
-            self.common.metric(name, Some(each), "segments", requests);
+            self.notes.metric(name, Some(each), "segments", requests);
         }
     }
 
     fn segments(&self) -> [u64; 2] {
-        let arm = &self.common.arm;
+        let arm = &self.notes.arm;
         [segments(&arm.client, true), arm.server.as_ref().map_or(0, |host| segments(host, false))]
     }
 
     /// Holds the kernels' segments against the packets on the wire.
     pub(super) fn compare_packets(&mut self) {
-        let Some(wire) = &self.common.arm.wire else { return };
+        let Some(wire) = &self.notes.arm.wire else { return };
         let seen = [wire.client_to_server.packets, wire.server_to_client.packets];
         let names = ["packets from the client", "packets from the server"];
         for ((what, ours), witness) in names.into_iter().zip(self.segments()).zip(seen) {
             if ours.abs_diff(witness) as f64 > witness as f64 * PACKETS_SHARE {
                 let what = what.to_owned();
-                self.common.warn(&Warning::WitnessDisagrees { what, ours, witness });
+                self.notes.warn(&Warning::WitnessDisagrees { what, ours, witness });
             }
         }
     }

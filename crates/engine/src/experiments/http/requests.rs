@@ -80,18 +80,18 @@ pub struct AccessLog {
 impl RequestSettings {
     /// Reads what was typed; files are left to [`Self::read_files`].
     pub(super) fn from(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Self, TrialError> {
-        let access_log = reader.get("access-log");
+        let access_log = reader.typed("access-log");
         if access_log.is_some() {
             check_log(reader, place)?;
         }
         let access_log = access_log.map(|file| AccessLog { file, requests: None });
-        let body = reader.get("body").map(|typed| body(&typed)).transpose()?;
+        let body = reader.typed("body").map(|typed| body(&typed)).transpose()?;
         let without = |method: &str| matches!(method, "GET" | "HEAD");
-        let method = match reader.get("method") {
+        let method = match reader.typed("method") {
             Some(typed) => method(&typed)?,
             None => if body.is_some() { "POST" } else { "GET" }.to_owned(),
         };
-        if let (Some(typed), true) = (reader.get("body"), without(&method)) {
+        if let (Some(typed), true) = (reader.typed("body"), without(&method)) {
             let why = format!("a {method} request has no content: leave one of them out");
             return Err(wrong("body", &typed, why));
         }
@@ -141,7 +141,7 @@ impl RequestSettings {
 
 fn check_log(reader: &Reader<'_>, place: &PlaceSettings) -> Result<(), TrialError> {
     for key in ["body", "method", "path"] {
-        if let Some(typed) = reader.get(key) {
+        if let Some(typed) = reader.typed(key) {
             let why = "the access log says what to ask for: leave one of them out";
             return Err(wrong(key, &typed, why));
         }

@@ -1,9 +1,6 @@
 //! From what the fleets and the link reported to the arm that is recorded.
 
-use std::time::Duration;
-
 use tcptoll_model::checking::{Mechanism, expected_false_alarms};
-use tcptoll_model::counters::difference;
 use tcptoll_model::link::ETHERNET_OVERHEAD;
 use tcptoll_model::record::{Deaths, HostSummary, Keepalive, Traffic};
 use tcptoll_model::stats::Histogram;
@@ -12,8 +9,8 @@ use tcptoll_model::wire::{QuietCounts, Wire};
 
 use super::settings::{Fault, Side};
 use super::stage::Ports;
-use super::{KeepaliveTrial, Seen};
-use crate::experiments::bench::notes::{Span, path_sample, set_cpu};
+use super::trial::{FaultResult, KeepaliveTrial, Seen};
+use crate::experiments::bench::notes::path_sample;
 use crate::messages::{Counted, IdleReport};
 
 /// From so many connections on the CPU of the machine is told for each thousand.
@@ -28,64 +25,30 @@ const CLOSED_ALIVE: &str = "closed-alive";
 /// A connection that the peer closed or reset while it idled, and no fault was the reason.
 const CLOSED_BY_PEER: &str = "closed-by-peer";
 
-/// Kernel memory of one connection on each host, bytes.
-pub(super) struct Memory {
-    pub(super) client: Option<f64>,
-    pub(super) server: Option<f64>,
-}
-
-/// What a fault did.
-pub(super) struct FaultResult {
-    pub(super) fault: Fault,
-    /// What the checking fleet had seen before it, and at the end.
-    pub(super) before: IdleReport,
-    pub(super) after: IdleReport,
-    pub(super) watched: Duration,
-    /// Connections that arrived after it.
-    pub(super) arrived: IdleReport,
-    pub(super) wire_before: Option<Counted>,
-    pub(super) wire_after: Option<Counted>,
-    /// What the link had carried, and Null messages sent, when the last tests began that were over
-    /// at the end.
-    pub(super) tested: Option<(Option<Counted>, u64)>,
-}
-
 impl KeepaliveTrial<'_> {
-    pub(super) fn take_hosts(&mut self, client: Span<'_>, server: Option<Span<'_>>) {
-        let arm = &mut self.common.arm;
-        arm.client.counters = difference(&client.before.counters, &client.after.counters);
-        arm.client.sockstat.clone_from(&client.after.sockstat);
-        if let (Some(summary), Some(server)) = (&mut arm.server, server) {
-            summary.counters = difference(&server.before.counters, &server.after.counters);
-            summary.sockstat.clone_from(&server.after.sockstat);
-            summary.listeners.clone_from(&server.after.listeners);
-        }
-    }
-
     pub(super) fn take_seen(&mut self, seen: &Seen, ports: Ports) {
         self.judge_machine(seen);
         self.take_connections(seen);
         self.take_writer(seen);
         let checked = self.checked(seen, ports);
         self.take_costs(seen, &checked);
-        self.common.arm.elapsed_s = (seen.ends.client.at_ns - seen.begins.client.at_ns) as f64
-            / 1e9
+        self.notes.arm.elapsed_s = (seen.ends.client.at_ns - seen.begins.client.at_ns) as f64 / 1e9
             + seen.faulted.as_ref().map_or(0.0, |faulted| faulted.watched.as_secs_f64());
         if let Some((Deaths { dead: dead @ 1.., known, .. }, faulted)) =
             checked.deaths.as_ref().zip(seen.faulted.as_ref())
         {
             let (dead, known) = (*dead, *known);
-            self.common.histogram("detection_us", &faulted.after.detection);
+            self.notes.histogram("detection_us", &faulted.after.detection);
             for (name, count) in
                 [("deaths_known", known), ("deaths_unnoticed", dead.saturating_sub(known))]
             {
-                self.common.metric(name, Some(count as f64), "connections", dead);
+                self.notes.metric(name, Some(count as f64), "connections", dead);
             }
         }
         let arrivals =
             seen.faulted.as_ref().map_or(&seen.ends.arrived.arrival, |s| &s.arrived.arrival);
-        self.common.histogram("arrival_us", arrivals);
-        self.common.arm.own = checked.into();
+        self.notes.histogram("arrival_us", arrivals);
+        self.notes.arm.own = checked.into();
     }
 
     /// Whether everything could run when it wanted to: a peer that could not answer is not dead.
@@ -103,7 +66,7 @@ impl KeepaliveTrial<'_> {
             Mechanism::Heartbeat | Mechanism::Lazy => self.checking.answer_within_s,
             Mechanism::None | Mechanism::Write => None,
         };
-        self.common.found(validity::stood_still(longest_ns as f64 / 1e9, answer_s));
+        self.notes.found(validity::stood_still(longest_ns as f64 / 1e9, answer_s));
     }
 
     /// Every connection is an attempt; one that was closed while it lived is an error.
@@ -114,7 +77,7 @@ impl KeepaliveTrial<'_> {
         all.add(writer.clone());
         all.add(arrived.clone());
         let [wrongly, by_peer] = self.closed_alive(seen);
-        let arm = &mut self.common.arm;
+        let arm = &mut self.notes.arm;
         arm.attempts = all.attempted;
         arm.errors = all.errors;
         // Still on their way when the trial ended.
@@ -138,16 +101,16 @@ impl KeepaliveTrial<'_> {
             }
         }
         if all.made < all.attempted {
-            self.common.exclude("not every connection was made");
+            self.notes.exclude("not every connection was made");
         }
         if seen.ends.server.errors.values().sum::<u64>() > 0 {
-            self.common.exclude("the server could not accept or check every connection");
+            self.notes.exclude("the server could not accept or check every connection");
         }
         // What the client holds and the server does not was refused behind the client's back.
         let served = &seen.begins.server;
         let open = |report: &IdleReport| report.open[0] + report.open[1];
         if self.settings.to.is_none() && open(served) < self.settings.idle_sockets() {
-            self.common.exclude("connections were gone before the measured window began");
+            self.notes.exclude("connections were gone before the measured window began");
         }
     }
 
@@ -179,22 +142,12 @@ impl KeepaliveTrial<'_> {
         let time_s = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
         let messages = bytes / self.settings.message_bytes;
         let per_s = bytes as f64 / self.settings.message_bytes as f64 / time_s;
-        self.common.metric("messages_per_s", Some(per_s), "1/s", messages);
-        self.common.metric("goodput_bytes_per_s", Some(bytes as f64 / time_s), "bytes/s", messages);
+        self.notes.metric("messages_per_s", Some(per_s), "1/s", messages);
+        self.notes.metric("goodput_bytes_per_s", Some(bytes as f64 / time_s), "bytes/s", messages);
         let client_us = after.cpu_since(before);
         let server_us = seen.ends.sink.cpu_since(&seen.begins.sink);
-        let arm = &mut self.common.arm;
-        set_cpu(&mut arm.client, client_us, messages);
-        if let Some(server) = &mut arm.server {
-            set_cpu(server, server_us, messages);
-        }
-        let per_op = [
-            ("client_cpu_us_per_op", self.common.arm.client.cpu_us_per_op),
-            ("server_cpu_us_per_op", self.common.arm.server.as_ref().and_then(|s| s.cpu_us_per_op)),
-        ];
-        for (name, value) in per_op {
-            self.common.metric(name, value, "us", messages);
-        }
+        self.notes.client_cpu(client_us, messages, messages);
+        self.notes.server_cpu(server_us, messages, messages);
     }
 
     /// What checking did in the window, and what it found out.
@@ -315,7 +268,7 @@ impl KeepaliveTrial<'_> {
         let sent = |host: &HostSummary| {
             host.counters.get("TcpExtTCPKeepAlive").copied().unwrap_or(0).max(0) as u64
         };
-        let arm = &self.common.arm;
+        let arm = &self.notes.arm;
         sent(&arm.client) + arm.server.as_ref().map_or(0, sent)
     }
 
@@ -331,19 +284,19 @@ impl KeepaliveTrial<'_> {
             let bytes: u64 = all.iter().map(|traffic| traffic.bytes).sum();
             let probes = checked.probes.unwrap_or_default().packets;
             let nulls = checked.heartbeats.unwrap_or_default().packets;
-            self.common.metric("probes_per_s", Some(probes as f64 / window_s), "1/s", probes);
-            self.common.metric("heartbeats_per_s", Some(nulls as f64 / window_s), "1/s", nulls);
+            self.notes.metric("probes_per_s", Some(probes as f64 / window_s), "1/s", probes);
+            self.notes.metric("heartbeats_per_s", Some(nulls as f64 / window_s), "1/s", nulls);
             // In a window shorter than that a connection may be checked or not, as it happens.
             let whole = checked.checking.period_s().is_none_or(|period| period <= window_s);
             if idle > 0 && whole {
                 let [packets, bytes] = [packets, bytes].map(|count| Some(count as f64 * per_hour));
                 let of = "checking_packets_per_hour_per_socket";
-                self.common.metric(of, packets, "1/h", idle);
-                self.common.metric("checking_bytes_per_hour_per_socket", bytes, "bytes/h", idle);
+                self.notes.metric(of, packets, "1/h", idle);
+                self.notes.metric("checking_bytes_per_hour_per_socket", bytes, "bytes/h", idle);
             }
         }
         let probes = self.probes_sent();
-        self.common.metric("keepalive_probes", Some(probes as f64), "probes", 1);
+        self.notes.metric("keepalive_probes", Some(probes as f64), "probes", 1);
         if idle == 0 {
             return;
         }
@@ -374,7 +327,7 @@ impl KeepaliveTrial<'_> {
             (true, true) => 2,
         };
         for (name, us) in fleets.into_iter().take(told) {
-            self.common.metric(name, Some(us * per_1000), "us/s", idle);
+            self.notes.metric(name, Some(us * per_1000), "us/s", idle);
         }
         // With a writer, or of few connections, it would be the CPU of other things.
         if !self.settings.writer && has_server && idle >= MANY {
@@ -384,7 +337,7 @@ impl KeepaliveTrial<'_> {
                 ("machine_cpu_us_per_s_per_1000_sockets", (machine_us - pump_us).max(0.0)),
                 ("link_cpu_us_per_s_per_1000_sockets", pump_us),
             ] {
-                self.common.metric(name, Some(us * per_1000), "us/s", idle);
+                self.notes.metric(name, Some(us * per_1000), "us/s", idle);
             }
         }
         let each = |bytes: u64| Some(bytes as f64 / idle as f64);
@@ -397,7 +350,7 @@ impl KeepaliveTrial<'_> {
             ("client_kernel_bytes_per_socket", seen.memory.client),
             ("server_kernel_bytes_per_socket", seen.memory.server),
         ] {
-            self.common.metric(name, value, "bytes", idle);
+            self.notes.metric(name, value, "bytes", idle);
         }
     }
 }

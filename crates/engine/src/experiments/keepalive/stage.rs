@@ -13,11 +13,10 @@ use tcptoll_model::counters::CpuTimes;
 
 use super::settings::{KeepaliveSettings, Side};
 use crate::experiments::TrialError;
-use crate::experiments::bench::hosts::observe;
-use crate::lab::{Handle, Interrupt, LabError, Place};
+use crate::lab::{Handle, Hosts, Interrupt, LabError};
 use crate::messages::{
     Began, Check, Counted, FaultPorts, IdleReport, IdleSpec, Look, LookAway, Made, Make, Order,
-    Peek, ReadCpu, ReadSocketMemory, Rest, Snapshot, ToGroup,
+    Peek, ReadCpu, ReadSocketMemory, Rest, ToGroup,
 };
 
 /// Names of fleets.
@@ -90,7 +89,7 @@ impl Machine {
 /// Hosts with their fleets.
 pub(super) struct Stage<'a> {
     pub(super) settings: &'a KeepaliveSettings,
-    pub(super) place: &'a mut Place,
+    pub(super) hosts: &'a mut Hosts,
     pub(super) interrupt: &'a Interrupt,
     /// Source addresses.
     pub(super) sources: Vec<IpAddr>,
@@ -99,24 +98,24 @@ pub(super) struct Stage<'a> {
 impl Stage<'_> {
     fn host(&mut self, end: End) -> Result<&mut Handle, LabError> {
         match end {
-            End::Client => Ok(&mut self.place.client),
-            End::Server => self.place.server(),
+            End::Client => Ok(&mut self.hosts.client),
+            End::Server => self.hosts.server(),
         }
     }
 
     /// The time on the monotonic clock.
     pub(super) fn now(&self) -> Duration {
-        self.place.time.now()
+        self.hosts.time.now()
     }
 
     /// How long ago a moment is.
     pub(super) fn since(&self, moment: Duration) -> Duration {
-        self.place.time.since(moment)
+        self.hosts.time.since(moment)
     }
 
     /// Whether there is a server host of ours.
     pub(super) fn is_lab(&self) -> bool {
-        self.place.server.is_some()
+        self.hosts.server.is_some()
     }
 
     /// Gives an order to a fleet of a host.
@@ -142,7 +141,7 @@ impl Stage<'_> {
         ports: u64,
         sockets: u64,
     ) -> Result<Vec<SocketAddr>, TrialError> {
-        let at = SocketAddr::new(self.place.addresses.server, 0);
+        let at = SocketAddr::new(self.hosts.addresses.server, 0);
         let spec = IdleSpec::Listen {
             at: (0..ports).map(|_| at).collect(),
             sockets,
@@ -236,7 +235,7 @@ impl Stage<'_> {
             if server.open[0] + server.open[1] >= self.settings.idle_sockets() {
                 break;
             }
-            self.place.time.pause(LOOK_AGAIN);
+            self.hosts.time.pause(LOOK_AGAIN);
         }
         Ok(())
     }
@@ -245,7 +244,7 @@ impl Stage<'_> {
     /// than what is measured.
     pub(super) fn look_away(&mut self) -> Result<(), TrialError> {
         if self.is_lab() {
-            self.place.server()?.ask(&LookAway)?;
+            self.hosts.server()?.ask(&LookAway)?;
         }
         Ok(())
     }
@@ -269,7 +268,7 @@ impl Stage<'_> {
             if over || self.since(began) >= HANDSHAKES_END {
                 return Ok(report);
             }
-            self.place.time.pause(LOOK_AGAIN);
+            self.hosts.time.pause(LOOK_AGAIN);
         }
     }
 
@@ -322,7 +321,7 @@ impl Stage<'_> {
 
     /// The link loses packets of connections to this port; gives since when, ns.
     pub(super) fn fault_link(&mut self, port: u16, share: f64) -> Result<u64, TrialError> {
-        let link = self.place.link()?;
+        let link = self.hosts.link()?;
         Ok(link.ask(&FaultPorts { ports: vec![port], share })?.at_ns)
     }
 
@@ -358,14 +357,15 @@ impl Stage<'_> {
 
     /// What the emulated link has counted so far.
     pub(super) fn counted(&mut self) -> Result<Option<Counted>, TrialError> {
-        Ok(match self.place.link.as_mut() {
+        Ok(match self.hosts.link.as_mut() {
             Some(link) if self.settings.link.is_emulated() => Some(link.ask(&Peek)?),
             _ => None,
         })
     }
 
     fn machine(&mut self) -> Result<Machine, TrialError> {
-        let times = self.place.client.ask(&ReadCpu)?;
+        let client = &mut self.hosts.client;
+        let times = client.ask(&ReadCpu)?;
         Ok(Machine {
             at: self.now(),
             cpus: times.len() as u32,
@@ -379,10 +379,6 @@ impl Stage<'_> {
         Ok(host.ask(&ReadSocketMemory)?.bytes_each)
     }
 
-    pub(super) fn observe(&mut self, end: End) -> Result<Snapshot, TrialError> {
-        Ok(observe(self.host(end)?)?)
-    }
-
     /// Waits so long, telling how long has been waited; `false`: a signal ended it.
     pub(super) fn wait(&mut self, time: Duration, progress: &mut dyn FnMut(Duration)) -> bool {
         let begun = self.now();
@@ -394,7 +390,7 @@ impl Stage<'_> {
             if left.is_zero() {
                 return true;
             }
-            self.place.time.pause(left.min(LOOK_EVERY));
+            self.hosts.time.pause(left.min(LOOK_EVERY));
             progress(self.since(begun).min(time));
         }
     }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use super::*;
-use crate::lab::Places;
+use crate::lab::HostSource;
 use crate::lab::conversation::{Recording, Replay, Script};
 
 /// Seed of the trials.
@@ -107,7 +107,11 @@ impl Case {
 }
 
 /// Runs a trial with these settings as a run does.
-fn trial(experiment: &str, settings: Settings, places: &dyn Places) -> Result<Outcome, TrialError> {
+fn trial(
+    experiment: &str,
+    settings: Settings,
+    hosts: &dyn HostSource,
+) -> Result<Outcome, TrialError> {
     let mut plan = find(experiment).unwrap().plan(&settings)?;
     plan.prepare(&mut Shared::default())?;
     let arm = PlannedArm {
@@ -126,7 +130,7 @@ fn trial(experiment: &str, settings: Settings, places: &dyn Places) -> Result<Ou
             tolerance: Tolerance::default(),
             pcap: None,
             certificates: &mut BTreeMap::new(),
-            places,
+            hosts,
         },
     )
 }

@@ -1,7 +1,7 @@
 //! What was said between the parent and the hosts of one trial: recorded once in the lab, and
 //! replayed as often as wanted without lab, namespaces or sockets.
 //!
-//! A [`Script`] is a text with one JSON object a line: which place was made, each order to a host,
+//! A [`Script`] is a text with one JSON object a line: which hosts were made, each order to a host,
 //! each reply, in the order in which the parent sent and read them. [`Recording`] writes one,
 //! [`Replay`] answers from one. Each line has the parent's time, and a trial's time stands still
 //! between two lines but for its pauses, in both: so a replayed trial decides everything as the
@@ -28,7 +28,7 @@ enum Host {
 }
 
 impl Host {
-    /// In the order of a place's channels.
+    /// In the order of a lab's channels.
     const ALL: [Self; 3] = [Self::Client, Self::Server, Self::Link];
 }
 

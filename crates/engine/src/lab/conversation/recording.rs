@@ -14,7 +14,7 @@ use super::{Event, Host, Line, Script, framed, unframed};
 use crate::channel::{Carrier, Channel};
 use crate::clock::{Time, monotonic_ns};
 use crate::lab::plan::Plan;
-use crate::lab::{LabError, Machine, Place, Places};
+use crate::lab::{HostSource, Hosts, LabError, Machine};
 
 /// Of each list of sockets in a snapshot this many are kept.
 const SOCKETS_MAX: usize = 1;
@@ -58,8 +58,8 @@ impl Recording {
     }
 }
 
-impl Places for Recording {
-    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Place, LabError> {
+impl HostSource for Recording {
+    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError> {
         self.log.note(Event::Lab(serde_json::to_value(plan).unwrap()));
         let (process, [client, server, link]) = self.machine.start_lab(plan)?;
         let channels = [
@@ -67,13 +67,13 @@ impl Places for Recording {
             self.channel(server, Host::Server),
             self.channel(link, Host::Link),
         ];
-        Place::of_lab(plan, spec, channels, self.time(), Some(process))
+        Hosts::of_lab(plan, spec, channels, self.time(), Some(process))
     }
 
-    fn target(&self) -> Result<Place, LabError> {
+    fn target(&self) -> Result<Hosts, LabError> {
         self.log.note(Event::Target {});
         let (process, client) = self.machine.start_host()?;
-        Place::of_target(self.channel(client, Host::Client), self.time(), Some(process))
+        Hosts::of_target(self.channel(client, Host::Client), self.time(), Some(process))
     }
 }
 

@@ -13,13 +13,13 @@ use super::{Event, Host, Line, Script, framed, unframed};
 use crate::channel::{Carrier, Channel};
 use crate::clock::Time;
 use crate::lab::plan::Plan;
-use crate::lab::{LabError, Place, Places};
+use crate::lab::{HostSource, Hosts, LabError};
 
 /// Fields of a [`Plan`] that follow from the machine: they are not compared. Everything else is, in
 /// the plan and in every order; their times follow from the recorded ones.
 const MASKED: &[&str] = &["/client_cpu", "/server_cpu"];
 
-/// Makes places whose hosts are recorded.
+/// Hosts that are recorded.
 #[derive(Debug)]
 pub(crate) struct Replay(Arc<Mutex<Played>>);
 
@@ -76,15 +76,15 @@ impl Replay {
     }
 }
 
-impl Places for Replay {
-    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Place, LabError> {
+impl HostSource for Replay {
+    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError> {
         let channels = self.make(&Event::Lab(serde_json::to_value(plan).unwrap()))?;
-        Place::of_lab(plan, spec, channels, self.time(), None)
+        Hosts::of_lab(plan, spec, channels, self.time(), None)
     }
 
-    fn target(&self) -> Result<Place, LabError> {
+    fn target(&self) -> Result<Hosts, LabError> {
         let [client, ..] = self.make(&Event::Target {})?;
-        Place::of_target(client, self.time(), None)
+        Hosts::of_target(client, self.time(), None)
     }
 }
 

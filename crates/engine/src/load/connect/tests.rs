@@ -46,19 +46,19 @@ fn load(target: SocketAddr) -> ConnectLoad {
     }
 }
 
-/// What came of a load whose parent has sent these requests before.
-fn ran(load: &ConnectLoad, requests: &[Request<()>]) -> (ConnectReport, Vec<ClientRow>) {
+/// What came of a load that its parent may have stopped before it began.
+fn ran(load: &ConnectLoad, is_stopped: bool) -> (ConnectReport, Vec<ClientRow>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (mut parent, mut channel) = (Channel::new(ours), Channel::new(theirs));
-    for request in requests {
-        parent.send(request).unwrap();
+    if is_stopped {
+        parent.send(&Request::<()>::Stop).unwrap();
     }
     run(load, &mut channel).unwrap()
 }
 
 #[test]
 fn a_closed_loop_opens_its_number_and_keeps_within_its_slots() {
-    let (report, rows) = ran(&load(greeter(40)), &[]);
+    let (report, rows) = ran(&load(greeter(40)), false);
     assert_eq!((report.attempts, report.ok, report.established), (40, 40, 40), "{report:?}");
     assert_eq!((report.connect.count(), report.first_byte.count()), (40, 40));
     assert_eq!((report.lateness.count(), report.unfinished), (0, 0));
@@ -71,7 +71,7 @@ fn a_closed_loop_opens_its_number_and_keeps_within_its_slots() {
 fn an_open_loop_keeps_its_schedule_and_counts_from_when_each_was_due() {
     let rate = ConnectLoad { rate_per_s: Some(1_000.0), count: 6, ..load(greeter(6)) };
     let paused = ConnectLoad { pause_every: Some(2), pause_ns: 20_000_000, ..rate };
-    let (report, _) = ran(&paused, &[]);
+    let (report, _) = ran(&paused, false);
     assert_eq!((report.attempts, report.ok, report.lateness.count()), (6, 6, 6), "{report:?}");
     // None follows the last two. The last is due 5 ms after the first, pauses added.
     assert_eq!((report.paused_ns, report.steady_ns), (40_000_000, 6_000_000));
@@ -83,7 +83,7 @@ fn an_open_loop_keeps_its_schedule_and_counts_from_when_each_was_due() {
 fn a_server_that_says_nothing_is_waited_for_until_the_time_limit() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let silent = load(listener.local_addr().unwrap());
-    let (report, _) = ran(&ConnectLoad { count: 3, timeout_ns: 50_000_000, ..silent }, &[]);
+    let (report, _) = ran(&ConnectLoad { count: 3, timeout_ns: 50_000_000, ..silent }, false);
     assert_eq!((report.attempts, report.ok, report.errors["timeout"]), (3, 0, 3), "{report:?}");
     assert_eq!((report.established, report.connect_of_failed.count()), (3, 3));
     assert!(report.elapsed_ns >= 50_000_000, "{}", report.elapsed_ns);
@@ -93,7 +93,7 @@ fn a_server_that_says_nothing_is_waited_for_until_the_time_limit() {
 fn a_stop_gives_up_what_is_under_way_and_counts_it() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let silent = load(listener.local_addr().unwrap());
-    let (report, _) = ran(&silent, &[Request::Stop]);
+    let (report, _) = ran(&silent, true);
     assert!(report.partial);
     assert_eq!((report.attempts, report.errors["interrupted"]), (3, 3), "{report:?}");
     assert_eq!(report.steady_ns, 0);
@@ -102,6 +102,6 @@ fn a_stop_gives_up_what_is_under_way_and_counts_it() {
 #[test]
 fn a_refused_connection_frees_its_slot() {
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let (report, _) = ran(&load(closed), &[]);
+    let (report, _) = ran(&load(closed), false);
     assert_eq!((report.attempts, report.errors["connect-refused"]), (40, 40), "{report:?}");
 }

@@ -25,7 +25,8 @@ const SOCKET: u32 = 0;
 pub(super) struct Writer {
     driver: Epoll,
     message: Vec<u8>,
-    pace: Pace,
+    /// None: without pause.
+    pace: Option<Pace>,
     /// Of a message that was written in part, bytes that have been.
     written: usize,
     /// Whether the send buffer is full.
@@ -59,7 +60,8 @@ impl Writer {
         Ok(Self {
             driver,
             message: vec![b'm'; message_bytes.max(1) as usize],
-            pace: Pace::from_start(&Plan { rate_per_s, ..Plan::ENDLESS }, begun_ns),
+            pace: rate_per_s
+                .map(|_| Pace::from_start(&Plan { rate_per_s, ..Plan::ENDLESS }, begun_ns)),
             written: 0,
             full: false,
             selects,
@@ -98,18 +100,16 @@ impl Writer {
 
     /// Writes what is due and fits; gives how long to wait for more, `None`: for an event.
     fn write(&mut self) -> Option<Duration> {
-        let mut now = monotonic_ns();
         for _ in 0..burst::MESSAGES {
             if self.full {
                 return None;
             }
-            if self.written == 0 {
-                let due = self.pace.next(0)?;
-                if due > now {
-                    now = monotonic_ns();
-                }
-                if due > now {
-                    return Some(until(due));
+            if self.written == 0
+                && let Some(pace) = &self.pace
+            {
+                let left = until(pace.next(0)?);
+                if !left.is_zero() {
+                    return Some(left);
                 }
             }
             if self.selects && !self.may_write() {
@@ -122,7 +122,9 @@ impl Writer {
                     self.written += length;
                     if self.written == self.message.len() {
                         self.written = 0;
-                        self.pace.begin(now);
+                        if let Some(pace) = &mut self.pace {
+                            pace.begin(monotonic_ns());
+                        }
                     }
                 }
                 Err(error) => self.failed(&error),

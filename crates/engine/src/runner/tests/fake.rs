@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use tcptoll_model::record::{Arm, Lasting, Metric, Resolved, Summary};
+use tcptoll_model::experiments::spec::{Better, MetricSpec, Noun, Spec};
+use tcptoll_model::record::{Arm, Lasting, Metric, Resolved};
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use crate::experiments::bench::target::Target;
@@ -51,6 +52,30 @@ pub(super) struct Asked {
     pub(super) witness: Vec<bool>,
 }
 
+/// Its only metric.
+const FIGURE: MetricSpec =
+    MetricSpec { name: "figure_us", unit: "us", words: "figure", better: Better::Lower };
+
+const SPEC: Spec = Spec {
+    name: "fake",
+    question: "what?",
+    about: "",
+    examples: "",
+    options: &[],
+    target: "to",
+    complete: |_| {},
+    compares: |_| true,
+    metrics: &[&FIGURE],
+    histograms: &[],
+    primary: FIGURE.name,
+    answers: &[],
+    margin: 0.01,
+    operation: Noun { one: "operation", many: "operations", short: "op" },
+    tables: &[],
+    causes: &[],
+    conclude: |summary| "the answer".clone_into(&mut summary.answer),
+};
+
 /// The experiment.
 pub(super) struct Fake {
     script: Script,
@@ -74,32 +99,8 @@ impl Fake {
 }
 
 impl Experiment for Fake {
-    fn name(&self) -> &'static str {
-        "fake"
-    }
-
-    fn question(&self) -> &'static str {
-        "what?"
-    }
-
-    fn options(&self) -> &'static [&'static str] {
-        &["level", "to"]
-    }
-
-    fn primary_metric(&self) -> &'static str {
-        "figure_us"
-    }
-
-    fn metrics(&self) -> &'static [&'static str] {
-        &["figure_us"]
-    }
-
-    fn histograms(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn margin(&self) -> f64 {
-        0.01
+    fn spec(&self) -> &'static Spec {
+        &SPEC
     }
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
@@ -114,10 +115,6 @@ impl Experiment for Fake {
             to: to.map(Target::of_to).transpose()?,
             is_prepared: false,
         }))
-    }
-
-    fn conclude(&self, summary: &mut Summary) {
-        summary.answer = "the answer".to_owned();
     }
 }
 

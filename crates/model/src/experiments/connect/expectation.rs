@@ -17,7 +17,7 @@ pub const FIBRE_INDEX: f64 = 1.468;
 /// The least round trip over `distance_km` there and back, in µs; `index` is 1 in vacuum.
 ///
 /// ```
-/// use crate::expectation::{FIBRE_INDEX, floor_rtt_us};
+/// use tcptoll_model::experiments::connect::expectation::{FIBRE_INDEX, floor_rtt_us};
 /// // 1,000 km of fibre: 2 * 1000 / 299,792.458 * 1.468 = 9.79 ms
 /// assert!((floor_rtt_us(1000.0, FIBRE_INDEX) - 9_793.4).abs() < 0.1);
 /// ```

@@ -1,7 +1,9 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
-pub mod conclusion;
+mod causes;
+mod conclusion;
 pub mod expectation;
+mod options;
 
 use super::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE,
@@ -22,13 +24,37 @@ pub const CONNECT_OF_FAILED: HistogramSpec = histogram(
     Better::Lower,
 );
 
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll connect --link cross-region
+      one connection after another at 37 ms round trip
+  tcptoll connect --link same-room,metro,cross-region --count 5000
+      three links, one arm each
+  tcptoll connect --count 500 --concurrency 500 --accept-delay 2ms --backlog 16,4096 --allow-errors 100%
+      what a full accept queue costs, and that a longer one cures it
+  tcptoll connect --to db.example:5432 --count 50
+      a server of yours; against public addresses the rate is modest unless you set --rate
+  tcptoll connect --link metro --server 'redis-server --port 6379' --send 'PING\\r\\n'
+      a real server, started in the lab
+  tcptoll connect --backlog 128,4096 --duration 500ms --warmup 100ms --margin 2%
+      rounds of half a second each, until it is sure whether 2 % lie between the two
+  tcptoll connect --link metro --rounds 10 --dry-run
+      what would be run, and for how long
+
+An option with several values (--backlog 16,4096) makes an arm of each; the others are compared
+against the first.";
+
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "connect",
     question: "What does it cost to open a TCP connection, and where does the time go?",
     about: "Measure what opening a TCP connection costs, and where the time goes",
-    examples: "",
-    options: &[],
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: "to",
+    complete: options::complete,
+    compares: |_| true,
     metrics: &[
         &ACCEPT_QUEUE_PEAK,
         &CLIENT_CPU,
@@ -47,5 +73,6 @@ pub const SPEC: Spec = Spec {
     margin: 0.01,
     operation: Noun { one: "connection", many: "connections", short: "conn" },
     tables: &[],
+    causes: causes::ALL,
     conclude: conclusion::conclude,
 };

@@ -1,6 +1,8 @@
 //! What does it cost to reuse a connection, or not, and who pays?
 
-pub mod conclusion;
+mod causes;
+mod conclusion;
+mod options;
 
 use super::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE,
@@ -56,13 +58,49 @@ pub const IDLE_CLOSE: HistogramSpec =
 /// Time of TLS handshakes.
 pub const TLS: HistogramSpec = histogram("tls_us", "TLS handshake", Better::Lower);
 
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll http
+      nginx in the lab, two connections that are used again
+  tcptoll http --reuse keep-alive,server-close,client-close http://127.0.0.1:8080/
+      three ways of using connections against a server of yours, in rounds until it is sure
+  tcptoll http --server nginx,puma --reuse keep-alive,server-close --link direct,same-room
+      eight arms: the product
+  tcptoll http --rate 2000 --spread poisson --duration 10s
+      open loop: latency counts from when a request was due
+  tcptoll http --reuse requests=1,requests=10,lifetime=1s --work 5ms
+      how often must a connection be used again, if an answer takes 5 ms?
+  tcptoll http --tls full,resumed --reuse server-close
+      what a TLS handshake costs each connection
+  tcptoll http --access-log access.log --connections 10 https://staging.example/
+      the requests of a log, in its order
+  tcptoll http --server 'python3 -m http.server 8000' --path /LICENSE
+      any server that a command starts
+
+An option with several values (--connections 10,100) makes an arm of each; the others are compared
+against the first.
+
+Ways of using connections (--reuse):
+  keep-alive          one request after another, for as long as the server lets it
+  requests=N          so many, then the client closes
+  lifetime=TIME       for so long, then the client closes after the response
+  server-close        `Connection: close` is sent: the server closes
+  client-close        the client closes after the response, without having asked
+  http1.0             HTTP/1.0: the server closes
+  http1.0-keep-alive  HTTP/1.0 with `Connection: keep-alive`
+  idle=TIME           as keep-alive, with so long between a response and the next request";
+
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "http",
     question: "What does it cost to reuse a connection, or not, and who pays?",
     about: "Measure what HTTP requests cost with each way of using a connection again, and who closes",
-    examples: "",
-    options: &[],
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: "url",
+    complete: |_| {},
+    compares: |_| true,
     metrics: &[
         &ACCEPT_QUEUE_PEAK,
         &ACHIEVED,
@@ -93,5 +131,6 @@ pub const SPEC: Spec = Spec {
     margin: 0.02,
     operation: Noun { one: "request", many: "requests", short: "req" },
     tables: &[],
+    causes: causes::ALL,
     conclude: conclusion::conclude,
 };

@@ -1,6 +1,9 @@
 //! What does it cost to know that idle connections are alive, and how soon is a death known?
 
-pub mod conclusion;
+mod advice;
+mod causes;
+mod conclusion;
+mod options;
 
 use super::figures::{CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric};
 use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
@@ -91,13 +94,47 @@ pub const ARRIVAL: HistogramSpec =
 pub const DETECTION: HistogramSpec =
     histogram("detection_us", "time from the fault to knowing it", Better::Lower);
 
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll keepalive
+      1,000 connections, 100 of them cut off: who knows, how soon, and for how many packets
+  tcptoll keepalive --detect-within 30s
+      the cheapest settings of each mechanism that know within 30 s, and the proof
+  tcptoll keepalive --mechanism none,tcp,heartbeat --idle 10s --sockets 50000 --writer off
+      what checking 50,000 idle connections costs in packets, CPU and memory
+  tcptoll keepalive --mechanism none,tcp --sockets 1,17,51 --idle kernel
+      does SO_KEEPALIVE slow down the one connection that writes?
+  tcptoll keepalive --mechanism tcp,heartbeat --fault freeze
+      a stopped process on a running machine: its kernel goes on answering
+  tcptoll keepalive --mechanism heartbeat --evidence acknowledged,answered --fault freeze
+      the same, with an answer of the program as evidence
+  tcptoll keepalive --mechanism tcp --probes 1,2,3 --fault loss=5% --watch 30s --writer off
+      false alarms of a lossy link
+  tcptoll keepalive --mechanism write --fault cut --server-sysctl net.ipv4.tcp_retries2=5
+      when does a program that only writes hear of it?
+  tcptoll keepalive --to 192.0.2.7:6379 --mechanism heartbeat --null 'PING\\r\\n' --evidence answered
+      connections to a server of yours that has a message of its own
+
+An option with several values (--idle 1s,10s) makes an arm of each.
+
+Mechanisms (--mechanism):
+  none        the connection is only read from
+  tcp         probes of the kernel: SO_KEEPALIVE with --idle, --interval and --probes
+  heartbeat   a Null message when nothing has arrived for --idle; evidence within --answer-within
+  lazy        no timer: from --most connections on, each that arrives has others tested
+  write       the program writes every --interval and waits for the kernel to give up";
+
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "keepalive",
     question: "What does it cost to know that idle connections are alive, and how soon is a death known?",
     about: "Measure what it costs to know that idle connections are alive, and how soon a death is known",
-    examples: "",
-    options: &[],
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: "to",
+    complete: options::complete,
+    compares: options::compares,
     metrics: &[
         &BYTES,
         &PACKETS,
@@ -125,5 +162,6 @@ pub const SPEC: Spec = Spec {
     margin: 0.02,
     operation: Noun { one: "message", many: "messages", short: "msg" },
     tables: &[],
+    causes: causes::ALL,
     conclude: conclusion::conclude,
 };

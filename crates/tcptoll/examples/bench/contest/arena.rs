@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use tcptoll_engine::lab::plan::{Plan, client_address};
-use tcptoll_engine::lab::{Interrupt, Place};
+use tcptoll_engine::lab::{Hosts, Interrupt};
 use tcptoll_engine::messages::{
     HttpLoad, HttpReport, HttpRequests, Io, Launch, Observe, Run, ServerKind, ServerSpec, Serving,
     UPLOAD_MAX, Upload,
@@ -26,7 +26,7 @@ const KEEPALIVE_NS: u64 = 600_000_000_000;
 
 /// A lab and its server.
 pub(crate) struct Arena {
-    place: Place,
+    hosts: Hosts,
     pub(crate) serving: Serving,
     addresses: Vec<IpAddr>,
     /// What a command prints.
@@ -74,10 +74,10 @@ impl Arena {
             server_cpu: Some(*server),
             client_addresses: addresses.clone(),
         };
-        let mut place = Place::lab(&plan, &LinkSpec::parse("direct")?)?;
+        let mut hosts = Hosts::lab(&plan, &LinkSpec::parse("direct")?)?;
         let spec = ServerSpec {
             kind: ServerKind::Nginx,
-            at: SocketAddr::new(place.addresses.server, 8080),
+            at: SocketAddr::new(hosts.addresses.server, 8080),
             workers: Some(workers),
             keepalive: true,
             keepalive_timeout_ns: Some(KEEPALIVE_NS),
@@ -88,9 +88,9 @@ impl Arena {
             backlog: Some(4096),
             connections,
         };
-        let server = place.server()?;
+        let server = hosts.server()?;
         let serving = server.ask(&spec)?;
-        Ok(Self { place, serving, addresses, output: Output::new()? })
+        Ok(Self { hosts, serving, addresses, output: Output::new()? })
     }
 
     /// What is asked for.
@@ -137,7 +137,7 @@ impl Arena {
         };
         let requests = serde_json::to_string(&requests)?;
         anyhow::ensure!(requests.len() <= UPLOAD_MAX, "more than one piece");
-        let client = &mut self.place.client;
+        let client = &mut self.hosts.client;
         client.ask(&Upload(requests))?;
         let begun = client.begin(load)?;
         let answered = client.wait(begun, &Interrupt::new(), &mut |_| {})?;
@@ -156,7 +156,7 @@ impl Arena {
             ordinary_user: false,
         };
         let before = self.children_cpu_us()?;
-        let client = &mut self.place.client;
+        let client = &mut self.hosts.client;
         let begun = client.begin(&Run(launch))?;
         let status = client.wait(begun, &Interrupt::new(), &mut |_| {})?.answer;
         let cpu_us = self.children_cpu_us()? - before;
@@ -171,7 +171,7 @@ impl Arena {
 
     /// CPU time of all that the client host has started, µs.
     fn children_cpu_us(&mut self) -> anyhow::Result<u64> {
-        let (user, system) = self.place.client.ask(&Observe)?.children_cpu_us;
+        let (user, system) = self.hosts.client.ask(&Observe)?.children_cpu_us;
         Ok(user + system)
     }
 }

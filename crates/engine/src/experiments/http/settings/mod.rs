@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_model::arrivals::Spread;
+use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
-use tcptoll_model::units::parse_size;
+use tcptoll_model::units::{parse_size, parse_time};
 
 use super::requests::{RequestSettings, SEVERAL_SERVERS, one_url};
 use crate::experiments::TrialError;
@@ -19,85 +20,11 @@ use crate::files::Shared;
 use crate::load::THREADS_MAX;
 use crate::messages::{Io, ServerKind};
 
-/// Everything `--…` of `http` that makes a difference between arms.
-pub const OPTIONS: &[&str] = &[
-    "access-log",
-    "backlog",
-    "batch",
-    "bind",
-    "body",
-    "body-limit",
-    "ca",
-    "client-sysctl",
-    "congestion",
-    "connect-timeout",
-    "connections",
-    "duration",
-    "expect-sha256",
-    "expect-status",
-    "header",
-    "insecure",
-    "io",
-    "ipv6",
-    "keepalive",
-    "keepalive-requests",
-    "keepalive-timeout",
-    "link",
-    "method",
-    "packet-relay",
-    "path",
-    "port",
-    "ramp",
-    "rate",
-    "requests",
-    "response",
-    "reuse",
-    "server",
-    "server-sysctl",
-    "spread",
-    "tap",
-    "threads",
-    "timeout",
-    "tls",
-    "url",
-    "warmup",
-    "work",
-    "workers",
-];
-
-/// Settings of the lab's hosts and of what joins them.
-const OF_THE_LAB: &[&str] = &[
-    "client-sysctl",
-    "ipv6",
-    "link",
-    "packet-relay",
-    "path",
-    "port",
-    "server",
-    "server-sysctl",
-    "tap",
-];
-
-/// Settings of a server known by its name.
-const OF_THE_SERVER: &[&str] = &[
-    "backlog",
-    "keepalive",
-    "keepalive-requests",
-    "keepalive-timeout",
-    "response",
-    "work",
-    "workers",
-];
-
 /// Most requests of one trial, before or in its measured part.
 const REQUESTS_MAX: u64 = 1_000_000_000;
 
-/// Content of a response, unless told otherwise: `hello, world` and a line's end.
-const RESPONSE_BYTES: u64 = 13;
-
-/// Against an address that is not of this machine or its own network, unless `--rate` says other.
-pub const PUBLIC_RATE_PER_S: f64 = 20.0;
-/// As many requests, unless `--requests` or `--duration` says other.
+/// Against an address that is not of this machine or its own network, unless `--requests` or
+/// `--duration` says other.
 pub const PUBLIC_REQUESTS: u64 = 200;
 
 /// The settings of one arm, checked.
@@ -232,8 +159,7 @@ pub enum Tls {
 impl HttpSettings {
     /// Checks the settings of one arm, without looking at files and names.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader(settings);
-        reader.check_names("http", OPTIONS)?;
+        let reader = Reader::new(&SPEC, settings)?;
         let place = place(&reader)?;
         let requests = RequestSettings::from(&reader, &place)?;
         let load = load(&reader)?;
@@ -242,8 +168,8 @@ impl HttpSettings {
             requests,
             load,
             tls,
-            insecure: reader.flag("insecure", false)?,
-            ca: reader.get("ca"),
+            insecure: reader.flag("insecure")?,
+            ca: reader.typed("ca"),
             place,
         };
         settings.check_roots(&reader)?;
@@ -269,7 +195,7 @@ impl HttpSettings {
     fn check_roots(&self, reader: &Reader<'_>) -> Result<(), TrialError> {
         let known = matches!(self.lab().map(|lab| &lab.server), Some(LabServer::Known(_)));
         for key in ["insecure", "ca"] {
-            let Some(typed) = reader.get(key) else { continue };
+            let Some(typed) = reader.typed(key) else { continue };
             if self.tls == Tls::Off {
                 return Err(wrong(
                     key,
@@ -302,13 +228,7 @@ impl HttpSettings {
 }
 
 fn place(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
-    let Some(typed) = reader.get("url") else { return lab(reader) };
-    for key in OF_THE_LAB.iter().chain(OF_THE_SERVER) {
-        if let Some(value) = reader.get(key) {
-            let why = "it is of the lab and has no effect with --url: leave one of them out";
-            return Err(wrong(key, &value, why));
-        }
-    }
+    let Some(typed) = reader.typed("url") else { return lab(reader) };
     let urls = typed.split_whitespace().map(one_url).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = urls.first() else {
         return Err(wrong("url", &typed, "write http://HOST:PORT/PATH"));
@@ -323,19 +243,19 @@ fn place(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
 }
 
 fn lab(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
-    let text = reader.get("link").unwrap_or_else(|| "direct".to_owned());
-    let link = LinkSpec::parse(&text).map_err(|error| TrialError::Setting(error.to_string()))?;
+    let link = LinkSpec::parse(&reader.value("link")?)
+        .map_err(|error| TrialError::Setting(error.to_string()))?;
     let server = server(reader)?;
-    let paths = reader.get("path").unwrap_or_default();
+    let paths = reader.typed("path").unwrap_or_default();
     let paths: Vec<String> = paths.split_whitespace().map(str::to_owned).collect();
     if let Some(wrong_one) = paths.iter().find(|path| !is_path(path)) {
         return Err(wrong("path", wrong_one, "write a path that begins with /"));
     }
     Ok(PlaceSettings::Lab(Box::new(LabSettings {
         link,
-        ipv6: reader.flag("ipv6", false)?,
-        packet_relay: reader.flag("packet-relay", false)?,
-        tap: reader.flag("tap", false)?,
+        ipv6: reader.flag("ipv6")?,
+        packet_relay: reader.flag("packet-relay")?,
+        tap: reader.flag("tap")?,
         client_sysctls: reader.sysctls("client-sysctl")?,
         server_sysctls: reader.sysctls("server-sysctl")?,
         server,
@@ -349,51 +269,45 @@ fn is_path(path: &str) -> bool {
 }
 
 fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
-    let typed = reader.get("server").unwrap_or_else(|| "nginx".to_owned());
-    let kind = match typed.as_str() {
-        "nginx" => ServerKind::Nginx,
-        "apache" | "apache-event" => ServerKind::ApacheEvent,
-        "apache-worker" => ServerKind::ApacheWorker,
-        "apache-prefork" => ServerKind::ApachePrefork,
-        "puma" => ServerKind::Puma,
-        "null" => ServerKind::Null,
-        "" => return Err(wrong("server", "''", "write a server's name or a command")),
-        _ => {
-            for key in OF_THE_SERVER {
-                if let Some(value) = reader.get(key) {
-                    let why = "it is of servers known by name: with a command, set it in that server's own configuration";
-                    return Err(wrong(key, &value, why));
-                }
-            }
-            let port = reader.count("port", 1, 65_535)?.map(|port| port as u16);
-            return Ok(LabServer::Command(typed, port));
+    let typed = reader.value("server")?;
+    let Some(kind) = ServerKind::named(&typed) else {
+        if typed.is_empty() {
+            return Err(wrong("server", "''", "write a server's name or a command"));
         }
+        for option in SPEC.options.iter().filter(|option| option.depends_on("server")) {
+            if let Some(value) = reader.typed(option.name) {
+                let why = "it is of servers known by name: with a command, set it in that server's own configuration";
+                return Err(wrong(option.name, &value, why));
+            }
+        }
+        let port = reader.typed_count("port", 1, 65_535)?.map(|port| port as u16);
+        return Ok(LabServer::Command(typed, port));
     };
-    if let Some(port) = reader.get("port") {
+    if let Some(port) = reader.typed("port") {
         let why = "it has no effect without --server 'command': leave it out";
         return Err(wrong("port", &port, why));
     }
-    let works = matches!(kind, ServerKind::Puma | ServerKind::Null);
-    if let (false, Some(work)) = (works, reader.get("work")) {
+    let works = SPEC.option("work").is_none_or(|work| work.applies_where("server", &typed));
+    if let (false, Some(work)) = (works, reader.typed("work")) {
         let why = format!("{typed} answers at once: leave it out, or say --server puma or null");
         return Err(wrong("work", &work, why));
     }
-    let keepalive = reader.flag("keepalive", true)?;
+    let keepalive = reader.flag("keepalive")?;
     for key in ["keepalive-requests", "keepalive-timeout"] {
-        if let (false, Some(typed)) = (keepalive, reader.get(key)) {
+        if let (false, Some(typed)) = (keepalive, reader.typed(key)) {
             let why = "it has no effect with --keepalive off: leave one of them out";
             return Err(wrong(key, &typed, why));
         }
     }
     Ok(LabServer::Known(KnownServer {
         kind,
-        workers: reader.count("workers", 1, 1024)?.unwrap_or(1),
+        workers: reader.count("workers", 1, 1024)?,
         keepalive,
-        keepalive_timeout: above_zero(reader, "keepalive-timeout")?,
-        keepalive_requests: reader.count("keepalive-requests", 0, u64::from(u32::MAX) / 2)?,
-        response_bytes: reader.read("response", parse_size)?.unwrap_or(RESPONSE_BYTES),
-        work: reader.time("work")?.unwrap_or_default(),
-        backlog: reader.count("backlog", 1, i32::MAX as u64)?,
+        keepalive_timeout: reader.typed_read("keepalive-timeout", time_above_zero)?,
+        keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX) / 2)?,
+        response_bytes: reader.read("response", parse_size)?,
+        work: reader.time("work")?,
+        backlog: reader.typed_count("backlog", 1, i32::MAX as u64)?,
     }))
 }
 
@@ -406,20 +320,17 @@ const CONNECTIONS: u64 = 50;
 const LAB_CONNECTIONS: u64 = 2;
 
 fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
-    let reuse = reader.read("reuse", str::parse::<Reuse>)?.unwrap_or(Reuse::KeepAlive);
+    let reuse = reader.read("reuse", str::parse::<Reuse>)?;
     let rate = reader.rate("requests")?;
-    let threads = reader.count("threads", 1, THREADS_MAX)?.unwrap_or(1);
-    let closed_lab = rate.is_none() && reader.get("url").is_none();
+    let threads = reader.count("threads", 1, THREADS_MAX)?;
+    let closed_lab = rate.is_none() && reader.typed("url").is_none();
     let otherwise = if closed_lab { LAB_CONNECTIONS.max(threads) } else { CONNECTIONS };
-    let connections = reader.count("connections", 1, 1_000_000)?.unwrap_or(otherwise);
+    let connections = reader.typed_count("connections", 1, 1_000_000)?.unwrap_or(otherwise);
     if threads > connections {
         let why = format!("each thread needs a connection, and there are {connections}");
         return Err(wrong("threads", &threads.to_string(), why));
     }
-    if let (None, Some(spread)) = (rate, reader.get("spread")) {
-        return Err(wrong("spread", &spread, "it has no effect without --rate: leave it out"));
-    }
-    if let (Some(_), Some(ramp)) = (rate, reader.get("ramp")) {
+    if let (Some(_), Some(ramp)) = (rate, reader.typed("ramp")) {
         let why = "an open loop begins on schedule (--rate): leave one of them out";
         return Err(wrong("ramp", &ramp, why));
     }
@@ -427,52 +338,49 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
         let why = "an open loop sends when a request is due (--rate): leave one of them out";
         return Err(wrong("reuse", &reuse.to_string(), why));
     }
-    let spread = match reader.get("spread").as_deref() {
-        None | Some("constant") => Spread::Constant,
-        Some("poisson") => Spread::Poisson,
-        Some(other) => return Err(wrong("spread", other, "write constant or poisson")),
+    let spread = match reader.value("spread")?.as_str() {
+        "constant" => Spread::Constant,
+        "poisson" => Spread::Poisson,
+        other => return Err(wrong("spread", other, "write constant or poisson")),
     };
-    let io = match reader.get("io").as_deref() {
-        None | Some("auto") => Io::Auto,
-        Some("epoll") => Io::Epoll,
-        Some("io-uring") => Io::IoUring,
-        Some(other) => return Err(wrong("io", other, "write auto, epoll or io-uring")),
+    let io = match reader.value("io")?.as_str() {
+        "auto" => Io::Auto,
+        "epoll" => Io::Epoll,
+        "io-uring" => Io::IoUring,
+        other => return Err(wrong("io", other, "write auto, epoll or io-uring")),
     };
-    let timeout = above_zero(reader, "timeout")?.unwrap_or(Duration::from_secs(10));
-    let batch = reader.time("batch")?.unwrap_or_default();
+    let timeout = reader.read("timeout", time_above_zero)?;
+    let batch = reader.time("batch")?;
     if batch > Duration::from_secs(1) {
-        return Err(wrong("batch", &reader.get("batch").unwrap_or_default(), "at most 1s"));
+        return Err(wrong("batch", &reader.value("batch")?, "at most 1s"));
     }
-    let body_limit = reader.read("body-limit", parse_size)?.unwrap_or(64 << 20);
+    let body_limit = reader.read("body-limit", parse_size)?;
     Ok(LoadSettings {
         reuse,
         connections,
         threads,
         rate,
         spread,
-        requests: reader.count("requests", 1, REQUESTS_MAX)?,
-        duration: above_zero(reader, "duration")?,
+        requests: reader.typed_count("requests", 1, REQUESTS_MAX)?,
+        duration: reader.typed_read("duration", time_above_zero)?,
         warmup: reader.warm_up("requests", REQUESTS_MAX)?,
-        ramp: reader.time("ramp")?,
+        ramp: reader.typed_time("ramp")?,
         timeout,
-        connect_timeout: above_zero(reader, "connect-timeout")?.unwrap_or(timeout),
+        connect_timeout: reader.typed_read("connect-timeout", time_above_zero)?.unwrap_or(timeout),
         batch,
         io,
         bind: reader.addresses("bind")?,
-        congestion: reader.get("congestion"),
-        expect_status: reader.read("expect-status", str::parse::<Expected>)?.unwrap_or_default(),
-        expect_sha256: reader.read("expect-sha256", sha256)?,
+        congestion: reader.typed("congestion"),
+        expect_status: reader.read("expect-status", str::parse::<Expected>)?,
+        expect_sha256: reader.typed_read("expect-sha256", sha256)?,
         body_limit,
     })
 }
 
 /// A time that must not be 0.
-fn above_zero(reader: &Reader<'_>, key: &str) -> Result<Option<Duration>, TrialError> {
-    match reader.time(key)? {
-        Some(Duration::ZERO) => {
-            let typed = reader.get(key).unwrap_or_default();
-            Err(wrong(key, &typed, "write a time above 0, like 10s"))
-        }
+fn time_above_zero(typed: &str) -> Result<Duration, String> {
+    match parse_time(typed).map_err(|error| error.to_string())? {
+        Duration::ZERO => Err("write a time above 0, like 10s".to_owned()),
         time => Ok(time),
     }
 }
@@ -485,7 +393,7 @@ fn sha256(typed: &str) -> Result<String, &'static str> {
 }
 
 fn tls(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Tls, TrialError> {
-    let asked = match reader.get("tls").as_deref() {
+    let asked = match reader.typed("tls").as_deref() {
         None => None,
         Some("off" | "false") => Some(Tls::Off),
         Some("full") => Some(Tls::Full),
@@ -494,7 +402,7 @@ fn tls(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Tls, TrialError> {
     };
     let PlaceSettings::Target(urls, _) = place else { return Ok(asked.unwrap_or(Tls::Off)) };
     let https = urls.iter().any(|url| url.tls);
-    let typed = reader.get("tls").unwrap_or_default();
+    let typed = reader.typed("tls").unwrap_or_default();
     match (https, asked) {
         (true, Some(Tls::Off)) => {
             Err(wrong("tls", &typed, "the URL says https: leave this out, or write http://"))

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_model::checking::{Checking, Mechanism, Path, WHEEL_SHARE};
+use tcptoll_model::experiments::keepalive::SPEC;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{human_us, parse_share, parse_size};
@@ -15,80 +16,13 @@ use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, wrong};
 use crate::experiments::bench::target::Target;
 use crate::messages::Lazy;
-pub(super) use checking::check_together;
 use checking::{assumed, cheapest, checking, null};
-
-/// Everything `--…` of `keepalive` that makes a difference between arms.
-pub const OPTIONS: &[&str] = &[
-    "answer-within",
-    "arrivals",
-    "assumed-loss",
-    "at-once",
-    "bind",
-    "client-sysctl",
-    "congestion",
-    "detect-within",
-    "duration",
-    "evidence",
-    "fault",
-    "fault-share",
-    "idle",
-    "interval",
-    "ipv6",
-    "link",
-    "mechanism",
-    "message",
-    "most",
-    "null",
-    "order",
-    "packet-relay",
-    "probes",
-    "rate",
-    "server-sysctl",
-    "side",
-    "sockets",
-    "tick",
-    "to",
-    "until",
-    "unused-for",
-    "user-timeout",
-    "wait",
-    "warmup",
-    "watch",
-    "writer",
-];
-
-/// Options that need the lab.
-const LAB_ONLY: &[&str] = &[
-    "arrivals",
-    "at-once",
-    "fault",
-    "fault-share",
-    "ipv6",
-    "link",
-    "most",
-    "order",
-    "packet-relay",
-    "server-sysctl",
-    "client-sysctl",
-    "side",
-    "until",
-    "unused-for",
-    "watch",
-];
 
 /// The most connections of one trial.
 const SOCKETS_MAX: u64 = 500_000;
 
-/// A machine room's round trip on the Ethernet of the document, which leaves both CPUs time for the fleets.
-const LINK: &str = "rtt=0.25ms,rate=100mbit";
-
 /// `select(2)` knows descriptors below 1024 only; some are needed for other things.
 const SELECT_MAX: u64 = 1_000;
-
-/// Idle time where none is asked for.
-const IDLE: Duration = Duration::from_secs(1);
-const TICK: Duration = Duration::from_millis(10);
 
 /// What goes before the measured window where nothing is asked for, at least: time for the first
 /// checks to spread out.
@@ -206,27 +140,22 @@ pub struct KeepaliveSettings {
 impl KeepaliveSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
-        let reader = Reader(settings);
-        reader.check_names("keepalive", OPTIONS)?;
-        let to = reader.get("to").map(|to| Target::of_to(&to)).transpose()?;
-        if to.is_some() {
-            reader.refuse_with_target(LAB_ONLY)?;
-        }
-        let link_text = reader.get("link").unwrap_or_else(|| LINK.to_owned());
+        let reader = Reader::new(&SPEC, settings)?;
+        let to = reader.typed("to").map(|to| Target::of_to(&to)).transpose()?;
+        let link_text = reader.value("link")?;
         let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
-        let detect_within = reader.time("detect-within")?;
+        let detect_within = reader.typed_time("detect-within")?;
         let assumed = assumed(&reader, link.rtt)?;
         let checking = match detect_within {
             Some(within) => cheapest(&reader, within, assumed)?,
             None => checking(&reader)?,
         };
-        let default_side = if to.is_some() { Side::Client } else { Side::Server };
-        let side = match reader.get("side").as_deref() {
-            None => default_side,
-            Some("server") => Side::Server,
-            Some("client") => Side::Client,
-            Some("both") => Side::Both,
-            Some(other) => return Err(wrong("side", other, "write server, client or both")),
+        let side = match reader.value("side")?.as_str() {
+            _ if to.is_some() => Side::Client,
+            "server" => Side::Server,
+            "client" => Side::Client,
+            "both" => Side::Both,
+            other => return Err(wrong("side", other, "write server, client or both")),
         };
         let lazy = checking.mechanism == Mechanism::Lazy;
         if lazy && side == Side::Client {
@@ -234,8 +163,8 @@ impl KeepaliveSettings {
                 "--side client: lazy reaping is done where connections arrive; use --side server, or both (the client then has a heartbeat)".to_owned(),
             ));
         }
-        let sockets = reader.count("sockets", 1, SOCKETS_MAX)?.unwrap_or(1_000);
-        let writer = reader.flag("writer", to.is_none())?;
+        let sockets = reader.count("sockets", 1, SOCKETS_MAX)?;
+        let writer = reader.typed_flag("writer")?.unwrap_or(to.is_none());
         if !writer {
             for key in ["message", "rate"] {
                 if settings.contains_key(key) {
@@ -245,16 +174,11 @@ impl KeepaliveSettings {
             }
         }
         let fault = fault(&reader)?;
-        let fault_share = match (reader.read("fault-share", parse_share)?, &fault) {
-            (Some(_), None) => {
-                return Err(TrialError::Setting(
-                    "--fault-share has no effect without --fault".to_owned(),
-                ));
-            }
+        let fault_share = match (reader.typed_read("fault-share", parse_share)?, &fault) {
+            (_, None) => 0.0,
             (Some(share), Some(_)) => share,
             (None, Some((_, Fault::Loss(_)))) => 1.0,
             (None, Some(_)) => 0.1,
-            (None, None) => 0.0,
         };
         if fault.is_some() && side == Side::Both {
             return Err(TrialError::Setting(
@@ -262,10 +186,7 @@ impl KeepaliveSettings {
                     .to_owned(),
             ));
         }
-        let watch = reader.time("watch")?;
-        if watch.is_some() && fault.is_none() {
-            return Err(TrialError::Setting("--watch has no effect without --fault".to_owned()));
-        }
+        let watch = reader.typed_time("watch")?;
         if checking.tries(link.rtt.as_secs_f64()) == Some(0) && to.is_none() {
             return Err(TrialError::Setting(format!(
                 "no answer can be in time: the link's round trip takes {}, a test is over sooner; raise --answer-within or --interval",
@@ -279,15 +200,10 @@ impl KeepaliveSettings {
                 "--fault {typed} needs a link with a program between the hosts: add a delay, like --link rtt=0.25ms"
             )));
         }
-        if reader.get("null").is_some() && to.is_none() {
-            return Err(TrialError::Setting(
-                "--null is for a protocol of a server of yours: it needs --to HOST:PORT".to_owned(),
-            ));
-        }
-        let selects = match reader.get("wait").as_deref() {
-            None | Some("own") => false,
-            Some("select") => true,
-            Some(other) => return Err(wrong("wait", other, "write own or select")),
+        let selects = match reader.value("wait")?.as_str() {
+            "own" => false,
+            "select" => true,
+            other => return Err(wrong("wait", other, "write own or select")),
         };
         if selects && (!writer || sockets > SELECT_MAX || side != Side::Server || fault.is_some()) {
             return Err(TrialError::Setting(format!(
@@ -297,26 +213,23 @@ impl KeepaliveSettings {
         let period = period(&reader, &checking)?;
         let mut this = Self {
             selects,
-            ipv6: reader.flag("ipv6", false)?,
-            packet_relay: reader.flag("packet-relay", false)?,
+            ipv6: reader.flag("ipv6")?,
+            packet_relay: reader.flag("packet-relay")?,
             message_bytes: message(&reader)?,
             rate: reader.rate("messages")?,
-            tick: reader.time("tick")?.unwrap_or(TICK),
-            client_idle: match reader.get("idle").as_deref() {
-                None | Some("kernel") => IDLE,
-                Some(_) => reader.time("idle")?.unwrap_or(IDLE),
-            },
+            tick: reader.time("tick")?,
+            client_idle: client_idle(&reader)?,
             null: null(&reader),
             lazy: lazy_of(&reader)?,
-            warmup: reader.time("warmup")?.unwrap_or(WARM_UP.max(period)),
-            duration: reader.time("duration")?.unwrap_or(WINDOW.max(period)),
-            arrivals: reader.read("arrivals", |typed| {
+            warmup: reader.typed_time("warmup")?.unwrap_or(WARM_UP.max(period)),
+            duration: reader.typed_time("duration")?.unwrap_or(WINDOW.max(period)),
+            arrivals: reader.typed_read("arrivals", |typed| {
                 let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e5);
                 rate.ok_or("write connections per second, above 0 and at most 100000")
             })?,
             watch,
             bind: reader.addresses("bind")?,
-            congestion: reader.get("congestion"),
+            congestion: reader.typed("congestion"),
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
             link,
@@ -415,32 +328,31 @@ impl KeepaliveSettings {
 /// Bytes of a message that is written.
 fn message(reader: &Reader<'_>) -> Result<u64, TrialError> {
     const MOST: u64 = 1 << 20;
-    let bytes = reader.read("message", parse_size)?.unwrap_or(1_000);
+    let bytes = reader.read("message", parse_size)?;
     if !(1..=MOST).contains(&bytes) {
-        let typed = reader.get("message").unwrap_or_default();
+        let typed = reader.value("message")?;
         return Err(wrong("message", &typed, "write a size from 1 to 1M bytes"));
     }
     Ok(bytes)
 }
 
 fn lazy_of(reader: &Reader<'_>) -> Result<Lazy, TrialError> {
-    let one_of = |key: &str, names: [&str; 2]| match reader.get(key) {
-        None => Ok(false),
-        Some(typed) if typed == names[0] => Ok(false),
-        Some(typed) if typed == names[1] => Ok(true),
-        Some(typed) => Err(wrong(key, &typed, format!("write {} or {}", names[0], names[1]))),
+    let one_of = |key: &str, names: [&str; 2]| match reader.value(key)? {
+        typed if typed == names[0] => Ok(false),
+        typed if typed == names[1] => Ok(true),
+        typed => Err(wrong(key, &typed, format!("write {} or {}", names[0], names[1]))),
     };
     Ok(Lazy {
-        most: reader.count("most", 1, SOCKETS_MAX)?.unwrap_or(0),
-        unused_for_ns: reader.time("unused-for")?.map(|time| time.as_nanos() as u64),
-        at_once: reader.count("at-once", 1, 10_000)?.unwrap_or(64),
+        most: reader.typed_count("most", 1, SOCKETS_MAX)?.unwrap_or(0),
+        unused_for_ns: reader.typed_time("unused-for")?.map(|time| time.as_nanos() as u64),
+        at_once: reader.count("at-once", 1, 10_000)?,
         whole_set: one_of("until", ["below", "all-tested"])?,
         by_age: one_of("order", ["last-use", "age"])?,
     })
 }
 
 fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
-    let Some(typed) = reader.get("fault") else { return Ok(None) };
+    let Some(typed) = reader.typed("fault") else { return Ok(None) };
     let fault = match typed.as_str() {
         "none" => return Ok(None),
         "cut" => Fault::Cut,
@@ -456,12 +368,21 @@ fn fault(reader: &Reader<'_>) -> Result<Option<(String, Fault)>, TrialError> {
     Ok(Some((typed, fault)))
 }
 
+/// Idle time of the client's heartbeat; the default where that of the other end is left to its
+/// kernel.
+fn client_idle(reader: &Reader<'_>) -> Result<Duration, TrialError> {
+    match reader.value("idle")?.as_str() {
+        "kernel" => Reader::new(&SPEC, &Settings::new())?.time("idle"),
+        _ => reader.time("idle"),
+    }
+}
+
 /// From one check to the next, at most; zero where that is not waited for.
 fn period(reader: &Reader<'_>, checking: &Checking) -> Result<Duration, TrialError> {
     let period = match checking.mechanism {
         // As long as those it stands beside.
-        Mechanism::None if reader.get("idle").is_some_and(|idle| idle != "kernel") => {
-            reader.time("idle")?
+        Mechanism::None if reader.typed("idle").is_some_and(|idle| idle != "kernel") => {
+            reader.typed_time("idle")?
         }
         _ => checking.period_s().and_then(|s| Duration::try_from_secs_f64(s).ok()),
     };

@@ -1,8 +1,10 @@
 use serde_json::Value;
 
+use tcptoll_model::experiments::option::Only;
 use tcptoll_model::study::PlannedArm;
 
 use super::*;
+use crate::experiments::bench::settings::check_together;
 
 fn read(pairs: &[(&str, &str)]) -> Result<KeepaliveSettings, String> {
     let settings =
@@ -16,9 +18,7 @@ fn refused(pairs: &[(&str, &str)], starts: &str, has: &str) {
 }
 
 #[test]
-fn options_are_sorted_so_that_errors_list_them_in_order() {
-    assert!(OPTIONS.is_sorted());
-    assert!(LAB_ONLY.iter().all(|option| OPTIONS.contains(option)));
+fn a_slip_is_refused_with_the_names_there_are() {
     refused(&[("scokets", "5")], "scokets: ", "sockets");
 }
 
@@ -171,7 +171,8 @@ fn a_server_of_somebody_else_s_is_checked_from_the_client_and_nobody_writes_to_i
     let public = |settings: &KeepaliveSettings| settings.to.as_ref().unwrap().seems_public();
     assert!(!public(&settings));
     assert!(public(&read(&[("to", "192.0.2.1:7001")]).unwrap()));
-    for key in LAB_ONLY {
+    for option in SPEC.options.iter().filter(|option| option.only.contains(&Only::Lab)) {
+        let key = option.name;
         refused(&[("to", "127.0.0.1:7001"), (key, "1")], &format!("--{key} needs the lab"), "--to");
     }
 }
@@ -237,7 +238,7 @@ fn an_option_of_a_mechanism_that_no_arm_has_is_an_error_that_names_the_mechanism
         settings: pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect(),
         failures_allowed: 0.01,
     };
-    let told = |arms: &[PlannedArm]| check_together(arms).map_err(|error| error.to_string());
+    let told = |arms: &[PlannedArm]| check_together(&SPEC, arms).map_err(|error| error.to_string());
     let tcp = arm(&[("mechanism", "tcp"), ("most", "100")]);
     let lazy = arm(&[("mechanism", "lazy"), ("most", "100")]);
     let alone = told(std::slice::from_ref(&tcp)).unwrap_err();

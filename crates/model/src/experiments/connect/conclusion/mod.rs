@@ -5,31 +5,19 @@ mod trouble;
 use std::collections::BTreeMap;
 
 use crate::bound;
-use crate::causes::{Rungs, advice_for, causes_of};
+use crate::experiments::conclusion::{capital, explain, explanations, step};
 use crate::record::{Arm, NextStep, PlaceKind, Summary};
 use crate::stats::need;
 use crate::study::level_text;
 use crate::units::{human_count, human_us};
 use crate::warning::Warning;
 
-use self::trouble::{capital, cut, half, none_succeeded, waits};
+use self::trouble::{cut, half, none_succeeded, waits};
+use super::causes;
 
 /// Fills in what follows from the arms.
-pub fn conclude(summary: &mut Summary) {
-    summary.causes = summary
-        .arms
-        .iter()
-        .flat_map(|arm| {
-            let rungs =
-                Rungs { ladder_s: arm.syn_retry_ladder_s.clone(), counts: arm.rungs.clone() };
-            causes_of(arm, &rungs)
-        })
-        .collect();
-    let mut ids: Vec<&str> = summary.causes.iter().map(|cause| cause.id.as_str()).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let advice = ids.iter().filter_map(|id| advice_for(id, proof(summary, id))).collect();
-    summary.advice = advice;
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, causes::ALL, proof);
     summary.answer = answer(summary);
     let same = same_backlogs(&summary.arms);
     summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
@@ -277,7 +265,6 @@ fn many(arms: &[&Arm], compared: bool) -> Option<String> {
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {
-    let step = |command: &str, why: &str| NextStep { command: command.into(), why: why.into() };
     let mut steps = Vec::new();
     if summary.causes.is_empty() && summary.place.kind == PlaceKind::Lab {
         steps.push(step(
@@ -285,12 +272,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
             "what a full accept queue costs",
         ));
     }
-    for cause in &summary.causes {
-        let command = format!("tcptoll explain {}", cause.id);
-        if steps.iter().all(|s: &NextStep| s.command != command) {
-            steps.push(step(&command, "what it is, how to see it, how to cure it"));
-        }
-    }
+    steps.extend(explanations(summary));
     if summary.study.is_none() {
         steps.push(step("tcptoll study connect-2021", "the published figures beside yours"));
     }

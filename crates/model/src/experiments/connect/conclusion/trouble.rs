@@ -1,19 +1,13 @@
 //! Sentences about what did not go as it should: connects that waited, arms without a success, a
 //! load that its time limit ended.
 
-use crate::causes::waits_matter;
+use super::super::causes::waits_matter;
 use crate::record::{Arm, HistogramSummary};
 use crate::units::{human_count, human_us};
 
 /// Classes of failures before the handshake was complete.
 const BEFORE: [&str; 6] =
     ["bind", "connect-refused", "connect-timeout", "local-fds", "local-ports", "unreachable"];
-
-/// The first letter as a capital.
-pub(super) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
 
 fn count_of(arm: &Arm, histogram: &str) -> u64 {
     arm.histograms.get(histogram).map_or(0, |histogram| histogram.count)

@@ -2,38 +2,26 @@
 
 mod statuses;
 
+use super::causes;
 use crate::bound;
-use crate::causes::{Rungs, advice_for, causes_of};
+use crate::experiments::conclusion::{
+    Stated, capital, comparisons, explain, explanations, lower, step, value,
+};
+use crate::experiments::figures::RESOLUTION_SHOWN;
 use crate::record::{Arm, Comparison, NextStep, PlaceKind, Summary};
 use crate::units::{human_count, human_rate_per_s, human_us};
 
 /// Latency that grew by less than this factor is not said to have grown.
 const GROWTH_SHOWN: f64 = 1.1;
 
-/// How far a rate may be off is shown from this share of it on.
-const RESOLUTION_SHOWN: f64 = 0.02;
-
-/// Comparisons that are told one by one; of more, the least and the greatest.
-const TOLD: usize = 4;
-
 /// Fills in what follows from the arms.
-pub fn conclude(summary: &mut Summary) {
-    summary.causes =
-        summary.arms.iter().flat_map(|arm| causes_of(arm, &Rungs::default())).collect();
-    let mut ids: Vec<&str> = summary.causes.iter().map(|cause| cause.id.as_str()).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let advice = ids.iter().filter_map(|id| advice_for(id, proof(summary, id))).collect();
-    summary.advice = advice;
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, causes::ALL, proof);
     // What was due and what was achieved comes before every latency.
     let of_the_rate = |id: &str| matches!(id, "saturated" | "rate-not-reached");
     summary.warnings.sort_by_key(|warning| !of_the_rate(&warning.id));
     summary.answer = answer(summary);
     summary.next = next(summary);
-}
-
-fn value(arm: &Arm, metric: &str) -> Option<f64> {
-    arm.metrics.get(metric).map(|metric| metric.value)
 }
 
 /// An arm of the same run that did without what is scarce: the measured proof of the cure.
@@ -222,24 +210,19 @@ fn with_interval(comparison: &Comparison) -> Option<String> {
 
 /// What is left of the throughput, as the comparisons have it.
 fn left_over(summary: &Summary) -> Option<String> {
-    let of_rates: Vec<&Comparison> = summary
-        .comparisons
-        .iter()
-        .filter(|comparison| comparison.metric == "requests_per_s" && comparison.ratio.is_some())
-        .collect();
-    let one = |comparison: &&Comparison| {
+    let one = |comparison: &Comparison| {
         let share = with_interval(comparison)?;
         Some(format!("{} gives {share} of the throughput of {}", comparison.a, comparison.b))
     };
-    if of_rates.len() <= TOLD {
-        let told: Vec<String> = of_rates.iter().filter_map(one).collect();
-        return (!told.is_empty()).then(|| format!("{}.", told.join("; ")));
+    match comparisons(summary, "requests_per_s") {
+        Stated::Each(all) => {
+            let phrases: Vec<String> = all.into_iter().filter_map(one).collect();
+            (!phrases.is_empty()).then(|| format!("{}.", phrases.join("; ")))
+        }
+        Stated::Ends(least, most, _) => {
+            Some(format!("Least is left where {}; most where {}.", one(least)?, one(most)?))
+        }
     }
-    let by_ratio = |a: &&&Comparison, b: &&&Comparison| {
-        a.ratio.unwrap_or(1.0).total_cmp(&b.ratio.unwrap_or(1.0))
-    };
-    let (least, most) = (of_rates.iter().min_by(by_ratio)?, of_rates.iter().max_by(by_ratio)?);
-    Some(format!("Least is left where {}; most where {}.", one(least)?, one(most)?))
 }
 
 /// Who closes first, and who holds TIME-WAIT. `None`: nobody closes while the load runs.
@@ -282,9 +265,7 @@ fn closers(arm: &Arm) -> Option<String> {
             text += " (with those open at the end, which the client closed then)";
         }
     }
-    let mut letters = text.chars();
-    let first = letters.next()?;
-    Some(first.to_uppercase().chain(letters).collect())
+    Some(capital(&text))
 }
 
 /// Of each way of reuse, by its first arm: who closes, and how many segments a request takes.
@@ -316,20 +297,8 @@ fn who_pays(arms: &[&Arm]) -> Option<String> {
     })
 }
 
-fn lower(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
-}
-
 fn next(summary: &Summary) -> Vec<NextStep> {
-    let step = |command: &str, why: &str| NextStep { command: command.into(), why: why.into() };
-    let mut steps = Vec::new();
-    for cause in &summary.causes {
-        let command = format!("tcptoll explain {}", cause.id);
-        if steps.iter().all(|s: &NextStep| s.command != command) {
-            steps.push(step(&command, "what it is, how to see it, how to cure it"));
-        }
-    }
+    let mut steps = explanations(summary);
     if summary.place.kind == PlaceKind::Lab && summary.study.is_none() {
         if summary.arms.len() == 1 {
             steps.push(step(

@@ -1,5 +1,6 @@
 //! Where most requests failed because of their status: which status it was, and how to accept it.
 
+use crate::experiments::conclusion::capital;
 use crate::record::Arm;
 use crate::units::human_count;
 
@@ -33,11 +34,6 @@ fn of_arm(arm: &Arm) -> Option<String> {
             human_count(answers)
         )
     })
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! What follows from the arms of `keepalive`: the answer in a sentence, causes, advice, what next.
 
-use crate::causes::{Rungs, causes_of};
+use super::{advice, causes};
 use crate::checking::Mechanism;
+use crate::experiments::conclusion::{
+    Stated, capital, comparisons, explain, explanations, few, first_stated, stated, step, value,
+};
 use crate::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use crate::units::{human_count, human_us};
 
-mod advice;
-
-/// Arms that are told one by one; of more, the least and the greatest.
-const TOLD: usize = 4;
-
 /// Fills in what follows from the arms.
-pub fn conclude(summary: &mut Summary) {
-    summary.causes =
-        summary.arms.iter().flat_map(|arm| causes_of(arm, &Rungs::default())).collect();
-    summary.advice = advice::of(summary);
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, causes::ALL, |_, _| None);
+    if summary.causes.iter().all(|cause| cause.id != advice::UNNOTICED) {
+        // Settings that a wanted detection time chose are shown with their proof.
+        summary.advice.extend(advice::asked_for(summary));
+    }
     summary.answer = answer(summary);
     summary.next = next(summary);
 }
@@ -74,10 +74,6 @@ impl Told<'_> {
     }
 }
 
-fn value(arm: &Arm, metric: &str) -> Option<f64> {
-    arm.metrics.get(metric).map(|metric| metric.value)
-}
-
 fn told(summary: &Summary) -> Vec<Told<'_>> {
     let checked: Vec<(&Arm, &Keepalive)> = summary
         .arms
@@ -107,17 +103,12 @@ fn answer(summary: &Summary) -> String {
         sentences.extend(known(&arms));
         sentences.extend(never(summary, &arms));
     } else {
-        sentences.extend(rates(&summary.comparisons));
+        sentences.extend(rates(summary));
         sentences.extend(packets(&arms));
         sentences.extend(cpu(&arms));
     }
     sentences.extend(wrongly_closed(&arms));
     sentences.join(" ")
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Packets of an hour, in words.
@@ -131,19 +122,15 @@ fn an_hour(packets: f64) -> String {
 
 /// Who knew of deaths, when, and what a live connection paid for it.
 fn known(arms: &[Told<'_>]) -> Option<String> {
-    let mut knew: Vec<(&Told<'_>, [f64; 2])> = arms
+    let knew: Vec<(&Told<'_>, [f64; 2])> = arms
         .iter()
         .filter(|told| told.deaths().is_some_and(|deaths| deaths.known > 0))
         .filter_map(|told| Some((told, told.detection_us()?)))
         .collect();
-    let more = knew.len().saturating_sub(TOLD);
-    if more > 0 {
-        // The quickest and the slowest.
-        knew.sort_by(|(_, a), (_, b)| a[1].total_cmp(&b[1]));
-        let last = knew.pop()?;
-        knew.truncate(1);
-        knew.push(last);
-    }
+    let (knew, of) = match stated(knew, |(_, [_, last_us])| *last_us) {
+        Stated::Each(all) => (all, None),
+        Stated::Ends(quickest, slowest, of) => (vec![quickest, slowest], Some(of)),
+    };
     let mut phrases = Vec::new();
     for (told, [min, max]) in &knew {
         let deaths = told.deaths()?;
@@ -174,9 +161,9 @@ fn known(arms: &[Told<'_>]) -> Option<String> {
         return None;
     }
     let all = capital(&phrases.join("; "));
-    Some(match more {
-        0 => format!("{all}."),
-        more => format!("The quickest and the slowest of {}: {all}.", more + TOLD),
+    Some(match of {
+        None => format!("{all}."),
+        Some(of) => format!("The quickest and the slowest of {of}: {all}."),
     })
 }
 
@@ -204,9 +191,8 @@ fn never(summary: &Summary, arms: &[Told<'_>]) -> Option<String> {
             None => said.push((&cause.text, vec![told.name()])),
         }
     }
-    let sentences: Vec<String> = said
+    let sentences: Vec<String> = first_stated(&said)
         .iter()
-        .take(TOLD)
         .map(|(text, names)| format!("With {} {text}", names.join(" and ")))
         .collect();
     (!sentences.is_empty()).then(|| sentences.join(" "))
@@ -241,23 +227,9 @@ fn wrongly_closed(arms: &[Told<'_>]) -> Option<String> {
     (!phrases.is_empty()).then(|| capital(&phrases.join("; ")) + ".")
 }
 
-/// A number of false alarms: whole from ten on.
-fn few(count: f64) -> String {
-    match count {
-        count if count.fract() == 0.0 || count >= 10.0 => human_count(count.round() as u64),
-        count if count < 0.01 => format!("{count:.0e}"),
-        count => format!("{count:.2}"),
-    }
-}
-
 /// What checking leaves of the messages of the connection that writes.
-fn rates(comparisons: &[Comparison]) -> Option<String> {
-    let rates: Vec<&Comparison> = comparisons
-        .iter()
-        .filter(|comparison| comparison.metric == "messages_per_s")
-        .filter(|comparison| comparison.ratio.is_some_and(f64::is_finite))
-        .collect();
-    let one = |comparison: &&Comparison| {
+fn rates(summary: &Summary) -> Option<String> {
+    let one = |comparison: &Comparison| {
         let ratio = comparison.ratio?;
         let interval = comparison
             .ci95
@@ -265,25 +237,30 @@ fn rates(comparisons: &[Comparison]) -> Option<String> {
         let Comparison { a, b, verdict, .. } = comparison;
         Some(format!("{a} has {ratio:.3}{interval} of the messages of {b}: {verdict}"))
     };
-    if rates.len() <= TOLD {
-        let told: Vec<String> = rates.iter().filter_map(one).collect();
-        return (!told.is_empty()).then(|| capital(&told.join("; ")) + ".");
+    match comparisons(summary, "messages_per_s") {
+        Stated::Each(all) => {
+            let phrases: Vec<String> = all.into_iter().filter_map(one).collect();
+            (!phrases.is_empty()).then(|| capital(&phrases.join("; ")) + ".")
+        }
+        Stated::Ends(least, most, of) => Some(format!(
+            "Of {of} comparisons, the least: {}; the most: {}.",
+            one(least)?,
+            one(most)?
+        )),
     }
-    let by_ratio = |a: &&&Comparison, b: &&&Comparison| {
-        a.ratio.unwrap_or(1.0).total_cmp(&b.ratio.unwrap_or(1.0))
-    };
-    let (least, most) = (rates.iter().min_by(by_ratio)?, rates.iter().max_by(by_ratio)?);
-    Some(format!(
-        "Of {} comparisons, the least: {}; the most: {}.",
-        rates.len(),
-        one(least)?,
-        one(most)?
-    ))
+}
+
+/// One by one, or from the least to the most.
+fn listed<T>(all: Vec<T>, size: impl Fn(&T) -> f64, phrase: impl Fn(&T) -> String) -> String {
+    match stated(all, size) {
+        Stated::Each(all) => all.iter().map(phrase).collect::<Vec<_>>().join(", "),
+        Stated::Ends(least, most, _) => format!("from {} to {}", phrase(&least), phrase(&most)),
+    }
 }
 
 /// What checking puts on the wire.
 fn packets(arms: &[Told<'_>]) -> Option<String> {
-    let mut counted: Vec<(&Told<'_>, f64)> = arms
+    let counted: Vec<(&Told<'_>, f64)> = arms
         .iter()
         .filter(|told| told.mechanism() != Mechanism::None)
         .filter_map(|told| Some((told, told.packets_per_hour()?)))
@@ -308,12 +285,7 @@ fn packets(arms: &[Told<'_>]) -> Option<String> {
     let phrase = |(told, _): &(&Told<'_>, f64)| {
         format!("{} with {}", told.an_hour().unwrap_or_default(), told.name())
     };
-    let list = if counted.len() <= TOLD {
-        counted.iter().map(phrase).collect::<Vec<_>>().join(", ")
-    } else {
-        counted.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-        format!("from {} to {}", phrase(counted.first()?), phrase(counted.last()?))
-    };
+    let list = listed(counted, |(_, size)| *size, phrase);
     Some(format!("An idle connection takes {list}."))
 }
 
@@ -325,7 +297,7 @@ fn cpu(arms: &[Told<'_>]) -> Option<String> {
         let client = value(told.arm, "client_fleet_cpu_us_per_s_per_1000_sockets")?;
         Some(client + value(told.arm, "server_fleet_cpu_us_per_s_per_1000_sockets").unwrap_or(0.0))
     };
-    let mut used: Vec<(&Told<'_>, f64)> = arms
+    let used: Vec<(&Told<'_>, f64)> = arms
         .iter()
         .filter_map(|told| Some((told, if whole { machine(told)? } else { fleets(told)? })))
         .collect();
@@ -333,24 +305,14 @@ fn cpu(arms: &[Told<'_>]) -> Option<String> {
         return None;
     }
     let phrase = |(told, us): &(&Told<'_>, f64)| format!("{} with {}", human_us(*us), told.name());
-    let list = if used.len() <= TOLD {
-        used.iter().map(phrase).collect::<Vec<_>>().join(", ")
-    } else {
-        used.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-        format!("from {} to {}", phrase(used.first()?), phrase(used.last()?))
-    };
+    let list = listed(used, |(_, size)| *size, phrase);
     let who = if whole { "the machine, with all that ran on it," } else { "the programs" };
     Some(format!("Each 1,000 idle connections took {who} this much CPU a second: {list}."))
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {
-    let step = |command: &str, why: &str| NextStep { command: command.into(), why: why.into() };
     let arms = told(summary);
-    let mut steps = Vec::new();
-    if !summary.causes.is_empty() {
-        let command = format!("tcptoll explain {}", advice::UNNOTICED);
-        steps.push(step(&command, "what it is, how to see it, how to cure it"));
-    }
+    let mut steps = explanations(summary);
     match summary.study.as_deref() {
         Some("keepalive-2003") => {
             steps.push(step("tcptoll study keepalive-cost", "the same question for today"));
@@ -365,7 +327,6 @@ fn next(summary: &Summary) -> Vec<NextStep> {
 }
 
 fn next_in_lab(arms: &[Told<'_>]) -> Vec<NextStep> {
-    let step = |command: &str, why: &str| NextStep { command: command.into(), why: why.into() };
     let mut steps = Vec::new();
     let faults = |name: &str| {
         arms.iter().filter_map(Told::deaths).any(|deaths| deaths.fault.starts_with(name))

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::causes::ports::LOCAL_PORTS_SCARCE;
+use crate::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use crate::causes::spec::{CauseSpec, Finding, Remedy};
 use crate::http::reuse::Reuse;
-use crate::record::{Arm, Cause};
+use crate::record::Arm;
 use crate::units::{human_count, human_us};
 
 /// A connection that carries no more requests than this was hardly used again: what Apache allows
@@ -19,12 +22,51 @@ const CLOSED_MIN: u64 = 10;
 /// number: connections that were still open at the end carried fewer.
 const ROUND_SHARE: f64 = 0.05;
 
-fn cause(id: &str, arm: &Arm, text: String, evidence: BTreeMap<String, Value>) -> Cause {
-    Cause { id: id.to_owned(), arm: arm.name.clone(), text, evidence }
-}
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] = &[
+    &ACCEPT_QUEUE_FULL,
+    &SYN_QUEUE_FULL,
+    &LOCAL_PORTS_SCARCE,
+    &CLOSE_IGNORED,
+    &KEEPALIVE_INERT,
+    &CLOSE_RACE,
+];
 
 /// The server was asked to close and did not.
-pub(super) fn close_ignored(arm: &Arm) -> Option<Cause> {
+const CLOSE_IGNORED: CauseSpec = CauseSpec {
+    id: "close-ignored",
+    test: close_ignored,
+    remedy: Remedy::Setting {
+        change: "Let the client close after the response (--reuse client-close), or find what between the two keeps the server's connection open and does not pass Connection: close on.",
+        cost: "The client that closes first holds TIME-WAIT, and with it the port.",
+        undo: "Ask the server to close again (--reuse server-close).",
+    },
+};
+
+/// The server closed connections that were to be reused.
+const KEEPALIVE_INERT: CauseSpec = CauseSpec {
+    id: "keepalive-inert",
+    test: keepalive_inert,
+    remedy: Remedy::Setting {
+        change: "Raise the server's limit of requests per connection and its keep-alive time, and check that keep-alive is on at every server in between (nginx: keepalive_requests, keepalive_timeout, and proxy_http_version 1.1 with an empty Connection field towards its upstream; Apache: KeepAlive, MaxKeepAliveRequests, KeepAliveTimeout).",
+        cost: "Idle connections take memory on both sides, and in servers of one process per connection a whole process.",
+        undo: "Set the former values.",
+    },
+};
+
+/// The server closed idle connections just as requests left.
+const CLOSE_RACE: CauseSpec = CauseSpec {
+    id: "close-race",
+    test: close_race,
+    remedy: Remedy::Setting {
+        change: "Let the side that sends requests give up idle connections first: its idle time must be shorter than the server's keep-alive time, by a round trip and a second to spare. Between a balancer and its servers that is a keep-alive time of the servers above the balancer's.",
+        cost: "The server keeps idle connections for longer, which takes memory.",
+        undo: "Set the former times.",
+    },
+};
+
+/// The server was asked to close and did not.
+fn close_ignored(arm: &Arm) -> Option<Finding> {
     let closing = arm.closing.as_ref().filter(|closing| closing.ignored > 0)?;
     let text = format!(
         "The server ignored Connection: close {} times; the client closed half a second later, so this is no measurement of a server that closes.",
@@ -34,12 +76,12 @@ pub(super) fn close_ignored(arm: &Arm) -> Option<Cause> {
         ("ignored".to_owned(), Value::from(closing.ignored)),
         ("closed_by_server".to_owned(), Value::from(closing.by_server)),
     ]);
-    Some(cause("close-ignored", arm, text, evidence))
+    Some(Finding { text, evidence })
 }
 
 /// Connections were to be used again, and the server closed them soon. Without a single success
 /// that says nothing of keep-alive: a server may close after each error.
-pub(super) fn keepalive_inert(arm: &Arm) -> Option<Cause> {
+fn keepalive_inert(arm: &Arm) -> Option<Finding> {
     if arm.ok == 0 {
         return None;
     }
@@ -71,7 +113,7 @@ pub(super) fn keepalive_inert(arm: &Arm) -> Option<Cause> {
             evidence.insert("idle_close_us".into(), us.into());
             text += &format!(", after {}", human_us(us));
         }
-        return Some(cause("keepalive-inert", arm, text + ".", evidence));
+        return Some(Finding { text: text + ".", evidence });
     }
     let in_use = closing.by_server.saturating_sub(closing.while_idle);
     if !often(in_use) || found > FEW.min(asked * (1.0 - ROUND_SHARE)) {
@@ -93,7 +135,7 @@ pub(super) fn keepalive_inert(arm: &Arm) -> Option<Cause> {
             "The server closed connections that were to be used again: each carried {found:.1} requests."
         ),
     };
-    Some(cause("keepalive-inert", arm, text, evidence))
+    Some(Finding { text, evidence })
 }
 
 /// The round number that this is, nearly: 1, 2 or 5 times a power of ten.
@@ -106,7 +148,7 @@ fn round(found: f64) -> Option<u64> {
 }
 
 /// The server closed an idle connection just as a request left.
-pub(super) fn close_race(arm: &Arm) -> Option<Cause> {
+fn close_race(arm: &Arm) -> Option<Finding> {
     let lost = arm.errors.get("close-race").copied().filter(|&count| count > 0)?;
     let mut evidence = BTreeMap::from([("close-race".to_owned(), Value::from(lost))]);
     let mut text = format!(
@@ -123,13 +165,13 @@ pub(super) fn close_race(arm: &Arm) -> Option<Cause> {
         evidence.insert("closed_while_idle".into(), closing.while_idle.into());
     }
     text += ": nobody can tell whether the server has seen such a request.";
-    Some(cause("close-race", arm, text, evidence))
+    Some(Finding { text, evidence })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Rungs, causes_of};
     use super::*;
+    use crate::causes;
     use crate::record::{Closing, HistogramSummary, Metric};
 
     fn arm(reuse: &str, each: f64, made: u64, closing: Closing) -> Arm {
@@ -151,8 +193,7 @@ mod tests {
     }
 
     fn texts(arm: &Arm) -> Vec<(String, String)> {
-        let causes = causes_of(arm, &Rungs::default());
-        causes.into_iter().map(|cause| (cause.id, cause.text)).collect()
+        causes::of(arm, ALL).into_iter().map(|cause| (cause.id, cause.text)).collect()
     }
 
     #[test]

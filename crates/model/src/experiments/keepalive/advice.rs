@@ -4,7 +4,7 @@ use crate::checking::{self, Checking, Evidence, Mechanism, Path, Place, Setting}
 use crate::record::{Advice, Arm, Keepalive, Summary};
 use crate::units::{human_count, human_rate, human_share, human_us};
 
-use super::few;
+use crate::experiments::conclusion::few;
 
 /// The cause that all of it answers.
 pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
@@ -12,17 +12,23 @@ pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
 /// The detection time that is advised for where none was asked for, s.
 const WANTED_S: f64 = 30.0;
 
-/// What the arms were set to, where a detection time was asked for; else, if deaths went unnoticed,
-/// the cheapest settings for [`WANTED_S`].
+/// What to set where deaths went unnoticed: what the arms were set to, if a detection time was asked
+/// for, else the cheapest settings for [`WANTED_S`].
 pub(super) fn of(summary: &Summary) -> Vec<Advice> {
-    let asked: Vec<Advice> = summary.arms.iter().filter_map(asked_for).collect();
-    if !asked.is_empty() {
-        return asked;
-    }
-    if summary.causes.iter().all(|cause| cause.id != UNNOTICED) {
-        return Vec::new();
-    }
-    let unnoticed = |arm: &&Arm| summary.causes.iter().any(|cause| cause.arm == arm.name);
+    let asked = asked_for(summary);
+    if asked.is_empty() { cheapest(summary) } else { asked }
+}
+
+/// What the arms were set to that a wanted detection time chose.
+pub(super) fn asked_for(summary: &Summary) -> Vec<Advice> {
+    summary.arms.iter().filter_map(of_arm).collect()
+}
+
+/// The cheapest settings for [`WANTED_S`].
+fn cheapest(summary: &Summary) -> Vec<Advice> {
+    let unnoticed = |arm: &&Arm| {
+        summary.causes.iter().any(|cause| cause.id == UNNOTICED && cause.arm == arm.name)
+    };
     let frozen = summary.arms.iter().filter(unnoticed).any(|arm| {
         let deaths = arm.own.keepalive.as_ref().and_then(|checked| checked.deaths.as_ref());
         deaths.is_some_and(|deaths| deaths.fault == "freeze")
@@ -51,7 +57,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
 }
 
 /// The settings of an arm that a wanted detection time chose, and what it showed.
-fn asked_for(arm: &Arm) -> Option<Advice> {
+fn of_arm(arm: &Arm) -> Option<Advice> {
     let checked = arm.own.keepalive.as_ref()?;
     let within_s = checked.detect_within_s?;
     checked.checking.bound_s()?;

@@ -1,9 +1,11 @@
-//! Handshakes that waited for a retransmitted SYN at a server that nobody can look into.
+//! Causes of slow and failed connections, and the one where nobody can look into the server.
 
 use serde_json::Value;
 
-use super::{Rungs, felt};
-use crate::record::{Arm, Cause};
+use crate::causes::ports::LOCAL_PORTS_SCARCE;
+use crate::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL, felt};
+use crate::causes::spec::{CauseSpec, Finding, Remedy};
+use crate::record::Arm;
 use crate::units::human_count;
 
 /// Below this share of handshakes, chance losses of a network explain the waits.
@@ -12,18 +14,34 @@ const SHARE: f64 = 0.01;
 /// Of fewer handshakes than this a share says nothing, and every wait counts.
 const FEW: u64 = 100;
 
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] =
+    &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL, &SYN_LOST_OR_QUEUE_FULL, &LOCAL_PORTS_SCARCE];
+
+/// SYNs were retransmitted, and the server's counters are out of reach.
+const SYN_LOST_OR_QUEUE_FULL: CauseSpec = CauseSpec {
+    id: "syn-lost-or-queue-full",
+    test: syn_lost_or_queue_full,
+    remedy: Remedy::Setting {
+        change: "On the server, compare Recv-Q with Send-Q in `ss -lnt`, and watch `nstat -az TcpExtListenOverflows TcpExtListenDrops TcpExtTCPReqQFullDrop` during the load. If they grow, raise the backlog of listen(2) and net.core.somaxconn, or accept faster. If not, look for loss on the path.",
+        cost: "Looking costs nothing; a longer backlog a few hundred bytes of kernel memory for each connection that waits.",
+        undo: "Set the former backlog and net.core.somaxconn; listen(2) must be called again for either to take effect.",
+    },
+};
+
 /// Whether so many waits are worth a sentence: more than 1 % of the handshakes, or any of fewer
 /// than 100.
-pub fn waits_matter(waited: u64, handshakes: u64) -> bool {
+pub(super) fn waits_matter(waited: u64, handshakes: u64) -> bool {
     waited > 0 && (handshakes < FEW || waited as f64 > handshakes as f64 * SHARE)
 }
 
 /// SYNs of this client were retransmitted, and the server's counters are out of reach.
-pub(super) fn syn_lost_or_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> {
-    if arm.server.is_some() || !arm.client.listeners.is_empty() || rungs.ladder_s.is_empty() {
+fn syn_lost_or_queue_full(arm: &Arm) -> Option<Finding> {
+    if arm.server.is_some() || !arm.client.listeners.is_empty() || arm.syn_retry_ladder_s.is_empty()
+    {
         return None;
     }
-    let (late, _, ladder) = felt(arm, rungs);
+    let (late, _, ladder) = felt(arm);
     let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
     let again = arm.client.counters.get("TcpExtTCPSynRetrans").copied().unwrap_or(0);
     if !waits_matter(late + gave_up, arm.attempts) || again <= 0 {
@@ -47,19 +65,14 @@ pub(super) fn syn_lost_or_queue_full(arm: &Arm, rungs: &Rungs) -> Option<Cause> 
         ("handshakes_on_the_ladder", Value::from(late)),
         ("gave_up_connecting", Value::from(gave_up)),
     ];
-    Some(Cause {
-        id: "syn-lost-or-queue-full".into(),
-        arm: arm.name.clone(),
-        text,
-        evidence: evidence.map(|(name, value)| (name.to_owned(), value)).into(),
-    })
+    Some(Finding { text, evidence: evidence.map(|(name, value)| (name.to_owned(), value)).into() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::causes_of;
     use super::*;
-    use crate::record::{HostSummary, Listener};
+    use crate::causes;
+    use crate::record::{Cause, HostSummary, Listener};
 
     /// 193 SYNs were retransmitted, and 193 of 1,000 handshakes took a second.
     fn arm() -> Arm {
@@ -75,12 +88,15 @@ mod tests {
         }
     }
 
-    fn rungs(count: u64) -> Rungs {
-        Rungs { ladder_s: vec![1.0, 2.0], counts: vec![count, 0] }
+    /// The causes where `waited` handshakes waited for the first retransmission.
+    fn found(arm: &Arm, waited: u64) -> Vec<Cause> {
+        let arm = arm.clone();
+        let ladder = vec![1.0, 2.0];
+        causes::of(&Arm { syn_retry_ladder_s: ladder, rungs: vec![waited, 0], ..arm }, ALL)
     }
 
-    fn ids(arm: &Arm, rungs: &Rungs) -> Vec<String> {
-        causes_of(arm, rungs).into_iter().map(|cause| cause.id).collect()
+    fn ids(arm: &Arm, waited: u64) -> Vec<String> {
+        found(arm, waited).into_iter().map(|cause| cause.id).collect()
     }
 
     #[test]
@@ -92,20 +108,20 @@ mod tests {
 
     #[test]
     fn at_a_server_elsewhere_the_cause_names_both_that_it_may_be() {
-        let causes = causes_of(&arm(), &rungs(193));
+        let causes = found(&arm(), 193);
         assert_eq!(causes[0].id, "syn-lost-or-queue-full");
         assert!(causes[0].text.contains("193 waited for a retransmitted SYN (193 at 1 s)"));
         assert_eq!(causes[0].evidence["TcpExtTCPSynRetrans"], 193);
         let gave_up = Arm { errors: [("connect-timeout".to_owned(), 40)].into(), ..arm() };
-        assert_eq!(ids(&gave_up, &rungs(0)), ["syn-lost-or-queue-full"]);
+        assert_eq!(ids(&gave_up, 0), ["syn-lost-or-queue-full"]);
     }
 
     #[test]
     fn few_waits_or_none_that_the_kernel_counted_are_no_cause() {
-        assert!(ids(&arm(), &rungs(10)).is_empty());
+        assert!(ids(&arm(), 10).is_empty());
         let uncounted = Arm { client: HostSummary::default(), ..arm() };
-        assert!(ids(&uncounted, &rungs(193)).is_empty());
-        assert!(ids(&arm(), &Rungs::default()).is_empty(), "handshakes were not looked at");
+        assert!(ids(&uncounted, 193).is_empty());
+        assert!(causes::of(&arm(), ALL).is_empty(), "handshakes were not looked at");
     }
 
     #[test]
@@ -120,13 +136,13 @@ mod tests {
         let mut own = arm();
         own.client.listeners = vec![listener];
         own.client.counters.insert("TcpExtListenOverflows".into(), 193);
-        let causes = causes_of(&own, &rungs(193));
+        let causes = found(&own, 193);
         assert_eq!(causes.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["accept-queue-full"]);
         assert!(causes[0].text.starts_with("The accept queue (backlog 4) was full"));
         assert_eq!(causes[0].evidence["accept_queue_peak"], 5);
         // Its listener was never full and no SYN was dropped: lost on the way.
         own.client.counters.remove("TcpExtListenOverflows");
         own.client.listeners[0].accept_queue_peak = 1;
-        assert!(ids(&own, &rungs(193)).is_empty());
+        assert!(ids(&own, 193).is_empty());
     }
 }

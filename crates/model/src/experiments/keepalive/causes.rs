@@ -1,15 +1,30 @@
-//! The cause that lies in how idle connections are checked: a peer is gone, and nobody knows.
+//! Causes of a run of idle connections; above all that a peer is gone, and nobody knows.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::advice;
+use crate::causes::ports::LOCAL_PORTS_SCARCE;
+use crate::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use crate::causes::spec::{CauseSpec, Finding, Remedy};
 use crate::checking::{Checking, Evidence, Mechanism};
-use crate::record::{Arm, Cause, Deaths};
+use crate::record::{Arm, Deaths};
 use crate::units::{human_count, human_us};
 
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] =
+    &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL, &LOCAL_PORTS_SCARCE, &DEAD_PEER_UNNOTICED];
+
+/// Peers died, and nobody detected it.
+const DEAD_PEER_UNNOTICED: CauseSpec = CauseSpec {
+    id: advice::UNNOTICED,
+    test: dead_peer_unnoticed,
+    remedy: Remedy::Computed(advice::of),
+};
+
 /// Connections died, and some of them were not known to be dead when watching ended.
-pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Cause> {
+fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {
     let keepalive = arm.own.keepalive.as_ref()?;
     let deaths = keepalive.deaths.as_ref().filter(|deaths| deaths.known < deaths.dead)?;
     let evidence = BTreeMap::from([
@@ -25,7 +40,7 @@ pub(super) fn dead_peer_unnoticed(arm: &Arm) -> Option<Cause> {
         human_count(deaths.dead),
         human_us(deaths.watched_s * 1e6)
     );
-    Some(Cause { id: "dead-peer-unnoticed".to_owned(), arm: arm.name.clone(), text, evidence })
+    Some(Finding { text, evidence })
 }
 
 /// Why a way of checking does not see such a death, one clause.
@@ -60,7 +75,7 @@ mod tests {
     use super::*;
     use crate::record::Keepalive;
 
-    fn cause(checking: Checking, deaths: Deaths) -> Option<Cause> {
+    fn cause(checking: Checking, deaths: Deaths) -> Option<Finding> {
         let keepalive = Keepalive { checking, deaths: Some(deaths), ..Keepalive::default() };
         dead_peer_unnoticed(&Arm { own: keepalive.into(), ..Arm::default() })
     }

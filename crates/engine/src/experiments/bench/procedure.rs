@@ -1,0 +1,196 @@
+//! One trial, step by step, whatever the experiment and wherever the two ends stand.
+//!
+//! An experiment implements [`Trial`]. [`run`] does these steps, in this order, for every trial:
+//!
+//! 1. **Hosts.** In the lab: two new hosts with a certified link, their sysctls, enough source
+//!    addresses. At a target: one host on the machine's own network.
+//! 2. [`Trial::prepare`]: servers that must run first, the warm-up, forecasts.
+//! 3. **Echoes** measure the quiet path. A target may leave them unanswered.
+//! 4. **Peaks of accept queues are forgotten.** The start of a server and the warm-up are not part of
+//!    the load.
+//! 5. **The clock watch begins, and the counters of both hosts are read.**
+//! 6. [`Trial::listen`]: our own server starts. It answers nothing but the load until it ends, so the
+//!    counters are read before.
+//! 7. **The link begins to count**, last before the load.
+//! 8. [`Trial::load`].
+//! 9. **The last FINs arrive** (in the lab), and the clock watch ends.
+//! 10. [`Trial::client_done`], the client's counters, the link's counts, [`Trial::server_done`], the
+//!     server's counters. Our own server, when it ends, resets connections that it has not accepted;
+//!     those packets must not be among the link's counts.
+//! 11. [`Trial::take`] notes the figures.
+//! 12. **Judgement** of the link, the witnesses ([`Trial::compare`]), the machine and the clocks. The
+//!     first reason against a trial is the one that is recorded, so the experiment's own come first.
+//!
+//! This file does not know what is measured. Read [`super::notes`] next.
+
+use tcptoll_model::link::LinkSpec;
+
+use super::hosts::{ECHOES, LabSpec, count, observe, settle};
+use super::notes::{Notes, Span};
+use super::target::Target;
+use crate::clock::ClockWatch;
+use crate::experiments::{Context, TrialError};
+use crate::lab::certification::echoes;
+use crate::lab::{Hosts, LabError};
+use crate::messages::{Forget, Rows, Watch};
+
+/// Echoes on the way to a target, and the time between two, ns.
+const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);
+
+/// Where the two ends of a trial stand.
+pub(in crate::experiments) enum Site<'a> {
+    /// A lab made for this trial.
+    Lab(LabSpec<'a>),
+    /// This machine and a server we do not control.
+    Target(&'a Target),
+}
+
+/// What was seen of a load from outside.
+pub(in crate::experiments) struct Seen<'a> {
+    /// Round trips on the quiet path, ns; `None`: nothing answers echoes there, or they may not be
+    /// sent.
+    pub(in crate::experiments) quiet: Option<&'a [u64]>,
+    pub(in crate::experiments) client: Span<'a>,
+    /// In the lab.
+    pub(in crate::experiments) server: Option<Span<'a>>,
+    /// Whether a packet tap was on the link: its stamps are on the wall clock.
+    pub(in crate::experiments) tapped: bool,
+}
+
+/// What a judgement of the machine needs of an experiment.
+pub(in crate::experiments) struct Taken {
+    /// Operations that the machine did between the two readings of its counters.
+    pub(in crate::experiments) operations: u64,
+    /// Whether a figure rests on time stamps of packets, which are on the wall clock.
+    pub(in crate::experiments) stamped: bool,
+}
+
+/// What one experiment does in a trial. [`run`] calls each method once, in this order, except
+/// [`Trial::notes`].
+pub(in crate::experiments) trait Trial {
+    /// What its load reports.
+    type Report;
+
+    /// What is noted of the trial.
+    fn notes(&mut self) -> &mut Notes;
+
+    /// Prepares the hosts, before anything is observed.
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError>;
+
+    /// Starts a server that answers nothing but the load; gives what the link is to watch.
+    fn listen(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<Watch, TrialError>;
+
+    /// Runs the load to its end.
+    ///
+    /// Errors: also if no operation at a target succeeded.
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<Self::Report, TrialError>;
+
+    /// Asks the client for what must be known before its counters are read after the load.
+    fn client_done(&mut self, _hosts: &mut Hosts) -> Result<(), TrialError> {
+        Ok(())
+    }
+
+    /// In the lab: takes the rows of the link, and asks the server for what must be known before its
+    /// counters are read after the load.
+    fn server_done(&mut self, _hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        Ok(())
+    }
+
+    /// Notes the figures of the trial.
+    fn take(&mut self, report: &Self::Report, seen: &Seen<'_>) -> Taken;
+
+    /// Compares what others counted with the wire's counts, which are whole.
+    fn compare(&mut self, _seen: &Seen<'_>) {
+        self.notes().compare_syns();
+    }
+}
+
+/// Runs a trial.
+///
+/// Errors: there is no result. Reasons to exclude a result are in the notes.
+pub(in crate::experiments) fn run<T: Trial>(
+    trial: &mut T,
+    site: Site<'_>,
+    context: &mut Context<'_>,
+) -> Result<(), TrialError> {
+    let (mut hosts, link) = match site {
+        Site::Lab(lab) => {
+            let link: &LinkSpec = lab.link;
+            (trial.notes().lab(lab, context)?, Some(link))
+        }
+        Site::Target(target) => {
+            let address = target.address()?;
+            let mut hosts = context.hosts.target()?;
+            hosts.addresses.server = address.ip();
+            (hosts, None)
+        }
+    };
+    trial.prepare(&mut hosts, context)?;
+    let quiet = quiet_path(&mut hosts, link.is_some(), context)?;
+    if let Some(quiet) = &quiet {
+        trial.notes().take_echoes(quiet);
+    }
+    if let Some(server) = &mut hosts.server {
+        server.ask(&Forget)?;
+    }
+    let clocks = ClockWatch::begin();
+    let client_before = observe(&mut hosts.client)?;
+    let server_before = hosts.server.as_mut().map(observe).transpose()?;
+    let watch = trial.listen(&mut hosts, context)?;
+    let watch = Watch { pcap: context.pcap.map(str::to_owned), ..watch };
+    let asked = watch.tap || watch.pcap.is_some();
+    if let Some(handle) = &mut hosts.link {
+        handle.ask(&watch)?;
+    }
+    let report = trial.load(&mut hosts, context)?;
+    if let Some(link) = link {
+        settle(&mut hosts, link)?;
+    }
+    let clocks = clocks.end();
+    trial.client_done(&mut hosts)?;
+    let client_after = observe(&mut hosts.client)?;
+    let (counted, rows) = hosts.link.as_mut().map(count).transpose()?.unzip();
+    if let Some(rows) = rows {
+        trial.server_done(&mut hosts, rows)?;
+    }
+    let server_after = hosts.server.as_mut().map(observe).transpose()?;
+    let emulated = link.is_some_and(LinkSpec::is_emulated);
+    let server = server_before.as_ref().zip(server_after.as_ref());
+    let seen = Seen {
+        quiet: quiet.as_deref(),
+        client: Span { before: &client_before, after: &client_after },
+        server: server.map(|(before, after)| Span { before, after }),
+        // The emulated link stamps its packets itself.
+        tapped: link.is_some() && asked && !emulated,
+    };
+    trial.notes().take_counters(seen.client, seen.server);
+    let taken = trial.take(&report, &seen);
+    if let (Some(counted), Some(server)) = (counted, seen.server)
+        && trial.notes().take_link(counted, emulated || asked, seen.client, server)
+    {
+        trial.compare(&seen);
+    }
+    trial.notes().take_machine(seen.client, taken.operations);
+    trial.notes().take_clocks(clocks, taken.stamped);
+    Ok(())
+}
+
+/// Echoes before the load, ns.
+fn quiet_path(
+    hosts: &mut Hosts,
+    in_lab: bool,
+    context: &Context<'_>,
+) -> Result<Option<Vec<u64>>, TrialError> {
+    let (number, interval_ns) =
+        if in_lab { ECHOES[usize::from(!context.witness)] } else { TARGET_ECHOES };
+    let quiet = echoes(hosts, number, interval_ns, context.interrupt);
+    if context.interrupt.signal().is_some() {
+        return Err(LabError::Interrupted.into());
+    }
+    // A firewall may eat echoes, and this user may not be allowed to send them.
+    if in_lab { Ok(Some(quiet?)) } else { Ok(quiet.ok()) }
+}

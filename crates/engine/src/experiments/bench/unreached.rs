@@ -1,0 +1,72 @@
+//! A target gave nothing: why, and what to do about it.
+
+use std::collections::BTreeMap;
+
+/// What was tried without success.
+pub(in crate::experiments) struct Unreached<'a> {
+    /// The option with the target, as typed: `--to HOST:PORT`.
+    pub(in crate::experiments) subject: String,
+    /// What should have begun: `connection`.
+    pub(in crate::experiments) operation: &'static str,
+    /// What did not come about: `no connection was made`.
+    pub(in crate::experiments) outcome: String,
+    /// Failures by class.
+    pub(in crate::experiments) errors: &'a BTreeMap<String, u64>,
+    /// The first error of each class, in words.
+    pub(in crate::experiments) first_errors: &'a BTreeMap<String, String>,
+}
+
+impl Unreached<'_> {
+    /// One sentence with the most frequent failure. `own` has the advice on classes that mean
+    /// something of their own to the experiment.
+    pub(in crate::experiments) fn sentence(&self, own: &[(&str, &str)]) -> String {
+        let Self { subject, operation, outcome, errors, first_errors } = self;
+        let Some((class, _)) = errors.iter().max_by_key(|(_, count)| **count) else {
+            return format!("{subject}: no {operation} was begun");
+        };
+        let words = first_errors.get(class).map_or("", String::as_str);
+        let advice = own.iter().find(|(of, _)| of == class).map(|(_, advice)| *advice);
+        let advice = advice.unwrap_or(match class.as_str() {
+            "connect-refused" => "nothing listens there: check the port, or start the server",
+            "connect-timeout" => NO_ANSWER,
+            "unreachable" => "there is no route to it: check the address",
+            "local-fds" => "raise the limit of open files: ulimit -n",
+            _ => "see the error",
+        });
+        format!("{subject}: {outcome} ({class}: {words}): {advice}")
+    }
+}
+
+/// Advice where a target does not answer at all.
+pub(in crate::experiments) const NO_ANSWER: &str =
+    "nothing answers there: check address and firewall, or raise --timeout";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentence(classes: &[(&str, u64)], own: &[(&str, &str)]) -> String {
+        let errors = classes.iter().map(|(class, count)| ((*class).to_owned(), *count)).collect();
+        let first_errors = [("connect-refused".to_owned(), "Connection refused".to_owned())].into();
+        Unreached {
+            subject: "--to db.example:1".to_owned(),
+            operation: "connection",
+            outcome: "no connection was made".to_owned(),
+            errors: &errors,
+            first_errors: &first_errors,
+        }
+        .sentence(own)
+    }
+
+    #[test]
+    fn the_most_frequent_failure_is_named_with_its_words_and_what_to_do() {
+        assert_eq!(
+            sentence(&[("connect-refused", 2), ("unreachable", 1)], &[]),
+            "--to db.example:1: no connection was made (connect-refused: Connection refused): \
+             nothing listens there: check the port, or start the server"
+        );
+        let own = [("unreachable", "look here")];
+        assert!(sentence(&[("unreachable", 1)], &own).ends_with("(unreachable: ): look here"));
+        assert_eq!(sentence(&[], &own), "--to db.example:1: no connection was begun");
+    }
+}

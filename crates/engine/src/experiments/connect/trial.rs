@@ -1,0 +1,293 @@
+//! One trial of `connect`: what is opened, who answers, and what is looked at more closely.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tcptoll_kernel::socket::Udp;
+use tcptoll_model::handshake::timeline;
+use tcptoll_model::record::Timeline;
+use tcptoll_model::study::PlannedArm;
+use tcptoll_model::warning::Warning;
+
+use super::hosts::{Trace, drive, end_greeting, nothing_reached};
+use super::settings::ConnectSettings;
+use crate::experiments::bench::hosts::{LabSpec, ladder_of, launch};
+use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::{Context, Outcome, TrialError};
+use crate::lab::{Begun, Hosts};
+use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Watch, WatchListener};
+
+/// Handshakes remembered for the timeline, at most.
+const TRACE_MAX: usize = 20_000;
+
+/// Connections of the witness: enough for a p99 of each step.
+const WITNESS_COUNT: u64 = 1_000;
+
+/// Whether this machine has the address: only then may a socket be bound to it.
+fn is_own(address: IpAddr) -> bool {
+    Udp::bind(SocketAddr::new(address, 0)).is_ok()
+}
+
+/// One arm, being run.
+pub(super) struct ConnectTrial<'a> {
+    pub(super) settings: &'a ConnectSettings,
+    pub(super) notes: Notes,
+    /// Where connections go, once that is known.
+    pub(super) at: Option<SocketAddr>,
+    /// Our own server, while it answers the load.
+    server: Option<Begun<Greet>>,
+    /// What our own server reports at its end.
+    pub(super) greeted: Option<GreetReport>,
+    /// The client's retry ladder.
+    pub(super) ladder: Vec<Duration>,
+    trace: Trace,
+}
+
+impl<'a> ConnectTrial<'a> {
+    /// Runs a trial of an arm.
+    pub(super) fn outcome(
+        arm: &PlannedArm,
+        settings: &'a ConnectSettings,
+        context: &mut Context<'_>,
+    ) -> Result<Outcome, TrialError> {
+        let mut trial = ConnectTrial::new(&arm.name, settings);
+        trial.run(context)?;
+        let untapped = settings.to.is_none()
+            && !settings.link.is_emulated()
+            && !settings.tap
+            && context.pcap.is_none();
+        let whole = trial.notes.arm.ok == trial.notes.arm.attempts && !trial.notes.arm.partial;
+        if context.witness && untapped && whole {
+            trial.with_witness(context);
+        }
+        Ok(trial.notes.into_outcome(&arm.factors))
+    }
+
+    pub(super) fn new(name: &str, settings: &'a ConnectSettings) -> Self {
+        Self {
+            settings,
+            notes: Notes::new(name, &settings.bind),
+            at: None,
+            server: None,
+            greeted: None,
+            ladder: Vec::new(),
+            trace: Trace::default(),
+        }
+    }
+
+    fn run(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let site = match &self.settings.to {
+            Some(target) => Site::Target(target),
+            None => Site::Lab(self.lab()),
+        };
+        procedure::run(self, site, context)
+    }
+
+    /// The lab it needs.
+    fn lab(&mut self) -> LabSpec<'a> {
+        let settings = self.settings;
+        let mut lab = LabSpec {
+            link: &settings.link,
+            ipv6: settings.ipv6,
+            packet_relay: settings.packet_relay,
+            client_sysctls: settings.client_sysctls.clone(),
+            server_sysctls: settings.server_sysctls.clone(),
+            ports: settings.ports(),
+            connections: settings.expected_count(),
+        };
+        self.allow_fast_open(&mut lab);
+        lab
+    }
+
+    /// The kernel's default lets clients send data with the SYN and servers refuse it.
+    fn allow_fast_open(&mut self, lab: &mut LabSpec<'_>) {
+        const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
+        let (client, server) = (&mut lab.client_sysctls, &mut lab.server_sysctls);
+        let told = client.iter().chain(server.iter()).any(|(name, _)| name == FAST_OPEN);
+        if !self.settings.fast_open || told {
+            return;
+        }
+        for sysctls in [client, server] {
+            sysctls.push((FAST_OPEN.to_owned(), "3".to_owned()));
+        }
+        self.notes.warn(&Warning::SettingMade {
+            name: FAST_OPEN.to_owned(),
+            value: "3".to_owned(),
+            why: "--fast-open needs it on both hosts; servers refuse by default".to_owned(),
+        });
+    }
+
+    /// On a link without an emulator: the same again, shorter and with a packet tap, for what only
+    /// the wire can tell. A tap costs CPU, so the figures come from the trial without it.
+    fn with_witness(&mut self, context: &mut Context<'_>) {
+        let settings = ConnectSettings {
+            count: self.settings.count.min(WITNESS_COUNT),
+            warmup: None,
+            tap: true,
+            ..self.settings.clone()
+        };
+        let mut silent = |_, _| {};
+        let mut quiet = Context {
+            interrupt: context.interrupt,
+            progress: &mut silent,
+            seed: context.seed,
+            witness: false,
+            tolerance: context.tolerance,
+            pcap: None,
+            certificates: context.certificates,
+            hosts: context.hosts,
+        };
+        let mut witness = ConnectTrial::new(&self.notes.arm.name, &settings);
+        // What was measured stands without it.
+        if let Err(error) = witness.run(&mut quiet) {
+            self.notes.warn(&Warning::NoWitness { why: error.to_string() });
+        }
+        if let Some(timeline) = witness.notes.arm.timeline.take() {
+            self.notes.arm.timeline = Some(Timeline { source: "witness".to_owned(), ..timeline });
+        }
+    }
+
+    /// Where connections go.
+    fn at(&self) -> Result<SocketAddr, TrialError> {
+        self.at.ok_or_else(|| TrialError::Target("there is no server to connect to".to_owned()))
+    }
+
+    /// The server that is not ours, if it runs on this machine.
+    pub(super) fn own_listener(&self) -> Option<SocketAddr> {
+        self.at.filter(|at| self.settings.to.is_some() && is_own(at.ip()))
+    }
+
+    /// Starts our own server.
+    pub(super) fn greet(
+        &self,
+        hosts: &mut Hosts,
+    ) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
+        let greet = Greet {
+            at: SocketAddr::new(hosts.addresses.server, 0),
+            backlog: self.settings.backlog,
+            accept_delay_ns: self.settings.accept_delay.as_nanos() as u64,
+            fast_open: self.settings.fast_open,
+            speak: self.settings.first_byte,
+            trace_limit: TRACE_MAX,
+        };
+        let server = hosts.server()?;
+        let (at, greeting) = server.start(&greet)?;
+        Ok((greeting, at))
+    }
+
+    pub(super) fn load_on(&self, target: SocketAddr) -> ConnectLoad {
+        let settings = self.settings;
+        let at_once = settings.at_once();
+        ConnectLoad {
+            target,
+            count: settings.count,
+            duration_ns: settings.duration.map(|long| long.as_nanos() as u64),
+            concurrency: at_once,
+            rate_per_s: settings.rate,
+            pause_every: settings.pause_every,
+            pause_ns: settings.pause.as_nanos() as u64,
+            // Asked for so many at once: they go at once. Our own choice is spread over a round trip.
+            ramp_ns: if settings.concurrency.is_some_and(|_| settings.link.rtt.is_zero()) {
+                0
+            } else {
+                settings.link.rtt.as_nanos() as u64 * u64::from(settings.count > at_once)
+            },
+            timeout_ns: settings.timeout.as_nanos() as u64,
+            bind: self.notes.sources.clone(),
+            fast_open: settings.fast_open,
+            congestion: settings.congestion.clone(),
+            send: if settings.fast_open && settings.send.is_empty() {
+                b"?".to_vec()
+            } else {
+                settings.send.clone()
+            },
+            first_byte: settings.first_byte,
+            ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
+            trace_limit: TRACE_MAX,
+            // Timers fire the later the longer they wait: 0.6 s late on the rung of 35 s.
+            ladder_slack_ns: (Duration::from_millis(600) + settings.link.rtt).as_nanos() as u64,
+        }
+    }
+}
+
+impl Trial for ConnectTrial<'_> {
+    type Report = ConnectReport;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
+        self.ladder = ladder_of(&mut hosts.client)?;
+        // A launched server is warmed up itself; what it does before the load is not of the load.
+        self.at = match (&self.settings.to, &self.settings.server) {
+            (Some(to), _) => Some(to.address()?),
+            (None, Some(line)) => Some(launch(hosts, line, self.settings.port)?),
+            (None, None) => None,
+        };
+        self.warm_up(hosts, context)?;
+        // Of a server on this machine the queue can be seen, and its drops are this machine's.
+        if let Some(at) = self.own_listener() {
+            hosts.client.ask(&WatchListener(at))?;
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        if self.at.is_none() {
+            let (server, at) = self.greet(hosts)?;
+            (self.server, self.at) = (Some(server), Some(at));
+        }
+        Ok(Watch { tap: self.settings.tap, trace_limit: TRACE_MAX, ..Watch::default() })
+    }
+
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<ConnectReport, TrialError> {
+        let load = self.load_on(self.at()?);
+        let total = self.settings.expected_count();
+        let progress = &mut context.progress;
+        let tell = &mut |done: u64| progress(done, total.max(done));
+        let report = drive(&mut hosts.client, &load, &mut self.trace, context.interrupt, tell)?;
+        match &self.settings.to {
+            Some(to) if report.established == 0 && !report.partial => {
+                Err(TrialError::Target(nothing_reached(&to.typed, &report)))
+            }
+            _ => Ok(report),
+        }
+    }
+
+    fn server_done(&mut self, hosts: &mut Hosts, wire: Vec<Rows>) -> Result<(), TrialError> {
+        self.trace.add(wire);
+        if let Some(greeting) = self.server.take() {
+            self.greeted = Some(end_greeting(hosts.server()?, greeting, &mut self.trace)?);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {
+        self.take_report(report);
+        self.take_client(report, seen.client);
+        match seen.server {
+            Some(server) => self.take_server(server),
+            None => self.note_cut(report),
+        }
+        let Trace { client, wire, server } = &self.trace;
+        let traced = timeline(client, wire, server);
+        self.notes.arm.timeline = (traced.matched > 0).then_some(traced);
+        if let Some(quiet) = seen.quiet {
+            self.expect(quiet);
+        }
+        Taken { operations: report.attempts, stamped: seen.tapped }
+    }
+
+    fn compare(&mut self, _seen: &Seen<'_>) {
+        // What is sent with a SYN makes another one of it.
+        if !self.settings.fast_open {
+            self.notes.compare_syns();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Causes that lie in a full queue of a server whose counters can be read.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::spec::{CauseSpec, Finding, Remedy};
+use crate::record::{Arm, HostSummary};
+use crate::units::human_count;
+
+/// Connections arrived faster than the server accepted them.
+pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
+    id: "accept-queue-full",
+    test: accept_queue_full,
+    remedy: Remedy::Setting {
+        change: "Raise the backlog of listen(2), and net.core.somaxconn with it; it must hold the connections that arrive while the server does not accept.",
+        cost: "A few hundred bytes of kernel memory for each connection that waits.",
+        undo: "Set both back; listen(2) must be called again for either to take effect.",
+    },
+};
+
+/// Handshakes began faster than they were completed, and SYN cookies are off.
+pub const SYN_QUEUE_FULL: CauseSpec = CauseSpec {
+    id: "syn-queue-full",
+    test: syn_queue_full,
+    remedy: Remedy::Setting {
+        change: "Raise the backlog of listen(2) and net.ipv4.tcp_max_syn_backlog, or leave net.ipv4.tcp_syncookies at 1.",
+        cost: "A few hundred bytes of kernel memory for each half-open connection; with cookies, none.",
+        undo: "Set both back.",
+    },
+};
+
+/// The host that has the listener: the server host, or this machine where a server that is not ours
+/// listens on it.
+fn listening(arm: &Arm) -> Option<&HostSummary> {
+    let own = || Some(&arm.client).filter(|client| !client.listeners.is_empty());
+    arm.server.as_ref().or_else(own)
+}
+
+fn counter(arm: &Arm, name: &str) -> u64 {
+    listening(arm)
+        .and_then(|server| server.counters.get(name))
+        .map_or(0, |&value| u64::try_from(value).unwrap_or(0))
+}
+
+fn evidence_of(arm: &Arm, names: &[&str]) -> BTreeMap<String, Value> {
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), counter(arm, name)))
+        .filter(|(_, value)| *value > 0)
+        .map(|(name, value)| (name, Value::from(value)))
+        .collect()
+}
+
+/// What the client felt: handshakes that waited for a retransmitted SYN, connections that never
+/// heard the server, and how many waited on each rung of the ladder.
+pub(crate) fn felt(arm: &Arm) -> (u64, u64, Vec<String>) {
+    let late: u64 = arm.rungs.iter().sum();
+    let silent = arm.errors.get("timeout").copied().unwrap_or(0);
+    let ladder = arm
+        .rungs
+        .iter()
+        .zip(&arm.syn_retry_ladder_s)
+        .filter(|(count, _)| **count > 0)
+        .map(|(count, at)| format!("{} at {at} s", human_count(*count)))
+        .collect();
+    (late, silent, ladder)
+}
+
+fn accept_queue_full(arm: &Arm) -> Option<Finding> {
+    let overflows = counter(arm, "TcpExtListenOverflows");
+    let host = listening(arm)?;
+    let full = host.listeners.iter().find(|listener| {
+        // listen(n) holds n + 1.
+        listener.accept_queue_peak > listener.accept_queue_limit
+    });
+    if overflows == 0 && full.is_none() {
+        return None;
+    }
+    let (late, silent, ladder) = felt(arm);
+    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
+    if late + silent + gave_up == 0 && overflows == 0 {
+        // It was full for a moment and nobody was turned away.
+        return None;
+    }
+    let mut evidence = evidence_of(
+        arm,
+        &[
+            "TcpExtListenOverflows",
+            "TcpExtListenDrops",
+            "TcpExtSyncookiesSent",
+            "TcpExtSyncookiesRecv",
+            "TcpExtTCPReqQFullDoCookies",
+            "TcpExtTCPReqQFullDrop",
+        ],
+    );
+    let limit = host.listeners.first().map(|l| l.accept_queue_limit);
+    if let Some(full) = full {
+        evidence.insert("accept_queue_peak".into(), full.accept_queue_peak.into());
+        evidence.insert("accept_queue_limit".into(), full.accept_queue_limit.into());
+    }
+    let mut text = match limit {
+        Some(limit) => format!("The accept queue (backlog {limit}) was full"),
+        None => "The accept queue was full".to_owned(),
+    };
+    if late > 0 {
+        evidence.insert("handshakes_on_the_ladder".into(), late.into());
+        text += &format!(
+            ": the server dropped SYNs, and {} handshakes waited for the client's next one ({})",
+            human_count(late),
+            ladder.join(", ")
+        );
+    }
+    if silent > 0 {
+        evidence.insert("never_answered".into(), silent.into());
+        text += &format!(
+            "{} {} connections never heard the server: the client believed them open, the server had dropped their last ACK",
+            if late > 0 { ";" } else { ":" },
+            human_count(silent)
+        );
+    }
+    if gave_up > 0 {
+        evidence.insert("gave_up_connecting".into(), gave_up.into());
+        text += &format!("; {} gave up before they were connected", human_count(gave_up));
+    }
+    Some(Finding { text: text + ".", evidence })
+}
+
+fn syn_queue_full(arm: &Arm) -> Option<Finding> {
+    let dropped = counter(arm, "TcpExtTCPReqQFullDrop");
+    if dropped == 0 {
+        return None;
+    }
+    let (late, silent, ladder) = felt(arm);
+    let mut evidence = evidence_of(arm, &["TcpExtTCPReqQFullDrop", "TcpExtListenDrops"]);
+    evidence.insert("handshakes_on_the_ladder".into(), late.into());
+    evidence.insert("never_answered".into(), silent.into());
+    if let Some(gave_up) = arm.errors.get("connect-timeout") {
+        evidence.insert("gave_up_connecting".into(), (*gave_up).into());
+    }
+    Some(Finding {
+        text: format!(
+            "The SYN queue was full and SYN cookies are off: the server dropped {} SYNs{}.",
+            human_count(dropped),
+            if ladder.is_empty() {
+                String::new()
+            } else {
+                format!(", and handshakes waited for the next one ({})", ladder.join(", "))
+            }
+        ),
+        evidence,
+    })
+}
