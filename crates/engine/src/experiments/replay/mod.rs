@@ -216,7 +216,32 @@ fn an_order_too_many_and_one_too_few_are_named() {
     let more = departure(&CONNECT, ("client-sysctl", "net.ipv4.tcp_syn_retries=3"));
     assert!(more.contains("the trial wants to set-sysctls to the client; recorded: "), "{more}");
     let fewer = departure(&CONNECT, ("warmup", "0"));
-    assert!(fewer.contains("the trial wants to "), "{fewer}");
+    let ping = "the trial wants to ping to the client; recorded: greet to the server";
+    assert!(fewer.contains(ping), "{fewer}");
+}
+
+#[test]
+fn a_recording_that_is_too_short_or_too_long_is_not_replayed() {
+    let of = |text: &str| {
+        replayed(&CONNECT, CONNECT.settings(), Script::parse(text).unwrap()).unwrap_err()
+    };
+    let text = CONNECT.script().to_string();
+    let (whole, last) = text.trim_end().rsplit_once('\n').unwrap();
+    let short = of(whole);
+    assert!(short.contains("wait for the server; the recording is over"), "{short}");
+    let long = of(&format!("{text}{last}\n"));
+    assert!(long.ends_with("of the recording follows: answer from the server"), "{long}");
+}
+
+#[test]
+fn an_answer_that_is_changed_changes_the_judgement() {
+    let text = CONNECT.script().to_string();
+    let dropped = text.replace("\"unwanted_drops\":0", "\"unwanted_drops\":3");
+    assert_ne!(dropped, text);
+    let script = Script::parse(&dropped).unwrap();
+    let outcome = replayed(&CONNECT, CONNECT.settings(), script).unwrap();
+    assert_eq!(outcome["invalid"], "the lab lost packets that nobody asked it to lose");
+    assert_eq!(outcome["arm"]["link"]["unwanted_drops"], 3);
 }
 
 #[test]
