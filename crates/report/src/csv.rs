@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 
 use csv::WriterBuilder;
 use serde_json::Value;
-use tcptoll_model::ports::PortForecast;
-use tcptoll_model::record::{Arm, Closing, Comparison, HistogramSummary, Round, Summary};
+use tcptoll_model::experiments::column::Form;
+use tcptoll_model::record::{Arm, Comparison, Round, Summary};
 
-use crate::{clean, keepalive, number, rounds};
+use crate::columns::{self, Column, Kind, Table};
+use crate::own::Own;
+use crate::{clean, figures, number, rounds};
 
 /// Columns before the factors.
 const BEFORE: [&str; 4] = ["kind", "experiment", "arm", "against"];
@@ -81,7 +83,9 @@ impl<'a> Row<'a> {
 }
 
 /// The table of a cleaned summary.
-pub(crate) fn render(summary: &Summary) -> String {
+pub(crate) fn render(summary: &Summary, own: &Own) -> String {
+    let tables = columns::tables(summary, Form::Csv);
+    let tables: Vec<Table> = std::iter::once(columns::counted(summary)).chain(tables).collect();
     let per = summary.comparisons.iter().flat_map(|c| c.per.keys());
     let factors: BTreeSet<&str> = summary
         .arms
@@ -97,7 +101,7 @@ pub(crate) fn render(summary: &Summary) -> String {
     let rows = summary
         .arms
         .iter()
-        .flat_map(arm)
+        .flat_map(|one| arm(one, &tables, own))
         .chain(
             summary
                 .arms
@@ -153,7 +157,7 @@ fn level(value: &Value) -> String {
 
 /// Metrics of an arm, then the quantiles of its histograms: of the values of all rounds together,
 /// which is not the mean of the rounds' quantiles and so has a kind of its own.
-fn arm(arm: &Arm) -> Vec<Row<'_>> {
+fn arm<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
     let metrics = arm.metrics.iter().map(|(name, m)| {
         Row::of_arm("arm", arm)
             .text("metric", name)
@@ -164,7 +168,7 @@ fn arm(arm: &Arm) -> Vec<Row<'_>> {
             .figure("n", Some(m.n as f64))
     });
     let quantiles = arm.histograms.iter().flat_map(|(name, h)| {
-        quantiles(h).into_iter().filter_map(move |(quantile, value)| {
+        figures::of_distribution(h).into_iter().filter_map(move |(quantile, value)| {
             let value = value?;
             let unit = if name.ends_with("_us") { "us" } else { "" };
             let row = Row::of_arm("arm_merged", arm)
@@ -182,83 +186,28 @@ fn arm(arm: &Arm) -> Vec<Row<'_>> {
     let counts = counts.filter(|(name, _)| !arm.metrics.contains_key(name)).map(|(name, n)| {
         Row::of_arm("arm", arm).text("metric", &name).figure("value", Some(n as f64))
     });
-    metrics.chain(quantiles).chain(counts).chain(connections(arm)).chain(checking(arm)).collect()
+    metrics.chain(quantiles).chain(counts).chain(of_tables(arm, tables, own)).collect()
 }
 
-/// Connections under requests, as counts: how many, who closed them, how many ports there were; and
-/// what answered and waited, in words.
-fn connections(arm: &Arm) -> Vec<Row<'_>> {
-    let closing = arm.closing.as_ref();
-    let ports = arm.ports.as_ref();
-    let server = arm.server.as_ref();
-    let of_closing = |of: fn(&Closing) -> u64| closing.map(|closing| of(closing) as f64);
-    let of_ports = |of: fn(&PortForecast) -> u64| ports.map(|ports| of(ports) as f64);
-    let count = |n: Option<u64>| n.map(|n| n as f64);
-    let figures = [
-        ("connections_attempted", "", count(arm.connections_attempted)),
-        ("connections_ok", "", count(arm.connections_ok)),
-        ("closed_by_client", "", of_closing(|closing| closing.by_client)),
-        ("closed_by_server", "", of_closing(|closing| closing.by_server)),
-        ("closed_by_both", "", closing.and_then(|closing| count(closing.both))),
-        ("closed_while_idle", "", of_closing(|closing| closing.while_idle)),
-        ("close_ignored", "", of_closing(|closing| closing.ignored)),
-        ("open_at_end", "", of_closing(|closing| closing.open_at_end)),
-        ("ports_usable", "", of_ports(|ports| ports.usable)),
-        ("ports_at_once", "", of_ports(|ports| ports.at_once)),
-        ("ports_sustained_per_s", "1/s", ports.and_then(|ports| ports.sustained_per_s)),
-        ("server_processes", "", server.and_then(|host| count(host.processes))),
-        ("server_memory_bytes", "bytes", server.and_then(|host| count(host.memory_bytes))),
-    ];
-    let words = [
-        ("server_version", server.and_then(|host| host.version.as_deref())),
-        ("io", arm.io.as_deref()),
-    ];
-    let new = |name: &str| !arm.metrics.contains_key(name);
-    let figures = figures.into_iter().filter(|(name, _, n)| n.is_some() && new(name));
-    let figures = figures.map(|(name, unit, n)| {
-        Row::of_arm("arm", arm).text("metric", name).text("unit", unit).figure("value", n)
-    });
-    let words = words.into_iter().filter(|(name, _)| new(name)).filter_map(|(name, text)| {
-        Some(Row::of_arm("arm", arm).text("metric", name).text("note", text?))
-    });
-    figures.chain(words).collect()
-}
-
-/// What checking idle connections took, and what died; unit and figure as recorded, words as a note.
-fn checking(arm: &Arm) -> Vec<Row<'_>> {
-    if !keepalive::are(arm) {
-        return Vec::new();
-    }
-    let mut columns = keepalive::traffic_columns().concat();
-    columns.extend(keepalive::more_traffic());
-    columns.extend(keepalive::cost_columns().concat());
-    columns.extend(keepalive::death_columns().concat());
-    columns.extend(keepalive::more_deaths());
-    columns.extend(keepalive::trade_columns());
+/// What no metric has: unit and figure as recorded, words as a note; each name once.
+fn of_tables<'a>(arm: &'a Arm, tables: &[Table], own: &Own) -> Vec<Row<'a>> {
     let mut said: BTreeSet<&str> = BTreeSet::new();
-    columns.retain(|column| !arm.metrics.contains_key(column.key) && said.insert(column.key));
-    let row = |column: keepalive::Column| {
-        let row = Row::of_arm("arm", arm).text("metric", column.key).text("unit", column.unit);
-        if column.is_words() {
-            let words = column.text(arm);
+    let of_arm = tables.iter().filter(|table| table.has_row(arm));
+    let named = of_arm.flat_map(|table| table.parts.iter().flatten());
+    let new = named.filter(|column| {
+        let known = column.key.is_empty() || arm.metrics.contains_key(&column.key);
+        !known && said.insert(&column.key)
+    });
+    let row = |column: &Column| {
+        let row = Row::of_arm("arm", arm).text("metric", &column.key).text("unit", column.unit);
+        if column.kind() == Kind::Words {
+            let words = column.text(arm, own, Form::Csv);
             return (words != number::ABSENT).then(|| row.text("note", &words));
         }
         let value = column.value(arm)?;
         Some(row.figure("value", Some(value)))
     };
-    columns.into_iter().filter_map(row).collect()
-}
-
-fn quantiles(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7] {
-    [
-        ("min", h.min),
-        ("mean", h.mean),
-        ("p50", h.p50),
-        ("p90", h.p90),
-        ("p99", h.p99),
-        ("p99_9", h.p99_9),
-        ("max", h.max),
-    ]
+    new.filter_map(row).collect()
 }
 
 fn round<'a>(summary: &'a Summary, arm: &'a Arm, round: &'a Round) -> Vec<Row<'a>> {

@@ -1,12 +1,13 @@
 //! What does a report say of an arm, whatever it looks like? Picks and derives figures; both the
 //! terminal and the HTML report show these, so they cannot disagree.
 
-use tcptoll_model::experiments::figures::RESOLUTION_SHOWN;
+use tcptoll_model::experiments::figures::{LATENESS, RESOLUTION_SHOWN, RTT};
+use tcptoll_model::experiments::{self, names};
 use tcptoll_model::record::{
-    Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Resolved, Summary, Timeline,
+    Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Resolved, Summary,
 };
 
-use crate::{keepalive, number, requests, rounds};
+use crate::number;
 
 /// The distribution that carries the answer.
 #[derive(Clone, Debug)]
@@ -17,37 +18,23 @@ pub(crate) struct Primary {
     pub(crate) name: String,
 }
 
-/// The distribution that carries the answer: latency of requests where there are any, else that of
-/// connecting, which requests have too.
-pub(crate) fn primary(summary: &Summary) -> Primary {
-    let has = |key: &str| summary.arms.iter().any(|arm| arm.histograms.contains_key(key));
-    // Where peers were made to die, the answer is when that was known.
-    let known = [keepalive::DETECTION, "latency_us", "connect_us", "first_byte_us"];
-    let known = known.into_iter().find(|key| has(key));
-    let other = || {
-        let keys = summary.arms.iter().flat_map(|arm| arm.histograms.keys());
-        keys.map(String::as_str)
-            .find(|key| !matches!(*key, "rtt_us" | "lateness_us" | "connect_of_failed_us"))
-    };
-    let key = known.or_else(other).unwrap_or("connect_us").to_owned();
-    Primary { name: histogram_name(&key), key }
+/// The distributions that may carry the answer of a run.
+pub(crate) fn answers(summary: &Summary) -> Vec<&str> {
+    if let Some(spec) = experiments::find(&summary.experiment) {
+        return spec.answers.to_vec();
+    }
+    let keys = summary.arms.iter().flat_map(|arm| arm.histograms.keys()).map(String::as_str);
+    keys.filter(|key| ![RTT.name, LATENESS.name].contains(key)).collect()
 }
 
-/// What a histogram holds, in words.
-pub(crate) fn histogram_name(key: &str) -> String {
-    match key {
-        "connect_us" => "connect latency".to_owned(),
-        "connect_of_failed_us" => "connect latency of connections that failed later".to_owned(),
-        "latency_us" => "latency".to_owned(),
-        "first_byte_us" => "time to first byte".to_owned(),
-        "tls_us" => "TLS handshake".to_owned(),
-        "idle_close_us" => "idle time until the server closed".to_owned(),
-        "detection_us" => "time from the fault to knowing it".to_owned(),
-        "arrival_us" => "wait of an arrival for room".to_owned(),
-        "rtt_us" => "ICMP echo".to_owned(),
-        "lateness_us" => "lateness of the client".to_owned(),
-        other => other.strip_suffix("_us").unwrap_or(other).replace('_', " "),
-    }
+/// The distribution that carries the answer: the first that the run has of those that may. Of an
+/// experiment that this build does not know, the first that was recorded.
+pub(crate) fn primary(summary: &Summary) -> Primary {
+    let has = |key: &&&str| summary.arms.iter().any(|arm| arm.histograms.contains_key(**key));
+    let answers = answers(summary);
+    let key = answers.iter().find(has).or(answers.first());
+    let key = key.map(|key| (*key).to_owned()).unwrap_or_default();
+    Primary { name: names::words_of_histogram(&key), key }
 }
 
 /// p50, p99, p99.9 and maximum of a histogram of an arm.
@@ -56,16 +43,6 @@ pub(crate) fn quantiles(arm: &Arm, key: &str) -> [Option<f64>; 4] {
         Some(h) => [h.p50, h.p99, h.p99_9, h.max],
         None => [None; 4],
     }
-}
-
-/// The 90th percentile of a histogram of an arm.
-pub(crate) fn p90(arm: &Arm, key: &str) -> Option<f64> {
-    arm.histograms.get(key)?.p90
-}
-
-/// Share of the handshakes that waited for a retransmitted SYN, where any did.
-pub(crate) fn waited(arm: &Arm) -> Option<f64> {
-    arm.metrics.get("waited_share").map(|share| share.value).filter(|share| *share > 0.0)
 }
 
 /// A rate with its resolution, where that is above 2 % of the rate: `97.9`, `27.3 ± 3.1`. The
@@ -84,167 +61,6 @@ pub(crate) fn middle(histogram: &HistogramSummary) -> Option<f64> {
     histogram.p50.or(histogram.mean)
 }
 
-/// How many operations succeeded, of how many: `all 30,000`, `18 of 500`, `none of 500`.
-pub(crate) fn ok_of_attempts(arm: &Arm) -> String {
-    match (arm.ok, arm.attempts) {
-        (0, 0) => "none tried".to_owned(),
-        (0, tried) => format!("none of {}", number::count(tried)),
-        (ok, tried) if ok == tried => format!("all {}", number::count(ok)),
-        (ok, tried) => format!("{} of {}", number::count(ok), number::count(tried)),
-    }
-}
-
-/// Expected against measured, of one arm.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Expected<'a> {
-    /// What arithmetic expects of the client, µs.
-    pub(crate) theory_us: f64,
-    /// The measured median, µs.
-    pub(crate) measured_us: f64,
-    /// Where the round trip of the arithmetic is from.
-    pub(crate) rtt_from: &'a str,
-    /// Whether CPU time is part of it.
-    pub(crate) with_cpu: bool,
-}
-
-impl Expected<'_> {
-    /// The formula: `1 RTT + CPU`.
-    pub(crate) fn formula(&self) -> &'static str {
-        if self.with_cpu { "1 RTT + CPU" } else { "1 RTT" }
-    }
-
-    /// Distance of the measured from the expected: `+0.03 %`.
-    pub(crate) fn off(&self) -> String {
-        number::percent_off(self.measured_us / self.theory_us)
-    }
-}
-
-/// The least round trip that physics allows over the distance the user gave.
-pub(crate) fn floor(arm: &Arm) -> Option<String> {
-    let expectation = arm.expectation.as_ref()?;
-    Some(format!(
-        "Over {} km light needs {} in fibre and {} in vacuum, there and back",
-        number::trimmed(expectation.distance_km?),
-        number::exact_time(expectation.floor_fibre_us?),
-        number::exact_time(expectation.floor_vacuum_us?)
-    ))
-}
-
-/// Expected against measured connect latency; `None` where either is missing.
-pub(crate) fn expected(arm: &Arm) -> Option<Expected<'_>> {
-    let expectation = arm.expectation.as_ref()?;
-    let measured_us = arm.histograms.get("connect_us")?.p50?;
-    (expectation.client_us > 0.0).then_some(Expected {
-        theory_us: expectation.client_us,
-        measured_us,
-        rtt_from: &expectation.rtt_from,
-        with_cpu: expectation.cpu_us.is_some(),
-    })
-}
-
-/// The round trip that views of an arm are held against, µs.
-pub(crate) fn reference_rtt(arm: &Arm) -> Option<f64> {
-    arm.expectation.as_ref().map(|e| e.rtt_us).filter(|rtt| *rtt > 0.0)
-}
-
-/// Median time at the client, on the wire and at the server, µs: sums of the steps.
-pub(crate) fn time_by_lane(timeline: &Timeline) -> Vec<(&str, f64)> {
-    let mut sums: Vec<(&str, f64)> = Vec::new();
-    for step in &timeline.steps {
-        match sums.iter_mut().find(|(lane, _)| *lane == step.at) {
-            Some((_, sum)) => *sum += step.p50_us,
-            None => sums.push((&step.at, step.p50_us)),
-        }
-    }
-    sums
-}
-
-/// When the last step of a timeline ends, µs.
-pub(crate) fn timeline_end(timeline: &Timeline) -> f64 {
-    timeline.steps.iter().map(|step| step.begins_us + step.p50_us).fold(0.0, f64::max)
-}
-
-/// Whether two timelines tell the same story: the same steps within a fifth or 5 µs.
-pub(crate) fn same_story(a: &Timeline, b: &Timeline) -> bool {
-    a.steps.len() == b.steps.len()
-        && a.steps.iter().zip(&b.steps).all(|(x, y)| {
-            let near = (x.p50_us - y.p50_us).abs() <= 5.0_f64.max(0.2 * x.p50_us.max(y.p50_us));
-            x.name == y.name && near
-        })
-}
-
-/// A published figure beside ours.
-#[derive(Clone, Debug)]
-pub(crate) struct Beside<'a> {
-    /// The arm.
-    pub(crate) arm: &'a str,
-    /// The metric in words.
-    pub(crate) metric: String,
-    /// Ours with its unit; with the standard deviation of rounds, where theirs has one.
-    pub(crate) ours: String,
-    /// Theirs with its unit, and its standard deviation if the source states one.
-    pub(crate) published: String,
-    /// Whether theirs has a standard deviation.
-    pub(crate) has_sd: bool,
-    /// Ours / theirs.
-    pub(crate) ratio: Option<f64>,
-    /// Where it was published.
-    pub(crate) source: &'a str,
-    /// What the source says of it.
-    pub(crate) note: Option<&'a str>,
-}
-
-/// Published figures beside ours, in the order of the study.
-pub(crate) fn published(summary: &Summary) -> Vec<Beside<'_>> {
-    let row = |p| {
-        let p: &tcptoll_model::record::Published = p;
-        let arm = summary.arms.iter().find(|arm| arm.name == p.arm);
-        let ours = arm.and_then(|arm| value_of(arm, &p.metric));
-        let unit = ours.map_or_else(|| unit_of(&p.metric), |(_, unit)| unit);
-        Beside {
-            arm: &p.arm,
-            metric: metric_name(&p.metric),
-            ours: ours.map_or_else(
-                || number::ABSENT.to_owned(),
-                |(value, _)| with_sd(value, p.sd.and(sd_of_rounds(arm, &p.metric)), unit),
-            ),
-            published: with_sd(p.value, p.sd, unit),
-            has_sd: p.sd.is_some(),
-            ratio: ours.filter(|_| p.value > 0.0).map(|(value, _)| value / p.value),
-            source: &p.source,
-            note: p.note.as_deref(),
-        }
-    };
-    summary.published.iter().map(row).collect()
-}
-
-/// A figure with its standard deviation, if there is one: `13,577 ± 303 /s`.
-fn with_sd(value: f64, sd: Option<f64>, unit: &str) -> String {
-    match sd {
-        None => number::metric(value, unit),
-        Some(sd) if unit == "1/s" => {
-            format!("{} ± {} /s", number::three(value), number::three(sd))
-        }
-        Some(sd) => format!("{} ± {}", number::metric(value, unit), number::metric(sd, unit)),
-    }
-}
-
-/// Standard deviation of a metric over the rounds that count; at least two.
-fn sd_of_rounds(arm: Option<&Arm>, metric: &str) -> Option<f64> {
-    let counted = |round| rounds::counted(round, metric);
-    let values: Vec<f64> = arm?.rounds.iter().filter_map(counted).collect();
-    tcptoll_model::stats::sample::sd(&values)
-}
-
-/// What the figures after a ± are, where published ones have them.
-pub(crate) fn about_sd(rows: &[Beside<'_>]) -> Option<String> {
-    let mut with_sd = rows.iter().filter(|row| row.has_sd).peekable();
-    with_sd.peek()?;
-    let note = with_sd.find_map(|row| row.note);
-    let theirs = note.map(|note| format!(" ({note})")).unwrap_or_default();
-    Some(format!("± is the standard deviation: ours of rounds, theirs as published{theirs}"))
-}
-
 /// A metric of an arm by name, or a quantile of a histogram as `connect_us_p99`, with its unit.
 pub(crate) fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)> {
     if let Some(found) = arm.metrics.get(metric) {
@@ -253,17 +69,22 @@ pub(crate) fn value_of<'a>(arm: &'a Arm, metric: &str) -> Option<(f64, &'a str)>
     let (key, histogram) = arm.histograms.iter().find(|(key, _)| {
         metric.strip_prefix(key.as_str()).is_some_and(|rest| rest.starts_with('_'))
     })?;
-    let value = match &metric[key.len() + 1..] {
-        "min" => histogram.min,
-        "mean" => histogram.mean,
-        "p50" => histogram.p50,
-        "p90" => histogram.p90,
-        "p99" => histogram.p99,
-        "p99_9" => histogram.p99_9,
-        "max" => histogram.max,
-        _ => None,
-    };
+    let name = &metric[key.len() + 1..];
+    let (_, value) = of_distribution(histogram).into_iter().find(|(known, _)| *known == name)?;
     value.map(|value| (value, "us"))
+}
+
+/// The figures of a distribution, by the endings of their names in metrics: `p50`, `max`.
+pub(crate) fn of_distribution(h: &HistogramSummary) -> [(&'static str, Option<f64>); 7] {
+    [
+        ("min", h.min),
+        ("mean", h.mean),
+        ("p50", h.p50),
+        ("p90", h.p90),
+        ("p99", h.p99),
+        ("p99_9", h.p99_9),
+        ("max", h.max),
+    ]
 }
 
 /// Whether a metric is a quantile by its name: `connect_us_p99`, `connect_us_p99_9`, `rtt_us_max`.
@@ -275,43 +96,6 @@ pub(crate) fn is_quantile(metric: &str) -> bool {
     };
     let tail = metric.trim_end_matches("_9").rsplit('_').next();
     tail.is_some_and(of)
-}
-
-/// The unit in the name of a metric.
-pub(crate) fn unit_of(metric: &str) -> &'static str {
-    match metric {
-        m if m.contains("_us_per_s") => "us/s",
-        m if m.ends_with("bytes_per_s") => "bytes/s",
-        m if m.ends_with("_per_s") => "1/s",
-        m if m.contains("_us") => "us",
-        m if m.ends_with("_bytes") => "bytes",
-        _ => "",
-    }
-}
-
-/// A metric in words: `mean connect latency`, `connections per second`.
-pub(crate) fn metric_name(metric: &str) -> String {
-    match metric {
-        "connect_us_mean" => "mean connect latency".to_owned(),
-        "latency_us_mean" => "mean latency".to_owned(),
-        "first_byte_us_mean" => "mean time to first byte".to_owned(),
-        "client_cpu_us_per_op" => "client CPU per operation".to_owned(),
-        "server_cpu_us_per_op" => "server CPU per operation".to_owned(),
-        "rtt_us" => "round trip (ICMP echo)".to_owned(),
-        "rate_resolution_per_s" => "resolution of the rate".to_owned(),
-        "waited_share" => "share that waited for a retransmitted SYN".to_owned(),
-        "machine_cpu_us_per_s_per_1000_sockets" => "machine CPU per 1,000 sockets".to_owned(),
-        "client_fleet_cpu_us_per_s_per_1000_sockets" => "client CPU per 1,000 sockets".to_owned(),
-        "server_fleet_cpu_us_per_s_per_1000_sockets" => "server CPU per 1,000 sockets".to_owned(),
-        "checking_packets_per_hour_per_socket" => "packets per hour and socket".to_owned(),
-        "checking_bytes_per_hour_per_socket" => "bytes per hour and socket".to_owned(),
-        other => other
-            .trim_end_matches("_bytes_per_s")
-            .trim_end_matches("_us")
-            .replace("_us_", " ")
-            .replace("_per_s", " per second")
-            .replace('_', " "),
-    }
 }
 
 /// The first letter as a capital.
@@ -343,9 +127,29 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
     }
     words.extend(summary.passport.congestion_control.clone());
     words.push(plural(u64::from(summary.passport.cpus), "CPU"));
-    words.extend(requests::servers(summary));
-    words.extend(requests::engines(summary));
+    words.extend(servers(summary));
+    words.extend(engines(summary));
     words
+}
+
+/// Versions of the servers, each once.
+pub(crate) fn servers(summary: &Summary) -> Vec<String> {
+    distinct(summary.arms.iter().filter_map(|arm| arm.server.as_ref()?.version.as_deref()))
+}
+
+/// What the load engine waited with, each once.
+pub(crate) fn engines(summary: &Summary) -> Vec<String> {
+    distinct(summary.arms.iter().filter_map(|arm| arm.io.as_deref()))
+}
+
+fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for word in words.filter(|word| !word.is_empty()) {
+        if !found.iter().any(|known| known == word) {
+            found.push(word.to_owned());
+        }
+    }
+    found
 }
 
 /// Which of several addresses of a name the run used, one line a name.
@@ -474,24 +278,6 @@ mod tests {
         let rounds = vec![tcptoll_model::record::Round::default()];
         assert_eq!(text(&Arm { rounds, ..with(3.3) }).as_deref(), Some("100"));
         assert_eq!(text(&Arm::default()), None);
-    }
-
-    #[test]
-    fn a_published_standard_deviation_has_ours_of_rounds_beside_it() {
-        let round = |value: f64, left_out: Option<&str>| tcptoll_model::record::Round {
-            metrics: [("requests_per_s".to_owned(), value)].into(),
-            left_out: left_out.map(str::to_owned),
-            ..tcptoll_model::record::Round::default()
-        };
-        // Of 15,800, 16,200 and 16,600 the standard deviation is 400; the round left out is not in it.
-        let rounds = [(15_800.0, None), (16_200.0, None), (9.0, Some("late")), (16_600.0, None)];
-        let arm = Arm { rounds: rounds.map(|(v, l)| round(v, l)).to_vec(), ..Arm::default() };
-        let sd = sd_of_rounds(Some(&arm), "requests_per_s");
-        assert_eq!(sd, Some(400.0));
-        assert_eq!(with_sd(16_200.0, sd, "1/s"), "16,200 ± 400 /s");
-        assert_eq!(with_sd(1_500.0, Some(20.0), "us"), "1.50 ms ± 20.0 µs");
-        assert_eq!(with_sd(13_577.0, None, "1/s"), "13,577 /s");
-        assert_eq!(sd_of_rounds(None, "requests_per_s"), None);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use serde_json::Value;
 use tcptoll_model::record::{Arm, Excluded, HostSummary, Summary, WarningEntry};
 use tcptoll_model::shell;
 
-use crate::{figures, keepalive, number, requests};
+use crate::own::{Failed, Own};
+use crate::{columns, figures, number};
+
+pub(crate) use tcptoll_model::experiments::columns::{errors, ok_of_attempts};
 
 /// Counters that mean trouble when they are not zero, with the names of the kernel.
 const TROUBLE: [&str; 10] = [
@@ -23,17 +26,8 @@ const TROUBLE: [&str; 10] = [
     "TcpAttemptFails",
 ];
 
-/// Errors by class, the most frequent first: `timeout 482 · connect-refused 3`.
-pub(crate) fn errors(arm: &Arm) -> Option<String> {
-    let mut classes: Vec<(&String, &u64)> = arm.errors.iter().filter(|(_, n)| **n > 0).collect();
-    classes.sort_by(|a, b| b.1.cmp(a.1));
-    let words: Vec<String> =
-        classes.iter().map(|(class, n)| format!("{class} {}", number::count(**n))).collect();
-    (!words.is_empty()).then(|| words.join(" · "))
-}
-
 /// What the two kernels, the wire and the listeners counted that is not as it should be.
-pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
+pub(crate) fn trouble(arm: &Arm, own: &Own) -> Vec<String> {
     let mut lines = Vec::new();
     // Outside of the lab the counters are the whole machine's, and count for a server on it too.
     let is_target = arm.link.is_none() && arm.server.is_none();
@@ -51,8 +45,7 @@ pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
         }
         lines.extend(full_queues(host).map(|queue| format!("{side}: {queue}")));
     }
-    lines.extend(handshakes_of_failed(arm));
-    lines.extend(requests::ignored(arm));
+    lines.extend((own.trouble)(arm));
     lines.extend(refused_connections(arm));
     if let Some(wire) = &arm.wire {
         let again = wire.client_to_server.retransmission + wire.server_to_client.retransmission;
@@ -72,15 +65,6 @@ pub(crate) fn trouble(arm: &Arm) -> Vec<String> {
         }
     }
     lines
-}
-
-/// How long the handshakes took of connections that failed later: no latency above has them.
-fn handshakes_of_failed(arm: &Arm) -> Option<String> {
-    let failed = arm.histograms.get("connect_of_failed_us").filter(|h| h.count > 0)?;
-    let [middle, max] = [figures::middle(failed)?, failed.max?].map(number::time);
-    let word = if failed.p50.is_some() { "median" } else { "mean" };
-    let which = figures::plural(failed.count, "connection");
-    Some(format!("client: handshakes of {which} that failed later: {word} {middle}, max {max}"))
 }
 
 /// Connections that were begun and not made.
@@ -161,12 +145,17 @@ pub(crate) fn invalid(summary: &Summary) -> Vec<String> {
     vec![format!("the run is not valid for its question{see}")]
 }
 
+/// Whether the answer says what failed, and no more is to be said: nothing succeeded in any arm.
+fn answer_has_failures(summary: &Summary) -> bool {
+    !summary.answer.is_empty() && summary.arms.iter().all(|arm| arm.ok == 0)
+}
+
 /// That more of an arm failed than may.
 fn too_many_failures(summary: &Summary, arm: &Arm) -> Option<String> {
     let is_it = |warning: &&WarningEntry| {
         warning.id == "too-many-failures" && warning.arm.as_ref() == Some(&arm.name)
     };
-    summary.warnings.iter().find(is_it)?;
+    summary.warnings.iter().find(is_it).filter(|_| !answer_has_failures(summary))?;
     let failed: u64 = arm.errors.values().sum();
     let share = failed as f64 * 100.0 / arm.attempts.max(1) as f64;
     let [failed, of] = [failed, arm.attempts].map(number::count);
@@ -203,7 +192,7 @@ fn invalid_arm(summary: &Summary, arm: &Arm) -> Option<String> {
         return failure.lines().next().map(str::to_owned);
     }
     let tried = arm.attempts > 0 && arm.ok == 0;
-    tried.then(|| {
+    (tried && !answer_has_failures(summary)).then(|| {
         let class = arm.errors.iter().max_by_key(|(_, n)| **n);
         let class = class.map(|(class, _)| format!(", most failed with {class}"));
         let tried = number::count(arm.attempts);
@@ -212,7 +201,7 @@ fn invalid_arm(summary: &Summary, arm: &Arm) -> Option<String> {
 }
 
 /// What the reader must know before believing a figure, most serious first.
-pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
+pub(crate) fn verdict_on_run(summary: &Summary, own: &Own) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.partial {
         lines.push("The run was stopped before its plan was done.".to_owned());
@@ -220,16 +209,15 @@ pub(crate) fn verdict_on_run(summary: &Summary) -> Vec<String> {
     let (failed, tried) = failed(summary);
     // Where nothing succeeded the answer says what failed, and there is no figure of successes.
     if failed > 0 && failed < tried {
-        let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
-        lines.push(if failed == tried && !keepalive::any(summary) {
-            format!("All {all} failed: there is no rate and no latency.")
-        } else if requests::any(summary) {
-            format!("{bad} of {all} requests failed; rates and latencies are those of the {good} that succeeded.")
-        } else if keepalive::any(summary) {
-            format!("{bad} of {all} connections were not made, or ended although nothing was to happen to them.")
-        } else {
-            format!("{bad} of {all} attempts failed; the latencies are those of the {good} that succeeded.")
-        });
+        let general = |Failed { failed, tried }| {
+            let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
+            let many = columns::noun(summary).many;
+            format!(
+                "{bad} of {all} {many} failed; the figures are those of the {good} that succeeded."
+            )
+        };
+        let failed = Failed { failed, tried };
+        lines.push(own.failed.map_or_else(|| general(failed), |words| words(failed)));
     }
     lines
 }

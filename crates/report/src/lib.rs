@@ -3,18 +3,25 @@
 //!
 //! Nothing here measures, reads a file or knows the time, so the same summary always gives the same
 //! bytes. Every string of a summary may come from a peer and is cleaned before it is shown
-//! (`clean`). Read `figures` for what is said of an arm, `text` and `html` for how.
+//! (`clean`). Read `columns` for what is said of an arm, `text` and `html` for how.
+//!
+//! Common code names no experiment: tables are those of `tcptoll_model::experiments`, and what is
+//! particular is in `experiments/<name>`, behind the optional functions of `own::Own`. A new experiment
+//! needs neither: it is shown by its metrics and distributions.
 
 mod clean;
+mod columns;
 mod csv;
 mod effect;
+mod experiments;
 mod figures;
 mod findings;
 mod html;
-mod keepalive;
+mod layout;
 mod markdown;
 mod number;
-mod requests;
+mod own;
+mod published;
 mod rounds;
 mod text;
 
@@ -65,7 +72,7 @@ impl Default for TextStyle {
 #[must_use]
 pub fn text(summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
     match clean::summary(summary) {
-        Ok(clean) => text::render(&clean, record, style),
+        Ok(clean) => text::render(&clean, experiments::own(&clean), record, style),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
 }
@@ -76,7 +83,7 @@ pub fn text(summary: &Summary, record: Option<&Path>, style: TextStyle) -> Strin
 #[must_use]
 pub fn html(summary: &Summary) -> String {
     match clean::summary(summary) {
-        Ok(clean) => html::render(&clean, summary),
+        Ok(clean) => html::render(&clean, experiments::own(&clean), summary),
         Err(error) => html::cannot_show(&error),
     }
 }
@@ -106,7 +113,7 @@ pub fn html(summary: &Summary) -> String {
 #[must_use]
 pub fn csv(summary: &Summary) -> String {
     match clean::summary(summary) {
-        Ok(clean) => csv::render(&clean),
+        Ok(clean) => csv::render(&clean, experiments::own(&clean)),
         Err(error) => csv::cannot_show(&error),
     }
 }
@@ -116,7 +123,7 @@ pub fn csv(summary: &Summary) -> String {
 #[must_use]
 pub fn markdown(summary: &Summary) -> String {
     match clean::summary(summary) {
-        Ok(clean) => markdown::render(&clean),
+        Ok(clean) => markdown::render(&clean, experiments::own(&clean)),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
 }
@@ -156,6 +163,8 @@ pub fn between(view: &Between<'_>, style: TextStyle) -> String {
             let runs = text::Runs {
                 a: &a,
                 b: &b,
+                a_own: experiments::own(&a),
+                b_own: experiments::own(&b),
                 a_name: &a_name,
                 b_name: &b_name,
                 comparisons: &comparisons,

@@ -1,26 +1,29 @@
 //! How does a run look in an issue? The answer as a headline, tables of arms and comparisons,
 //! warnings, and how it was run.
 
+use tcptoll_model::experiments::column::Form;
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Summary};
 
+use crate::columns::{self, Column, Kind};
 use crate::number::{self, ABSENT};
-use crate::{effect, figures, findings, keepalive, requests, rounds};
+use crate::own::{Own, Passage};
+use crate::{effect, figures, findings, published, rounds};
 
 /// The page of a cleaned summary.
-pub(crate) fn render(summary: &Summary) -> String {
+pub(crate) fn render(summary: &Summary, own: &Own) -> String {
     let mut page = format!("### {}\n", escape(&summary.question));
     for why in findings::invalid(summary) {
         page.push_str(&format!("\n**invalid: {}**\n", escape(&why)));
     }
     page.push_str(&format!("\n{}\n", escape(&summary.answer)));
-    for doubt in findings::verdict_on_run(summary) {
+    for doubt in findings::verdict_on_run(summary, own) {
         page.push_str(&format!("\n**{}**\n", escape(&doubt)));
     }
-    arms(&mut page, summary);
-    connections(&mut page, summary);
-    checking(&mut page, summary);
+    arms(&mut page, summary, own);
+    tables(&mut page, summary, own);
     comparisons(&mut page, summary);
-    published(&mut page, summary);
+    beside_published(&mut page, summary);
     findings(&mut page, summary);
     how(&mut page, summary);
     page
@@ -89,19 +92,19 @@ fn table(page: &mut String, heads: &[&str], left: &[usize], rows: &[Vec<String>]
 }
 
 /// The metric of the run with its interval, quantiles of latency, and how many succeeded.
-fn arms(page: &mut String, summary: &Summary) {
+fn arms(page: &mut String, summary: &Summary, own: &Own) {
     let primary = figures::primary(summary);
     let metric = rounds::metric(summary)
         .filter(|metric| summary.arms.iter().any(|arm| rounds::measured(arm, metric).is_some()));
-    let name = metric.map(|metric| escape(&figures::metric_name(metric)));
+    let name = metric.map(|metric| escape(&names::words_of_metric(metric)));
     let latency = ["p50", "p99", "max"].map(|q| format!("{} {q}", escape(&primary.name)));
-    // When deaths were known stands in a table of its own; where peers only die, nothing is tried.
-    let checked = keepalive::any(summary);
-    let tried = |arm: &Arm| !checked || arm.attempts > 0 || arm.failure.is_some();
+    let tried = |arm: &Arm| arm.attempts > 0 || arm.failure.is_some();
     if metric.is_none() && !summary.arms.iter().any(tried) {
         return;
     }
-    let with_latency = primary.key != keepalive::DETECTION
+    // What is not of operations stands in a table of its own.
+    let of_operations = own.answer.is_none_or(|answer| answer.histogram != primary.key);
+    let with_latency = of_operations
         && summary
             .arms
             .iter()
@@ -133,117 +136,62 @@ fn arms(page: &mut String, summary: &Summary) {
         }
         let errors = findings::errors(arm).map(|e| format!(" ({e})")).unwrap_or_default();
         let failure = arm.failure.as_ref().map(|f| format!("no result: {f}"));
-        cells.push(failure.unwrap_or_else(|| format!("{}{errors}", figures::ok_of_attempts(arm))));
+        cells.push(failure.unwrap_or_else(|| format!("{}{errors}", findings::ok_of_attempts(arm))));
         cells
     };
     let rows: Vec<Vec<String>> = summary.arms.iter().map(row).collect();
     table(page, &heads, &[0], &rows);
 }
 
-/// Where operations are requests: what they cost both sides, and what became of their connections.
-fn connections(page: &mut String, summary: &Summary) {
-    if !requests::any(summary) {
-        return;
-    }
-    let figure = |value: Option<f64>| value.map_or_else(|| ABSENT.to_owned(), number::three);
-    let memory = |value: Option<f64>| {
-        value.map_or_else(|| ABSENT.to_owned(), |bytes| number::metric(bytes, "bytes"))
-    };
+/// The tables of the experiment, or what it shows in their place; then what was computed before.
+fn tables(page: &mut String, summary: &Summary, own: &Own) {
     // What stands in the first table with its interval is not said again.
-    let said = rounds::metric(summary) == Some(requests::RATE);
-    let rate = |arm: &Arm| requests::metric(arm, requests::RATE).filter(|_| !said);
-    let row = |arm: &Arm| {
-        let [client, server] = requests::time_wait(arm).map(requests::count_or_absent);
-        vec![
-            arm.name.clone(),
-            figure(requests::metric(arm, requests::INTENDED)),
-            figure(rate(arm)),
-            number::time_or_absent(figures::quantiles(arm, "connect_us")[0]),
-            number::time_or_absent(figures::quantiles(arm, "tls_us")[0]),
-            number::time_or_absent(figures::quantiles(arm, "first_byte_us")[0]),
-            figure(arm.client.cpu_us_per_op),
-            figure(arm.server.as_ref().and_then(|host| host.cpu_us_per_op)),
-            figure(requests::metric(arm, requests::PER_CONNECTION)),
-            requests::closer(arm).unwrap_or_else(|| ABSENT.to_owned()),
-            client,
-            server,
-            figure(requests::metric(arm, requests::SEGMENTS[0])),
-            figure(requests::metric(arm, requests::SEGMENTS[1])),
-            memory(requests::metric(arm, requests::KERNEL_MEMORY)),
-            memory(requests::metric(arm, requests::CLIENT_MEMORY)),
-        ]
+    let said = rounds::metric(summary);
+    let tables = columns::tables(summary, Form::Markdown);
+    let passages = match own.markdown {
+        Some(passages) => passages(summary),
+        None => tables.iter().map(|table| Passage::Table(table.id)).collect(),
     };
-    let heads = [
-        "arm",
-        "intended/s",
-        "requests/s",
-        "connect p50",
-        "TLS p50",
-        "first byte p50",
-        "client CPU µs/req",
-        "server CPU µs/req",
-        "requests per connection",
-        "closed first",
-        "client TIME-WAIT",
-        "server TIME-WAIT",
-        "client segments/req",
-        "server segments/req",
-        "kernel memory/conn",
-        "client memory/conn",
-    ];
-    let rows: Vec<Vec<String>> = summary.arms.iter().map(row).collect();
-    let told = |at: &usize| *at == 0 || rows.iter().any(|row| row[*at] != ABSENT);
-    let shown: Vec<usize> = (0..heads.len()).filter(told).collect();
-    let heads: Vec<&str> = shown.iter().map(|at| heads[*at]).collect();
-    let words: Vec<usize> =
-        (0..heads.len()).filter(|at| matches!(heads[*at], "arm" | "closed first")).collect();
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| shown.iter().map(|at| row[*at].clone()).collect()).collect();
-    table(page, &heads, &words, &rows);
-    for line in requests::forecasts(&summary.arms) {
+    for passage in passages {
+        match passage {
+            Passage::Table(id) => {
+                if let Some(table) = tables.iter().find(|table| table.id == id) {
+                    of_columns(page, summary, own, &table.clone().without(said));
+                }
+            }
+            Passage::List(items) => list(page, &items),
+        }
+    }
+    for line in (own.forecasts)(&summary.arms) {
         page.push_str(&format!("\n{}\n", escape(&line)));
     }
 }
 
-/// Where idle connections were checked: what that took, what died, and the trade between the two.
-fn checking(page: &mut String, summary: &Summary) {
-    if !keepalive::any(summary) {
-        return;
-    }
-    let mut took = keepalive::traffic_columns().concat();
-    took.extend(keepalive::more_traffic());
-    took.extend(keepalive::cost_columns().concat());
-    // What stands in the first table with its interval is not said again.
-    took.retain(|column| rounds::metric(summary) != Some(column.key));
-    let mut died = keepalive::death_columns().concat();
-    died.extend(keepalive::more_deaths());
-    let all: Vec<&Arm> = summary.arms.iter().collect();
-    of_columns(page, &took, &all);
-    let stricken = all.iter().copied().filter(|arm| keepalive::deaths(arm).is_some());
-    of_columns(page, &died, &stricken.collect::<Vec<_>>());
-    let notes = keepalive::notes(&summary.arms);
-    if !notes.is_empty() {
+fn list(page: &mut String, items: &[String]) {
+    if !items.is_empty() {
         page.push('\n');
     }
-    for note in notes {
-        page.push_str(&format!("- {}\n", escape(&note.text)));
-    }
-    if keepalive::trade(summary).is_some() {
-        let traded = summary.arms.iter().enumerate().filter(keepalive::traded).map(|(_, arm)| arm);
-        of_columns(page, &keepalive::trade_columns(), &traded.collect::<Vec<_>>());
+    for item in items {
+        page.push_str(&format!("- {}\n", escape(item)));
     }
 }
 
 /// A row per arm; columns that none of them has are left out.
-fn of_columns(page: &mut String, columns: &[keepalive::Column], arms: &[&Arm]) {
-    let told = |column: &&keepalive::Column| arms.iter().any(|arm| column.text(arm) != ABSENT);
-    let columns: Vec<&keepalive::Column> = columns.iter().filter(told).collect();
-    let mut heads = vec!["arm"];
-    heads.extend(columns.iter().map(|column| column.whole));
-    let words = columns.iter().enumerate().filter(|(_, column)| column.is_words());
+fn of_columns(page: &mut String, summary: &Summary, own: &Own, of: &columns::Table) {
+    let arms: Vec<&Arm> = of.arms(summary).into_iter().map(|(_, arm)| arm).collect();
+    let text = |column: &Column, arm: &Arm| column.text(arm, own, Form::Markdown);
+    let filled = |column: &&Column| arms.iter().any(|arm| text(column, arm) != ABSENT);
+    let columns: Vec<&Column> = of.parts.iter().flatten().filter(filled).collect();
+    if columns.is_empty() {
+        return;
+    }
+    let heads = columns.iter().map(|column| escape(&column.whole));
+    let heads: Vec<String> = std::iter::once("arm".to_owned()).chain(heads).collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let words = columns.iter().enumerate().filter(|(_, column)| column.kind() == Kind::Words);
     let left: Vec<usize> = std::iter::once(0).chain(words.map(|(at, _)| at + 1)).collect();
     let row = |arm: &&Arm| {
-        let cells = columns.iter().map(|column| column.text(arm));
+        let cells = columns.iter().map(|column| text(column, arm));
         std::iter::once(arm.name.clone()).chain(cells).collect()
     };
     let rows: Vec<Vec<String>> = arms.iter().map(row).collect();
@@ -257,7 +205,7 @@ fn comparisons(page: &mut String, summary: &Summary) {
         let [a, b] = if c.per.is_empty() { [c.a.clone(), c.b.clone()] } else { pair };
         let [ratio, interval] = effect::ratio(c);
         let absent = || ABSENT.to_owned();
-        let mut cells = vec![figures::metric_name(&c.metric)];
+        let mut cells = vec![names::words_of_metric(&c.metric)];
         if per {
             cells.push(effect::levels(&c.per));
         }
@@ -282,8 +230,8 @@ fn comparisons(page: &mut String, summary: &Summary) {
     }
 }
 
-fn published(page: &mut String, summary: &Summary) {
-    let rows: Vec<Vec<String>> = figures::published(summary)
+fn beside_published(page: &mut String, summary: &Summary) {
+    let rows: Vec<Vec<String>> = published::of(summary)
         .into_iter()
         .map(|row| {
             let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
@@ -299,7 +247,7 @@ fn published(page: &mut String, summary: &Summary) {
         .collect();
     let heads = ["arm", "metric", "published", "ours", "ours / published", "source"];
     table(page, &heads, &[0, 1, 5], &rows);
-    if let Some(about) = figures::about_sd(&figures::published(summary)) {
+    if let Some(about) = published::about_sd(&published::of(summary)) {
         page.push_str(&format!("\n{}\n", escape(&about)));
     }
 }
@@ -319,12 +267,7 @@ fn findings(page: &mut String, summary: &Summary) {
             format!("warning: {}{}", w.text, w.arm.as_deref().map(of).unwrap_or_default())
         }),
     );
-    if !items.is_empty() {
-        page.push('\n');
-        for item in &items {
-            page.push_str(&format!("- {}\n", escape(item)));
-        }
-    }
+    list(page, &items);
 }
 
 /// Command, place, machine and version.

@@ -15,6 +15,16 @@ pub(crate) fn three(value: f64) -> String {
     significant(value, 3)
 }
 
+/// Three digits, and no more than a µs of a second has a meaning.
+pub(crate) fn figure(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 1e-3 || size == 0.0 => 3,
+        size if size >= 1e-4 => 2,
+        _ => 1,
+    };
+    significant(value, digits)
+}
+
 /// As [`three`], with `digits` significant digits (1 to 9).
 pub(crate) fn significant(value: f64, digits: u8) -> String {
     let after_first = digits.clamp(1, 9) - 1;

@@ -1,16 +1,13 @@
 //! How did the rounds go? The metric they were run for, each arm's values in order of running, why
 //! the run ended, and what came before it.
 
+pub(crate) use tcptoll_model::experiments::column::metric_of as metric;
+use tcptoll_model::experiments::names;
+use tcptoll_model::experiments::spec::Noun;
 use tcptoll_model::record::{Arm, Round, Summary};
 
+use crate::figures;
 use crate::number::{self, Estimate};
-use crate::{figures, requests};
-
-/// The metric that the run was about: the stated one, or that of the first comparison.
-pub(crate) fn metric(summary: &Summary) -> Option<&str> {
-    let stated = summary.primary_metric.as_deref();
-    stated.or_else(|| summary.comparisons.first().map(|c| c.metric.as_str()))
-}
 
 /// A metric of an arm.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +37,7 @@ pub(crate) fn measured<'a>(arm: &'a Arm, metric: &str) -> Option<Measured<'a>> {
 /// Unit of a metric: that of the first arm that has it, or else the one in its name.
 pub(crate) fn unit<'a>(summary: &'a Summary, metric: &str) -> &'a str {
     let known = summary.arms.iter().find_map(|arm| measured(arm, metric));
-    known.map_or_else(|| figures::unit_of(metric), |m| m.unit)
+    known.map_or_else(|| names::unit_of_metric(metric), |m| m.unit)
 }
 
 /// Whether there is anything to show in order of running.
@@ -116,6 +113,8 @@ pub(crate) fn ending(summary: &Summary) -> Option<String> {
     };
     let why = if rounds.stopped.is_empty() { &rounds.rule } else { &rounds.stopped };
     let why = why.trim_end_matches('.');
+    // How many there were stands before it.
+    let why = why.strip_suffix(&format!(" after {done}")).unwrap_or(why);
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     let took = number::duration(rounds.elapsed_s);
     let mut text = format!("Stopped after {done}{of}, {took}{why}.");
@@ -131,19 +130,14 @@ pub(crate) fn ending(summary: &Summary) -> Option<String> {
     Some(text)
 }
 
-/// What the warm-up of an arm did, if it had one: `20 connections in 0.4 s, mean 45.1 µs`.
-pub(crate) fn warmup(arm: &Arm) -> Option<String> {
+/// What the warm-up of an arm did, if it had one: `20 connections in 0.4 s, mean 45.1 µs`. Of the
+/// distributions in `answers`, the first that it has gives the mean.
+pub(crate) fn warmup(arm: &Arm, noun: Noun, answers: &[&str]) -> Option<String> {
     let warmup = arm.warmup.as_ref()?;
-    let known = ["latency_us", "connect_us", "first_byte_us"];
-    let key = known.into_iter().find(|key| warmup.histograms.contains_key(*key));
-    let word = match key {
-        _ if requests::are(arm) => "request",
-        Some("connect_us") => "connection",
-        _ => "operation",
-    };
+    let key = answers.iter().copied().find(|key| warmup.histograms.contains_key(*key));
     let mut text = format!(
         "{} in {}",
-        figures::plural(warmup.attempts, word),
+        figures::plural(warmup.attempts, noun.one),
         number::duration(warmup.elapsed_s)
     );
     if let Some(mean) = key.and_then(|key| warmup.histograms[key].mean) {

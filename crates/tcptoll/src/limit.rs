@@ -49,7 +49,7 @@ impl Limit {
         };
         let (known, shown) = if figure.is_some() {
             let names = spec.distributions();
-            (names.contains(&name), names.to_vec())
+            (names.contains(&name), names.clone())
         } else {
             let metrics = spec.single_metrics();
             let figures = spec.metric_names();

@@ -174,8 +174,7 @@ fn line(text: &str, study: &Study, error: &RunError) -> Option<usize> {
 
 /// Puts `OPTION=VALUE` of `--set` into a study: every arm has it, also one that has its own.
 pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
-    let options =
-        experiments::find(&study.experiment).map(|known| known.option_names()).unwrap_or_default();
+    let options = experiments::find(&study.experiment).map(Spec::option_names).unwrap_or_default();
     for assignment in assignments {
         let Some((option, value)) = assignment.split_once('=') else {
             bail!("--set {assignment}: write OPTION=VALUE, like count=5000");

@@ -17,7 +17,7 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("/writer.rs", "connect", "the system call, in errors"),
     ("load/http/tally.rs", "connect", "a distribution of `http`: time to connect"),
     ("http/observation.rs", "connect", "the same distribution"),
-    ("text/requests.rs", "connect", "the same distribution"),
+    ("experiments/columns.rs", "connect", "a heading over the same distribution"),
     ("http/options.rs", "keepalive", "an option of `http`: does the server keep connections?"),
     ("http/settings/mod.rs", "keepalive", "an option of `http`: does the server keep connections?"),
     ("http/url.rs", "http", "the scheme of a URL"),

@@ -1,11 +1,13 @@
 //! What each experiment is, without a machine: a folder each, and the table of all.
 
 pub mod column;
+pub mod columns;
 mod conclusion;
 pub mod connect;
 pub mod figures;
 pub mod http;
 pub mod keepalive;
+pub mod names;
 pub mod option;
 pub mod options;
 pub mod spec;

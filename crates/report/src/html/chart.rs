@@ -1,7 +1,8 @@
 //! How is something drawn over the levels of a factor? Lines with interval bars, on an axis of numbers
 //! or of names, with published figures as hollow squares beside ours.
 
-use super::svg::{Anchor, Scale, Screen, Svg};
+use super::plot::{self, Frame, Plot, Scale, Span};
+use super::svg::{Anchor, Screen, Svg};
 use crate::{clean, effect};
 
 /// A point of a line.
@@ -68,8 +69,8 @@ impl Levels {
 pub(super) struct Chart<'a> {
     pub(super) levels: Levels,
     pub(super) lines: Vec<Line>,
-    /// The vertical axis for places from bottom to top.
-    pub(super) scale: &'a dyn Fn(f64, f64) -> Scale,
+    /// What the vertical axis holds.
+    pub(super) span: Span,
     /// A tick of it in words.
     pub(super) tick: &'a dyn Fn(f64) -> String,
     /// What it shows.
@@ -92,52 +93,44 @@ pub(super) fn values(lines: &[Line]) -> Vec<f64> {
 pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let labelled = chart.lines.len() > 1;
-    let (left, top) = (if wide { 76.0 } else { 62.0 }, 26.0);
-    let right = screen.width() - if wide && labelled { 170.0 } else { 12.0 };
-    let bottom = if wide { 290.0 } else { 240.0 };
+    let [left, bottom] = if wide { [76.0, 290.0] } else { [62.0, 240.0] };
+    let frame = Frame::of(screen, left, 26.0, bottom);
+    let frame = frame.with_room(if wide && labelled { 170.0 } else { 12.0 });
     // On a phone the lines are named below, with a piece of each.
-    let key = if labelled && !wide { 18.0 * chart.lines.len() as f64 } else { 0.0 };
-    let mut svg = Svg::new(bottom + 44.0 + key);
-    let y = (chart.scale)(bottom, top);
-    if let Some([low, high]) = chart.margin {
-        let size = (right - left, y.at(low) - y.at(high));
-        svg.rect("margin", (left, y.at(high)), size, "within the margin");
+    let key = if labelled && !wide { plot::KEY * chart.lines.len() as f64 } else { 0.0 };
+    let y = chart.span.scale(bottom, frame.top);
+    let mut plot = Plot::new(frame, 44.0 + key, Scale::between(0.0, 1.0, left, frame.right), y);
+    if let Some(margin) = chart.margin {
+        plot.across("margin", margin, "within the margin");
     }
-    for value in y.ticks(6) {
-        svg.line("grid", (left, y.at(value)), (right, y.at(value)));
-        svg.text("tick", (left - 6.0, y.at(value) + 4.0), Anchor::End, &(chart.tick)(value));
-    }
+    plot.y_axis(6, chart.tick);
     if chart.one {
-        svg.line("none", (left, y.at(1.0)), (right, y.at(1.0)));
+        plot.level("none", 1.0);
     }
-    svg.line("axis", (left, bottom), (right, bottom));
-    let log = if y.is_log() && !chart.one { " (log)" } else { "" };
-    svg.text("label", (4.0, 12.0), Anchor::Start, &format!("{}{log}", chart.label));
-    let places = chart.levels.places(left, right);
-    level_axis(&mut svg, &chart.levels, &places, (right, bottom), wide);
+    plot.base();
+    let log = if chart.one { "" } else { plot::log_note(&y) };
+    plot.y_label(&format!("{}{log}", chart.label));
+    let places = chart.levels.places(left, frame.right);
+    level_axis(&mut plot, &chart.levels, &places, wide);
     let mut ends: Vec<(f64, usize)> = Vec::new();
     for (at, line) in chart.lines.iter().enumerate() {
         // Lines stand beside each other, so that one interval does not hide another.
         let aside = (at as f64 - (chart.lines.len() - 1) as f64 / 2.0) * 5.0;
         let aside = aside.clamp(-18.0, 18.0);
-        one_line(&mut svg, line, dash(at), &y, &|level| places[level] + aside);
+        one_line(&mut plot, line, dash(at), &|level| places[level] + aside);
         if let Some(last) = line.points.last() {
             ends.push((y.at(last.value), at));
         }
     }
-    if labelled {
-        if wide {
-            name_at_end(&mut svg, &chart.lines, ends, right);
-        } else {
-            for (at, line) in chart.lines.iter().enumerate() {
-                let y = bottom + 56.0 + 18.0 * at as f64;
-                svg.line(&format!("join {}", dash(at)), (6.0, y - 4.0), (34.0, y - 4.0));
-                let name = clean::shorten(&line.label, 42);
-                svg.text("name", (42.0, y), Anchor::Start, &name);
-            }
-        }
+    if labelled && wide {
+        name_at_end(&mut plot.svg, &chart.lines, ends, frame.right);
+    } else if labelled {
+        let names: Vec<String> =
+            chart.lines.iter().map(|line| clean::shorten(&line.label, 42)).collect();
+        let lines = names.iter().enumerate();
+        plot.key(56.0, 28.0, lines.map(|(at, name)| (format!("join {}", dash(at)), name.as_str())));
     }
-    svg
+    plot.svg
 }
 
 /// Lines differ by their dashes: colours belong to arms.
@@ -145,13 +138,9 @@ fn dash(at: usize) -> &'static str {
     ["d0", "d1", "d2", "d3"][at % 4]
 }
 
-fn level_axis(
-    svg: &mut Svg,
-    levels: &Levels,
-    places: &[f64],
-    (right, bottom): (f64, f64),
-    wide: bool,
-) {
+fn level_axis(plot: &mut Plot, levels: &Levels, places: &[f64], wide: bool) {
+    let Frame { right, bottom, .. } = plot.frame;
+    let svg = &mut plot.svg;
     let mut free = f64::MIN;
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));
@@ -170,27 +159,26 @@ fn level_axis(
     }
     let log = if levels.is_log() { " (log)" } else { "" };
     let name = clean::shorten(&levels.factor, if wide { 60 } else { 36 });
-    svg.text("label", (right, bottom + 36.0), Anchor::End, &format!("{name}{log}"));
+    plot.x_label(36.0, &format!("{name}{log}"));
 }
 
-fn one_line(svg: &mut Svg, line: &Line, dash: &str, y: &Scale, x: &dyn Fn(usize) -> f64) {
+fn one_line(plot: &mut Plot, line: &Line, dash: &str, x: &dyn Fn(usize) -> f64) {
+    let y = plot.y;
     let path: Vec<(f64, f64)> = line.points.iter().map(|p| (x(p.level), y.at(p.value))).collect();
-    svg.path(&format!("join {dash}"), &path, false);
+    plot.svg.path(&format!("join {dash}"), &path, false);
     for p in &line.points {
         let at = x(p.level);
-        svg.open(&p.class, &p.tooltip);
-        if let Some([low, high]) = p.ci95 {
-            svg.line("whisker", (at, y.at(low)), (at, y.at(high)));
-            for end in [low, high] {
-                svg.line("whisker", (at - 4.0, y.at(end)), (at + 4.0, y.at(end)));
+        plot.group(&p.class, &p.tooltip, |plot| {
+            if let Some(ends) = p.ci95 {
+                plot.whisker(at, ends, 4.0);
             }
-        }
-        svg.dot("full", (at, y.at(p.value)), 4.0, "");
-        svg.close();
+            plot.svg.dot("full", (at, y.at(p.value)), 4.0, "");
+        });
         if let Some((value, tooltip)) = &p.published {
-            svg.open(&p.class, "");
-            svg.rect("hollow", (at + 6.0, y.at(*value) - 4.0), (8.0, 8.0), tooltip);
-            svg.close();
+            plot.group(&p.class, "", |plot| {
+                let corner = (at + 6.0, y.at(*value) - 4.0);
+                plot.svg.rect("hollow", corner, (8.0, 8.0), tooltip);
+            });
         }
     }
 }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use tcptoll_model::record::{Arm, LinkMeasured, Metric, Summary};
 
-use super::view::ArmName;
+use super::arm::ArmName;
 use crate::number::{self, ABSENT, Estimate};
-use crate::{figures, findings, keepalive, requests};
+use crate::own::Own;
+use crate::{figures, findings};
 
 /// What was counted of an arm.
 #[derive(Serialize)]
@@ -21,8 +22,8 @@ pub(super) struct Counters {
 }
 
 /// What was counted of an arm.
-pub(super) fn of(name: ArmName, arm: &Arm) -> Counters {
-    let trouble = findings::trouble(arm);
+pub(super) fn of(name: ArmName, arm: &Arm, own: &Own) -> Counters {
+    let trouble = findings::trouble(arm, own);
     let empty = BTreeMap::new();
     let server = arm.server.as_ref().map_or(&empty, |host| &host.counters);
     let keys: BTreeSet<&String> = arm.client.counters.keys().chain(server.keys()).collect();
@@ -38,13 +39,11 @@ pub(super) fn of(name: ArmName, arm: &Arm) -> Counters {
         (true, true) => "no sign of loss or of a full queue".to_owned(),
         (true, false) => "not counted".to_owned(),
     };
-    let many = requests::are(arm) || keepalive::are(arm);
-    let metrics = if many { metrics(arm) } else { Vec::new() };
-    Counters { arm: name, summary, kernel, wire: wire(arm), notes: notes(arm), metrics }
+    let metrics = if own.lists_metrics { metrics(arm) } else { Vec::new() };
+    Counters { arm: name, summary, kernel, wire: wire(arm), notes: notes(arm, own), metrics }
 }
 
-/// Every single figure with its interval and the number of values behind it: an arm of requests, or of
-/// idle connections, has more than a table has room for.
+/// Every single figure with its interval and the number of values behind it.
 fn metrics(arm: &Arm) -> Vec<Vec<String>> {
     let row = |(name, m): (&String, &Metric)| {
         let text = Estimate::new(m.value, m.ci95, &m.unit).text();
@@ -72,44 +71,10 @@ fn wire(arm: &Arm) -> Vec<Vec<String>> {
     rows.map(|(kind, a, b)| vec![kind.to_owned(), number::count(a), number::count(b)]).into()
 }
 
-/// Connections under requests: how many, who closed them, and what the forecast of ports said.
-fn connections(arm: &Arm) -> Vec<[String; 2]> {
-    let mut notes = Vec::new();
-    if let Some(tried) = arm.connections_attempted {
-        let made = arm.connections_ok.map_or_else(|| ABSENT.to_owned(), number::count);
-        let text = format!("{made} of {}", number::count(tried));
-        notes.push(["connections made".to_owned(), text]);
-    }
-    notes.extend(requests::closing(arm));
-    if let Some(ports) = &arm.ports {
-        notes.push(["forecast of ports".to_owned(), ports.text.clone()]);
-        let text = format!(
-            "{}: {} × {} × {}",
-            number::count(ports.at_once),
-            figures::plural(ports.usable, "port"),
-            figures::plural(ports.sources, "source"),
-            figures::plural(ports.destinations, "destination")
-        );
-        notes.push(["connections at once that ports allow".to_owned(), text]);
-        let rate = ports.sustained_per_s.map_or_else(
-            || "any number".to_owned(),
-            |rate| {
-                format!(
-                    "{}, each port held for {} s",
-                    number::three(rate),
-                    number::trimmed(ports.held_s)
-                )
-            },
-        );
-        notes.push(["connections per second that ports allow".to_owned(), rate]);
-    }
-    notes.extend(arm.io.clone().map(|io| ["client waits with".to_owned(), io]));
-    notes
-}
-
 /// Settings, sockets and listeners of both hosts.
-fn notes(arm: &Arm) -> Vec<[String; 2]> {
-    let mut notes = connections(arm);
+fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
+    let mut notes = (own.counted)(arm);
+    notes.extend(arm.io.clone().map(|io| ["client waits with".to_owned(), io]));
     for (side, host) in [("client", Some(&arm.client)), ("server", arm.server.as_ref())] {
         let Some(host) = host else { continue };
         notes.extend(host.sysctls.iter().map(|(k, v)| [format!("{side} {k}"), v.clone()]));
@@ -172,7 +137,7 @@ pub(super) fn passport(summary: &Summary) -> Vec<[String; 2]> {
     rows.extend(p.congestion_control.clone().map(|c| ["congestion control".to_owned(), c]));
     rows.extend(p.load_1min.map(|l| ["load when it began".to_owned(), number::three(l)]));
     rows.push(["user id".to_owned(), p.uid.to_string()]);
-    let [servers, engines] = [requests::servers(summary), requests::engines(summary)];
+    let [servers, engines] = [figures::servers(summary), figures::engines(summary)];
     rows.extend(servers.into_iter().map(|version| ["server".to_owned(), version]));
     rows.extend(engines.into_iter().map(|engine| ["client waits with".to_owned(), engine]));
     rows

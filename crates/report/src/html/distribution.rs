@@ -6,9 +6,11 @@
 use tcptoll_model::record::{Arm, HistogramSummary, Summary};
 use tcptoll_model::stats::histogram::Histogram;
 
-use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
+use super::plot::{self, Frame, Plot, Scale};
+use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::figures::{self, Primary};
-use crate::{keepalive, number};
+use crate::number;
+use crate::own::{Answer, Own};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.
 const POINTS: usize = 160;
@@ -48,24 +50,22 @@ fn points(histogram: &HistogramSummary) -> Vec<(f64, f64)> {
     points
 }
 
-/// Share of what was tried that has a value: of deaths, those that were known.
-fn answered(arm: &Arm, primary: &Primary) -> f64 {
-    let (ok, tried) = match keepalive::deaths(arm) {
-        Some(deaths) if is_of_deaths(primary) => (deaths.known, deaths.dead),
-        _ => (arm.ok, arm.attempts),
-    };
+/// Share of what was tried that has a value.
+fn answered(arm: &Arm, of: Option<&Answer>) -> f64 {
+    let (ok, tried) = of.and_then(|of| (of.of)(arm)).unwrap_or((arm.ok, arm.attempts));
     if tried == 0 { 1.0 } else { (ok as f64 / tried as f64).min(1.0) }
 }
 
-fn is_of_deaths(primary: &Primary) -> bool {
-    primary.key == keepalive::DETECTION
+/// What the distribution is of, where it is not of operations.
+fn special(own: &Own, primary: &Primary) -> Option<&'static Answer> {
+    own.answer.filter(|answer| answer.histogram == primary.key)
 }
 
-fn curves<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Curve<'a>> {
+fn curves<'a>(summary: &'a Summary, primary: &Primary, of: Option<&Answer>) -> Vec<Curve<'a>> {
     let curve = |(at, arm): (usize, &'a Arm)| {
         let histogram = arm.histograms.get(&primary.key)?;
         let points = points(histogram);
-        let answered = answered(arm, primary);
+        let answered = answered(arm, of);
         let class = arm_class(at);
         is_drawn(arm, primary).then(|| Curve {
             class,
@@ -78,7 +78,7 @@ fn curves<'a>(summary: &'a Summary, primary: &Primary) -> Vec<Curve<'a>> {
     let mut curves: Vec<Curve<'a>> = summary.arms.iter().enumerate().filter_map(curve).collect();
     // With one arm there is room for what the network alone takes.
     if let [arm] = summary.arms.as_slice()
-        && !is_of_deaths(primary)
+        && of.is_none()
         && let Some(histogram) = arm.histograms.get("rtt_us").filter(|h| h.count > 0)
     {
         let points = points(histogram);
@@ -94,77 +94,72 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 }
 
 /// The picture, or `None` if no arm has the distribution.
-pub(super) fn picture(summary: &Summary, primary: &Primary) -> Option<String> {
-    let curves = curves(summary, primary);
+pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option<String> {
+    let of = special(own, primary);
+    let curves = curves(summary, primary, of);
     if curves.is_empty() {
         return None;
     }
     let label = format!("Cumulative distribution of {} per arm", primary.name);
-    Some(for_both(&label, |screen| draw(&curves, primary, screen)))
+    Some(for_both(&label, |screen| draw(&curves, primary, of, screen)))
 }
 
-fn draw(curves: &[Curve<'_>], primary: &Primary, screen: Screen) -> Svg {
+fn draw(curves: &[Curve<'_>], primary: &Primary, of: Option<&Answer>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (top, bottom, left) =
-        (26.0, if wide { 310.0 } else { 250.0 }, if wide { 64.0 } else { 56.0 });
-    let mut svg = Svg::new(bottom + 44.0);
+    let [left, bottom] = if wide { [64.0, 310.0] } else { [56.0, 250.0] };
+    let frame = Frame::of(screen, left, 26.0, bottom);
     let values = curves.iter().flat_map(|c| c.points.iter().map(|p| p.0));
-    let x = Scale::fit(values, left, screen.width() - 14.0);
+    let x = Scale::fit(values, left, frame.right);
     let most = curves.iter().map(|c| c.histogram.count).max().unwrap_or(1).max(10) as f64;
-    let y = Scale::from_zero(most.log10() + 0.15, bottom, top);
-    let height = |share: f64, count: u64| {
-        // The slowest of n values is drawn where 1/n are left, not at infinity.
-        let left = (1.0 - share).max(1.0 / count.max(1) as f64);
-        y.at(-left.log10())
-    };
-    for (share, name) in [
-        (0.0, "0 %"),
-        (0.5, "50 %"),
-        (0.9, "90 %"),
-        (0.99, "99 %"),
-        (0.999, "99.9 %"),
-        (0.9999, "99.99 %"),
-    ] {
-        if 1.0 - share >= 0.999 / most {
-            let at = y.at(-(1.0_f64 - share).log10());
-            svg.line("grid", (left, at), (x.to, at));
-            svg.text("tick", (left - 6.0, at + 4.0), Anchor::End, name);
-        }
-    }
-    svg.time_axis(&x, top, bottom, if wide { 9 } else { 4 });
-    let share = if is_of_deaths(primary) {
-        "share of deaths known after at most …"
-    } else {
-        "share of attempts that took at most …"
-    };
-    svg.text("label", (4.0, 12.0), Anchor::Start, share);
-    let log = if x.is_log() { " (log)" } else { "" };
-    svg.text("label", (x.to, bottom + 36.0), Anchor::End, &format!("{}{log}", primary.name));
+    let y = Scale::from_zero(most.log10() + 0.15, bottom, frame.top);
+    let mut plot = Plot::new(frame, 44.0, x, y);
+    let shares = SHARES.into_iter().filter(|(share, _)| 1.0 - share >= 0.999 / most);
+    plot.y_ticks(shares.map(|(share, name)| (-(1.0 - share).log10(), name.to_owned())));
+    plot.time_axis(if wide { 9 } else { 4 });
+    plot.y_label(of.map_or("share of attempts that took at most …", |of| of.share));
+    plot.x_label(36.0, &format!("{}{}", primary.name, plot::log_note(&x)));
     for curve in curves.iter().rev() {
-        let place = |us, share| (x.at(us), height(share * curve.answered, curve.histogram.count));
-        draw_curve(&mut svg, curve, place);
+        draw_curve(&mut plot, curve);
         if curve.answered < 1.0 {
-            let what = if is_of_deaths(primary) { "never known" } else { "failed" };
-            unanswered(&mut svg, curve, (height(curve.answered, u64::MAX), what), &x);
+            unanswered(&mut plot, curve, of.map_or("failed", |of| of.never));
         }
     }
-    svg
+    plot.svg
+}
+
+/// Shares of the vertical axis, which stretches towards 100 %.
+const SHARES: [(f64, &str); 6] = [
+    (0.0, "0 %"),
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+];
+
+/// The height of a share on that axis: the slowest of n values is drawn where 1/n are left, not at
+/// infinity.
+fn height(share: f64, count: u64) -> f64 {
+    -(1.0 - share).max(1.0 / count.max(1) as f64).log10()
 }
 
 /// Where the curve stays for good: attempts that failed never reach more.
-fn unanswered(svg: &mut Svg, curve: &Curve<'_>, (y, what): (f64, &str), x: &Scale) {
-    let last = curve.points.last().map_or(x.from, |(us, _)| x.at(*us));
+fn unanswered(plot: &mut Plot, curve: &Curve<'_>, what: &str) {
+    let last = curve.points.last().map_or(plot.x.from, |(us, _)| plot.x.at(*us));
+    let y = plot.y.at(height(curve.answered, u64::MAX));
     let text = format!("{} {what}", number::percent(1.0 - curve.answered));
-    svg.open(&curve.class, &format!("{}: {text}", curve.name));
-    svg.line("never", (last, y), (x.to, y));
-    // Small shares of failures would only clutter the top.
-    if curve.answered < 0.9 {
-        svg.text("name", (x.to, y - 8.0), Anchor::End, &format!("ends here: {text}"));
-    }
-    svg.close();
+    let end = plot.frame.right;
+    plot.group(&curve.class, &format!("{}: {text}", curve.name), |plot| {
+        plot.svg.line("never", (last, y), (end, y));
+        // Small shares of failures would only clutter the top.
+        if curve.answered < 0.9 {
+            let text = format!("ends here: {text}");
+            plot.svg.text("name", (end, y - 8.0), Anchor::End, &text);
+        }
+    });
 }
 
-fn draw_curve(svg: &mut Svg, curve: &Curve<'_>, place: impl Fn(f64, f64) -> (f64, f64)) {
+fn draw_curve(plot: &mut Plot, curve: &Curve<'_>) {
     let h = curve.histogram;
     let marks = [
         ("p50", h.p50, 0.5),
@@ -178,22 +173,22 @@ fn draw_curve(svg: &mut Svg, curve: &Curve<'_>, place: impl Fn(f64, f64) -> (f64
         .filter_map(|(q, us, _)| Some(format!("{q} {}", number::exact_time((*us)?))))
         .collect();
     let name = curve.name;
-    svg.open(&curve.class, &format!("{name}: {}", quantiles.join(", ")));
-    let start = curve.points.first().map(|(us, _)| place(*us, 0.0));
-    let line: Vec<_> =
-        start.into_iter().chain(curve.points.iter().map(|(us, s)| place(*us, *s))).collect();
-    svg.path("curve", &line, false);
-    for (quantile, us, share) in marks {
-        if let Some(us) = us {
-            let tooltip = format!("{name}: {quantile} {}", number::exact_time(us));
-            svg.dot("mark", place(us, share), 3.5, &tooltip);
+    let place = |us: f64, share: f64| (us, height(share * curve.answered, h.count));
+    plot.group(&curve.class, &format!("{name}: {}", quantiles.join(", ")), |plot| {
+        let start = curve.points.first().map(|(us, _)| place(*us, 0.0));
+        let points = curve.points.iter().map(|(us, share)| place(*us, *share));
+        plot.line("curve", start.into_iter().chain(points));
+        for (quantile, us, share) in marks {
+            if let Some(us) = us {
+                let tooltip = format!("{name}: {quantile} {}", number::exact_time(us));
+                plot.dot("mark", place(us, share), 3.5, &tooltip);
+            }
         }
-    }
-    svg.close();
+    });
 }
 
 /// One sentence that says what to see.
-pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
+pub(super) fn caption(summary: &Summary, primary: &Primary, own: &Own) -> String {
     let of = |arm: &Arm| arm.histograms.get(&primary.key).and_then(figures::middle);
     let mut arms: Vec<(&str, f64)> =
         summary.arms.iter().filter_map(|arm| Some((arm.name.as_str(), of(arm)?))).collect();
@@ -206,7 +201,7 @@ pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
     };
     match (arms.as_slice(), summary.arms.as_slice()) {
         ([], _) => "There are too few values to draw.".to_owned(),
-        ([_], [arm]) => one(arm, primary),
+        ([_], [arm]) => one(arm, primary, special(own, primary)),
         ([(name, us)], _) => {
             format!("Only {name} has values: {} in the middle.", number::time(*us))
         }
@@ -223,20 +218,11 @@ pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
     }
 }
 
-fn one_of_deaths(h: &HistogramSummary) -> String {
-    let middle = figures::middle(h).map(|us| format!("in the middle after {}", number::time(us)));
-    let last = h
-        .max
-        .map(|us| format!("the last of {} after {}", number::count(h.count), number::time(us)));
-    let words: Vec<String> = middle.into_iter().chain(last).collect();
-    format!("Deaths were known {}.", words.join(", "))
-}
-
-fn one(arm: &Arm, primary: &Primary) -> String {
+fn one(arm: &Arm, primary: &Primary, of: Option<&Answer>) -> String {
     let Some(h) = arm.histograms.get(&primary.key) else { return String::new() };
     let mut parts = Vec::new();
-    if is_of_deaths(primary) {
-        return one_of_deaths(h);
+    if let Some(of) = of {
+        return (of.caption)(h);
     }
     let (who, them) = if arm.ok < arm.attempts {
         parts.push(format!(

@@ -1,9 +1,11 @@
 //! Which arm is higher, and is it noise? Each comparison as a ratio with its 95 % interval against the
 //! margin, and 1 as the line of no difference.
 
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Comparison, Summary, Verdict};
 
-use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
+use super::plot::{Frame, Plot, Scale};
+use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::effect::{self, Group};
 use crate::{clean, figures, number};
 
@@ -54,7 +56,7 @@ fn picture(summary: &Summary, group: &Group<'_>) -> Option<Forest> {
 
 /// What a group compares, in words.
 pub(super) fn title(group: &Group<'_>) -> String {
-    let metric = figures::capital(&figures::metric_name(group.metric));
+    let metric = figures::capital(&names::words_of_metric(group.metric));
     match &group.pair {
         Some([a, b]) => format!("{metric}: {a} against {b}"),
         None => metric,
@@ -80,7 +82,7 @@ fn rows<'a>(summary: &Summary, group: &Group<'a>) -> Vec<Row<'a>> {
 /// Comparisons that no picture shows, each in a line.
 pub(super) fn without_interval(summary: &Summary) -> Vec<String> {
     let line = |c: &Comparison| {
-        let metric = figures::metric_name(&c.metric);
+        let metric = names::words_of_metric(&c.metric);
         format!("{metric}, {} against {}: {}", c.a, c.b, effect::sentence(c))
     };
     summary.comparisons.iter().filter(|c| c.ci95.is_none()).map(line).collect()
@@ -91,37 +93,34 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let longest = rows.iter().map(|row| clean::columns(&row.label)).max().unwrap_or(0);
     let for_labels = (longest as f64).mul_add(7.0, 24.0).clamp(90.0, 310.0);
     let (left, pitch) = if wide { (for_labels, 34.0) } else { (10.0, 62.0) };
-    let right = screen.width() - if wide { 160.0 } else { 14.0 };
     let top = 10.0;
-    let bottom = top + rows.len() as f64 * pitch;
-    let mut svg = Svg::new(bottom + 42.0);
+    let frame = Frame::of(screen, left, top, top + rows.len() as f64 * pitch);
+    let frame = frame.with_room(if wide { 160.0 } else { 14.0 });
     let bands = rows.iter().filter_map(|row| effect::band(row.c)).flatten();
     let values = rows.iter().flat_map(|row| [row.ratio, row.ci95[0], row.ci95[1]]);
-    let x = Scale::log(values.chain(bands).chain([1.0]), left, right);
+    let x = Scale::log(values.chain(bands).chain([1.0]), left, frame.right);
+    let mut plot = Plot::of_rows(frame, 42.0, x);
     for (at, row) in rows.iter().enumerate() {
         if let Some([low, high]) = effect::band(row.c) {
             let begin = top + at as f64 * pitch;
             let tooltip = effect::margin(row.c).unwrap_or_default();
             let size = (x.at(high) - x.at(low), pitch);
-            svg.rect("margin", (x.at(low), begin), size, &tooltip);
+            plot.svg.rect("margin", (x.at(low), begin), size, &tooltip);
         }
     }
-    for ratio in x.ticks(if wide { 6 } else { 4 }) {
-        svg.line("grid", (x.at(ratio), top), (x.at(ratio), bottom));
-        let text = format!("×{}", number::trimmed_ratio(ratio));
-        svg.text("tick", (x.at(ratio), bottom + 16.0), Anchor::Middle, &text);
-    }
-    svg.line("none", (x.at(1.0), top), (x.at(1.0), bottom));
-    let axis = "ratio, log axis; grey: within the margin";
-    svg.text("label", (right, bottom + 34.0), Anchor::End, axis);
+    let tick = |ratio| format!("×{}", number::trimmed_ratio(ratio));
+    plot.x_ticks(if wide { 6 } else { 4 }, true, tick);
+    plot.svg.line("none", (x.at(1.0), top), (x.at(1.0), frame.bottom));
+    plot.x_label(34.0, "ratio, log axis; grey: within the margin");
     for (at, row) in rows.iter().enumerate() {
-        one(&mut svg, row, &x, top + at as f64 * pitch, screen);
+        one(&mut plot, row, top + at as f64 * pitch, screen);
     }
-    svg
+    plot.svg
 }
 
-fn one(svg: &mut Svg, row: &Row<'_>, x: &Scale, top: f64, screen: Screen) {
-    let c = row.c;
+fn one(plot: &mut Plot, row: &Row<'_>, top: f64, screen: Screen) {
+    let (c, x) = (row.c, plot.x);
+    let svg = &mut plot.svg;
     let wide = screen == Screen::Wide;
     let y = if wide { top + 17.0 } else { top + 47.0 };
     let name = clean::shorten(&row.label, if wide { 42 } else { 46 });

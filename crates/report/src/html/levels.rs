@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Comparison, Published, Summary};
 
 use super::chart::{self, Chart, Levels, Line, Point};
-use super::svg::{Scale, arm_class, for_both};
+use super::plot::{Scale, Span};
+use super::svg::{arm_class, for_both};
 use crate::effect::{self, Group};
 use crate::{figures, number, rounds};
 
@@ -111,14 +113,14 @@ pub(super) fn of_metric(summary: &Summary) -> Option<OverLevels> {
         add(&mut lines, label, point)?;
     }
     lines.iter().any(|line| line.points.len() > 1).then_some(())?;
-    let name = figures::metric_name(metric);
-    let (cut, scale) = axis_of(chart::values(&lines));
+    let name = names::words_of_metric(metric);
+    let (cut, span) = axis_of(chart::values(&lines));
     let caption = caption_of_metric(&lines, factor, cut);
     let title = format!("{name} over {factor}");
     let chart = Chart {
         levels: axis(factor, &levels),
         lines,
-        scale: &*scale,
+        span,
         tick: &|value| tick(value, unit),
         label: format!("{name}, 95 % interval"),
         margin: None,
@@ -146,19 +148,14 @@ fn add(lines: &mut Vec<Line>, label: String, point: Point) -> Option<()> {
 
 /// A vertical axis for values, and whether it is linear without 0: from 0 where that hides nothing,
 /// logarithmic over decades.
-fn axis_of(values: Vec<f64>) -> (bool, Box<dyn Fn(f64, f64) -> Scale>) {
+fn axis_of(values: Vec<f64>) -> (bool, Span) {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let from_zero = least >= 0.0 && most < least * 20.0 && most > least * 1.25;
-    let cut = !from_zero && !Scale::fit(values.iter().copied(), 0.0, 1.0).is_log();
-    let scale = move |bottom: f64, top: f64| {
-        if from_zero {
-            Scale::from_zero(most * 1.06, bottom, top)
-        } else {
-            Scale::fit(values.iter().copied(), bottom, top)
-        }
-    };
-    (cut, Box::new(scale))
+    if least >= 0.0 && most < least * 20.0 && most > least * 1.25 {
+        return (false, Span::FromZero(most * 1.06));
+    }
+    let cut = !Scale::fit(values.iter().copied(), 0.0, 1.0).is_log();
+    (cut, Span::Fit(values))
 }
 
 /// A tick of a metric in the reader's unit; rates come in bits.
@@ -254,8 +251,7 @@ fn ratio_picture(summary: &Summary, groups: &[&Group<'_>]) -> Option<OverLevels>
     let values = chart::values(&lines);
     let bands = margin.into_iter().flatten();
     let all: Vec<f64> = values.into_iter().chain(bands).chain([1.0]).collect();
-    let scale = |bottom: f64, top: f64| Scale::log(all.iter().copied(), bottom, top);
-    let name = figures::metric_name(groups[0].metric);
+    let name = names::words_of_metric(groups[0].metric);
     let title = match groups {
         [group] => {
             let [a, b] = group.pair.as_ref()?;
@@ -267,7 +263,7 @@ fn ratio_picture(summary: &Summary, groups: &[&Group<'_>]) -> Option<OverLevels>
     let chart = Chart {
         levels: axis(factor, &levels),
         lines,
-        scale: &scale,
+        span: Span::Log(all),
         tick: &|ratio| format!("×{}", number::trimmed_ratio(ratio)),
         label: "ratio, 95 % interval (log)".to_owned(),
         margin,

@@ -2,19 +2,20 @@
 //!
 //! The template decides the order, `view` prepares words and tables, the other files draw.
 
+mod arm;
 mod chart;
 mod counted;
-mod curve;
 mod distribution;
 mod forest;
-mod keepalive;
 mod levels;
+mod picture;
+pub(crate) mod plot;
 mod range;
 mod rounds;
+mod section;
 mod series;
-mod svg;
+pub(crate) mod svg;
 mod table;
-mod timeline;
 mod view;
 
 use minijinja::Environment;
@@ -22,25 +23,28 @@ use minijinja::value::{Serde, Value};
 use tcptoll_model::record::Summary;
 
 use crate::clean;
+use crate::own::Own;
 
 const TEMPLATE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// The page of a cleaned summary; `original` is embedded as data.
-pub(crate) fn render(summary: &Summary, original: &Summary) -> String {
+pub(crate) fn render(summary: &Summary, own: &Own, original: &Summary) -> String {
     match serde_json::to_string(original) {
-        Ok(json) => page(summary, &json).unwrap_or_else(|error| error_page(&error.to_string())),
+        Ok(json) => {
+            page(summary, own, &json).unwrap_or_else(|error| error_page(&error.to_string()))
+        }
         Err(error) => cannot_show(&error),
     }
 }
 
-fn page(summary: &Summary, json: &str) -> Result<String, minijinja::Error> {
+fn page(summary: &Summary, own: &Own, json: &str) -> Result<String, minijinja::Error> {
     let mut environment = Environment::new();
     // The suffix .html turns on escaping of everything not marked safe.
     environment.add_template("report.html", TEMPLATE)?;
     environment.get_template("report.html")?.render(minijinja::context! {
-        view => Value::from(Serde(view::of(summary))),
+        view => Value::from(Serde(view::of(summary, own))),
         style => Value::from_safe_string(STYLE.to_owned()),
         script => Value::from_safe_string(SCRIPT.to_owned()),
         json => Value::from_safe_string(json_in_script(json)),

@@ -2,7 +2,8 @@
 
 use tcptoll_model::record::{HistogramSummary, Summary};
 
-use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
+use super::plot::{Frame, Plot, Scale};
+use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::figures::{self, Primary};
 use crate::{clean, number};
 
@@ -31,14 +32,13 @@ pub(super) fn picture(summary: &Summary, primary: &Primary) -> Option<String> {
 fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (left, pitch) = if wide { (230.0, 30.0) } else { (10.0, 46.0) };
-    let bottom = 14.0 + rows.len() as f64 * pitch;
-    let mut svg = Svg::new(bottom + 26.0);
+    let frame = Frame::of(screen, left, 4.0, 14.0 + rows.len() as f64 * pitch);
     let values = rows.iter().flat_map(|row| {
         let h = row.histogram;
         [figures::middle(h), h.p99, h.max].into_iter().flatten()
     });
-    let x = Scale::fit(values, left, screen.width() - 14.0);
-    svg.time_axis(&x, 4.0, bottom, if wide { 8 } else { 4 });
+    let mut plot = Plot::of_rows(frame, 26.0, Scale::fit(values, left, frame.right));
+    plot.time_axis(if wide { 8 } else { 4 });
     for (at, row) in rows.iter().enumerate() {
         let top = 8.0 + at as f64 * pitch;
         let y = if wide { top + pitch / 2.0 } else { top + 30.0 };
@@ -48,23 +48,24 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
             ((left, top + 16.0), Anchor::Start)
         };
         let name = clean::shorten(row.name, if wide { 32 } else { 46 });
-        svg.open(&arm_class(row.at), &tooltip(row));
-        svg.text("name", place, anchor, &name);
-        reach(&mut svg, row.histogram, &x, y);
-        svg.close();
+        plot.group(&arm_class(row.at), &tooltip(row), |plot| {
+            plot.svg.text("name", place, anchor, &name);
+            reach(plot, row.histogram, y);
+        });
     }
-    svg
+    plot.svg
 }
 
-fn reach(svg: &mut Svg, h: &HistogramSummary, x: &Scale, y: f64) {
+fn reach(plot: &mut Plot, h: &HistogramSummary, y: f64) {
     let (Some(middle), Some(max)) = (figures::middle(h), h.max) else { return };
-    svg.line("whisker", (x.at(middle), y), (x.at(max), y));
+    let [from, to] = [middle, max].map(|us| plot.x.at(us));
+    plot.svg.line("whisker", (from, y), (to, y));
     // Longer than the dot is wide: of a short range it would be hidden.
-    svg.line("whisker", (x.at(max), y - 8.0), (x.at(max), y + 8.0));
-    if let Some(p99) = h.p99 {
-        svg.line("bar", (x.at(middle), y), (x.at(p99), y));
+    plot.svg.line("whisker", (to, y - 8.0), (to, y + 8.0));
+    if let Some(p99) = h.p99.map(|us| plot.x.at(us)) {
+        plot.svg.line("bar", (from, y), (p99, y));
     }
-    svg.dot("mark", (x.at(middle), y), 5.0, "");
+    plot.svg.dot("mark", (from, y), 5.0, "");
 }
 
 fn tooltip(row: &Row<'_>) -> String {

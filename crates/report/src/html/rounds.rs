@@ -1,9 +1,11 @@
 //! Did the machine drift while the run went on? Each arm's rounds in order of running; what does not
 //! count is a hollow cross.
 
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Round, Summary};
 
-use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
+use super::plot::{self, Frame, Plot, Scale};
+use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::number::{self, Estimate};
 use crate::{clean, figures, rounds};
 
@@ -27,7 +29,7 @@ pub(super) fn picture(summary: &Summary) -> Option<String> {
     let tracks = tracks(summary, metric);
     tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
     let unit = rounds::unit(summary, metric);
-    let label = format!("{} of each round in order of running", figures::metric_name(metric));
+    let label = format!("{} of each round in order of running", names::words_of_metric(metric));
     let view = View { tracks, metric, unit };
     Some(for_both(
         &label,
@@ -74,25 +76,20 @@ impl View<'_> {
     /// All arms on one axis.
     fn one(&self, screen: Screen) -> Svg {
         let wide = screen == Screen::Wide;
-        let (left, top) = (if wide { 84.0 } else { 66.0 }, 26.0);
-        let bottom = if wide { 250.0 } else { 220.0 };
-        let mut svg = Svg::new(bottom + 44.0);
-        let y = Scale::fit(self.values(), bottom - 8.0, top);
-        let x = Scale::from_zero(self.last_s() * 1.02, left + 8.0, screen.width() - 14.0);
-        for value in y.ticks(5) {
-            svg.line("grid", (left, y.at(value)), (x.to, y.at(value)));
-            let text = Estimate::new(value, None, self.unit).text();
-            svg.text("tick", (left - 6.0, y.at(value) + 4.0), Anchor::End, &text);
-        }
-        seconds(&mut svg, &x, bottom, if wide { 8 } else { 4 });
-        svg.line("axis", (left, bottom), (x.to, bottom));
-        let name = figures::metric_name(self.metric);
-        svg.text("label", (4.0, 12.0), Anchor::Start, &name);
-        svg.text("label", (x.to, bottom + 36.0), Anchor::End, "since the start of the run");
+        let [left, bottom] = if wide { [84.0, 250.0] } else { [66.0, 220.0] };
+        let frame = Frame::of(screen, left, 26.0, bottom);
+        let y = Scale::fit(self.values(), bottom - 8.0, frame.top);
+        let x = Scale::from_zero(self.last_s() * 1.02, left + 8.0, frame.right);
+        let mut plot = Plot::new(frame, 44.0, x, y);
+        plot.y_axis(5, |value| Estimate::new(value, None, self.unit).text());
+        plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
+        plot.base();
+        plot.y_label(&names::words_of_metric(self.metric));
+        plot.x_label(36.0, "since the start of the run");
         for track in &self.tracks {
-            self.track(&mut svg, track, &x, &y, bottom);
+            self.track(&mut plot, track);
         }
-        svg
+        plot.svg
     }
 
     /// A small picture per arm, with as many percent from bottom to top in each.
@@ -106,37 +103,36 @@ impl View<'_> {
         for (n, track) in self.tracks.iter().enumerate() {
             let (column, row) = (n % across as usize, n / across as usize);
             let left = column as f64 * cell + 62.0;
-            let right = (column + 1) as f64 * cell - 14.0;
             let (top, bottom) = (row as f64 * height + 26.0, (row + 1) as f64 * height - 22.0);
-            let x = Scale::from_zero(self.last_s() * 1.02, left + 6.0, right);
+            let right = (column + 1) as f64 * cell - 14.0;
+            let frame = Frame::between((left, right), top, bottom);
+            let x = Scale::from_zero(self.last_s() * 1.02, left + 6.0, frame.right);
+            // Without a mean there is nothing to place but crosses.
+            let (low, high) = track
+                .mean
+                .map_or((0.0, 1.0), |mean| (mean - mean.abs() * reach, mean + mean.abs() * reach));
+            let y = Scale::between(low, high, bottom - 6.0, top);
+            let mut plot = Plot::on(svg, frame, x, y);
             let name = clean::shorten(&track.arm.name, if wide { 36 } else { 46 });
-            svg.open(&arm_class(track.at), "");
-            svg.dot("full", (left - 54.0, top - 12.0), 4.0, "");
-            svg.close();
-            svg.text("name", (left - 44.0, top - 8.0), Anchor::Start, &name);
-            svg.line("axis", (left, bottom), (right, bottom));
-            seconds(&mut svg, &x, bottom, 3);
-            let Some(mean) = track.mean else {
-                let text = "no round counts";
-                svg.text("tick", (left + 8.0, f64::midpoint(top, bottom)), Anchor::Start, text);
-                let y = Scale::between(0.0, 1.0, bottom - 6.0, top);
-                self.track(&mut svg, track, &x, &y, bottom);
-                continue;
-            };
-            let y = Scale::between(
-                mean - mean.abs() * reach,
-                mean + mean.abs() * reach,
-                bottom - 6.0,
-                top,
-            );
-            for value in [mean * (1.0 - reach * 0.8), mean, mean * (1.0 + reach * 0.8)] {
-                let ci95 = Some([mean * (1.0 - reach), mean * (1.0 + reach)]);
-                let text = Estimate::new(value, ci95, self.unit);
-                svg.line("grid", (left, y.at(value)), (right, y.at(value)));
-                let text = format!("{} {}", text.value, text.symbol);
-                svg.text("tick", (left - 5.0, y.at(value) + 4.0), Anchor::End, text.trim_end());
+            plot.group(&arm_class(track.at), "", |plot| {
+                plot.svg.dot("full", (left - 54.0, top - 12.0), 4.0, "");
+            });
+            plot.svg.text("name", (left - 44.0, top - 8.0), Anchor::Start, &name);
+            plot.base();
+            plot.x_ticks(3, false, plot::seconds);
+            if let Some(mean) = track.mean {
+                let values = [mean * (1.0 - reach * 0.8), mean, mean * (1.0 + reach * 0.8)];
+                plot.y_ticks(values.map(|value| {
+                    let ci95 = Some([mean * (1.0 - reach), mean * (1.0 + reach)]);
+                    let text = Estimate::new(value, ci95, self.unit);
+                    (value, format!("{} {}", text.value, text.symbol).trim_end().to_owned())
+                }));
+            } else {
+                let place = (left + 8.0, f64::midpoint(top, bottom));
+                plot.svg.text("tick", place, Anchor::Start, "no round counts");
             }
-            self.track(&mut svg, track, &x, &y, bottom);
+            self.track(&mut plot, track);
+            svg = plot.svg;
         }
         let bottom = rows as f64 * height + 14.0;
         let text = "since the start of the run";
@@ -155,39 +151,33 @@ impl View<'_> {
         far.fold(0.005, f64::max) * 1.15
     }
 
-    fn track(&self, svg: &mut Svg, track: &Track<'_>, x: &Scale, y: &Scale, bottom: f64) {
+    fn track(&self, plot: &mut Plot, track: &Track<'_>) {
         let name = &track.arm.name;
-        svg.open(&arm_class(track.at), name);
         let counted = |round: &Round| Some((round.began_s, rounds::counted(round, self.metric)?));
-        let path: Vec<(f64, f64)> = track
-            .arm
-            .rounds
-            .iter()
-            .filter_map(counted)
-            .map(|(s, value)| (x.at(s), y.at(value)))
-            .collect();
-        svg.path("thin", &path, false);
-        for round in &track.arm.rounds {
-            let at = x.at(round.began_s);
-            let number = u64::from(round.round) + 1;
-            let began = number::duration(round.began_s);
-            let value = round.metrics.get(self.metric).copied().filter(|v| v.is_finite());
-            let text = value.map_or_else(
-                || "no value".to_owned(),
-                |value| Estimate::new(value, None, self.unit).text(),
-            );
-            let text = format!("{name}, round {number}, {began} after the start: {text}");
-            match (&round.left_out, value) {
-                (None, Some(value)) => svg.dot("mark", (at, y.at(value)), 3.0, &text),
-                (None, None) => {}
-                (Some(why), value) => {
-                    // What failed has no value: it lies on the axis.
-                    let height = value.map_or(bottom - 5.0, |value| y.at(value));
-                    svg.cross("out", (at, height), 4.0, &format!("{text}; left out: {why}"));
+        // What failed has no value: it lies on the axis.
+        let on_axis = plot.frame.bottom - 5.0;
+        plot.group(&arm_class(track.at), name, |plot| {
+            plot.line("thin", track.arm.rounds.iter().filter_map(counted));
+            for round in &track.arm.rounds {
+                let number = u64::from(round.round) + 1;
+                let began = number::duration(round.began_s);
+                let value = round.metrics.get(self.metric).copied().filter(|v| v.is_finite());
+                let text = value.map_or_else(
+                    || "no value".to_owned(),
+                    |value| Estimate::new(value, None, self.unit).text(),
+                );
+                let text = format!("{name}, round {number}, {began} after the start: {text}");
+                match (&round.left_out, value) {
+                    (None, Some(value)) => plot.dot("mark", (round.began_s, value), 3.0, &text),
+                    (None, None) => {}
+                    (Some(why), value) => {
+                        let height = value.map_or(on_axis, |value| plot.y.at(value));
+                        let place = (plot.x.at(round.began_s), height);
+                        plot.svg.cross("out", place, 4.0, &format!("{text}; left out: {why}"));
+                    }
                 }
             }
-        }
-        svg.close();
+        });
     }
 
     fn caption(&self) -> String {
@@ -236,13 +226,6 @@ impl View<'_> {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let ratio = mean(&values[values.len() - half..]) / mean(&values[..half]);
         (ratio.is_finite() && ratio > 0.0).then_some(ratio)
-    }
-}
-
-fn seconds(svg: &mut Svg, x: &Scale, bottom: f64, most: usize) {
-    for s in x.ticks(most) {
-        let anchor = if x.at(s) > x.to - 14.0 { Anchor::End } else { Anchor::Middle };
-        svg.text("tick", (x.at(s), bottom + 16.0), anchor, &format!("{} s", number::trimmed(s)));
     }
 }
 

@@ -2,7 +2,8 @@
 
 use tcptoll_model::record::Series;
 
-use super::svg::{Anchor, Scale, Screen, Svg, for_both};
+use super::plot::{self, Frame, Plot, Scale};
+use super::svg::{Screen, Svg, for_both};
 use crate::{figures, number};
 
 /// The picture of `what`, a latency; `None` with fewer than two points.
@@ -13,46 +14,30 @@ pub(super) fn picture(series: &Series, what: &str, class: &str, arm: &str) -> Op
 
 fn draw(series: &Series, what: &str, class: &str, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (left, top) = (if wide { 72.0 } else { 60.0 }, 24.0);
-    let bottom = if wide { 170.0 } else { 150.0 };
-    let mut svg = Svg::new(bottom + 26.0);
+    let [left, bottom] = if wide { [72.0, 170.0] } else { [60.0, 150.0] };
+    let frame = Frame::of(screen, left, 24.0, bottom);
     let points = &series.points;
     let last = points.iter().map(|p| p[0]).fold(0.0, f64::max);
-    let x = Scale::from_zero(last, left, screen.width() - 14.0);
-    let y = Scale::fit(points.iter().flat_map(|p| [p[1], p[2], p[3]]), bottom, top);
-    for us in y.ticks(4) {
-        svg.line("grid", (left, y.at(us)), (x.to, y.at(us)));
-        svg.text("tick", (left - 6.0, y.at(us) + 4.0), Anchor::End, &number::tick(us));
-    }
-    for s in x.ticks(if wide { 8 } else { 4 }) {
-        let anchor = if x.at(s) > x.to - 14.0 { Anchor::End } else { Anchor::Middle };
-        svg.text("tick", (x.at(s), bottom + 16.0), anchor, &format!("{} s", number::trimmed(s)));
-    }
-    svg.line("axis", (left, bottom), (x.to, bottom));
-    let log = if y.is_log() { " (log)" } else { "" };
-    svg.text(
-        "label",
-        (4.0, 12.0),
-        Anchor::Start,
-        &format!("{what}{log}: mean, and least to greatest"),
-    );
-    svg.open(class, "");
-    let over = points.iter().map(|p| (x.at(p[0]), y.at(p[3])));
-    let under = points.iter().rev().map(|p| (x.at(p[0]), y.at(p[1])));
-    svg.path("band", &over.chain(under).collect::<Vec<_>>(), true);
-    svg.path("curve", &points.iter().map(|p| (x.at(p[0]), y.at(p[2]))).collect::<Vec<_>>(), false);
-    if wide {
-        for p in points {
-            let [s, min, mean, max] = *p;
-            let (min, mean, max) = (number::time(min), number::time(mean), number::time(max));
-            let at = number::trimmed(s);
+    let x = Scale::from_zero(last, left, frame.right);
+    let y = Scale::fit(points.iter().flat_map(|p| [p[1], p[2], p[3]]), bottom, frame.top);
+    let mut plot = Plot::new(frame, 26.0, x, y);
+    plot.y_axis(4, number::tick);
+    plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
+    plot.base();
+    plot.y_label(&format!("{what}{}: mean, and least to greatest", plot::log_note(&y)));
+    plot.group(class, "", |plot| {
+        plot.band("band", points.iter().map(|p| [p[0], p[1], p[3]]));
+        plot.line("curve", points.iter().map(|p| (p[0], p[2])));
+        let step = ((frame.right - left) / points.len() as f64).max(1.0);
+        for [s, min, mean, max] in points.iter().filter(|_| wide) {
+            let [min, mean, max] = [min, mean, max].map(|us| number::time(*us));
+            let at = number::trimmed(*s);
             let tooltip = format!("at {at} s: mean {mean}, least {min}, greatest {max}");
-            let step = ((x.to - x.from) / points.len() as f64).max(1.0);
-            svg.rect("hit", (x.at(s) - step / 2.0, top), (step, bottom - top), &tooltip);
+            let place = (x.at(*s) - step / 2.0, frame.top);
+            plot.svg.rect("hit", place, (step, bottom - frame.top), &tooltip);
         }
-    }
-    svg.close();
-    svg
+    });
+    plot.svg
 }
 
 /// One sentence that says what to see.

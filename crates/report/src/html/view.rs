@@ -4,13 +4,20 @@
 
 use serde::Serialize;
 use serde_json::Value as Json;
+use tcptoll_model::experiments::column::Form;
+use tcptoll_model::experiments::figures::SERVER_CPU;
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, PlaceKind, Summary, WarningEntry};
 
+use super::arm::{ArmName, each_arm, name};
+use super::picture::{Picture, keep_units};
+use super::section::{Maker, Section};
 use super::svg::arm_class;
-use super::{counted, distribution, forest, keepalive, levels, range, series, table, timeline};
+use super::{counted, distribution, forest, levels, range, series, table};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
-use crate::{clean, effect, findings, requests, rounds};
+use crate::own::Own;
+use crate::{clean, columns, effect, findings, published, rounds};
 
 /// The page.
 #[derive(Serialize)]
@@ -23,7 +30,7 @@ pub(super) struct View {
     place: Vec<String>,
     addresses: Vec<String>,
     forecasts: Vec<String>,
-    cpu_note: &'static str,
+    cpu_note: String,
     started_at: String,
     version: String,
     record_version: u32,
@@ -33,10 +40,11 @@ pub(super) struct View {
     several: bool,
     distribution: Option<Picture>,
     range: Option<Picture>,
-    figures: table::Table,
-    connections: Option<table::Table>,
-    keepalive: Option<keepalive::View>,
-    trade: Option<Picture>,
+    figures: Option<table::Table>,
+    further: Vec<Further>,
+    sections: Vec<Section>,
+    details: Vec<Section>,
+    own: Option<Picture>,
     first: First,
     over_levels: Option<Titled>,
     ratios: Vec<Titled>,
@@ -50,7 +58,6 @@ pub(super) struct View {
     warmup: Vec<[String; 2]>,
     published: Vec<Vec<String>>,
     about_sd: Option<String>,
-    timelines: Vec<TimelineView>,
     over_time: Vec<Named>,
     counters: Vec<counted::Counters>,
     causes: Vec<CauseView>,
@@ -71,35 +78,15 @@ enum First {
     Forests,
     Levels,
     Rounds,
-    Trade,
+    Own,
     Distribution,
 }
 
-/// A name with its colour.
+/// A table below that of the figures.
 #[derive(Serialize)]
-pub(super) struct ArmName {
-    class: String,
-    name: String,
-}
-
-#[derive(Serialize)]
-struct Picture {
-    both_svg: String,
-    caption: String,
-    /// Arms in it, where their colours are named above it.
-    legend: Vec<ArmName>,
-}
-
-impl Picture {
-    fn new(both_svg: String, caption: &str) -> Self {
-        Self { both_svg, caption: keep_units(caption), legend: Vec::new() }
-    }
-
-    /// The same, with a legend of the arms that are drawn, where there are several to tell apart.
-    fn of_arms(self, summary: &Summary, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
-        let legend = each_arm(summary, |at, arm| drawn(at, arm).then(|| name(at, arm)));
-        if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
-    }
+struct Further {
+    title: &'static str,
+    table: table::Table,
 }
 
 /// A picture under a heading of its own.
@@ -134,16 +121,6 @@ struct Warning {
 }
 
 #[derive(Serialize)]
-struct TimelineView {
-    arm: ArmName,
-    picture: Picture,
-    steps: Vec<Vec<String>>,
-    views: Vec<Vec<String>>,
-    expected: Option<String>,
-    source: String,
-}
-
-#[derive(Serialize)]
 struct CauseView {
     id: String,
     arm: String,
@@ -161,7 +138,7 @@ struct AdviceView {
 }
 
 /// The page of a cleaned summary.
-pub(super) fn of(summary: &Summary) -> View {
+pub(super) fn of(summary: &Summary, own: &Own) -> View {
     let primary = figures::primary(summary);
     let over_levels = levels::of_metric(summary).map(Titled::from);
     let ratios: Vec<Titled> = levels::of_ratio(summary).into_iter().map(Titled::from).collect();
@@ -175,11 +152,9 @@ pub(super) fn of(summary: &Summary) -> View {
     let metric = rounds::metric(summary);
     let drawn =
         summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
-    let trade = keepalive::picture(summary).map(|(both_svg, caption, drawn)| {
-        Picture::new(both_svg, &caption).of_arms(summary, |at, _| drawn.contains(&at))
-    });
-    let first = if summary.rounds.is_none() && trade.is_some() {
-        First::Trade
+    let of_own = (own.picture)(summary).map(|picture| Picture::of(picture, summary));
+    let first = if summary.rounds.is_none() && of_own.is_some() {
+        First::Own
     } else if summary.rounds.is_none() {
         First::Distribution
     } else if drawn && !ratios.is_empty() {
@@ -193,6 +168,15 @@ pub(super) fn of(summary: &Summary) -> View {
     } else {
         First::Distribution
     };
+    let mut tables = columns::tables(summary, Form::Page).into_iter();
+    let of_figures = tables.next();
+    let cpu_note = cpu_note(summary, of_figures.as_ref());
+    // The experiment says where tables without a title stand.
+    let further = tables
+        .filter(|table| !table.title.is_empty())
+        .map(|table| Further { title: table.title, table: table::of(summary, own, &table) });
+    let further = further.filter(|further| !further.table.is_empty()).collect();
+    let maker = Maker { summary, own, lead: of_own.clone().filter(|_| first != First::Own) };
     View {
         title: format!("{} · tcptoll", summary.question),
         experiment: summary.experiment.clone(),
@@ -201,33 +185,28 @@ pub(super) fn of(summary: &Summary) -> View {
         answer: lead(&summary.answer).map(keep_units),
         place: figures::place(summary),
         addresses: figures::addresses(summary),
-        forecasts: requests::forecasts(&summary.arms),
-        cpu_note: if crate::keepalive::any(summary) {
-            "CPU is per message"
-        } else if requests::any(summary) {
-            "CPU is per request"
-        } else {
-            "CPU is the client's, per operation"
-        },
+        forecasts: (own.forecasts)(&summary.arms),
+        cpu_note,
         started_at: summary.started_at.clone(),
         version: summary.tcptoll_version.clone(),
         record_version: summary.record_version,
         invalid: findings::invalid(summary),
-        doubts: findings::verdict_on_run(summary),
+        doubts: findings::verdict_on_run(summary, own),
         warnings: summary.warnings.iter().map(|w| warning(w, summary.arms.len())).collect(),
         several: summary.arms.len() > 1,
-        distribution: distribution::picture(summary, &primary)
-            .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary)))
+        distribution: distribution::picture(summary, &primary, own)
+            .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary, own)))
             .map(|picture| {
                 let has = |_, arm: &Arm| distribution::is_drawn(arm, &primary);
                 picture.of_arms(summary, has)
             }),
         range: range::picture(summary, &primary)
             .map(|both_svg| Picture::new(both_svg, &range::caption(summary, &primary))),
-        figures: table::of(summary, &primary),
-        connections: table::of_connections(summary),
-        keepalive: keepalive::of(summary),
-        trade,
+        figures: of_figures.map(|table| table::figures(summary, own, table)),
+        further,
+        sections: maker.sections((own.sections)(summary)),
+        details: maker.sections((own.details)(summary)),
+        own: of_own,
         first,
         over_levels,
         ratios,
@@ -239,11 +218,10 @@ pub(super) fn of(summary: &Summary) -> View {
         rounds: in_order,
         left_out: rounds::left_out(summary),
         warmup: warmups(summary),
-        published: published(summary),
-        about_sd: figures::about_sd(&figures::published(summary)),
-        timelines: each_arm(summary, timeline_of),
+        published: beside_published(summary),
+        about_sd: published::about_sd(&published::of(summary)),
         over_time: each_arm(summary, |at, arm| over_time(at, arm, &primary)),
-        counters: each_arm(summary, |at, arm| Some(counted::of(name(at, arm), arm))),
+        counters: each_arm(summary, |at, arm| Some(counted::of(name(at, arm), arm, own))),
         causes: summary.causes.iter().map(cause).collect(),
         advice: summary.advice.iter().map(advice).collect(),
         next: summary.next.iter().map(|n| [n.command.clone(), n.why.clone()]).collect(),
@@ -259,14 +237,6 @@ pub(super) fn of(summary: &Summary) -> View {
     }
 }
 
-pub(super) fn each_arm<T>(summary: &Summary, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
-    summary.arms.iter().enumerate().filter_map(|(at, arm)| of(at, arm)).collect()
-}
-
-pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
-    ArmName { class: arm_class(at), name: arm.name.clone() }
-}
-
 fn warning(entry: &WarningEntry, arms: usize) -> Warning {
     Warning { arm: entry.arm.clone().filter(|_| arms > 1), text: entry.text.clone() }
 }
@@ -275,7 +245,7 @@ fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
     let [ratio, interval] = effect::ratio(c);
     let absent = || ABSENT.to_owned();
     vec![
-        figures::metric_name(&c.metric),
+        names::words_of_metric(&c.metric),
         c.a.clone(),
         c.b.clone(),
         ratio,
@@ -287,14 +257,26 @@ fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
     ]
 }
 
+/// Of what the CPU times are.
+fn cpu_note(summary: &Summary, figures: Option<&columns::Table>) -> String {
+    let both = figures
+        .is_some_and(|t| t.parts.iter().flatten().any(|column| column.key == SERVER_CPU.name));
+    if both {
+        format!("CPU is per {}", columns::noun(summary).one)
+    } else {
+        "CPU is the client's, per operation".to_owned()
+    }
+}
+
 /// What each arm did before the measurement.
 fn warmups(summary: &Summary) -> Vec<[String; 2]> {
-    let row = |arm: &Arm| Some([arm.name.clone(), rounds::warmup(arm)?]);
+    let (noun, answers) = (columns::noun(summary), figures::answers(summary));
+    let row = |arm: &Arm| Some([arm.name.clone(), rounds::warmup(arm, noun, &answers)?]);
     summary.arms.iter().filter_map(row).collect()
 }
 
-fn published(summary: &Summary) -> Vec<Vec<String>> {
-    let row = |row: figures::Beside<'_>| {
+fn beside_published(summary: &Summary) -> Vec<Vec<String>> {
+    let row = |row: published::Beside<'_>| {
         let source = match row.note {
             Some(note) => format!("{} ({note})", row.source),
             None => row.source.to_owned(),
@@ -302,65 +284,7 @@ fn published(summary: &Summary) -> Vec<Vec<String>> {
         let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
         vec![row.arm.to_owned(), row.metric, row.published, row.ours, ratio, source]
     };
-    figures::published(summary).into_iter().map(row).collect()
-}
-
-fn timeline_of(at: usize, arm: &Arm) -> Option<TimelineView> {
-    let timeline = arm.timeline.as_ref()?;
-    let picture =
-        Picture::new(timeline::picture(timeline, &arm.name)?, &timeline::caption(timeline));
-    let rtt = figures::reference_rtt(arm);
-    let steps = timeline.steps.iter().enumerate().map(|(at, step)| {
-        vec![
-            (at + 1).to_string(),
-            step.name.clone(),
-            step.at.clone(),
-            number::time(step.begins_us),
-            number::time(step.p50_us),
-            number::time_or_absent(step.p99_us),
-        ]
-    });
-    let views = timeline.views.iter().map(|view| {
-        let expected = rtt.map(|rtt| rtt * view.expected_rtts);
-        let off = expected.filter(|us| *us > 0.0).map(|us| number::percent_off(view.p50_us / us));
-        vec![
-            view.name.clone(),
-            view.span.clone(),
-            number::exact_time(view.p50_us),
-            format!("{} RTT", number::trimmed(view.expected_rtts)),
-            expected.map_or_else(|| ABSENT.to_owned(), number::exact_time),
-            off.unwrap_or_else(|| ABSENT.to_owned()),
-        ]
-    });
-    let floor = figures::floor(arm).map_or_else(String::new, |floor| format!(" {floor}."));
-    let expected = figures::expected(arm).map(|e| {
-        format!(
-            "Expected of the client: {} = {}, with the RTT from {}; measured {} ({}).{floor}",
-            e.formula(),
-            number::exact_time(e.theory_us),
-            e.rtt_from,
-            number::exact_time(e.measured_us),
-            e.off()
-        )
-    });
-    let matched = figures::plural(timeline.matched, "operation");
-    let witness =
-        if timeline.source == "witness" { "; from a shorter trial with a packet tap" } else { "" };
-    let source = match timeline.unmatched {
-        0 => format!("Medians of {matched}, all of them matched{witness}."),
-        n => format!(
-            "Medians of {matched}; {} left out, a stamp was missing or they were sent again{witness}.",
-            number::count(n)
-        ),
-    };
-    Some(TimelineView {
-        arm: name(at, arm),
-        picture,
-        steps: steps.collect(),
-        views: views.collect(),
-        expected,
-        source,
-    })
+    published::of(summary).into_iter().map(row).collect()
 }
 
 fn over_time(at: usize, arm: &Arm, primary: &Primary) -> Option<Named> {
@@ -399,21 +323,6 @@ fn lead(answer: &str) -> [&str; 2] {
         answer[..sentence].find("; ").map_or(sentence, |at| at + 1)
     };
     [&answer[..end], answer[end..].trim_start()]
-}
-
-/// A number and its unit stay on one line.
-fn keep_units(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for word in text.split(' ') {
-        let unit =
-            matches!(word.trim_matches(|c: char| ".,;:()".contains(c)), "µs" | "ms" | "s" | "%");
-        let after_digit = out.ends_with(|c: char| c.is_ascii_digit());
-        if !out.is_empty() {
-            out.push(if unit && after_digit { '\u{a0}' } else { ' ' });
-        }
-        out.push_str(word);
-    }
-    out
 }
 
 /// A name for the file of the numbers: letters, digits and hyphens only.

@@ -1,64 +1,208 @@
-//! Which figures carry the answer? One row per arm: latency, first byte, CPU, how many succeeded.
+//! Which figures carry the answer? The tables of the experiment, one row per arm.
 
+use tcptoll_model::experiments::column::{Form, Show, metric_of};
 use tcptoll_model::record::{Arm, Summary};
 
-use super::table::{Align, Column, Lines, lay_out};
-use super::{Page, Tone, keepalive as of_keepalive, requests as of_requests};
+use super::{Page, Tone};
+use crate::clean;
+use crate::columns::{self, Kind};
+use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{ABSENT, TimeUnit};
-use crate::{clean, figures, keepalive, number, requests};
+use crate::own::{Block, Own};
 
 /// Columns that a name may take, from a roomy table to a tight one.
 const NAME: [usize; 4] = [32, 24, 18, 12];
 
-/// Heading over the client's CPU time, and of the part of it that the kernel used.
-const CPU: &str = "CPU µs/conn";
-const KERNEL: &str = "kernel";
-
 /// Columns of a name where columns are shared out among tables.
 const SHARED: usize = 18;
 
-/// The table in one piece where the width allows it, else in two.
-pub(super) fn write(page: &mut Page, summary: &Summary) {
+/// The tables, or what the experiment shows in their place.
+pub(super) fn write(page: &mut Page, summary: &Summary, own: &Own) {
     if summary.arms.is_empty() {
         page.line("  no arm was measured");
         return;
     }
-    if keepalive::any(summary) {
-        return of_keepalive::write(page, summary);
+    match own.text {
+        Some(blocks) => write_blocks(page, summary, own, blocks(summary, page.width())),
+        None => {
+            for table in columns::tables(summary, Form::Text) {
+                in_parts(page, summary, own, table);
+            }
+        }
     }
-    if requests::any(summary) {
-        return of_requests::write(page, summary);
+    write_blocks(page, summary, own, (own.text_after)(summary, page.width()));
+}
+
+/// What an experiment shows of its own.
+fn write_blocks(page: &mut Page, summary: &Summary, own: &Own, blocks: Vec<Block>) {
+    for block in blocks {
+        match block {
+            Block::Blank => page.blank(),
+            Block::Line(pieces) => {
+                let painted: String =
+                    pieces.iter().map(|(tone, text)| page.paint(*tone, text)).collect();
+                page.line(painted.trim_end());
+            }
+            Block::Prose(indent, text, tone) => page.prose(indent, &text, tone),
+            Block::Labelled(label, indent, text, tone) => {
+                page.labelled(&label, indent, &text, tone);
+            }
+            Block::Lines(lines, tone) => page.table(&lines, tone),
+            Block::Table(id) => {
+                if let Some(table) = columns::table(summary, Form::Text, id) {
+                    in_parts(page, summary, own, table);
+                }
+            }
+            Block::Named(id, head, width) => {
+                let Some(table) = columns::table(summary, Form::Text, id) else { continue };
+                let arms: Vec<&Arm> = table.arms(summary).into_iter().map(|(_, arm)| arm).collect();
+                let mut laid: Vec<Column> = Vec::new();
+                for part in &table.parts {
+                    laid.extend(laid_in(part, &arms, own).into_iter().map(|laid| laid.column));
+                }
+                let names = clean::shorten_all(&names(&arms), width);
+                laid.insert(0, Column::new(head, Align::Left, names));
+                page.table(&lay_out(laid), Tone::Strong);
+            }
+        }
     }
-    let names = names(summary);
+}
+
+fn names<'a>(arms: &[&'a Arm]) -> Vec<&'a str> {
+    arms.iter().map(|arm| arm.name.as_str()).collect()
+}
+
+/// A column with its cells, and when it is shown.
+#[derive(Clone, Debug)]
+struct Laid {
+    column: Column,
+    show: Show,
+    /// Heading where its neighbours have no room; may be empty.
+    alone: &'static str,
+}
+
+impl Laid {
+    fn has_figures(&self) -> bool {
+        self.column.cells.iter().any(|cell| cell != ABSENT)
+    }
+
+    /// As it stands without the neighbours that went for lack of room.
+    fn alone(mut self) -> Self {
+        if !self.alone.is_empty() {
+            // What is left needs no heading over it.
+            self.column.head = self.alone.to_owned();
+            self.column.group.clear();
+        }
+        self
+    }
+}
+
+/// Columns with their cells; neighbours of one distribution share a unit in each row, which stands
+/// after them.
+fn laid_in(part: &[columns::Column], arms: &[&Arm], own: &Own) -> Vec<Laid> {
+    let mut laid = Vec::new();
+    for run in
+        part.chunk_by(|a, b| a.distribution().is_some() && a.distribution() == b.distribution())
+    {
+        if run[0].distribution().is_some() {
+            laid.extend(with_unit(run, arms));
+        } else {
+            laid.extend(run.iter().map(|column| one(column, arms, own)));
+        }
+    }
+    laid
+}
+
+fn one(column: &columns::Column, arms: &[&Arm], own: &Own) -> Laid {
+    let cells = arms.iter().map(|arm| column.text(arm, own, Form::Text)).collect();
+    let align = match column.kind() {
+        Kind::Words => Align::Left,
+        Kind::Right => Align::Right,
+        Kind::Number => Align::Point,
+    };
+    let laid = Column::new(&column.head, align, cells).under(&column.group);
+    Laid { column: laid, show: column.show, alone: column.alone }
+}
+
+/// Figures of one distribution, and the unit of each row.
+fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
+    let rows: Vec<Vec<Option<f64>>> =
+        arms.iter().map(|arm| run.iter().map(|column| column.value(arm)).collect()).collect();
+    let unit = |row: &Vec<Option<f64>>| {
+        row.iter().any(Option::is_some).then(|| TimeUnit::of_row(row.iter().flatten().copied()))
+    };
+    let units: Vec<Option<TimeUnit>> = rows.iter().map(unit).collect();
+    let mut laid: Vec<Laid> = Vec::new();
+    for (at, column) in run.iter().enumerate() {
+        let cell = |(row, unit): (&Vec<Option<f64>>, &Option<TimeUnit>)| {
+            let figure = row[at].zip(*unit).map(|(us, unit)| unit.figure(us));
+            figure.unwrap_or_else(|| ABSENT.to_owned())
+        };
+        let cells = rows.iter().zip(&units).map(cell).collect();
+        let column_of_cells = Column::new(&column.head, Align::Point, cells).under(&column.group);
+        laid.push(Laid { column: column_of_cells, show: column.show, alone: column.alone });
+    }
+    if units.iter().any(Option::is_some) {
+        let symbols = units.iter().map(|unit| unit.map_or("", TimeUnit::symbol).to_owned());
+        let last = &run[run.len() - 1];
+        let group = if last.over_unit { last.group.as_str() } else { "" };
+        let column = Column::new("", Align::Left, symbols.collect()).gap(1).under(group);
+        laid.push(Laid { column, show: Show::Always, alone: "" });
+    }
+    laid
+}
+
+/// Parts that stay together, in one table where the width allows it, else in as many as it takes.
+fn in_parts(page: &mut Page, summary: &Summary, own: &Own, table: columns::Table) {
+    // What stands in the table of rounds, with its interval, is not said again.
+    let in_rounds = summary.rounds.as_ref().and_then(|_| metric_of(summary));
+    let table = table.without(in_rounds);
+    let arms: Vec<&Arm> = table.arms(summary).into_iter().map(|(_, arm)| arm).collect();
+    if arms.is_empty() {
+        return;
+    }
+    let names = names(&arms);
     let room = page.width();
-    let all = [latency(summary), cost(summary)].concat();
+    let filled = |laid: &Laid| laid.has_figures();
+    let kept = |parts: &[Vec<Laid>], keep: &dyn Fn(&Laid) -> bool| -> Vec<Vec<Laid>> {
+        let kept =
+            parts.iter().map(|part| part.iter().filter(|laid| keep(laid)).cloned().collect());
+        kept.filter(|part: &Vec<Laid>| !part.is_empty()).collect()
+    };
+    let all: Vec<Vec<Laid>> = table.parts.iter().map(|part| laid_in(part, &arms, own)).collect();
     // A column of dashes is worth its room only while there is room.
-    for columns in [all.clone(), told(all.clone()), told(without_kernel(all))] {
-        if let Some(lines) = fitting(&names, &columns, room) {
+    let roomy = kept(&all, &|laid| laid.show == Show::Always || filled(laid));
+    let parts = kept(&all, &filled);
+    let mut fewer = kept(&parts, &|laid| laid.show != Show::Room);
+    for part in &mut fewer {
+        *part = std::mem::take(part).into_iter().map(Laid::alone).collect();
+    }
+    for candidate in [&roomy, &parts, &fewer] {
+        if let Some(lines) = fitting(&names, &columns_of(&candidate.concat()), room) {
             return page.table(&lines, Tone::Dim);
         }
     }
-    for part in [told(latency(summary)), told(cost(summary))] {
-        let narrowest = || lay_out(with_names(&names, 12, part.clone()));
-        let lines = fitting(&names, &part, room).unwrap_or_else(narrowest);
+    let mut tables: Vec<Vec<Column>> = Vec::new();
+    for part in parts {
+        let part = columns_of(&part);
+        let with = |table: &Vec<Column>| [table.as_slice(), part.as_slice()].concat();
+        let fits =
+            |table: &Vec<Column>| lay_out(with_names(&names, SHARED, with(table))).width() <= room;
+        match tables.last_mut().filter(|table| fits(table)) {
+            Some(table) => table.extend(part),
+            None => tables.push(part),
+        }
+    }
+    for table in tables {
+        let narrowest = || lay_out(with_names(&names, 12, table.clone()));
+        let lines = fitting(&names, &table, room).unwrap_or_else(narrowest);
         page.table(&lines, Tone::Dim);
         page.blank();
     }
 }
 
-/// Without the part of the CPU time that the kernel used: the first to go where columns are many.
-fn without_kernel(mut columns: Vec<Column>) -> Vec<Column> {
-    columns.retain(|column| column.head != KERNEL);
-    // What is left needs no heading over it.
-    for column in columns.iter_mut().filter(|column| column.group == CPU) {
-        (column.head, column.group) = ("CPU µs".to_owned(), "");
-    }
-    columns
-}
-
-/// The columns in which any arm has a figure.
-fn told(columns: Vec<Column>) -> Vec<Column> {
-    columns.into_iter().filter(|column| column.cells.iter().any(|cell| cell != ABSENT)).collect()
+fn columns_of(laid: &[Laid]) -> Vec<Column> {
+    laid.iter().map(|laid| laid.column.clone()).collect()
 }
 
 /// The table with names as long as the width allows, or `None` if it is too wide with short ones.
@@ -69,138 +213,5 @@ fn fitting(names: &[&str], columns: &[Column], room: usize) -> Option<Lines> {
 
 fn with_names(names: &[&str], width: usize, mut columns: Vec<Column>) -> Vec<Column> {
     columns.insert(0, Column::new("arm", Align::Left, clean::shorten_all(names, width)));
-    columns
-}
-
-/// The names of all arms.
-pub(super) fn names(summary: &Summary) -> Vec<&str> {
-    summary.arms.iter().map(|arm| arm.name.as_str()).collect()
-}
-
-/// Parts that stay together, in one table where the width allows it, else in as many as it takes;
-/// `names` is one per row.
-pub(super) fn in_parts(page: &mut Page, names: &[&str], parts: Vec<Vec<Column>>) {
-    let room = page.width();
-    let parts: Vec<Vec<Column>> =
-        parts.into_iter().map(told).filter(|part| !part.is_empty()).collect();
-    if let Some(lines) = fitting(names, &parts.concat(), room) {
-        return page.table(&lines, Tone::Dim);
-    }
-    let mut tables: Vec<Vec<Column>> = Vec::new();
-    for part in parts {
-        let with = |table: &Vec<Column>| [table.as_slice(), part.as_slice()].concat();
-        let fits =
-            |table: &Vec<Column>| lay_out(with_names(names, SHARED, with(table))).width() <= room;
-        match tables.last_mut().filter(|table| fits(table)) {
-            Some(table) => table.extend(part),
-            None => tables.push(part),
-        }
-    }
-    for table in tables {
-        let narrowest = || lay_out(with_names(names, 12, table.clone()));
-        let lines = fitting(names, &table, room).unwrap_or_else(narrowest);
-        page.table(&lines, Tone::Dim);
-        page.blank();
-    }
-}
-
-/// Latency of every arm and the first byte.
-fn latency(summary: &Summary) -> Vec<Column> {
-    let primary = figures::primary(summary);
-    let group = if primary.key == "connect_us" { "connect latency" } else { "latency" };
-    // Where connects waited, p99 is the length of a wait and p90 says whether most did.
-    let waits = summary.arms.iter().any(|arm| figures::waited(arm).is_some());
-    let shown: &[&str] =
-        if waits { &["p50", "p90", "p99", "max"] } else { &["p50", "p99", "p99.9", "max"] };
-    let mut columns = quantiles(summary, &primary.key, group, shown);
-    if waits {
-        let share = |arm: &Arm| {
-            figures::waited(arm)
-                .map_or_else(|| ABSENT.to_owned(), |s| format!("{} %", number::three(s * 100.0)))
-        };
-        columns.push(Column::new("waited", Align::Right, summary.arms.iter().map(share).collect()));
-    }
-    if primary.key != "first_byte_us" {
-        columns.extend(median(summary, "first_byte_us", "first byte"));
-    }
-    columns
-}
-
-/// Some quantiles of a histogram of every arm, one unit a row.
-pub(super) fn quantiles(
-    summary: &Summary,
-    key: &str,
-    group: &'static str,
-    shown: &[&str],
-) -> Vec<Column> {
-    let five = |arm: &Arm| {
-        let [p50, p99, p99_9, max] = figures::quantiles(arm, key);
-        [p50, figures::p90(arm, key), p99, p99_9, max]
-    };
-    let rows: Vec<_> = summary.arms.iter().map(five).collect();
-    let units: Vec<Option<TimeUnit>> = rows
-        .iter()
-        .map(|row| {
-            row.iter().any(Option::is_some).then(|| TimeUnit::of_row(row.iter().flatten().copied()))
-        })
-        .collect();
-    let mut columns: Vec<Column> = ["p50", "p90", "p99", "p99.9", "max"]
-        .into_iter()
-        .enumerate()
-        .filter(|(_, head)| shown.contains(head))
-        .map(|(at, head)| {
-            let cell = |(row, unit): (&[Option<f64>; 5], &Option<TimeUnit>)| {
-                let figure = row[at].zip(*unit).map(|(us, unit)| unit.figure(us));
-                figure.unwrap_or_else(|| ABSENT.to_owned())
-            };
-            let cells = rows.iter().zip(&units).map(cell).collect();
-            Column::new(head, Align::Point, cells).under(group)
-        })
-        .collect();
-    let symbols = units.iter().map(|unit| unit.map_or("", TimeUnit::symbol).to_owned()).collect();
-    columns.push(Column::new("", Align::Left, symbols).gap(1));
-    columns
-}
-
-/// Median of a histogram, where any arm has it.
-pub(super) fn median(summary: &Summary, key: &str, group: &'static str) -> Vec<Column> {
-    let values: Vec<Option<f64>> =
-        summary.arms.iter().map(|arm| figures::quantiles(arm, key)[0]).collect();
-    if values.iter().all(Option::is_none) {
-        return Vec::new();
-    }
-    let figure = |us: &Option<f64>| match us {
-        Some(us) => TimeUnit::of(*us).figure(*us),
-        None => ABSENT.to_owned(),
-    };
-    let symbol = |us: &Option<f64>| us.map_or("", |us| TimeUnit::of(us).symbol()).to_owned();
-    vec![
-        Column::new("p50", Align::Point, values.iter().map(figure).collect()).under(group),
-        Column::new("", Align::Left, values.iter().map(symbol).collect()).gap(1),
-    ]
-}
-
-/// CPU of the client per operation, where it was measured, and how many succeeded.
-fn cost(summary: &Summary) -> Vec<Column> {
-    let cpu = |of: fn(&Arm) -> Option<f64>, head: &str| {
-        let values: Vec<Option<f64>> = summary.arms.iter().map(of).collect();
-        let cell = |us: &Option<f64>| us.map_or_else(|| ABSENT.to_owned(), number::three);
-        values
-            .iter()
-            .any(Option::is_some)
-            .then(|| Column::new(head, Align::Point, values.iter().map(cell).collect()).under(CPU))
-    };
-    let mut columns: Vec<Column> = Vec::new();
-    columns.extend(cpu(|arm| arm.client.cpu_us_per_op, "total"));
-    columns.extend(cpu(|arm| arm.client.cpu_system_us_per_op, KERNEL));
-    let rates: Vec<Option<String>> =
-        summary.arms.iter().map(|arm| figures::rate(arm, "connections_per_s")).collect();
-    if rates.iter().any(Option::is_some) {
-        let cell = |rate: Option<String>| rate.unwrap_or_else(|| ABSENT.to_owned());
-        let cells = rates.into_iter().map(cell).collect();
-        columns.push(Column::new("conn/s", Align::Right, cells));
-    }
-    let ok = summary.arms.iter().map(figures::ok_of_attempts).collect();
-    columns.push(Column::new("ok", Align::Right, ok));
     columns
 }

@@ -1,17 +1,21 @@
 //! What changed between two runs? How many arms moved, whether the machines are the same, and each
 //! arm of both with ratio and verdict.
 
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Comparison, Passport, Resolved, Summary, Verdict, WarningEntry};
 
-use super::table::{Align, Column, Lines, lay_out};
-use super::{Page, Tone, wrap_phrases};
+use super::{Page, wrap_phrases};
+use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
+use crate::own::{Own, Tone};
 use crate::{TextStyle, clean, effect, figures, findings, rounds};
 
 /// Two cleaned runs, and what is said of them.
 pub(crate) struct Runs<'a> {
     pub(crate) a: &'a Summary,
     pub(crate) b: &'a Summary,
+    pub(crate) a_own: &'a Own,
+    pub(crate) b_own: &'a Own,
     pub(crate) a_name: &'a str,
     pub(crate) b_name: &'a str,
     pub(crate) comparisons: &'a [Comparison],
@@ -24,9 +28,9 @@ pub(crate) fn render(runs: &Runs<'_>, style: TextStyle) -> String {
     names(&mut page, runs);
     page.blank();
     page.prose(0, &answer(runs), Tone::Strong);
-    for (name, run) in [("A", runs.a), ("B", runs.b)] {
+    for (name, run, own) in [("A", runs.a, runs.a_own), ("B", runs.b, runs.b_own)] {
         let invalid = findings::invalid(run).into_iter().map(|why| format!("invalid: {why}"));
-        for line in invalid.chain(findings::verdict_on_run(run)) {
+        for line in invalid.chain(findings::verdict_on_run(run, own)) {
             page.prose(0, &format!("{name}: {line}"), Tone::Bad);
         }
     }
@@ -91,7 +95,7 @@ fn answer(runs: &Runs<'_>) -> String {
         .collect();
         sentences.push(format!(
             "{} of A against B, {arms}: {}.",
-            figures::capital(&figures::metric_name(metric)),
+            figures::capital(&names::words_of_metric(metric)),
             parts.join(", ")
         ));
     }
@@ -236,7 +240,7 @@ fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
         Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
         Column::new("verdict", Align::Left, cells(&|c| c.verdict.to_string())),
     ];
-    let head = figures::metric_name(metric);
+    let head = names::words_of_metric(metric);
     let with = |width: usize| -> Lines {
         let names = clean::shorten_all(&names, width);
         let first = Column::new(&clean::shorten(&head, width.max(16)), Align::Left, names);

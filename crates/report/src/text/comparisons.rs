@@ -1,10 +1,12 @@
 //! Which arm is higher, and is it noise? Each comparison with its interval and verdict; in a compact
 //! table where they are many, or where there is one per level.
 
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Comparison, Summary, Verdict};
 
-use super::table::{Align, Column, Lines, lay_out};
-use super::{Page, Tone};
+use super::Page;
+use crate::layout::{Align, Column, Lines, lay_out};
+use crate::own::Tone;
 use crate::{clean, effect, figures};
 
 /// More comparisons than this stand in a compact table.
@@ -18,7 +20,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let all = &summary.comparisons;
     for group in effect::groups(summary, all) {
         page.blank();
-        let metric = figures::metric_name(group.metric);
+        let metric = names::words_of_metric(group.metric);
         if let Some([a, b]) = &group.pair {
             page.prose(2, &format!("{metric}, ratio of {a} against {b}"), Tone::Strong);
             table(page, &group.rows, true);

@@ -4,37 +4,21 @@
 mod arms;
 mod between;
 mod comparisons;
-mod keepalive;
-mod requests;
 mod rounds;
-mod scatter;
-mod table;
-mod timeline;
 
 pub(crate) use between::{Runs, render as between};
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::Summary;
 
-use crate::{TextStyle, clean, figures, findings, number};
+use crate::layout::{self, Lines};
+use crate::own::{Own, Tone};
+use crate::{TextStyle, clean, figures, findings, number, published};
 
 /// Prose wider than this is tiring to read.
 const PROSE_MAX: usize = 110;
-
-/// What a colour stands for; the words say it too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tone {
-    Plain,
-    Strong,
-    Dim,
-    Bad,
-    Doubt,
-    Client,
-    Wire,
-    Server,
-}
 
 /// The text so far.
 struct Page {
@@ -77,7 +61,7 @@ impl Page {
     }
 
     /// Headings in `tone`, then rows.
-    fn table(&mut self, lines: &table::Lines, tone: Tone) {
+    fn table(&mut self, lines: &Lines, tone: Tone) {
         for head in &lines.heads {
             self.line(&self.paint(tone, head));
         }
@@ -116,13 +100,16 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The whole text of a cleaned summary.
-pub(crate) fn render(summary: &Summary, record: Option<&Path>, style: TextStyle) -> String {
+pub(crate) fn render(
+    summary: &Summary,
+    own: &Own,
+    record: Option<&Path>,
+    style: TextStyle,
+) -> String {
     let mut page = Page { out: String::new(), style };
     place(&mut page, summary, record);
     // A forecast comes before what happened.
-    for line in
-        figures::addresses(summary).into_iter().chain(crate::requests::forecasts(&summary.arms))
-    {
+    for line in figures::addresses(summary).into_iter().chain((own.forecasts)(&summary.arms)) {
         page.prose(0, &line, Tone::Dim);
     }
     page.blank();
@@ -130,7 +117,7 @@ pub(crate) fn render(summary: &Summary, record: Option<&Path>, style: TextStyle)
         page.labelled("invalid: ", 9, &why, Tone::Bad);
     }
     page.prose(0, &summary.answer, Tone::Strong);
-    for line in findings::verdict_on_run(summary) {
+    for line in findings::verdict_on_run(summary, own) {
         page.prose(0, &line, Tone::Bad);
     }
     page.blank();
@@ -141,15 +128,13 @@ pub(crate) fn render(summary: &Summary, record: Option<&Path>, style: TextStyle)
         rounds::ending(&mut page, summary);
         page.blank();
     }
-    arms::write(&mut page, summary);
-    timeline::write(&mut page, summary);
-    expected(&mut page, summary);
+    arms::write(&mut page, summary, own);
     if summary.rounds.is_none() {
         comparisons::write(&mut page, summary);
         rounds::ending(&mut page, summary);
     }
-    trouble(&mut page, summary);
-    published(&mut page, summary);
+    trouble(&mut page, summary, own);
+    beside_published(&mut page, summary);
     explain(&mut page, summary);
     next(&mut page, summary);
     page.out
@@ -197,56 +182,11 @@ fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
     lines
 }
 
-/// Expected against measured: a line for one arm with ICMP echo beside it, else a table.
-fn expected(page: &mut Page, summary: &Summary) {
-    let rows: Vec<_> =
-        summary.arms.iter().filter_map(|arm| Some((arm, figures::expected(arm)?))).collect();
-    let [(arm, e)] = rows.as_slice() else { return expected_table(page, &rows) };
-    page.blank();
-    let (theirs, ours) = (number::exact_time(e.theory_us), number::exact_time(e.measured_us));
-    let text = format!("expected {} = {theirs} · measured {ours} ({})", e.formula(), e.off());
-    page.prose(2, &text, Tone::Plain);
-    let mut from = format!("RTT from {}", e.rtt_from);
-    if let [Some(p50), p99, ..] = figures::quantiles(arm, "rtt_us") {
-        let p99 = p99.map(|us| format!(", p99 {}", number::exact_time(us))).unwrap_or_default();
-        let p50 = number::exact_time(p50);
-        from = format!("{from} · ICMP echo in the same run: p50 {p50}{p99}");
-    }
-    page.prose(2, &from, Tone::Dim);
-    if let Some(floor) = figures::floor(arm) {
-        page.prose(2, &floor, Tone::Dim);
-    }
-}
-
-fn expected_table(page: &mut Page, rows: &[(&Arm, figures::Expected<'_>)]) {
-    use table::{Align, Column};
-    if rows.is_empty() {
-        return;
-    }
-    page.blank();
-    let names: Vec<&str> = rows.iter().map(|(arm, _)| arm.name.as_str()).collect();
-    let cells = |f: &dyn Fn(&figures::Expected<'_>) -> String| {
-        rows.iter().map(|(_, e)| f(e)).collect::<Vec<_>>()
-    };
-    let lines = table::lay_out(vec![
-        Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
-        Column::new("expected", Align::Right, cells(&|e| number::exact_time(e.theory_us))),
-        Column::new("measured", Align::Right, cells(&|e| number::exact_time(e.measured_us))),
-        Column::new("off", Align::Right, cells(&|e| e.off())),
-    ]);
-    page.table(&lines, Tone::Strong);
-    let mut how: Vec<String> =
-        rows.iter().map(|(_, e)| format!("{}, RTT from {}", e.formula(), e.rtt_from)).collect();
-    how.sort();
-    how.dedup();
-    page.prose(2, &format!("expected: {}", how.join("; ")), Tone::Dim);
-}
-
 /// Errors by class and what kernel and wire counted, where it is not as it should be.
-fn trouble(page: &mut Page, summary: &Summary) {
+fn trouble(page: &mut Page, summary: &Summary, own: &Own) {
     for arm in &summary.arms {
         let errors = findings::errors(arm);
-        let counted = findings::trouble(arm);
+        let counted = findings::trouble(arm, own);
         let stopped = arm.partial && summary.arms.len() > 1;
         if errors.is_none() && counted.is_empty() && arm.failure.is_none() && !stopped {
             continue;
@@ -270,19 +210,20 @@ fn trouble(page: &mut Page, summary: &Summary) {
     }
 }
 
-fn published(page: &mut Page, summary: &Summary) {
-    use table::{Align, Column};
-    let rows = figures::published(summary);
+fn beside_published(page: &mut Page, summary: &Summary) {
+    use layout::{Align, Column};
+    let rows = published::of(summary);
     if rows.is_empty() {
         return;
     }
     page.blank();
     let names: Vec<&str> = rows.iter().map(|row| row.arm).collect();
-    let ratio = |row: &figures::Beside<'_>| {
+    let ratio = |row: &published::Beside<'_>| {
         row.ratio.map_or_else(|| number::ABSENT.to_owned(), number::three)
     };
-    let cells = |f: &dyn Fn(&figures::Beside<'_>) -> String| rows.iter().map(f).collect::<Vec<_>>();
-    let lines = table::lay_out(vec![
+    let cells =
+        |f: &dyn Fn(&published::Beside<'_>) -> String| rows.iter().map(f).collect::<Vec<_>>();
+    let lines = layout::lay_out(vec![
         Column::new("published beside ours", Align::Left, clean::shorten_all(&names, 26)),
         Column::new("metric", Align::Left, cells(&|row| clean::shorten(&row.metric, 22))),
         Column::new("published", Align::Right, cells(&|row| row.published.clone())),
@@ -293,7 +234,7 @@ fn published(page: &mut Page, summary: &Summary) {
     let mut sources: Vec<&str> = rows.iter().map(|row| row.source).collect();
     sources.dedup();
     page.prose(2, &format!("from {}", sources.join(" · ")), Tone::Dim);
-    if let Some(about) = figures::about_sd(&rows) {
+    if let Some(about) = published::about_sd(&rows) {
         page.prose(2, &about, Tone::Dim);
     }
 }

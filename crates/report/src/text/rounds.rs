@@ -1,13 +1,15 @@
 //! What did the rounds give? The metric of the run with its interval and its rounds as a sparkline,
 //! beside a common baseline where there is room; and how the run ended.
 
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Comparison, Summary};
 
+use super::Page;
 use super::comparisons::{Ruler, STRIP};
-use super::table::{Align, Column, Lines, lay_out};
-use super::{Page, Tone};
+use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
-use crate::{clean, effect, figures, requests, rounds};
+use crate::own::Tone;
+use crate::{clean, columns, effect, figures, rounds};
 
 /// Columns of a sparkline at most: with room, and in a table that is too wide.
 const SPARK: [usize; 2] = [30, 12];
@@ -19,11 +21,11 @@ const NAME: [usize; 5] = [34, 28, 22, 16, 12];
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let Some(metric) = rounds::metric(summary).filter(|_| rounds::any(summary)) else { return };
     let Some(range) = rounds::range(summary, metric) else { return };
-    let own = |spark: usize| columns(summary, metric, range, rounds::per_mark(summary, spark));
+    let own = |spark: usize| of_arms(summary, metric, range, rounds::per_mark(summary, spark));
     let beside = against(summary, metric);
     let with = |columns: &[Vec<Column>], name: usize| {
         let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
-        let head = figures::metric_name(metric);
+        let head = names::words_of_metric(metric);
         let head = clean::shorten(&head, name.max(24));
         let first = Column::new(&head, Align::Left, clean::shorten_all(&names, name));
         lay_out([vec![first], columns.concat()].concat())
@@ -68,7 +70,7 @@ fn key(summary: &Summary, metric: &str, range: (f64, f64), spark: Option<usize>)
 }
 
 /// Mean, interval, unit and rounds.
-fn columns(summary: &Summary, metric: &str, range: (f64, f64), per: usize) -> Vec<Column> {
+fn of_arms(summary: &Summary, metric: &str, range: (f64, f64), per: usize) -> Vec<Column> {
     let estimates: Vec<Option<Estimate>> = summary
         .arms
         .iter()
@@ -122,10 +124,11 @@ fn against(summary: &Summary, metric: &str) -> Vec<Column> {
 /// Why the run ended, and what came before it.
 pub(super) fn ending(page: &mut Page, summary: &Summary) {
     let ending = rounds::ending(summary);
+    let (noun, answers) = (columns::noun(summary), figures::answers(summary));
     let warmups: Vec<(&str, String)> = summary
         .arms
         .iter()
-        .filter_map(|arm| Some((arm.name.as_str(), rounds::warmup(arm)?)))
+        .filter_map(|arm| Some((arm.name.as_str(), rounds::warmup(arm, noun, &answers)?)))
         .collect();
     if ending.is_none() && warmups.is_empty() {
         return;
@@ -150,7 +153,7 @@ fn all_warmups(summary: &Summary) -> String {
     let arms = figures::plural(warmups().count() as u64, "arm");
     let mut text = format!(
         "{} in {}, over {arms}",
-        figures::plural(attempts, if requests::any(summary) { "request" } else { "operation" }),
+        figures::plural(attempts, columns::noun(summary).one),
         number::duration(seconds)
     );
     if failed > 0 {

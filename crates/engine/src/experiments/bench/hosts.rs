@@ -10,6 +10,7 @@ use tcptoll_model::record::{HostSummary, LinkKind};
 use tcptoll_model::warning::Warning;
 
 use super::notes::Notes;
+use super::settings::LabSpec;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::{Certificate, certify};
 use crate::lab::plan::{Addresses, Plan, client_address};
@@ -40,16 +41,11 @@ const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 /// A range that leaves the ports below 5000 to servers.
 const WIDE_RANGE: &str = "5000 65000";
 
-/// The lab that a trial needs.
-pub(in crate::experiments) struct LabSpec<'a> {
-    pub(in crate::experiments) link: &'a LinkSpec,
-    pub(in crate::experiments) ipv6: bool,
-    /// Relay over AF_PACKET even where TUN can be had.
-    pub(in crate::experiments) packet_relay: bool,
-    pub(in crate::experiments) client_sysctls: Vec<(String, String)>,
-    pub(in crate::experiments) server_sysctls: Vec<(String, String)>,
-    /// Local ports of the client that are in use at a time.
-    pub(in crate::experiments) ports: u64,
+/// What a trial in the lab needs of the client's ports.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::experiments) struct PortsNeeded {
+    /// In use at a time.
+    pub(in crate::experiments) at_a_time: u64,
     /// Connections in all.
     pub(in crate::experiments) connections: u64,
 }
@@ -58,11 +54,13 @@ impl Notes {
     /// A lab with enough ports, its link certified and its sysctls set.
     pub(super) fn lab(
         &mut self,
-        mut lab: LabSpec<'_>,
+        mut lab: LabSpec,
+        ports: PortsNeeded,
         context: &mut Context<'_>,
     ) -> Result<Hosts, TrialError> {
-        self.spread_ports(&mut lab);
+        self.spread_ports(&mut lab, ports);
         let LabSpec { link, ipv6, packet_relay, client_sysctls, server_sysctls, .. } = lab;
+        let link = &link;
         self.tolerance_us = context.tolerance.delay_us(link.rtt);
         let cpus = tcptoll_kernel::cpu::allowed();
         let pair = if cpus.len() > 1 { (Some(cpus[0]), Some(cpus[1])) } else { (None, None) };
@@ -105,9 +103,9 @@ impl Notes {
     /// half of the range the kernel searches long for a port (measured on Linux 6.18: 50,000 from
     /// one address cost 0.9 ms of CPU each, from four 0.05 ms). On loopback, where the addresses
     /// are one, the range is widened.
-    fn spread_ports(&mut self, lab: &mut LabSpec<'_>) {
+    fn spread_ports(&mut self, lab: &mut LabSpec, needed: PortsNeeded) {
         let per_address = DEFAULT_PORTS / 2;
-        let (ports, connections) = (lab.ports, lab.connections);
+        let PortsNeeded { at_a_time: ports, connections } = needed;
         let sysctls = &mut lab.client_sysctls;
         let told = sysctls.iter().any(|(name, _)| name == PORT_RANGE) || !self.sources.is_empty();
         if told || ports <= per_address {

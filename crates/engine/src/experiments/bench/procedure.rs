@@ -25,8 +25,9 @@
 
 use tcptoll_model::link::LinkSpec;
 
-use super::hosts::{ECHOES, LabSpec, count, observe, settle};
+use super::hosts::{ECHOES, PortsNeeded, count, observe, settle};
 use super::notes::{Notes, Span};
+use super::settings::LabSpec;
 use super::target::Target;
 use crate::clock::ClockWatch;
 use crate::experiments::{Context, TrialError};
@@ -39,8 +40,8 @@ const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);
 
 /// Where the two ends of a trial stand.
 pub(in crate::experiments) enum Site<'a> {
-    /// A lab made for this trial.
-    Lab(LabSpec<'a>),
+    /// A lab made for this trial, with enough ports.
+    Lab(LabSpec, PortsNeeded),
     /// This machine and a server we do not control.
     Target(&'a Target),
 }
@@ -118,9 +119,9 @@ pub(in crate::experiments) fn run<T: Trial>(
     context: &mut Context<'_>,
 ) -> Result<(), TrialError> {
     let (mut hosts, link) = match site {
-        Site::Lab(lab) => {
-            let link: &LinkSpec = lab.link;
-            (trial.notes().lab(lab, context)?, Some(link))
+        Site::Lab(lab, ports) => {
+            let link = lab.link.clone();
+            (trial.notes().lab(lab, ports, context)?, Some(link))
         }
         Site::Target(target) => {
             let address = target.address()?;
@@ -147,7 +148,7 @@ pub(in crate::experiments) fn run<T: Trial>(
         handle.ask(&watch)?;
     }
     let report = trial.load(&mut hosts, context)?;
-    if let Some(link) = link {
+    if let Some(link) = &link {
         settle(&mut hosts, link)?;
     }
     let clocks = clocks.end();
@@ -158,7 +159,7 @@ pub(in crate::experiments) fn run<T: Trial>(
         trial.server_done(&mut hosts, rows)?;
     }
     let server_after = hosts.server.as_mut().map(observe).transpose()?;
-    let emulated = link.is_some_and(LinkSpec::is_emulated);
+    let emulated = link.as_ref().is_some_and(LinkSpec::is_emulated);
     let server = server_before.as_ref().zip(server_after.as_ref());
     let seen = Seen {
         quiet: quiet.as_deref(),

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
 use tcptoll_model::experiments::option::{DefaultValue, Levels, Only, Opt};
 use tcptoll_model::experiments::spec::Spec;
+use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::units::{parse_count, parse_time};
 
@@ -25,6 +26,38 @@ pub enum WarmUp {
 /// One setting as text, whatever TOML type it had.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The lab that a user asked for: its two hosts and the link between them.
+#[derive(Clone, Debug)]
+pub struct LabSpec {
+    /// The link.
+    pub link: LinkSpec,
+    /// Use IPv6.
+    pub ipv6: bool,
+    /// Relay over AF_PACKET even where TUN can be had.
+    pub packet_relay: bool,
+    /// Whether a packet tap watches a link without an emulator.
+    pub tap: bool,
+    /// Sysctls of the client host.
+    pub client_sysctls: Vec<(String, String)>,
+    /// Sysctls of the server host.
+    pub server_sysctls: Vec<(String, String)>,
+}
+
+impl LabSpec {
+    pub(in crate::experiments) fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
+        let link = LinkSpec::parse(&reader.value("link")?);
+        Ok(Self {
+            link: link.map_err(|error| TrialError::Setting(error.to_string()))?,
+            ipv6: reader.flag("ipv6")?,
+            packet_relay: reader.flag("packet-relay")?,
+            // Not every experiment has this option.
+            tap: reader.typed_flag("tap")?.unwrap_or(false),
+            client_sysctls: reader.sysctls("client-sysctl")?,
+            server_sysctls: reader.sysctls("server-sysctl")?,
+        })
+    }
 }
 
 /// An error of a setting: `--KEY TYPED: WHY`.

@@ -105,7 +105,7 @@ impl ConnectTrial<'_> {
     /// where it has none, and the CPU of the steps that one handshake waits for.
     pub(super) fn expect(&mut self, quiet: &[u64]) {
         let echo_us = median(quiet).map(|ns| ns as f64 / 1e3);
-        let asked = self.settings.link.rtt;
+        let asked = self.settings.lab.link.rtt;
         let (rtt_us, from) = match echo_us {
             _ if self.settings.to.is_none() && !asked.is_zero() => {
                 (asked.as_nanos() as f64 / 1e3, "link setting")

@@ -4,13 +4,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_model::experiments::connect::SPEC;
-use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
-use crate::experiments::bench::settings::unescape;
-use crate::experiments::bench::settings::{Reader, WarmUp, wrong};
+use crate::experiments::bench::settings::{LabSpec, Reader, WarmUp, unescape, wrong};
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 
 /// The most connections one trial opens.
@@ -33,12 +31,8 @@ pub const PUBLIC_COUNT: u64 = 100;
 /// The settings of one arm, checked.
 #[derive(Clone, Debug)]
 pub struct ConnectSettings {
-    /// The link of the lab.
-    pub link: LinkSpec,
-    /// Use IPv6 in the lab.
-    pub ipv6: bool,
-    /// Relay over AF_PACKET even where TUN can be had.
-    pub packet_relay: bool,
+    /// The lab.
+    pub lab: LabSpec,
     /// A server we do not control.
     pub to: Option<Target>,
     /// A real server to start on the server host.
@@ -78,12 +72,6 @@ pub struct ConnectSettings {
     pub congestion: Option<String>,
     /// Bytes to send once connected, to a server that does not speak first.
     pub send: Vec<u8>,
-    /// Sysctls of the client host.
-    pub client_sysctls: Vec<(String, String)>,
-    /// Sysctls of the server host.
-    pub server_sysctls: Vec<(String, String)>,
-    /// Whether a packet tap rides along on a link without an emulator.
-    pub tap: bool,
     /// Distance for the physical floor.
     pub distance_km: Option<f64>,
     /// What the user said; the rest follows from the target.
@@ -103,8 +91,7 @@ impl ConnectSettings {
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader::new(&SPEC, settings)?;
         let to = reader.typed("to").map(|to| Target::of_to(&to)).transpose()?;
-        let link_text = reader.value("link")?;
-        let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
+        let lab = LabSpec::from(&reader)?;
         if settings.contains_key("rate") && settings.contains_key("concurrency") {
             return Err(TrialError::Setting(
                 "--concurrency has no effect with --rate: an open loop begins on schedule, leave one of them out".to_owned(),
@@ -148,9 +135,7 @@ impl ConnectSettings {
         let send = unescape(&reader.typed("send").unwrap_or_default());
         let mut this = Self {
             asked: Asked { count, duration, rate },
-            link,
-            ipv6: reader.flag("ipv6")?,
-            packet_relay: reader.flag("packet-relay")?,
+            lab,
             to,
             server: reader.typed("server"),
             port: reader.typed_count("port", 1, 65_535)?.map(|port| port as u16),
@@ -171,9 +156,6 @@ impl ConnectSettings {
             timeout: reader.time("timeout")?,
             congestion: reader.typed("congestion"),
             send,
-            client_sysctls: reader.sysctls("client-sysctl")?,
-            server_sysctls: reader.sysctls("server-sysctl")?,
-            tap: reader.flag("tap")?,
             distance_km: reader.distance()?,
         };
         this.set_defaults();
@@ -201,7 +183,9 @@ impl ConnectSettings {
     pub fn at_once(&self) -> u64 {
         const PER_SECOND: f64 = 500.0;
         self.concurrency
-            .unwrap_or_else(|| (self.link.rtt.as_secs_f64() * PER_SECOND).ceil().max(1.0) as u64)
+            .unwrap_or_else(|| {
+                (self.lab.link.rtt.as_secs_f64() * PER_SECOND).ceil().max(1.0) as u64
+            })
             .min(self.count)
     }
 
@@ -210,6 +194,7 @@ impl ConnectSettings {
     /// What was asked for is the same load, shorter. What nobody asked for is a few connections to
     /// a server of their own that no setting can make slow; a server that is not ours gets none.
     pub fn warm_up(&self) -> Option<Self> {
+        let untapped = LabSpec { tap: false, ..self.lab.clone() };
         let (count, duration) = match self.warmup {
             None if self.to.is_some() => return None,
             None => {
@@ -227,7 +212,7 @@ impl ConnectSettings {
                     server: None,
                     port: None,
                     timeout: Duration::from_secs(2),
-                    tap: false,
+                    lab: untapped,
                     ..self.clone()
                 });
             }
@@ -236,14 +221,14 @@ impl ConnectSettings {
             Some(WarmUp::Time(long)) if long.is_zero() => return None,
             Some(WarmUp::Time(long)) => (COUNT_MAX, Some(long)),
         };
-        Some(Self { count, duration, tap: false, ..self.clone() })
+        Some(Self { count, duration, lab: untapped, ..self.clone() })
     }
 
     /// Time of one connection if all goes well, s: a round trip to connect, another to the first
     /// byte, and the CPU of both ends (measured without distance on Linux 6.18: 80 µs).
     fn one_s(&self) -> f64 {
         let trips = if self.first_byte { 2.0 } else { 1.0 };
-        self.link.rtt.as_secs_f64() * trips + 80e-6
+        self.lab.link.rtt.as_secs_f64() * trips + 80e-6
     }
 
     /// Connections begun per second while there is no pause, if all goes well.
@@ -287,7 +272,7 @@ impl ConnectSettings {
     /// How long the arm will take, seconds, if all goes well; the certification of its link, once
     /// in a run, comes on top.
     pub fn expected_s(&self) -> f64 {
-        let place = OVERHEAD_S + 3.0 * self.link.rtt.as_secs_f64();
+        let place = OVERHEAD_S + 3.0 * self.lab.link.rtt.as_secs_f64();
         self.load_s() + self.warm_up().map_or(0.0, |warm| warm.load_s()) + place
     }
 }

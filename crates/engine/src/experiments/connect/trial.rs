@@ -11,9 +11,10 @@ use tcptoll_model::warning::Warning;
 
 use super::hosts::{Trace, drive, end_greeting, nothing_reached};
 use super::settings::ConnectSettings;
-use crate::experiments::bench::hosts::{LabSpec, ladder_of, launch};
+use crate::experiments::bench::hosts::{PortsNeeded, ladder_of, launch};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Begun, Hosts};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Watch, WatchListener};
@@ -54,8 +55,8 @@ impl<'a> ConnectTrial<'a> {
         let mut trial = ConnectTrial::new(&arm.name, settings);
         trial.run(context)?;
         let untapped = settings.to.is_none()
-            && !settings.link.is_emulated()
-            && !settings.tap
+            && !settings.lab.link.is_emulated()
+            && !settings.lab.tap
             && context.pcap.is_none();
         let whole = trial.notes.arm.ok == trial.notes.arm.attempts && !trial.notes.arm.partial;
         if context.witness && untapped && whole {
@@ -77,31 +78,23 @@ impl<'a> ConnectTrial<'a> {
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
+        let (at_a_time, connections) = (self.settings.ports(), self.settings.expected_count());
         let site = match &self.settings.to {
             Some(target) => Site::Target(target),
-            None => Site::Lab(self.lab()),
+            None => Site::Lab(self.lab(), PortsNeeded { at_a_time, connections }),
         };
         procedure::run(self, site, context)
     }
 
     /// The lab it needs.
-    fn lab(&mut self) -> LabSpec<'a> {
-        let settings = self.settings;
-        let mut lab = LabSpec {
-            link: &settings.link,
-            ipv6: settings.ipv6,
-            packet_relay: settings.packet_relay,
-            client_sysctls: settings.client_sysctls.clone(),
-            server_sysctls: settings.server_sysctls.clone(),
-            ports: settings.ports(),
-            connections: settings.expected_count(),
-        };
+    fn lab(&mut self) -> LabSpec {
+        let mut lab = self.settings.lab.clone();
         self.allow_fast_open(&mut lab);
         lab
     }
 
     /// The kernel's default lets clients send data with the SYN and servers refuse it.
-    fn allow_fast_open(&mut self, lab: &mut LabSpec<'_>) {
+    fn allow_fast_open(&mut self, lab: &mut LabSpec) {
         const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
         let (client, server) = (&mut lab.client_sysctls, &mut lab.server_sysctls);
         let told = client.iter().chain(server.iter()).any(|(name, _)| name == FAST_OPEN);
@@ -124,7 +117,7 @@ impl<'a> ConnectTrial<'a> {
         let settings = ConnectSettings {
             count: self.settings.count.min(WITNESS_COUNT),
             warmup: None,
-            tap: true,
+            lab: LabSpec { tap: true, ..self.settings.lab.clone() },
             ..self.settings.clone()
         };
         let mut silent = |_, _| {};
@@ -188,10 +181,10 @@ impl<'a> ConnectTrial<'a> {
             pause_every: settings.pause_every,
             pause_ns: settings.pause.as_nanos() as u64,
             // Asked for so many at once: they go at once. Our own choice is spread over a round trip.
-            ramp_ns: if settings.concurrency.is_some_and(|_| settings.link.rtt.is_zero()) {
+            ramp_ns: if settings.concurrency.is_some_and(|_| settings.lab.link.rtt.is_zero()) {
                 0
             } else {
-                settings.link.rtt.as_nanos() as u64 * u64::from(settings.count > at_once)
+                settings.lab.link.rtt.as_nanos() as u64 * u64::from(settings.count > at_once)
             },
             timeout_ns: settings.timeout.as_nanos() as u64,
             bind: self.notes.sources.clone(),
@@ -206,7 +199,7 @@ impl<'a> ConnectTrial<'a> {
             ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
             // Timers fire the later the longer they wait: 0.6 s late on the rung of 35 s.
-            ladder_slack_ns: (Duration::from_millis(600) + settings.link.rtt).as_nanos() as u64,
+            ladder_slack_ns: (Duration::from_millis(600) + settings.lab.link.rtt).as_nanos() as u64,
         }
     }
 }
@@ -239,7 +232,7 @@ impl Trial for ConnectTrial<'_> {
             let (server, at) = self.greet(hosts)?;
             (self.server, self.at) = (Some(server), Some(at));
         }
-        Ok(Watch { tap: self.settings.tap, trace_limit: TRACE_MAX, ..Watch::default() })
+        Ok(Watch { tap: self.settings.lab.tap, trace_limit: TRACE_MAX, ..Watch::default() })
     }
 
     fn load(

@@ -51,8 +51,8 @@ impl HttpSettings {
             (None, None) => (None, Some(DURATION)),
             told => told,
         };
-        let rtt = self.lab().map_or(Duration::ZERO, |lab| lab.link.rtt);
-        let near = self.lab().is_none_or(|lab| lab.link.rtt.is_zero());
+        let rtt = self.lab().map_or(Duration::ZERO, |lab| lab.spec.link.rtt);
+        let near = self.lab().is_none_or(|lab| lab.spec.link.rtt.is_zero());
         let ramp = match load.ramp {
             Some(ramp) => ramp,
             None if rate.is_some() || near && load.connections <= AT_ONCE => Duration::ZERO,
@@ -77,7 +77,7 @@ impl HttpSettings {
         if self.load.reuse.is_short() {
             trips += if self.tls == Tls::Off { 1.0 } else { 2.0 };
         }
-        let rtt = self.lab().map_or(0.0, |lab| lab.link.rtt.as_secs_f64());
+        let rtt = self.lab().map_or(0.0, |lab| lab.spec.link.rtt.as_secs_f64());
         let idle = match self.load.reuse {
             Reuse::Idle(ns) => ns as f64 / 1e9,
             _ => 0.0,
@@ -168,7 +168,7 @@ impl HttpSettings {
             }
             (None, None) => 0.0,
         };
-        let rtt = self.lab().map_or(0.0, |lab| lab.link.rtt.as_secs_f64());
+        let rtt = self.lab().map_or(0.0, |lab| lab.spec.link.rtt.as_secs_f64());
         // A server takes a while to start, by the kind of it.
         let start_s = match self.lab().map(|lab| &lab.server) {
             Some(LabServer::Known(server)) => match server.kind {

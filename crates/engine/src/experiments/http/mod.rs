@@ -13,7 +13,7 @@ use tcptoll_model::study::{PlannedArm, Settings};
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::experiments::spec::Spec;
 
-use self::settings::{HttpSettings, PlaceSettings};
+use self::settings::{Ends, HttpSettings};
 use self::trial::HttpTrial;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
@@ -38,7 +38,7 @@ impl Plan for HttpSettings {
     }
 
     fn resolved(&mut self, resolved: &[Resolved]) {
-        if let PlaceSettings::Target(_, target) = &mut self.place {
+        if let Ends::Target(_, target) = &mut self.ends {
             target.take(resolved);
         }
     }

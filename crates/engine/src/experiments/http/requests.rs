@@ -8,7 +8,7 @@ use tcptoll_model::http::access_log;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::warning::Warning;
 
-use super::settings::PlaceSettings;
+use super::settings::Ends;
 use crate::experiments::TrialError;
 use crate::experiments::bench::settings::{Reader, wrong};
 use crate::files::{Shared, is_too_large, read_at_most};
@@ -79,10 +79,10 @@ pub struct AccessLog {
 
 impl RequestSettings {
     /// Reads what was typed; files are left to [`Self::read_files`].
-    pub(super) fn from(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Self, TrialError> {
+    pub(super) fn from(reader: &Reader<'_>, ends: &Ends) -> Result<Self, TrialError> {
         let access_log = reader.typed("access-log");
         if access_log.is_some() {
-            check_log(reader, place)?;
+            check_log(reader, ends)?;
         }
         let access_log = access_log.map(|file| AccessLog { file, requests: None });
         let body = reader.typed("body").map(|typed| body(&typed)).transpose()?;
@@ -139,14 +139,14 @@ impl RequestSettings {
     }
 }
 
-fn check_log(reader: &Reader<'_>, place: &PlaceSettings) -> Result<(), TrialError> {
+fn check_log(reader: &Reader<'_>, ends: &Ends) -> Result<(), TrialError> {
     for key in ["body", "method", "path"] {
         if let Some(typed) = reader.typed(key) {
             let why = "the access log says what to ask for: leave one of them out";
             return Err(wrong(key, &typed, why));
         }
     }
-    if let PlaceSettings::Target(urls, target) = place
+    if let Ends::Target(urls, target) = ends
         && (urls.len() > 1 || urls.iter().any(|url| url.path != "/"))
     {
         let why = "the access log says what to ask for: write one URL without a path";
@@ -301,6 +301,28 @@ mod tests {
         let error = body_in(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(error.starts_with("--body @/dev/zero: it is longer than 1048576"), "{error}");
         assert!(body(&"x".repeat(1 << 20)).is_ok() && body(&"x".repeat((1 << 20) + 1)).is_err());
+    }
+
+    #[test]
+    fn arms_that_name_one_log_share_what_was_read_and_every_trial_asks_for_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("access.log");
+        let line = r#"h - - [01/Jan/2026:00:00:00 +0000] "GET /a HTTP/1.1" 200 5"#;
+        std::fs::write(&log, format!("{line}\n")).unwrap();
+        let file = log.display().to_string();
+        let mut files = Shared::default();
+        let mut arms = [(); 2].map(|()| RequestSettings {
+            access_log: Some(AccessLog { file: file.clone(), requests: None }),
+            ..RequestSettings::default()
+        });
+        for arm in &mut arms {
+            arm.read_files(&mut files).unwrap();
+        }
+        // A server may write to its log while it is measured.
+        std::fs::write(&log, format!("{line}\n{line}\n")).unwrap();
+        let read = |arm: &RequestSettings| arm.access_log.clone().unwrap().requests.unwrap();
+        assert!(Rc::ptr_eq(&read(&arms[0]), &read(&arms[1])));
+        assert_eq!(arms[1].all("host", &[]).0.lines, [("GET".to_owned(), "/a".to_owned())]);
     }
 
     #[test]

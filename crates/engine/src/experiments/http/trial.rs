@@ -15,8 +15,8 @@ use tcptoll_model::units::human_count;
 use super::closing::{AfterLoad, Server, count_closed, take_closing};
 use super::forecast::Pace;
 use super::requests::pieces;
-use super::settings::{HttpSettings, LabServer, LabSettings, PlaceSettings, Tls};
-use crate::experiments::bench::hosts::{LabSpec, launch, read_sysctls};
+use super::settings::{Ends, HttpSettings, LabServer, LabSettings, Tls};
+use crate::experiments::bench::hosts::{PortsNeeded, launch, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::{WarmUp, wrong};
@@ -84,17 +84,13 @@ impl<'a> HttpTrial<'a> {
         context: &mut Context<'_>,
     ) -> Result<Outcome, TrialError> {
         let pace = settings.pace();
-        let site = match &settings.place {
-            PlaceSettings::Lab(lab) => Site::Lab(LabSpec {
-                link: &lab.link,
-                ipv6: lab.ipv6,
-                packet_relay: lab.packet_relay,
-                client_sysctls: lab.client_sysctls.clone(),
-                server_sysctls: lab.server_sysctls.clone(),
-                ports: settings.ports(&pace),
-                connections: settings.expected_connections(&pace),
-            }),
-            PlaceSettings::Target(_, target) => Site::Target(target),
+        let site = match &settings.ends {
+            Ends::Lab(lab) => {
+                let at_a_time = settings.ports(&pace);
+                let connections = settings.expected_connections(&pace);
+                Site::Lab(lab.spec.clone(), PortsNeeded { at_a_time, connections })
+            }
+            Ends::Target(_, target) => Site::Target(target),
         };
         let mut trial = HttpTrial {
             settings,
@@ -118,20 +114,17 @@ impl Trial for HttpTrial<'_> {
     }
 
     fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
-        let (at, server_name, authority, paths, roots) = match &self.settings.place {
-            PlaceSettings::Lab(lab) => {
+        let (at, server_name, authority, paths, roots) = match &self.settings.ends {
+            Ends::Lab(lab) => {
                 let Answering { at, path, roots } = self.serve(hosts, lab, context)?;
                 let paths = if lab.paths.is_empty() { vec![path] } else { lab.paths.clone() };
                 (at, at.ip().to_string(), at.to_string(), paths, roots)
             }
-            PlaceSettings::Target(urls, target) => {
+            Ends::Target(urls, target) => {
                 let paths = urls.iter().map(|url| url.path.clone()).collect();
                 // All URLs are of one origin.
-                let (host, authority) = match urls.first() {
-                    Some(url) => (url.host.clone(), url.authority()),
-                    None => (String::new(), String::new()),
-                };
-                (target.address()?, host, authority, paths, None)
+                let url = urls.first().ok_or_else(no_server)?;
+                (target.address()?, url.host.clone(), url.authority(), paths, None)
             }
         };
         self.forecast(hosts, at)?;
@@ -141,7 +134,7 @@ impl Trial for HttpTrial<'_> {
     }
 
     fn listen(&mut self, _hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
-        let tap = self.settings.lab().is_some_and(|lab| lab.tap);
+        let tap = self.settings.lab().is_some_and(|lab| lab.spec.tap);
         Ok(Watch { tap, ..Watch::default() })
     }
 
@@ -184,7 +177,7 @@ impl Trial for HttpTrial<'_> {
         let after = match seen.server {
             Some(server) => {
                 self.take_server(report, server);
-                let loopback = self.settings.lab().is_some_and(|lab| lab.link.loopback);
+                let loopback = self.settings.lab().is_some_and(|lab| lab.spec.link.loopback);
                 let server = if loopback { Server::Same } else { Server::Apart(theirs, server) };
                 AfterLoad { since_ns, ours, client, server }
             }
@@ -338,7 +331,7 @@ impl HttpTrial<'_> {
 
     /// What the client is to do, which is known once the server is there.
     fn prepared(&self) -> Result<&(HttpLoad, Option<RootsFile>), TrialError> {
-        self.load.as_ref().ok_or_else(|| TrialError::Target("there is no server to ask".to_owned()))
+        self.load.as_ref().ok_or_else(no_server)
     }
 
     /// Sockets of closed connections on one host.
@@ -350,6 +343,10 @@ impl HttpTrial<'_> {
         let server = self.prepared()?.0.target;
         Ok(count_closed(host, server, self.since_ns, limit)?)
     }
+}
+
+fn no_server() -> TrialError {
+    TrialError::Target("there is no server to send requests to".to_owned())
 }
 
 /// Why connections that are all to be open cannot be.

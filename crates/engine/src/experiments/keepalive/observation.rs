@@ -172,7 +172,7 @@ impl KeepaliveTrial<'_> {
             side: settings.side.name().to_owned(),
             ipv6: match &settings.to {
                 Some(to) => to.known_address().is_some_and(|address| address.is_ipv6()),
-                None => settings.ipv6,
+                None => settings.lab.ipv6,
             },
             sockets: settings.sockets,
             idle_sockets: settings.idle_sockets(),
@@ -185,7 +185,7 @@ impl KeepaliveTrial<'_> {
             heartbeat_retransmissions: both.map_or(0, |counts| counts.heartbeat_retransmissions),
             nulls_sent,
             wakeups,
-            link_share: quiet.zip(settings.link.rate_bit_per_s).map(|(directions, rate)| {
+            link_share: quiet.zip(settings.lab.link.rate_bit_per_s).map(|(directions, rate)| {
                 let line = directions.map(|counts| line_bytes(counts.all));
                 line.into_iter().max().unwrap_or(0) as f64 * 8.0 / (rate * window_ns as f64 / 1e9)
             }),
@@ -213,7 +213,7 @@ impl KeepaliveTrial<'_> {
         let wrongly = given_up(0) + if loss.is_some() { given_up(1) } else { 0 };
         let wire = wire_between(faulted.wire_before.as_ref(), faulted.wire_after.as_ref());
         let quiet = wire.as_ref().map(|wire| on_ports(wire, &[ports.faulted.port()]));
-        let rtt_s = self.settings.link.rtt.as_secs_f64();
+        let rtt_s = self.settings.lab.link.rtt.as_secs_f64();
         let tests = loss.and_then(|loss| {
             let (tested, nulls) = faulted.tested.as_ref()?;
             let wire = wire_between(faulted.wire_before.as_ref(), tested.as_ref());

@@ -358,7 +358,7 @@ impl Stage<'_> {
     /// What the emulated link has counted so far.
     pub(super) fn counted(&mut self) -> Result<Option<Counted>, TrialError> {
         Ok(match self.hosts.link.as_mut() {
-            Some(link) if self.settings.link.is_emulated() => Some(link.ask(&Peek)?),
+            Some(link) if self.settings.lab.link.is_emulated() => Some(link.ask(&Peek)?),
             _ => None,
         })
     }

@@ -8,7 +8,7 @@ use tcptoll_model::warning::Warning;
 
 use super::settings::{Fault, KeepaliveSettings, Side};
 use super::stage::{End, Moment, Ports, Stage};
-use crate::experiments::bench::hosts::{LabSpec, read_sysctls};
+use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::{Notes, Span};
 use crate::experiments::bench::procedure::{self, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
@@ -75,15 +75,10 @@ impl<'a> KeepaliveTrial<'a> {
     ) -> Result<Outcome, TrialError> {
         let connections = settings.sockets + settings.arriving();
         let site = match &settings.to {
-            None => Site::Lab(LabSpec {
-                link: &settings.link,
-                ipv6: settings.ipv6,
-                packet_relay: settings.packet_relay,
-                client_sysctls: settings.client_sysctls.clone(),
-                server_sysctls: settings.server_sysctls.clone(),
-                ports: connections,
-                connections,
-            }),
+            None => {
+                let needed = PortsNeeded { at_a_time: connections, connections };
+                Site::Lab(settings.lab.clone(), needed)
+            }
             Some(target) => Site::Target(target),
         };
         let mut trial = KeepaliveTrial {
@@ -168,7 +163,7 @@ impl<'a> KeepaliveTrial<'a> {
                 checking.probes = checking.probes.or(number(NAMES[2]));
             }
             Mechanism::Write => {
-                let rto_s = rto_s(self.settings.link.rtt.as_secs_f64());
+                let rto_s = rto_s(self.settings.lab.link.rtt.as_secs_f64());
                 checking.retransmission_s =
                     number(NAMES[3]).map(|retries| given_up_by_s(retries, rto_s));
             }

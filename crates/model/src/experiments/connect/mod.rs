@@ -1,6 +1,7 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
 mod causes;
+pub mod columns;
 mod conclusion;
 pub mod expectation;
 mod options;
@@ -72,7 +73,7 @@ pub const SPEC: Spec = Spec {
     // Differences in connect latency below this relative size change no decision.
     margin: 0.01,
     operation: Noun { one: "connection", many: "connections", short: "conn" },
-    tables: &[],
+    tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,
 };

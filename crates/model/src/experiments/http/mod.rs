@@ -1,6 +1,7 @@
 //! What does it cost to reuse a connection, or not, and who pays?
 
 mod causes;
+pub mod columns;
 mod conclusion;
 mod options;
 
@@ -130,7 +131,7 @@ pub const SPEC: Spec = Spec {
     answers: &[LATENCY.name, CONNECT.name, FIRST_BYTE.name],
     margin: 0.02,
     operation: Noun { one: "request", many: "requests", short: "req" },
-    tables: &[],
+    tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,
 };

@@ -2,6 +2,7 @@
 
 mod advice;
 mod causes;
+pub mod columns;
 mod conclusion;
 mod options;
 
@@ -24,7 +25,7 @@ pub const PACKETS: MetricSpec = metric(
 );
 /// Memory of the client's program for each connection.
 pub const CLIENT_MEMORY: MetricSpec =
-    metric("client_bytes_per_socket", "bytes", "client bytes per secondocket", Better::Lower);
+    metric("client_bytes_per_socket", "bytes", "client bytes per socket", Better::Lower);
 /// CPU time of the client's processes for 1,000 idle connections, per second.
 pub const CLIENT_IDLE_CPU: MetricSpec = metric(
     "client_fleet_cpu_us_per_s_per_1000_sockets",
@@ -36,7 +37,7 @@ pub const CLIENT_IDLE_CPU: MetricSpec = metric(
 pub const CLIENT_KERNEL_MEMORY: MetricSpec = metric(
     "client_kernel_bytes_per_socket",
     "bytes",
-    "client kernel bytes per secondocket",
+    "client kernel bytes per socket",
     Better::Lower,
 );
 /// Dead connections that were detected.
@@ -72,7 +73,7 @@ pub const PROBES_RATE: MetricSpec =
     metric("probes_per_s", "1/s", "probes per second", Better::Neither);
 /// Memory of the server's program for each connection.
 pub const SERVER_MEMORY: MetricSpec =
-    metric("server_bytes_per_socket", "bytes", "server bytes per secondocket", Better::Lower);
+    metric("server_bytes_per_socket", "bytes", "server bytes per socket", Better::Lower);
 /// CPU time of the server's processes for 1,000 idle connections, per second.
 pub const SERVER_IDLE_CPU: MetricSpec = metric(
     "server_fleet_cpu_us_per_s_per_1000_sockets",
@@ -84,7 +85,7 @@ pub const SERVER_IDLE_CPU: MetricSpec = metric(
 pub const SERVER_KERNEL_MEMORY: MetricSpec = metric(
     "server_kernel_bytes_per_socket",
     "bytes",
-    "server kernel bytes per secondocket",
+    "server kernel bytes per socket",
     Better::Lower,
 );
 /// Wait of an arriving connection for room.
@@ -158,10 +159,10 @@ pub const SPEC: Spec = Spec {
     ],
     histograms: &[&ARRIVAL, &DETECTION, &LATENESS, &RTT],
     primary: RATE.name,
-    answers: &[DETECTION.name],
+    answers: &[DETECTION.name, ARRIVAL.name],
     margin: 0.02,
     operation: Noun { one: "message", many: "messages", short: "msg" },
-    tables: &[],
+    tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,
 };

@@ -8,13 +8,12 @@ use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 use tcptoll_model::http::url::Url;
-use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{parse_size, parse_time};
 
 use super::requests::{RequestSettings, SEVERAL_SERVERS, one_url};
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{Reader, WarmUp, check_congestion, wrong};
+use crate::experiments::bench::settings::{LabSpec, Reader, WarmUp, check_congestion, wrong};
 use crate::experiments::bench::target::Target;
 use crate::files::Shared;
 use crate::load::THREADS_MAX;
@@ -31,7 +30,7 @@ pub const PUBLIC_REQUESTS: u64 = 200;
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// Where the two ends stand.
-    pub place: PlaceSettings,
+    pub ends: Ends,
     /// What is asked for.
     pub requests: RequestSettings,
     /// How it is asked for.
@@ -46,7 +45,7 @@ pub struct HttpSettings {
 
 /// Where the two ends stand.
 #[derive(Clone, Debug)]
-pub enum PlaceSettings {
+pub enum Ends {
     /// A server we do not control, and what to ask it for: at least one URL, all of one origin.
     Target(Vec<Url>, Target),
     /// The lab.
@@ -56,18 +55,8 @@ pub enum PlaceSettings {
 /// The lab and its server.
 #[derive(Clone, Debug)]
 pub struct LabSettings {
-    /// The link.
-    pub link: LinkSpec,
-    /// Use IPv6.
-    pub ipv6: bool,
-    /// Relay over AF_PACKET even where TUN can be had.
-    pub packet_relay: bool,
-    /// Whether a packet tap rides along on a link without an emulator.
-    pub tap: bool,
-    /// Sysctls of the client host.
-    pub client_sysctls: Vec<(String, String)>,
-    /// Sysctls of the server host.
-    pub server_sysctls: Vec<(String, String)>,
+    /// The lab.
+    pub spec: LabSpec,
     /// What answers.
     pub server: LabServer,
     /// What to ask it for; empty: what it says itself.
@@ -160,17 +149,17 @@ impl HttpSettings {
     /// Checks the settings of one arm, without looking at files and names.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader::new(&SPEC, settings)?;
-        let place = place(&reader)?;
-        let requests = RequestSettings::from(&reader, &place)?;
+        let ends = ends(&reader)?;
+        let requests = RequestSettings::from(&reader, &ends)?;
         let load = load(&reader)?;
-        let tls = tls(&reader, &place)?;
+        let tls = tls(&reader, &ends)?;
         let settings = Self {
             requests,
             load,
             tls,
             insecure: reader.flag("insecure")?,
             ca: reader.typed("ca"),
-            place,
+            ends,
         };
         settings.check_roots(&reader)?;
         Ok(settings)
@@ -178,17 +167,17 @@ impl HttpSettings {
 
     /// The server, if we do not control it.
     pub fn target(&self) -> Option<&Target> {
-        match &self.place {
-            PlaceSettings::Lab(_) => None,
-            PlaceSettings::Target(_, target) => Some(target),
+        match &self.ends {
+            Ends::Lab(_) => None,
+            Ends::Target(_, target) => Some(target),
         }
     }
 
-    /// The lab's settings, if it is the place.
+    /// The lab's settings, if that is where the server is.
     pub fn lab(&self) -> Option<&LabSettings> {
-        match &self.place {
-            PlaceSettings::Lab(lab) => Some(lab),
-            PlaceSettings::Target(..) => None,
+        match &self.ends {
+            Ends::Lab(lab) => Some(lab),
+            Ends::Target(..) => None,
         }
     }
 
@@ -227,7 +216,7 @@ impl HttpSettings {
     }
 }
 
-fn place(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
+fn ends(reader: &Reader<'_>) -> Result<Ends, TrialError> {
     let Some(typed) = reader.typed("url") else { return lab(reader) };
     let urls = typed.split_whitespace().map(one_url).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = urls.first() else {
@@ -239,28 +228,18 @@ fn place(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
         return Err(wrong("url", &typed, why));
     }
     let target = Target::of_url(first, &typed);
-    Ok(PlaceSettings::Target(urls, target))
+    Ok(Ends::Target(urls, target))
 }
 
-fn lab(reader: &Reader<'_>) -> Result<PlaceSettings, TrialError> {
-    let link = LinkSpec::parse(&reader.value("link")?)
-        .map_err(|error| TrialError::Setting(error.to_string()))?;
+fn lab(reader: &Reader<'_>) -> Result<Ends, TrialError> {
+    let spec = LabSpec::from(reader)?;
     let server = server(reader)?;
     let paths = reader.typed("path").unwrap_or_default();
     let paths: Vec<String> = paths.split_whitespace().map(str::to_owned).collect();
     if let Some(wrong_one) = paths.iter().find(|path| !is_path(path)) {
         return Err(wrong("path", wrong_one, "write a path that begins with /"));
     }
-    Ok(PlaceSettings::Lab(Box::new(LabSettings {
-        link,
-        ipv6: reader.flag("ipv6")?,
-        packet_relay: reader.flag("packet-relay")?,
-        tap: reader.flag("tap")?,
-        client_sysctls: reader.sysctls("client-sysctl")?,
-        server_sysctls: reader.sysctls("server-sysctl")?,
-        server,
-        paths,
-    })))
+    Ok(Ends::Lab(Box::new(LabSettings { spec, server, paths })))
 }
 
 /// Whether it may stand in a request line: what a URI is made of (RFC 3986) and no blank.
@@ -392,7 +371,7 @@ fn sha256(typed: &str) -> Result<String, &'static str> {
         .ok_or("write 64 hexadecimal digits, as sha256sum prints them")
 }
 
-fn tls(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Tls, TrialError> {
+fn tls(reader: &Reader<'_>, ends: &Ends) -> Result<Tls, TrialError> {
     let asked = match reader.typed("tls").as_deref() {
         None => None,
         Some("off" | "false") => Some(Tls::Off),
@@ -400,7 +379,7 @@ fn tls(reader: &Reader<'_>, place: &PlaceSettings) -> Result<Tls, TrialError> {
         Some("resumed") => Some(Tls::Resumed),
         Some(other) => return Err(wrong("tls", other, "write off, full or resumed")),
     };
-    let PlaceSettings::Target(urls, _) = place else { return Ok(asked.unwrap_or(Tls::Off)) };
+    let Ends::Target(urls, _) = ends else { return Ok(asked.unwrap_or(Tls::Off)) };
     let https = urls.iter().any(|url| url.tls);
     let typed = reader.typed("tls").unwrap_or_default();
     match (https, asked) {

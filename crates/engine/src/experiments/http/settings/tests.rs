@@ -120,7 +120,7 @@ fn any_other_name_of_a_server_is_a_command() {
 #[test]
 fn urls_are_of_one_origin_and_https_speaks_tls() {
     let two = read(&[("url", "http://10.0.0.1:81/a http://10.0.0.1:81/b")]).unwrap();
-    let PlaceSettings::Target(urls, _) = &two.place else { panic!() };
+    let Ends::Target(urls, _) = &two.ends else { panic!() };
     assert_eq!((urls.len(), two.tls), (2, Tls::Off));
     refused(&[("url", "http://10.0.0.1/a http://10.0.0.2/b")], "--url ", "a study with an arm");
     refused(&[("url", "http://a/,http://b/")], "--url ", "a comma does not separate URLs");

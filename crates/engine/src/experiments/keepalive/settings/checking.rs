@@ -6,8 +6,7 @@ use tcptoll_model::checking::{self, Checking, Evidence, Mechanism, Path};
 use tcptoll_model::units::{human_share, human_us, parse_share};
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::unescape;
-use crate::experiments::bench::settings::{Reader, wrong};
+use crate::experiments::bench::settings::{Reader, unescape, wrong};
 
 /// The longest tick.
 const TICK_MAX: Duration = Duration::from_secs(1);

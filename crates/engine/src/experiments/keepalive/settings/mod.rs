@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use tcptoll_model::checking::{Checking, Mechanism, Path, WHEEL_SHARE};
 use tcptoll_model::experiments::keepalive::SPEC;
-use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{human_us, parse_share, parse_size};
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{Reader, wrong};
+use crate::experiments::bench::settings::{LabSpec, Reader, wrong};
 use crate::experiments::bench::target::Target;
 use crate::messages::Lazy;
 use checking::{assumed, cheapest, checking, null};
@@ -78,12 +77,8 @@ pub enum Fault {
 /// The settings of one arm, checked.
 #[derive(Clone, Debug)]
 pub struct KeepaliveSettings {
-    /// The link of the lab.
-    pub link: LinkSpec,
-    /// Use IPv6 in the lab.
-    pub ipv6: bool,
-    /// Relay over AF_PACKET even where TUN can be had.
-    pub packet_relay: bool,
+    /// The lab.
+    pub lab: LabSpec,
     /// A server we do not control.
     pub to: Option<Target>,
     /// Connections, the one that writes among them.
@@ -131,10 +126,6 @@ pub struct KeepaliveSettings {
     pub bind: Vec<IpAddr>,
     /// Congestion control.
     pub congestion: Option<String>,
-    /// Sysctls of the client host.
-    pub client_sysctls: Vec<(String, String)>,
-    /// Sysctls of the server host.
-    pub server_sysctls: Vec<(String, String)>,
 }
 
 impl KeepaliveSettings {
@@ -142,8 +133,8 @@ impl KeepaliveSettings {
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader::new(&SPEC, settings)?;
         let to = reader.typed("to").map(|to| Target::of_to(&to)).transpose()?;
-        let link_text = reader.value("link")?;
-        let link = LinkSpec::parse(&link_text).map_err(|e| TrialError::Setting(e.to_string()))?;
+        let lab = LabSpec::from(&reader)?;
+        let link = &lab.link;
         let detect_within = reader.typed_time("detect-within")?;
         let assumed = assumed(&reader, link.rtt)?;
         let checking = match detect_within {
@@ -213,8 +204,6 @@ impl KeepaliveSettings {
         let period = period(&reader, &checking)?;
         let mut this = Self {
             selects,
-            ipv6: reader.flag("ipv6")?,
-            packet_relay: reader.flag("packet-relay")?,
             message_bytes: message(&reader)?,
             rate: reader.rate("messages")?,
             tick: reader.time("tick")?,
@@ -230,9 +219,7 @@ impl KeepaliveSettings {
             watch,
             bind: reader.addresses("bind")?,
             congestion: reader.typed("congestion"),
-            client_sysctls: reader.sysctls("client-sysctl")?,
-            server_sysctls: reader.sysctls("server-sysctl")?,
-            link,
+            lab,
             to,
             sockets,
             writer,
@@ -315,7 +302,7 @@ impl KeepaliveSettings {
     /// How long the arm will take, s, if all goes well: opening goes at 8,000 connections a second
     /// (measured on Linux 6.18 with 2 CPUs), or 64 at once.
     pub fn expected_s(&self) -> f64 {
-        let rate = (64.0 / self.link.rtt.as_secs_f64().max(1e-6)).min(8_000.0);
+        let rate = (64.0 / self.lab.link.rtt.as_secs_f64().max(1e-6)).min(8_000.0);
         let watched = match &self.fault {
             // What is known by all is not watched longer.
             Some((_, Fault::Reset | Fault::Close)) => 0.1,

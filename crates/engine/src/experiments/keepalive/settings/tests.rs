@@ -28,7 +28,7 @@ fn nothing_said_is_a_thousand_connections_next_door_that_nobody_checks() {
     assert_eq!((settings.sockets, settings.idle_sockets(), settings.writer), (1_000, 999, true));
     assert_eq!(settings.checking, Checking::default());
     assert_eq!((settings.side, settings.message_bytes, settings.rate), (Side::Server, 1_000, None));
-    assert!(settings.link.is_emulated() && settings.to.is_none());
+    assert!(settings.lab.link.is_emulated() && settings.to.is_none());
     assert_eq!((settings.faulted(), settings.arriving()), (0, 0));
     assert_eq!((settings.watched(), settings.checking.known_within_s()), (Duration::ZERO, None));
 }

@@ -6,7 +6,7 @@ use crate::clean::columns;
 
 /// Which side of a column its cells keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
+pub(crate) enum Align {
     /// Names.
     Left,
     /// Counts and words about them.
@@ -17,33 +17,33 @@ pub(super) enum Align {
 
 /// One column with its cells, a cell per row.
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(crate) struct Column {
     /// Heading; may be empty.
-    pub(super) head: String,
+    pub(crate) head: String,
     /// Heading over this and the following columns with the same group.
-    pub(super) group: &'static str,
+    pub(crate) group: String,
     /// Blanks to the left.
-    pub(super) gap: usize,
+    pub(crate) gap: usize,
     /// Side the cells keep to.
-    pub(super) align: Align,
+    pub(crate) align: Align,
     /// One per row.
-    pub(super) cells: Vec<String>,
+    pub(crate) cells: Vec<String>,
 }
 
 impl Column {
     /// A column two blanks from its neighbour.
-    pub(super) fn new(head: &str, align: Align, cells: Vec<String>) -> Self {
-        Self { head: head.to_owned(), group: "", gap: 2, align, cells }
+    pub(crate) fn new(head: &str, align: Align, cells: Vec<String>) -> Self {
+        Self { head: head.to_owned(), group: String::new(), gap: 2, align, cells }
     }
 
     /// The same, under a group's heading.
-    pub(super) fn under(mut self, group: &'static str) -> Self {
-        self.group = group;
+    pub(crate) fn under(mut self, group: &str) -> Self {
+        group.clone_into(&mut self.group);
         self
     }
 
     /// The same, `gap` blanks from its neighbour.
-    pub(super) fn gap(mut self, gap: usize) -> Self {
+    pub(crate) fn gap(mut self, gap: usize) -> Self {
         self.gap = gap;
         self
     }
@@ -75,22 +75,22 @@ fn pad(text: &str, width: usize, align: Align) -> String {
 }
 
 /// Lines of a table: one or two of headings, then one per row.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     /// Headings, from the top.
-    pub(super) heads: Vec<String>,
+    pub(crate) heads: Vec<String>,
     /// Rows.
-    pub(super) rows: Vec<String>,
+    pub(crate) rows: Vec<String>,
 }
 
 impl Lines {
     /// Columns of the widest line.
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.heads.iter().chain(&self.rows).map(|line| columns(line)).max().unwrap_or(0)
     }
 }
 
 /// Lays out columns of equally many cells.
-pub(super) fn lay_out(mut table: Vec<Column>) -> Lines {
+pub(crate) fn lay_out(mut table: Vec<Column>) -> Lines {
     for column in &mut table {
         column.settle();
     }
@@ -130,7 +130,7 @@ fn span(columns: &[Column]) -> usize {
 /// A group's heading wider than its columns pushes its first column to the right.
 fn widen_for_groups(table: &mut [Column]) {
     for (from, to) in groups(table) {
-        let lacking = columns(table[from].group).saturating_sub(span(&table[from..to]));
+        let lacking = columns(&table[from].group).saturating_sub(span(&table[from..to]));
         table[from].gap += lacking;
     }
 }
@@ -138,7 +138,7 @@ fn widen_for_groups(table: &mut [Column]) {
 fn group_line(table: &[Column]) -> String {
     let mut line = String::new();
     for (from, to) in groups(table) {
-        let group = table[from].group;
+        let group = table[from].group.as_str();
         let width = span(&table[from..to]);
         let room = table[from].gap + width;
         // Flush right over its columns; the figures below are flush right too.

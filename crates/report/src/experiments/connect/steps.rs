@@ -3,8 +3,9 @@
 
 use tcptoll_model::record::{Arm, Step, Summary, Timeline};
 
-use super::table::{Align, Column, lay_out};
-use super::{Page, Tone};
+use super::expected::{self, Expected};
+use crate::layout::{Align, Column, lay_out};
+use crate::own::{Block, Tone};
 use crate::{clean, figures, number};
 
 /// At most this many timelines stand on the terminal; the HTML report has all.
@@ -13,8 +14,16 @@ const SHOWN: usize = 2;
 /// Columns of the bars at least; with less there is nothing to see.
 const BAR_MIN: usize = 16;
 
+/// The timelines that differ with their views, then expected against measured.
+pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
+    let mut blocks = timelines(summary, width);
+    blocks.extend(expected(summary));
+    blocks
+}
+
 /// The timelines that differ, then their views.
-pub(super) fn write(page: &mut Page, summary: &Summary) {
+fn timelines(summary: &Summary, width: usize) -> Vec<Block> {
+    let mut blocks = Vec::new();
     let all: Vec<(&Arm, &Timeline)> = summary
         .arms
         .iter()
@@ -24,24 +33,25 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let mut shown: Vec<(&Arm, &Timeline)> = Vec::new();
     for (arm, timeline) in &all {
         if shown.len() < SHOWN
-            && shown.iter().all(|(_, other)| !figures::same_story(other, timeline))
+            && shown.iter().all(|(_, other)| !expected::same_story(other, timeline))
         {
             shown.push((arm, timeline));
         }
     }
     for (arm, timeline) in &shown {
-        page.blank();
-        heading(page, timeline, (summary.arms.len() > 1).then_some(&arm.name));
-        bars(page, timeline);
-        views(page, arm, timeline);
+        blocks.push(Block::Blank);
+        blocks.push(heading(timeline, (summary.arms.len() > 1).then_some(&arm.name), width));
+        blocks.extend(bars(timeline, width));
+        blocks.extend(views(arm, timeline, width));
     }
     if all.len() > shown.len() && !shown.is_empty() {
         let more = figures::plural((all.len() - shown.len()) as u64, "more timeline");
-        page.prose(2, &format!("{more} in the HTML report"), Tone::Dim);
+        blocks.push(Block::Prose(2, format!("{more} in the HTML report"), Tone::Dim));
     }
+    blocks
 }
 
-fn heading(page: &mut Page, timeline: &Timeline, arm: Option<&String>) {
+fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
     let of = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
     let witness = if timeline.source == "witness" { ", from a witness trial" } else { "" };
     let unmatched = match timeline.unmatched {
@@ -50,12 +60,12 @@ fn heading(page: &mut Page, timeline: &Timeline, arm: Option<&String>) {
     };
     let matched = number::count(timeline.matched);
     let text = format!("where the time goes{of} (median of {matched}{unmatched}{witness})");
-    page.line(&page.paint(Tone::Strong, &clean::shorten(&text, page.width())));
+    Block::Line(vec![(Tone::Strong, clean::shorten(&text, width))])
 }
 
 /// Steps as a table whose last column is a picture.
-fn bars(page: &mut Page, timeline: &Timeline) {
-    let end = figures::timeline_end(timeline);
+fn bars(timeline: &Timeline, width: usize) -> Vec<Block> {
+    let end = expected::timeline_end(timeline);
     let cells = |f: &dyn Fn(&Step) -> String| timeline.steps.iter().map(f).collect::<Vec<_>>();
     let number = |step: &Step| number::TimeUnit::of(step.p50_us).figure(step.p50_us);
     let symbol = |step: &Step| number::TimeUnit::of(step.p50_us).symbol().to_owned();
@@ -67,18 +77,23 @@ fn bars(page: &mut Page, timeline: &Timeline) {
     ];
     let lines = lay_out(table);
     let left = lines.width().max(20);
-    let room = page.width().saturating_sub(left + 3).min(60);
+    let room = width.saturating_sub(left + 3).min(60);
+    let mut blocks = Vec::new();
     for (row, step) in lines.rows.iter().zip(&timeline.steps) {
         let bar = if room >= BAR_MIN { bar(step, end, room) } else { String::new() };
         let row = format!("{row}{}", " ".repeat(left - clean::columns(row)));
-        page.line(format!("{row}   {}", page.paint(lane_tone(&step.at), &bar)).trim_end());
+        blocks.push(Block::Line(vec![
+            (Tone::Plain, format!("{row}   ")),
+            (lane_tone(&step.at), bar),
+        ]));
     }
     if room >= BAR_MIN && end > 0.0 {
         let last = number::time(end);
         let gap = room.saturating_sub(1 + clean::columns(&last));
         let scale = format!("{}0{}{last}", " ".repeat(left + 3), " ".repeat(gap));
-        page.line(&page.paint(Tone::Dim, &scale));
+        blocks.push(Block::Line(vec![(Tone::Dim, scale)]));
     }
+    blocks
 }
 
 fn lane_tone(at: &str) -> Tone {
@@ -106,11 +121,11 @@ fn bar(step: &Step, end: f64, room: usize) -> String {
 }
 
 /// The handshake from each point of view against whole round trips.
-fn views(page: &mut Page, arm: &Arm, timeline: &Timeline) {
+fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
     if timeline.views.is_empty() {
-        return;
+        return None;
     }
-    let rtt = figures::reference_rtt(arm);
+    let rtt = expected::reference_rtt(arm);
     let cells = |f: &dyn Fn(&tcptoll_model::record::View) -> String| {
         timeline.views.iter().map(f).collect::<Vec<_>>()
     };
@@ -134,8 +149,48 @@ fn views(page: &mut Page, arm: &Arm, timeline: &Timeline) {
     };
     // The fourth digit of a time is worth its room only while there is room.
     let exact = with(number::exact_time);
-    let lines = if exact.width() <= page.width() { exact } else { with(number::time) };
-    page.table(&lines, Tone::Dim);
+    let lines = if exact.width() <= width { exact } else { with(number::time) };
+    Some(Block::Lines(lines, Tone::Dim))
+}
+
+/// Expected against measured: a line for one arm with ICMP echo beside it, else a table.
+fn expected(summary: &Summary) -> Vec<Block> {
+    let rows: Vec<_> =
+        summary.arms.iter().filter_map(|arm| Some((arm, expected::expected(arm)?))).collect();
+    let [(arm, e)] = rows.as_slice() else { return expected_table(&rows) };
+    let (theirs, ours) = (number::exact_time(e.theory_us), number::exact_time(e.measured_us));
+    let text = format!("expected {} = {theirs} · measured {ours} ({})", e.formula(), e.off());
+    let mut from = format!("RTT from {}", e.rtt_from);
+    if let [Some(p50), p99, ..] = figures::quantiles(arm, "rtt_us") {
+        let p99 = p99.map(|us| format!(", p99 {}", number::exact_time(us))).unwrap_or_default();
+        let p50 = number::exact_time(p50);
+        from = format!("{from} · ICMP echo in the same run: p50 {p50}{p99}");
+    }
+    let mut blocks =
+        vec![Block::Blank, Block::Prose(2, text, Tone::Plain), Block::Prose(2, from, Tone::Dim)];
+    blocks.extend(expected::floor(arm).map(|floor| Block::Prose(2, floor, Tone::Dim)));
+    blocks
+}
+
+fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Block> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&str> = rows.iter().map(|(arm, _)| arm.name.as_str()).collect();
+    let cells =
+        |f: &dyn Fn(&Expected<'_>) -> String| rows.iter().map(|(_, e)| f(e)).collect::<Vec<_>>();
+    let lines = lay_out(vec![
+        Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
+        Column::new("expected", Align::Right, cells(&|e| number::exact_time(e.theory_us))),
+        Column::new("measured", Align::Right, cells(&|e| number::exact_time(e.measured_us))),
+        Column::new("off", Align::Right, cells(&|e| e.off())),
+    ]);
+    let mut how: Vec<String> =
+        rows.iter().map(|(_, e)| format!("{}, RTT from {}", e.formula(), e.rtt_from)).collect();
+    how.sort();
+    how.dedup();
+    let how = format!("expected: {}", how.join("; "));
+    vec![Block::Blank, Block::Lines(lines, Tone::Strong), Block::Prose(2, how, Tone::Dim)]
 }
 
 #[cfg(test)]

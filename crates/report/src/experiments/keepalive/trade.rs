@@ -1,10 +1,10 @@
 //! What does it cost to know of a death sooner? Measured arms, and a computed curve per mechanism.
 
 use tcptoll_model::checking::{Mechanism, Path, Point};
-use tcptoll_model::record::{Arm, Deaths, Summary};
+use tcptoll_model::record::{Arm, Summary};
 
 use super::words::who;
-use super::{deaths, detection_s, mechanism, of, packets_per_hour, traffic};
+use super::{detection_s, of, packets_per_hour, traded, traffic};
 use crate::number;
 
 /// Parts of a line between two points of a curve; more than a curve of thirty points needs.
@@ -12,36 +12,36 @@ const STEPS: u32 = 12;
 
 /// An arm of the trade that has a place on logarithmic axes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Traded<'a> {
+pub(super) struct Traded<'a> {
     /// Its place among the arms.
-    pub(crate) at: usize,
+    pub(super) at: usize,
     /// The arm.
-    pub(crate) arm: &'a Arm,
+    pub(super) arm: &'a Arm,
     /// How it checked.
-    pub(crate) mechanism: Mechanism,
+    pub(super) mechanism: Mechanism,
     /// Packets for an hour and one healthy connection; above 0.
-    pub(crate) packets_per_hour: f64,
+    pub(super) packets_per_hour: f64,
     /// Whether these are computed, because no measured figure can be had.
-    pub(crate) computed: bool,
+    pub(super) computed: bool,
     /// Least, middle and greatest time until a death was known, s; above 0.
-    pub(crate) known_s: [f64; 3],
+    pub(super) known_s: [f64; 3],
 }
 
 /// The computed curve of a mechanism.
 #[derive(Clone, Debug)]
-pub(crate) struct Curve {
+pub(super) struct Curve {
     /// Which.
-    pub(crate) mechanism: Mechanism,
+    pub(super) mechanism: Mechanism,
     /// Place among the arms of the first that checked so.
-    pub(crate) at: usize,
+    pub(super) at: usize,
     /// From the most packets and the shortest time on.
-    pub(crate) points: Vec<Point>,
+    pub(super) points: Vec<Point>,
 }
 
 impl Curve {
     /// Packets per hour and seconds along the curve, so close that what lies outside of a picture
     /// can be left out. Between two points the line is straight in logarithms.
-    pub(crate) fn line(&self) -> impl Iterator<Item = (f64, f64)> {
+    pub(super) fn line(&self) -> impl Iterator<Item = (f64, f64)> {
         self.points.windows(2).flat_map(|pair| {
             (0..=STEPS).map(move |step| {
                 let share = f64::from(step) / f64::from(STEPS);
@@ -57,22 +57,22 @@ impl Curve {
 
 /// What is known sooner for more packets: arms, and a curve for each of their mechanisms.
 #[derive(Clone, Debug)]
-pub(crate) struct Trade<'a> {
+pub(super) struct Trade<'a> {
     /// Arms that have a place in the picture.
-    pub(crate) drawn: Vec<Traded<'a>>,
+    pub(super) drawn: Vec<Traded<'a>>,
     /// Whether others have none.
-    pub(crate) left_out: bool,
+    pub(super) left_out: bool,
     /// Of arms without a place, why; of others, whether their packets are computed.
-    pub(crate) remarks: Vec<String>,
+    pub(super) remarks: Vec<String>,
     /// Computed.
-    pub(crate) curves: Vec<Curve>,
+    pub(super) curves: Vec<Curve>,
     /// The path that these are for: that of the settings, where a time was to be kept.
     path: Path,
 }
 
 impl Trade<'_> {
     /// What the curves rest on, in words; `None` where there are none.
-    pub(crate) fn basis(&self) -> Option<String> {
+    pub(super) fn basis(&self) -> Option<String> {
         let words = format!(
             "computed for settings that close a live connection once in a million checks at most, \
              with {} loss each way",
@@ -83,8 +83,9 @@ impl Trade<'_> {
 }
 
 /// The trade, where two mechanisms at least have deaths that were known.
-pub(crate) fn trade(summary: &Summary) -> Option<Trade<'_>> {
-    let known: Vec<(usize, &Arm)> = summary.arms.iter().enumerate().filter(traded).collect();
+pub(super) fn trade(summary: &Summary) -> Option<Trade<'_>> {
+    let known: Vec<(usize, &Arm)> =
+        summary.arms.iter().enumerate().filter(|(_, arm)| traded(arm)).collect();
     let mut mechanisms: Vec<(Mechanism, usize)> =
         known.iter().filter_map(|(at, arm)| Some((mechanism(arm)?, *at))).collect();
     mechanisms.sort();
@@ -115,6 +116,10 @@ fn place(at: usize, arm: &Arm) -> Option<Traded<'_>> {
     let known_s = [least.filter(|s| *s > 0.0)?, middle?, most?];
     let mechanism = mechanism(arm)?;
     Some(Traded { at, arm, mechanism, packets_per_hour, computed: measured.is_none(), known_s })
+}
+
+fn mechanism(arm: &Arm) -> Option<Mechanism> {
+    of(arm).map(|keepalive| keepalive.checking.mechanism)
 }
 
 fn computed(arm: &Arm) -> Option<f64> {
@@ -151,20 +156,12 @@ fn remark(at: usize, arm: &Arm) -> Option<&'static str> {
     })
 }
 
-/// Whether an arm is part of the trade: what died there was silent, and known.
-///
-/// A reset tells by itself, whatever the mechanism.
-pub(crate) fn traded((_, arm): &(usize, &Arm)) -> bool {
-    let silent = |d: &Deaths| !d.fault.starts_with("reset") && !d.fault.starts_with("close");
-    deaths(arm).is_some_and(|d| silent(d) && d.known > 0) && detection_s(arm)[1].is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use tcptoll_model::checking::Checking;
-    use tcptoll_model::record::{HistogramSummary, Keepalive, Metric, Traffic};
+    use tcptoll_model::record::{Deaths, HistogramSummary, Keepalive, Metric, Traffic};
 
     use super::*;
 
@@ -180,10 +177,10 @@ mod tests {
         Arm {
             name: mechanism.name().into(),
             metrics: measured
-                .map(|value| (super::super::PACKETS.to_owned(), metric(value)))
+                .map(|value| (super::super::PACKETS.name.to_owned(), metric(value)))
                 .into_iter()
                 .collect(),
-            histograms: BTreeMap::from([(super::super::DETECTION.to_owned(), known)]),
+            histograms: BTreeMap::from([(super::super::DETECTION.name.to_owned(), known)]),
             own: Keepalive {
                 checking: Checking {
                     mechanism,

@@ -3,7 +3,7 @@
 
 use tcptoll_model::checking::Mechanism;
 
-use crate::keepalive::Trade;
+use super::Trade;
 use crate::number;
 
 /// Lines of the picture, axes apart.

@@ -4,18 +4,10 @@
 use tcptoll_model::checking::{Checking, Evidence, Mechanism, Place, Setting};
 use tcptoll_model::record::{Arm, Deaths, Keepalive};
 
-use super::{counted, deaths, due_s};
+use super::{counted, deaths, due_s, of};
 use crate::figures::plural;
 use crate::number;
-
-/// A line beside the tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// What it says.
-    pub(crate) text: String,
-    /// Whether it is a doubt or a fault: a bound that did not hold, a death never known.
-    pub(crate) bad: bool,
-}
+use crate::own::Note;
 
 /// Seconds in a sentence: `10 s`, `0.5 s`.
 fn seconds(s: f64) -> String {
@@ -23,7 +15,7 @@ fn seconds(s: f64) -> String {
 }
 
 /// How an arm checked: `server: probes after 10 s of silence, 3 of them, 1 s apart`.
-pub(crate) fn settings(keepalive: &Keepalive) -> String {
+pub(super) fn settings(keepalive: &Keepalive) -> String {
     let how = setting(&keepalive.checking);
     match keepalive.side.as_str() {
         // Who sends nothing does so on both sides.
@@ -34,7 +26,7 @@ pub(crate) fn settings(keepalive: &Keepalive) -> String {
 }
 
 /// A setting alone, without who checks.
-pub(crate) fn setting(checking: &Checking) -> String {
+pub(super) fn setting(checking: &Checking) -> String {
     let mut parts: Vec<String> = Vec::new();
     let evidence = match checking.evidence.unwrap_or_default() {
         Evidence::Acknowledged => "an acknowledgment",
@@ -88,10 +80,10 @@ pub(crate) fn setting(checking: &Checking) -> String {
 
 /// What has to be set for each way of checking, once: who checks so, where to set it, its name and
 /// value.
-pub(crate) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
+pub(super) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
     let mut known: Vec<(Vec<Setting>, Vec<&str>)> = Vec::new();
     for arm in arms {
-        let Some(keepalive) = &arm.own.keepalive else { continue };
+        let Some(keepalive) = of(arm) else { continue };
         let settings = keepalive.checking.settings();
         match known.iter_mut().find(|(one, _)| *one == settings) {
             Some((_, names)) => names.push(&arm.name),
@@ -114,7 +106,7 @@ pub(crate) fn to_set(arms: &[Arm]) -> Vec<[String; 4]> {
 }
 
 /// What is to be said of the deaths of all arms; what several share is said once.
-pub(crate) fn notes(arms: &[Arm]) -> Vec<Note> {
+pub(super) fn notes(arms: &[Arm]) -> Vec<Note> {
     let mut said: Vec<(Note, Vec<&str>)> = Vec::new();
     for arm in arms {
         let Some(deaths) = deaths(arm) else { continue };

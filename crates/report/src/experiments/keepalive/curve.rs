@@ -3,8 +3,9 @@
 
 use tcptoll_model::checking::Mechanism;
 
-use super::svg::{Anchor, Scale, Screen, Svg, arm_class, for_both};
-use crate::keepalive::{Curve, Trade, Traded};
+use super::{Curve, Trade, Traded, setting};
+use crate::html::plot::{self, Frame, Plot, Scale};
+use crate::html::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number};
 
 /// Columns of an arm's name beside its point.
@@ -38,18 +39,6 @@ fn line_class(curve: &Curve) -> String {
     format!("computed {dash} {}", arm_class(curve.at))
 }
 
-/// Places of both axes.
-struct Axes {
-    x: Scale,
-    y: Scale,
-}
-
-impl Axes {
-    fn at(&self, (packets, s): (f64, f64)) -> (f64, f64) {
-        (self.x.at(packets), self.y.at(s))
-    }
-}
-
 /// Whether packets and seconds are near the arms; without any arm, everything is.
 fn near(trade: &Trade<'_>) -> impl Fn(&(f64, f64)) -> bool {
     let about = |values: Vec<f64>| {
@@ -64,9 +53,8 @@ fn near(trade: &Trade<'_>) -> impl Fn(&(f64, f64)) -> bool {
 
 fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (left, top) = (if wide { 64.0 } else { 60.0 }, 26.0);
-    let right = screen.width() - 14.0;
-    let bottom = if wide { 330.0 } else { 260.0 };
+    let [left, bottom] = if wide { [64.0, 330.0] } else { [60.0, 260.0] };
+    let frame = Frame::of(screen, left, 26.0, bottom);
     let near = near(trade);
     let lines: Vec<(&Curve, Vec<(f64, f64)>)> = trade
         .curves
@@ -74,69 +62,62 @@ fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
         .map(|curve| (curve, curve.line().filter(&near).collect::<Vec<_>>()))
         .filter(|(_, line)| line.len() > 1)
         .collect();
-    let mut svg = Svg::new(bottom + 48.0 + 18.0 * lines.len() as f64);
     let along = || lines.iter().flat_map(|(_, line)| line);
     let packets = along().map(|(packets, _)| *packets);
     let packets = packets.chain(trade.drawn.iter().map(|arm| arm.packets_per_hour));
     let times = along().map(|(_, s)| *s);
     let times = times.chain(trade.drawn.iter().flat_map(|arm| arm.known_s));
-    let axes = Axes { x: Scale::log(packets, left, right), y: Scale::log(times, bottom, top) };
-    for s in axes.y.ticks(8) {
-        let at = axes.y.at(s);
-        svg.line("grid", (left, at), (right, at));
-        svg.text("tick", (left - 6.0, at + 4.0), Anchor::End, &number::tick(s * 1e6));
-    }
-    for packets in axes.x.ticks(if wide { 12 } else { 5 }) {
-        let at = axes.x.at(packets);
-        svg.line("grid", (at, top), (at, bottom));
-        let anchor = if at > right - 14.0 { Anchor::End } else { Anchor::Middle };
-        svg.text("tick", (at, bottom + 16.0), anchor, &number::trimmed_ratio(packets));
-    }
-    svg.line("axis", (left, bottom), (right, bottom));
-    svg.text("label", (4.0, 12.0), Anchor::Start, "a death is known after (log)");
-    let name = if wide { "packets per hour and connection (log)" } else { "packets/h (log)" };
-    svg.text("label", (right, bottom + 34.0), Anchor::End, name);
+    let x = Scale::log(packets, left, frame.right);
+    let y = Scale::log(times, bottom, frame.top);
+    let mut plot = Plot::new(frame, 48.0 + plot::KEY * lines.len() as f64, x, y);
+    plot.y_axis(8, |s| number::tick(s * 1e6));
+    plot.x_ticks(if wide { 12 } else { 5 }, true, number::trimmed_ratio);
+    plot.base();
+    plot.y_label("a death is known after (log)");
+    plot.x_label(
+        34.0,
+        if wide { "packets per hour and connection (log)" } else { "packets/h (log)" },
+    );
     for (curve, line) in &lines {
-        let places: Vec<(f64, f64)> = line.iter().map(|at| axes.at(*at)).collect();
-        svg.open("", &format!("{}: computed", curve.mechanism));
-        svg.path(&line_class(curve), &places, false);
-        svg.close();
+        plot.group("", &format!("{}: computed", curve.mechanism), |plot| {
+            plot.line(&line_class(curve), line.iter().copied());
+        });
         if wide {
-            hits(&mut svg, curve, &axes, &near);
+            hits(&mut plot, curve, &near);
         }
     }
     for arm in &trade.drawn {
-        point(&mut svg, arm, &axes);
+        point(&mut plot, arm);
     }
     // On a phone the legend above names the colours.
     if wide {
-        let mut names = Names::beside(trade, &axes);
+        let mut names = Names::beside(trade, &plot);
         for arm in &trade.drawn {
-            let (x, y) = axes.at((arm.packets_per_hour, arm.known_s[1]));
+            let place = plot.at((arm.packets_per_hour, arm.known_s[1]));
             let name = clean::shorten(&arm.arm.name, NAME);
-            let (place, anchor) = names.free((x, y), clean::columns(&name), (left, right));
-            svg.text("name", place, anchor, &name);
+            let (place, anchor) = names.free(place, clean::columns(&name), (left, frame.right));
+            plot.svg.text("name", place, anchor, &name);
         }
     }
-    for (at, (curve, _)) in lines.iter().enumerate() {
-        let y = bottom + 48.0 + 18.0 * at as f64;
-        svg.line(&line_class(curve), (6.0, y - 4.0), (40.0, y - 4.0));
-        svg.text("name", (48.0, y), Anchor::Start, &format!("{}, computed", curve.mechanism));
-    }
-    svg
+    let key: Vec<(String, String)> = lines
+        .iter()
+        .map(|(curve, _)| (line_class(curve), format!("{}, computed", curve.mechanism)))
+        .collect();
+    plot.key(48.0, 34.0, key.iter().map(|(class, name)| (class.clone(), name.as_str())));
+    plot.svg
 }
 
 /// Something to point at along a curve, with the setting there.
-fn hits(svg: &mut Svg, curve: &Curve, axes: &Axes, near: &impl Fn(&(f64, f64)) -> bool) {
+fn hits(plot: &mut Plot, curve: &Curve, near: &impl Fn(&(f64, f64)) -> bool) {
     for p in curve.points.iter().filter(|p| near(&(p.packets_per_hour, p.detect_s))) {
         let tooltip = format!(
             "{}, computed: known after {} at most for {} packets per hour ({})",
             curve.mechanism,
             number::time(p.detect_s * 1e6),
             number::three(p.packets_per_hour),
-            crate::keepalive::setting(&p.checking)
+            setting(&p.checking)
         );
-        svg.dot("hit", axes.at((p.packets_per_hour, p.detect_s)), 6.0, &tooltip);
+        plot.dot("hit", (p.packets_per_hour, p.detect_s), 6.0, &tooltip);
     }
 }
 
@@ -147,10 +128,10 @@ struct Names {
 
 impl Names {
     /// None yet, beside the points with their ranges.
-    fn beside(trade: &Trade<'_>, axes: &Axes) -> Self {
+    fn beside(trade: &Trade<'_>, plot: &Plot) -> Self {
         let of = |arm: &Traded<'_>| {
-            let x = axes.x.at(arm.packets_per_hour);
-            let [least, _, most] = arm.known_s.map(|s| axes.y.at(s));
+            let x = plot.x.at(arm.packets_per_hour);
+            let [least, _, most] = arm.known_s.map(|s| plot.y.at(s));
             [x - END, x + END, most - 5.0, least + 5.0]
         };
         Self { taken: trade.drawn.iter().map(of).collect() }
@@ -186,9 +167,8 @@ impl Names {
     }
 }
 
-fn point(svg: &mut Svg, arm: &Traded<'_>, axes: &Axes) {
+fn point(plot: &mut Plot, arm: &Traded<'_>) {
     let [least, middle, most] = arm.known_s;
-    let (x, y) = axes.at((arm.packets_per_hour, middle));
     let tooltip = format!(
         "{}: known after {}, from {} to {}, for {} packets per hour{}",
         arm.arm.name,
@@ -198,13 +178,11 @@ fn point(svg: &mut Svg, arm: &Traded<'_>, axes: &Axes) {
         number::three(arm.packets_per_hour),
         if arm.computed { ", computed" } else { "" }
     );
-    svg.open(&arm_class(arm.at), &tooltip);
-    svg.line("whisker", (x, axes.y.at(least)), (x, axes.y.at(most)));
-    for end in [least, most] {
-        svg.line("whisker", (x - END, axes.y.at(end)), (x + END, axes.y.at(end)));
-    }
-    svg.dot(if arm.computed { "hollow" } else { "full" }, (x, y), 4.5, "");
-    svg.close();
+    plot.group(&arm_class(arm.at), &tooltip, |plot| {
+        plot.whisker(plot.x.at(arm.packets_per_hour), [least, most], END);
+        let class = if arm.computed { "hollow" } else { "full" };
+        plot.dot(class, (arm.packets_per_hour, middle), 4.5, "");
+    });
 }
 
 /// One sentence that says what to see, and what cannot be seen.

@@ -1,0 +1,147 @@
+//! What died, when that was detected, and what that took.
+
+use super::super::super::column::{Column, Figure};
+use super::super::ARRIVAL;
+use super::{AFTER, deaths, detection_s};
+
+use Figure::{Count, Number, Own, Words};
+
+const DUE: &str = "due after, s";
+const WRONG: &str = "wrongly closed";
+const SPENT: &str = "spent on it";
+
+/// The fault, and how many it hit.
+pub(super) const FAULT: &[Column] = &[
+    Column::new(
+        ("", "fault"),
+        "fault",
+        ("fault", ""),
+        Words(|arm| Some(deaths(arm)?.fault.clone())),
+    ),
+    Column::new(("", "dead"), "dead", ("dead", ""), Count(|arm| deaths(arm).map(|d| d.dead))),
+    Column::new(
+        ("", "known"),
+        "known",
+        ("dead_known", ""),
+        Count(|arm| deaths(arm).map(|d| d.known)),
+    ),
+];
+
+/// When deaths were detected.
+pub(super) const KNOWN: &[Column] = &[
+    Column::new(
+        (AFTER, "min"),
+        "known after, s: min",
+        ("known_after_s_min", "s"),
+        Number(|arm| detection_s(arm)[0], 1.0),
+    ),
+    Column::new(
+        (AFTER, "median"),
+        "known after, s: median",
+        ("known_after_s_median", "s"),
+        Number(|arm| detection_s(arm)[1], 1.0),
+    ),
+    Column::new(
+        (AFTER, "max"),
+        "known after, s: max",
+        ("known_after_s_max", "s"),
+        Number(|arm| detection_s(arm)[2], 1.0),
+    ),
+];
+
+/// When they had to be.
+pub(super) const DUE_AFTER: &[Column] = &[
+    Column::new(
+        (DUE, "bound"),
+        "computed bound, s",
+        ("bound_s", "s"),
+        Number(|arm| deaths(arm)?.bound_s, 1.0),
+    ),
+    Column::new(
+        (DUE, "+ timers"),
+        "timers late by, s",
+        ("granularity_s", "s"),
+        Number(|arm| deaths(arm)?.granularity_s, 1.0),
+    ),
+    Column::new(
+        ("", "late"),
+        "late",
+        ("known_late", ""),
+        // Without a bound nothing can be late.
+        Count(|arm| deaths(arm).filter(|d| d.bound_s.is_some()).map(|d| d.late)),
+    ),
+];
+
+/// Connections that lived.
+pub(super) const ALIVE: &[Column] = &[
+    Column::new(("", "alive"), "alive", ("alive", ""), Count(|arm| deaths(arm).map(|d| d.alive))),
+    Column::new(
+        (WRONG, "closed"),
+        "wrongly closed",
+        ("wrongly_closed", ""),
+        Count(|arm| deaths(arm).map(|d| d.wrongly_closed)),
+    ),
+    Column::new(
+        (WRONG, "expected"),
+        "wrongly closed: expected [99 of 100 runs]",
+        ("wrongly_closed_expected", ""),
+        Own,
+    ),
+];
+
+/// What detection took.
+pub(super) const SPENT_ON: &[Column] = &[
+    Column::new(
+        (SPENT, "packets"),
+        "packets spent",
+        ("stricken_packets", ""),
+        Count(|arm| Some(deaths(arm)?.traffic?.packets)),
+    ),
+    Column::new(
+        (SPENT, "/conn"),
+        "packets per stricken connection",
+        ("packets_per_stricken", ""),
+        Number(
+            |arm| {
+                let deaths = deaths(arm)?;
+                let spent = deaths.traffic?.packets as f64;
+                (deaths.stricken > 0).then(|| spent / deaths.stricken as f64)
+            },
+            1.0,
+        ),
+    ),
+    Column::new(
+        (SPENT, "KiB"),
+        "KiB spent",
+        ("stricken_bytes", "bytes"),
+        Number(|arm| Some(deaths(arm)?.traffic?.bytes as f64), 1.0 / 1_024.0),
+    ),
+];
+
+/// Connections that arrived and found no room.
+pub(super) const ARRIVALS: &[Column] = &[
+    Column::new(
+        ("arrivals", "without room"),
+        "arrivals that found no room",
+        ("arrivals_without_room", ""),
+        Count(|arm| deaths(arm).map(|d| d.arrivals).filter(|n| *n > 0)),
+    ),
+    Column::new(
+        ("arrivals", "waited, s"),
+        "arrivals waited at most, s",
+        ("arrival_s_max", "s"),
+        Number(|arm| arm.histograms.get(ARRIVAL.name)?.max, 1e-6),
+    ),
+];
+
+/// By what deaths were detected; on a terminal that is said in words.
+pub(super) const MORE: &[Column] = &[
+    Column::new(
+        ("", "stricken"),
+        "stricken",
+        ("stricken", ""),
+        Count(|arm| deaths(arm).map(|d| d.stricken)),
+    ),
+    Column::new(("", "known by"), "known by", ("known_by", ""), Own),
+    Column::new(("", "read said"), "read(2) gave", ("read_said", ""), Own),
+];

@@ -1,0 +1,375 @@
+//! Which columns does a run show, and what stands in their cells? Those of the experiment's tables; of
+//! an experiment without tables, or that this build does not know, one for each figure it recorded.
+
+use std::collections::BTreeSet;
+
+use tcptoll_model::experiments::column::{self, Figure, Form, Quantile, Show};
+use tcptoll_model::experiments::figures::{LATENESS, RTT};
+use tcptoll_model::experiments::spec::{Better, Noun, Spec};
+use tcptoll_model::experiments::{columns as common, find, names};
+use tcptoll_model::record::{Arm, Metric, Summary};
+
+use crate::figures::{self, Primary};
+use crate::number::{self, ABSENT, Estimate};
+use crate::own::Own;
+
+/// A table as a run shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// Names it among the tables of its form.
+    pub(crate) id: &'static str,
+    /// Heading above it; may be empty.
+    pub(crate) title: &'static str,
+    /// Groups of columns that stay together.
+    pub(crate) parts: Vec<Vec<Column>>,
+    has: fn(&Arm) -> bool,
+}
+
+impl Table {
+    /// Arms with a row in it, each with its place.
+    pub(crate) fn arms<'a>(&self, summary: &'a Summary) -> Vec<(usize, &'a Arm)> {
+        summary.arms.iter().enumerate().filter(|(_, arm)| (self.has)(arm)).collect()
+    }
+
+    /// Whether an arm has a row in it.
+    pub(crate) fn has_row(&self, arm: &Arm) -> bool {
+        (self.has)(arm)
+    }
+
+    /// All columns but that of `said`, a metric that stands elsewhere already.
+    pub(crate) fn without(self, said: Option<&str>) -> Self {
+        let keep = |column: &Column| column.key.is_empty() || Some(column.key.as_str()) != said;
+        let kept = |part: Vec<Column>| part.into_iter().filter(keep).collect();
+        Self { parts: self.parts.into_iter().map(kept).collect(), ..self }
+    }
+}
+
+/// A column as a run shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    /// Heading over neighbours, on a terminal; may be empty.
+    pub(crate) group: String,
+    /// Heading below that.
+    pub(crate) head: String,
+    /// Heading where the neighbours have no room; may be empty.
+    pub(crate) alone: &'static str,
+    /// The whole heading.
+    pub(crate) whole: String,
+    /// Name in a tidy table.
+    pub(crate) key: String,
+    /// Unit in a tidy table.
+    pub(crate) unit: &'static str,
+    /// When a terminal shows it.
+    pub(crate) show: Show,
+    /// Whether its heading stands over the unit too.
+    pub(crate) over_unit: bool,
+    /// Whether its cells are flush right.
+    pub(crate) right: bool,
+    sort: Option<fn(&Arm) -> Option<f64>>,
+    source: Source,
+}
+
+/// Where a cell is from.
+#[derive(Clone, Debug)]
+enum Source {
+    /// As described.
+    Described(Figure),
+    /// A figure of a distribution.
+    Quantile(String, Quantile),
+    /// The metric that the column is named after, with its recorded unit.
+    Recorded,
+}
+
+/// How a column's cells stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Words.
+    Words,
+    /// Whole numbers, and figures with their units.
+    Right,
+    /// Figures: decimal points stand in one line.
+    Number,
+}
+
+impl Column {
+    fn described(column: &column::Column, primary: &Primary) -> Self {
+        let (group, source) = match column.figure {
+            Figure::Quantile(key, quantile) => {
+                (column.group, Source::Quantile(key.to_owned(), quantile))
+            }
+            Figure::Answer(quantile) => {
+                let group = if column.group.is_empty() { &primary.name } else { column.group };
+                (group, Source::Quantile(primary.key.clone(), quantile))
+            }
+            figure => (column.group, Source::Described(figure)),
+        };
+        Self {
+            group: group.to_owned(),
+            head: column.head.to_owned(),
+            alone: column.alone,
+            whole: column.whole.to_owned(),
+            key: column.key.to_owned(),
+            unit: column.unit,
+            show: column.show,
+            over_unit: column.over_unit,
+            right: column.right,
+            sort: column.sort,
+            source,
+        }
+    }
+
+    /// A column for a metric that no table describes.
+    fn recorded(name: &str) -> Self {
+        let words = names::words_of_metric(name);
+        Self { key: name.to_owned(), ..Self::plain("", &words, &words, Source::Recorded) }
+    }
+
+    /// A column for a figure of a distribution that no table describes.
+    fn quantile(name: &str, quantile: Quantile) -> Self {
+        let group = names::words_of_histogram(name);
+        let whole = format!("{group} {}", quantile.name());
+        Self::plain(&group, quantile.name(), &whole, Source::Quantile(name.to_owned(), quantile))
+    }
+
+    fn plain(group: &str, head: &str, whole: &str, source: Source) -> Self {
+        Self {
+            group: group.to_owned(),
+            head: head.to_owned(),
+            alone: "",
+            whole: whole.to_owned(),
+            key: String::new(),
+            unit: "",
+            show: Show::Present,
+            over_unit: true,
+            right: false,
+            sort: None,
+            source,
+        }
+    }
+
+    fn metric<'a>(&self, arm: &'a Arm) -> Option<&'a Metric> {
+        arm.metrics.get(&self.key).filter(|metric| metric.value.is_finite())
+    }
+
+    /// As the reader sees it; [`ABSENT`] where there is no figure.
+    pub(crate) fn text(&self, arm: &Arm, own: &Own, form: Form) -> String {
+        let text = match &self.source {
+            Source::Quantile(key, quantile) => {
+                arm.histograms.get(key).and_then(|h| quantile.of(h)).map(number::time)
+            }
+            Source::Recorded => self.metric(arm).map(|m| match form {
+                Form::Page => Estimate::new(m.value, m.ci95, &m.unit).text(),
+                _ => number::metric(m.value, &m.unit),
+            }),
+            Source::Described(figure) => self.described_text(*figure, arm, own, form),
+        };
+        text.unwrap_or_else(|| ABSENT.to_owned())
+    }
+
+    fn described_text(&self, figure: Figure, arm: &Arm, own: &Own, form: Form) -> Option<String> {
+        match figure {
+            Figure::Metric => self.metric(arm).map(|m| number::figure(m.value)),
+            Figure::Estimate(unit) => self.metric(arm).map(|m| match form {
+                Form::Page => interval(m, unit),
+                _ => number::metric(m.value, unit),
+            }),
+            Figure::Rate => match self.metric(arm)? {
+                m if form == Form::Page && m.ci95.is_some() => Some(interval(m, "")),
+                _ => figures::rate(arm, &self.key),
+            },
+            // Neither is left here: each is a `Source` of its own.
+            Figure::Quantile(..) | Figure::Answer(_) => None,
+            Figure::Number(of, factor) => of(arm).map(|value| number::figure(value * factor)),
+            Figure::Time(of) => of(arm).map(number::time),
+            Figure::Share(of) => of(arm).map(number::percent),
+            Figure::Count(of) => of(arm).map(number::count),
+            Figure::Words(of) => of(arm),
+            Figure::Own => (own.words)(&self.key, arm),
+        }
+    }
+
+    /// In the record's unit; `None` where absent. Of words it is what they are sorted by.
+    pub(crate) fn value(&self, arm: &Arm) -> Option<f64> {
+        if let Some(sort) = self.sort {
+            return sort(arm);
+        }
+        match &self.source {
+            Source::Quantile(key, quantile) => quantile.of(arm.histograms.get(key)?),
+            Source::Recorded => self.metric(arm).map(|m| m.value),
+            Source::Described(figure) => match figure {
+                Figure::Metric | Figure::Estimate(_) | Figure::Rate => {
+                    self.metric(arm).map(|m| m.value)
+                }
+                Figure::Number(of, _) | Figure::Time(of) | Figure::Share(of) => {
+                    of(arm).filter(|value| value.is_finite())
+                }
+                Figure::Count(of) => of(arm).map(|n| n as f64),
+                Figure::Quantile(..) | Figure::Answer(_) | Figure::Words(_) | Figure::Own => None,
+            },
+        }
+    }
+
+    /// How its cells stand.
+    pub(crate) fn kind(&self) -> Kind {
+        match &self.source {
+            _ if self.right => Kind::Right,
+            Source::Described(Figure::Words(_) | Figure::Own) => Kind::Words,
+            Source::Recorded | Source::Described(Figure::Count(_) | Figure::Share(_)) => {
+                Kind::Right
+            }
+            Source::Quantile(..) | Source::Described(_) => Kind::Number,
+        }
+    }
+
+    /// The distribution that it shows a figure of, whose unit may differ by row.
+    pub(crate) fn distribution(&self) -> Option<&str> {
+        match &self.source {
+            Source::Quantile(key, _) => Some(key),
+            Source::Recorded | Source::Described(_) => None,
+        }
+    }
+}
+
+fn interval(m: &Metric, unit: &str) -> String {
+    let value = number::metric(m.value, unit);
+    match m.ci95.map(|ends| ends.map(|end| number::metric(end, unit))) {
+        Some([low, high]) => format!("{value} [{low}, {high}]"),
+        None => value,
+    }
+}
+
+/// The tables of a run in one form, in their order.
+pub(crate) fn tables(summary: &Summary, form: Form) -> Vec<Table> {
+    let primary = figures::primary(summary);
+    match find(&summary.experiment).filter(|spec| !spec.tables.is_empty()) {
+        Some(spec) => described(spec, summary, &primary, form),
+        None => vec![of_figures(summary, &primary, form)],
+    }
+}
+
+/// The table of this id, if the run has it.
+pub(crate) fn table(summary: &Summary, form: Form, id: &str) -> Option<Table> {
+    tables(summary, form).into_iter().find(|table| table.id == id)
+}
+
+/// What any arm may have counted besides its metrics.
+pub(crate) fn counted(summary: &Summary) -> Table {
+    resolved(&common::COUNTED, summary, &figures::primary(summary))
+}
+
+fn resolved(table: &column::Table, summary: &Summary, primary: &Primary) -> Table {
+    let shown = |column: &&column::Column| column.when.is_none_or(|when| when(summary));
+    let part = |part: &&[column::Column]| {
+        part.iter().filter(shown).map(|column| Column::described(column, primary)).collect()
+    };
+    Table {
+        id: table.id,
+        title: table.title,
+        parts: table.parts.iter().map(part).collect(),
+        has: table.has,
+    }
+}
+
+fn described(spec: &Spec, summary: &Summary, primary: &Primary, form: Form) -> Vec<Table> {
+    let of_form = spec.tables.iter().filter(|table| table.forms.contains(&form));
+    of_form.map(|table| resolved(table, summary, primary)).collect()
+}
+
+/// The quantiles of the answer that a table has room for.
+const ANSWER: [Quantile; 4] = [Quantile::P50, Quantile::P99, Quantile::P999, Quantile::Max];
+
+/// One table of every figure: of metrics and distributions, CPU, and how many succeeded.
+fn of_figures(summary: &Summary, primary: &Primary, form: Form) -> Table {
+    let answer = || ANSWER.map(|quantile| Column::quantile(&primary.key, quantile)).to_vec();
+    let metrics = metrics(summary);
+    let mut parts: Vec<Vec<Column>> =
+        metrics.iter().map(|name| vec![Column::recorded(name)]).collect();
+    // Markdown has the answer and how many succeeded in the table of arms.
+    if form != Form::Markdown {
+        parts.insert(parts.len().min(1), answer());
+    }
+    let others = distributions(summary).into_iter().filter(|name| *name != primary.key);
+    parts.extend(others.map(|name| vec![Column::quantile(name, Quantile::P50)]));
+    parts.push(cpu(noun(summary), &metrics));
+    let of = |column: &column::Column| vec![Column::described(column, primary)];
+    if form != Form::Markdown {
+        parts.push(of(&common::OK));
+    }
+    let failed = common::ERRORS.when.is_none_or(|when| when(summary));
+    if form == Form::Page && failed {
+        parts.push(of(&common::ERRORS));
+    }
+    Table { id: "figures", title: "", parts, has: common::every }
+}
+
+/// The names of an operation; of an experiment that this build does not know, `operation`.
+pub(crate) fn noun(summary: &Summary) -> Noun {
+    let unknown = Noun { one: "operation", many: "operations", short: "op" };
+    find(&summary.experiment).map_or(unknown, |spec| spec.operation)
+}
+
+/// CPU of both hosts for each operation, where no metric has it.
+fn cpu(noun: Noun, metrics: &[&str]) -> Vec<Column> {
+    let group = format!("CPU µs/{}", noun.short);
+    let of = |column: column::Column| {
+        let whole = format!("{} {group}", column.head);
+        let plain = Column::plain(&group, column.head, &whole, Source::Described(column.figure));
+        Column { key: column.key.to_owned(), unit: column.unit, ..plain }
+    };
+    let both = [common::client_cpu_column("", ""), common::server_cpu_column("", "")];
+    both.into_iter().filter(|column| !metrics.contains(&column.key)).map(of).collect()
+}
+
+/// Names of the metrics to show: those described, else those recorded; that of the run first. What
+/// the settings decide, and what is evidence alone, has no column.
+fn metrics(summary: &Summary) -> Vec<&str> {
+    let spec = find(&summary.experiment);
+    let recorded: BTreeSet<&str> =
+        summary.arms.iter().flat_map(|arm| arm.metrics.keys()).map(String::as_str).collect();
+    let plain = |name: &&str| names::metric(name).is_some_and(|m| m.better == Better::Neither);
+    let mut names: Vec<&str> = match spec {
+        Some(spec) => spec.metrics.iter().map(|metric| metric.name).collect(),
+        None => recorded.into_iter().collect(),
+    };
+    names.retain(|name| !plain(name));
+    let first = column::metric_of(summary).or(spec.map(|spec| spec.primary));
+    names.sort_by_key(|name| Some(*name) != first);
+    names
+}
+
+/// Names of the distributions to show, as of [`metrics`].
+fn distributions(summary: &Summary) -> Vec<&str> {
+    let recorded: BTreeSet<&str> =
+        summary.arms.iter().flat_map(|arm| arm.histograms.keys()).map(String::as_str).collect();
+    let names: Vec<&str> = match find(&summary.experiment) {
+        Some(spec) => spec.histograms.iter().map(|histogram| histogram.name).collect(),
+        None => recorded.into_iter().collect(),
+    };
+    names.into_iter().filter(|name| ![RTT.name, LATENESS.name].contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_without_tables_is_shown_as_it_is_described() {
+        let summary = Summary {
+            experiment: "http".to_owned(),
+            arms: vec![Arm::default()],
+            ..Summary::default()
+        };
+        let table = of_figures(&summary, &figures::primary(&summary), Form::Text);
+        let heads: Vec<String> = table
+            .parts
+            .iter()
+            .flatten()
+            .map(|c| format!("{} {}", c.group, c.head).trim().to_owned())
+            .collect();
+        // The primary metric and the answer come first; evidence has no column.
+        assert_eq!(heads[..3], ["requests per second", "latency p50", "latency p99"]);
+        assert!(heads.contains(&"server CPU per operation".to_owned()), "{heads:?}");
+        assert!(!heads.iter().any(|head| head.contains("resolution") || head.contains("ICMP")));
+        assert_eq!(heads.last().map(String::as_str), Some("ok"));
+    }
+}

@@ -1,0 +1,36 @@
+//! What does `connect` show of its own? Where the time of a handshake went, and what arithmetic
+//! expects of it.
+
+mod expected;
+mod steps;
+mod timeline;
+
+use tcptoll_model::experiments::connect::CONNECT_OF_FAILED;
+use tcptoll_model::record::Arm;
+
+use crate::own::{Failed, NONE, Own};
+use crate::{figures, number};
+
+/// Its parts.
+pub(super) const OWN: Own = Own {
+    failed: Some(failed),
+    trouble: handshakes_of_failed,
+    lists_metrics: false,
+    text_after: steps::blocks,
+    details: timeline::sections,
+    ..NONE
+};
+
+fn failed(Failed { failed, tried }: Failed) -> String {
+    let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
+    format!("{bad} of {all} attempts failed; the latencies are those of the {good} that succeeded.")
+}
+
+/// How long the handshakes took of connections that failed later: no latency above has them.
+fn handshakes_of_failed(arm: &Arm) -> Option<String> {
+    let failed = arm.histograms.get(CONNECT_OF_FAILED.name).filter(|h| h.count > 0)?;
+    let [middle, max] = [figures::middle(failed)?, failed.max?].map(number::time);
+    let word = if failed.p50.is_some() { "median" } else { "mean" };
+    let which = figures::plural(failed.count, "connection");
+    Some(format!("client: handshakes of {which} that failed later: {word} {middle}, max {max}"))
+}

@@ -1,0 +1,20 @@
+//! What does an experiment show of its own? A table of those that have anything; the others are shown
+//! by the tables of their description alone.
+
+mod connect;
+mod http;
+mod keepalive;
+
+use tcptoll_model::record::Summary;
+
+use crate::own::{NONE, Own};
+
+/// Experiments with parts of their own, by name.
+const ALL: &[(&str, &Own)] =
+    &[("connect", &connect::OWN), ("http", &http::OWN), ("keepalive", &keepalive::OWN)];
+
+/// What the experiment of a run shows of its own.
+pub(crate) fn own(summary: &Summary) -> &'static Own {
+    let found = ALL.iter().find(|(name, _)| *name == summary.experiment);
+    found.map_or(&NONE, |(_, own)| own)
+}

@@ -1,0 +1,23 @@
+//! What an arm is called and which colour it has, wherever it stands on the page.
+
+use serde::Serialize;
+use tcptoll_model::record::{Arm, Summary};
+
+use super::svg::arm_class;
+
+/// A name with its colour.
+#[derive(Clone, Serialize)]
+pub(super) struct ArmName {
+    class: String,
+    name: String,
+}
+
+/// The name of the arm at this place.
+pub(super) fn name(at: usize, arm: &Arm) -> ArmName {
+    ArmName { class: arm_class(at), name: arm.name.clone() }
+}
+
+/// Whatever `of` makes of each arm with its place.
+pub(super) fn each_arm<T>(summary: &Summary, of: impl Fn(usize, &Arm) -> Option<T>) -> Vec<T> {
+    summary.arms.iter().enumerate().filter_map(|(at, arm)| of(at, arm)).collect()
+}

@@ -1,0 +1,167 @@
+//! What may an experiment show beyond its tables? The interface between common code, which names no
+//! experiment, and `experiments`, where each fills in what is its own.
+
+use tcptoll_model::record::{Arm, HistogramSummary, Summary};
+
+use crate::layout::Lines;
+
+/// The parts of an experiment's own; [`NONE`] has none of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    /// Cells of columns whose words are found here: the column's key and the arm.
+    pub(crate) words: fn(&str, &Arm) -> Option<String>,
+    /// Lines before the answer: what was computed before the run.
+    pub(crate) forecasts: fn(&[Arm]) -> Vec<String>,
+    /// That operations failed, in a sentence.
+    pub(crate) failed: Option<fn(Failed) -> String>,
+    /// What the distribution of the answer is of, where it is not of operations.
+    pub(crate) answer: Option<&'static Answer>,
+    /// What an arm counted that is not as it should be.
+    pub(crate) trouble: fn(&Arm) -> Option<String>,
+    /// What an arm counted, a label and a figure each, for the page.
+    pub(crate) counted: fn(&Arm) -> Vec<[String; 2]>,
+    /// Whether the page lists every metric of an arm, as the table has no room for all.
+    pub(crate) lists_metrics: bool,
+    /// The terminal's figures, in place of the tables one after another; the width is given.
+    pub(crate) text: Option<fn(&Summary, usize) -> Vec<Block>>,
+    /// What the terminal shows after the figures; the width is given.
+    pub(crate) text_after: fn(&Summary, usize) -> Vec<Block>,
+    /// Markdown's tables, in place of all one after another.
+    pub(crate) markdown: Option<fn(&Summary) -> Vec<Passage>>,
+    /// The picture that the page begins with, unless the run has rounds.
+    pub(crate) picture: fn(&Summary) -> Option<Picture>,
+    /// Sections of the page after the figures.
+    pub(crate) sections: fn(&Summary) -> Vec<Section>,
+    /// Sections of the page after the warnings.
+    pub(crate) details: fn(&Summary) -> Vec<Section>,
+}
+
+/// Nothing beyond the tables.
+pub(crate) const NONE: Own = Own {
+    words: |_, _| None,
+    forecasts: |_| Vec::new(),
+    failed: None,
+    answer: None,
+    trouble: |_| None,
+    counted: |_| Vec::new(),
+    lists_metrics: true,
+    text: None,
+    text_after: |_, _| Vec::new(),
+    markdown: None,
+    picture: |_| None,
+    sections: |_| Vec::new(),
+    details: |_| Vec::new(),
+};
+
+/// How many operations failed; some succeeded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed {
+    /// Operations that failed; above 0.
+    pub(crate) failed: u64,
+    /// Operations begun.
+    pub(crate) tried: u64,
+}
+
+/// The words for a distribution that is not of operations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// The distribution.
+    pub(crate) histogram: &'static str,
+    /// Values that there are, and that there could be.
+    pub(crate) of: fn(&Arm) -> Option<(u64, u64)>,
+    /// What its axis shows.
+    pub(crate) share: &'static str,
+    /// What became of the others.
+    pub(crate) never: &'static str,
+    /// What is to be seen of one arm, in a sentence.
+    pub(crate) caption: fn(&HistogramSummary) -> String,
+}
+
+/// What a colour stands for; the words say it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Strong,
+    Dim,
+    Bad,
+    Doubt,
+    Client,
+    Wire,
+    Server,
+}
+
+/// A piece of text on the terminal.
+pub(crate) enum Block {
+    /// An empty line, unless there is one.
+    Blank,
+    /// A line of pieces.
+    Line(Vec<(Tone, String)>),
+    /// Words wrapped at the width, each line after some blanks.
+    Prose(usize, String, Tone),
+    /// A label, then words wrapped beside it from a column on.
+    Labelled(String, usize, String, Tone),
+    /// Lines in columns, with the tone of the headings.
+    Lines(Lines, Tone),
+    /// The experiment's table of this id.
+    Table(&'static str),
+    /// The same with a heading over the names, and so many columns for them.
+    Named(&'static str, &'static str, usize),
+}
+
+/// A piece of Markdown.
+pub(crate) enum Passage {
+    /// The experiment's table of this id.
+    Table(&'static str),
+    /// A list.
+    List(Vec<String>),
+}
+
+/// A picture with its caption.
+#[derive(Clone, Debug)]
+pub(crate) struct Picture {
+    /// Both forms.
+    pub(crate) both_svg: String,
+    /// One sentence that says what to see.
+    pub(crate) caption: String,
+    /// Places of the arms in it, whose colours are named above it.
+    pub(crate) drawn: Vec<usize>,
+}
+
+/// A line beside the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// What it says.
+    pub(crate) text: String,
+    /// Whether it is a doubt or a fault: a bound that did not hold, a death never known.
+    pub(crate) bad: bool,
+}
+
+/// A section of the page.
+pub(crate) struct Section {
+    /// Its heading.
+    pub(crate) title: &'static str,
+    /// What stands below.
+    pub(crate) items: Vec<Item>,
+}
+
+/// A piece of a section.
+pub(crate) enum Item {
+    /// The experiment's table of this id under this heading, which may be empty.
+    Table(&'static str, &'static str),
+    /// The leading picture of the experiment, unless the page began with it.
+    Lead,
+    /// A picture.
+    Picture(Picture),
+    /// Doubts and remarks as a list.
+    Notes(Vec<Note>),
+    /// A paragraph.
+    Paragraph(String),
+    /// A small line.
+    Small(String),
+    /// Rows under headings; the places of columns of words.
+    Rows(Vec<&'static str>, Vec<Vec<String>>, Vec<usize>),
+    /// To be opened: a heading, a word beside it, and what is inside.
+    Details(String, String, Vec<Item>),
+    /// The same for several arms, by their places: the first is open.
+    Arms(Vec<(usize, Vec<Item>)>),
+}
