@@ -4,7 +4,39 @@
 //! link's stamps can be subtracted from each other. Packet stamps come on `CLOCK_REALTIME` and are
 //! brought over by [`FromRealtime`].
 
+use std::fmt::Debug;
+use std::time::Duration;
+
 pub use tcptoll_kernel::clock::{monotonic_ns, wait_until};
+
+/// The time of a trial, as the parent has it. What a trial decides by time it decides by this, so
+/// that a recorded trial can be run again in less time.
+pub trait Time: Debug {
+    /// The time on `CLOCK_MONOTONIC`.
+    fn now(&self) -> Duration;
+
+    /// How long ago a moment is; 0 if it is still to come.
+    fn since(&self, moment: Duration) -> Duration {
+        self.now().saturating_sub(moment)
+    }
+
+    /// Waits this long.
+    fn pause(&self, time: Duration);
+}
+
+/// The machine's time.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineTime;
+
+impl Time for MachineTime {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns())
+    }
+
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
 
 /// Brings stamps of `CLOCK_REALTIME` onto `CLOCK_MONOTONIC`, and notices when the former steps.
 #[derive(Clone, Copy, Debug)]

@@ -29,7 +29,7 @@ pub use self::options::{Progress, Run, RunOptions};
 pub use self::schedule::Schedule;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::certification::Certificate;
-use crate::lab::{Interrupt, LabError};
+use crate::lab::{Interrupt, LabError, Machine};
 use crate::passport;
 use crate::record::{Record, Recorder};
 
@@ -341,6 +341,7 @@ impl<'a> Runner<'a> {
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),
             certificates: &mut self.certificates,
+            hosts: &Machine::default(),
         };
         let outcome = self.schedule.plan(arm).trial(planned, &mut context);
         let mut trial = Trial {

@@ -19,7 +19,7 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("http/observation.rs", "connect", "the same distribution"),
     ("experiments/columns.rs", "connect", "a heading over the same distribution"),
     ("http/options.rs", "keepalive", "an option of `http`: does the server keep connections?"),
-    ("http/settings/mod.rs", "keepalive", "an option of `http`: does the server keep connections?"),
+    ("http/ends.rs", "keepalive", "an option of `http`: does the server keep connections?"),
     ("http/url.rs", "http", "the scheme of a URL"),
 ];
 

@@ -7,6 +7,8 @@ pub mod bench;
 pub mod connect;
 pub mod http;
 pub mod keepalive;
+#[cfg(test)]
+mod replay;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ use tcptoll_model::study::{PlannedArm, Settings};
 use self::bench::target::Target;
 use crate::files::Shared;
 use crate::lab::certification::{Certificate, Tolerance};
-use crate::lab::{Interrupt, LabError};
+use crate::lab::{HostSource, Interrupt, LabError};
 
 /// Why a trial gave no observation.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,8 @@ pub struct Context<'a> {
     pub pcap: Option<&'a str>,
     /// Links measured in this run.
     pub certificates: &'a mut BTreeMap<String, Certificate>,
+    /// Where its hosts come from.
+    pub hosts: &'a dyn HostSource,
 }
 
 /// What came of a trial.

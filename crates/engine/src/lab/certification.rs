@@ -328,7 +328,7 @@ pub fn train(
     let (at, sink) = receiver.start(&Sink { at: to })?;
     let target = SocketAddr::new(to, at.port());
     let sent = sender.ask(&Train { target, packets, payload, interval_ns, together })?;
-    std::thread::sleep(std::time::Duration::from_nanos(settle_ns));
+    hosts.time.pause(Duration::from_nanos(settle_ns));
     if interrupt.signal().is_some() {
         return Err(LabError::Interrupted);
     }

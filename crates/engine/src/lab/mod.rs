@@ -6,6 +6,8 @@
 //! before it is trusted.
 
 pub mod certification;
+#[cfg(test)]
+pub(crate) mod conversation;
 mod handle;
 pub mod init;
 pub mod pcap;
@@ -16,6 +18,7 @@ pub mod tap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +28,7 @@ use tcptoll_kernel::process::{inherited_socket, spawn_with};
 use tcptoll_model::link::LinkSpec;
 
 use crate::channel::{Channel, ChannelError};
+use crate::clock::{MachineTime, Time};
 use crate::load::idle;
 use crate::messages::PROTOCOL;
 use crate::servers::null;
@@ -117,52 +121,114 @@ pub struct Hosts {
     pub addresses: Addresses,
     /// An echo that takes longer than this is lost.
     pub echo_limit: Duration,
-    process: Child,
+    /// The time of the trial.
+    pub time: Box<dyn Time>,
+    /// What its hosts run in; absent if nothing of this machine does.
+    process: Option<Process>,
 }
 
-impl Hosts {
+/// Where the hosts of a trial come from.
+pub trait HostSource {
     /// Makes a lab.
-    ///
-    /// Must be called from the main thread, while that thread lives as long as the lab: the kernel
-    /// kills the lab when the thread that started it ends.
-    pub fn lab(plan: &Plan, spec: &LinkSpec) -> Result<Self, LabError> {
+    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError>;
+
+    /// Makes one host on the machine's own network, for a server that is not ours.
+    fn target(&self) -> Result<Hosts, LabError>;
+}
+
+/// Hosts that are processes of this machine. They run hidden sub-commands of a program.
+#[derive(Debug, Default)]
+pub struct Machine {
+    /// The program's file; absent: the running program.
+    program: Option<PathBuf>,
+}
+
+impl Machine {
+    /// A command that runs the program, which is to call [`reexecuted`].
+    fn command(&self) -> Result<Command, LabError> {
+        if let Some(program) = &self.program {
+            return Ok(Command::new(program));
+        }
+        // The link in /proc names the running file even after it was replaced on disk.
+        let path = std::env::current_exe()
+            .map_err(|error| LabError::Refused(format!("/proc/self/exe: {error}")))?;
+        Ok(Command::new(if path.exists() { path } else { "/proc/self/exe".into() }))
+    }
+
+    /// Starts a lab: its process, and the channels of client, server and link.
+    fn start_lab(&self, plan: &Plan) -> Result<(Process, [UnixStream; 3]), LabError> {
         let [client, server, link] = [pair()?, pair()?, pair()?];
-        let mut command = own_binary()?;
+        let mut command = self.command()?;
         command.arg(LAB_COMMAND).arg(serde_json::to_string(plan).unwrap_or_default());
         let theirs = [&client.1, &server.1, &link.1];
         command.args(theirs.map(|stream| stream.as_raw_fd().to_string()));
         let process = spawn_with(&mut command, &theirs.map(AsFd::as_fd))
             .map_err(|error| LabError::Refused(format!("the lab cannot be started: {error}")))?;
-        drop((client.1, server.1, link.1));
-        let mut guard = Guard(Some(process));
-        // The link speaks first: it is also where a failed start is told.
-        let link = Handle::new(Channel::new(link.0), "link")?;
-        Ok(Self {
-            client: Handle::new(Channel::new(client.0), "client host")?,
-            server: Some(Handle::new(Channel::new(server.0), "server host")?),
-            link: Some(link),
-            addresses: Addresses::of(spec.loopback, plan.ipv6),
-            echo_limit: spec.rtt + spec.jitter + Duration::from_millis(100),
-            process: guard.0.take().expect("put there above"),
-        })
+        Ok((Process(process), [client.0, server.0, link.0]))
     }
 
-    /// One host on the machine's own network, for a server that is not ours.
-    pub fn target() -> Result<Self, LabError> {
+    /// Starts one host: its process, and its channel.
+    fn start_host(&self) -> Result<(Process, UnixStream), LabError> {
         let (ours, theirs) = pair()?;
-        let mut command = own_binary()?;
+        let mut command = self.command()?;
         command.arg(HOST_COMMAND).arg(theirs.as_raw_fd().to_string());
         let process = spawn_with(&mut command, &[theirs.as_fd()])
             .map_err(|error| LabError::Refused(format!("the client cannot be started: {error}")))?;
-        drop(theirs);
-        let mut guard = Guard(Some(process));
+        Ok((Process(process), ours))
+    }
+}
+
+impl HostSource for Machine {
+    /// Must be called from the main thread, while that thread lives as long as the lab: the kernel
+    /// kills the lab when the thread that started it ends.
+    fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError> {
+        let (process, channels) = self.start_lab(plan)?;
+        let time = Box::new(MachineTime);
+        Hosts::of_lab(plan, spec, channels.map(Channel::new), time, Some(process))
+    }
+
+    fn target(&self) -> Result<Hosts, LabError> {
+        let (process, channel) = self.start_host()?;
+        Hosts::of_target(Channel::new(channel), Box::new(MachineTime), Some(process))
+    }
+}
+
+impl Hosts {
+    /// A lab with the channels of client, server and link.
+    fn of_lab(
+        plan: &Plan,
+        spec: &LinkSpec,
+        [client, server, link]: [Channel; 3],
+        time: Box<dyn Time>,
+        process: Option<Process>,
+    ) -> Result<Self, LabError> {
+        // The link speaks first: it is also where a failed start is told.
+        let link = Handle::new(link, "link")?;
         Ok(Self {
-            client: Handle::new(Channel::new(ours), "client host")?,
+            client: Handle::new(client, "client host")?,
+            server: Some(Handle::new(server, "server host")?),
+            link: Some(link),
+            addresses: Addresses::of(spec.loopback, plan.ipv6),
+            echo_limit: spec.rtt + spec.jitter + Duration::from_millis(100),
+            time,
+            process,
+        })
+    }
+
+    /// One host with this channel.
+    fn of_target(
+        client: Channel,
+        time: Box<dyn Time>,
+        process: Option<Process>,
+    ) -> Result<Self, LabError> {
+        Ok(Self {
+            client: Handle::new(client, "client host")?,
             server: None,
             link: None,
             addresses: Addresses::of(false, false),
             echo_limit: Duration::from_secs(3),
-            process: guard.0.take().expect("put there above"),
+            time,
+            process,
         })
     }
 
@@ -185,43 +251,32 @@ impl Drop for Hosts {
         for handle in [Some(&self.client), self.server.as_ref(), self.link.as_ref()] {
             handle.inspect(|handle| handle.close());
         }
+        let Some(Process(process)) = &mut self.process else { return };
         let begun = Instant::now();
         while begun.elapsed() < END_LIMIT {
-            match self.process.try_wait() {
+            match process.try_wait() {
                 Ok(None) => std::thread::sleep(Duration::from_millis(2)),
                 Ok(Some(_)) | Err(_) => return,
             }
         }
-        end(&mut self.process);
     }
 }
 
-/// Ends a process that did not become a lab or a host.
-struct Guard(Option<Child>);
+/// A process that ends with this.
+#[derive(Debug)]
+struct Process(Child);
 
-impl Drop for Guard {
+impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(process) = &mut self.0 {
-            end(process);
-        }
+        // The kernel kills the init of its PID namespace with it, and everything with that. Nothing
+        // happens to a process that has been waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
-}
-
-fn end(process: &mut Child) {
-    // The kernel kills the init of its PID namespace with it, and everything with that.
-    let _ = process.kill();
-    let _ = process.wait();
 }
 
 fn pair() -> Result<(UnixStream, UnixStream), LabError> {
     UnixStream::pair().map_err(|error| LabError::Refused(format!("socketpair: {error}")))
-}
-
-fn own_binary() -> Result<Command, LabError> {
-    // The link in /proc names the running file even after it was replaced on disk.
-    let path = std::env::current_exe()
-        .map_err(|error| LabError::Refused(format!("/proc/self/exe: {error}")))?;
-    Ok(Command::new(if path.exists() { path } else { "/proc/self/exe".into() }))
 }
 
 /// Becomes a part of the lab if the arguments say so, and gives its exit status when it ends.

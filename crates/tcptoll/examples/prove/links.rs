@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 use tcptoll_engine::lab::certification::{Tolerance, certify, echoes, train};
 use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{Hosts, Interrupt};
+use tcptoll_engine::lab::{HostSource as _, Hosts, Interrupt, Machine};
 use tcptoll_model::link::{LinkSpec, line_bytes};
 use tcptoll_model::stats::{exact_interval, nearest_rank};
 
@@ -28,7 +28,7 @@ pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Hosts> {
         server_cpu: server,
         client_addresses: Vec::new(),
     };
-    let mut hosts = Hosts::lab(&plan, &spec)?;
+    let mut hosts = Machine::default().lab(&plan, &spec)?;
     certify(&mut hosts, &spec, ANY, &Interrupt::new())?.accepted()?;
     Ok(hosts)
 }

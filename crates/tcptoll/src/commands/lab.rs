@@ -7,7 +7,7 @@ use anyhow::bail;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::lab::certification::{Tolerance, certify};
 use tcptoll_engine::lab::plan::Plan;
-use tcptoll_engine::lab::{Handle, Hosts, Interrupt, LabError};
+use tcptoll_engine::lab::{Handle, HostSource as _, Interrupt, LabError, Machine};
 use tcptoll_engine::messages::{Count, Launch, Run, SetSysctls, Watch};
 use tcptoll_engine::observe::parse_sysctl;
 use tcptoll_model::link::LinkSpec;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         signal_hook::flag::register_usize(signal, interrupt.flag(), signal as usize)?;
     }
     signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false)))?;
-    let mut hosts = Hosts::lab(&plan, &spec)?;
+    let mut hosts = Machine::default().lab(&plan, &spec)?;
     let mut certificate = certify(&mut hosts, &spec, tolerance, &interrupt)?;
     if args.link_tolerance.is_some() {
         certificate = certificate.accepted()?;

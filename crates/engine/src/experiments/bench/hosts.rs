@@ -73,7 +73,7 @@ impl Notes {
             server_cpu: pair.1,
             client_addresses: further_addresses(&self.sources, link.loopback, ipv6),
         };
-        let mut hosts = Hosts::lab(&plan, link)?;
+        let mut hosts = context.hosts.lab(&plan, link)?;
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
         let certificate: Certificate = match context.certificates.get(&key) {
             Some(known) => {
@@ -168,12 +168,12 @@ pub(in crate::experiments) fn launch(
 }
 
 /// Waits until the last FINs have come through, so that they are counted.
-pub(in crate::experiments) fn settle(client: &mut Handle, link: &LinkSpec) -> Result<(), LabError> {
+pub(in crate::experiments) fn settle(hosts: &mut Hosts, link: &LinkSpec) -> Result<(), LabError> {
     // A server that is slow to close is not waited for longer.
     let limit = link.rtt * 2 + link.jitter + Duration::from_millis(30);
-    client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
+    hosts.client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
     // The client has the server's FIN; its ACK is on the way.
-    std::thread::sleep(link.rtt / 2 + link.jitter + Duration::from_millis(2));
+    hosts.time.pause(link.rtt / 2 + link.jitter + Duration::from_millis(2));
     Ok(())
 }
 

@@ -125,7 +125,7 @@ pub(in crate::experiments) fn run<T: Trial>(
         }
         Site::Target(target) => {
             let address = target.address()?;
-            let mut hosts = Hosts::target()?;
+            let mut hosts = context.hosts.target()?;
             hosts.addresses.server = address.ip();
             (hosts, None)
         }
@@ -149,7 +149,7 @@ pub(in crate::experiments) fn run<T: Trial>(
     }
     let report = trial.load(&mut hosts, context)?;
     if let Some(link) = &link {
-        settle(&mut hosts.client, link)?;
+        settle(&mut hosts, link)?;
     }
     let clocks = clocks.end();
     trial.client_done(&mut hosts)?;

@@ -129,6 +129,7 @@ impl<'a> ConnectTrial<'a> {
             tolerance: context.tolerance,
             pcap: None,
             certificates: context.certificates,
+            hosts: context.hosts,
         };
         let mut witness = ConnectTrial::new(&self.notes.arm.name, &settings);
         // What was measured stands without it.

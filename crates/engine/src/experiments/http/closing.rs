@@ -15,7 +15,6 @@ use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first}
 use tcptoll_model::ports::{ClientCloses, PortSettings, forecast};
 use tcptoll_model::warning::Warning;
 
-use crate::clock::monotonic_ns;
 use crate::experiments::bench::notes::{Notes, Span};
 use crate::lab::{Handle, LabError};
 use crate::messages::{ClosedSockets, CountClosed, HttpReport};
@@ -110,7 +109,7 @@ impl AfterLoad<'_> {
         // Until its 60 s are over a socket goes only if a new connection takes its place: on the
         // client with `net.ipv4.tcp_tw_reuse`, which is counted; on the server whenever the client
         // uses a port again, which is not.
-        let whole = monotonic_ns().saturating_sub(self.since_ns) < NONE_GONE_NS
+        let whole = self.client.after.at_ns.saturating_sub(self.since_ns) < NONE_GONE_NS
             && grew(self.client, "TcpExtTWRecycled") == 0;
         let found = self.ours.client.filter(|_| whole);
         match self.server {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
 use tcptoll_model::stats::Histogram;
@@ -17,7 +17,6 @@ use super::ends::{Ends, LabServer, LabSettings};
 use super::forecast::Pace;
 use super::requests::pieces;
 use super::settings::{HttpSettings, Tls};
-use crate::clock::monotonic_ns;
 use crate::experiments::bench::hosts::{PortsNeeded, launch, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
@@ -143,15 +142,15 @@ impl Trial for HttpTrial<'_> {
     fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Driven, TrialError> {
         let total = self.settings.expected_requests(&self.pace);
         let (load, _) = self.prepared()?;
-        let begun = Instant::now();
-        let since_ns = monotonic_ns();
+        let begun = hosts.time.now();
+        let since_ns = begun.as_nanos() as u64;
         let ordered = hosts.client.begin(load)?;
         self.since_ns = since_ns;
         let progress = &mut context.progress;
         let tell = &mut |done: u64| progress(done, total.max(done));
         let answered = hosts.client.wait(ordered, context.interrupt, tell)?;
         let report = answered.answer;
-        let took = begun.elapsed();
+        let took = hosts.time.since(begun);
         match self.settings.target() {
             Some(target) if report.connections.1 == 0 && report.attempts > 0 && !report.partial => {
                 Err(TrialError::Target(nothing_reached(&target.typed, &report)))

@@ -6,7 +6,7 @@
 //! stopped or not as a whole.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tcptoll_model::checking::Checking;
 use tcptoll_model::counters::CpuTimes;
@@ -72,7 +72,8 @@ pub(super) struct Moment {
 /// The machine under both hosts.
 #[derive(Clone, Copy)]
 pub(super) struct Machine {
-    at: Instant,
+    /// On the monotonic clock.
+    at: Duration,
     cpus: u32,
     not_running_us: u64,
 }
@@ -80,7 +81,7 @@ pub(super) struct Machine {
 impl Machine {
     /// CPU time that anything used since `before`, µs.
     pub(super) fn used_us(&self, before: &Self) -> f64 {
-        let all = self.at.duration_since(before.at).as_nanos() as f64 / 1e3 * f64::from(self.cpus);
+        let all = self.at.saturating_sub(before.at).as_nanos() as f64 / 1e3 * f64::from(self.cpus);
         (all - self.not_running_us.saturating_sub(before.not_running_us) as f64).max(0.0)
     }
 }
@@ -100,6 +101,16 @@ impl Stage<'_> {
             End::Client => Ok(&mut self.hosts.client),
             End::Server => self.hosts.server(),
         }
+    }
+
+    /// The time on the monotonic clock.
+    pub(super) fn now(&self) -> Duration {
+        self.hosts.time.now()
+    }
+
+    /// How long ago a moment is.
+    pub(super) fn since(&self, moment: Duration) -> Duration {
+        self.hosts.time.since(moment)
     }
 
     /// Whether there is a server host of ours.
@@ -218,13 +229,13 @@ impl Stage<'_> {
     /// The last ACKs of handshakes are still on their way when the client has them all; who comes
     /// after checking has begun has no part in spreading it.
     fn accepted_all(&mut self) -> Result<(), TrialError> {
-        let began = Instant::now();
-        while self.is_lab() && began.elapsed() < HANDSHAKES_END {
+        let began = self.now();
+        while self.is_lab() && self.since(began) < HANDSHAKES_END {
             let server = self.look_at(End::Server)?;
             if server.open[0] + server.open[1] >= self.settings.idle_sockets() {
                 break;
             }
-            std::thread::sleep(LOOK_AGAIN);
+            self.hosts.time.pause(LOOK_AGAIN);
         }
         Ok(())
     }
@@ -250,14 +261,14 @@ impl Stage<'_> {
             return Ok(IdleReport::default());
         }
         self.order(End::Client, ARRIVING, Rest)?;
-        let began = Instant::now();
+        let began = self.now();
         loop {
             let report = self.look(End::Client, ARRIVING)?;
             let over = report.made + report.errors.values().sum::<u64>() >= report.attempted;
-            if over || began.elapsed() >= HANDSHAKES_END {
+            if over || self.since(began) >= HANDSHAKES_END {
                 return Ok(report);
             }
-            std::thread::sleep(LOOK_AGAIN);
+            self.hosts.time.pause(LOOK_AGAIN);
         }
     }
 
@@ -356,7 +367,7 @@ impl Stage<'_> {
         let client = &mut self.hosts.client;
         let times = client.ask(&ReadCpu)?;
         Ok(Machine {
-            at: Instant::now(),
+            at: self.now(),
             cpus: times.len() as u32,
             not_running_us: times.iter().map(CpuTimes::not_running).sum::<u64>() * TICK_US,
         })
@@ -370,17 +381,17 @@ impl Stage<'_> {
 
     /// Waits so long, telling how long has been waited; `false`: a signal ended it.
     pub(super) fn wait(&mut self, time: Duration, progress: &mut dyn FnMut(Duration)) -> bool {
-        let begun = Instant::now();
+        let begun = self.now();
         loop {
             if self.interrupt.signal().is_some() {
                 return false;
             }
-            let left = time.saturating_sub(begun.elapsed());
+            let left = time.saturating_sub(self.since(begun));
             if left.is_zero() {
                 return true;
             }
-            std::thread::sleep(left.min(LOOK_EVERY));
-            progress(begun.elapsed().min(time));
+            self.hosts.time.pause(left.min(LOOK_EVERY));
+            progress(self.since(begun).min(time));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One trial of `keepalive`: connections are opened, idle while they are checked, and some may fault.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tcptoll_model::checking::{Checking, Mechanism, WHEEL_SHARE, given_up_by_s, rto_s};
 use tcptoll_model::study::PlannedArm;
@@ -294,7 +294,7 @@ impl<'a> KeepaliveTrial<'a> {
         let before = stage.look_at_checks(end)?;
         // So that what is known at once is known since when; corrected below.
         let wire_before = stage.counted()?;
-        stage.check(end, Faulted { at_ns: crate::clock::monotonic_ns() })?;
+        stage.check(end, Faulted { at_ns: stage.now().as_nanos() as u64 })?;
         let began_ns = match fault {
             Fault::Cut => stage.fault_link(ports.faulted.port(), 1.0)?,
             Fault::Loss(share) => stage.fault_link(ports.faulted.port(), share)?,
@@ -312,13 +312,13 @@ impl<'a> KeepaliveTrial<'a> {
         // A test that begins later than this is not over at the end.
         let tests_until = watched.saturating_sub(self.longest_test());
         let mut tested = None;
-        let began = Instant::now();
+        let began = stage.now();
         let after = loop {
-            let waited = began.elapsed();
+            let waited = stage.since(began);
             let slice = LOOK_EVERY.min(watched.saturating_sub(waited));
             let whole = stage.wait(slice, &mut |time| progress(waited + time));
             let report = stage.look_at_checks(end)?;
-            let waited = began.elapsed();
+            let waited = stage.since(began);
             if !dead && tested.is_none() && waited >= tests_until {
                 tested = Some((stage.counted()?, report.nulls));
             }
@@ -326,7 +326,7 @@ impl<'a> KeepaliveTrial<'a> {
                 break report;
             }
         };
-        let watched = began.elapsed();
+        let watched = stage.since(began);
         let wire_after = stage.counted()?;
         if !dead {
             stage.fault_link(ports.faulted.port(), 0.0)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use tcptoll_engine::lab::plan::{Plan, client_address};
-use tcptoll_engine::lab::{Hosts, Interrupt};
+use tcptoll_engine::lab::{HostSource as _, Hosts, Interrupt, Machine};
 use tcptoll_engine::messages::{
     HttpLoad, HttpReport, HttpRequests, Io, Launch, Observe, Run, ServerKind, ServerSpec, Serving,
     UPLOAD_MAX, Upload,
@@ -74,7 +74,7 @@ impl Arena {
             server_cpu: Some(*server),
             client_addresses: addresses.clone(),
         };
-        let mut hosts = Hosts::lab(&plan, &LinkSpec::parse("direct")?)?;
+        let mut hosts = Machine::default().lab(&plan, &LinkSpec::parse("direct")?)?;
         let spec = ServerSpec {
             kind: ServerKind::Nginx,
             at: SocketAddr::new(hosts.addresses.server, 8080),
