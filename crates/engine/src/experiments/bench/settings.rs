@@ -51,8 +51,8 @@ impl LabSpec {
         Ok(Self {
             link: link.map_err(|error| TrialError::Setting(error.to_string()))?,
             ipv6: reader.flag("ipv6")?,
-            packet_relay: reader.flag("packet-relay")?,
-            // Not every experiment has this option.
+            // Not every experiment has these options.
+            packet_relay: reader.typed_flag("packet-relay")?.unwrap_or(false),
             tap: reader.typed_flag("tap")?.unwrap_or(false),
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
