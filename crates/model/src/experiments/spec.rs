@@ -26,8 +26,10 @@ pub struct Spec {
     pub examples: &'static str,
     /// Its options; a study may set no others. Sorted by group as the help shows them.
     pub options: &'static [&'static Opt],
-    /// The option that names a server that already runs, instead of the lab.
-    pub target: &'static str,
+    /// The option that names a server that already runs, instead of the lab; `None`: it measures in
+    /// the lab alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<&'static str>,
     /// Completes the study that a command line is: settings that follow from what was typed.
     #[serde(skip)]
     pub complete: fn(&mut Study),

@@ -50,8 +50,8 @@ impl LabSpec {
         let link = LinkSpec::parse(&reader.value("link")?);
         Ok(Self {
             link: link.map_err(|error| TrialError::Setting(error.to_string()))?,
-            ipv6: reader.flag("ipv6")?,
             // Not every experiment has these options.
+            ipv6: reader.typed_flag("ipv6")?.unwrap_or(false),
             packet_relay: reader.typed_flag("packet-relay")?.unwrap_or(false),
             tap: reader.typed_flag("tap")?.unwrap_or(false),
             client_sysctls: reader.sysctls("client-sysctl")?,
@@ -182,18 +182,18 @@ impl<'a> Reader<'a> {
 
     /// Why an option that was typed has no effect beside the others of this arm; `None`: it has.
     fn without_effect(&self, option: &Opt) -> Option<String> {
-        let target = self.spec.option(self.spec.target)?;
-        let in_lab = self.typed(target.name).is_none();
+        let target = self.spec.target.and_then(|name| self.spec.option(name));
+        let in_lab = target.is_none_or(|target| self.typed(target.name).is_none());
         let name = option.name;
-        option.only.iter().find_map(|only| match only {
-            Only::Lab if !in_lab => Some(format!(
+        option.only.iter().find_map(|only| match (only, target) {
+            (Only::Lab, Some(target)) if !in_lab => Some(format!(
                 "--{name} needs the lab: it has no effect with {}, leave one of them out",
                 target.named()
             )),
-            Only::Target if in_lab => {
+            (Only::Target, Some(target)) if in_lab => {
                 Some(format!("--{name} is for a server of yours: it needs {}", target.typed()))
             }
-            Only::With(other, value) if self.is_absent(other) => {
+            (Only::With(other, value), _) if self.is_absent(other) => {
                 Some(format!("--{name} has no effect without --{other} {value}").trim_end().into())
             }
             _ => None,
@@ -384,7 +384,21 @@ pub(in crate::experiments) fn is_public(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tcptoll_model::experiments::connect;
+    use tcptoll_model::experiments::options::LINK;
+
     use super::*;
+
+    /// An experiment without a target, with the link as its only option.
+    static LAB_ALONE: Spec = Spec { target: None, options: &[&LINK], ..connect::SPEC };
+
+    #[test]
+    fn a_lab_is_read_from_the_options_that_an_experiment_has() {
+        let settings: Settings = [("link".to_owned(), Value::from("rtt=3ms"))].into();
+        let lab = LabSpec::from(&Reader::new(&LAB_ALONE, &settings).unwrap()).unwrap();
+        assert_eq!(lab.link.rtt, Duration::from_millis(3));
+        assert!(!lab.ipv6 && !lab.packet_relay && !lab.tap);
+    }
 
     #[test]
     fn escapes_become_bytes() {

@@ -62,7 +62,7 @@ const SPEC: Spec = Spec {
     about: "",
     examples: "",
     options: &[],
-    target: "to",
+    target: Some("to"),
     complete: |_| {},
     compares: |_| true,
     metrics: &[&FIGURE],

@@ -53,7 +53,7 @@ pub const SPEC: Spec = Spec {
     about: "Measure what opening a TCP connection costs, and where the time goes",
     examples: EXAMPLES,
     options: options::OPTIONS,
-    target: "to",
+    target: Some("to"),
     complete: options::complete,
     compares: |_| true,
     metrics: &[

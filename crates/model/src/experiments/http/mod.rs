@@ -99,7 +99,7 @@ pub const SPEC: Spec = Spec {
     about: "Measure what HTTP requests cost with each way of using a connection again, and who closes",
     examples: EXAMPLES,
     options: options::OPTIONS,
-    target: "url",
+    target: Some("url"),
     complete: |_| {},
     compares: |_| true,
     metrics: &[

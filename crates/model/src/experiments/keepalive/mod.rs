@@ -133,7 +133,7 @@ pub const SPEC: Spec = Spec {
     about: "Measure what it costs to know that idle connections are alive, and how soon a death is known",
     examples: EXAMPLES,
     options: options::OPTIONS,
-    target: "to",
+    target: Some("to"),
     complete: options::complete,
     compares: options::compares,
     metrics: &[
