@@ -87,20 +87,26 @@ pub trait Experiment: Sync {
 /// the run needs. Everything else may be asked at any time.
 pub trait Plan {
     /// The server, if we do not control it.
-    fn target(&self) -> Option<&Target>;
+    fn target(&self) -> Option<&Target> {
+        None
+    }
     /// Takes the addresses of names. What depends on whether a server is public follows; until then
     /// a name is taken as public.
-    fn resolved(&mut self, resolved: &[Resolved]);
+    fn resolved(&mut self, _resolved: &[Resolved]) {}
     /// Checks and reads what depends on this machine: whether the kernel has a congestion control,
     /// what is in files. Arms of one run share the files.
     ///
     /// Errors: a setting cannot be had on this machine. The same sentence as where a setting makes
     /// no sense: it begins with `--OPTION`.
-    fn prepare(&mut self, files: &mut Shared) -> Result<(), TrialError>;
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        Ok(())
+    }
     /// Expected duration of a trial, seconds, for `--dry-run` and the time left.
     fn expected_s(&self) -> f64;
     /// The load on a server with a public address; `None` if its address is not known or not public.
-    fn public_load(&self) -> Option<PublicLoad>;
+    fn public_load(&self) -> Option<PublicLoad> {
+        None
+    }
     /// Runs the arm once.
     fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError>;
 }

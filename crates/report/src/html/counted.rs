@@ -34,6 +34,8 @@ pub(super) fn of(name: ArmName, arm: &Arm, own: &Own) -> Counters {
         keys.into_iter().map(|k| vec![k.clone(), of(&arm.client.counters, k), of(server, k)]);
     let kernel = kernel.collect();
     let counted = !arm.client.counters.is_empty() || arm.server.is_some() || arm.wire.is_some();
+    // Where no segment was sent, TCP's counters have nothing to tell.
+    let counted = counted && arm.client.counters.get("TcpOutSegs").is_none_or(|sent| *sent > 0);
     let summary = match (trouble.is_empty(), counted) {
         (false, _) => trouble.join("; "),
         (true, true) => "no sign of loss or of a full queue".to_owned(),

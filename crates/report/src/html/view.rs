@@ -30,7 +30,8 @@ pub(super) struct View {
     place: Vec<String>,
     addresses: Vec<String>,
     forecasts: Vec<String>,
-    cpu_note: String,
+    /// None: no arm has a CPU figure.
+    cpu_note: Option<String>,
     started_at: String,
     version: String,
     record_version: u32,
@@ -258,14 +259,17 @@ fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
 }
 
 /// Of what the CPU times are.
-fn cpu_note(summary: &Summary, figures: Option<&columns::Table>) -> String {
+fn cpu_note(summary: &Summary, figures: Option<&columns::Table>) -> Option<String> {
+    if summary.arms.iter().all(|arm| arm.client.cpu_us_per_op.is_none()) {
+        return None;
+    }
     let both = figures
         .is_some_and(|t| t.parts.iter().flatten().any(|column| column.key == SERVER_CPU.name));
-    if both {
+    Some(if both {
         format!("CPU is per {}", columns::noun(summary).one)
     } else {
         "CPU is the client's, per operation".to_owned()
-    }
+    })
 }
 
 /// What each arm did before the measurement.

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, Error, FromArgMatches, Subcommand};
 use tcptoll_model::experiments;
 use tcptoll_model::experiments::option::{Levels, Opt};
-use tcptoll_model::experiments::spec::Spec;
+use tcptoll_model::experiments::spec::{Better, Spec};
 
 use super::{OutputArgs, RoundArgs};
 
@@ -68,6 +68,21 @@ fn sub_command(spec: &Spec) -> Command {
     OutputArgs::augment_args(RoundArgs::augment_args(command))
         .about(spec.about)
         .after_help(spec.examples)
+        .mut_arg("fail_if", |argument| argument.help(fail_if(spec)))
+}
+
+/// The help of `--fail-if`, with figures of this experiment.
+fn fail_if(spec: &Spec) -> String {
+    let primary = spec.metrics.iter().find(|metric| metric.name == spec.primary);
+    let sign =
+        if primary.is_some_and(|metric| metric.better == Better::Higher) { '<' } else { '>' };
+    let of_primary = format!("'{} {sign} 300'", spec.primary);
+    match spec.answers.first() {
+        Some(answer) => {
+            format!("Exit with 1 if this holds, like 'p99({answer}) > 5000' or {of_primary}")
+        }
+        None => format!("Exit with 1 if this holds, like {of_primary}"),
+    }
 }
 
 /// None: the command line has no option of this name.

@@ -188,3 +188,23 @@ fn a_hostile_summary_opens_no_tag_in_markdown() {
     }
     assert!(!in_code);
 }
+
+#[test]
+fn every_figure_of_a_real_record_is_described_by_its_experiment() {
+    for name in super::NAMES {
+        let summary = super::load(name);
+        let spec = tcptoll_model::experiments::find(&summary.experiment).unwrap();
+        let (metrics, distributions) = (spec.metric_names(), spec.distributions());
+        for arm in &summary.arms {
+            for (metric, recorded) in &arm.metrics {
+                assert!(metrics.contains(metric), "{name}: {metric}");
+                let described = spec.metrics.iter().find(|spec| spec.name == metric);
+                let unit = described.map_or("us", |spec| spec.unit);
+                assert_eq!(recorded.unit, unit, "{name}: {metric}");
+            }
+            for distribution in arm.histograms.keys() {
+                assert!(distributions.contains(&distribution.as_str()), "{name}: {distribution}");
+            }
+        }
+    }
+}

@@ -76,10 +76,14 @@ pub(in crate::experiments) trait Trial {
     fn notes(&mut self) -> &mut Notes;
 
     /// Prepares the hosts, before anything is observed.
-    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError>;
+    fn prepare(&mut self, _hosts: &mut Hosts, _context: &Context<'_>) -> Result<(), TrialError> {
+        Ok(())
+    }
 
     /// Starts a server that answers nothing but the load; gives what the link is to watch.
-    fn listen(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<Watch, TrialError>;
+    fn listen(&mut self, _hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        Ok(Watch::default())
+    }
 
     /// Runs the load to its end.
     ///
