@@ -103,45 +103,6 @@ fn a_server_that_is_killed_in_the_middle_makes_errors_and_the_run_ends() {
     assert!(arm.elapsed_s < 20.0, "{} s: the count ends it before its duration", arm.elapsed_s);
 }
 
-#[test]
-fn an_interrupt_in_the_middle_keeps_what_was_measured() {
-    if no_lab() {
-        return;
-    }
-    for (signal, status, more) in
-        // A machine may stand still for a quarter of a second before 50 requests are due.
-        [("INT", 130, ["--io", "epoll"]), ("TERM", 143, ["--rate", "200"])]
-    {
-        let folder = Folder::new();
-        let record = folder.path("record.jsonl");
-        let mut command =
-            tcptoll(&["http", "--server", "null", "--connections", "50", "--duration", "100s"]);
-        command.args(["--format", "json", "--out", &record, "--rounds", "1", "--warmup", "0"]);
-        command.args(more);
-        let mark = format!("http-{signal}-{}", std::process::id());
-        command.env(crate::isolation::MARK, &mark);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().unwrap();
-        while !has_begun(&mark) {
-            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        let kill = format!("kill -s {signal} {}", child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-        let output = child.wait_with_output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{stderr}");
-        let summary = checked_summary(&String::from_utf8(output.stdout).unwrap());
-        let arm = only(&summary);
-        assert!(summary.partial && arm.partial);
-        // What was under way is an attempt, and is told apart.
-        let given_up = arm.errors.get("interrupted").copied().unwrap_or(0);
-        assert!(arm.ok > 0 && given_up <= 50, "{} and {:?}", arm.ok, arm.errors);
-        assert!(arm.elapsed_s < 100.0, "{}", arm.elapsed_s);
-        assert_eq!(last_line(record.as_ref()), Some(summary));
-    }
-}
-
 /// Whether the client of this run has connections.
 fn has_begun(mark: &str) -> bool {
     crate::isolation::marked(mark).iter().any(|pid| {
@@ -157,6 +118,45 @@ fn has_begun(mark: &str) -> bool {
 /// A schedule that is kept only with a CPU.
 mod alone {
     use super::*;
+
+    #[test]
+    fn an_interrupt_in_the_middle_keeps_what_was_measured() {
+        if no_lab() {
+            return;
+        }
+        for (signal, status, more) in
+            // A machine may stand still for a quarter of a second before 50 requests are due.
+            [("INT", 130, ["--io", "epoll"]), ("TERM", 143, ["--rate", "200"])]
+        {
+            let folder = Folder::new();
+            let record = folder.path("record.jsonl");
+            let mut command =
+                tcptoll(&["http", "--server", "null", "--connections", "50", "--duration", "100s"]);
+            command.args(["--format", "json", "--out", &record, "--rounds", "1", "--warmup", "0"]);
+            command.args(more);
+            let mark = format!("http-{signal}-{}", std::process::id());
+            command.env(crate::isolation::MARK, &mark);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+            let mut child = command.spawn().unwrap();
+            while !has_begun(&mark) {
+                assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            let kill = format!("kill -s {signal} {}", child.id());
+            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+            let output = child.wait_with_output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(status), "{stderr}");
+            let summary = checked_summary(&String::from_utf8(output.stdout).unwrap());
+            let arm = only(&summary);
+            assert!(summary.partial && arm.partial);
+            // What was under way is an attempt, and is told apart.
+            let given_up = arm.errors.get("interrupted").copied().unwrap_or(0);
+            assert!(arm.ok > 0 && given_up <= 50, "{} and {:?}", arm.ok, arm.errors);
+            assert!(arm.elapsed_s < 100.0, "{}", arm.elapsed_s);
+            assert_eq!(last_line(record.as_ref()), Some(summary));
+        }
+    }
 
     #[test]
     fn what_a_stopped_server_costs_is_in_the_latency_of_an_open_loop() {

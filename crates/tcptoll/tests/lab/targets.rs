@@ -64,100 +64,108 @@ fn no_python() -> bool {
     crate::support::lacks(&["python3"])
 }
 
-#[test]
-fn connects_that_wait_at_a_server_of_this_machine_are_its_full_accept_queue() {
-    if no_python() {
-        return;
-    }
-    // The queue holds 5: whoever comes while it is full waits for the retransmission of its SYN.
-    let server = Server::start("4", "0.01", "close");
-    let summary = server.connect(&["--count", "30"]);
-    let arm = only(&summary);
-    assert_eq!((arm.attempts, arm.ok), (30, 30), "{:?}", arm.errors);
-    let waited: u64 = arm.rungs.iter().sum();
-    assert!(waited > 0, "{:?}", arm.rungs);
-    let first = format!("{waited} of 30 connects waited ");
-    assert!(summary.answer.starts_with(&first), "{}", summary.answer);
-    assert!(summary.answer.contains(" s for a retransmitted SYN. "), "{}", summary.answer);
-    let share = arm.metrics["waited_share"].value;
-    assert!((share - waited as f64 / 30.0).abs() < 1e-9, "{share}");
-    // Other programs may add to the counters of this machine.
-    assert!(counter(&arm.client.counters, "TcpExtListenOverflows") >= waited);
-    let [listener] = arm.client.listeners.as_slice() else { panic!("{:?}", arm.client.listeners) };
-    assert!(server.at.ends_with(&format!(":{}", listener.port)));
-    assert_eq!(listener.accept_queue_limit, 4);
-    assert_eq!(causes(&summary, arm), ["accept-queue-full"]);
-    assert!(summary.advice.iter().any(|advice| advice.cause == "accept-queue-full"));
-    let explain = "tcptoll explain accept-queue-full";
-    assert!(summary.next.iter().any(|step| step.command == explain), "{:?}", summary.next);
-}
+/// The queue of a listener on this machine shares its counters with every other server of this machine.
+mod alone {
+    use super::*;
 
-#[test]
-fn connects_that_wait_at_a_server_elsewhere_are_named_with_both_that_it_may_be() {
-    if no_python() || no_lab() {
-        return;
+    #[test]
+    fn connects_that_wait_at_a_server_of_this_machine_are_its_full_accept_queue() {
+        if no_python() {
+            return;
+        }
+        // The queue holds 5: whoever comes while it is full waits for the retransmission of its SYN.
+        let server = Server::start("4", "0.01", "close");
+        let summary = server.connect(&["--count", "30"]);
+        let arm = only(&summary);
+        assert_eq!((arm.attempts, arm.ok), (30, 30), "{:?}", arm.errors);
+        let waited: u64 = arm.rungs.iter().sum();
+        assert!(waited > 0, "{:?}", arm.rungs);
+        let first = format!("{waited} of 30 connects waited ");
+        assert!(summary.answer.starts_with(&first), "{}", summary.answer);
+        assert!(summary.answer.contains(" s for a retransmitted SYN. "), "{}", summary.answer);
+        let share = arm.metrics["waited_share"].value;
+        assert!((share - waited as f64 / 30.0).abs() < 1e-9, "{share}");
+        // Other programs may add to the counters of this machine.
+        assert!(counter(&arm.client.counters, "TcpExtListenOverflows") >= waited);
+        let [listener] = arm.client.listeners.as_slice() else {
+            panic!("{:?}", arm.client.listeners)
+        };
+        assert!(server.at.ends_with(&format!(":{}", listener.port)));
+        assert_eq!(listener.accept_queue_limit, 4);
+        assert_eq!(causes(&summary, arm), ["accept-queue-full"]);
+        assert!(summary.advice.iter().any(|advice| advice.cause == "accept-queue-full"));
+        let explain = "tcptoll explain accept-queue-full";
+        assert!(summary.next.iter().any(|step| step.command == explain), "{:?}", summary.next);
     }
-    // The client host of a lab knows nothing of the server host's kernel.
-    let line = format!("exec python3 -c '{SERVER}' 4 0.01 close 0.0.0.0 {PORT}");
-    let to = format!("--to $TCPTOLL_SERVER:{PORT}");
-    let within = format!(
-        "exec {} connect --quiet --format json --out /dev/null --count 20 {to}",
-        env!("CARGO_BIN_EXE_tcptoll")
-    );
-    let ran = run(&mut tcptoll(&["lab", "--quiet", "--server", &line, "--", "sh", "-c", &within]));
-    assert!(matches!(ran.status, Some(0 | 1)), "{:?}: {}", ran.status, ran.stderr);
-    let summary = checked_summary(&ran.stdout);
-    let arm = only(&summary);
-    let waited: u64 = arm.rungs.iter().sum();
-    assert!(waited > 0 && arm.ok == 20, "{:?} {:?}", arm.rungs, arm.errors);
-    assert!(arm.client.listeners.is_empty(), "{:?}", arm.client.listeners);
-    // Of this host alone: nobody else's SYNs are in it.
-    assert!(counter(&arm.client.counters, "TcpExtTCPSynRetrans") >= waited);
-    assert_eq!(counter(&arm.client.counters, "TcpExtListenOverflows"), 0);
-    assert_eq!(causes(&summary, arm), ["syn-lost-or-queue-full"]);
-    assert!(summary.answer.starts_with(&format!("{waited} of 20 connects waited ")));
-    assert!(summary.advice[0].change.contains("TcpExtListenOverflows"), "{:?}", summary.advice);
-}
 
-#[test]
-fn a_run_that_its_default_time_limit_ended_is_whole_and_says_how_far_it_came() {
-    if no_python() {
-        return;
+    #[test]
+    fn connects_that_wait_at_a_server_elsewhere_are_named_with_both_that_it_may_be() {
+        if no_python() || no_lab() {
+            return;
+        }
+        // The client host of a lab knows nothing of the server host's kernel.
+        let line = format!("exec python3 -c '{SERVER}' 4 0.01 close 0.0.0.0 {PORT}");
+        let to = format!("--to $TCPTOLL_SERVER:{PORT}");
+        let within = format!(
+            "exec {} connect --quiet --format json --out /dev/null --count 20 {to}",
+            env!("CARGO_BIN_EXE_tcptoll")
+        );
+        let ran =
+            run(&mut tcptoll(&["lab", "--quiet", "--server", &line, "--", "sh", "-c", &within]));
+        assert!(matches!(ran.status, Some(0 | 1)), "{:?}: {}", ran.status, ran.stderr);
+        let summary = checked_summary(&ran.stdout);
+        let arm = only(&summary);
+        let waited: u64 = arm.rungs.iter().sum();
+        assert!(waited > 0 && arm.ok == 20, "{:?} {:?}", arm.rungs, arm.errors);
+        assert!(arm.client.listeners.is_empty(), "{:?}", arm.client.listeners);
+        // Of this host alone: nobody else's SYNs are in it.
+        assert!(counter(&arm.client.counters, "TcpExtTCPSynRetrans") >= waited);
+        assert_eq!(counter(&arm.client.counters, "TcpExtListenOverflows"), 0);
+        assert_eq!(causes(&summary, arm), ["syn-lost-or-queue-full"]);
+        assert!(summary.answer.starts_with(&format!("{waited} of 20 connects waited ")));
+        assert!(summary.advice[0].change.contains("TcpExtListenOverflows"), "{:?}", summary.advice);
     }
-    // After the first six each connect waits for a second: 1,000 would take minutes.
-    let server = Server::start("4", "0.01", "close");
-    let summary = server.connect(&["--max-time", "1500ms"]);
-    let arm = only(&summary);
-    assert!(arm.attempts < 1_000 && !arm.partial && !summary.partial, "{}", arm.attempts);
-    assert_eq!(arm.cut_after_s, Some(1.5));
-    let says = format!("{} connections in 1.5 s", arm.attempts);
-    assert!(summary.answer.contains(&says), "{}", summary.answer);
-}
 
-#[test]
-fn where_every_connection_is_reset_no_latency_is_stated_as_its_cost() {
-    if no_python() {
-        return;
+    #[test]
+    fn a_run_that_its_default_time_limit_ended_is_whole_and_says_how_far_it_came() {
+        if no_python() {
+            return;
+        }
+        // After the first six each connect waits for a second: 1,000 would take minutes.
+        let server = Server::start("4", "0.01", "close");
+        let summary = server.connect(&["--max-time", "1500ms"]);
+        let arm = only(&summary);
+        assert!(arm.attempts < 1_000 && !arm.partial && !summary.partial, "{}", arm.attempts);
+        assert_eq!(arm.cut_after_s, Some(1.5));
+        let says = format!("{} connections in 1.5 s", arm.attempts);
+        assert!(summary.answer.contains(&says), "{}", summary.answer);
     }
-    let server = Server::start("100", "0", "reset");
-    let summary = server.connect(&["--count", "10", "--first-byte", "on"]);
-    let arm = only(&summary);
-    assert_eq!((arm.attempts, arm.ok, arm.errors["reset"]), (10, 0, 10), "{:?}", arm.errors);
-    let says = "None of 10 connections succeeded: 10 were reset after the handshake";
-    assert!(summary.answer.starts_with(says), "{}", summary.answer);
-    assert!(!summary.answer.contains("takes"), "{}", summary.answer);
-    assert!(!arm.histograms.contains_key("connect_us"));
-}
 
-#[test]
-fn a_first_byte_that_is_asked_for_is_waited_for_though_nothing_is_sent() {
-    if no_python() {
-        return;
+    #[test]
+    fn where_every_connection_is_reset_no_latency_is_stated_as_its_cost() {
+        if no_python() {
+            return;
+        }
+        let server = Server::start("100", "0", "reset");
+        let summary = server.connect(&["--count", "10", "--first-byte", "on"]);
+        let arm = only(&summary);
+        assert_eq!((arm.attempts, arm.ok, arm.errors["reset"]), (10, 0, 10), "{:?}", arm.errors);
+        let says = "None of 10 connections succeeded: 10 were reset after the handshake";
+        assert!(summary.answer.starts_with(says), "{}", summary.answer);
+        assert!(!summary.answer.contains("takes"), "{}", summary.answer);
+        assert!(!arm.histograms.contains_key("connect_us"));
     }
-    // It accepts, waits and closes without a byte.
-    let server = Server::start("100", "0.01", "close");
-    let waits = server.connect(&["--count", "3", "--first-byte", "on"]);
-    assert_eq!(only(&waits).errors["truncated"], 3, "{:?}", only(&waits).errors);
-    let silent = server.connect(&["--count", "3"]);
-    assert_eq!(only(&silent).ok, 3, "{:?}", only(&silent).errors);
+
+    #[test]
+    fn a_first_byte_that_is_asked_for_is_waited_for_though_nothing_is_sent() {
+        if no_python() {
+            return;
+        }
+        // It accepts, waits and closes without a byte.
+        let server = Server::start("100", "0.01", "close");
+        let waits = server.connect(&["--count", "3", "--first-byte", "on"]);
+        assert_eq!(only(&waits).errors["truncated"], 3, "{:?}", only(&waits).errors);
+        let silent = server.connect(&["--count", "3"]);
+        assert_eq!(only(&silent).ok, 3, "{:?}", only(&silent).errors);
+    }
 }
