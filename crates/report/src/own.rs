@@ -14,8 +14,8 @@ pub(crate) struct Own {
     pub(crate) forecasts: fn(&[Arm]) -> Vec<String>,
     /// That operations failed, in a sentence.
     pub(crate) failed: Option<fn(Failed) -> String>,
-    /// Whether the answer about an arm in which nothing succeeded states what failed.
-    pub(crate) answer_has_failures: bool,
+    /// The words with which an answer states what failed, of an arm in which nothing succeeded.
+    pub(crate) answer_has_failures: Option<&'static str>,
     /// What the distribution of the answer is of, where it is not of operations.
     pub(crate) answer: Option<&'static Answer>,
     /// What an arm counted that is not as it should be.
@@ -43,7 +43,7 @@ pub(crate) const NONE: Own = Own {
     words: |_, _| None,
     forecasts: |_| Vec::new(),
     failed: None,
-    answer_has_failures: false,
+    answer_has_failures: None,
     answer: None,
     trouble: |_| None,
     counted: |_| Vec::new(),

@@ -12,7 +12,7 @@ use crate::{clean, figures};
 pub(super) const OWN: Own = Own {
     forecasts,
     failed: Some(failed),
-    answer_has_failures: true,
+    answer_has_failures: Some("No request succeeded"),
     trouble: ignored,
     counted: connections,
     ..NONE

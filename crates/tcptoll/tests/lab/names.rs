@@ -190,7 +190,7 @@ fn a_name_that_does_not_resolve_ends_the_command_before_there_is_a_record() {
     for (asked, begins) in asked.iter().zip([
         "error: --to missing.test:7001: the name does not resolve (",
         "error: --to missing.test:7001: the name does not resolve (",
-        "error: --url http://missing.test:8080/: dns: the name does not resolve (",
+        "error: http://missing.test:8080/: the name does not resolve (",
     ]) {
         assert_eq!((asked.status, asked.stdout.as_str()), (2, ""), "{}", asked.stderr);
         assert_eq!(asked.questions_in_all(), 1);

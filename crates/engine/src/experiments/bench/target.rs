@@ -51,7 +51,7 @@ impl Target {
 
     /// The server of a URL; `typed` is all that was typed.
     pub(in crate::experiments) fn of_url(url: &Url, typed: &str) -> Self {
-        Self::new(format!("--url {typed}: dns"), typed, &url.host, url.port, None)
+        Self::new(typed.to_owned(), typed, &url.host, url.port, None)
     }
 
     fn new(

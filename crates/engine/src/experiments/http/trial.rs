@@ -371,7 +371,7 @@ pub(super) fn sent(report: &HttpReport) -> u64 {
 /// Why a target gave nothing, with what to do about it.
 fn nothing_reached(typed: &str, report: &HttpReport) -> String {
     let unreached = Unreached {
-        subject: format!("--url {typed}"),
+        subject: typed.to_owned(),
         operation: "request",
         outcome: "no connection was made".to_owned(),
         errors: &report.errors,

@@ -14,7 +14,7 @@ use crate::{figures, number};
 /// Its parts.
 pub(super) const OWN: Own = Own {
     failed: Some(failed),
-    answer_has_failures: true,
+    answer_has_failures: Some("None of "),
     trouble: handshakes_of_failed,
     lists_metrics: false,
     text_after: steps::blocks,
