@@ -87,30 +87,6 @@ fn the_server_s_own_limit_of_requests_is_seen() {
 }
 
 #[test]
-fn a_rest_longer_than_the_server_keeps_a_connection_finds_its_timeout() {
-    if lacks(&["nginx"]) {
-        return;
-    }
-    let summary = short(&[
-        "--server",
-        "nginx",
-        "--keepalive-timeout",
-        "100ms",
-        "--reuse",
-        "idle=160ms",
-        "--requests",
-        "12",
-    ]);
-    let arm = only(&summary);
-    let told = closing(arm);
-    assert!(told.while_idle > 0 && told.while_idle == told.by_server, "{told:?}");
-    let idle = &arm.histograms["idle_close_us"];
-    assert_eq!(idle.count, told.while_idle);
-    let least_ms = idle.min.unwrap() / 1e3;
-    assert!((95.0..160.0).contains(&least_ms), "{least_ms} ms");
-}
-
-#[test]
 fn a_server_that_ignores_connection_close_is_noticed_and_named() {
     if lacks(&["python3"]) {
         return;
@@ -143,6 +119,30 @@ fn a_server_that_says_it_closes_and_does_not_is_not_waited_for() {
 /// Every packet is counted: where the tap waits for a CPU, it loses some.
 mod alone {
     use super::*;
+
+    #[test]
+    fn a_rest_longer_than_the_server_keeps_a_connection_finds_its_timeout() {
+        if lacks(&["nginx"]) {
+            return;
+        }
+        let summary = short(&[
+            "--server",
+            "nginx",
+            "--keepalive-timeout",
+            "100ms",
+            "--reuse",
+            "idle=160ms",
+            "--requests",
+            "12",
+        ]);
+        let arm = only(&summary);
+        let told = closing(arm);
+        assert!(told.while_idle > 0 && told.while_idle == told.by_server, "{told:?}");
+        let idle = &arm.histograms["idle_close_us"];
+        assert_eq!(idle.count, told.while_idle);
+        let least_ms = idle.min.unwrap() / 1e3;
+        assert!((95.0..160.0).contains(&least_ms), "{least_ms} ms");
+    }
 
     #[test]
     fn every_way_of_reuse_closes_as_it_says_with_our_own_server() {
