@@ -102,18 +102,8 @@ const TRADE: &[Column] = &[
         ("computed_packets_per_hour_per_socket", "1/h"),
         Number(|arm| of(arm)?.computed_packets_per_hour(), 1.0),
     ),
-    Column::new(
-        (AFTER, "median"),
-        "known after, s: median",
-        ("known_after_s_median", "s"),
-        Number(|arm| detection_s(arm)[1], 1.0),
-    ),
-    Column::new(
-        (AFTER, "max"),
-        "known after, s: max",
-        ("known_after_s_max", "s"),
-        Number(|arm| detection_s(arm)[2], 1.0),
-    ),
+    died::MEDIAN,
+    died::LAST,
     Column::new(
         (AFTER, "computed"),
         "computed: known after at most, s",

@@ -27,6 +27,21 @@ pub(super) const FAULT: &[Column] = &[
     ),
 ];
 
+/// Median time until a death was detected.
+pub(super) const MEDIAN: Column = Column::new(
+    (AFTER, "median"),
+    "known after, s: median",
+    ("known_after_s_median", "s"),
+    Number(|arm| detection_s(arm)[1], 1.0),
+);
+/// Longest time until a death was detected.
+pub(super) const LAST: Column = Column::new(
+    (AFTER, "max"),
+    "known after, s: max",
+    ("known_after_s_max", "s"),
+    Number(|arm| detection_s(arm)[2], 1.0),
+);
+
 /// When deaths were detected.
 pub(super) const KNOWN: &[Column] = &[
     Column::new(
@@ -35,18 +50,8 @@ pub(super) const KNOWN: &[Column] = &[
         ("known_after_s_min", "s"),
         Number(|arm| detection_s(arm)[0], 1.0),
     ),
-    Column::new(
-        (AFTER, "median"),
-        "known after, s: median",
-        ("known_after_s_median", "s"),
-        Number(|arm| detection_s(arm)[1], 1.0),
-    ),
-    Column::new(
-        (AFTER, "max"),
-        "known after, s: max",
-        ("known_after_s_max", "s"),
-        Number(|arm| detection_s(arm)[2], 1.0),
-    ),
+    MEDIAN,
+    LAST,
 ];
 
 /// When they had to be.
