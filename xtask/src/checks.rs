@@ -11,15 +11,8 @@ use crate::{layers, reference, setup, workspace};
 
 /// Package whose integration tests may be lab tests.
 const LAB_PACKAGE: &str = "tcptoll";
-/// Integration tests whose name begins so need the lab.
+/// Integration tests whose name begins so need the lab, and the machine to themselves.
 const LAB_PREFIX: &str = "lab";
-/// Lab tests in a module of this name need the machine to themselves: with less CPU, their expected
-/// values would not hold. All others hold on a busy machine.
-const LAB_ALONE: &str = "alone::";
-/// Other lab tests that run at a time. They use a sixth of a CPU each and wait for the rest, so four at a
-/// time take a third of the time; but of 170 one to three then fail where other work delays them.
-const LAB_THREADS: usize = 1;
-
 /// The step `layers` checks licences, bans and sources as packages declare them, everywhere.
 const DENY: &str = "texts of licences, and sources";
 /// `setup` does not do it: Debian has no package of it, and it compiles for more than a minute, of
@@ -62,15 +55,12 @@ fn run_steps(steps: &mut Steps, targets: &Targets, with_setup: bool) -> Outcome 
         }
         passed(steps.line("tests", &targets.tests()))?;
         passed(steps.line("tests in the docs", &doc_tests()))?;
-        for (name, line) in targets.lab_tests() {
-            passed(steps.step(name, &line.to_string(), || {
-                if targets.lab.is_empty() {
-                    bail!("package {LAB_PACKAGE} has no test target named {LAB_PREFIX}");
-                }
-                line.run()
-            }))?;
-        }
-        Ok(())
+        passed(steps.step("lab tests", &targets.lab_tests().to_string(), || {
+            if targets.lab.is_empty() {
+                bail!("package {LAB_PACKAGE} has no test target named {LAB_PREFIX}");
+            }
+            targets.lab_tests().run()
+        }))
     };
     all().err().unwrap_or(Outcome::Passed)
 }
@@ -145,20 +135,13 @@ impl Targets {
 
     /// `--workspace` and not `-p tcptoll`: with other packages chosen, cargo would unite features
     /// differently and build everything again. No other package has a target of this name.
-    fn lab_tests(&self) -> [(&'static str, Line); 2] {
-        let line = |threads: usize| {
-            Line::cargo("test")
-                .args(["--workspace", "--all-features"])
-                .args(self.lab.iter().flat_map(|name| ["--test", name]))
-                .locked()
-                .arg("--")
-                .arg(format!("--test-threads={threads}"))
-                .env("LAB", "required")
-        };
-        [
-            ("lab tests", line(LAB_THREADS).args(["--skip", LAB_ALONE])),
-            ("lab tests that run alone", line(1).arg(LAB_ALONE)),
-        ]
+    fn lab_tests(&self) -> Line {
+        Line::cargo("test")
+            .args(["--workspace", "--all-features"])
+            .args(self.lab.iter().flat_map(|name| ["--test", name]))
+            .locked()
+            .args(["--", "--test-threads=1"])
+            .env("LAB", "required")
     }
 }
 
@@ -192,14 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn lab_tests_run_apart_from_others_and_those_that_need_the_machine_one_at_a_time() {
-        let [most, alone] = targets().lab_tests().map(|(_, line)| line.to_string());
-        for line in [&most, &alone] {
-            let begins = "LAB=required cargo test --workspace --all-features --test lab";
-            assert!(line.starts_with(begins), "{line}");
-        }
-        assert!(most.ends_with(" -- --test-threads=1 --skip alone::"), "{most}");
-        assert!(alone.ends_with(" -- --test-threads=1 alone::"), "{alone}");
+    fn lab_tests_run_apart_and_one_at_a_time() {
+        let lab = targets().lab_tests().to_string();
+        assert!(
+            lab.starts_with("LAB=required cargo test --workspace --all-features --test lab"),
+            "{lab}"
+        );
+        assert!(lab.ends_with(" -- --test-threads=1"), "{lab}");
         let others = targets().tests().to_string();
         assert!(others.contains("--lib --bins --test cli --test captured"), "{others}");
         assert!(!others.contains("lab"), "{others}");
