@@ -6,11 +6,15 @@
 //! time. A new order is one type with one `order!` line, and its handler in the table of the host.
 
 mod connect;
+mod exchange;
 mod host;
 mod http;
 mod idle;
 mod link;
 mod probes;
+mod program;
+mod socket_memory;
+mod transfer;
 
 use std::borrow::Cow;
 
@@ -21,6 +25,7 @@ use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_model::stats::Histogram;
 
 pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
+pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
 pub use host::{
     Forget, Launch, LookAway, Observe, ReadCpu, ReadSocketMemory, ReadSysctls, Run, SetSysctls,
     Settle, Snapshot, SocketMemory, Upload, WatchListener,
@@ -35,6 +40,12 @@ pub use idle::{
 };
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
+pub use program::{Perform, Performed};
+pub use socket_memory::{FillSockets, MemoryPicture, OpenSockets, ReadMemory};
+pub use transfer::{
+    Carried, Coalesce, Flow, Receiving, Sending, SocketSettings, SocketsGot, TcpAtEdges, Transfer,
+    TransferReport, TransferServer,
+};
 
 /// Version of what is said over the channel. It rises with every change of an order, an answer or
 /// the form of a message that the other side would misread.

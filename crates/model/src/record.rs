@@ -19,6 +19,8 @@ mod link;
 mod metric;
 mod own;
 mod resolved;
+mod socket_memory;
+mod transfer;
 
 pub use arm::{Arm, Warmup};
 pub use comparison::{Comparison, Round, Rounds, Verdict};
@@ -30,6 +32,8 @@ pub use link::{LinkAsked, LinkKind, LinkMeasured, LossMeasured};
 pub use metric::Metric;
 pub use own::Own;
 pub use resolved::Resolved;
+pub use socket_memory::{ConnectionMemory, MemoryState};
+pub use transfer::{Buffer, BufferLimit, Sender, SocketEnd, Transfer, Way};
 
 pub use crate::stats::{HistogramSummary, Series};
 pub use crate::study::Published;

@@ -7,8 +7,10 @@ pub mod bench;
 pub mod connect;
 pub mod http;
 pub mod keepalive;
+pub mod messages;
 #[cfg(test)]
 mod replay;
+pub mod stream;
 
 use std::collections::BTreeMap;
 
@@ -126,7 +128,8 @@ pub struct PublicLoad {
 }
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&dyn Experiment] = &[&connect::Connect, &http::Http, &keepalive::Keepalive];
+pub const ALL: &[&dyn Experiment] =
+    &[&connect::Connect, &http::Http, &keepalive::Keepalive, &messages::Messages, &stream::Stream];
 
 /// The experiment of this name.
 ///

@@ -32,11 +32,19 @@ pub const CLIENT_CPU: MetricSpec =
 /// CPU time of the server host for each operation.
 pub const SERVER_CPU: MetricSpec =
     metric("server_cpu_us_per_op", "us", "server CPU per operation", Lower);
+/// Segments that the client host sent for each operation.
+pub const CLIENT_SEGMENTS: MetricSpec =
+    metric("client_segments_per_op", "segments", "client segments per op", Lower);
+/// Segments that the server host sent for each operation.
+pub const SERVER_SEGMENTS: MetricSpec =
+    metric("server_segments_per_op", "segments", "server segments per op", Lower);
 /// Mean time from due to established, of connections that succeeded.
 pub const CONNECT_MEAN: MetricSpec = metric("connect_us_mean", "us", "mean connect latency", Lower);
 /// Mean time from due to the first byte.
 pub const FIRST_BYTE_MEAN: MetricSpec =
     metric("first_byte_us_mean", "us", "mean time to first byte", Lower);
+/// Mean time from due to the end of the operation.
+pub const LATENCY_MEAN: MetricSpec = metric("latency_us_mean", "us", "mean latency", Lower);
 /// Connections opened per second within the window.
 pub const CONNECTIONS_RATE: MetricSpec =
     metric("connections_per_s", "1/s", "connections per second", Higher);
@@ -52,6 +60,8 @@ pub const CONNECT: HistogramSpec = histogram("connect_us", "connect latency", Lo
 pub const FIRST_BYTE: HistogramSpec = histogram("first_byte_us", "time to first byte", Lower);
 /// From due to begun.
 pub const LATENESS: HistogramSpec = histogram("lateness_us", "lateness of the client", Lower);
+/// From due to the end of the operation.
+pub const LATENCY: HistogramSpec = histogram("latency_us", "latency", Lower);
 /// ICMP echoes before the load.
 pub const RTT: HistogramSpec = histogram("rtt_us", "ICMP echo", Neither);
 

@@ -7,15 +7,18 @@ pub mod connect;
 pub mod figures;
 pub mod http;
 pub mod keepalive;
+pub mod messages;
 pub mod names;
 pub mod option;
 pub mod options;
 pub mod spec;
+pub mod stream;
 
 use self::spec::Spec;
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&Spec] = &[&connect::SPEC, &http::SPEC, &keepalive::SPEC];
+pub const ALL: &[&Spec] =
+    &[&connect::SPEC, &http::SPEC, &keepalive::SPEC, &messages::SPEC, &stream::SPEC];
 
 /// The experiment of this name.
 ///

@@ -39,6 +39,15 @@ pub const SERVER_SYSCTL: Opt = Opt::together(
 )
 .only(&[Only::Lab]);
 
+/// Sysctls of the client host.
+pub const CLIENT_SYSCTL: Opt = Opt::together(
+    PLACE,
+    "client-sysctl",
+    "NAME=VALUE",
+    "Sysctl of the client host, like net.ipv4.tcp_wmem='4096 16384 4194304'; may be given again",
+)
+.only(&[Only::Lab]);
+
 /// Source addresses.
 pub const BIND: Opt = Opt::one(
     LOAD,

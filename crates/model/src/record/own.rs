@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::keepalive::Keepalive;
+use super::socket_memory::ConnectionMemory;
+use super::transfer::Transfer;
 use crate::merge::{Merge, merged};
 
 /// Makes [`Own`] and its [`Merge`] of a table: the key in the JSON, and the type.
@@ -27,7 +29,6 @@ macro_rules! own {
 
         $(
             impl From<$part> for Own {
-                #[allow(clippy::needless_update, reason = "needed with a second part")]
                 fn from(part: $part) -> Self {
                     Self { $key: Some(part), ..Self::default() }
                 }
@@ -47,6 +48,10 @@ macro_rules! own {
 own! {
     /// How idle connections were checked, and what that found out.
     keepalive: Keepalive,
+    /// Bulk data: buffers, bytes, what limited it.
+    transfer: Transfer,
+    /// Kernel memory of open connections.
+    connection_memory: ConnectionMemory,
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! From what the hosts reported to the arm that is recorded.
 
 use tcptoll_model::experiments::figures::{
-    CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE_MEAN, GOODPUT, RATE_RESOLUTION,
+    CLIENT_SEGMENTS, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE_MEAN, GOODPUT, LATENCY_MEAN,
+    RATE_RESOLUTION, SERVER_SEGMENTS,
 };
 use tcptoll_model::experiments::http::{
-    ACHIEVED, CLIENT_MEMORY, CLIENT_SEGMENTS, IN_FLIGHT, INTENDED, KERNEL_MEMORY, LATENCY_MEAN,
-    PER_CONNECTION, RATE, SERVER_SEGMENTS, SPEC, TLS_RESUMED, UNSERVED,
+    ACHIEVED, CLIENT_MEMORY, IN_FLIGHT, INTENDED, KERNEL_MEMORY, PER_CONNECTION, RATE, SPEC,
+    TLS_RESUMED, UNSERVED,
 };
 use tcptoll_model::experiments::spec::HistogramSpec;
 use tcptoll_model::http::reuse::Reuse;

@@ -6,8 +6,9 @@ mod conclusion;
 mod options;
 
 use super::figures::{
-    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE,
-    FIRST_BYTE_MEAN, GOODPUT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, histogram, metric,
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CLIENT_SEGMENTS, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE,
+    FIRST_BYTE, FIRST_BYTE_MEAN, GOODPUT, LATENCY, LATENCY_MEAN, LATENESS, RATE_RESOLUTION, RTT,
+    SERVER_CPU, SERVER_SEGMENTS, histogram, metric,
 };
 use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
 
@@ -17,9 +18,6 @@ pub const ACHIEVED: MetricSpec =
 /// Memory of the client's program for each open connection.
 pub const CLIENT_MEMORY: MetricSpec =
     metric("client_bytes_per_connection", "bytes", "client bytes per connection", Better::Lower);
-/// Segments that the client host sent for each request.
-pub const CLIENT_SEGMENTS: MetricSpec =
-    metric("client_segments_per_op", "segments", "client segments per op", Better::Lower);
 /// Sockets in TIME-WAIT on the client host after the load.
 pub const CLIENT_TIME_WAIT: MetricSpec =
     metric("client_time_wait", "sockets", "client time wait", Better::Neither);
@@ -32,16 +30,11 @@ pub const INTENDED: MetricSpec =
 /// Kernel memory of the sockets of an open connection.
 pub const KERNEL_MEMORY: MetricSpec =
     metric("kernel_bytes_per_connection", "bytes", "kernel bytes per connection", Better::Lower);
-/// Mean time from due to the whole response.
-pub const LATENCY_MEAN: MetricSpec = metric("latency_us_mean", "us", "mean latency", Better::Lower);
 /// Requests that a connection carried, as counted.
 pub const PER_CONNECTION: MetricSpec =
     metric("requests_per_connection", "requests", "requests per connection", Better::Neither);
 /// Requests that succeeded per second within the window.
 pub const RATE: MetricSpec = metric("requests_per_s", "1/s", "requests per second", Better::Higher);
-/// Segments that the server host sent for each request.
-pub const SERVER_SEGMENTS: MetricSpec =
-    metric("server_segments_per_op", "segments", "server segments per op", Better::Lower);
 /// Sockets in TIME-WAIT on the server host after the load.
 pub const SERVER_TIME_WAIT: MetricSpec =
     metric("server_time_wait", "sockets", "server time wait", Better::Neither);
@@ -51,8 +44,6 @@ pub const TLS_RESUMED: MetricSpec =
 /// Open loop: requests due and unanswered when the window ended.
 pub const UNSERVED: MetricSpec =
     metric("unserved_at_end", "requests", "unserved at end", Better::Lower);
-/// From due to the whole response.
-pub const LATENCY: HistogramSpec = histogram("latency_us", "latency", Better::Lower);
 /// From a response to the server's close of the idle connection.
 pub const IDLE_CLOSE: HistogramSpec =
     histogram("idle_close_us", "idle time until the server closed", Better::Neither);

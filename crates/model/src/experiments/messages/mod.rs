@@ -1,0 +1,70 @@
+//! What does a message cost, by its size and by how it is sent?
+
+mod options;
+
+use super::figures::{
+    CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, RTT, SERVER_CPU, SERVER_SEGMENTS,
+    histogram, metric,
+};
+use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+/// System calls of the sender for each message.
+pub const CALLS: MetricSpec =
+    metric("client_calls_per_op", "calls", "system calls per message", Better::Lower);
+/// CPU time of the sending program, divided by the time of the window.
+pub const CLIENT_CPU_SHARE: MetricSpec =
+    metric("client_cpu_share", "share", "client CPU share", Better::Neither);
+/// Messages that the receiver got, or exchanges that were completed, per second.
+pub const RATE: MetricSpec = metric("messages_per_s", "1/s", "messages per second", Better::Higher);
+/// CPU time of the receiving program, divided by the time of the window.
+pub const SERVER_CPU_SHARE: MetricSpec =
+    metric("server_cpu_share", "share", "server CPU share", Better::Neither);
+
+/// On the wire, from a data segment to the pure ACK that acknowledged it, at the server.
+pub const ACK_DELAY: HistogramSpec =
+    histogram("ack_delay_us", "delay of the server's ACK", Better::Lower);
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll messages --message 1,64,1K,16K --nagle on,off
+      messages per second by size
+  tcptoll messages --pattern request-response --message 1,1K
+      latency of an exchange
+  tcptoll messages --pattern write-write-read --nagle on,off
+      what Nagle's algorithm and delayed ACKs do together
+
+An option with several values makes an arm of each; the others are compared against the first.";
+
+/// The experiment.
+pub const SPEC: Spec = Spec {
+    name: "messages",
+    question: "What does a message cost, by its size and by how it is sent?",
+    about: "Measure what messages cost, by size, Nagle's algorithm and batching",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: None,
+    complete: |_| {},
+    compares: |_| true,
+    metrics: &[
+        &CALLS,
+        &CLIENT_CPU_SHARE,
+        &CLIENT_CPU,
+        &CLIENT_SEGMENTS,
+        &GOODPUT,
+        &LATENCY_MEAN,
+        &RATE,
+        &SERVER_CPU_SHARE,
+        &SERVER_CPU,
+        &SERVER_SEGMENTS,
+    ],
+    histograms: &[&ACK_DELAY, &LATENCY, &RTT],
+    primary: RATE.name,
+    answers: &[LATENCY.name],
+    // As for bandwidth: smaller differences decide nothing.
+    margin: 0.02,
+    operation: Noun { one: "message", many: "messages", short: "msg" },
+    tables: &[],
+    causes: &[],
+    conclude: |_| {},
+};
