@@ -198,10 +198,8 @@ impl<'a> Talk<'a> {
                 return Ok(true);
             }
             if received == 0 {
-                return match missing == bytes as usize {
-                    true => Ok(false),
-                    false => Err(io::ErrorKind::UnexpectedEof.into()),
-                };
+                let between = missing == bytes as usize;
+                return if between { Ok(false) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
             in_time(deadline_ns)?;
         }
