@@ -4,22 +4,19 @@ use std::time::Duration;
 
 use tcptoll_model::experiments::messages::{Pattern, SPEC};
 use tcptoll_model::study::Settings;
-use tcptoll_model::units::{parse_size, parse_time};
+use tcptoll_model::units::parse_time;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::transfer::{self, buffer, warm_up};
 use crate::messages::{Coalesce, SocketSettings};
 
 /// The largest message, bytes: the sender holds one in memory.
-const MESSAGE_MAX: u64 = 64 << 20;
+const MESSAGE_MAX: (u64, &str) = (64 << 20, "64M");
 
 /// The largest block of messages that are put together, bytes.
-const BLOCK_MAX: u64 = 1 << 20;
-
-/// The largest socket buffer that may be asked for, bytes: `SO_SNDBUF` is an `int` that the kernel
-/// doubles.
-const BUFFER_MAX: u64 = 1 << 30;
+const BLOCK_MAX: (u64, &str) = (1 << 20, "1M");
 
 /// The longest warm-up or window.
 const TIME_MAX: Duration = Duration::from_secs(3_600);
@@ -27,14 +24,8 @@ const TIME_MAX: Duration = Duration::from_secs(3_600);
 /// The longest work for one message.
 const WORK_MAX: Duration = Duration::from_secs(1);
 
-/// The warm-up lasts at least this long.
-const WARMUP_MIN: Duration = Duration::from_millis(300);
-
-/// And as many round trips of the link: slow start is in it.
-const WARMUP_TRIPS: u32 = 20;
-
-/// The measured window where none was typed: one way, and where each message is answered. A stall
-/// of 40 ms has 25 exchanges in 1 s, which is enough for a median.
+/// The measured window where none was typed: one way, and where each message is answered. With a stall
+/// of 40 ms in each, 25 exchanges end in 1 s, which is enough for a median.
 const WINDOWS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
 
 /// The settings of one arm, checked.
@@ -90,25 +81,40 @@ pub enum Encoding {
     Xml,
 }
 
+impl Encoding {
+    /// As it is typed.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Fields => "fields",
+            Self::Serialization => "serialization",
+            Self::Xml => "xml",
+        }
+    }
+}
+
 impl MessagesSettings {
     /// Checks the settings of one arm.
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader::new(&SPEC, settings)?;
         let lab = LabSpec::from(&reader)?;
         let pattern: Pattern = reader.read("pattern", str::parse)?;
-        let message_bytes = reader.read("message", |typed| size(typed, MESSAGE_MAX))?;
-        let response = reader.typed_read("response", |typed| size(typed, MESSAGE_MAX))?;
-        let window = reader.read("window", buffer)?;
+        let message_bytes = size(&reader, "message", MESSAGE_MAX)?;
+        let response_bytes = match reader.typed("response") {
+            Some(_) => size(&reader, "response", MESSAGE_MAX)?,
+            None => message_bytes,
+        };
+        let window = buffer(&reader, "window")?.flatten();
         let answered = pattern != Pattern::OneWay;
         let found = Self {
             pattern,
             message_bytes,
-            response_bytes: response.unwrap_or(message_bytes),
+            response_bytes,
             coalesce: reader.read("coalesce", coalesce)?,
-            coalesce_bytes: reader.read("coalesce-bytes", |typed| size(typed, BLOCK_MAX))?,
+            coalesce_bytes: size(&reader, "coalesce-bytes", BLOCK_MAX)?,
             warmup: reader
                 .typed_read("warmup", |typed| time(typed, TIME_MAX))?
-                .unwrap_or_else(|| WARMUP_MIN.max(lab.link.rtt * WARMUP_TRIPS)),
+                .unwrap_or_else(|| warm_up(&lab.link)),
             duration: reader
                 .typed_read("duration", |typed| {
                     time_above_zero(typed).and_then(|_| time(typed, TIME_MAX))
@@ -190,24 +196,10 @@ impl MessagesSettings {
     }
 }
 
-/// A size in bytes, from 1 to `most`.
-fn size(typed: &str, most: u64) -> Result<u32, String> {
-    match parse_size(typed).map_err(|error| error.to_string())? {
-        bytes if bytes == 0 || bytes > most => {
-            Err(format!("write a size from 1 byte to {}M", most >> 20))
-        }
-        bytes => u32::try_from(bytes).map_err(|error| error.to_string()),
-    }
-}
-
-/// `auto`, or a size.
-fn buffer(typed: &str) -> Result<Option<u32>, String> {
-    match typed {
-        "auto" => Ok(None),
-        _ => size(typed, BUFFER_MAX)
-            .map(Some)
-            .map_err(|_| "write auto, or a size from 1 byte to 1024M, like 256K".to_owned()),
-    }
+/// A size in bytes, from 1 to the limit, which is written with it.
+fn size(reader: &Reader<'_>, key: &str, limit: (u64, &str)) -> Result<u32, TrialError> {
+    let bytes = transfer::size(reader, key, limit)?;
+    u32::try_from(bytes).map_err(|error| wrong(key, &bytes.to_string(), error))
 }
 
 fn time(typed: &str, most: Duration) -> Result<Duration, String> {
@@ -283,8 +275,7 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_in_an_arm_is_refused() {
-        let error =
-            read(&[("pattern", "request-response"), ("coalesce", "buffer")]).unwrap_err();
+        let error = read(&[("pattern", "request-response"), ("coalesce", "buffer")]).unwrap_err();
         assert!(error.starts_with("--coalesce buffer: with --pattern request-response"), "{error}");
         let error = read(&[("pattern", "write-write-read"), ("program", "java")]).unwrap_err();
         assert!(error.starts_with("--pattern write-write-read: --program java"), "{error}");
@@ -297,7 +288,7 @@ mod tests {
     #[test]
     fn the_warm_up_has_twenty_round_trips_and_the_window_is_longer_where_messages_are_answered() {
         let near = read(&[]).unwrap();
-        assert_eq!((near.warmup, near.duration), (WARMUP_MIN, WINDOWS[0]));
+        assert_eq!((near.warmup, near.duration), (Duration::from_millis(300), WINDOWS[0]));
         let far = read(&[("link", "rtt=37ms"), ("pattern", "request-response")]).unwrap();
         assert_eq!((far.warmup, far.duration), (Duration::from_millis(740), WINDOWS[1]));
         assert!(read(&[("duration", "0s")]).unwrap_err().starts_with("--duration 0s: "));
