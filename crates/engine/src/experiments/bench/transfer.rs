@@ -229,6 +229,12 @@ pub(in crate::experiments) fn take(
             insert(&mut arm.series, name, series);
         }
     }
+    warn_of_buffers(notes, &recorded);
+    notes.arm.own.transfer = Some(recorded);
+}
+
+/// Warns of each buffer that the kernel made of another size than was asked for.
+pub(in crate::experiments) fn warn_of_buffers(notes: &mut Notes, recorded: &Recorded) {
     for (host, end) in [("client", &recorded.client), ("server", &recorded.server)] {
         for (option, buffer, sysctl) in [
             ("SO_SNDBUF", end.send_buffer, "net.core.wmem_max"),
@@ -246,7 +252,6 @@ pub(in crate::experiments) fn take(
             }
         }
     }
-    notes.arm.own.transfer = Some(recorded);
 }
 
 /// The series that a receiver makes; all others are a sender's.
@@ -260,7 +265,7 @@ fn insert(all: &mut std::collections::BTreeMap<String, Series>, name: String, se
 
 /// Round trip of the quiet link, µs: the median of the echoes before the load, or their mean where
 /// they are few.
-fn quiet_us(notes: &Notes) -> Option<f64> {
+pub(in crate::experiments) fn quiet_us(notes: &Notes) -> Option<f64> {
     let echoes = notes.arm.histograms.get(RTT.name)?;
     echoes.p50.or(echoes.mean)
 }
