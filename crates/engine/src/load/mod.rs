@@ -1,8 +1,8 @@
 //! Loads: what is done to connections, inside a host, until its time is up or the parent says stop.
 //!
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
-//! requests, [`idle`] keeps connections open and writes over one; [`greet`] is the in-house server
-//! of `connect`, and [`probes`] is the traffic that certifies a link.
+//! requests, [`idle`] keeps connections open and writes over one, [`transfer`] carries bulk data.
+//! [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
 //!
@@ -37,6 +37,7 @@ mod slots;
 mod sources;
 mod stamps;
 mod threads;
+pub mod transfer;
 mod uring;
 mod waiting;
 
