@@ -26,6 +26,12 @@ use crate::messages::{
     GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping,
     ReadCpu, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls,
     Settle, Sink, SocketMemory, ToGroup, Train, Upload, WatchListener,
+use crate::load::{connect, greet, http, probes, socket_memory, transfer};
+use crate::messages::{
+    Check, ConnectLoad, CountClosed, End, Faulted, Forget, Freeze, Greet, GroupAnswer, HttpLoad,
+    Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu, ReadSocketMemory,
+    ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, Sink, SocketMemory,
+    ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};
@@ -132,6 +138,8 @@ fn orders(role: Role) -> Orders<Host> {
         })
         .on(|_, answers: Answers, channel| Ok(exchange::answer(&answers, channel)?))
         .on(|_, exchange: Exchange, channel| Ok(exchange::run(&exchange, channel)?))
+        .on(|_, order: TransferServer, channel| Ok(transfer::serve(&order, channel)?))
+        .on(|_, order: Transfer, channel| Ok(transfer::run(&order, channel)?))
         .on(|host, Upload(piece), _| host.upload(&piece))
         .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);
