@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{causes, columns};
 use crate::causes::throughput::reason;
+use crate::effective;
 use crate::experiments::column::value;
 use crate::experiments::conclusion::{capital, explain, explanations, step};
 use crate::experiments::figures::GOODPUT;
@@ -32,6 +33,8 @@ const SIZES: [&str; 4] = ["window", "receive-buffer", "send-buffer", "message"];
 pub(super) fn conclude(summary: &mut Summary) {
     explain(summary, causes::ALL, proof);
     summary.answer = answer(summary);
+    let same = effective::same_buffers(&summary.arms);
+    summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
     summary.advice.extend(rules::advice(summary));
     summary.next = next(summary);
 }
