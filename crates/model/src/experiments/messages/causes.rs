@@ -26,6 +26,9 @@ const NAGLE_DELAYED_ACK: CauseSpec = CauseSpec {
     ..throughput::NAGLE_DELAYED_ACK
 };
 
+/// The stall of 40 ms.
+pub(super) const STALL: &str = NAGLE_DELAYED_ACK.id;
+
 /// Every cause that a run may name, in the order of the answer.
 pub(super) const ALL: &[&CauseSpec] = &[
     &NAGLE_DELAYED_ACK,
@@ -62,8 +65,10 @@ fn exchange(arm: &Arm) -> Option<Finding> {
     let delayed = delayed.unwrap_or(0).max(0) as f64;
     let often = delayed >= arm.ok as f64 * DELAYED_SHARE;
     let on_the_wire = ack_delay_us(arm);
-    // The wire decides where it was watched, the kernel's count where not.
-    if !on_the_wire.map_or(often, |us| us >= DELAYED_US) {
+    // The wire decides where it was watched, the kernel's count where not. Without an ACK alone there is
+    // no delay, but it was watched.
+    let waited = || on_the_wire.is_some_and(|us| us >= DELAYED_US);
+    if !message.acks.map_or(often, |_| waited()) {
         return None;
     }
     let mut evidence = BTreeMap::from([
@@ -75,6 +80,11 @@ fn exchange(arm: &Arm) -> Option<Finding> {
     let mut text =
         "Nagle's algorithm holds the last write until the one before is acknowledged, and the server delays that ACK"
             .to_owned();
+    if let Some(acks) = message.acks {
+        evidence.insert("delayed_acks".to_owned(), Value::from(acks.delayed));
+        evidence.insert("quick_acks".to_owned(), Value::from(acks.quick));
+        evidence.insert("acks_with_answers".to_owned(), Value::from(acks.with_answer));
+    }
     if let Some(us) = on_the_wire {
         evidence.insert("ack_delay_max_us".to_owned(), Value::from(us));
         text += &format!(": up to {} on the wire", human_us(us));
@@ -86,7 +96,7 @@ fn exchange(arm: &Arm) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::causes;
-    use crate::record::{HostSummary, MessageWay, Transfer};
+    use crate::record::{Acks, HostSummary, MessageWay, Transfer};
 
     fn arm(latency_us: f64, delayed: i64, ack_us: Option<f64>, nagle: bool) -> Arm {
         let histogram = |max| HistogramSummary {
@@ -104,6 +114,7 @@ mod tests {
             pattern: "write-write-read".into(),
             writes: vec![512, 512],
             response_bytes: Some(1_024),
+            acks: ack_us.map(|_| Acks::default()),
             ..MessageWay::default()
         });
         arm.own.transfer =
@@ -112,7 +123,10 @@ mod tests {
     }
 
     fn named(arm: &Arm) -> Vec<String> {
-        causes::of(arm, ALL).into_iter().map(|cause| format!("{}: {}", cause.id, cause.text)).collect()
+        causes::of(arm, ALL)
+            .into_iter()
+            .map(|cause| format!("{}: {}", cause.id, cause.text))
+            .collect()
     }
 
     #[test]
