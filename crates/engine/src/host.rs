@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process;
@@ -23,12 +23,12 @@ use crate::load::idle::group::Group;
 use crate::load::{connect, exchange, greet, http, probes, socket_memory};
 use crate::messages::{
     Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
-    GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu,
-    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
-    Sink, SocketMemory, ToGroup, Train, Upload, WatchListener,
+    GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping,
+    ReadCpu, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls,
+    Settle, Sink, SocketMemory, ToGroup, Train, Upload, WatchListener,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
-use crate::servers::{self, Running, SERVER_UID};
+use crate::servers::{self, Running, command};
 
 /// A real server must listen within this.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
@@ -148,6 +148,7 @@ fn orders(role: Role) -> Orders<Host> {
             let signal = status.signal().map_or(1, |signal| 128 + signal);
             Ok(status.code().unwrap_or(signal))
         })
+        .on(|_, perform: Perform, channel| servers::perform(&perform, channel))
         .on(|host, ToGroup { group, order: Make(spec) }, _| {
             host.groups.entry(group).or_default().make(spec).map_err(Refusal)
         })
@@ -242,27 +243,4 @@ fn settle(limit_ns: u64) -> Result<(), SysError> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
-}
-
-/// A line for the shell, or a program and its arguments.
-fn command(launch: &Launch) -> Command {
-    let mut command = match launch.words.as_slice() {
-        [line] if launch.shell => {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", line]);
-            shell
-        }
-        words => {
-            let mut program = Command::new(words.first().map_or("", String::as_str));
-            program.args(words.get(1..).unwrap_or_default());
-            program
-        }
-    };
-    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
-    if launch.ordinary_user {
-        process::as_ordinary_user(&mut command, SERVER_UID);
-    } else {
-        process::restore_signals(&mut command);
-    }
-    command
 }
