@@ -1,7 +1,8 @@
 //! Loads: what is done to connections, inside a host, until its time is up or the parent says stop.
 //!
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
-//! requests, [`idle`] keeps connections open and writes over one; [`greet`] is the in-house server
+//! requests, [`idle`] keeps connections open and writes over one, [`hold`] fills connections for their
+//! memory; [`greet`] is the in-house server
 //! of `connect`, and [`probes`] is the traffic that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
@@ -27,6 +28,7 @@ mod control;
 mod driver;
 mod epoll;
 pub mod greet;
+pub mod hold;
 pub mod http;
 pub mod idle;
 mod occupancy;

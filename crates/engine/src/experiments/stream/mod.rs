@@ -1,11 +1,13 @@
 //! How much does a connection carry, what limits it, and what does that cost?
 
+mod memory;
 mod settings;
 
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::stream::SPEC;
 use tcptoll_model::study::{PlannedArm, Settings};
 
+use self::memory::MemorySettings;
 use self::settings::StreamSettings;
 use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
 
@@ -18,6 +20,9 @@ impl Experiment for Stream {
     }
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        if memory::is_asked(settings)? {
+            return Ok(Box::new(MemorySettings::from(settings)?));
+        }
         Ok(Box::new(StreamSettings::from(settings)?))
     }
 }
