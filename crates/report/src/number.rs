@@ -151,6 +151,28 @@ pub(crate) fn trimmed_ratio(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A size as options take it: `512`, `64K`, `1.5M`.
+pub(crate) fn size(bytes: f64) -> String {
+    let (mut value, mut at) = (bytes, 0);
+    let symbols = ["", "K", "M", "G", "T"];
+    while value >= 1_024.0 && at + 1 < symbols.len() {
+        value /= 1_024.0;
+        at += 1;
+    }
+    format!("{}{}", trimmed(value), symbols[at])
+}
+
+/// A rate for the tick of an axis: `50 Mbit/s`, without needless zeros.
+pub(crate) fn rate_tick(bit_per_s: f64) -> String {
+    let text = bit_rate(bit_per_s);
+    match text.split_once(' ') {
+        Some((figure, unit)) if figure.contains('.') => {
+            format!("{} {unit}", figure.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
 /// Bytes, 1024-based: `3.82 GiB`.
 pub(crate) fn bytes(value: u64) -> String {
     scaled(value as f64, 1_024.0, &["B", "KiB", "MiB", "GiB", "TiB"])

@@ -322,7 +322,13 @@ fn what_came_since_is_the_difference_and_never_below_zero() {
     assert_eq!((since.queue_drops, since.quiet.len()), (3, 2));
     assert_eq!(earlier.plus(&since), later);
     let none = earlier.since(&later);
-    assert_eq!(none, Wire { quiet: none.quiet.clone(), ..Wire::default() });
+    let nothing =
+        WireCounts { payload_bytes: Some(0), retransmitted_bytes: Some(0), ..Default::default() };
+    let quiet = none.quiet.clone();
+    assert_eq!(
+        none,
+        Wire { client_to_server: nothing, server_to_client: nothing, quiet, ..Wire::default() }
+    );
     assert_eq!(none.quiet, [Quiet { port: 80, ..Quiet::default() }]);
 }
 

@@ -289,6 +289,7 @@ fn record(
         client: end(&bulk.client, client),
         server: end(&bulk.server, server),
         link_bytes_per_s: link.payload_bytes_per_s(ipv6, timestamps),
+        rate_bytes_per_s: sending.and_then(|sending| sending.rate_bytes_per_s),
         quiet_rtt_us,
         up: bulk.up.as_ref().map(|_| way(client, server)),
         down: bulk.down.as_ref().map(|_| way(server, client)),

@@ -3,7 +3,7 @@
 mod exchanges;
 mod observation;
 mod one_way;
-mod settings;
+pub mod settings;
 
 use tcptoll_model::experiments::messages::{Pattern, SPEC};
 use tcptoll_model::experiments::spec::Spec;
