@@ -2,6 +2,7 @@
 //! the greatest of all, as a figure and as a colour.
 
 use super::lines::{Line, Lines};
+use super::over::spoken;
 use crate::html::plot::{Frame, Plot, Scale};
 use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::own::Picture;
@@ -118,11 +119,17 @@ fn caption(lines: &Lines<'_>, best: f64) -> String {
     let alike = match unlike {
         None => "At every size the ways of sending are within 5 % of each other.".to_owned(),
         Some(last) => ranges.get(last + 1).map_or_else(
-            || "At the largest size the ways of sending still differ.".to_owned(),
+            || {
+                let ratio = ranges[last].1;
+                format!(
+                    "At the largest size the ways of sending differ by {}.",
+                    number::ratio(ratio)
+                )
+            },
             |(size, _)| {
                 format!(
                     "From {} on, the ways of sending are within 5 % of each other.",
-                    number::size(*size)
+                    spoken(*size)
                 )
             },
         ),
