@@ -20,12 +20,12 @@ use crate::channel::orders::{Orders, Refusal};
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
 use crate::load::idle::group::Group;
-use crate::load::{connect, greet, http, probes, socket_memory};
+use crate::load::{connect, exchange, greet, http, probes, socket_memory};
 use crate::messages::{
-    Check, ConnectLoad, CountClosed, End, Faulted, Forget, Freeze, Greet, GroupAnswer, HttpLoad,
-    Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu, ReadSocketMemory,
-    ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, Sink, SocketMemory,
-    ToGroup, Train, Upload, WatchListener,
+    Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
+    GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu,
+    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
+    Sink, SocketMemory, ToGroup, Train, Upload, WatchListener,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, SERVER_UID};
@@ -130,6 +130,8 @@ fn orders(role: Role) -> Orders<Host> {
             channel.rows(&rows, Rows::Client)?;
             Ok(report)
         })
+        .on(|_, answers: Answers, channel| Ok(exchange::answer(&answers, channel)?))
+        .on(|_, exchange: Exchange, channel| Ok(exchange::run(&exchange, channel)?))
         .on(|host, Upload(piece), _| host.upload(&piece))
         .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);

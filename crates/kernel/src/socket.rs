@@ -1,4 +1,8 @@
 //! TCP and UDP sockets with the options the experiments need; nonblocking, closed on exec.
+//!
+//! Those of [`blocking`] block.
+
+pub mod blocking;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,8 +1,9 @@
 //! Loads: what is done to connections, inside a host, until its time is up or the parent says stop.
 //!
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
-//! requests, [`idle`] keeps connections open and writes over one; [`greet`] is the in-house server
-//! of `connect`, and [`probes`] is the traffic that certifies a link.
+//! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
+//! requests of any bytes over one; [`greet`] is the in-house server of `connect`, and [`probes`] is
+//! the traffic that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
 //!
@@ -26,6 +27,7 @@ pub mod connect;
 mod control;
 mod driver;
 mod epoll;
+pub mod exchange;
 pub mod greet;
 pub mod http;
 pub mod idle;

@@ -1,12 +1,15 @@
 //! What does a message cost, by its size and by how it is sent?
 
 mod options;
+mod pattern;
 
 use super::figures::{
     CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, RTT, SERVER_CPU, SERVER_SEGMENTS,
     histogram, metric,
 };
 use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+pub use self::pattern::Pattern;
 
 /// System calls of the sender for each message.
 pub const CALLS: MetricSpec =
@@ -27,14 +30,21 @@ pub const ACK_DELAY: HistogramSpec =
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
 Examples:
-  tcptoll messages --message 1,64,1K,16K --nagle on,off
-      messages per second by size
-  tcptoll messages --pattern request-response --message 1,1K
-      latency of an exchange
-  tcptoll messages --pattern write-write-read --nagle on,off
+  tcptoll messages
+      four sizes, with Nagle's algorithm and without: what a message costs
+  tcptoll messages --message 64 --nagle off --coalesce none,more,gather,buffer
+      four ways to send small messages together
+  tcptoll messages --message 64,1K --work 2us
+      the same where the program works on each message
+  tcptoll messages --pattern request-response
+      latency of an exchange by size
+  tcptoll messages --pattern write-write-read
       what Nagle's algorithm and delayed ACKs do together
+  tcptoll messages --pattern write-write-read --quick-ack on,off
+      the same with ACKs that are not delayed
 
-An option with several values makes an arm of each; the others are compared against the first.";
+An option with several values makes an arm of each. Sizes of messages are not compared with each
+other: with one other list, its values are compared with its first at each size.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
@@ -44,8 +54,8 @@ pub const SPEC: Spec = Spec {
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: None,
-    complete: |_| {},
-    compares: |_| true,
+    complete: options::complete,
+    compares: options::compares,
     metrics: &[
         &CALLS,
         &CLIENT_CPU_SHARE,
