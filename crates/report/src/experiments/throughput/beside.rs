@@ -30,7 +30,7 @@ struct Row<'a> {
     quiet_us: Option<f64>,
 }
 
-fn row<'a>((at, arm): (usize, &'a Arm)) -> Option<Row<'a>> {
+fn row((at, arm): (usize, &Arm)) -> Option<Row<'_>> {
     let of = |metric| rounds::measured(arm, metric).map(|m| m.value).filter(|value| *value > 0.0);
     Some(Row {
         at,

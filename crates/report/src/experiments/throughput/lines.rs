@@ -78,7 +78,7 @@ pub(super) struct Lines<'a> {
     /// Whether the metric is a rate, in bit/s; else it is a time.
     pub(super) rate: bool,
     /// At least one has two points.
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) all: Vec<Line<'a>>,
     /// Lines that were too many.
     pub(super) more: usize,
     /// What the arms could reach at most; of a rate.
@@ -133,12 +133,12 @@ impl<'a> Lines<'a> {
             only.label = String::new();
         }
         let limits = if rate { limits(&lines, size) } else { Limits::default() };
-        Some(Self { size, shown, rate, lines, more, limits })
+        Some(Self { size, shown, rate, all: lines, more, limits })
     }
 
     /// All points.
     pub(super) fn points(&self) -> impl Iterator<Item = &Point<'a>> {
-        self.lines.iter().flat_map(|line| &line.points)
+        self.all.iter().flat_map(|line| &line.points)
     }
 
     /// All sizes, ascending, each once.

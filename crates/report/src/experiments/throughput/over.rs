@@ -56,8 +56,8 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     let values = lines.points().flat_map(of).chain(lines.limits.links.iter().copied());
     let y = Scale::log(values, bottom - 6.0, frame.top + 6.0);
     let x = Scale::bytes(lines.sizes().into_iter(), left + 10.0, right - 10.0);
-    let key = lines.lines.len() + lines.limits.windows.len();
-    let keyed = lines.lines.len() > 1 || !lines.limits.windows.is_empty();
+    let key = lines.all.len() + lines.limits.windows.len();
+    let keyed = lines.all.len() > 1 || !lines.limits.windows.is_empty();
     let below = 50.0 + if keyed { plot::KEY * key as f64 } else { 0.0 };
     let mut plot = Plot::new(frame, below, x, y);
     let tick = |value| if lines.rate { number::rate_tick(value) } else { number::tick(value) };
@@ -81,7 +81,7 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
             plot.line(&format!("computed {}", dash(at)), inside.iter().copied());
         });
     }
-    for line in &lines.lines {
+    for line in &lines.all {
         one(&mut plot, lines, line, auto_at);
     }
     if keyed {
@@ -93,7 +93,7 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
             (format!("computed echo {}", dash(at)), window_name(lines, window))
         };
         let names: Vec<(String, String)> = lines
-            .lines
+            .all
             .iter()
             .map(of_line)
             .chain(lines.limits.windows.iter().enumerate().map(of_window))
@@ -188,9 +188,9 @@ fn told(lines: &Lines<'_>, point: &Point<'_>) -> String {
 fn caption(lines: &Lines<'_>) -> String {
     let mut said: Vec<String> = Vec::new();
     if lines.rate {
-        said.extend(lines.lines.iter().filter_map(|line| enough(lines, line)).take(SENTENCES));
+        said.extend(lines.all.iter().filter_map(|line| enough(lines, line)).take(SENTENCES));
     } else {
-        said.extend(lines.lines.iter().filter_map(|line| ends(lines, line)).take(SENTENCES));
+        said.extend(lines.all.iter().filter_map(|line| ends(lines, line)).take(SENTENCES));
     }
     said.extend(apart(lines));
     if !lines.rate && lines.points().any(|point| point.bar.is_some()) {
@@ -250,7 +250,7 @@ fn ends(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
 /// The size at which two lines are furthest apart.
 fn apart(lines: &Lines<'_>) -> Option<String> {
     let at = |size: f64| {
-        let values = lines.lines.iter().filter_map(|line| Some((line, line.of_size(size)?.value)));
+        let values = lines.all.iter().filter_map(|line| Some((line, line.of_size(size)?.value)));
         let most = values.clone().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let least = values.min_by(|a, b| a.1.total_cmp(&b.1))?;
         Some((size, most, least, most.1 / least.1))

@@ -84,9 +84,9 @@ fn a_window_study_shows_goodput_over_the_window_with_both_limits() {
 fn levels_that_are_sizes_are_ordered_by_bytes_and_auto_stands_last() {
     let summary = windows();
     let lines = over(&summary);
-    let sizes: Vec<Option<f64>> = lines[0].lines[0].points.iter().map(|point| point.size).collect();
+    let sizes: Vec<Option<f64>> = lines[0].all[0].points.iter().map(|point| point.size).collect();
     assert_eq!(sizes, [Some(16_384.0), Some(65_536.0), Some(1_048_576.0), None]);
-    assert_eq!(lines[0].lines[0].label, "");
+    assert_eq!(lines[0].all[0].label, "");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn congestion_controls_are_lines_that_share_a_limit() {
     }
     let summary = of("stream", arms);
     let lines = over(&summary);
-    let labels: Vec<&str> = lines[0].lines.iter().map(|line| line.label.as_str()).collect();
+    let labels: Vec<&str> = lines[0].all.iter().map(|line| line.label.as_str()).collect();
     assert_eq!(labels, ["congestion bbr", "congestion cubic"]);
     assert_eq!(lines[0].limits.windows.len(), 1);
     let caption = picture(&summary).unwrap().caption;
