@@ -139,6 +139,8 @@ impl Load<'_> {
             self.count_error(class_of(&error.source), &error.source);
             return None;
         }
+        // Silence counts from now on at the earliest.
+        self.moved_ns = self.moved_ns.max(self.now_ns);
         Some(self.slots.put(connection))
     }
 

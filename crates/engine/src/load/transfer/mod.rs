@@ -380,6 +380,8 @@ impl<'a> Load<'a> {
     fn share_window(&mut self, edge: Edge) {
         for connection in self.slots.iter_mut() {
             match edge {
+                // The whole transfer is the window: what has come first belongs to it.
+                Edge::Began if self.flow.duration_ns.is_none() => connection.window_from = 0,
                 Edge::Began => connection.window_from = connection.received,
                 Edge::Ended => {
                     self.window_shares.push(connection.received - connection.window_from);

@@ -116,6 +116,7 @@ fn exact_bytes_arrive_in_every_way_of_putting_messages_together() {
             assert_eq!(client.sent.messages, bytes / u64::from(message), "{name}");
             assert_eq!(sent_once(&client), bytes, "{name}");
             assert_eq!(server.received.window_bytes, bytes, "{name}");
+            assert_eq!(server.least_and_greatest, Some([bytes; 2]), "{name}");
         }
     }
 }
