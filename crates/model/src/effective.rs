@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Arm, Buffer, BufferLimit, SocketEnd};
+use crate::record::{Arm, Buffer, BufferLimit, Own};
 use crate::study::level_text;
 use crate::warning::Warning;
 
@@ -44,11 +44,12 @@ pub fn same_buffers(arms: &[Arm]) -> Vec<Warning> {
 }
 
 /// The socket buffers that the kernel changed. None: it granted all as asked for.
-pub fn changed_buffers(client: &SocketEnd, server: &SocketEnd) -> Option<Warning> {
+pub fn changed_buffers(own: &Own) -> Option<Warning> {
+    let ends = ends(own)?;
     let mut changes = Vec::new();
     let mut capped = false;
     for which in &BOTH {
-        let [client, server] = [(which.of)(client), (which.of)(server)];
+        let [client, server] = ends.map(|end| end[which.at]);
         let hosts = match (client.changed_by, server.changed_by) {
             (Some(_), Some(_)) if client == server => vec![("both hosts", client)],
             _ => vec![("the client", client), ("the server", server)],
@@ -80,12 +81,13 @@ struct Which {
     option: &'static str,
     /// What limits it.
     sysctl: &'static str,
-    of: fn(&SocketEnd) -> Buffer,
+    /// Its place among the buffers of an end.
+    at: usize,
 }
 
 const BOTH: [Which; 2] = [
-    Which { option: "SO_SNDBUF", sysctl: "net.core.wmem_max", of: |end| end.send_buffer },
-    Which { option: "SO_RCVBUF", sysctl: "net.core.rmem_max", of: |end| end.receive_buffer },
+    Which { option: "SO_SNDBUF", sysctl: "net.core.wmem_max", at: 0 },
+    Which { option: "SO_RCVBUF", sysctl: "net.core.rmem_max", at: 1 },
 ];
 
 /// These buffers of both hosts, each size once.
@@ -93,9 +95,9 @@ const BOTH: [Which; 2] = [
 /// None: the kernel left one of them as asked for, or tunes it.
 fn all_changed(arm: &Arm, which: &[Which]) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
-    for end in ends(arm)? {
-        for Which { option, sysctl, of } in which {
-            let buffer = of(end);
+    for end in ends(&arm.own)? {
+        for Which { option, sysctl, at } in which {
+            let buffer = end[*at];
             let why = match buffer.changed_by? {
                 BufferLimit::Maximum => sysctl,
                 BufferLimit::Minimum => "the kernel's smallest",
@@ -109,12 +111,14 @@ fn all_changed(arm: &Arm, which: &[Which]) -> Option<String> {
     Some(parts.join(", "))
 }
 
-/// The sockets of both hosts.
-fn ends(arm: &Arm) -> Option<[&SocketEnd; 2]> {
-    let own = &arm.own;
-    let of_data = own.transfer.as_ref().map(|transfer| [&transfer.client, &transfer.server]);
-    of_data
-        .or_else(|| own.connection_memory.as_ref().map(|memory| [&memory.client, &memory.server]))
+/// Send and receive buffer of the sockets of both hosts.
+fn ends(own: &Own) -> Option<[[Buffer; 2]; 2]> {
+    if let Some(transfer) = &own.transfer {
+        let ends = [&transfer.client, &transfer.server];
+        return Some(ends.map(|end| [end.send_buffer, end.receive_buffer]));
+    }
+    let memory = own.connection_memory.as_ref()?;
+    Some([&memory.client, &memory.server].map(|end| [end.send_buffer, end.receive_buffer]))
 }
 
 #[cfg(test)]
@@ -122,7 +126,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::record::Transfer;
+    use crate::record::{SocketEnd, Transfer};
 
     fn arm(name: &str, option: &str, asked: Option<u64>, send: u64, receive: u64) -> Arm {
         let end = SocketEnd {
@@ -180,8 +184,11 @@ mod tests {
             receive_buffer: Buffer::of(Some(asked), receive),
             ..SocketEnd::default()
         };
-        let text =
-            |client, server| changed_buffers(client, server).map(|warning| warning.to_string());
+        let text = |client: &SocketEnd, server: &SocketEnd| {
+            let (client, server) = (client.clone(), server.clone());
+            let own = Transfer { client, server, ..Transfer::default() }.into();
+            changed_buffers(&own).map(|warning| warning.to_string())
+        };
         let granted = end(1 << 20, 2 << 20, 2 << 20);
         assert_eq!(text(&granted, &granted), None);
         let capped = end(1 << 20, 425_984, 2 << 20);

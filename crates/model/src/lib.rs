@@ -32,6 +32,7 @@ pub mod stats;
 pub mod stop;
 pub mod study;
 pub mod tcp_info;
+pub mod throughput;
 pub mod units;
 pub mod validity;
 pub mod wakeups;

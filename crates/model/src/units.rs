@@ -225,6 +225,23 @@ pub fn human_rate(bit_per_s: f64) -> String {
     scaled(bit_per_s, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
+/// A size for a sentence, three significant digits, 1000-based: `18.8 kB`; below 1 kB whole bytes.
+#[must_use]
+pub fn human_bytes(bytes: f64) -> String {
+    if bytes.abs() < 999.5 {
+        return format!("{bytes:.0} B");
+    }
+    scaled(bytes, &["B", "kB", "MB", "GB", "TB"])
+}
+
+/// A size as [`parse_size`] reads it, exact, in the largest unit that divides it: `16K`, `4M`, `1500`.
+#[must_use]
+pub fn text_size(bytes: u64) -> String {
+    let units = [("G", 1_u64 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    let unit = units.into_iter().find(|(_, of)| bytes > 0 && bytes.is_multiple_of(*of));
+    unit.map_or_else(|| bytes.to_string(), |(unit, of)| format!("{}{unit}", bytes / of))
+}
+
 /// Operations per second for a sentence, without their unit: `35,512`, below 100 with a decimal.
 #[must_use]
 pub fn human_rate_per_s(per_s: f64) -> String {

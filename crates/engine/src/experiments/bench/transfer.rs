@@ -233,10 +233,15 @@ pub(in crate::experiments) fn take(
             insert(&mut arm.series, name, series);
         }
     }
-    if let Some(warning) = changed_buffers(&recorded.client, &recorded.server) {
+    notes.arm.own.transfer = Some(recorded);
+    warn_of_buffers(notes);
+}
+
+/// Warns of buffers that the kernel made of another size than was asked for.
+pub(in crate::experiments) fn warn_of_buffers(notes: &mut Notes) {
+    if let Some(warning) = changed_buffers(&notes.arm.own) {
         notes.warn(&warning);
     }
-    notes.arm.own.transfer = Some(recorded);
 }
 
 /// The series that a receiver makes; all others are a sender's.
@@ -250,7 +255,7 @@ fn insert(all: &mut std::collections::BTreeMap<String, Series>, name: String, se
 
 /// Round trip of the quiet link, µs: the median of the echoes before the load, or their mean where
 /// they are few.
-fn quiet_us(notes: &Notes) -> Option<f64> {
+pub(in crate::experiments) fn quiet_us(notes: &Notes) -> Option<f64> {
     let echoes = notes.arm.histograms.get(RTT.name)?;
     echoes.p50.or(echoes.mean)
 }
@@ -274,6 +279,7 @@ fn record(
         client: end(&bulk.client, client),
         server: end(&bulk.server, server),
         link_bytes_per_s: link.payload_bytes_per_s(ipv6, timestamps),
+        rate_bytes_per_s: sending.and_then(|sending| sending.rate_bytes_per_s),
         quiet_rtt_us,
         up: bulk.up.as_ref().map(|_| way(client, server)),
         down: bulk.down.as_ref().map(|_| way(server, client)),
