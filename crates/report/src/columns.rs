@@ -279,7 +279,10 @@ pub(crate) fn counted(summary: &Summary) -> Table {
 fn resolved(table: &column::Table, summary: &Summary, primary: &Primary) -> Table {
     let shown = |column: &&column::Column| column.when.is_none_or(|when| when(summary));
     let part = |part: &&[column::Column]| {
-        part.iter().filter(shown).map(|column| Column::described(column, summary, primary)).collect()
+        part.iter()
+            .filter(shown)
+            .map(|column| Column::described(column, summary, primary))
+            .collect()
     };
     Table {
         id: table.id,
