@@ -19,13 +19,15 @@ use tcptoll_kernel::{SysError, cpu};
 use crate::channel::orders::{Orders, Refusal};
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
+use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
 use crate::load::{connect, exchange, greet, http, probes, socket_memory, transfer};
 use crate::messages::{
     Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
-    GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping,
-    ReadCpu, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls,
-    Settle, Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
+    GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HttpLoad,
+    Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory,
+    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
+    Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};
@@ -65,6 +67,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         children: Vec::new(),
         servers: Vec::new(),
         groups: BTreeMap::new(),
+        holder: Holder::default(),
         uploaded: String::new(),
     };
     let orders = orders(role);
@@ -85,6 +88,8 @@ struct Host {
     servers: Vec<Running>,
     /// Groups of connections that stay open, by name.
     groups: BTreeMap<String, Group>,
+    /// Connections that are held for their memory.
+    holder: Holder,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
 }
@@ -143,6 +148,13 @@ fn orders(role: Role) -> Orders<Host> {
             }
             Ok(report)
         })
+        .on(|host, listen: HoldListen, _| Ok(host.holder.listen(&listen)?))
+        .on(|host, connect: HoldConnect, channel| Ok(host.holder.connect(&connect, channel)?))
+        .on(|host, accept: HoldAccept, channel| Ok(host.holder.accept(accept, channel)?))
+        .on(|host, HoldLook, _| Ok(host.holder.look()?))
+        .on(|host, fill: HoldFill, channel| Ok(host.holder.fill(fill, channel)?))
+        .on(|host, HoldEnd, _| Ok(host.holder.end()))
+        .on(|_, read: ReadMemory, _| Ok(hold::memory(read)?))
         .on(|host, launch: Launch, _| host.launch(&launch).map_err(Refusal))
         .on(|_, Run(launch), _| {
             let failed = |error| Refusal(format!("{}: {error}", launch.words.join(" ")));

@@ -34,7 +34,7 @@ pub use message::{Acks, MessageWay};
 pub use metric::Metric;
 pub use own::Own;
 pub use resolved::Resolved;
-pub use socket_memory::{ConnectionMemory, MemoryState};
+pub use socket_memory::{ConnectionMemory, MemoryHeld, MemorySockets, MemoryState};
 pub use transfer::{Buffer, BufferLimit, Sender, SocketEnd, Transfer, Way};
 
 pub use crate::stats::{HistogramSummary, Series};

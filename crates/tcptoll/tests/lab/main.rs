@@ -34,6 +34,7 @@ mod rounds;
 mod serve;
 mod servers;
 mod settings;
+mod stream;
 mod studies;
 mod support;
 mod targets;

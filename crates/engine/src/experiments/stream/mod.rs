@@ -1,5 +1,6 @@
 //! How much does a connection carry, what limits it, and what does that cost?
 
+mod memory;
 mod observation;
 pub mod settings;
 mod trial;
@@ -8,6 +9,7 @@ use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::stream::SPEC;
 use tcptoll_model::study::{PlannedArm, Settings};
 
+use self::memory::MemorySettings;
 use self::settings::StreamSettings;
 use self::trial::StreamTrial;
 use crate::experiments::bench::settings::check_congestion;
@@ -23,6 +25,9 @@ impl Experiment for Stream {
     }
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        if memory::is_asked(settings)? {
+            return Ok(Box::new(MemorySettings::from(settings)?));
+        }
         Ok(Box::new(StreamSettings::from(settings)?))
     }
 }
@@ -37,9 +42,6 @@ impl Plan for StreamSettings {
     }
 
     fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        match self.memory {
-            Some(_) => Err(TrialError::Setting("--memory: not measured yet".to_owned())),
-            None => StreamTrial::outcome(arm, self, context),
-        }
+        StreamTrial::outcome(arm, self, context)
     }
 }
