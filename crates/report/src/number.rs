@@ -2,7 +2,7 @@
 //! ms above. Values inside the summary are never rounded.
 
 pub(crate) use tcptoll_model::units::{
-    human_count as count, human_rate as bit_rate, human_us as time,
+    human_count as count, human_rate as bit_rate, human_us as time, text_size,
 };
 
 /// Shown where there is no figure.
@@ -151,15 +151,9 @@ pub(crate) fn trimmed_ratio(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A size as options take it: `512`, `64K`, `1.5M`.
+/// A size as options take it: `512`, `64K`, `4M`.
 pub(crate) fn size(bytes: f64) -> String {
-    let (mut value, mut at) = (bytes, 0);
-    let symbols = ["", "K", "M", "G", "T"];
-    while value >= 1_024.0 && at + 1 < symbols.len() {
-        value /= 1_024.0;
-        at += 1;
-    }
-    format!("{}{}", trimmed(value), symbols[at])
+    text_size(bytes as u64)
 }
 
 /// A rate for the tick of an axis: `50 Mbit/s`, without needless zeros.

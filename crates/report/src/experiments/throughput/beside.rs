@@ -14,6 +14,9 @@ use crate::{clean, number, rounds};
 /// More arms than this are read in the table.
 const ARMS: usize = 40;
 
+/// Columns of a name.
+const NAME: usize = 30;
+
 /// Arms whose goodput is this share of the greatest carry as much.
 const NEARLY: f64 = 0.95;
 
@@ -27,7 +30,7 @@ struct Row<'a> {
     quiet_us: Option<f64>,
 }
 
-fn row<'a>((at, arm): (usize, &'a Arm)) -> Option<Row<'a>> {
+fn row((at, arm): (usize, &Arm)) -> Option<Row<'_>> {
     let of = |metric| rounds::measured(arm, metric).map(|m| m.value).filter(|value| *value > 0.0);
     Some(Row {
         at,
@@ -52,7 +55,9 @@ pub(super) fn picture(summary: &Summary) -> Option<Picture> {
 
 fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (left, pitch) = if wide { (200.0, 26.0) } else { (8.0, 44.0) };
+    let longest = rows.iter().map(|row| clean::columns(&row.arm.name)).max().unwrap_or(0);
+    let room = (longest.min(NAME) as f64 * 7.2 + 16.0).max(90.0);
+    let (left, pitch) = if wide { (room, 26.0) } else { (8.0, 44.0) };
     let middle = if wide { 490.0 } else { 168.0 };
     let top = 24.0;
     let bottom = top + rows.len() as f64 * pitch + 4.0;
@@ -81,7 +86,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
         } else {
             ((left, line + 18.0), Anchor::Start)
         };
-        let name = clean::shorten(&row.arm.name, if wide { 28 } else { 46 });
+        let name = clean::shorten(&row.arm.name, if wide { NAME } else { 46 });
         plot.group(&arm_class(row.at), &tooltip(row), |plot| {
             plot.svg.text("name", place, anchor, &name);
             let size = (goodput.at(row.goodput) - left, 10.0);

@@ -2,6 +2,7 @@
 //! the greatest of all, as a figure and as a colour.
 
 use super::lines::{Line, Lines};
+use super::over::spoken;
 use crate::html::plot::{Frame, Plot, Scale};
 use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::own::Picture;
@@ -18,7 +19,7 @@ const ALIKE: f64 = 1.05;
 
 /// The picture; `None` with fewer than two ways or sizes, and of times.
 pub(super) fn picture(lines: &Lines<'_>) -> Option<Picture> {
-    let drawn = lines.rate && lines.lines.len() > 1 && lines.sizes().len() > 1;
+    let drawn = lines.rate && lines.all.len() > 1 && lines.sizes().len() > 1;
     let best = lines.points().map(|point| point.value).reduce(f64::max).filter(|_| drawn)?;
     let label =
         format!("Goodput per {} and way of sending, relative to the greatest", lines.size.noun);
@@ -31,7 +32,7 @@ pub(super) fn picture(lines: &Lines<'_>) -> Option<Picture> {
 
 /// Labels without the words that all begin with.
 fn names<'a>(lines: &'a Lines<'_>) -> Vec<&'a str> {
-    let labels: Vec<&str> = lines.lines.iter().map(|line| line.label.as_str()).collect();
+    let labels: Vec<&str> = lines.all.iter().map(|line| line.label.as_str()).collect();
     // `nagle on` and `nagle off` keep their word.
     let long = labels.iter().any(|label| clean::columns(label) > 18);
     let from = if long { effect::common_words(&labels) } else { 0 };
@@ -64,7 +65,7 @@ fn draw(lines: &Lines<'_>, best: f64, screen: Screen) -> Svg {
         let y = top + (at as f64 + 0.5) * height + 4.0;
         plot.svg.text("tick", (left - 8.0, y), Anchor::End, &text);
     }
-    for (way, line) in lines.lines.iter().enumerate() {
+    for (way, line) in lines.all.iter().enumerate() {
         for (size, bytes) in sizes.iter().enumerate() {
             let Some(point) = line.of_size(*bytes) else { continue };
             let (column, row) = if across { (size, way) } else { (way, size) };
@@ -104,7 +105,7 @@ fn percent(share: f64) -> String {
 fn caption(lines: &Lines<'_>, best: f64) -> String {
     let range = |size: f64| -> Option<f64> {
         let values: Vec<f64> = lines
-            .lines
+            .all
             .iter()
             .filter_map(|line: &Line<'_>| Some(line.of_size(size)?.value))
             .collect();
@@ -118,11 +119,17 @@ fn caption(lines: &Lines<'_>, best: f64) -> String {
     let alike = match unlike {
         None => "At every size the ways of sending are within 5 % of each other.".to_owned(),
         Some(last) => ranges.get(last + 1).map_or_else(
-            || "At the largest size the ways of sending still differ.".to_owned(),
+            || {
+                let ratio = ranges[last].1;
+                format!(
+                    "At the largest size the ways of sending differ by {}.",
+                    number::ratio(ratio)
+                )
+            },
             |(size, _)| {
                 format!(
                     "From {} on, the ways of sending are within 5 % of each other.",
-                    number::size(*size)
+                    spoken(*size)
                 )
             },
         ),

@@ -2,6 +2,7 @@
 //! receiver's window allows in a round trip, both as the record has them.
 
 use tcptoll_model::record::{Arm, Transfer, Way};
+use tcptoll_model::throughput;
 
 use super::Size;
 use super::lines::Line;
@@ -35,7 +36,10 @@ pub(super) fn way(transfer: &Transfer) -> Option<&Way> {
 /// The round trip without load, µs.
 pub(super) fn quiet_rtt_us(arm: &Arm) -> Option<f64> {
     let transfer = arm.own.transfer.as_ref()?;
-    let rtt = transfer.quiet_rtt_us.or_else(|| way(transfer)?.sender.min_rtt_us);
+    let rtt = match way(transfer) {
+        Some(way) => throughput::quiet_rtt_us(transfer, &way.sender),
+        None => transfer.quiet_rtt_us,
+    };
     rtt.filter(|us| us.is_finite() && *us > 0.0)
 }
 

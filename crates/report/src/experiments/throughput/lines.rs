@@ -11,6 +11,9 @@ use crate::rounds;
 /// More lines than this cannot be told apart.
 const LINES: usize = 9;
 
+/// How far a bar reaches from a median.
+const P99: &str = "latency_us_p99";
+
 /// A metric that is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shown {
@@ -31,8 +34,8 @@ pub(super) struct Point<'a> {
     pub(super) size: Option<f64>,
     /// Value, above 0.
     pub(super) value: f64,
-    /// Its 95 % interval, above 0.
-    pub(super) ci95: Option<[f64; 2]>,
+    /// Of a rate its 95 % interval, above 0; of a median from it to the 99th percentile.
+    pub(super) bar: Option<[f64; 2]>,
     /// What was published for it: value and source.
     pub(super) published: Option<(f64, &'a str)>,
 }
@@ -75,7 +78,7 @@ pub(super) struct Lines<'a> {
     /// Whether the metric is a rate, in bit/s; else it is a time.
     pub(super) rate: bool,
     /// At least one has two points.
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) all: Vec<Line<'a>>,
     /// Lines that were too many.
     pub(super) more: usize,
     /// What the arms could reach at most; of a rate.
@@ -98,14 +101,17 @@ impl<'a> Lines<'a> {
             if measured.value <= 0.0 {
                 continue;
             }
+            let interval =
+                measured.ci95.filter(|ci| ci[0] > 0.0).map(|ci| ci.map(|end| end * factor));
+            let to_p99 = rounds::measured(arm, P99).map(|p99| [measured.value, p99.value]);
+            let theirs = published(summary, arm, shown.metric);
             let point = Point {
                 at,
                 arm,
                 size: bytes,
                 value: measured.value * factor,
-                ci95: measured.ci95.filter(|ci| ci[0] > 0.0).map(|ci| ci.map(|end| end * factor)),
-                published: published(summary, arm, shown.metric)
-                    .map(|p| (p.value * factor, &*p.source)),
+                bar: if rate { interval } else { to_p99 },
+                published: theirs.map(|p| (p.value * factor, p.source.as_str())),
             };
             let label = without(&arm.name, &format!("{} {}", size.option, rounds::level(level)));
             match lines.iter_mut().find(|line| line.label == label) {
@@ -127,12 +133,12 @@ impl<'a> Lines<'a> {
             only.label = String::new();
         }
         let limits = if rate { limits(&lines, size) } else { Limits::default() };
-        Some(Self { size, shown, rate, lines, more, limits })
+        Some(Self { size, shown, rate, all: lines, more, limits })
     }
 
     /// All points.
     pub(super) fn points(&self) -> impl Iterator<Item = &Point<'a>> {
-        self.lines.iter().flat_map(|line| &line.points)
+        self.all.iter().flat_map(|line| &line.points)
     }
 
     /// All sizes, ascending, each once.

@@ -11,6 +11,9 @@ mod lines;
 mod over;
 mod time;
 
+#[cfg(test)]
+mod tests;
+
 use tcptoll_model::experiments::figures::{GOODPUT, LATENCY};
 use tcptoll_model::record::Summary;
 

@@ -28,6 +28,16 @@ pub(super) fn picture(lines: &Lines<'_>) -> Picture {
     }
 }
 
+/// A size in a sentence: `1 byte`, `512 bytes`, `64K`.
+pub(super) fn spoken(size: f64) -> String {
+    let text = number::size(size);
+    match text.as_str() {
+        "1" => "1 byte".to_owned(),
+        _ if size < 1_024.0 => format!("{text} bytes"),
+        _ => text,
+    }
+}
+
 /// A value of the metric in words.
 fn words(lines: &Lines<'_>, value: f64) -> String {
     if lines.rate { number::bit_rate(value) } else { number::time(value) }
@@ -40,14 +50,14 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     let auto = lines.points().any(|point| point.size.is_none());
     let right = if auto { frame.right - AUTO } else { frame.right };
     let of = |point: &Point<'_>| {
-        let [low, high] = point.ci95.unwrap_or([point.value; 2]);
+        let [low, high] = point.bar.unwrap_or([point.value; 2]);
         [point.value, low, high, point.published.map_or(point.value, |(value, _)| value)]
     };
     let values = lines.points().flat_map(of).chain(lines.limits.links.iter().copied());
     let y = Scale::log(values, bottom - 6.0, frame.top + 6.0);
     let x = Scale::bytes(lines.sizes().into_iter(), left + 10.0, right - 10.0);
-    let key = lines.lines.len() + lines.limits.windows.len();
-    let keyed = lines.lines.len() > 1 || !lines.limits.windows.is_empty();
+    let key = lines.all.len() + lines.limits.windows.len();
+    let keyed = lines.all.len() > 1 || !lines.limits.windows.is_empty();
     let below = 50.0 + if keyed { plot::KEY * key as f64 } else { 0.0 };
     let mut plot = Plot::new(frame, below, x, y);
     let tick = |value| if lines.rate { number::rate_tick(value) } else { number::tick(value) };
@@ -71,7 +81,7 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
             plot.line(&format!("computed {}", dash(at)), inside.iter().copied());
         });
     }
-    for line in &lines.lines {
+    for line in &lines.all {
         one(&mut plot, lines, line, auto_at);
     }
     if keyed {
@@ -83,7 +93,7 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
             (format!("computed echo {}", dash(at)), window_name(lines, window))
         };
         let names: Vec<(String, String)> = lines
-            .lines
+            .all
             .iter()
             .map(of_line)
             .chain(lines.limits.windows.iter().enumerate().map(of_window))
@@ -147,7 +157,7 @@ fn one(plot: &mut Plot, lines: &Lines<'_>, line: &Line<'_>, auto_at: f64) {
         let x = point.size.map_or(auto_at, |size| plot.x.at(size));
         let y = plot.y.at(point.value);
         plot.group(&line.class, &told(lines, point), |plot| {
-            if let Some(ends) = point.ci95 {
+            if let Some(ends) = point.bar {
                 plot.whisker(x, ends, 5.0);
             }
             plot.svg.dot("full", (x, y), 4.0, "");
@@ -164,21 +174,28 @@ fn one(plot: &mut Plot, lines: &Lines<'_>, line: &Line<'_>, auto_at: f64) {
 
 /// What a point is, in words.
 fn told(lines: &Lines<'_>, point: &Point<'_>) -> String {
-    let interval = point.ci95.map_or_else(String::new, |[low, high]| {
-        format!(" (95 % interval {} to {})", words(lines, low), words(lines, high))
+    let bar = point.bar.map_or_else(String::new, |[low, high]| {
+        if lines.rate {
+            format!(" (95 % interval {} to {})", words(lines, low), words(lines, high))
+        } else {
+            format!(" (99th percentile {})", words(lines, high))
+        }
     });
-    format!("{}: {}{interval}", point.arm.name, words(lines, point.value))
+    format!("{}: {}{bar}", point.arm.name, words(lines, point.value))
 }
 
 /// What to see, of up to three lines, and what the marks are.
 fn caption(lines: &Lines<'_>) -> String {
     let mut said: Vec<String> = Vec::new();
     if lines.rate {
-        said.extend(lines.lines.iter().filter_map(|line| enough(lines, line)).take(SENTENCES));
+        said.extend(lines.all.iter().filter_map(|line| enough(lines, line)).take(SENTENCES));
     } else {
-        said.extend(lines.lines.iter().filter_map(|line| ends(lines, line)).take(SENTENCES));
+        said.extend(lines.all.iter().filter_map(|line| ends(lines, line)).take(SENTENCES));
     }
     said.extend(apart(lines));
+    if !lines.rate && lines.points().any(|point| point.bar.is_some()) {
+        said.push("Bars: up to the 99th percentile.".to_owned());
+    }
     if lines.points().any(|point| point.published.is_some()) {
         said.push("Hollow squares: published.".to_owned());
     }
@@ -195,17 +212,16 @@ fn enough(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
     let (least, first) = line.sized().next()?;
     let noun = lines.size.noun;
     let text = if size.total_cmp(&largest).is_eq() {
-        format!("a {noun} of {} gives the most, {}", number::size(size), words(lines, best.value))
+        format!("a {noun} of {} gives the most, {}", spoken(size), words(lines, best.value))
     } else {
-        format!(
-            "a {noun} of {} gives {}, {} % of the greatest",
-            number::size(size),
-            words(lines, point.value),
-            number::three((point.value / best.value * 100.0).floor())
-        )
+        let share = match (point.value / best.value * 100.0).floor() {
+            percent if percent < 100.0 => format!("{percent} % of the greatest"),
+            _ => "as much as any".to_owned(),
+        };
+        format!("a {noun} of {} gives {}, {share}", spoken(size), words(lines, point.value))
     };
     let from = if least < size {
-        format!("; {} gives {}", number::size(least), words(lines, first.value))
+        format!("; {} gives {}", spoken(least), words(lines, first.value))
     } else {
         String::new()
     };
@@ -225,16 +241,16 @@ fn ends(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
         line.before(),
         lines.shown.words,
         words(lines, first.value),
-        number::size(least),
+        spoken(least),
         words(lines, last.value),
-        number::size(most)
+        spoken(most)
     )))
 }
 
 /// The size at which two lines are furthest apart.
 fn apart(lines: &Lines<'_>) -> Option<String> {
     let at = |size: f64| {
-        let values = lines.lines.iter().filter_map(|line| Some((line, line.of_size(size)?.value)));
+        let values = lines.all.iter().filter_map(|line| Some((line, line.of_size(size)?.value)));
         let most = values.clone().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let least = values.min_by(|a, b| a.1.total_cmp(&b.1))?;
         Some((size, most, least, most.1 / least.1))
@@ -244,7 +260,7 @@ fn apart(lines: &Lines<'_>) -> Option<String> {
     (high.label != low.label).then(|| {
         format!(
             "The lines are furthest apart at {}: {} has {} the {} of {}.",
-            number::size(size),
+            spoken(size),
             high.label,
             number::ratio(ratio),
             lines.shown.words,

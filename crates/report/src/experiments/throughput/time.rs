@@ -40,6 +40,9 @@ const PANELS: [Panel; 3] = [
     },
 ];
 
+/// Most places of a panel that have a tooltip.
+const HITS: usize = 40;
+
 /// A quantity over time.
 #[derive(Clone, Copy)]
 struct Panel {
@@ -137,8 +140,10 @@ fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
                     .map(|[s, low, high]| [s, low * one.panel.factor, high * one.panel.factor]),
             );
             plot.line("curve", one.series.points.iter().map(|p| (p[0], p[2] * one.panel.factor)));
-            let step = ((frame.right - left) / one.series.points.len() as f64).max(1.0);
-            for [s, least, mean, most] in one.series.points.iter().filter(|_| wide) {
+            // Something to point at; of many arms, one for every point would fill the page.
+            let every = one.series.points.len().div_ceil(HITS).max(1);
+            let step = (frame.right - left) * every as f64 / one.series.points.len() as f64;
+            for [s, least, mean, most] in one.series.points.iter().step_by(every).filter(|_| wide) {
                 let [least, mean, most] =
                     [least, mean, most].map(|v| (one.panel.words)(v * one.panel.factor));
                 let tooltip = format!(
