@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Arm, BufferLimit, SocketEnd};
+use crate::record::{Arm, Buffer, BufferLimit};
 use crate::study::level_text;
 use crate::warning::Warning;
 
@@ -51,9 +51,8 @@ pub fn same_buffers(arms: &[Arm]) -> Vec<Warning> {
 fn buffers(arm: &Arm, send: bool, receive: bool) -> Option<String> {
     let ends = ends(arm)?;
     let mut parts: Vec<String> = Vec::new();
-    for end in ends {
-        let of_end =
-            [(send, "SO_SNDBUF", end.send_buffer), (receive, "SO_RCVBUF", end.receive_buffer)];
+    for [send_buffer, receive_buffer] in ends {
+        let of_end = [(send, "SO_SNDBUF", send_buffer), (receive, "SO_RCVBUF", receive_buffer)];
         for (_, name, buffer) in of_end.into_iter().filter(|(counts, _, _)| *counts) {
             let sysctl = if name == "SO_SNDBUF" { "wmem_max" } else { "rmem_max" };
             let why = match buffer.changed_by? {
@@ -69,12 +68,14 @@ fn buffers(arm: &Arm, send: bool, receive: bool) -> Option<String> {
     Some(parts.join(", "))
 }
 
-/// The sockets of both hosts.
-fn ends(arm: &Arm) -> Option<[&SocketEnd; 2]> {
-    let own = &arm.own;
-    let of_data = own.transfer.as_ref().map(|transfer| [&transfer.client, &transfer.server]);
-    of_data
-        .or_else(|| own.connection_memory.as_ref().map(|memory| [&memory.client, &memory.server]))
+/// Send and receive buffer of the sockets of both hosts.
+fn ends(arm: &Arm) -> Option<[[Buffer; 2]; 2]> {
+    if let Some(transfer) = &arm.own.transfer {
+        let ends = [&transfer.client, &transfer.server];
+        return Some(ends.map(|end| [end.send_buffer, end.receive_buffer]));
+    }
+    let memory = arm.own.connection_memory.as_ref()?;
+    Some([&memory.client, &memory.server].map(|end| [end.send_buffer, end.receive_buffer]))
 }
 
 #[cfg(test)]
@@ -82,7 +83,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::record::{Buffer, Transfer};
+    use crate::record::{SocketEnd, Transfer};
 
     fn arm(name: &str, option: &str, asked: Option<u64>, send: u64, receive: u64) -> Arm {
         let end = SocketEnd {

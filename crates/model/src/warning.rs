@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use crate::record::WarningEntry;
 use crate::record::{BufferLimit, WarningEntry};
-use crate::units::human_rate_per_s;
 use crate::units::{human_bytes, human_rate_per_s};
 
 /// Makes [`Warning`] of a table. Each warning has its name, which is its section of
