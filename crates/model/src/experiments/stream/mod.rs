@@ -1,5 +1,6 @@
 //! How much does a connection carry, what limits it, and what does that cost?
 
+mod memory;
 mod options;
 
 use super::figures::{GOODPUT, RTT, metric};
@@ -80,7 +81,7 @@ pub const SPEC: Spec = Spec {
     options: options::OPTIONS,
     target: None,
     complete: |_| {},
-    compares: |_| true,
+    compares: options::compares,
     metrics: &[
         &CLIENT_CPU_PER_GB,
         &CLIENT_FILLED_MEMORY,
@@ -103,7 +104,9 @@ pub const SPEC: Spec = Spec {
     // Goodput differs by some percent from one run to the next; smaller differences decide nothing.
     margin: 0.02,
     operation: Noun { one: "connection", many: "connections", short: "conn" },
-    tables: &[],
+    tables: &[memory::columns::FIGURES, memory::columns::COUNTERS, memory::columns::PLAIN],
     causes: &[],
-    conclude: |_| {},
+    conclude: |summary| {
+        memory::conclude(summary);
+    },
 };
