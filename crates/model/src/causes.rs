@@ -7,6 +7,7 @@
 pub mod ports;
 pub mod queues;
 pub mod spec;
+pub mod throughput;
 
 use self::spec::CauseSpec;
 use crate::record::{Arm, Cause};

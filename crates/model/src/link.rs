@@ -16,6 +16,9 @@ pub const ETHERNET_OVERHEAD: u32 = 38;
 /// header and check sum).
 pub const ETHERNET_PAYLOAD_MIN: u32 = 46;
 
+/// MTU of a link of the lab, that of Ethernet.
+pub const MTU: u32 = 1_500;
+
 /// The longest round trip that can be asked for.
 pub const RTT_MAX: Duration = Duration::from_mins(1);
 
@@ -311,6 +314,18 @@ impl LinkSpec {
                 || self.rate_bit_per_s.is_some()
                 || !self.jitter.is_zero()
                 || self.queue.is_some())
+    }
+
+    /// TCP payload that the rate carries in full segments, bytes/s.
+    ///
+    /// A full packet of 1,500 bytes takes [`line_bytes`] on the line. Its headers are 20 bytes of IPv4
+    /// or 40 of IPv6, 20 of TCP, and 12 for time stamps (RFC 7323).
+    /// None: the link has no rate.
+    #[must_use]
+    pub fn payload_bytes_per_s(&self, ipv6: bool, timestamps: bool) -> Option<f64> {
+        let headers = if ipv6 { 40 } else { 20 } + 20 + if timestamps { 12 } else { 0 };
+        let payload = f64::from(MTU - headers);
+        Some(self.rate_bit_per_s? / 8.0 * payload / line_bytes(MTU) as f64)
     }
 
     /// The link as the record keeps it.

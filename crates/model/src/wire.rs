@@ -24,8 +24,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::packet::{Packet, Segment};
 
+mod ack_delay;
 mod quiet;
 
+pub use ack_delay::{AckDelays, AckTracker};
 pub use quiet::{Quiet, QuietCounts, Traffic};
 
 /// Which way a packet goes.
@@ -85,6 +87,13 @@ pub struct WireCounts {
     pub packets: u64,
     /// Bytes of all IP packets, from the IP header on.
     pub bytes: u64,
+    /// TCP payload in first transmissions, bytes; absent where no TCP was seen, and in records of
+    /// versions that did not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_bytes: Option<u64>,
+    /// TCP payload with sequence numbers already sent, bytes: also of a segment that is new in part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmitted_bytes: Option<u64>,
 }
 
 impl Wire {
@@ -181,6 +190,16 @@ struct FlowKey {
     server: (IpAddr, u16),
 }
 
+impl FlowKey {
+    fn of(direction: Direction, packet: &Packet, segment: &Segment) -> Self {
+        let (src, dst) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
+        match direction {
+            Direction::ClientToServer => Self { client: src, server: dst },
+            Direction::ServerToClient => Self { client: dst, server: src },
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     client: Half,
@@ -217,6 +236,8 @@ const PROBE_AFTER_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct Recognised {
     retransmissions: u64,
+    /// Payload that was sent before.
+    again_bytes: u32,
     keepalive_probe: bool,
     keepalive_ack: bool,
 }
@@ -283,11 +304,7 @@ impl WireTracker {
         segment: &Segment,
         (gso_size, at_ns): (u32, u64),
     ) -> Option<Recognised> {
-        let (src, dst) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
-        let key = match direction {
-            Direction::ClientToServer => FlowKey { client: src, server: dst },
-            Direction::ServerToClient => FlowKey { client: dst, server: src },
-        };
+        let key = FlowKey::of(direction, packet, segment);
         if !self.flows.contains_key(&key) {
             if segment.flags.rst() {
                 return Some(Recognised::default()); // nothing to learn from it
@@ -365,6 +382,11 @@ impl Half {
         let end = segment.seq.wrapping_add(segment.seq_len());
         let mut recognised = Recognised::default();
         if let Some(next) = self.next {
+            // What a SYN carries comes after its own sequence number.
+            let data = segment.seq.wrapping_add(u32::from(flags.syn()));
+            if is_before(data, next) {
+                recognised.again_bytes = next.wrapping_sub(data).min(segment.payload);
+            }
             if !flags.syn()
                 && !flags.fin()
                 && segment.payload <= 1
@@ -431,6 +453,8 @@ impl WireCounts {
             rst: of(self.rst, other.rst),
             packets: of(self.packets, other.packets),
             bytes: of(self.bytes, other.bytes),
+            payload_bytes: either(self.payload_bytes, other.payload_bytes, of),
+            retransmitted_bytes: either(self.retransmitted_bytes, other.retransmitted_bytes, of),
         }
     }
 
@@ -442,11 +466,22 @@ impl WireCounts {
         self.rst += u64::from(flags.rst());
         self.data += if segment.payload > 0 { parts } else { 0 };
         self.retransmission += recognised.retransmissions;
+        let again = u64::from(recognised.again_bytes);
+        *self.payload_bytes.get_or_insert(0) += u64::from(segment.payload) - again;
+        *self.retransmitted_bytes.get_or_insert(0) += again;
         self.keepalive_probe += u64::from(recognised.keepalive_probe);
         self.keepalive_ack += u64::from(recognised.keepalive_ack);
         let keepalive = recognised.keepalive_probe || recognised.keepalive_ack;
         let pure = flags.ack() && !flags.rst() && segment.seq_len() == 0;
         self.pure_ack += u64::from(pure && !keepalive);
+    }
+}
+
+/// Of two counts, one of which may be absent because there was nothing to count.
+fn either(a: Option<u64>, b: Option<u64>, of: fn(u64, u64) -> u64) -> Option<u64> {
+    match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(of(a.unwrap_or(0), b.unwrap_or(0))),
     }
 }
 

@@ -2,7 +2,7 @@
 //! ms above. Values inside the summary are never rounded.
 
 pub(crate) use tcptoll_model::units::{
-    human_count as count, human_rate as bit_rate, human_us as time,
+    human_count as count, human_rate as bit_rate, human_us as time, text_size,
 };
 
 /// Shown where there is no figure.
@@ -149,6 +149,22 @@ pub(crate) fn trimmed_ratio(value: f64) -> String {
     }
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A size as options take it: `512`, `64K`, `4M`.
+pub(crate) fn size(bytes: f64) -> String {
+    text_size(bytes as u64)
+}
+
+/// A rate for the tick of an axis: `50 Mbit/s`, without needless zeros.
+pub(crate) fn rate_tick(bit_per_s: f64) -> String {
+    let text = bit_rate(bit_per_s);
+    match text.split_once(' ') {
+        Some((figure, unit)) if figure.contains('.') => {
+            format!("{} {unit}", figure.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
 }
 
 /// Bytes, 1024-based: `3.82 GiB`.

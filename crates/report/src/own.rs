@@ -32,6 +32,9 @@ pub(crate) struct Own {
     pub(crate) markdown: Option<fn(&Summary) -> Vec<Passage>>,
     /// The picture that the page begins with, unless the run has rounds.
     pub(crate) picture: fn(&Summary) -> Option<Picture>,
+    /// Whether that picture shows the metric of the run over the levels of a factor: then it stands in
+    /// place of the common one, and the page begins with it in a run with rounds too.
+    pub(crate) leads: fn(&Summary) -> bool,
     /// Sections of the page after the figures.
     pub(crate) sections: fn(&Summary) -> Vec<Section>,
     /// Sections of the page after the warnings.
@@ -52,6 +55,7 @@ pub(crate) const NONE: Own = Own {
     text_after: |_, _| Vec::new(),
     markdown: None,
     picture: |_| None,
+    leads: |_| false,
     sections: |_| Vec::new(),
     details: |_| Vec::new(),
 };

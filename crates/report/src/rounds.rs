@@ -5,6 +5,7 @@ pub(crate) use tcptoll_model::experiments::column::metric_of as metric;
 use tcptoll_model::experiments::names;
 use tcptoll_model::experiments::spec::Noun;
 use tcptoll_model::record::{Arm, Round, Summary};
+use tcptoll_model::units::parse_size;
 
 use crate::figures;
 use crate::number::{self, Estimate};
@@ -171,9 +172,13 @@ pub(crate) fn left_out(summary: &Summary) -> Vec<[String; 4]> {
     summary.arms.iter().flat_map(of).collect()
 }
 
-/// A level as a number, where it is one.
+/// A level as a number, where it is one: a size is one of bytes, so `1K` comes after `512`.
 pub(crate) fn numeric(level: &serde_json::Value) -> Option<f64> {
-    let number = level.as_f64().or_else(|| level.as_str()?.trim().parse().ok());
+    let of_text = |text: &str| {
+        let size = || parse_size(text).ok().map(|bytes| bytes as f64);
+        text.trim().parse().ok().or_else(size)
+    };
+    let number = level.as_f64().or_else(|| of_text(level.as_str()?));
     number.filter(|n: &f64| n.is_finite())
 }
 

@@ -28,6 +28,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("keepalive-sayings", include_str!("../../../studies/keepalive-sayings.toml")),
     ("keepalive-select", include_str!("../../../studies/keepalive-select.toml")),
     ("tour", include_str!("../../../studies/tour.toml")),
+    ("tour-buffers", include_str!("../../../studies/tour-buffers.toml")),
+    ("tour-nagle", include_str!("../../../studies/tour-nagle.toml")),
 ];
 
 /// Most names that are suggested for one that is none.
@@ -220,7 +222,7 @@ mod tests {
         for (name, _) in BUILT_IN {
             let study = load(name).unwrap();
             assert_eq!(study.name, *name);
-            assert!(study.source.is_some() || *name == "tour", "{name}");
+            assert!(study.source.is_some() || name.starts_with("tour"), "{name}");
         }
         assert!(BUILT_IN.is_sorted());
     }

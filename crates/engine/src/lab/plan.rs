@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
+pub use tcptoll_model::link::MTU;
 
 /// Name of the device on both hosts.
 pub const DEVICE: &str = "link0";
@@ -10,9 +11,6 @@ pub const DEVICE: &str = "link0";
 /// Packets a device may hold, above the number of sockets that act at once: at 500, 20,000 sockets
 /// probing once a second lost a third of their probes (Linux 6.18).
 pub const DEVICE_QUEUE: u32 = 100_000;
-
-/// MTU of the link, that of Ethernet.
-pub const MTU: u32 = 1500;
 
 /// Everything the lab process needs to know; handed over as JSON on its command line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,11 @@
 //! Loads: what is done to connections, inside a host, until its time is up or the parent says stop.
 //!
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
+//! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
+//! requests of any bytes over one; [`greet`] is the in-house server of `connect`, and [`probes`] is
+//! the traffic that certifies a link.
+//! requests, [`idle`] keeps connections open and writes over one, [`transfer`] carries bulk data.
+//! [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic that certifies a link.
 //! requests, [`idle`] keeps connections open and writes over one, [`hold`] fills connections for their
 //! memory; [`greet`] is the in-house server
 //! of `connect`, and [`probes`] is the traffic that certifies a link.
@@ -27,6 +32,7 @@ pub mod connect;
 mod control;
 mod driver;
 mod epoll;
+pub mod exchange;
 pub mod greet;
 pub mod hold;
 pub mod http;
@@ -39,6 +45,7 @@ mod slots;
 mod sources;
 mod stamps;
 mod threads;
+pub mod transfer;
 mod uring;
 mod waiting;
 

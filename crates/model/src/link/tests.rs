@@ -119,3 +119,17 @@ fn links_that_make_no_sense_are_refused() {
     }
     assert!(LinkSpec::parse(",").is_err() && LinkSpec::parse("metro,").is_err());
 }
+
+#[test]
+fn a_rate_carries_the_payload_of_full_segments() {
+    let mbit = |link: &str, ipv6, timestamps| {
+        let link = LinkSpec::parse(link).unwrap();
+        Some((link.payload_bytes_per_s(ipv6, timestamps)? * 8.0 / 1e4).round() / 100.0)
+    };
+    // 1,448, 1,428, 1,460 and 1,440 of 1,538 bytes.
+    assert_eq!(mbit("lan-1g", false, true), Some(941.48));
+    assert_eq!(mbit("lan-1g", true, true), Some(928.48));
+    assert_eq!(mbit("lan-1g", false, false), Some(949.28));
+    assert_eq!(mbit("rtt=1ms,rate=100mbit", true, false), Some(93.63));
+    assert_eq!(mbit("rtt=10ms", false, true), None);
+}

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::keepalive::Keepalive;
+use super::message::MessageWay;
 use super::socket_memory::ConnectionMemory;
 use super::transfer::Transfer;
 use crate::merge::{Merge, merged};
@@ -52,6 +53,8 @@ own! {
     transfer: Transfer,
     /// Kernel memory of open connections.
     connection_memory: ConnectionMemory,
+    /// How messages were sent and answered.
+    message: MessageWay,
 }
 
 #[cfg(test)]

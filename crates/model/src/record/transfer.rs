@@ -24,6 +24,10 @@ pub struct Transfer {
     /// where the link has no rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<f64>,
+    /// Payload that the program was to send at most, all connections together, bytes/s (`--rate`);
+    /// absent: as much as it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_s: Option<f64>,
     /// Round trip of the quiet link, µs: ICMP echoes before the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet_rtt_us: Option<f64>,
@@ -41,6 +45,22 @@ impl Transfer {
         [("up", &self.up), ("down", &self.down)]
             .into_iter()
             .filter_map(|(name, way)| Some((name, way.as_ref()?)))
+    }
+}
+
+impl Way {
+    /// Payload received per second of the window.
+    ///
+    /// None: the window has no length.
+    pub fn goodput_bytes_per_s(&self) -> Option<f64> {
+        (self.window_s > 0.0).then(|| self.window_bytes as f64 / self.window_s)
+    }
+
+    /// Payload of a system call that sent, bytes.
+    ///
+    /// None: none was counted.
+    pub fn bytes_per_call(&self) -> Option<f64> {
+        (self.send_calls > 0).then(|| self.sent_bytes as f64 / self.send_calls as f64)
     }
 }
 

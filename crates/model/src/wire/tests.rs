@@ -62,11 +62,17 @@ fn life(c: u32, s: u32) -> Vec<Sent> {
 #[test]
 fn a_whole_life_is_counted_by_kind_and_wraps_with_the_sequence_numbers() {
     for start in [0, 1000, u32::MAX - 30, u32::MAX - 12, u32::MAX - 5, u32::MAX, 1 << 31] {
-        let c = WireCounts { syn: 1, keepalive_probe: 1, ..Default::default() };
-        let client_to_server =
-            WireCounts { packets: 7, bytes: 290, pure_ack: 3, data: 1, fin: 1, ..c };
-        let s = WireCounts { packets: 4, bytes: 180, syn_ack: 1, data: 1, ..Default::default() };
-        let server_to_client = WireCounts { keepalive_ack: 1, fin: 1, ..s };
+        let payload = |bytes| WireCounts {
+            payload_bytes: Some(bytes),
+            retransmitted_bytes: Some(0),
+            data: 1,
+            fin: 1,
+            ..Default::default()
+        };
+        let c = WireCounts { syn: 1, keepalive_probe: 1, pure_ack: 3, ..payload(10) };
+        let client_to_server = WireCounts { packets: 7, bytes: 290, ..c };
+        let s = WireCounts { syn_ack: 1, keepalive_ack: 1, ..payload(20) };
+        let server_to_client = WireCounts { packets: 4, bytes: 180, ..s };
         let expected = Wire { client_to_server, server_to_client, ..Default::default() };
         assert_eq!(observed(&life(start, start.wrapping_mul(3))), expected, "{start}");
     }
@@ -113,6 +119,36 @@ fn a_super_packet_counts_as_the_packets_it_becomes() {
     let counts = tracker.wire().client_to_server;
     assert_eq!((counts.packets, counts.data, counts.retransmission), (9, 9, 2));
     assert_eq!(counts.bytes, 2 * (3001 + 4 * 40) + 41);
+}
+
+#[test]
+fn payload_is_counted_once_however_it_is_cut_when_it_is_repeated() {
+    for start in [0, u32::MAX - 2_500] {
+        let mut tracker = WireTracker::new();
+        let mut data = |seq: u32, payload, gso| {
+            let packet = packet((C, ACK, start.wrapping_add(seq), 1, payload), 1);
+            tracker.observe(C, &packet, gso, 0);
+        };
+        data(0, 3_001, 1_000); // a super-packet
+        data(1_500, 3_001, 1_000); // its second half again, and 1,500 bytes that are new
+        data(4_400, 50, 0); // within what was sent
+        data(4_500, 1, 0); // the last byte again
+        let counts = tracker.wire().client_to_server;
+        assert_eq!(counts.payload_bytes, Some(4_501), "{start}");
+        assert_eq!(counts.retransmitted_bytes, Some(1_501 + 50 + 1), "{start}");
+    }
+}
+
+#[test]
+fn data_with_a_syn_counts_once_and_a_probe_of_one_byte_is_a_repeat() {
+    let (syn, ack) = ((C, SYN, 9, 0, 100), (S, SYN_ACK, 5, 110, 0));
+    let probe = (C, ACK, 109, 6, 1);
+    let wire = observed(&[syn, syn, ack, probe]);
+    let counts = wire.client_to_server;
+    assert_eq!((counts.payload_bytes, counts.retransmitted_bytes), (Some(100), Some(101)));
+    assert_eq!(counts.keepalive_probe, 1);
+    assert_eq!(wire.server_to_client.payload_bytes, Some(0));
+    assert_eq!(observed(&[]).client_to_server.payload_bytes, None, "nothing was seen");
 }
 
 #[test]
@@ -286,7 +322,13 @@ fn what_came_since_is_the_difference_and_never_below_zero() {
     assert_eq!((since.queue_drops, since.quiet.len()), (3, 2));
     assert_eq!(earlier.plus(&since), later);
     let none = earlier.since(&later);
-    assert_eq!(none, Wire { quiet: none.quiet.clone(), ..Wire::default() });
+    let nothing =
+        WireCounts { payload_bytes: Some(0), retransmitted_bytes: Some(0), ..Default::default() };
+    let quiet = none.quiet.clone();
+    assert_eq!(
+        none,
+        Wire { client_to_server: nothing, server_to_client: nothing, quiet, ..Wire::default() }
+    );
     assert_eq!(none.quiet, [Quiet { port: 80, ..Quiet::default() }]);
 }
 

@@ -4,14 +4,22 @@
 mod connect;
 mod http;
 mod keepalive;
+mod messages;
+mod stream;
+mod throughput;
 
 use tcptoll_model::record::Summary;
 
 use crate::own::{NONE, Own};
 
 /// Experiments with parts of their own, by name.
-const ALL: &[(&str, &Own)] =
-    &[("connect", &connect::OWN), ("http", &http::OWN), ("keepalive", &keepalive::OWN)];
+const ALL: &[(&str, &Own)] = &[
+    ("connect", &connect::OWN),
+    ("http", &http::OWN),
+    ("keepalive", &keepalive::OWN),
+    ("messages", &messages::OWN),
+    ("stream", &stream::OWN),
+];
 
 /// What the experiment of a run shows of its own.
 pub(crate) fn own(summary: &Summary) -> &'static Own {

@@ -141,7 +141,8 @@ struct AdviceView {
 /// The page of a cleaned summary.
 pub(super) fn of(summary: &Summary, own: &Own) -> View {
     let primary = figures::primary(summary);
-    let over_levels = levels::of_metric(summary).map(Titled::from);
+    let leads = (own.leads)(summary);
+    let over_levels = levels::of_metric(summary).filter(|_| !leads).map(Titled::from);
     let ratios: Vec<Titled> = levels::of_ratio(summary).into_iter().map(Titled::from).collect();
     let forests: Vec<Titled> = forest::pictures(summary)
         .into_iter()
@@ -154,7 +155,7 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
     let drawn =
         summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
     let of_own = (own.picture)(summary).map(|picture| Picture::of(picture, summary));
-    let first = if summary.rounds.is_none() && of_own.is_some() {
+    let first = if (summary.rounds.is_none() || leads) && of_own.is_some() {
         First::Own
     } else if summary.rounds.is_none() {
         First::Distribution

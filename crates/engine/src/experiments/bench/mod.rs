@@ -6,4 +6,5 @@ pub(super) mod notes;
 pub(super) mod procedure;
 pub(crate) mod settings;
 pub mod target;
+pub(super) mod transfer;
 pub(super) mod unreached;

@@ -10,7 +10,7 @@ use tcptoll_model::experiments::http::{
 };
 use tcptoll_model::experiments::spec::HistogramSpec;
 use tcptoll_model::http::reuse::Reuse;
-use tcptoll_model::record::{HostSummary, Warmup};
+use tcptoll_model::record::Warmup;
 use tcptoll_model::saturation::{OpenLoop, saturation};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::units::human_us;
@@ -18,7 +18,7 @@ use tcptoll_model::validity::{self, ClosedLoop};
 use tcptoll_model::warning::Warning;
 
 use super::trial::{Driven, HttpTrial, sent};
-use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us};
+use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us, segments_sent};
 use crate::messages::{HttpReport, Rates};
 
 /// From so many connections on, the memory that the load added is that of connections: fewer do
@@ -247,7 +247,10 @@ impl HttpTrial<'_> {
 
     fn segments(&self) -> [u64; 2] {
         let arm = &self.notes.arm;
-        [segments(&arm.client, true), arm.server.as_ref().map_or(0, |host| segments(host, false))]
+        [
+            segments_sent(&arm.client, true),
+            arm.server.as_ref().map_or(0, |host| segments_sent(host, false)),
+        ]
     }
 
     /// Holds the kernels' segments against the packets on the wire.
@@ -270,17 +273,6 @@ impl Driven {
     }
 }
 
-/// TCP segments that a host sent, each as a packet of the wire.
-///
-/// `OutSegs` has SYN-ACKs and RSTs in it and lacks what was sent again, except SYN-ACKs, which it
-/// has twice then (Linux 6.18: of 1,500 connections on a link with 3 % loss the sum below was the
-/// number of packets on the wire, to the packet, in both directions).
-fn segments(host: &HostSummary, is_client: bool) -> u64 {
-    let count = |name| host.counters.get(name).copied().unwrap_or(0).max(0) as u64;
-    let twice = if is_client { 0 } else { count("TcpExtTCPSynRetrans") };
-    (count("TcpOutSegs") + count("TcpRetransSegs")).saturating_sub(twice)
-}
-
 /// Responses of one connection, over the whole load.
 fn per_connection(report: &HttpReport) -> Option<f64> {
     let (responses, connections) = report.carried;
@@ -291,25 +283,4 @@ fn per_connection(report: &HttpReport) -> Option<f64> {
 fn distribution(name: &str) -> Option<&'static HistogramSpec> {
     let named = |spec: &&'static HistogramSpec| spec.name.strip_suffix("_us") == Some(name);
     SPEC.histograms.iter().copied().find(named)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn host(counters: &[(&str, i64)]) -> HostSummary {
-        HostSummary {
-            counters: counters.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
-            ..HostSummary::default()
-        }
-    }
-
-    #[test]
-    fn segments_are_what_the_wire_saw_under_loss() {
-        // Counters and packets of one run on Linux 6.18 with 3 % loss.
-        let client = [("TcpOutSegs", 9_073), ("TcpRetransSegs", 227), ("TcpExtTCPSynRetrans", 96)];
-        assert_eq!(segments(&host(&client), true), 9_300);
-        let server = [("TcpOutSegs", 6_188), ("TcpRetransSegs", 235), ("TcpExtTCPSynRetrans", 97)];
-        assert_eq!(segments(&host(&server), false), 6_326);
-    }
 }

@@ -1,13 +1,20 @@
 //! What does a message cost, by its size and by how it is sent?
 
-mod settings;
+mod exchanges;
+mod observation;
+mod one_way;
+pub mod settings;
 
-use tcptoll_model::experiments::messages::SPEC;
+use tcptoll_model::experiments::messages::{Pattern, SPEC};
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::study::{PlannedArm, Settings};
 
-use self::settings::MessagesSettings;
+use self::exchanges::Exchanges;
+use self::one_way::OneWayTrial;
+use self::settings::{MessagesSettings, Program};
+use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::files::Shared;
 
 /// The experiment.
 pub struct Messages;
@@ -23,11 +30,21 @@ impl Experiment for Messages {
 }
 
 impl Plan for MessagesSettings {
-    fn expected_s(&self) -> f64 {
-        1.0
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        check_congestion(self.sockets.congestion.as_deref())
     }
 
-    fn trial(&self, _arm: &PlannedArm, _context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        Err(TrialError::Setting("not built yet".to_owned()))
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        match (self.program, self.pattern) {
+            (Program::Native, Pattern::OneWay) => OneWayTrial::outcome(arm, self, context),
+            (Program::Native, _) => Exchanges::outcome(arm, self, context),
+            (Program::Java(_), _) => {
+                Err(TrialError::Setting("--program java: not built yet".to_owned()))
+            }
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! How much does a connection carry, what limits it, and what does that cost?
 
 mod memory;
-mod settings;
+mod observation;
+pub mod settings;
+mod trial;
 
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::stream::SPEC;
@@ -9,7 +11,10 @@ use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::memory::MemorySettings;
 use self::settings::StreamSettings;
+use self::trial::StreamTrial;
+use crate::experiments::bench::settings::check_congestion;
 use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::files::Shared;
 
 /// The experiment.
 pub struct Stream;
@@ -28,11 +33,15 @@ impl Experiment for Stream {
 }
 
 impl Plan for StreamSettings {
-    fn expected_s(&self) -> f64 {
-        1.0
+    fn prepare(&mut self, _files: &mut Shared) -> Result<(), TrialError> {
+        check_congestion(self.congestion.as_deref())
     }
 
-    fn trial(&self, _arm: &PlannedArm, _context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        Err(TrialError::Setting("not built yet".to_owned()))
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        StreamTrial::outcome(arm, self, context)
     }
 }

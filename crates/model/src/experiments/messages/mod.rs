@@ -1,12 +1,20 @@
 //! What does a message cost, by its size and by how it is sent?
 
+mod advice;
+mod causes;
+mod columns;
+mod conclusion;
 mod options;
+mod pattern;
+mod series;
 
 use super::figures::{
     CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, RTT, SERVER_CPU, SERVER_SEGMENTS,
     histogram, metric,
 };
 use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+pub use self::pattern::Pattern;
 
 /// System calls of the sender for each message.
 pub const CALLS: MetricSpec =
@@ -27,14 +35,21 @@ pub const ACK_DELAY: HistogramSpec =
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
 Examples:
-  tcptoll messages --message 1,64,1K,16K --nagle on,off
-      messages per second by size
-  tcptoll messages --pattern request-response --message 1,1K
-      latency of an exchange
-  tcptoll messages --pattern write-write-read --nagle on,off
+  tcptoll messages
+      four sizes, with Nagle's algorithm and without: what a message costs
+  tcptoll messages --message 64 --nagle off --coalesce none,more,gather,buffer
+      four ways to send small messages together
+  tcptoll messages --message 64,1K --work 2us
+      the same where the program works on each message
+  tcptoll messages --pattern request-response
+      latency of an exchange by size
+  tcptoll messages --pattern write-write-read
       what Nagle's algorithm and delayed ACKs do together
+  tcptoll messages --pattern write-write-read --quick-ack on,off
+      the same with ACKs that are not delayed
 
-An option with several values makes an arm of each; the others are compared against the first.";
+An option with several values makes an arm of each. Sizes of messages are not compared with each
+other: with one other list, its values are compared with its first at each size.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
@@ -44,8 +59,8 @@ pub const SPEC: Spec = Spec {
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: None,
-    complete: |_| {},
-    compares: |_| true,
+    complete: options::complete,
+    compares: options::compares,
     metrics: &[
         &CALLS,
         &CLIENT_CPU_SHARE,
@@ -64,7 +79,7 @@ pub const SPEC: Spec = Spec {
     // As for bandwidth: smaller differences decide nothing.
     margin: 0.02,
     operation: Noun { one: "message", many: "messages", short: "msg" },
-    tables: &[],
-    causes: &[],
-    conclude: |_| {},
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
 };

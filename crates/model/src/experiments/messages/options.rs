@@ -1,7 +1,12 @@
 //! Options of `messages`.
 
+use serde_json::Value;
+
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL};
+use crate::study::{Compare, RoundsAsked, Study};
+
+use super::Pattern;
 
 /// Heading of socket options.
 const SOCKETS: &str = "Sockets";
@@ -20,10 +25,17 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "pattern",
         "PATTERN",
         "one-way: the client sends, the server reads; request-response: a message, then an answer; \
-         write-write-read: a request in two writes, then an answer",
+         write-write-read: a message in two writes of half its size, then an answer",
     )
     .by_default("one-way"),
-    &Opt::each(LOAD, "message", "SIZE", "Size of a message: 1, 64, 1K, 4M").by_default("1K"),
+    &Opt::each(
+        LOAD,
+        "message",
+        "SIZE",
+        "Size of a message: 1, 64, 1K, 4M. Without any of --message, --nagle, --coalesce and \
+         --program, several sizes are measured",
+    )
+    .by_default("1K"),
     &Opt::each(LOAD, "response", "SIZE", "Size of the answer")
         .derived("as the message")
         .only(&[Only::When("pattern", &["request-response", "write-write-read"])]),
@@ -31,20 +43,22 @@ pub(super) const OPTIONS: &[&Opt] = &[
         LOAD,
         "coalesce",
         "HOW",
-        "How messages are put together: none: a write for each; cork: TCP_CORK; more: MSG_MORE; \
-         gather: one sendmsg(2) for several; buffer: copied into a buffer of the program",
+        "How messages are put together into blocks: none: a write for each message; cork: \
+         TCP_CORK; more: MSG_MORE; gather: one sendmsg(2) for a block; buffer: copied into a buffer \
+         of the program",
     )
-    .by_default("none"),
-    &Opt::each(LOAD, "coalesce-bytes", "SIZE", "Bytes that are put together")
+    .by_default("none")
+    .only(&[Only::When("pattern", &["one-way"])]),
+    &Opt::each(LOAD, "coalesce-bytes", "SIZE", "Size of a block, like 1K or 4K")
         .by_default("4K")
         .only(&[Only::When("coalesce", &["cork", "more", "gather", "buffer"])]),
     &Opt::each(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
-        .by_default("1s"),
+        .derived("500ms; 1s with answers"),
     &Opt::each(LOAD, "warmup", "TIME", "Time before the measured window")
         .derived("20 round trips, at least 300ms"),
     &Opt::one(LOAD, "timeout", "TIME", "Time limit of connecting, and of one exchange")
         .by_default("10s"),
-    &Opt::each(SOCKETS, "nagle", "on,off", "Nagle's algorithm; off sets TCP_NODELAY")
+    &Opt::each(SOCKETS, "nagle", "on,off", "Nagle's algorithm; off sets TCP_NODELAY on both hosts")
         .by_default("on"),
     &Opt::each(SOCKETS, "quick-ack", "on,off", "Set TCP_QUICKACK on the server before each read")
         .by_default("off"),
@@ -80,7 +94,138 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::flag(
         "Output",
         "tap",
-        "On a link without emulation: watch the link with a packet tap (it costs CPU)",
+        "On a link without emulation: watch the measured trial with a packet tap (it costs CPU)",
     )
     .only(&[Only::Lab]),
 ];
+
+/// Options that choose how messages are sent: with any of them typed, nothing is swept.
+const CHOSEN: [&str; 4] = ["message", "nagle", "coalesce", "program"];
+
+/// Options whose levels are compared, size by size.
+const COMPARED: [&str; 11] = [
+    "coalesce",
+    "coalesce-bytes",
+    "congestion",
+    "encoding",
+    "link",
+    "nagle",
+    "program",
+    "quick-ack",
+    "receiver-work",
+    "window",
+    "work",
+];
+
+/// Without a choice, one round over the sizes or settings that answer the question of the pattern.
+/// Levels of one other option are compared with each other at each size; sizes are not compared,
+/// because messages of two sizes are two different operations.
+pub(super) fn complete(study: &mut Study) {
+    let typed = |option: &&str| !study.values(option).is_empty();
+    if !CHOSEN.iter().any(typed) {
+        sweep(study);
+    }
+    let several = |option: &&&str| study.factors.contains_key(**option);
+    let compared: Vec<&&str> = COMPARED.iter().filter(several).collect();
+    if let [option] = compared.as_slice()
+        && !is_alone(study)
+        && let Some(first) = study.values(option).first().cloned()
+    {
+        let factor = Some((**option).to_owned());
+        study.compare = vec![Compare { factor, against: Some(first), ..Compare::default() }];
+    }
+}
+
+/// The arms that show what the pattern is asked for.
+fn sweep(study: &mut Study) {
+    let pattern = match study.values("pattern") {
+        [] => Some(Pattern::OneWay),
+        [pattern] => pattern.as_str().and_then(|name| name.parse().ok()),
+        // Several patterns are the sweep.
+        _ => return,
+    };
+    let (sizes, nagle): (&[&str], &[&str]) = match pattern {
+        Some(Pattern::OneWay) => (&["1", "64", "1K", "16K"], &["on", "off"]),
+        Some(Pattern::RequestResponse) => (&["1", "1K", "16K", "64K"], &[]),
+        Some(Pattern::WriteWriteRead) => (&[], &["on", "off"]),
+        // What is wrong with it is stated once the arm is read.
+        None => return,
+    };
+    for (option, levels) in [("message", sizes), ("nagle", nagle)] {
+        if !levels.is_empty() {
+            let levels = levels.iter().map(|&level| Value::from(level)).collect();
+            study.factors.insert(option.to_owned(), levels);
+        }
+    }
+    if study.rounds == RoundsAsked::default() {
+        study.rounds.fixed = Some(1);
+    }
+}
+
+/// Whether the only factor is one that is compared: the arms are then compared as a whole.
+fn is_alone(study: &Study) -> bool {
+    study.factors.len() == 1
+}
+
+/// Arms are compared against the first where their messages are of the same size and pattern.
+pub(super) fn compares(study: &Study) -> bool {
+    let differs = |option: &&str| study.factors.contains_key(*option);
+    !["message", "response", "pattern"].iter().any(differs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn study(typed: &[(&str, &[&str])]) -> Study {
+        let mut study = Study {
+            question: "What?".to_owned(),
+            experiment: "messages".to_owned(),
+            ..Study::default()
+        };
+        for (option, levels) in typed {
+            match levels {
+                [one] => {
+                    study.settings.insert((*option).to_owned(), Value::from(*one));
+                }
+                levels => {
+                    let levels = levels.iter().map(|&level| Value::from(level)).collect();
+                    study.factors.insert((*option).to_owned(), levels);
+                }
+            }
+        }
+        complete(&mut study);
+        study
+    }
+
+    #[test]
+    fn without_a_choice_sizes_are_swept_once_and_nagle_is_compared_at_each() {
+        let plain = study(&[]);
+        assert_eq!(plain.arms().unwrap().len(), 8);
+        assert_eq!(plain.rounds.fixed, Some(1));
+        assert_eq!(plain.compare[0].factor.as_deref(), Some("nagle"));
+        assert!(!compares(&plain), "sizes are not compared");
+        let stall = study(&[("pattern", &["write-write-read"])]);
+        assert_eq!(stall.arms().unwrap().len(), 2);
+        assert!(compares(&stall) && stall.compare.is_empty());
+        assert_eq!(study(&[("pattern", &["request-response"])]).values("message").len(), 4);
+    }
+
+    #[test]
+    fn what_is_typed_is_not_swept() {
+        for option in CHOSEN {
+            let one = study(&[(option, &["1"])]);
+            assert_eq!((one.arms().unwrap().len(), one.rounds.fixed), (1, None), "{option}");
+        }
+        let sizes = study(&[("message", &["1", "64"])]);
+        assert!(sizes.compare.is_empty() && !compares(&sizes));
+        let both = study(&[("message", &["1", "64"]), ("nagle", &["off", "on"])]);
+        assert_eq!(both.compare[0].against, Some(Value::from("off")), "the first level");
+        let two = study(&[
+            ("message", &["1", "64"]),
+            ("nagle", &["off", "on"]),
+            ("window", &["16K", "auto"]),
+        ]);
+        assert!(two.compare.is_empty(), "which of the two would be compared is not stated");
+    }
+}

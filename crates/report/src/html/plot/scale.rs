@@ -1,11 +1,22 @@
 //! From values to places, and round values for ticks.
 
+/// How values go with places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Equal differences are equally far apart.
+    Linear,
+    /// Equal ratios are, with ticks at 1, 2 and 5 times powers of ten.
+    Log,
+    /// Equal ratios are, with ticks at powers of two: sizes in bytes.
+    Bytes,
+}
+
 /// From values to places on the paper, linear or logarithmic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     least: f64,
     most: f64,
-    log: bool,
+    kind: Kind,
     /// Place of the least value.
     pub(crate) from: f64,
     /// Place of the greatest value.
@@ -44,10 +55,10 @@ impl Scale {
         let least = values.iter().copied().filter(|v| *v > 0.0).reduce(f64::min).unwrap_or(1.0);
         let most = values.iter().copied().reduce(f64::max).unwrap_or(1.0).max(least);
         if most / least >= SPANS_DECADES {
-            return Self { least: least * 0.9, most: most * 1.1, log: true, from, to };
+            return Self { least: least * 0.9, most: most * 1.1, kind: Kind::Log, from, to };
         }
         let margin = ((most - least) * 0.04).max(most * 1e-4);
-        Self { least: (least - margin).max(0.0), most: most + margin, log: false, from, to }
+        Self { least: (least - margin).max(0.0), most: most + margin, kind: Kind::Linear, from, to }
     }
 
     /// A logarithmic scale that holds all `values` above 0, with some room at both ends.
@@ -56,28 +67,33 @@ impl Scale {
         let least = values.iter().copied().reduce(f64::min).unwrap_or(1.0);
         let most = values.iter().copied().reduce(f64::max).unwrap_or(1.0);
         let room = (most / least).powf(0.05).max(1.000_5);
-        Self { least: least / room, most: most * room, log: true, from, to }
+        Self { least: least / room, most: most * room, kind: Kind::Log, from, to }
+    }
+
+    /// The same for sizes in bytes, with ticks at powers of two.
+    pub(crate) fn bytes(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+        Self { kind: Kind::Bytes, ..Self::log(values, from, to) }
     }
 
     /// A linear scale between two values.
     pub(crate) fn between(least: f64, most: f64, from: f64, to: f64) -> Self {
         let most = if most > least { most } else { least + least.abs().max(1e-9) * 1e-3 };
-        Self { least, most, log: false, from, to }
+        Self { least, most, kind: Kind::Linear, from, to }
     }
 
     /// A linear scale from 0.
     pub(crate) fn from_zero(most: f64, from: f64, to: f64) -> Self {
-        Self { least: 0.0, most: most.max(1e-9), log: false, from, to }
+        Self { least: 0.0, most: most.max(1e-9), kind: Kind::Linear, from, to }
     }
 
     /// Whether it is logarithmic.
     pub(crate) fn is_log(&self) -> bool {
-        self.log
+        self.kind != Kind::Linear
     }
 
     /// Place of a value.
     pub(crate) fn at(&self, value: f64) -> f64 {
-        let share = if self.log {
+        let share = if self.is_log() {
             (value.max(self.least) / self.least).ln() / (self.most / self.least).ln()
         } else {
             (value - self.least) / (self.most - self.least)
@@ -85,10 +101,18 @@ impl Scale {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
+    /// The greatest value that has a place.
+    pub(crate) fn most(&self) -> f64 {
+        self.most
+    }
+
     /// Round values inside, at most about `most`.
     pub(crate) fn ticks(&self, most: usize) -> Vec<f64> {
+        if self.kind == Kind::Bytes {
+            return self.byte_ticks(most);
+        }
         // Within a few times the least value, decades have no ticks to offer.
-        if self.log && self.most / self.least > 5.0 {
+        if self.is_log() && self.most / self.least > 5.0 {
             self.log_ticks(most)
         } else {
             self.linear_ticks(most)
@@ -119,6 +143,18 @@ impl Scale {
         let [_, _, coarsest] = finest.clone();
         finest.into_iter().find(|ticks| ticks.len() <= most).unwrap_or(coarsest)
     }
+
+    /// Powers of two, or of 4, 8, 32 or 1,024 where those are too many.
+    fn byte_ticks(&self, most: usize) -> Vec<f64> {
+        let first = self.least.log2().ceil() as i32;
+        let last = self.most.log2().floor() as i32;
+        let of = |every: i32| -> Vec<f64> {
+            let exponents = (first..=last).filter(|exponent| exponent.rem_euclid(every) == 0);
+            exponents.map(|exponent| 2_f64.powi(exponent)).collect()
+        };
+        let found = [1, 2, 3, 5].into_iter().map(of).find(|ticks| ticks.len() <= most);
+        found.unwrap_or_else(|| of(10))
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +177,17 @@ mod tests {
         let far = Scale::log([0.1, 10.0].into_iter(), 0.0, 100.0);
         assert!((far.at(1.0) - 50.0).abs() < 1e-9);
         assert_eq!(far.ticks(9), [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
+    }
+
+    #[test]
+    fn sizes_have_ticks_at_powers_of_two() {
+        let windows = Scale::bytes([2_048.0, 4_194_304.0].into_iter(), 0.0, 100.0);
+        let kib = |n: f64| n * 1_024.0;
+        assert_eq!(windows.ticks(6), [4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0].map(kib));
+        assert_eq!(windows.ticks(12).len(), 12);
+        let messages = Scale::bytes([1.0, 4_194_304.0].into_iter(), 0.0, 100.0);
+        assert_eq!(messages.ticks(5), [1.0, 32.0, 1_024.0, 32_768.0, 1_048_576.0]);
+        assert!(messages.is_log());
     }
 
     #[test]

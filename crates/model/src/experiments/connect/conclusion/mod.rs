@@ -2,13 +2,11 @@
 
 mod trouble;
 
-use std::collections::BTreeMap;
-
 use crate::bound;
+use crate::effective::same_effective;
 use crate::experiments::conclusion::{capital, explain, explanations, step};
 use crate::record::{Arm, NextStep, PlaceKind, Summary};
 use crate::stats::need;
-use crate::study::level_text;
 use crate::units::{human_count, human_us};
 use crate::warning::Warning;
 
@@ -76,22 +74,10 @@ fn few_samples(summary: &mut Summary) {
 /// Backlogs above `net.core.somaxconn` are clamped to it: arms that asked for different ones have the
 /// same one then.
 fn same_backlogs(arms: &[Arm]) -> Vec<Warning> {
-    let limit = |arm: &Arm| Some(arm.server.as_ref()?.listeners.first()?.accept_queue_limit);
-    let mut by_limit: BTreeMap<u32, Vec<(&str, String)>> = BTreeMap::new();
-    for arm in arms {
-        if let (Some(limit), Some(asked)) = (limit(arm), arm.factors.get("backlog")) {
-            by_limit.entry(limit).or_default().push((&arm.name, level_text(asked)));
-        }
-    }
-    let same = |(limit, arms): (u32, Vec<(&str, String)>)| {
-        let differ = arms.iter().any(|(_, asked)| *asked != arms[0].1);
-        differ.then(|| Warning::SameEffectiveValue {
-            option: "backlog".to_owned(),
-            arms: arms.into_iter().map(|(name, _)| name.to_owned()).collect(),
-            value: format!("{limit} (net.core.somaxconn)"),
-        })
-    };
-    by_limit.into_iter().filter_map(same).collect()
+    same_effective(arms, "backlog", |arm| {
+        let limit = arm.server.as_ref()?.listeners.first()?.accept_queue_limit;
+        Some(format!("{limit} (net.core.somaxconn)"))
+    })
 }
 
 fn typical(arm: &Arm) -> Option<f64> {

@@ -1,0 +1,376 @@
+//! Bulk data over one or more connections: the orders of both ends, and what is recorded of their
+//! reports. Experiments differ in what flows; this file does not know why.
+//!
+//! Order of use: [`Bulk::server`] starts the listening end, [`Bulk::client`] is the load. Then
+//! [`take`] notes the reports of both, and [`compare`] holds them against the wire.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tcptoll_model::experiments::figures::RTT;
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::{Buffer, SocketEnd, Transfer as Recorded, Way};
+use tcptoll_model::stats::Series;
+use tcptoll_model::units::parse_size;
+use tcptoll_model::warning::Warning;
+
+use super::notes::{Notes, path_sample};
+use super::settings::{Reader, wrong};
+use crate::experiments::TrialError;
+use crate::messages::{
+    Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
+};
+
+/// The shortest warm-up that is chosen without being asked for.
+const WARM_UP_MIN: Duration = Duration::from_millis(300);
+
+/// Round trips of a warm-up: slow start doubles the window in each, 10 segments to 2^20 need 17.
+const WARM_UP_TRIPS: u32 = 20;
+
+/// The sender goes on for this long beyond the round trip, so that the receiver's window is full even
+/// where one of the two is held up by the scheduler.
+const TAIL: Duration = Duration::from_millis(20);
+
+/// `TCPI_OPT_TIMESTAMPS` of `struct tcp_info`.
+const TIMESTAMPS: u8 = 1;
+
+/// The largest socket buffer that can be asked for: `setsockopt` doubles it in a signed 32-bit number.
+pub(in crate::experiments) const BUFFER_MAX: u64 = 1 << 30;
+
+/// What flows over the connections of a trial, and for how long.
+#[derive(Clone, Debug)]
+pub(in crate::experiments) struct Bulk {
+    /// Concurrent connections.
+    pub(in crate::experiments) connections: u32,
+    /// Socket options of the client host.
+    pub(in crate::experiments) client: SocketSettings,
+    /// Socket options of the server host.
+    pub(in crate::experiments) server: SocketSettings,
+    /// From the client to the server.
+    pub(in crate::experiments) up: Option<OneWay>,
+    /// From the server to the client.
+    pub(in crate::experiments) down: Option<OneWay>,
+    /// From the first byte to the window.
+    pub(in crate::experiments) warmup: Duration,
+    /// Length of the window; `None`: the window is the whole transfer.
+    pub(in crate::experiments) duration: Option<Duration>,
+    /// Limit of each handshake, and of data that is still under way at the end.
+    pub(in crate::experiments) timeout: Duration,
+    /// Round trip of the link, jitter included.
+    pub(in crate::experiments) round_trip: Duration,
+}
+
+/// Data in one direction: what its two ends do.
+#[derive(Clone, Debug)]
+pub(in crate::experiments) struct OneWay {
+    /// The end that sends.
+    pub(in crate::experiments) send: Sending,
+    /// The end that receives.
+    pub(in crate::experiments) receive: Receiving,
+}
+
+/// The warm-up where none is asked for: 20 round trips, at least 300 ms.
+pub(in crate::experiments) fn warm_up(link: &LinkSpec) -> Duration {
+    (round_trip(link) * WARM_UP_TRIPS).max(WARM_UP_MIN)
+}
+
+/// The longest round trip of a quiet link.
+pub(in crate::experiments) fn round_trip(link: &LinkSpec) -> Duration {
+    link.rtt + link.jitter
+}
+
+/// A socket buffer as typed: `auto` or a size.
+///
+/// None: nothing was typed. `Some(None)`: `auto`.
+pub(in crate::experiments) fn buffer(
+    reader: &Reader<'_>,
+    key: &str,
+) -> Result<Option<Option<u32>>, TrialError> {
+    let Some(typed) = reader.typed(key) else { return Ok(None) };
+    if typed == "auto" {
+        return Ok(Some(None));
+    }
+    let why = || "write auto, or a size from 1 to 1G, like 256K".to_owned();
+    let bytes = parse_size(&typed).map_err(|_| wrong(key, &typed, why()))?;
+    match u32::try_from(bytes) {
+        Ok(asked) if (1..=BUFFER_MAX).contains(&bytes) => Ok(Some(Some(asked))),
+        _ => Err(wrong(key, &typed, why())),
+    }
+}
+
+/// A size in bytes, typed or by default, from 1 to `most`, which is written as `most_text`.
+pub(in crate::experiments) fn size(
+    reader: &Reader<'_>,
+    key: &str,
+    (most, most_text): (u64, &str),
+) -> Result<u64, TrialError> {
+    let typed = reader.value(key)?;
+    let bytes = parse_size(&typed).ok().filter(|bytes| (1..=most).contains(bytes));
+    let why = || format!("write a size from 1 to {most_text}, like 16K");
+    bytes.ok_or_else(|| wrong(key, &typed, why()))
+}
+
+impl Bulk {
+    /// The order of the end that listens on this address.
+    pub(in crate::experiments) fn server(&self, address: IpAddr) -> TransferServer {
+        let flow = self.flow(&self.server, self.down.as_ref(), self.up.as_ref());
+        TransferServer { at: SocketAddr::new(address, 0), flow }
+    }
+
+    /// The order of the end that connects, from these source addresses.
+    pub(in crate::experiments) fn client(&self, target: SocketAddr, bind: &[IpAddr]) -> Transfer {
+        Transfer {
+            target,
+            connections: self.connections,
+            bind: bind.to_vec(),
+            connect_timeout_ns: ns(self.timeout),
+            flow: self.flow(&self.client, self.up.as_ref(), self.down.as_ref()),
+        }
+    }
+
+    fn flow(
+        &self,
+        sockets: &SocketSettings,
+        sends: Option<&OneWay>,
+        receives: Option<&OneWay>,
+    ) -> Flow {
+        Flow {
+            sockets: sockets.clone(),
+            send: sends.map(|way| way.send.clone()),
+            receive: receives.map(|way| way.receive.clone()),
+            warmup_ns: ns(self.warmup),
+            duration_ns: self.duration.map(ns),
+            tail_ns: ns(self.round_trip + TAIL),
+            drain_ns: ns(self.timeout),
+        }
+    }
+
+    /// How long the load takes if all goes well, s; `bytes_per_s`: goodput of all connections where a
+    /// number of bytes is sent instead.
+    pub(in crate::experiments) fn expected_s(&self, bytes_per_s: f64) -> f64 {
+        let opening = self.round_trip * 2;
+        let Some(duration) = self.duration else {
+            let bytes = |way: &Option<OneWay>| way.as_ref().and_then(|way| way.send.bytes);
+            let most = bytes(&self.up).max(bytes(&self.down)).unwrap_or(0);
+            let all = most as f64 * f64::from(self.connections);
+            return opening.as_secs_f64() + all / bytes_per_s.max(1.0);
+        };
+        (opening + self.warmup + duration + self.round_trip + TAIL).as_secs_f64()
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The reports of both ends.
+#[derive(Clone, Copy)]
+pub(in crate::experiments) struct Ended<'a> {
+    /// The end that connected.
+    pub(in crate::experiments) client: &'a TransferReport,
+    /// The end that listened.
+    pub(in crate::experiments) server: &'a TransferReport,
+}
+
+/// Bytes in the window of one direction, at the receiver, and the window's length.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::experiments) struct Goodput {
+    /// Bytes per second.
+    pub(in crate::experiments) per_s: f64,
+    /// Bytes that it rests on.
+    pub(in crate::experiments) bytes: u64,
+}
+
+/// Goodput of one direction; `None`: nothing came in the window.
+pub(in crate::experiments) fn goodput(way: Option<&Way>) -> Option<Goodput> {
+    let way = way.filter(|way| way.window_bytes > 0 && way.window_s > 0.0)?;
+    Some(Goodput { per_s: way.window_bytes as f64 / way.window_s, bytes: way.window_bytes })
+}
+
+/// CPU time of an end in its window, s, and the bytes that it sent and received meanwhile.
+pub(in crate::experiments) fn cpu_s_per_gb(report: &TransferReport) -> Option<f64> {
+    let bytes = report.sent.window_bytes + report.received.window_bytes;
+    let (user, system) = report.window_cpu_us;
+    (bytes > 0).then(|| (user + system) as f64 / 1e6 / (bytes as f64 / 1e9))
+}
+
+/// Notes what both ends reported: connections and their errors, sockets, series, and
+/// [`Recorded`]. Figures that an experiment compares are its own.
+///
+/// The wire is not known yet: see [`compare`].
+pub(in crate::experiments) fn take(
+    notes: &mut Notes,
+    bulk: &Bulk,
+    ended: Ended<'_>,
+    (link, ipv6): (&LinkSpec, bool),
+) {
+    let Ended { client, server } = ended;
+    let recorded = record(bulk, ended, (link, ipv6), quiet_us(notes));
+    let arm = &mut notes.arm;
+    arm.attempts = client.attempts;
+    arm.ok = client.ok;
+    arm.errors.clone_from(&client.errors);
+    arm.partial = client.partial || server.partial;
+    arm.elapsed_s = client.elapsed_ns as f64 / 1e9;
+    arm.client.tcp_info = path_sample(&client.tcp_info, &client.sockets.congestion);
+    if let Some(host) = &mut arm.server {
+        host.tcp_info = path_sample(&server.tcp_info, &server.sockets.congestion);
+    }
+    let both = bulk.up.is_some() && bulk.down.is_some();
+    for (way, report, goodput) in [("up", client, &server.series), ("down", server, &client.series)]
+    {
+        if (way == "up" && bulk.up.is_none()) || (way == "down" && bulk.down.is_none()) {
+            continue;
+        }
+        let received = goodput.iter().filter(|(name, _)| name.starts_with(GOODPUT_SERIES));
+        let sent = report.series.iter().filter(|(name, _)| !name.starts_with(GOODPUT_SERIES));
+        for (name, series) in received.chain(sent) {
+            let name = if both { format!("{way}_{name}") } else { name.clone() };
+            insert(&mut arm.series, name, series);
+        }
+    }
+    warn_of_buffers(notes, &recorded);
+    notes.arm.own.transfer = Some(recorded);
+}
+
+/// Warns of each buffer that the kernel made of another size than was asked for.
+pub(in crate::experiments) fn warn_of_buffers(notes: &mut Notes, recorded: &Recorded) {
+    for (host, end) in [("client", &recorded.client), ("server", &recorded.server)] {
+        for (option, buffer, sysctl) in [
+            ("SO_SNDBUF", end.send_buffer, "net.core.wmem_max"),
+            ("SO_RCVBUF", end.receive_buffer, "net.core.rmem_max"),
+        ] {
+            if let Some((asked, changed_by)) = buffer.asked_bytes.zip(buffer.changed_by) {
+                notes.warn(&Warning::BufferChanged {
+                    option,
+                    host,
+                    asked,
+                    effective: buffer.effective_bytes,
+                    changed_by,
+                    sysctl,
+                });
+            }
+        }
+    }
+}
+
+/// The series that a receiver makes; all others are a sender's.
+const GOODPUT_SERIES: &str = "goodput";
+
+fn insert(all: &mut std::collections::BTreeMap<String, Series>, name: String, series: &Series) {
+    if !series.points.is_empty() {
+        all.insert(name, series.clone());
+    }
+}
+
+/// Round trip of the quiet link, µs: the median of the echoes before the load, or their mean where
+/// they are few.
+pub(in crate::experiments) fn quiet_us(notes: &Notes) -> Option<f64> {
+    let echoes = notes.arm.histograms.get(RTT.name)?;
+    echoes.p50.or(echoes.mean)
+}
+
+/// What both ends showed.
+fn record(
+    bulk: &Bulk,
+    ended: Ended<'_>,
+    (link, ipv6): (&LinkSpec, bool),
+    quiet_rtt_us: Option<f64>,
+) -> Recorded {
+    let Ended { client, server } = ended;
+    let sample = path_sample(&client.tcp_info, "");
+    let timestamps = sample.is_none_or(|sample| sample.options & TIMESTAMPS != 0);
+    let sending = bulk.up.as_ref().or(bulk.down.as_ref()).map(|way| &way.send);
+    let no_delay = if bulk.up.is_some() { bulk.client.no_delay } else { bulk.server.no_delay };
+    Recorded {
+        connections: u64::from(bulk.connections),
+        message_bytes: sending.map_or(0, |sending| u64::from(sending.message_bytes)),
+        nagle: !no_delay,
+        client: end(&bulk.client, client),
+        server: end(&bulk.server, server),
+        link_bytes_per_s: link.payload_bytes_per_s(ipv6, timestamps),
+        rate_bytes_per_s: sending.and_then(|sending| sending.rate_bytes_per_s),
+        quiet_rtt_us,
+        up: bulk.up.as_ref().map(|_| way(client, server)),
+        down: bulk.down.as_ref().map(|_| way(server, client)),
+    }
+}
+
+fn end(asked: &SocketSettings, report: &TransferReport) -> SocketEnd {
+    let (user, system) = report.window_cpu_us;
+    let got = &report.sockets;
+    SocketEnd {
+        send_buffer: Buffer::of(asked.send_buffer.map(u64::from), got.send_buffer),
+        receive_buffer: Buffer::of(asked.receive_buffer.map(u64::from), got.receive_buffer),
+        congestion: got.congestion.clone(),
+        cpu_share: (user + system) as f64 * 1e3 / report.cpu_window_ns.max(1) as f64,
+    }
+}
+
+fn way(sender: &TransferReport, receiver: &TransferReport) -> Way {
+    let of_all = receiver.received.window_bytes as f64;
+    let share = |bytes: u64| bytes as f64 / of_all;
+    Way {
+        sent_bytes: sender.sent.bytes,
+        received_bytes: receiver.received.bytes,
+        messages: sender.sent.messages,
+        send_calls: sender.sent.calls,
+        receive_calls: receiver.received.calls,
+        kernel_sent_bytes: sender.at_ends.map(|ends| ends.bytes_sent),
+        kernel_retransmitted_bytes: sender.at_ends.map(|ends| ends.bytes_retransmitted),
+        // Known when the link has counted.
+        wire_bytes: None,
+        wire_retransmitted_bytes: None,
+        window_s: receiver.received.window_ns as f64 / 1e9,
+        window_bytes: receiver.received.window_bytes,
+        startup_s: receiver.startup_ns.map(|ns| ns as f64 / 1e9),
+        connection_share: receiver
+            .least_and_greatest
+            .filter(|_| of_all > 0.0)
+            .map(|[least, greatest]| [share(least), share(greatest)]),
+        sender: sender.sender.clone(),
+    }
+}
+
+/// Takes the payload that the wire counted, and holds all counts of each direction against each
+/// other: sent by the program, sent by its kernel, on the wire, received by the other program. With
+/// failed connections they may differ.
+pub(in crate::experiments) fn compare(notes: &mut Notes) {
+    let whole = notes.arm.ok == notes.arm.attempts;
+    let Some(wire) = &notes.arm.wire else { return };
+    let counts = [wire.client_to_server, wire.server_to_client];
+    let Some(recorded) = &mut notes.arm.own.transfer else { return };
+    let mut wrong = Vec::new();
+    let ways = [("client to server", &mut recorded.up), ("server to client", &mut recorded.down)];
+    for ((name, way), counts) in ways.into_iter().zip(counts) {
+        let Some(way) = way else { continue };
+        way.wire_bytes = counts.payload_bytes;
+        way.wire_retransmitted_bytes = counts.retransmitted_bytes;
+        if whole {
+            wrong.extend(differences(name, way));
+        }
+    }
+    for warning in wrong {
+        notes.warn(&warning);
+    }
+}
+
+/// Counts of one direction that are not what they should be.
+fn differences(name: &str, way: &Way) -> Vec<Warning> {
+    let kernel = way.kernel_sent_bytes.zip(way.kernel_retransmitted_bytes);
+    let once = kernel.map(|(sent, again)| sent.saturating_sub(again));
+    let witnesses = [
+        ("received", Some(way.received_bytes)),
+        ("on the wire, without retransmissions", way.wire_bytes),
+        ("sent by the kernel, without retransmissions (tcpi_bytes_sent)", once),
+    ];
+    let differs = |(what, witness): (&str, Option<u64>)| {
+        let witness = witness.filter(|witness| *witness != way.sent_bytes)?;
+        Some(Warning::WitnessDisagrees {
+            what: format!("payload bytes {name}, {what}"),
+            ours: way.sent_bytes,
+            witness,
+        })
+    };
+    witnesses.into_iter().filter_map(differs).collect()
+}

@@ -1,0 +1,125 @@
+//! One trial of messages that nobody answers: the client writes, the server reads.
+
+use tcptoll_model::study::PlannedArm;
+
+use super::observation;
+use super::settings::MessagesSettings;
+use crate::experiments::bench::hosts::PortsNeeded;
+use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::transfer::{self, Bulk, Ended, OneWay, round_trip};
+use crate::experiments::{Context, Outcome, TrialError};
+use crate::lab::{Begun, Hosts};
+use crate::messages::{Receiving, Rows, Sending, TransferReport, TransferServer, Watch};
+
+/// One arm, being run.
+pub(super) struct OneWayTrial<'a> {
+    settings: &'a MessagesSettings,
+    bulk: Bulk,
+    notes: Notes,
+    /// The receiver, while it runs, and where it listens.
+    server: Option<(Begun<TransferServer>, std::net::SocketAddr)>,
+    /// What it reports at its end.
+    received: Option<TransferReport>,
+}
+
+impl<'a> OneWayTrial<'a> {
+    /// Runs a trial of an arm.
+    pub(super) fn outcome(
+        arm: &PlannedArm,
+        settings: &'a MessagesSettings,
+        context: &mut Context<'_>,
+    ) -> Result<Outcome, TrialError> {
+        let mut trial = Self {
+            settings,
+            bulk: bulk(settings),
+            notes: Notes::new(&arm.name, &[]),
+            server: None,
+            received: None,
+        };
+        trial.notes.arm.own.message = Some(observation::way(settings));
+        let ports = PortsNeeded { at_a_time: 1, connections: 1 };
+        procedure::run(&mut trial, Site::Lab(settings.lab.clone(), ports), context)?;
+        Ok(trial.notes.into_outcome(&arm.factors))
+    }
+}
+
+/// What flows, over one connection.
+fn bulk(settings: &MessagesSettings) -> Bulk {
+    let up = OneWay {
+        send: Sending {
+            message_bytes: settings.message_bytes,
+            coalesce: settings.coalesce,
+            coalesce_bytes: settings.coalesce_bytes,
+            work_ns: settings.work.as_nanos() as u64,
+            ..Sending::default()
+        },
+        receive: Receiving {
+            message_bytes: settings.message_bytes,
+            work_ns: settings.receiver_work.as_nanos() as u64,
+            ..Receiving::default()
+        },
+    };
+    Bulk {
+        connections: 1,
+        client: settings.client_sockets(),
+        server: settings.server_sockets(),
+        up: Some(up),
+        down: None,
+        warmup: settings.warmup,
+        duration: Some(settings.duration),
+        timeout: settings.timeout,
+        round_trip: round_trip(&settings.lab.link),
+    }
+}
+
+impl Trial for OneWayTrial<'_> {
+    type Report = TransferReport;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        let order = self.bulk.server(hosts.addresses.server);
+        let (at, receiving) = hosts.server()?.start(&order)?;
+        self.server = Some((receiving, at));
+        Ok(Watch { tap: self.settings.lab.tap, ..Watch::default() })
+    }
+
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<TransferReport, TrialError> {
+        let Some((_, at)) = &self.server else { return Err(observation::no_server()) };
+        let begun = hosts.client.begin(&self.bulk.client(*at, &self.notes.sources))?;
+        let window = self.settings.warmup + self.settings.duration;
+        let total = window.as_millis() as u64;
+        let progress = &mut context.progress;
+        let tell = &mut |done: u64| progress(done, total.max(done));
+        Ok(hosts.client.wait(begun, context.interrupt, tell)?.answer)
+    }
+
+    fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        if let Some((receiving, _)) = self.server.take() {
+            self.received = Some(hosts.server()?.stop(receiving)?.answer);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, sent: &TransferReport, seen: &Seen<'_>) -> Taken {
+        let lab = &self.settings.lab;
+        if let Some(received) = &self.received {
+            let ended = Ended { client: sent, server: received };
+            transfer::take(&mut self.notes, &self.bulk, ended, (&lab.link, lab.ipv6));
+            observation::take_one_way(&mut self.notes, ended, seen);
+        }
+        Taken { operations: self.notes.arm.attempts, stamped: seen.tapped }
+    }
+
+    fn compare(&mut self, _seen: &Seen<'_>) {
+        self.notes.compare_syns();
+        transfer::compare(&mut self.notes);
+    }
+}

@@ -1,0 +1,88 @@
+//! One trial of `stream`: who listens, who connects, and when both are done.
+
+use tcptoll_model::study::PlannedArm;
+
+use super::settings::StreamSettings;
+use crate::experiments::bench::hosts::PortsNeeded;
+use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::transfer;
+use crate::experiments::{Context, Outcome, TrialError};
+use crate::lab::{Begun, Hosts, LabError};
+use crate::messages::{Rows, TransferReport, TransferServer, Watch};
+
+/// One arm, being run.
+pub(super) struct StreamTrial<'a> {
+    pub(super) settings: &'a StreamSettings,
+    pub(super) notes: Notes,
+    /// The end that listens, while it does.
+    listening: Option<(Begun<TransferServer>, std::net::SocketAddr)>,
+    /// What it reports at its end.
+    pub(super) served: Option<TransferReport>,
+}
+
+impl<'a> StreamTrial<'a> {
+    /// Runs a trial of an arm.
+    pub(super) fn outcome(
+        arm: &PlannedArm,
+        settings: &'a StreamSettings,
+        context: &mut Context<'_>,
+    ) -> Result<Outcome, TrialError> {
+        let mut trial =
+            Self { settings, notes: Notes::new(&arm.name, &[]), listening: None, served: None };
+        let ports = settings.ports();
+        let needed = PortsNeeded { at_a_time: ports, connections: ports };
+        procedure::run(&mut trial, Site::Lab(settings.lab.clone(), needed), context)?;
+        Ok(trial.notes.into_outcome(&arm.factors))
+    }
+}
+
+impl Trial for StreamTrial<'_> {
+    type Report = TransferReport;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        let order = self.settings.bulk.server(hosts.addresses.server);
+        let (at, begun) = hosts.server()?.start(&order)?;
+        self.listening = Some((begun, at));
+        Ok(Watch { tap: self.settings.lab.tap, ..Watch::default() })
+    }
+
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<TransferReport, TrialError> {
+        let at = self.listening.as_ref().map(|(_, at)| *at);
+        let at = at.ok_or_else(|| LabError::Refused("nothing listens for the load".to_owned()))?;
+        let load = self.settings.bulk.client(at, &self.notes.sources);
+        let total = (self.settings.expected_s() * 1e3) as u64;
+        let progress = &mut context.progress;
+        let begun = hosts.client.begin(&load)?;
+        let tell = &mut |done: u64| progress(done, total.max(done));
+        Ok(hosts.client.wait(begun, context.interrupt, tell)?.answer)
+    }
+
+    fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        if let Some((begun, _)) = self.listening.take() {
+            // All connections have ended at the client, and their last packets have arrived: the
+            // server has read to the end of each, or has its error.
+            self.served = Some(hosts.server()?.stop(begun)?.answer);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, report: &TransferReport, seen: &Seen<'_>) -> Taken {
+        self.take_reports(report);
+        self.take_hosts(seen);
+        Taken { operations: report.attempts, stamped: false }
+    }
+
+    fn compare(&mut self, _seen: &Seen<'_>) {
+        self.notes.compare_syns();
+        transfer::compare(&mut self.notes);
+    }
+}

@@ -1,0 +1,136 @@
+//! Which arms were asked to differ, and do not, because the kernel made their values the same?
+//!
+//! An experiment says what took effect in an arm; this file finds the arms that share it.
+
+use std::collections::BTreeMap;
+
+use crate::record::{Arm, Buffer, BufferLimit};
+use crate::study::level_text;
+use crate::warning::Warning;
+
+/// Arms that asked for different values of an option, and have the same one. `effective` gives the
+/// value of an arm with its reason; none of an arm whose value counts as what was asked for.
+pub fn same_effective(
+    arms: &[Arm],
+    option: &str,
+    effective: impl Fn(&Arm) -> Option<String>,
+) -> Vec<Warning> {
+    let mut by_value: BTreeMap<String, Vec<(&str, String)>> = BTreeMap::new();
+    for arm in arms {
+        if let (Some(value), Some(asked)) = (effective(arm), arm.factors.get(option)) {
+            by_value.entry(value).or_default().push((&arm.name, level_text(asked)));
+        }
+    }
+    let same = |(value, arms): (String, Vec<(&str, String)>)| {
+        let differ = arms.iter().any(|(_, asked)| *asked != arms[0].1);
+        differ.then(|| Warning::SameEffectiveValue {
+            option: option.to_owned(),
+            arms: arms.into_iter().map(|(name, _)| name.to_owned()).collect(),
+            value,
+        })
+    };
+    by_value.into_iter().filter_map(same).collect()
+}
+
+/// Socket buffers: above `net.core.wmem_max` and `rmem_max`, or below the kernel's smallest, all are
+/// the same.
+pub fn same_buffers(arms: &[Arm]) -> Vec<Warning> {
+    let options =
+        [("window", true, true), ("send-buffer", true, false), ("receive-buffer", false, true)];
+    options
+        .into_iter()
+        .flat_map(|(option, send, receive)| {
+            same_effective(arms, option, |arm| buffers(arm, send, receive))
+        })
+        .collect()
+}
+
+/// The buffers of both hosts that the kernel changed, each size once.
+///
+/// None: the kernel left one of them as asked for, or tunes it.
+fn buffers(arm: &Arm, send: bool, receive: bool) -> Option<String> {
+    let ends = ends(arm)?;
+    let mut parts: Vec<String> = Vec::new();
+    for [send_buffer, receive_buffer] in ends {
+        let of_end = [(send, "SO_SNDBUF", send_buffer), (receive, "SO_RCVBUF", receive_buffer)];
+        for (_, name, buffer) in of_end.into_iter().filter(|(counts, _, _)| *counts) {
+            let sysctl = if name == "SO_SNDBUF" { "wmem_max" } else { "rmem_max" };
+            let why = match buffer.changed_by? {
+                BufferLimit::Maximum => format!("net.core.{sysctl}"),
+                BufferLimit::Minimum => "the kernel's smallest".to_owned(),
+            };
+            let part = format!("{name} {} bytes ({why})", buffer.effective_bytes);
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+    }
+    Some(parts.join(", "))
+}
+
+/// Send and receive buffer of the sockets of both hosts.
+fn ends(arm: &Arm) -> Option<[[Buffer; 2]; 2]> {
+    if let Some(transfer) = &arm.own.transfer {
+        let ends = [&transfer.client, &transfer.server];
+        return Some(ends.map(|end| [end.send_buffer, end.receive_buffer]));
+    }
+    let memory = arm.own.connection_memory.as_ref()?;
+    Some([&memory.client, &memory.server].map(|end| [end.send_buffer, end.receive_buffer]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::record::{SocketEnd, Transfer};
+
+    fn arm(name: &str, option: &str, asked: Option<u64>, send: u64, receive: u64) -> Arm {
+        let end = SocketEnd {
+            send_buffer: Buffer::of(asked, send),
+            receive_buffer: Buffer::of(asked, receive),
+            ..SocketEnd::default()
+        };
+        let transfer = Transfer { client: end.clone(), server: end, ..Transfer::default() };
+        Arm {
+            name: name.to_owned(),
+            factors: [(option.to_owned(), Value::from(name))].into(),
+            own: transfer.into(),
+            ..Arm::default()
+        }
+    }
+
+    #[test]
+    fn arms_whose_buffers_were_made_the_same_are_named_with_the_limit() {
+        let arms = [
+            arm("auto", "window", None, 16_384, 131_072),
+            arm("64K", "window", Some(65_536), 131_072, 131_072),
+            arm("1M", "window", Some(1 << 20), 425_984, 425_984),
+            arm("4M", "window", Some(4 << 20), 425_984, 425_984),
+            arm("1K", "window", Some(1 << 10), 4_608, 2_304),
+        ];
+        let warnings = same_buffers(&arms);
+        let value = "SO_SNDBUF 425984 bytes (net.core.wmem_max), \
+                     SO_RCVBUF 425984 bytes (net.core.rmem_max)";
+        let expected = Warning::SameEffectiveValue {
+            option: "window".to_owned(),
+            arms: vec!["1M".to_owned(), "4M".to_owned()],
+            value: value.to_owned(),
+        };
+        assert_eq!(warnings, [expected]);
+    }
+
+    #[test]
+    fn one_buffer_alone_decides_about_its_own_option() {
+        // Two sends below the smallest; the receive buffers took effect.
+        let one = |name, asked: u64| {
+            let mut arm = arm(name, "send-buffer", Some(asked), 4_608, asked * 2);
+            let end = arm.own.transfer.as_mut().unwrap();
+            end.client.receive_buffer.changed_by = None;
+            arm
+        };
+        let warnings = same_buffers(&[one("1K", 1 << 10), one("2K", 2 << 10)]);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].to_string().contains("SO_SNDBUF 4608 bytes (the kernel's smallest)"));
+    }
+}

@@ -1,0 +1,94 @@
+//! What do pictures of bulk data show? Goodput and latency over a size, beside what limits them; which
+//! way of sending is the fastest; the round trip under load; and all of it over time.
+//!
+//! `lines` gathers the arms over the levels of a size, `limits` what the record says they could reach
+//! at most, `over` draws both. Experiments whose arms have sizes for levels share this.
+
+mod beside;
+mod heat;
+mod limits;
+mod lines;
+mod over;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+use tcptoll_model::experiments::figures::{GOODPUT, LATENCY};
+use tcptoll_model::record::Summary;
+
+use crate::own::{Item, Picture, Section};
+use crate::rounds;
+
+use lines::{Lines, Shown};
+
+/// Options whose levels are sizes in bytes, in the order of their pictures.
+const SIZES: [Size; 4] = [
+    Size { option: "window", noun: "window", axis: "socket buffers asked for", receives: true },
+    Size {
+        option: "receive-buffer",
+        noun: "receive buffer",
+        axis: "receive buffer asked for",
+        receives: true,
+    },
+    Size {
+        option: "send-buffer",
+        noun: "send buffer",
+        axis: "send buffer asked for",
+        receives: false,
+    },
+    Size { option: "message", noun: "message", axis: "message", receives: false },
+];
+
+/// An option whose levels are sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size {
+    /// Its name.
+    option: &'static str,
+    /// What has that size.
+    noun: &'static str,
+    /// What the axis shows.
+    axis: &'static str,
+    /// Whether it sets the window of the receiver.
+    receives: bool,
+}
+
+/// Goodput over each size that has levels, then latency over them.
+fn over(summary: &Summary) -> Vec<Lines<'_>> {
+    let shown = [
+        Shown { metric: GOODPUT.name, words: "goodput" },
+        Shown { metric: "latency_us_p50", words: LATENCY.words },
+    ];
+    let of = |shown: Shown| SIZES.iter().filter_map(move |size| Lines::of(summary, *size, shown));
+    shown.into_iter().flat_map(of).collect()
+}
+
+/// The first of these.
+pub(super) fn picture(summary: &Summary) -> Option<Picture> {
+    over(summary).first().map(over::picture)
+}
+
+/// Whether the first of these shows the metric of the run.
+pub(super) fn leads(summary: &Summary) -> bool {
+    let shown = over(summary).first().map(|lines| lines.shown.metric);
+    shown.is_some() && shown == rounds::metric(summary)
+}
+
+/// The others, and what is compared per arm.
+pub(super) fn sections(summary: &Summary) -> Vec<Section> {
+    let lines = over(summary);
+    let mut goodput = vec![Item::Lead];
+    goodput.extend(lines.iter().skip(1).map(|lines| Item::Picture(over::picture(lines))));
+    let heat = lines.iter().find_map(heat::picture).map(Item::Picture);
+    let beside = beside::picture(summary).map(Item::Picture);
+    vec![
+        Section { title: "By size", items: goodput },
+        Section { title: "Each way of sending, by size", items: heat.into_iter().collect() },
+        Section { title: "Goodput and round trip", items: beside.into_iter().collect() },
+    ]
+}
+
+/// How the arms went over time.
+pub(super) fn details(summary: &Summary) -> Vec<Section> {
+    vec![Section { title: "Over time", items: time::items(summary) }]
+}
