@@ -16,6 +16,7 @@ mod http_wire;
 mod keepalive;
 mod links;
 mod links_used;
+mod memory;
 mod opening;
 mod studies;
 mod table;
@@ -53,6 +54,7 @@ const GROUPS: &[Group] = &[
     ("http-ports", http::ports),
     ("http-faults", http_faults::faults),
     ("http-study", http::study),
+    ("connection-memory", memory::connections),
     ("keepalive-probes", keepalive::probes),
     ("keepalive-many", keepalive::many),
     ("keepalive-deaths", keepalive::deaths),

@@ -34,6 +34,7 @@ mod serve;
 mod servers;
 mod settings;
 mod stream;
+mod stream_memory;
 mod studies;
 mod support;
 mod targets;
