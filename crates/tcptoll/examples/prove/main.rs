@@ -16,6 +16,7 @@ mod http_wire;
 mod keepalive;
 mod links;
 mod links_used;
+mod memory;
 mod opening;
 mod stream;
 mod studies;
@@ -54,6 +55,7 @@ const GROUPS: &[Group] = &[
     ("http-ports", http::ports),
     ("http-faults", http_faults::faults),
     ("http-study", http::study),
+    ("connection-memory", memory::connections),
     ("keepalive-probes", keepalive::probes),
     ("keepalive-many", keepalive::many),
     ("keepalive-deaths", keepalive::deaths),

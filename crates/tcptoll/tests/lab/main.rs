@@ -35,6 +35,7 @@ mod serve;
 mod servers;
 mod settings;
 mod stream;
+mod stream_memory;
 mod studies;
 mod support;
 mod targets;
