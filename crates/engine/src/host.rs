@@ -20,12 +20,12 @@ use crate::channel::orders::{Orders, Refusal};
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
 use crate::load::idle::group::Group;
-use crate::load::{connect, exchange, greet, http, probes, socket_memory};
+use crate::load::{connect, exchange, greet, http, probes, socket_memory, transfer};
 use crate::messages::{
     Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
     GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping,
     ReadCpu, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls,
-    Settle, Sink, SocketMemory, ToGroup, Train, Upload, WatchListener,
+    Settle, Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};
@@ -132,6 +132,8 @@ fn orders(role: Role) -> Orders<Host> {
         })
         .on(|_, answers: Answers, channel| Ok(exchange::answer(&answers, channel)?))
         .on(|_, exchange: Exchange, channel| Ok(exchange::run(&exchange, channel)?))
+        .on(|_, order: TransferServer, channel| Ok(transfer::serve(&order, channel)?))
+        .on(|_, order: Transfer, channel| Ok(transfer::run(&order, channel)?))
         .on(|host, Upload(piece), _| host.upload(&piece))
         .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);

@@ -30,7 +30,7 @@ pub use host::{HostSummary, Listener, Softirq};
 pub use http::Closing;
 pub use keepalive::{Deaths, Keepalive};
 pub use link::{LinkAsked, LinkKind, LinkMeasured, LossMeasured};
-pub use message::MessageWay;
+pub use message::{Acks, MessageWay};
 pub use metric::Metric;
 pub use own::Own;
 pub use resolved::Resolved;

@@ -2,8 +2,8 @@
 //!
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
 //! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
-//! requests of any bytes over one; [`greet`] is the in-house server of `connect`, and [`probes`] is
-//! the traffic that certifies a link.
+//! requests of any bytes over one, [`transfer`] carries bulk data; [`greet`] is the in-house server of
+//! `connect`, and [`probes`] is the traffic that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
 //!
@@ -39,6 +39,7 @@ mod slots;
 mod sources;
 mod stamps;
 mod threads;
+pub mod transfer;
 mod uring;
 mod waiting;
 
