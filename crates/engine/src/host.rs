@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process;
@@ -19,16 +19,20 @@ use tcptoll_kernel::{SysError, cpu};
 use crate::channel::orders::{Orders, Refusal};
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
+use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
 use crate::load::{connect, exchange, greet, http, probes, socket_memory};
 use crate::messages::{
     Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
-    GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu,
-    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
-    Sink, SocketMemory, ToGroup, Train, Upload, WatchListener,
+    GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping,
+    ReadCpu, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls,
+    Settle, Sink, SocketMemory, ToGroup, Train, Upload, WatchListener,
+use crate::load::{connect, greet, http, probes, socket_memory, transfer};
+use crate::messages::{
+    Check, ConnectLoad, CountClosed, End, Faulted, Forget, Freeze, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu, ReadMemory, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
-use crate::servers::{self, Running, SERVER_UID};
+use crate::servers::{self, Running, command};
 
 /// A real server must listen within this.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
@@ -65,6 +69,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         children: Vec::new(),
         servers: Vec::new(),
         groups: BTreeMap::new(),
+        holder: Holder::default(),
         uploaded: String::new(),
     };
     let orders = orders(role);
@@ -85,6 +90,8 @@ struct Host {
     servers: Vec<Running>,
     /// Groups of connections that stay open, by name.
     groups: BTreeMap<String, Group>,
+    /// Connections that are held for their memory.
+    holder: Holder,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
 }
@@ -132,6 +139,8 @@ fn orders(role: Role) -> Orders<Host> {
         })
         .on(|_, answers: Answers, channel| Ok(exchange::answer(&answers, channel)?))
         .on(|_, exchange: Exchange, channel| Ok(exchange::run(&exchange, channel)?))
+        .on(|_, order: TransferServer, channel| Ok(transfer::serve(&order, channel)?))
+        .on(|_, order: Transfer, channel| Ok(transfer::run(&order, channel)?))
         .on(|host, Upload(piece), _| host.upload(&piece))
         .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);
@@ -141,6 +150,13 @@ fn orders(role: Role) -> Orders<Host> {
             }
             Ok(report)
         })
+        .on(|host, listen: HoldListen, _| Ok(host.holder.listen(&listen)?))
+        .on(|host, connect: HoldConnect, channel| Ok(host.holder.connect(&connect, channel)?))
+        .on(|host, accept: HoldAccept, channel| Ok(host.holder.accept(accept, channel)?))
+        .on(|host, HoldLook, _| Ok(host.holder.look()?))
+        .on(|host, fill: HoldFill, channel| Ok(host.holder.fill(fill, channel)?))
+        .on(|host, HoldEnd, _| Ok(host.holder.end()))
+        .on(|_, read: ReadMemory, _| Ok(hold::memory(read)?))
         .on(|host, launch: Launch, _| host.launch(&launch).map_err(Refusal))
         .on(|_, Run(launch), _| {
             let failed = |error| Refusal(format!("{}: {error}", launch.words.join(" ")));
@@ -148,6 +164,7 @@ fn orders(role: Role) -> Orders<Host> {
             let signal = status.signal().map_or(1, |signal| 128 + signal);
             Ok(status.code().unwrap_or(signal))
         })
+        .on(|_, perform: Perform, channel| servers::perform(&perform, channel))
         .on(|host, ToGroup { group, order: Make(spec) }, _| {
             host.groups.entry(group).or_default().make(spec).map_err(Refusal)
         })
@@ -242,27 +259,4 @@ fn settle(limit_ns: u64) -> Result<(), SysError> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
-}
-
-/// A line for the shell, or a program and its arguments.
-fn command(launch: &Launch) -> Command {
-    let mut command = match launch.words.as_slice() {
-        [line] if launch.shell => {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", line]);
-            shell
-        }
-        words => {
-            let mut program = Command::new(words.first().map_or("", String::as_str));
-            program.args(words.get(1..).unwrap_or_default());
-            program
-        }
-    };
-    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
-    if launch.ordinary_user {
-        process::as_ordinary_user(&mut command, SERVER_UID);
-    } else {
-        process::restore_signals(&mut command);
-    }
-    command
 }

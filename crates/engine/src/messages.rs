@@ -41,7 +41,10 @@ pub use idle::{
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
 pub use program::{Perform, Performed};
-pub use socket_memory::{FillSockets, MemoryPicture, OpenSockets, ReadMemory};
+pub use socket_memory::{
+    Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldListening, HoldLook,
+    MemoryPicture, ReadMemory,
+};
 pub use transfer::{
     Carried, Coalesce, Flow, Receiving, Sending, SocketSettings, SocketsGot, TcpAtEdges, Transfer,
     TransferReport, TransferServer,

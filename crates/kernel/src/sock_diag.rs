@@ -53,6 +53,33 @@ pub enum Closed {
     },
 }
 
+/// Memory of several sockets together, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemorySums {
+    /// Sockets that the kernel reported it of.
+    pub sockets: u64,
+    /// Data that has been received and not read, with its overhead (`sk_rmem_alloc`).
+    pub received: u64,
+    /// Data that has been written and not acknowledged, with its overhead (`sk_wmem_queued`).
+    pub queued: u64,
+    /// Memory that is charged to a socket and not in use (`sk_forward_alloc`), whole pages.
+    pub reserved: u64,
+    /// Options and filters (`sk_omem_alloc`).
+    pub options: u64,
+    /// What received data may grow to (`sk_rcvbuf`).
+    pub receive_limit: u64,
+    /// What queued data may grow to (`sk_sndbuf`).
+    pub send_limit: u64,
+}
+
+impl MemorySums {
+    /// All that the sockets hold. The kernel counts the first three in the machine's TCP memory
+    /// (`mem` of `/proc/net/sockstat`).
+    pub fn held(&self) -> u64 {
+        self.received + self.queued + self.reserved + self.options
+    }
+}
+
 /// Where `struct inet_diag_msg` of `linux/inet_diag.h` has `idiag_expires`, ms.
 const EXPIRES_AT: usize = 52;
 
@@ -198,27 +225,37 @@ impl SockDiag {
     /// How many established connections there are, and the mean memory of the first `limit` of
     /// them, bytes: buffers, what is queued in them and what is reserved for them. The socket's own
     /// structure is not in it.
+    pub fn socket_memory(&mut self, limit: u64) -> Result<(u64, Option<f64>), SysError> {
+        let (count, sums) = self.memory_sums(limit)?;
+        Ok((count, (sums.sockets > 0).then(|| sums.held() as f64 / sums.sockets as f64)))
+    }
+
+    /// How many established connections there are, and the memory of the first `limit` of them
+    /// together. The sockets' own structures are not in it.
     ///
     /// Source: `sk_get_meminfo()` in net/core/sock.c, read with Linux 6.18.
-    pub fn socket_memory(&mut self, limit: u64) -> Result<(u64, Option<f64>), SysError> {
-        let (mut count, mut looked_at, mut bytes) = (0_u64, 0_u64, 0_u64);
+    pub fn memory_sums(&mut self, limit: u64) -> Result<(u64, MemorySums), SysError> {
+        let (mut count, mut sums) = (0_u64, MemorySums::default());
         let wanted = ExtensionFlags::SKMEMINFO;
         self.dump(&StateFlags::ESTABLISHED, &wanted, Ports::default(), |payload| {
             count += 1;
-            if looked_at < limit {
-                let response = InetResponse::parse(payload)?;
-                for nla in response.nlas {
-                    if let Nla::MemInfo(memory) = nla {
-                        looked_at += 1;
-                        let held =
-                            [memory.receive_queue, memory.send_queue, memory.cache, memory.options];
-                        bytes += held.map(u64::from).iter().sum::<u64>();
-                    }
+            if sums.sockets >= limit {
+                return Ok(()); // the rest of the dump must be read, but not decoded
+            }
+            for nla in InetResponse::parse(payload)?.nlas {
+                if let Nla::MemInfo(memory) = nla {
+                    sums.sockets += 1;
+                    sums.received += u64::from(memory.receive_queue);
+                    sums.queued += u64::from(memory.send_queue);
+                    sums.reserved += u64::from(memory.cache);
+                    sums.options += u64::from(memory.options);
+                    sums.receive_limit += u64::from(memory.receive_queue_max);
+                    sums.send_limit += u64::from(memory.send_queue_max);
                 }
             }
             Ok(())
         })?;
-        Ok((count, (looked_at > 0).then(|| bytes as f64 / looked_at as f64)))
+        Ok((count, sums))
     }
 
     /// Asks for both families; the kernel itself leaves out other states and other ports.

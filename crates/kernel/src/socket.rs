@@ -3,6 +3,10 @@
 //! Those of [`blocking`] block.
 
 pub mod blocking;
+//! Options of bulk data are set in `options`; `bulk` has the ways to write and read it.
+
+mod bulk;
+mod options;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+pub use self::bulk::{MemoryFile, PARTS_MAX};
 use crate::SysError;
 
 /// An address in the kernel's form.
@@ -67,13 +72,23 @@ impl Tcp {
 
     /// Makes a listening socket; port 0 lets the kernel choose.
     pub fn listener(at: SocketAddr, backlog: i32, fast_open: bool) -> Result<Self, SysError> {
-        Self::listen(at, backlog, fast_open, false)
+        Self::listen(at, backlog, fast_open, false, |_| Ok(()))
     }
 
     /// Makes a listening socket on a port that other sockets of the same user may listen on too:
     /// the kernel spreads connections over them (`SO_REUSEPORT`).
     pub fn shared_listener(at: SocketAddr, backlog: i32) -> Result<Self, SysError> {
-        Self::listen(at, backlog, false, true)
+        Self::listen(at, backlog, false, true, |_| Ok(()))
+    }
+
+    /// Makes a listening socket with options that accepted sockets inherit; `prepare` sets them before
+    /// `listen(2)`.
+    pub fn prepared_listener(
+        at: SocketAddr,
+        backlog: i32,
+        prepare: impl FnOnce(&Self) -> io::Result<()>,
+    ) -> Result<Self, SysError> {
+        Self::listen(at, backlog, false, false, prepare)
     }
 
     fn listen(
@@ -81,6 +96,7 @@ impl Tcp {
         backlog: i32,
         fast_open: bool,
         shared: bool,
+        prepare: impl FnOnce(&Self) -> io::Result<()>,
     ) -> Result<Self, SysError> {
         let name = |op| move |e| SysError::new(op, at.to_string(), e);
         let socket = Socket::new(Domain::for_address(at), Type::STREAM.nonblocking(), None)
@@ -94,8 +110,10 @@ impl Tcp {
                 .map_err(name("TCP_FASTOPEN"))?;
         }
         socket.bind(&at.into()).map_err(name("bind"))?;
-        socket.listen(backlog).map_err(name("listen"))?;
-        Ok(Self(socket))
+        let prepared = Self(socket);
+        prepare(&prepared).map_err(name("setsockopt"))?;
+        prepared.0.listen(backlog).map_err(name("listen"))?;
+        Ok(prepared)
     }
 
     /// Begins the handshake.

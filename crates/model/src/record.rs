@@ -30,11 +30,11 @@ pub use host::{HostSummary, Listener, Softirq};
 pub use http::Closing;
 pub use keepalive::{Deaths, Keepalive};
 pub use link::{LinkAsked, LinkKind, LinkMeasured, LossMeasured};
-pub use message::MessageWay;
+pub use message::{Acks, MessageWay};
 pub use metric::Metric;
 pub use own::Own;
 pub use resolved::Resolved;
-pub use socket_memory::{ConnectionMemory, MemoryState};
+pub use socket_memory::{ConnectionMemory, MemoryHeld, MemorySockets, MemoryState};
 pub use transfer::{Buffer, BufferLimit, Sender, SocketEnd, Transfer, Way};
 
 pub use crate::stats::{HistogramSummary, Series};

@@ -151,6 +151,16 @@ pub struct PathSample {
     /// Segments delivered to the peer, repeats that arrived twice among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_segments: Option<u32>,
+    /// Payload sent, repeats included, bytes (`tcpi_bytes_sent`); since Linux 4.19.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_sent: Option<u64>,
+    /// Of it, retransmitted, bytes (`tcpi_bytes_retrans`); since Linux 4.19.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_retransmitted: Option<u64>,
+    /// Whether the delivery rate was limited by the program, which gave too little to send
+    /// (`tcpi_delivery_rate_app_limited`); absent where there is no delivery rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_rate_app_limited: Option<bool>,
     /// The peer's receive window, bytes after scaling; since Linux 5.4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snd_wnd_bytes: Option<u32>,
@@ -222,6 +232,12 @@ impl TcpInfo {
             rwnd_limited_us: long(176),
             sndbuf_limited_us: long(184),
             delivered_segments: word(192),
+            bytes_sent: long(200),
+            bytes_retransmitted: long(208),
+            delivery_rate_app_limited: long(160)
+                .filter(|&rate| rate > 0)
+                .and_then(|_| byte(7))
+                .map(first_bit),
             snd_wnd_bytes: word(228),
             rcv_wnd_bytes: word(232),
             rehash: word(236),
@@ -236,6 +252,12 @@ impl TcpInfo {
 fn nibbles(byte: u8) -> (u8, u8) {
     let (low, high) = (byte & 0x0f, byte >> 4);
     if cfg!(target_endian = "little") { (low, high) } else { (high, low) }
+}
+
+/// The first bit field, of 1 bit, in one byte: see [`nibbles`].
+fn first_bit(byte: u8) -> bool {
+    let mask = if cfg!(target_endian = "little") { 1 } else { 0x80 };
+    byte & mask != 0
 }
 
 // The captured replies are of a little-endian machine.
@@ -288,6 +310,9 @@ mod tests {
             rwnd_limited_us: Some(0),
             sndbuf_limited_us: Some(0),
             delivered_segments: Some(21),
+            bytes_sent: Some(20_000),
+            bytes_retransmitted: Some(0),
+            delivery_rate_app_limited: Some(true),
             snd_wnd_bytes: Some(70_656),
             rcv_wnd_bytes: Some(65_536),
             rehash: Some(0),
@@ -326,7 +351,10 @@ mod tests {
         reply[160..168].fill(0);
         let fresh = path(&reply);
         assert_eq!((fresh.pacing_rate_bytes_per_s, fresh.min_rtt_us), (None, None));
-        assert_eq!(fresh.delivery_rate_bytes_per_s, None);
+        assert_eq!(
+            (fresh.delivery_rate_bytes_per_s, fresh.delivery_rate_app_limited),
+            (None, None)
+        );
     }
 
     #[test]

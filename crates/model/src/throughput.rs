@@ -33,7 +33,8 @@ const SEND_BUFFER_SHARE: f64 = 0.1;
 /// With the receive window and the congestion window alike, this share of the time says which it was.
 const RECEIVE_WINDOW_SHARE: f64 = 0.2;
 
-/// A system call with less payload costs more than copying and sending its payload.
+/// A system call with less payload costs more than copying and sending its payload, where the program
+/// gives it no more: a small send buffer makes calls short too.
 ///
 /// Derivation: a `send(2)` costs about 0.5 to 1 µs before its first byte, and payload about 0.15 to
 /// 0.3 ns a byte in large writes; both are equal at 2 to 6 KiB.
@@ -292,7 +293,8 @@ fn cpu(transfer: &Transfer, direction: Direction, way: &Way) -> Option<Limited> 
     let [sender, receiver] = direction.ends(transfer).map(|end| end.cpu_share);
     let limit_of = |name| if name == "client" { Limit::ClientCpu } else { Limit::ServerCpu };
     let by = if sender >= CPU_BOUND {
-        if way.bytes_per_call().is_some_and(|bytes| bytes < SMALL_CALL_BYTES) {
+        let short_calls = way.bytes_per_call().is_some_and(|bytes| bytes < SMALL_CALL_BYTES);
+        if short_calls && (transfer.message_bytes as f64) < SMALL_CALL_BYTES {
             Limit::MessageOverhead
         } else {
             limit_of(direction.sender())
@@ -331,3 +333,6 @@ fn in_flight(limit: Limit, sender: &Sender) -> bool {
     let Some((_, window)) = windows(sender).find(|(of, _)| *of == limit) else { return true };
     sender.in_flight_max_bytes.is_none_or(|bytes| bytes >= window * FILLED)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use crate::record::WarningEntry;
 use crate::record::{BufferLimit, WarningEntry};
 use crate::units::human_rate_per_s;
+use crate::units::{human_bytes, human_rate_per_s};
 
 /// Makes [`Warning`] of a table. Each warning has its name, which is its section of
 /// `docs/causes.md`, the figures it rests on, and its text.
@@ -329,6 +331,28 @@ warnings! {
         } else {
             "the others succeeded later: look for a stall near its end".to_owned()
         }
+    );
+
+    /// The kernel came under memory pressure.
+    MemoryPressure "memory-pressure" {
+        /// TCP memory of the whole machine with full buffers, bytes.
+        reached_bytes: u64,
+        /// Pressure begins here, bytes.
+        pressure_bytes: Option<u64>,
+    } => format!(
+        "the kernel was under memory pressure: TCP took {} of the whole machine{}. It then keeps buffers small, so the connections hold less than they would by themselves. Measure fewer --connections, or raise net.ipv4.tcp_mem",
+        human_bytes(*reached_bytes as f64),
+        pressure_bytes.map_or_else(String::new, |bytes| {
+            format!(", and pressure begins at {} (net.ipv4.tcp_mem)", human_bytes(bytes as f64))
+        })
+    );
+
+    /// Sockets still took data when the time was up.
+    NotFilled "not-filled" {
+        /// The time, s.
+        limit_s: f64,
+    } => format!(
+        "the connections were not full after {limit_s} s, so no figure of full ones is given: raise --timeout, or take a faster --link or fewer --connections"
     );
 
     /// Requests that were due were never sent, because no connection was free for them.

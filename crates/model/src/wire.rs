@@ -24,8 +24,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::packet::{Packet, Segment};
 
+mod ack_delay;
 mod quiet;
 
+pub use ack_delay::{AckDelays, AckTracker};
 pub use quiet::{Quiet, QuietCounts, Traffic};
 
 /// Which way a packet goes.
@@ -188,6 +190,16 @@ struct FlowKey {
     server: (IpAddr, u16),
 }
 
+impl FlowKey {
+    fn of(direction: Direction, packet: &Packet, segment: &Segment) -> Self {
+        let (src, dst) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
+        match direction {
+            Direction::ClientToServer => Self { client: src, server: dst },
+            Direction::ServerToClient => Self { client: dst, server: src },
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     client: Half,
@@ -292,11 +304,7 @@ impl WireTracker {
         segment: &Segment,
         (gso_size, at_ns): (u32, u64),
     ) -> Option<Recognised> {
-        let (src, dst) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
-        let key = match direction {
-            Direction::ClientToServer => FlowKey { client: src, server: dst },
-            Direction::ServerToClient => FlowKey { client: dst, server: src },
-        };
+        let key = FlowKey::of(direction, packet, segment);
         if !self.flows.contains_key(&key) {
             if segment.flags.rst() {
                 return Some(Recognised::default()); // nothing to learn from it

@@ -76,8 +76,15 @@ enum Source {
     Described(Figure),
     /// A figure of a distribution.
     Quantile(String, Quantile),
+    /// A figure, and the greatest that any arm has.
+    OfGreatest(fn(&Arm) -> Option<f64>, f64),
     /// The metric that the column is named after, with its recorded unit.
     Recorded,
+}
+
+/// A figure as a share of the greatest; `None` where an arm has none, or the greatest is no measure.
+fn of_greatest(of: fn(&Arm) -> Option<f64>, greatest: f64, arm: &Arm) -> Option<f64> {
+    of(arm).map(|value| value / greatest).filter(|share| greatest > 0.0 && share.is_finite())
 }
 
 /// How a column's cells stand.
@@ -92,7 +99,7 @@ pub(crate) enum Kind {
 }
 
 impl Column {
-    fn described(column: &column::Column, primary: &Primary) -> Self {
+    fn described(column: &column::Column, summary: &Summary, primary: &Primary) -> Self {
         let (group, source) = match column.figure {
             Figure::Quantile(key, quantile) => {
                 (column.group, Source::Quantile(key.to_owned(), quantile))
@@ -100,6 +107,10 @@ impl Column {
             Figure::Answer(quantile) => {
                 let group = if column.group.is_empty() { &primary.name } else { column.group };
                 (group, Source::Quantile(primary.key.clone(), quantile))
+            }
+            Figure::OfGreatest(of) => {
+                let greatest = summary.arms.iter().filter_map(of).fold(0.0, f64::max);
+                (column.group, Source::OfGreatest(of, greatest))
             }
             figure => (column.group, Source::Described(figure)),
         };
@@ -161,6 +172,9 @@ impl Column {
                 Form::Page => Estimate::new(m.value, m.ci95, &m.unit).text(),
                 _ => number::metric(m.value, &m.unit),
             }),
+            Source::OfGreatest(of, greatest) => {
+                of_greatest(*of, *greatest, arm).map(number::percent)
+            }
             Source::Described(figure) => self.described_text(*figure, arm, own, form),
         };
         text.unwrap_or_else(|| ABSENT.to_owned())
@@ -177,8 +191,8 @@ impl Column {
                 m if form == Form::Page && m.ci95.is_some() => Some(interval(m, "")),
                 _ => figures::rate(arm, &self.key),
             },
-            // Neither is left here: each is a `Source` of its own.
-            Figure::Quantile(..) | Figure::Answer(_) => None,
+            // None is left here: each is a `Source` of its own.
+            Figure::Quantile(..) | Figure::Answer(_) | Figure::OfGreatest(_) => None,
             Figure::Number(of, factor) => of(arm).map(|value| number::figure(value * factor)),
             Figure::Time(of) => of(arm).map(number::time),
             Figure::Share(of) => of(arm).map(number::percent),
@@ -196,6 +210,7 @@ impl Column {
         match &self.source {
             Source::Quantile(key, quantile) => quantile.of(arm.histograms.get(key)?),
             Source::Recorded => self.metric(arm).map(|m| m.value),
+            Source::OfGreatest(of, greatest) => of_greatest(*of, *greatest, arm),
             Source::Described(figure) => match figure {
                 Figure::Metric | Figure::Estimate(_) | Figure::Rate => {
                     self.metric(arm).map(|m| m.value)
@@ -204,7 +219,11 @@ impl Column {
                     of(arm).filter(|value| value.is_finite())
                 }
                 Figure::Count(of) => of(arm).map(|n| n as f64),
-                Figure::Quantile(..) | Figure::Answer(_) | Figure::Words(_) | Figure::Own => None,
+                Figure::Quantile(..)
+                | Figure::Answer(_)
+                | Figure::OfGreatest(_)
+                | Figure::Words(_)
+                | Figure::Own => None,
             },
         }
     }
@@ -214,9 +233,9 @@ impl Column {
         match &self.source {
             _ if self.right => Kind::Right,
             Source::Described(Figure::Words(_) | Figure::Own) => Kind::Words,
-            Source::Recorded | Source::Described(Figure::Count(_) | Figure::Share(_)) => {
-                Kind::Right
-            }
+            Source::Recorded
+            | Source::OfGreatest(..)
+            | Source::Described(Figure::Count(_) | Figure::Share(_)) => Kind::Right,
             Source::Quantile(..) | Source::Described(_) => Kind::Number,
         }
     }
@@ -225,7 +244,7 @@ impl Column {
     pub(crate) fn distribution(&self) -> Option<&str> {
         match &self.source {
             Source::Quantile(key, _) => Some(key),
-            Source::Recorded | Source::Described(_) => None,
+            Source::Recorded | Source::OfGreatest(..) | Source::Described(_) => None,
         }
     }
 }
@@ -260,7 +279,10 @@ pub(crate) fn counted(summary: &Summary) -> Table {
 fn resolved(table: &column::Table, summary: &Summary, primary: &Primary) -> Table {
     let shown = |column: &&column::Column| column.when.is_none_or(|when| when(summary));
     let part = |part: &&[column::Column]| {
-        part.iter().filter(shown).map(|column| Column::described(column, primary)).collect()
+        part.iter()
+            .filter(shown)
+            .map(|column| Column::described(column, summary, primary))
+            .collect()
     };
     Table {
         id: table.id,
@@ -291,7 +313,7 @@ fn of_figures(summary: &Summary, primary: &Primary, form: Form) -> Table {
     let others = distributions(summary).into_iter().filter(|name| *name != primary.key);
     parts.extend(others.map(|name| vec![Column::quantile(name, Quantile::P50)]));
     parts.push(cpu(noun(summary), &metrics));
-    let of = |column: &column::Column| vec![Column::described(column, primary)];
+    let of = |column: &column::Column| vec![Column::described(column, summary, primary)];
     if form != Form::Markdown {
         parts.push(of(&common::OK));
     }

@@ -154,6 +154,7 @@ mod tests {
                 Only::When(other, values) => (*other, values[0]),
                 Only::With(other @ ("pause-every" | "rate"), _) => (*other, "1"),
                 Only::With(other @ "detect-within", _) => (*other, "30s"),
+                Only::With(other @ "memory", _) => (*other, "true"),
                 Only::With(other, _) => panic!("write a value for --{other}"),
             };
             settings.insert(other.to_owned(), Value::from(value));

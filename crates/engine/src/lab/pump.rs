@@ -21,7 +21,7 @@ use tcptoll_model::link_model::{Fate, Loss, Pipe, Settings, settings};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::wakeups::{self, Wait, Wakeups};
-use tcptoll_model::wire::{Direction, WireTracker};
+use tcptoll_model::wire::{AckTracker, Direction, WireTracker};
 
 use super::pcap::Pcap;
 use crate::channel::Channel;
@@ -92,6 +92,8 @@ impl AsFd for Port {
 /// Everything that is counted between [`Watch`] and [`Count`].
 struct Witness {
     tracker: WireTracker,
+    /// Absent: nobody asked for it.
+    acks: Option<AckTracker>,
     trace: HandshakeTrace,
     tracing: bool,
     lateness: Histogram,
@@ -144,6 +146,9 @@ impl FaultedPorts {
         taken
     }
 }
+
+/// Number of the server's port.
+const SERVER: usize = 1;
 
 const CHANNEL: u64 = 9;
 const TIMER: u64 = 8;
@@ -290,6 +295,10 @@ impl Pump {
             let entered_ns = self
                 .slept_from_ns
                 .map_or(at, |began_ns| wakeups::entered_ns(at, self.early_ns, began_ns));
+            // An ACK from the server, from the moment that it left there.
+            if let (Some(acks), SERVER, Some(packet)) = (&mut self.witness.acks, from, &packet) {
+                acks.observe(direction, packet, entered_ns);
+            }
             let now = Duration::from_nanos(entered_ns.saturating_sub(self.epoch_ns));
             let memory = frame.len() as u64 + 64;
             match self.pipes[from].push(now, line, memory, frame) {
@@ -318,6 +327,13 @@ impl Pump {
                 self.witness.lateness.record_ns(left.saturating_sub(due).as_nanos() as u64);
                 let at = self.epoch_ns + left.as_nanos() as u64;
                 self.released = true;
+                if self.witness.acks.is_some()
+                    && to == SERVER
+                    && let (Some(packet), _) = self.look(to, &frame)
+                    && let Some(acks) = &mut self.witness.acks
+                {
+                    acks.observe(direction, &packet, at);
+                }
                 if self.ports[to].write(&frame).is_err() {
                     self.witness.unwanted_drops += 1;
                 }
@@ -341,6 +357,7 @@ impl Pump {
         let pcap = watch.pcap.as_deref().map(Pcap::create).transpose().map_err(Refusal)?;
         self.witness = Witness::new(watch.trace_limit, pcap);
         self.witness.tracker = WireTracker::watching(watch.quiet_ports.clone());
+        self.witness.acks = watch.ack_delays.then(AckTracker::new);
         self.witness.dropped_before = self.dropped();
         self.witness.faulted_before = self.faulted.lost;
         self.witness.socket_drops_before = self.socket_drops();
@@ -395,6 +412,7 @@ impl Pump {
             lateness: self.witness.lateness.clone(),
             unwanted_drops: self.witness.unwanted_drops + socket_drops
                 - self.witness.socket_drops_before,
+            ack_delays: self.witness.acks.as_ref().map(|acks| acks.delays().clone()),
             pcap_error: None,
             overslept_ns: self.witness.overslept_ns,
             cpu_us: cpu.user_us + cpu.system_us - self.witness.cpu_before,
@@ -407,6 +425,7 @@ impl Witness {
         let cpu = thread_time();
         Self {
             tracker: WireTracker::new(),
+            acks: None,
             trace: HandshakeTrace::new(None, trace_limit),
             tracing: trace_limit > 0,
             lateness: Histogram::new(),

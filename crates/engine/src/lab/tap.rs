@@ -18,7 +18,7 @@ use tcptoll_kernel::packet_socket::{Seen, Tap};
 use tcptoll_model::handshake::{End, HandshakeTrace};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;
-use tcptoll_model::wire::{Direction, WireTracker};
+use tcptoll_model::wire::{AckTracker, Direction, WireTracker};
 
 use super::pcap::Pcap;
 use super::plan::DEVICE;
@@ -53,6 +53,8 @@ struct Watched {
 /// What was seen so far.
 struct Sight {
     tracker: WireTracker,
+    /// Absent: nobody asked for it.
+    acks: Option<AckTracker>,
     trace: HandshakeTrace,
     /// On loopback, where both ends have one address: who sent a SYN.
     clients: HashSet<(IpAddr, u16)>,
@@ -125,6 +127,7 @@ impl Watched {
         let cpu = thread_time();
         let sight = Sight {
             tracker: WireTracker::new(),
+            acks: watch.ack_delays.then(AckTracker::new),
             trace: HandshakeTrace::new(None, watch.trace_limit),
             clients: HashSet::new(),
             clock: FromRealtime::now(),
@@ -166,6 +169,7 @@ impl Watched {
             lateness: Histogram::new(),
             unwanted_drops: 0,
             overslept_ns: 0,
+            ack_delays: sight.acks.as_ref().map(|acks| acks.delays().clone()),
             pcap_error,
             cpu_us: cpu.user_us + cpu.system_us - sight.cpu_before,
         })
@@ -175,7 +179,7 @@ impl Watched {
 impl Sight {
     /// Takes one packet from the tap of host `number`.
     fn take(&mut self, number: usize, loopback: bool, seen: &Seen<'_>) {
-        let Self { tracker, trace, clients, clock, pcap, .. } = self;
+        let Self { tracker, acks, trace, clients, clock, pcap, .. } = self;
         let at = clock.monotonic_ns(seen.at_realtime_ns);
         let Some(packet) = Packet::parse(seen.bytes, seen.ip_len) else { return };
         if loopback {
@@ -189,6 +193,11 @@ impl Sight {
                 tracker.observe(direction, &packet, seen.gso_size, at);
             }
             trace.observe(if seen.outgoing { from } else { to }, direction, &packet, at);
+            if let Some(acks) = acks
+                && seen.outgoing == (direction == Direction::ServerToClient)
+            {
+                acks.observe(direction, &packet, at);
+            }
         } else {
             let (end, leaving, arriving) = if number == 0 {
                 (End::Client, Direction::ClientToServer, Direction::ServerToClient)
@@ -202,6 +211,12 @@ impl Sight {
                 tracker.observe(direction, &packet, seen.gso_size, at);
             }
             trace.observe(end, direction, &packet, at);
+            // At the server, so that no time on the link is in it.
+            if let Some(acks) = acks
+                && number == 1
+            {
+                acks.observe(direction, &packet, at);
+            }
         }
         if let Some(pcap) = pcap {
             pcap.write_cut(number, at, seen.bytes, seen.ip_len);

@@ -4,6 +4,11 @@
 //! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
 //! requests of any bytes over one; [`greet`] is the in-house server of `connect`, and [`probes`] is
 //! the traffic that certifies a link.
+//! requests, [`idle`] keeps connections open and writes over one, [`transfer`] carries bulk data.
+//! [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic that certifies a link.
+//! requests, [`idle`] keeps connections open and writes over one, [`hold`] fills connections for their
+//! memory; [`greet`] is the in-house server
+//! of `connect`, and [`probes`] is the traffic that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
 //!
@@ -29,6 +34,7 @@ mod driver;
 mod epoll;
 pub mod exchange;
 pub mod greet;
+pub mod hold;
 pub mod http;
 pub mod idle;
 mod occupancy;
@@ -39,6 +45,7 @@ mod slots;
 mod sources;
 mod stamps;
 mod threads;
+pub mod transfer;
 mod uring;
 mod waiting;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tcptoll_model::stats::Histogram;
-use tcptoll_model::wire::Wire;
+use tcptoll_model::wire::{AckDelays, Wire};
 
 use super::{Began, order};
 
@@ -17,6 +17,9 @@ pub struct Watch {
     pub pcap: Option<String>,
     /// Ports of the server host whose connections idle: packets of these are counted apart.
     pub quiet_ports: Vec<u16>,
+    /// Time the ACKs of the server's kernel; on a direct link or loopback only with a tap.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ack_delays: bool,
 }
 
 order!(Watch => (), "watch");
@@ -68,6 +71,9 @@ pub struct Counted {
     /// The longest time by which the emulator woke up later than it had asked to, ns.
     #[serde(default)]
     pub overslept_ns: u64,
+    /// How long the server's kernel took to acknowledge data; absent if nobody asked, or nothing watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ack_delays: Option<AckDelays>,
     /// Why the capture file is not whole, if it is not.
     pub pcap_error: Option<String>,
 }

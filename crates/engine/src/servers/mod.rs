@@ -3,13 +3,14 @@
 //!
 //! One file per server says what its configuration is and why. `program` finds, starts and waits
 //! for them, `run_folder` is where their files are, `certificate` what they speak TLS with, and
-//! `null` the one of our own. What a server's settings mean for its user is in
-//! `docs/guide/servers.md`.
+//! `null` the one of our own. `perform` runs a program that measures by itself, on either host. What
+//! a server's settings mean for its user is in `docs/guide/servers.md`.
 
 mod apache;
 mod certificate;
 mod nginx;
 pub mod null;
+mod perform;
 mod program;
 mod puma;
 mod run_folder;
@@ -20,6 +21,8 @@ use tcptoll_kernel::{cpu, process};
 
 use crate::messages::{ServerKind, ServerSpec, Serving};
 use certificate::Certificate;
+pub(crate) use perform::perform;
+pub(crate) use program::command;
 use run_folder::RunFolder;
 
 /// The uid that a real server sees itself run as; not 0, because servers that start as root want

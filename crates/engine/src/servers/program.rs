@@ -16,6 +16,7 @@ use tcptoll_kernel::socket::reset_when_closed;
 
 use super::SERVER_UID;
 use super::certificate::Certificate;
+use crate::messages::Launch;
 
 /// A server must answer within this. Puma on a slow machine needs seconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -60,6 +61,29 @@ pub(super) fn version(program: &Path, argument: &str) -> Result<String, String> 
         .map_err(|error| format!("{} {argument}: {error}", program.display()))?;
     let text = [output.stdout, output.stderr].concat();
     Ok(String::from_utf8_lossy(&text).lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// A line for the shell, or a program and its arguments.
+pub(crate) fn command(launch: &Launch) -> Command {
+    let mut command = match launch.words.as_slice() {
+        [line] if launch.shell => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", line]);
+            shell
+        }
+        words => {
+            let mut program = Command::new(words.first().map_or("", String::as_str));
+            program.args(words.get(1..).unwrap_or_default());
+            program
+        }
+    };
+    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
+    if launch.ordinary_user {
+        process::as_ordinary_user(&mut command, SERVER_UID);
+    } else {
+        process::restore_signals(&mut command);
+    }
+    command
 }
 
 /// Starts a server as an ordinary user and the leader of a process group; what it prints goes to

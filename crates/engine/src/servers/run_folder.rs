@@ -30,10 +30,20 @@ impl RunFolder {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = match MEMORY.get_or_init(mounted) {
             Some(root) => root.join(format!("server-{number}")),
-            None => {
-                std::env::temp_dir().join(format!("tcptoll-server-{}-{number}", std::process::id()))
-            }
+            None => return Self::temporary(),
         };
+        Self::create(path)
+    }
+
+    /// Makes one among the temporary files.
+    pub(super) fn temporary() -> Result<Self, String> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tcptoll-server-{}-{number}", std::process::id());
+        Self::create(std::env::temp_dir().join(name))
+    }
+
+    fn create(path: PathBuf) -> Result<Self, String> {
         // Not readable by others: the key of the certificate is in it.
         DirBuilder::new()
             .mode(0o700)

@@ -1,5 +1,7 @@
 //! Causes that limit the bandwidth of connections, from the arithmetic in [`crate::throughput`].
 
+mod advice;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -15,44 +17,28 @@ use crate::units::{human_bytes, human_count, human_rate, human_us};
 pub const RECEIVE_WINDOW: CauseSpec = CauseSpec {
     id: Limit::ReceiveWindow.name(),
     test: |arm| finding(arm, Limit::ReceiveWindow),
-    remedy: Remedy::Setting {
-        change: "Do not set SO_RCVBUF, so that the kernel tunes the receive buffer; or set it to at least the link's rate times the round trip.",
-        cost: "Kernel memory of up to the buffer's size for each connection whose receiver falls behind.",
-        undo: "Set the former SO_RCVBUF before connect(2) or listen(2).",
-    },
+    remedy: Remedy::Computed(advice::receive_window),
 };
 
 /// The send buffer holds less than a round trip takes.
 pub const SEND_BUFFER: CauseSpec = CauseSpec {
     id: Limit::SendBuffer.name(),
     test: |arm| finding(arm, Limit::SendBuffer),
-    remedy: Remedy::Setting {
-        change: "Do not set SO_SNDBUF, so that the kernel tunes the send buffer; or set it to at least the link's rate times the round trip.",
-        cost: "Kernel memory of up to the buffer's size for each connection with unacknowledged data.",
-        undo: "Set the former SO_SNDBUF.",
-    },
+    remedy: Remedy::Computed(advice::send_buffer),
 };
 
 /// The congestion window is spent in each round trip.
 pub const CONGESTION: CauseSpec = CauseSpec {
     id: Limit::Congestion.name(),
     test: |arm| finding(arm, Limit::Congestion),
-    remedy: Remedy::Setting {
-        change: "With losses: look for their source, or try TCP_CONGESTION=bbr. Without: the window is still growing; keep the connection open, and set net.ipv4.tcp_slow_start_after_idle=0 if it pauses.",
-        cost: "BBR may take more than its share of a link from connections with other congestion controls, and retransmit more.",
-        undo: "Set the former TCP_CONGESTION; net.ipv4.tcp_slow_start_after_idle=1.",
-    },
+    remedy: Remedy::Computed(advice::congestion),
 };
 
 /// The link carries no more.
 pub const LINK_RATE: CauseSpec = CauseSpec {
     id: Limit::LinkRate.name(),
     test: |arm| finding(arm, Limit::LinkRate),
-    remedy: Remedy::Setting {
-        change: "Nothing on the hosts: the link is full. Only a faster link, or fewer bytes (compression), carries more.",
-        cost: "Larger buffers than the link needs make its queue longer, and every round trip with it.",
-        undo: "Nothing was changed.",
-    },
+    remedy: Remedy::Computed(advice::link_rate),
 };
 
 /// The client's program uses a whole CPU.
@@ -125,11 +111,57 @@ fn finding(arm: &Arm, limit: Limit) -> Option<Finding> {
         let text = seen.words(limit);
         sentences.push(if both { format!("{}: {text}", direction.name()) } else { text });
         let prefix = if both { format!("{}_", direction.name()) } else { String::new() };
-        for (name, value) in seen.evidence() {
+        for (name, value) in seen.evidence(limit) {
             evidence.insert(format!("{prefix}{name}"), value);
         }
     }
     (!sentences.is_empty()).then(|| Finding { text: sentences.join(". ") + ".", evidence })
+}
+
+/// Why one direction of an arm carries no more, as part of a sentence: `the receive window of 18.8 kB is
+/// spent in each round trip of 10.0 ms`.
+///
+/// None: nothing that was recorded explains it.
+pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<String> {
+    let limited = limited_by(transfer, direction, way)?;
+    let sender = &way.sender;
+    let [from, to] = direction.ends(transfer);
+    let rtt = human_us(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
+    let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    Some(match limited.by {
+        Limit::ReceiveWindow => format!(
+            "the receive window of {} is spent in each round trip of {rtt}",
+            bytes(sender.peer_window_bytes)
+        ),
+        Limit::SendBuffer => format!(
+            "the send buffer holds {} for each round trip of {rtt}",
+            bytes(sender.in_flight_max_bytes)
+        ),
+        Limit::Congestion => format!(
+            "the congestion window of {} is spent in each round trip of {rtt}",
+            bytes(sender.congestion_window_bytes)
+        ),
+        Limit::LinkRate => "the link is full".to_owned(),
+        Limit::ProgramRate => "the program sends no more than --rate".to_owned(),
+        Limit::ClientCpu | Limit::ServerCpu => {
+            let client = limited.by == Limit::ClientCpu;
+            let of = if client { "client" } else { "server" };
+            let share = if direction.sender() == of { from.cpu_share } else { to.cpu_share };
+            format!("the {of} uses {} of a CPU", percent(share))
+        }
+        Limit::MessageOverhead => format!(
+            "the {} uses {} of a CPU for calls of {}",
+            direction.sender(),
+            percent(from.cpu_share),
+            bytes(way.bytes_per_call())
+        ),
+        Limit::NagleDelayedAck => format!(
+            "each segment waits for an acknowledgment that the {} delays ({} a round trip)",
+            direction.receiver(),
+            human_us(sender.rtt_us.unwrap_or(0.0))
+        ),
+    })
 }
 
 /// One direction and its limit.
@@ -231,32 +263,50 @@ impl Seen<'_> {
         matches!(kind, Some(LinkKind::Direct | LinkKind::Loopback))
     }
 
-    /// Every figure of the decision that was recorded.
-    fn evidence(&self) -> Vec<(&'static str, Value)> {
+    /// The figures that the decision rests on, where they were recorded.
+    fn evidence(&self, limit: Limit) -> Vec<(&'static str, Value)> {
         let sender = &self.way.sender;
         let [from, to] = self.direction.ends(self.transfer);
-        let figures = [
-            ("goodput_bytes_per_s", self.way.goodput_bytes_per_s()),
-            ("bound_bytes_per_s", self.limited.bound_bytes_per_s),
-            ("link_bytes_per_s", self.transfer.link_bytes_per_s),
-            (
-                "bandwidth_delay_product_bytes",
-                bandwidth_delay_product_bytes(self.transfer, self.way),
-            ),
-            ("quiet_rtt_us", quiet_rtt_us(self.transfer, sender)),
-            ("rtt_us", sender.rtt_us),
-            ("peer_window_bytes", sender.peer_window_bytes),
-            ("congestion_window_bytes", sender.congestion_window_bytes),
-            ("in_flight_max_bytes", sender.in_flight_max_bytes),
-            ("receive_window_share", sender.receive_window_share),
-            ("send_buffer_share", sender.send_buffer_share),
-            ("application_share", sender.application_share),
-            ("bytes_per_call", self.way.bytes_per_call()),
-            ("sender_cpu_share", Some(from.cpu_share)),
-            ("receiver_cpu_share", Some(to.cpu_share)),
-        ];
-        let counted = ("retransmitted_segments", Value::from(sender.retransmitted_segments));
-        let named = figures.into_iter().filter_map(|(name, of)| Some((name, Value::from(of?))));
-        named.chain([counted]).collect()
+        let goodput = ("goodput_bytes_per_s", self.way.goodput_bytes_per_s());
+        let link = ("link_bytes_per_s", self.transfer.link_bytes_per_s);
+        let bound = ("bound_bytes_per_s", self.limited.bound_bytes_per_s);
+        let product = bandwidth_delay_product_bytes(self.transfer, self.way);
+        let product = ("bandwidth_delay_product_bytes", product);
+        let quiet = ("quiet_rtt_us", quiet_rtt_us(self.transfer, sender));
+        let loaded = ("rtt_us", sender.rtt_us);
+        let receive = ("peer_window_bytes", sender.peer_window_bytes);
+        let congestion = ("congestion_window_bytes", sender.congestion_window_bytes);
+        let in_flight = ("in_flight_max_bytes", sender.in_flight_max_bytes);
+        let of_receive = ("receive_window_share", sender.receive_window_share);
+        let of_send = ("send_buffer_share", sender.send_buffer_share);
+        let again = ("retransmitted_segments", Some(sender.retransmitted_segments as f64));
+        let cpus = [("sender_cpu_share", from.cpu_share), ("receiver_cpu_share", to.cpu_share)];
+        let [sender_cpu, receiver_cpu] = cpus.map(|(name, share)| (name, Some(share)));
+        let call = ("bytes_per_call", self.way.bytes_per_call());
+        let figures: &[(&'static str, Option<f64>)] = match limit {
+            Limit::ReceiveWindow => &[goodput, bound, receive, quiet, loaded, product, of_receive],
+            Limit::SendBuffer => {
+                &[goodput, bound, in_flight, receive, congestion, quiet, loaded, of_send]
+            }
+            Limit::Congestion => &[goodput, bound, congestion, receive, quiet, loaded, again],
+            Limit::LinkRate | Limit::ProgramRate => {
+                &[goodput, link, receive, product, quiet, loaded, of_receive]
+            }
+            Limit::ClientCpu | Limit::ServerCpu => &[goodput, sender_cpu, receiver_cpu],
+            Limit::MessageOverhead => &[goodput, sender_cpu, receiver_cpu, call],
+            Limit::NagleDelayedAck => &[goodput, quiet, loaded, in_flight],
+        };
+        let known =
+            figures.iter().filter_map(|(name, of)| Some((*name, of.filter(|of| of.is_finite())?)));
+        known.map(|(name, value)| (name, number(value))).collect()
     }
+}
+
+/// A whole figure without a fraction, others with all digits.
+fn number(value: f64) -> Value {
+    let whole = value.round();
+    if (value - whole).abs() < f64::EPSILON * whole.abs() || value.abs() >= 1e4 {
+        return Value::from(whole as i64);
+    }
+    Value::from(value)
 }

@@ -83,6 +83,8 @@ pub enum Figure {
     Time(fn(&Arm) -> Option<f64>),
     /// A share, 0 to 1.
     Share(fn(&Arm) -> Option<f64>),
+    /// A figure as a share of the greatest that any arm of the run has.
+    OfGreatest(fn(&Arm) -> Option<f64>),
     /// A whole number.
     Count(fn(&Arm) -> Option<u64>),
     /// Words.

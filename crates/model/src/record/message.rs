@@ -34,6 +34,21 @@ pub struct MessageWay {
     pub work_us: f64,
     /// CPU time that the receiver worked on each message, µs.
     pub receiver_work_us: f64,
+    /// How the server's kernel acknowledged the client's segments; absent where nothing watched the
+    /// link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acks: Option<Acks>,
+}
+
+/// Segments with data that reached the server, by how they were acknowledged on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Acks {
+    /// By an ACK without data, within 1 ms.
+    pub quick: u64,
+    /// By an ACK without data, later than that: a delayed ACK.
+    pub delayed: u64,
+    /// By a segment with data: the answer.
+    pub with_answer: u64,
 }
 
 impl Merge for MessageWay {

@@ -33,6 +33,7 @@ mod rounds;
 mod serve;
 mod servers;
 mod settings;
+mod stream;
 mod studies;
 mod support;
 mod targets;

@@ -13,6 +13,7 @@ use tcptoll_model::study::Settings;
 use tcptoll_model::tcp_info::{PathSample, TcpInfo};
 use tcptoll_model::validity::{self, Finding};
 use tcptoll_model::warning::Warning;
+use tcptoll_model::wire::AckDelays;
 
 use crate::clock::ClockChange;
 use crate::experiments::Outcome;
@@ -59,6 +60,8 @@ pub(in crate::experiments) struct Notes {
     pub(in crate::experiments) sources: Vec<IpAddr>,
     /// Median lateness of the link that is still allowed, µs.
     pub(in crate::experiments) tolerance_us: f64,
+    /// How long the server's kernel took to acknowledge data, where the trial asked for it.
+    pub(in crate::experiments) ack_delays: Option<AckDelays>,
 }
 
 impl Notes {
@@ -72,6 +75,7 @@ impl Notes {
             lasting: None,
             sources: sources.to_vec(),
             tolerance_us: f64::INFINITY,
+            ack_delays: None,
         }
     }
 
@@ -192,6 +196,7 @@ impl Notes {
             self.warn(&Warning::UnwantedDrops { packets: unwanted });
         }
         self.found(validity::link_late(late.p50, late.p99, self.tolerance_us));
+        self.ack_delays = counted.ack_delays;
         let Some(wire) = counted.wire.filter(|_| tapped) else { return false };
         if wire.tap_drops > 0 {
             self.warn(&Warning::TapDrops { packets: wire.tap_drops });

@@ -42,6 +42,8 @@ impl<'a> Exchanges<'a> {
     ) -> Result<Outcome, TrialError> {
         let mut trial = Exchanges::new(&arm.name, settings);
         trial.run(context)?;
+        let seen = trial.notes.ack_delays.take();
+        observation::take_acks(&mut trial.notes, seen);
         let lab = &settings.lab;
         let untapped = !lab.link.is_emulated() && !lab.tap && context.pcap.is_none();
         let whole = trial.notes.arm.ok == trial.notes.arm.attempts && !trial.notes.arm.partial;
@@ -88,7 +90,8 @@ impl<'a> Exchanges<'a> {
         if let Err(error) = witness.run(&mut quiet) {
             self.notes.warn(&Warning::NoWitness { why: error.to_string() });
         }
-        observation::take_witness(&mut self.notes, &witness.notes);
+        let seen = witness.notes.ack_delays.take();
+        observation::take_acks(&mut self.notes, seen);
     }
 }
 
@@ -110,7 +113,7 @@ impl Trial for Exchanges<'_> {
         };
         let (at, answering) = hosts.server()?.start(&order)?;
         self.server = Some((answering, at));
-        Ok(Watch { tap: settings.lab.tap, ..Watch::default() })
+        Ok(Watch { tap: settings.lab.tap, ack_delays: true, ..Watch::default() })
     }
 
     fn load(

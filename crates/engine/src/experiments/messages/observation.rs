@@ -8,7 +8,9 @@ use tcptoll_model::experiments::figures::{
 use tcptoll_model::experiments::messages::{
     ACK_DELAY, CALLS, CLIENT_CPU_SHARE, Pattern, RATE, SERVER_CPU_SHARE,
 };
-use tcptoll_model::record::{Buffer, MessageWay, SocketEnd, Transfer, Warmup};
+use tcptoll_model::record::{Acks, Buffer, MessageWay, SocketEnd, Transfer, Warmup};
+
+use tcptoll_model::wire::AckDelays;
 
 use super::settings::{MessagesSettings, Program};
 use crate::experiments::TrialError;
@@ -52,6 +54,7 @@ pub(super) fn way(settings: &MessagesSettings) -> MessageWay {
         encoding,
         work_us: settings.work.as_nanos() as f64 / 1e3,
         receiver_work_us: settings.receiver_work.as_nanos() as f64 / 1e3,
+        acks: None,
     }
 }
 
@@ -227,10 +230,13 @@ fn take_segments(notes: &mut Notes, operations: u64) {
     }
 }
 
-/// What only the witness saw: the delay of ACKs on the wire.
-pub(super) fn take_witness(notes: &mut Notes, witness: &Notes) {
-    if let Some(delays) = witness.arm.histograms.get(ACK_DELAY.name) {
-        notes.arm.histograms.insert(ACK_DELAY.name.to_owned(), delays.clone());
+/// How the server's kernel acknowledged what arrived, as the wire showed it in this trial or in its
+/// witness.
+pub(super) fn take_acks(notes: &mut Notes, delays: Option<AckDelays>) {
+    let Some(AckDelays { pure, quick, delayed, piggybacked, .. }) = delays else { return };
+    notes.histogram(&ACK_DELAY, &pure);
+    if let Some(message) = &mut notes.arm.own.message {
+        message.acks = Some(Acks { quick, delayed, with_answer: piggybacked });
     }
 }
 

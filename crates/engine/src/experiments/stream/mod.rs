@@ -3,11 +3,14 @@
 mod observation;
 pub mod settings;
 mod trial;
+mod memory;
+mod settings;
 
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::stream::SPEC;
 use tcptoll_model::study::{PlannedArm, Settings};
 
+use self::memory::MemorySettings;
 use self::settings::StreamSettings;
 use self::trial::StreamTrial;
 use crate::experiments::bench::settings::check_congestion;
@@ -23,6 +26,9 @@ impl Experiment for Stream {
     }
 
     fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        if memory::is_asked(settings)? {
+            return Ok(Box::new(MemorySettings::from(settings)?));
+        }
         Ok(Box::new(StreamSettings::from(settings)?))
     }
 }

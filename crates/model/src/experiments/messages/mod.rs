@@ -1,7 +1,12 @@
 //! What does a message cost, by its size and by how it is sent?
 
+mod advice;
+mod causes;
+mod columns;
+mod conclusion;
 mod options;
 mod pattern;
+mod series;
 
 use super::figures::{
     CLIENT_CPU, CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, RTT, SERVER_CPU, SERVER_SEGMENTS,
@@ -74,7 +79,7 @@ pub const SPEC: Spec = Spec {
     // As for bandwidth: smaller differences decide nothing.
     margin: 0.02,
     operation: Noun { one: "message", many: "messages", short: "msg" },
-    tables: &[],
-    causes: &[],
-    conclude: |_| {},
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
 };

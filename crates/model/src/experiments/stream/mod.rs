@@ -1,5 +1,8 @@
 //! How much does a connection carry, what limits it, and what does that cost?
 
+mod causes;
+pub mod columns;
+mod conclusion;
 mod options;
 
 use super::figures::{GOODPUT, RTT, metric};
@@ -103,7 +106,7 @@ pub const SPEC: Spec = Spec {
     // Goodput differs by some percent from one run to the next; smaller differences decide nothing.
     margin: 0.02,
     operation: Noun { one: "connection", many: "connections", short: "conn" },
-    tables: &[],
-    causes: &[],
-    conclude: |_| {},
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
 };

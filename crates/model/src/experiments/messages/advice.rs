@@ -1,0 +1,232 @@
+//! The advice that a well-known page of 2008 draws from its table, where the arms of this run support it,
+//! and its correction where they do not:
+//!
+//! 1. with Nagle's algorithm on, blocks of 1 KiB or more are fine;
+//! 2. with Nagle's algorithm off, batch small messages into 1 to 4 KiB;
+//! 3. from 4 KiB a message, and where latency matters, turn Nagle's algorithm off.
+//!
+//! Each needs arms that differ in nothing else. A run that has none says nothing of it.
+
+use crate::record::{Advice, Arm};
+use crate::units::{human_rate, human_us, text_size};
+
+use super::LATENCY;
+use super::causes::typical_us;
+use super::series::{self, FILLED, Series};
+
+/// A block that is fine with Nagle's algorithm on, and the smallest block of a batch.
+const KIB: u64 = 1_024;
+
+/// The largest block of a batch, and the size from which Nagle's algorithm gains nothing.
+const FOUR_KIB: u64 = 4 * KIB;
+
+/// Two figures within this share of each other are alike: what one round on a busy machine may differ by.
+const ALIKE: f64 = 0.1;
+
+/// A change that is answered for by small messages.
+const OVERHEAD: &str = "message-overhead";
+
+/// What the arms support, corrected where they do not.
+pub(super) fn of(arms: &[Arm]) -> Vec<Advice> {
+    let measured: Vec<&Arm> =
+        arms.iter().filter(|arm| arm.failure.is_none() && arm.ok > 0).collect();
+    let all = series::of(&measured);
+    let best = series::best(&measured).map(|best| best.bytes_per_s);
+    let mut advice = Vec::new();
+    if let Some(best) = best {
+        advice.extend(blocks_with_nagle(&all, best));
+        advice.extend(batches_without_nagle(&all));
+        advice.extend(large_without_nagle(&all));
+    }
+    advice.extend(latency_without_nagle(&measured));
+    advice
+}
+
+fn size(bytes: u64) -> String {
+    if bytes < KIB { format!("{bytes} bytes") } else { text_size(bytes).replace('K', " KiB") }
+}
+
+/// 1: the smallest block of 1 KiB or more fills the link, or which one does.
+fn blocks_with_nagle(all: &[Series<'_>], best: f64) -> Option<Advice> {
+    let plain = |one: &&Series<'_>| one.nagle && one.block_bytes.is_none();
+    let series = all.iter().filter(plain).find(|one| one.points.len() > 1)?;
+    let block = *series.points.iter().find(|point| point.bytes >= KIB)?;
+    let rate = |bytes_per_s: f64| human_rate(bytes_per_s * 8.0);
+    let share = block.bytes_per_s / best * 100.0;
+    let fills = series.fills_from(best);
+    let small = series.points.first().filter(|point| point.bytes < KIB);
+    let (change, proof) = match fills {
+        Some(from) if from <= block.bytes => (
+            format!(
+                "With Nagle's algorithm on, write blocks of {} or more; buffer smaller messages.",
+                size(block.bytes)
+            ),
+            small.map_or_else(
+                || format!("{} reaches {share:.0} % of the best goodput", size(block.bytes)),
+                |small| {
+                    format!(
+                        "{} reaches {share:.0} % of the best goodput, {} {:.0} %",
+                        size(block.bytes),
+                        size(small.bytes),
+                        small.bytes_per_s / best * 100.0
+                    )
+                },
+            ),
+        ),
+        Some(from) => (
+            format!(
+                "With Nagle's algorithm on, write blocks of {} or more: the usual advice of {} is too small here.",
+                size(from),
+                size(block.bytes)
+            ),
+            format!(
+                "{} reaches {share:.0} % of the best goodput ({}), {} at least {:.0} %",
+                size(block.bytes),
+                rate(best),
+                size(from),
+                FILLED * 100.0
+            ),
+        ),
+        // No size fills the link: another limit decides.
+        None => return None,
+    };
+    Some(Advice {
+        cause: OVERHEAD.to_owned(),
+        change,
+        cost: "A message waits until its block is full or flushed.".to_owned(),
+        undo: "Write each message by itself.".to_owned(),
+        proof: Some(proof),
+    })
+}
+
+/// 2: messages below 1 KiB, put together into blocks of 1 to 4 KiB with Nagle's algorithm off.
+fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
+    let plain = all.iter().find(|one| !one.nagle && one.block_bytes.is_none())?;
+    let is_batch = |one: &&Series<'_>| {
+        !one.nagle
+            && one.block_bytes.is_some_and(|bytes| (KIB..=FOUR_KIB).contains(&bytes))
+            && one.is_like(plain)
+    };
+    // The best of the ways to put messages together, at the smallest message that both have.
+    let gain = |batch: &Series<'_>| {
+        let alone = plain.points.iter().find(|p| p.bytes < KIB && batch.at(p.bytes).is_some())?;
+        let together = batch.at(alone.bytes)?;
+        Some((together.bytes_per_s / alone.bytes_per_s, alone.bytes))
+    };
+    let (batch, (ratio, bytes)) = all
+        .iter()
+        .filter(is_batch)
+        .filter_map(|batch| Some((batch, gain(batch)?)))
+        .max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let block = size(batch.block_bytes?);
+    let change = if ratio >= 1.0 + ALIKE {
+        format!(
+            "With TCP_NODELAY, collect small messages in the program and write blocks of {block}."
+        )
+    } else {
+        format!(
+            "With TCP_NODELAY, do not batch messages of {} into {block}: it gains nothing here.",
+            size(bytes)
+        )
+    };
+    Some(Advice {
+        cause: OVERHEAD.to_owned(),
+        change,
+        cost: "A message waits until its block is full or flushed.".to_owned(),
+        undo: "Write each message by itself.".to_owned(),
+        proof: Some(format!(
+            "messages of {} with {}: ×{} of the messages/s of single writes",
+            size(bytes),
+            batch.name,
+            factor(ratio)
+        )),
+    })
+}
+
+/// 3: what Nagle's algorithm gains from 4 KiB on.
+fn large_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
+    let on = all.iter().find(|one| one.nagle && one.block_bytes.is_none())?;
+    let is_pair = |one: &&Series<'_>| !one.nagle && one.block_bytes.is_none() && one.is_like(on);
+    let off = all.iter().find(is_pair)?;
+    let ratios: Vec<(u64, f64)> = on
+        .points
+        .iter()
+        .filter(|point| point.bytes >= FOUR_KIB)
+        .filter_map(|point| {
+            Some((point.bytes, off.at(point.bytes)?.bytes_per_s / point.bytes_per_s))
+        })
+        .collect();
+    let worst = ratios.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (bytes, ratio) = worst;
+    let smallest = size(ratios.first()?.0);
+    let change = if ratio >= 1.0 - ALIKE {
+        format!("From {smallest} a message, set TCP_NODELAY: it costs no bandwidth.")
+    } else {
+        format!(
+            "At {} a message, leave Nagle's algorithm on: TCP_NODELAY costs bandwidth here.",
+            size(bytes)
+        )
+    };
+    Some(Advice {
+        cause: "nagle-delayed-ack".to_owned(),
+        change,
+        cost:
+            "With TCP_NODELAY, each small write becomes a segment of its own: more packets and CPU."
+                .to_owned(),
+        undo: "TCP_NODELAY=0.".to_owned(),
+        proof: Some(format!(
+            "TCP_NODELAY has at least ×{} of the goodput of Nagle's algorithm from {smallest} on",
+            factor(ratio)
+        )),
+    })
+}
+
+/// 3: exchanges that differ in Nagle's algorithm alone.
+fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
+    let typical = |arm: &Arm| typical_us(arm.histograms.get(LATENCY.name)?);
+    let nagle = |arm: &Arm| arm.own.transfer.as_ref().map(|transfer| transfer.nagle);
+    let alike = |a: &Arm, b: &Arm| {
+        let rest = |arm: &Arm| {
+            let mut factors = arm.factors.clone();
+            factors.remove("nagle");
+            factors
+        };
+        // Which of its acknowledgments were seen differs from arm to arm.
+        let sent = |arm: &Arm| {
+            arm.own
+                .message
+                .clone()
+                .map(|message| crate::record::MessageWay { acks: None, ..message })
+        };
+        rest(a) == rest(b) && sent(a) == sent(b)
+    };
+    let pairs = arms.iter().filter(|arm| nagle(arm) == Some(true)).filter_map(|on| {
+        let off = arms.iter().find(|off| nagle(off) == Some(false) && alike(on, off))?;
+        Some((typical(on)?, typical(off)?))
+    });
+    let (on_us, off_us) = pairs.max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)))?;
+    let proof = format!(
+        "an exchange takes {} with Nagle's algorithm and {} with TCP_NODELAY (medians)",
+        human_us(on_us),
+        human_us(off_us)
+    );
+    let change = if off_us <= on_us * (1.0 - ALIKE) {
+        "Where latency matters, set TCP_NODELAY, or write each message with one call."
+    } else {
+        "Leave Nagle's algorithm as it is: a message that is one write never waits for an ACK, so TCP_NODELAY gains no latency here."
+    };
+    Some(Advice {
+        cause: "nagle-delayed-ack".to_owned(),
+        change: change.to_owned(),
+        cost:
+            "With TCP_NODELAY, each small write becomes a segment of its own: more packets and CPU."
+                .to_owned(),
+        undo: "TCP_NODELAY=0.".to_owned(),
+        proof: Some(proof),
+    })
+}
+
+/// A ratio in words, with the digits that it deserves.
+fn factor(ratio: f64) -> String {
+    if ratio < 10.0 { format!("{ratio:.2}") } else { format!("{ratio:.0}") }
+}

@@ -1,0 +1,281 @@
+//! What follows from the arms of `messages`: the answer, causes, advice, what next.
+
+use crate::experiments::conclusion::{explain, explanations, step, value};
+use crate::record::{Arm, NextStep, Summary};
+use crate::units::{human_rate, human_rate_per_s, human_us, text_size};
+
+use super::causes::{self, ack_delay_us, typical_us};
+use super::columns::limit;
+use super::series::{self, FILLED, Series};
+use super::{
+    CALLS, CLIENT_CPU_SHARE, CLIENT_SEGMENTS, GOODPUT, LATENCY, Pattern, RATE, SERVER_CPU_SHARE,
+    advice,
+};
+use crate::experiments::figures::CLIENT_CPU;
+
+/// Arms whose latency or rate is stated one by one.
+const STATED: usize = 4;
+
+/// The warm-up's fastest exchange is stated where the typical one takes this many times as long.
+const HIDDEN: f64 = 10.0;
+
+/// Fills in what follows from the arms.
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, causes::ALL, |_, _| None);
+    let answers = advice::of(&summary.arms);
+    // Advice with a proof of this run replaces the general one for the same cause.
+    summary.advice.retain(|general| answers.iter().all(|other| other.cause != general.cause));
+    summary.advice.extend(answers);
+    summary.answer = answer(summary);
+    summary.next = next(summary);
+}
+
+fn pattern(arm: &Arm) -> Option<Pattern> {
+    arm.own.message.as_ref()?.pattern.parse().ok()
+}
+
+fn answer(summary: &Summary) -> String {
+    let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| arm.failure.is_none()).collect();
+    if measured.iter().all(|arm| arm.ok == 0) {
+        return nothing(&measured);
+    }
+    let (one_way, answered): (Vec<&Arm>, Vec<&Arm>) =
+        measured.iter().partition(|arm| pattern(arm) == Some(Pattern::OneWay));
+    let mut sentences = Vec::new();
+    match one_way.as_slice() {
+        [] => {}
+        [arm] => sentences.extend(one(arm)),
+        arms => sentences.extend(
+            sizes(arms).or_else(|| rates(arms).map(|text| vec![text])).into_iter().flatten(),
+        ),
+    }
+    sentences.extend(exchanges(&answered));
+    sentences.extend(cause(summary, measured.len() > 1 && !answered.is_empty()));
+    sentences.extend(first(&answered));
+    if answered.is_empty() {
+        sentences.extend(limits(&one_way));
+    }
+    sentences.truncate(3);
+    sentences.join(" ")
+}
+
+fn nothing(arms: &[&Arm]) -> String {
+    let worst = arms.iter().flat_map(|arm| &arm.errors).max_by_key(|(_, count)| **count);
+    match worst {
+        Some((class, _)) => format!("No message arrived; most failed with {class}."),
+        None => "Nothing was measured.".to_owned(),
+    }
+}
+
+fn size_words(bytes: u64) -> String {
+    if bytes < 1_024 { format!("{bytes}-byte") } else { text_size(bytes) }
+}
+
+/// What one message costs the sender: `0.38 µs of client CPU and 0.05 segments`.
+fn cost(arm: &Arm) -> Option<String> {
+    let cpu = human_us(value(arm, CLIENT_CPU.name)?);
+    let segments = value(arm, CLIENT_SEGMENTS.name)?;
+    Some(format!("{cpu} of client CPU and {} segments", few(segments)))
+}
+
+/// A number per message: three digits, and no more than 1,000ths.
+fn few(count: f64) -> String {
+    match count {
+        count if count < 0.001 => "under 0.001".to_owned(),
+        count if count < 0.1 => format!("{count:.3}"),
+        count if count < 10.0 => format!("{count:.2}"),
+        count => format!("{count:.1}"),
+    }
+}
+
+/// One arm: rate, goodput, what a message costs.
+fn one(arm: &Arm) -> Option<String> {
+    let bytes = arm.own.message.as_ref()?.bytes;
+    let mut text = format!(
+        "{} messages/s of {} ({})",
+        human_rate_per_s(value(arm, RATE.name)?),
+        text_size(bytes).replace('K', " KiB").replace('M', " MiB")
+            + if bytes.is_multiple_of(1_024) { "" } else { " bytes" },
+        human_rate(value(arm, GOODPUT.name)? * 8.0)
+    );
+    if let Some(cost) = cost(arm) {
+        let calls = few(value(arm, CALLS.name)?);
+        text += &format!("; each takes {calls} system calls, {cost}");
+    }
+    Some(text + ".")
+}
+
+/// Several sizes: from which one the link is filled, and what the smallest message costs.
+fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
+    let all = series::of(arms);
+    let several: Vec<&Series<'_>> = all.iter().filter(|one| one.points.len() > 1).collect();
+    if several.is_empty() {
+        return None;
+    }
+    let best = series::best(arms)?;
+    let from: Vec<String> = several
+        .iter()
+        .take(STATED)
+        .map(|one| match one.fills_from(best.bytes_per_s) {
+            Some(bytes) => {
+                format!("from {} with {}", size_words(bytes).replace("-byte", " bytes"), one.name)
+            }
+            None => format!("at no size with {}", one.name),
+        })
+        .collect();
+    let of = if best.is_link { "the link's rate" } else { "the best goodput" };
+    let reached = format!(
+        "Goodput reaches {:.0} % of {of} ({}) {}.",
+        FILLED * 100.0,
+        human_rate(best.bytes_per_s * 8.0),
+        from.join(", ")
+    );
+    let smallest: Vec<String> = several
+        .iter()
+        .take(2)
+        .filter_map(|one| {
+            let point = one.points.first()?;
+            Some(format!("{} with {}", cost(point.arm)?, one.name))
+        })
+        .collect();
+    let bytes = several.first()?.points.first()?.bytes;
+    let costs = (!smallest.is_empty())
+        .then(|| format!("A {} message costs {}.", size_words(bytes), smallest.join(", ")));
+    Some([Some(reached), costs].into_iter().flatten().collect())
+}
+
+/// Several arms of one size: their rates.
+fn rates(arms: &[&Arm]) -> Option<String> {
+    let mut known: Vec<(&Arm, f64)> =
+        arms.iter().filter_map(|arm| Some((*arm, value(arm, RATE.name)?))).collect();
+    if known.len() > STATED {
+        known.sort_by(|a, b| a.1.total_cmp(&b.1));
+        known = vec![*known.first()?, *known.last()?];
+    }
+    let each: Vec<String> = known
+        .iter()
+        .map(|(arm, rate)| {
+            let segments = value(arm, CLIENT_SEGMENTS.name)
+                .map(|count| format!(" with {} segments each", few(count)));
+            let name = &arm.name;
+            format!("{name} {}{}", human_rate_per_s(*rate), segments.unwrap_or_default())
+        })
+        .collect();
+    Some(format!("Messages/s: {}.", each.join("; ")))
+}
+
+/// Exchanges: their typical latency.
+fn exchanges(arms: &[&Arm]) -> Option<String> {
+    let mut known: Vec<(&Arm, f64)> = arms
+        .iter()
+        .filter_map(|arm| Some((*arm, typical_us(arm.histograms.get(LATENCY.name)?)?)))
+        .collect();
+    let several = known.len() > 1;
+    if known.len() > STATED {
+        known.sort_by(|a, b| a.1.total_cmp(&b.1));
+        known = vec![*known.first()?, *known.last()?];
+    }
+    let each: Vec<String> = known
+        .iter()
+        .map(
+            |(arm, us)| {
+                if several { format!("{} ({})", human_us(*us), arm.name) } else { human_us(*us) }
+            },
+        )
+        .collect();
+    (!each.is_empty()).then(|| format!("An exchange takes {} (median).", each.join(", ")))
+}
+
+/// The stall, where an arm has it; of other causes only where there is one arm.
+fn cause(summary: &Summary, several: bool) -> Option<String> {
+    let stall = |id: &str| id == causes::STALL;
+    let found = summary
+        .causes
+        .iter()
+        .find(|cause| stall(&cause.id))
+        .or_else(|| summary.causes.first().filter(|_| summary.arms.len() == 1))?;
+    Some(if several { format!("{}: {}", found.arm, found.text) } else { found.text.clone() })
+}
+
+/// That the warm-up hid the stall.
+fn first(arms: &[&Arm]) -> Option<String> {
+    let hidden = arms.iter().find_map(|arm| {
+        let warmup = arm.warmup.as_ref()?.histograms.get(LATENCY.name)?.min?;
+        let typical = typical_us(arm.histograms.get(LATENCY.name)?)?;
+        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > 30e3)
+            .then_some(warmup)
+    })?;
+    Some(format!(
+        "The warm-up's fastest exchange took {}: without a warm-up a short run hides the stall.",
+        human_us(hidden)
+    ))
+}
+
+/// Which end used up its CPU.
+fn limits(arms: &[&Arm]) -> Option<String> {
+    if arms.len() < 2 {
+        return None;
+    }
+    let named = |names: &[&str]| -> Vec<&Arm> {
+        let is = |arm: &&&Arm| limit(arm).is_some_and(|limit| names.contains(&limit));
+        arms.iter().filter(is).copied().collect()
+    };
+    let sender = named(&["message-overhead", "client-cpu"]);
+    let receiver = named(&["server-cpu"]);
+    let of = arms.len();
+    let receivers = || {
+        let names: Vec<&str> = receiver.iter().take(2).map(|arm| arm.name.as_str()).collect();
+        let more = receiver.len().saturating_sub(2);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let share =
+            receiver.iter().filter_map(|arm| value(arm, SERVER_CPU_SHARE.name)).reduce(f64::max);
+        format!(
+            "the receiver's CPU is the limit ({:.0} %) in {}{more}",
+            share.unwrap_or(0.0) * 100.0,
+            names.join(", ")
+        )
+    };
+    match (sender.len(), receiver.len()) {
+        (0, 0) => None,
+        (all, 0) if all == of => Some("The sender's CPU is the limit in every arm.".to_owned()),
+        (some, 0) => Some(format!("The sender's CPU is the limit in {some} of {of} arms.")),
+        (0, _) => {
+            let text = receivers();
+            Some(format!("T{}.", &text[1..]))
+        }
+        (some, _) => {
+            Some(format!("The sender's CPU is the limit in {some} of {of} arms; {}.", receivers()))
+        }
+    }
+}
+
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let mut steps = Vec::new();
+    let has = |of: Pattern| summary.arms.iter().any(|arm| pattern(arm) == Some(of));
+    if summary.study.is_none() {
+        if has(Pattern::OneWay) && !has(Pattern::WriteWriteRead) {
+            steps.push(step(
+                "tcptoll messages --pattern write-write-read",
+                "what Nagle's algorithm costs in latency",
+            ));
+        }
+        if has(Pattern::WriteWriteRead) {
+            steps.push(step(
+                "tcptoll messages --pattern write-write-read --quick-ack on,off",
+                "the same with ACKs that are not delayed",
+            ));
+        }
+        let busy = |arm: &Arm| value(arm, CLIENT_CPU_SHARE.name).is_some_and(|share| share > 0.9);
+        if has(Pattern::OneWay) && summary.arms.iter().any(busy) {
+            steps.push(step(
+                "tcptoll messages --message 64 --nagle off --coalesce none,more,gather,buffer",
+                "what it saves to send small messages together",
+            ));
+        }
+    }
+    steps.extend(explanations(summary));
+    steps
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! What follows from the arms of `stream`: the answer in a sentence, causes, advice, what next.
+
+mod rules;
+mod several;
+
+use std::collections::BTreeMap;
+
+use super::{causes, columns};
+use crate::causes::throughput::reason;
+use crate::effective;
+use crate::experiments::column::value;
+use crate::experiments::conclusion::{capital, explain, explanations, step};
+use crate::experiments::figures::GOODPUT;
+use crate::record::{Arm, NextStep, Sender, Summary, Transfer};
+use crate::study::level_text;
+use crate::throughput::{Direction, Limit, limited_by, quiet_rtt_us};
+use crate::units::{human_count, human_rate, human_us, parse_size};
+
+/// An answer has no more sentences, and no more letters.
+const SENTENCES: usize = 3;
+const LETTERS: usize = 400;
+
+/// Arms within this share of each other carry the same.
+const SAME: f64 = 0.03;
+
+/// From this ratio of the round trip under load to the quiet one on, the queue is worth a sentence.
+const QUEUE_SHOWN: f64 = 1.5;
+
+/// Options whose levels are sizes.
+const SIZES: [&str; 4] = ["window", "receive-buffer", "send-buffer", "message"];
+
+/// Fills in what follows from the arms.
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, causes::ALL, proof);
+    summary.answer = answer(summary);
+    let same = effective::same_buffers(&summary.arms);
+    summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
+    summary.advice.extend(rules::advice(summary));
+    summary.next = next(summary);
+}
+
+/// An arm that carried data.
+#[derive(Clone, Copy, Debug)]
+struct Told<'a> {
+    arm: &'a Arm,
+    transfer: &'a Transfer,
+    /// All that was received, bytes/s.
+    goodput: f64,
+}
+
+impl<'a> Told<'a> {
+    fn of(arm: &'a Arm) -> Option<Self> {
+        let transfer = columns::of(arm).filter(|_| arm.failure.is_none())?;
+        let sum = || {
+            let of_ways = transfer.ways().filter_map(|(_, way)| way.goodput_bytes_per_s());
+            Some(of_ways.sum::<f64>())
+        };
+        let goodput = value(arm, GOODPUT.name).or_else(sum).filter(|rate| *rate > 0.0)?;
+        Some(Self { arm, transfer, goodput })
+    }
+
+    fn rate(&self) -> String {
+        rate(self.goodput)
+    }
+
+    /// Its goodput, next to what the link allows where that is known: `15.0 Mbit/s of 941 Mbit/s`.
+    fn of_link(&self) -> String {
+        let ways = self.transfer.ways().count() as f64;
+        match self.transfer.link_bytes_per_s {
+            Some(link) => format!("{} of {}", self.rate(), rate(link * ways)),
+            None => self.rate(),
+        }
+    }
+
+    /// Why it carries no more: of two directions both, where they differ.
+    fn reason(&self) -> Option<String> {
+        let each: Vec<(Direction, Option<String>)> = Direction::of(self.transfer)
+            .map(|(direction, way)| (direction, reason(self.transfer, direction, way)))
+            .collect();
+        let (_, first) = each.first()?;
+        if each.iter().all(|(_, other)| other == first) {
+            return first.clone();
+        }
+        let each = each.iter().map(|(direction, reason)| {
+            format!("{}, {}", direction.name(), reason.as_deref().unwrap_or(UNKNOWN))
+        });
+        Some(each.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Whether this limits every direction, or cannot be told apart from what does.
+    fn is(&self, limit: Limit) -> bool {
+        let mut limits = columns::limits(self.arm).into_iter();
+        limits.all(|(_, limited)| limited.is_some_and(|limited| limited.is(limit)))
+    }
+
+    /// The first sender.
+    fn sender(&self) -> Option<&'a Sender> {
+        Direction::of(self.transfer).next().map(|(_, way)| &way.sender)
+    }
+
+    /// The round trip of the quiet link and under load, µs.
+    fn round_trips(&self) -> Option<[f64; 2]> {
+        let sender = self.sender()?;
+        Some([quiet_rtt_us(self.transfer, sender)?, sender.rtt_us?])
+    }
+
+    /// How many times longer a round trip is under load.
+    fn queue(&self) -> Option<f64> {
+        let [quiet, loaded] = self.round_trips()?;
+        Some(loaded / quiet).filter(|ratio| ratio.is_finite())
+    }
+
+    /// The size that a level of this option is; absent for `auto`.
+    fn size(&self, option: &str) -> Option<u64> {
+        parse_size(&level_text(self.arm.factors.get(option)?)).ok()
+    }
+}
+
+/// Where no limit explains the goodput.
+const UNKNOWN: &str = "none of the limits that were recorded explains it";
+
+fn rate(bytes_per_s: f64) -> String {
+    human_rate(bytes_per_s * 8.0)
+}
+
+fn told(summary: &Summary) -> Vec<Told<'_>> {
+    summary.arms.iter().filter_map(Told::of).collect()
+}
+
+fn answer(summary: &Summary) -> String {
+    let arms = told(summary);
+    let sentences = match arms.as_slice() {
+        [] => return nothing(summary),
+        [arm] => one(arm),
+        arms => several::sentences(summary, arms),
+    };
+    within(sentences)
+}
+
+/// The first sentences that have room.
+fn within(sentences: Vec<String>) -> String {
+    let mut answer = String::new();
+    for sentence in sentences.into_iter().take(SENTENCES) {
+        let room = answer.is_empty() || answer.chars().count() + sentence.chars().count() < LETTERS;
+        if room {
+            let gap = if answer.is_empty() { "" } else { " " };
+            answer += &format!("{gap}{sentence}");
+        }
+    }
+    answer
+}
+
+/// Where no arm carried data.
+fn nothing(summary: &Summary) -> String {
+    let tried: u64 = summary.arms.iter().map(|arm| arm.attempts).sum();
+    let mut classes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (class, count) in summary.arms.iter().flat_map(|arm| &arm.errors) {
+        *classes.entry(class).or_default() += count;
+    }
+    match classes.into_iter().max_by_key(|(_, count)| *count) {
+        Some((class, _)) if tried > 0 => {
+            format!("No connection carried data; most failed with {class}.")
+        }
+        _ => "Nothing was measured.".to_owned(),
+    }
+}
+
+fn one(told: &Told<'_>) -> Vec<String> {
+    let who = match told.transfer.connections {
+        0 | 1 => "one connection carries".to_owned(),
+        several => format!("{} connections carry", human_count(several)),
+    };
+    let ways: Vec<String> = Direction::of(told.transfer)
+        .filter_map(|(direction, way)| {
+            let goodput = rate(way.goodput_bytes_per_s()?);
+            Some(format!("{goodput} to the {}", direction.receiver()))
+        })
+        .collect();
+    let carried = if ways.len() > 1 {
+        format!("{who} {}", ways.join(" and "))
+    } else {
+        format!("{who} {}", told.of_link())
+    };
+    let mut sentences = vec![match told.reason() {
+        _ if told.is(Limit::LinkRate) => format!("The link is full: {carried}."),
+        Some(reason) => capital(&format!("{carried}: {reason}.")),
+        None => capital(&format!("{carried}; {UNKNOWN}.")),
+    }];
+    sentences.extend(at_crossover(told));
+    sentences.extend(queue(told, ""));
+    sentences
+}
+
+/// Where a window allows about what the link does.
+fn at_crossover(told: &Told<'_>) -> Option<String> {
+    let (direction, way) = Direction::of(told.transfer).next()?;
+    let limited = limited_by(told.transfer, direction, way)?;
+    let (by, or) = (limited.by.name(), limited.or?.name());
+    Some(format!(
+        "The bounds of {by} and {or} are within 5 % of each other: either may be the limit."
+    ))
+}
+
+/// What the stream does to its own round trip.
+fn queue(told: &Told<'_>, arm: &str) -> Option<String> {
+    let [quiet, loaded] = told.round_trips()?;
+    let full = told.is(Limit::LinkRate) && told.queue()? >= QUEUE_SHOWN;
+    full.then(|| {
+        let with = if arm.is_empty() { String::new() } else { format!(" with {arm}") };
+        format!(
+            "Its own queue makes a round trip{with} take {} instead of {}.",
+            human_us(loaded),
+            human_us(quiet)
+        )
+    })
+}
+
+/// What the same run measured with the setting changed.
+fn proof(summary: &Summary, id: &str) -> Option<String> {
+    let options: &[&str] = match id {
+        "message-overhead" => &["message"],
+        "nagle-delayed-ack" => &["nagle", "message"],
+        "client-cpu" | "server-cpu" => &["zerocopy", "message"],
+        _ => return None,
+    };
+    let arms = told(summary);
+    let hit = |arm: &&Told<'_>| {
+        summary.causes.iter().any(|cause| cause.id == id && cause.arm == arm.arm.name)
+    };
+    let ill = arms.iter().filter(hit).min_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
+    let rest = |arm: &Arm| {
+        let mut factors = arm.factors.clone();
+        factors.retain(|name, _| !options.contains(&name.as_str()));
+        factors
+    };
+    let better = |one: &&Told<'_>| {
+        rest(one.arm) == rest(ill.arm) && one.goodput > ill.goodput * (1.0 + SAME)
+    };
+    let best = arms.iter().filter(better).max_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
+    Some(format!("in this run, arm {}: {}", best.arm.name, best.rate()))
+}
+
+/// Commands worth running next.
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let arms = told(summary);
+    let mut steps = explanations(summary);
+    if summary.study.is_some() {
+        return steps;
+    }
+    let link = arms.iter().find_map(|told| told.arm.link.as_ref()).map(|link| &link.asked);
+    let has = |option: &str| arms.iter().any(|told| told.arm.factors.contains_key(option));
+    let any = |limit| arms.iter().any(|told| told.is(limit));
+    let with = link.map_or_else(String::new, |link| format!(" --link {}", link.spec));
+    let windowed = any(Limit::ReceiveWindow) || any(Limit::SendBuffer);
+    if windowed && !has("window") && !has("receive-buffer") && !has("send-buffer") {
+        steps.push(step(
+            &format!("tcptoll stream{with} --window auto,64K,256K,1M,4M"),
+            "which buffer fills this link",
+        ));
+    }
+    let queued = |told: &Told<'_>| told.queue().is_some_and(|ratio| ratio >= QUEUE_SHOWN);
+    if any(Limit::LinkRate) && arms.iter().any(queued) && !has("congestion") {
+        steps.push(step(
+            &format!("tcptoll stream{with} --congestion cubic,bbr"),
+            "which congestion control keeps the queue short",
+        ));
+    }
+    if any(Limit::MessageOverhead) && !has("message") {
+        steps.push(step(
+            &format!("tcptoll stream{with} --message 64,1K,4K,128K"),
+            "the size from which a call costs less than its bytes",
+        ));
+    }
+    let near = link.is_some_and(|link| link.rtt_us == 0.0 && link.rate_bit_per_s.is_none());
+    if near && (any(Limit::ClientCpu) || any(Limit::ServerCpu)) {
+        steps.push(step(
+            "tcptoll stream --link rtt=10ms,rate=1gbit --window auto,16K,64K,256K,1M",
+            "what a distance and a rate change",
+        ));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! The answer of several arms: the least and its reason, from where on there is no more, what the kernel's
+//! own tuning does, what the queue costs.
+
+use std::collections::BTreeMap;
+
+use super::{LETTERS, SAME, SIZES, Told, UNKNOWN, queue, rate};
+use crate::record::{Buffer, Summary};
+use crate::study::level_text;
+use crate::throughput::{Direction, Limit};
+use crate::units::human_bytes;
+
+/// Arms that differ in one size alone, the smallest first, and those without a size: `auto`.
+pub(super) struct Sizes<'a> {
+    /// The option.
+    pub(super) option: &'static str,
+    /// Arms of a size.
+    pub(super) fixed: Vec<(u64, Told<'a>)>,
+    /// The arm that the kernel tunes.
+    pub(super) auto: Option<Told<'a>>,
+}
+
+impl<'a> Sizes<'a> {
+    /// None: the arms differ in something else, or in fewer than two sizes.
+    pub(super) fn of(arms: &[Told<'a>]) -> Option<Self> {
+        let first = arms.first()?;
+        let mut keys = first.arm.factors.keys();
+        let (key, None) = (keys.next()?, keys.next()) else { return None };
+        let option = SIZES.into_iter().find(|option| option == key)?;
+        let mut fixed = Vec::new();
+        let mut auto = None;
+        for told in arms {
+            match told.size(option) {
+                Some(size) => fixed.push((size, *told)),
+                None => auto = Some(*told),
+            }
+        }
+        fixed.sort_by_key(|(size, _)| *size);
+        (fixed.len() > 1).then_some(Self { option, fixed, auto })
+    }
+
+    /// The best of all.
+    pub(super) fn best(&self) -> f64 {
+        let all = self.fixed.iter().map(|(_, told)| told).chain(&self.auto);
+        all.map(|told| told.goodput).fold(0.0, f64::max)
+    }
+
+    /// The smallest size from which on every one is as good as the best of them.
+    pub(super) fn enough(&self) -> Option<(u64, Told<'a>)> {
+        let best = self.fixed.iter().map(|(_, told)| told.goodput).fold(0.0, f64::max);
+        let good = |(_, told): &&(u64, Told<'_>)| told.goodput >= best * (1.0 - SAME);
+        self.fixed.iter().rev().take_while(good).last().copied()
+    }
+}
+
+/// The sentences of an answer, the most important first.
+pub(super) fn sentences(summary: &Summary, arms: &[Told<'_>]) -> Vec<String> {
+    let by_goodput = |a: &&Told<'_>, b: &&Told<'_>| a.goodput.total_cmp(&b.goodput);
+    let Some((least, best)) = arms.iter().min_by(by_goodput).zip(arms.iter().max_by(by_goodput))
+    else {
+        return Vec::new();
+    };
+    let mut sentences = Vec::new();
+    if least.goodput >= best.goodput * (1.0 - SAME) {
+        sentences.push(alike(arms, least, best));
+        sentences.extend(queues(arms));
+        sentences.extend(same_buffers(arms));
+        return sentences;
+    }
+    match Sizes::of(arms) {
+        Some(sizes) => {
+            sentences.push(carries(least));
+            sentences.extend(from_on(&sizes, least));
+            sentences.extend(tuned(&sizes, least));
+        }
+        None => {
+            sentences.push(carries(least));
+            sentences.push(carries(best));
+            sentences.extend(verdict(summary));
+        }
+    }
+    sentences.extend(same_buffers(arms));
+    sentences.extend(queues(arms));
+    sentences
+}
+
+/// One arm and its reason.
+fn carries(told: &Told<'_>) -> String {
+    let reason = told.reason();
+    format!(
+        "{} carries {}: {}.",
+        told.arm.name,
+        told.of_link(),
+        reason.as_deref().unwrap_or(UNKNOWN)
+    )
+}
+
+/// Arms that carry the same.
+fn alike(arms: &[Told<'_>], least: &Told<'_>, best: &Told<'_>) -> String {
+    let link = match best.transfer.link_bytes_per_s {
+        Some(link) => {
+            format!(" of {}", rate(link * best.transfer.ways().count() as f64))
+        }
+        None => String::new(),
+    };
+    let (low, high) = (least.rate(), best.rate());
+    let range = if low == high { high } else { format!("{low} to {high}") };
+    let reason = best.reason().filter(|reason| {
+        arms.iter().all(|told| told.reason().as_ref() == Some(reason))
+            || arms.iter().all(|told| told.is(Limit::LinkRate))
+    });
+    let reason = if arms.iter().all(|told| told.is(Limit::LinkRate)) {
+        ": the link is full".to_owned()
+    } else {
+        reason.map_or_else(String::new, |reason| format!(": {reason}"))
+    };
+    format!("All {} arms carry {range}{link}{reason}.", arms.len())
+}
+
+/// From which size on there is no more to gain.
+fn from_on(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
+    let (size, told) = sizes.enough()?;
+    let (largest, last) = sizes.fixed.last()?;
+    if told.arm.name == least.arm.name {
+        return None;
+    }
+    let level = level_text(told.arm.factors.get(sizes.option)?);
+    if size == *largest {
+        return Some(carries(last));
+    }
+    let rest: Vec<&Told<'_>> =
+        sizes.fixed.iter().filter(|(other, _)| *other >= size).map(|(_, told)| told).collect();
+    if rest.iter().all(|told| told.is(Limit::LinkRate)) {
+        return Some(format!("From {level} on the link is full."));
+    }
+    let reason = last.reason();
+    Some(format!(
+        "From {level} on a larger size carries no more, {}: {}.",
+        last.rate(),
+        reason.as_deref().unwrap_or(UNKNOWN)
+    ))
+}
+
+/// The kernel's own tuning against the best size.
+fn tuned(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
+    let auto = sizes.auto.as_ref().filter(|auto| auto.arm.name != least.arm.name)?;
+    let (_, best) = sizes.fixed.iter().max_by(|(_, a), (_, b)| a.goodput.total_cmp(&b.goodput))?;
+    let ratio = auto.goodput / best.goodput;
+    let name = &auto.arm.name;
+    Some(if ratio >= 1.0 - SAME && ratio <= 1.0 + SAME {
+        format!("{name} (tuned by the kernel) carries {}, as much as the best size.", auto.rate())
+    } else if ratio > 1.0 {
+        format!(
+            "{name} (tuned by the kernel) carries {}, {:.0} % more than the best size, {}.",
+            auto.rate(),
+            (ratio - 1.0) * 100.0,
+            best.arm.name
+        )
+    } else {
+        let reason = auto.reason();
+        format!(
+            "{name} (tuned by the kernel) carries {}, {:.0} % less than {}: {}.",
+            auto.rate(),
+            (1.0 - ratio) * 100.0,
+            best.arm.name,
+            reason.as_deref().unwrap_or(UNKNOWN)
+        )
+    })
+}
+
+/// One comparison with its interval.
+fn verdict(summary: &Summary) -> Option<String> {
+    let [comparison] = summary.comparisons.as_slice() else { return None };
+    let ([low, high], ratio) = comparison.ci95.zip(comparison.ratio)?;
+    Some(format!(
+        "{}: {ratio:.2}× the goodput of {} (95 % CI {low:.2}–{high:.2}).",
+        comparison.a, comparison.b
+    ))
+    .filter(|text| text.len() < LETTERS)
+}
+
+/// The arm whose queue costs most, next to the one with the shortest where both fill the link.
+fn queues(arms: &[Told<'_>]) -> Option<String> {
+    let full = arms.iter().filter(|told| told.is(Limit::LinkRate) && told.queue().is_some());
+    let longest =
+        full.max_by(|a, b| a.queue().unwrap_or(0.0).total_cmp(&b.queue().unwrap_or(0.0)))?;
+    queue(longest, &longest.arm.name)
+}
+
+/// Arms that asked for different buffers and got the same.
+fn same_buffers(arms: &[Told<'_>]) -> Option<String> {
+    let mut by_size: BTreeMap<[u64; 2], Vec<(&Told<'_>, [Option<u64>; 2])>> = BTreeMap::new();
+    for told in arms {
+        let (direction, _) = Direction::of(told.transfer).next()?;
+        let [from, to] = direction.ends(told.transfer);
+        let both: [Buffer; 2] = [from.send_buffer, to.receive_buffer];
+        let asked = both.map(|buffer| buffer.asked_bytes);
+        if asked.iter().any(Option::is_some) {
+            let got = both.map(|buffer| buffer.effective_bytes);
+            by_size.entry(got).or_default().push((told, asked));
+        }
+    }
+    let same = |arms: &Vec<(&Told<'_>, [Option<u64>; 2])>| {
+        arms.iter().any(|(_, asked)| *asked != arms[0].1)
+    };
+    let ([send, receive], arms) = by_size.into_iter().find(|(_, arms)| same(arms))?;
+    let mut names: Vec<&str> = arms.iter().map(|(told, _)| told.arm.name.as_str()).collect();
+    names.dedup();
+    let last = names.pop()?;
+    Some(format!(
+        "{} and {last} are the same: the kernel makes both buffers {} (send) and {} (receive).",
+        names.join(", "),
+        human_bytes(send as f64),
+        human_bytes(receive as f64)
+    ))
+}
