@@ -27,6 +27,16 @@ pub const CPU_BOUND: f64 = 0.9;
 /// Of a window this much has to be in flight at its peak; less, and nobody waited for it.
 const FILLED: f64 = 0.7;
 
+/// With this much of a window in flight most of the time, it is the limit at a lower goodput too: the
+/// round trip under load is a median, and a transfer that stands still now and then has longer ones.
+const MOSTLY_FILLED: f64 = 0.75;
+
+/// The goodput that is enough then, as a share of the bound.
+const REACHED_WHEN_FILLED: f64 = 0.65;
+
+/// A send buffer is the limit if it holds less than this share of the smallest window.
+const WELL_BELOW: f64 = 0.9;
+
 /// From this share of the time on, the send buffer kept the sender from sending.
 const SEND_BUFFER_SHARE: f64 = 0.1;
 
@@ -185,10 +195,15 @@ pub fn bandwidth_delay_product_bytes(transfer: &Transfer, way: &Way) -> Option<f
 }
 
 /// The windows of a sender in bytes, each with its name; the send buffer only where the kernel says that
-/// the sender waited for it.
+/// the sender waited for it, and less was in flight than both windows allow.
 fn windows(sender: &Sender) -> impl Iterator<Item = (Limit, f64)> {
     let waited = sender.send_buffer_share.is_some_and(|share| share >= SEND_BUFFER_SHARE);
-    let buffered = sender.in_flight_max_bytes.filter(|_| waited);
+    let others = [sender.peer_window_bytes, sender.congestion_window_bytes];
+    // What fills a window is limited by it, however large the buffer is.
+    let below = |bytes: f64| {
+        others.into_iter().flatten().filter(|w| *w > 0.0).all(|w| bytes <= w * WELL_BELOW)
+    };
+    let buffered = sender.in_flight_max_bytes.filter(|bytes| waited && below(*bytes));
     [
         (Limit::ReceiveWindow, sender.peer_window_bytes),
         (Limit::Congestion, sender.congestion_window_bytes),
@@ -311,7 +326,8 @@ fn cpu(transfer: &Transfer, direction: Direction, way: &Way) -> Option<Limited> 
 fn smallest(goodput: f64, bounds: &[Bound], sender: &Sender) -> Option<Limited> {
     let least = bounds.first()?;
     let share = goodput / least.bytes_per_s;
-    if !(REACHED..=EXCEEDED).contains(&share) || !in_flight(least.limit, sender) {
+    let reached = if mostly_filled(least.limit, sender) { REACHED_WHEN_FILLED } else { REACHED };
+    if !(reached..=EXCEEDED).contains(&share) || !in_flight(least.limit, sender) {
         return None;
     }
     let second = next_to(least, bounds);
@@ -332,6 +348,15 @@ fn smallest(goodput: f64, bounds: &[Bound], sender: &Sender) -> Option<Limited> 
 fn in_flight(limit: Limit, sender: &Sender) -> bool {
     let Some((_, window)) = windows(sender).find(|(of, _)| *of == limit) else { return true };
     sender.in_flight_max_bytes.is_none_or(|bytes| bytes >= window * FILLED)
+}
+
+/// Whether the median of what was in flight nearly fills the window.
+fn mostly_filled(limit: Limit, sender: &Sender) -> bool {
+    let window = windows(sender).find(|(of, _)| *of == limit);
+    let filled = |(_, window): (Limit, f64)| {
+        sender.in_flight_bytes.is_some_and(|bytes| bytes >= window * MOSTLY_FILLED)
+    };
+    window.is_some_and(filled)
 }
 
 #[cfg(test)]
