@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::record::{BufferLimit, WarningEntry};
+use crate::record::WarningEntry;
 use crate::units::{human_bytes, human_rate_per_s};
 
 /// Makes [`Warning`] of a table. Each warning has its name, which is its section of
@@ -433,29 +433,19 @@ warnings! {
         "{failed} of {of} requests of the warm-up failed, most of them with {class}: they are in no figure, and what follows may not be warm"
     );
 
-    /// The kernel made a socket buffer smaller or larger than asked for.
+    /// The kernel made socket buffers smaller or larger than asked for.
     BufferChanged "buffer-changed" {
-        /// Socket option.
-        option: &'static str,
-        /// The host: `client` or `server`.
-        host: &'static str,
-        /// Asked for, bytes.
-        asked: u64,
-        /// What the kernel reports, bytes: twice what it grants.
-        effective: u64,
-        /// Why.
-        changed_by: BufferLimit,
-        /// The sysctl that limits it.
-        sysctl: &'static str,
-    } => match changed_by {
-        BufferLimit::Maximum => format!(
-            "{option} of the {host}: {asked} bytes were asked for, {} were granted (the kernel reports {effective}, twice that). The limit is {sysctl}: raise it on this machine, outside the lab, or ask for less",
-            effective / 2
-        ),
-        BufferLimit::Minimum => format!(
-            "{option} of the {host}: {asked} bytes were asked for, and the kernel reports {effective} instead of {}. That is its smallest buffer",
-            asked.saturating_mul(2)
-        ),
+        /// Each that was changed: option, host, sizes, the limit.
+        changes: Vec<String>,
+        /// Whether a sysctl made one of them smaller.
+        capped: bool,
+    } => {
+        let remedy = ". Raise the limit on this machine, outside the lab, or ask for less";
+        format!(
+            "socket buffers are not what was asked for: {}{}",
+            changes.join("; "),
+            if *capped { remedy } else { "" }
+        )
     };
 
     /// Arms differ in nothing that took effect.

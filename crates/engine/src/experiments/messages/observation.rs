@@ -163,8 +163,8 @@ pub(super) fn take_exchanges(
         quiet_rtt_us,
         ..Transfer::default()
     };
-    warn_of_buffers(notes, &recorded);
     notes.arm.own.transfer = Some(recorded);
+    warn_of_buffers(notes);
     let n = report.ok;
     let seconds = report.window_ns as f64 / 1e9;
     notes.metric(&RATE, (n > 0 && seconds > 0.0).then(|| n as f64 / seconds), n);
