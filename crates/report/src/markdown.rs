@@ -235,14 +235,7 @@ fn beside_published(page: &mut String, summary: &Summary) {
         .into_iter()
         .map(|row| {
             let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
-            vec![
-                row.arm.to_owned(),
-                row.metric,
-                row.published,
-                row.ours,
-                ratio,
-                row.source.to_owned(),
-            ]
+            vec![row.arm, row.metric, row.published, row.ours, ratio, row.source.to_owned()]
         })
         .collect();
     let heads = ["arm", "metric", "published", "ours", "ours / published", "source"];

@@ -288,7 +288,7 @@ fn beside_published(summary: &Summary) -> Vec<Vec<String>> {
             None => row.source.to_owned(),
         };
         let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
-        vec![row.arm.to_owned(), row.metric, row.published, row.ours, ratio, source]
+        vec![row.arm, row.metric, row.published, row.ours, ratio, source]
     };
     published::of(summary).into_iter().map(row).collect()
 }

@@ -217,7 +217,7 @@ fn beside_published(page: &mut Page, summary: &Summary) {
         return;
     }
     page.blank();
-    let names: Vec<&str> = rows.iter().map(|row| row.arm).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row.arm.as_str()).collect();
     let ratio = |row: &published::Beside<'_>| {
         row.ratio.map_or_else(|| number::ABSENT.to_owned(), number::three)
     };

@@ -25,6 +25,7 @@ mod keepalive_deaths;
 mod keepalive_many;
 mod known_servers;
 mod messages;
+mod messages_java;
 mod names;
 mod opening;
 mod packets;
