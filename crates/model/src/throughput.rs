@@ -16,7 +16,7 @@ const REACHED: f64 = 0.85;
 const EXCEEDED: f64 = 1.15;
 
 /// From this share of the link's rate on, the link is full: windows only decide how long its queue is.
-const FULL: f64 = 0.95;
+pub const FULL: f64 = 0.95;
 
 /// Bounds within this share of each other are not told apart.
 const CROSSOVER: f64 = 0.05;

@@ -69,9 +69,10 @@ impl<'a> Told<'a> {
     /// Its goodput, next to what the link allows where that is known: `15.0 Mbit/s of 941 Mbit/s`.
     fn of_link(&self) -> String {
         let ways = self.transfer.ways().count() as f64;
-        match self.transfer.link_bytes_per_s {
-            Some(link) => format!("{} of {}", self.rate(), rate(link * ways)),
-            None => self.rate(),
+        match self.transfer.link_bytes_per_s.map(|link| link * ways) {
+            // At the edges of the window a little more may arrive than the link carries on average.
+            Some(link) if self.goodput < link => format!("{} of {}", self.rate(), rate(link)),
+            Some(_) | None => self.rate(),
         }
     }
 
@@ -185,7 +186,7 @@ fn one(told: &Told<'_>) -> Vec<String> {
         format!("{who} {}", told.of_link())
     };
     let mut sentences = vec![match told.reason() {
-        _ if told.is(Limit::LinkRate) => format!("The link is full: {carried}."),
+        Some(reason) if told.is(Limit::LinkRate) => format!("{}: {carried}.", capital(&reason)),
         Some(reason) => capital(&format!("{carried}: {reason}.")),
         None => capital(&format!("{carried}; {UNKNOWN}.")),
     }];

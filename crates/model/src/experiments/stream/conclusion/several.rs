@@ -96,19 +96,24 @@ fn carries(told: &Told<'_>) -> String {
 
 /// Arms that carry the same.
 fn alike(arms: &[Told<'_>], least: &Told<'_>, best: &Told<'_>) -> String {
-    let link = match best.transfer.link_bytes_per_s {
-        Some(link) => {
-            format!(" of {}", rate(link * best.transfer.ways().count() as f64))
-        }
-        None => String::new(),
+    let full = arms.iter().all(|told| told.is(Limit::LinkRate));
+    let link =
+        best.transfer.link_bytes_per_s.map(|link| link * best.transfer.ways().count() as f64);
+    let link = match link {
+        Some(link) if !full => format!(" of {}", rate(link)),
+        _ => String::new(),
     };
     let (low, high) = (least.rate(), best.rate());
-    let range = if low == high { high } else { format!("{low} to {high}") };
-    let reason = best.reason().filter(|reason| {
-        arms.iter().all(|told| told.reason().as_ref() == Some(reason))
-            || arms.iter().all(|told| told.is(Limit::LinkRate))
-    });
-    let reason = if arms.iter().all(|told| told.is(Limit::LinkRate)) {
+    let range = match low.split_once(' ').zip(high.split_once(' ')) {
+        _ if low == high => high,
+        // One unit is enough: `9.39 to 9.46 Mbit/s`.
+        Some(((figure, one), (_, other))) if one == other => format!("{figure} to {high}"),
+        _ => format!("{low} to {high}"),
+    };
+    let reason = best
+        .reason()
+        .filter(|reason| arms.iter().all(|told| told.reason().as_ref() == Some(reason)));
+    let reason = if full {
         ": the link is full".to_owned()
     } else {
         reason.map_or_else(String::new, |reason| format!(": {reason}"))
