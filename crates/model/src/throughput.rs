@@ -268,7 +268,9 @@ pub fn bounds(transfer: &Transfer, way: &Way) -> Vec<Bound> {
 ///    as the windows allow;
 /// 3. a CPU: whoever uses a whole CPU does not wait for a window;
 /// 4. the smallest bound at the quiet round trip, if the goodput reaches it;
-/// 5. the same at the round trip under load: where no link is full, the hosts themselves make it longer.
+/// 5. the same at the round trip under load: where no link is full, the hosts themselves make it longer;
+/// 6. a window without room for one more segment in most samples: round trips then vary so much that their
+///    median is not that of the goodput.
 ///
 /// None: nothing of it was reached, or what it takes was not recorded.
 pub fn limited_by(transfer: &Transfer, direction: Direction, way: &Way) -> Option<Limited> {
@@ -286,6 +288,7 @@ pub fn limited_by(transfer: &Transfer, direction: Direction, way: &Way) -> Optio
         .or_else(|| cpu(transfer, direction, way))
         .or_else(|| at(quiet_rtt_us(transfer, &way.sender), [REACHED; 2]))
         .or_else(|| at(way.sender.rtt_us, [REACHED, REACHED_WHEN_FILLED]))
+        .or_else(|| without_room(transfer, &way.sender))
 }
 
 /// Whether each segment waits until the receiver's timer lets the acknowledgment of the last one go.
@@ -373,6 +376,24 @@ fn smallest(
         _ => (least.limit, second),
     };
     Some(Limited { by, or, bound_bytes_per_s: Some(least.bytes_per_s), rtt_us: None })
+}
+
+/// The smallest window, where it had no room for one more full segment in most samples.
+fn without_room(transfer: &Transfer, sender: &Sender) -> Option<Limited> {
+    let mut all: Vec<(Limit, f64)> = windows(transfer, sender).collect();
+    all.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    let (least, bytes) = *all.first()?;
+    let in_flight = sender.in_flight_bytes.filter(|bytes| *bytes > 0.0)?;
+    let no_segment = sender.segment_bytes.is_some_and(|segment| bytes - in_flight < segment);
+    let full = mostly_filled(Some(bytes), sender) || no_segment;
+    if !full || !peak_fills(Some(bytes), sender) {
+        return None;
+    }
+    let waited = sender.receive_window_share.is_some_and(|share| share >= RECEIVE_WINDOW_SHARE);
+    let receive = all.iter().find(|(limit, _)| *limit == Limit::ReceiveWindow);
+    let alike = receive.is_some_and(|(_, window)| *window <= bytes * (1.0 + CROSSOVER));
+    let by = if waited && alike { Limit::ReceiveWindow } else { least };
+    Some(Limited::alone(by))
 }
 
 /// Whether the peak of what was in flight filled the window; true where it was not recorded, or the bound

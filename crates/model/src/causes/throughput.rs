@@ -136,21 +136,24 @@ pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<St
     let sender = &way.sender;
     let [from, to] = direction.ends(transfer);
     let rtt = human_us(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
+    // Without a bound there is no round trip that explains the goodput.
+    let spent = match limited.bound_bytes_per_s {
+        Some(_) => format!("is spent in each round trip of {rtt}"),
+        None => "has no room most of the time".to_owned(),
+    };
     let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(match limited.by {
-        Limit::ReceiveWindow => format!(
-            "the receive window of {} is spent in each round trip of {rtt}",
-            bytes(sender.peer_window_bytes)
-        ),
+        Limit::ReceiveWindow => {
+            format!("the receive window of {} {spent}", bytes(sender.peer_window_bytes))
+        }
         Limit::SendBuffer => format!(
             "the send buffer holds {} for each round trip of {rtt}",
             bytes(sender.in_flight_max_bytes)
         ),
-        Limit::Congestion => format!(
-            "the congestion window of {} is spent in each round trip of {rtt}",
-            bytes(sender.congestion_window_bytes)
-        ),
+        Limit::Congestion => {
+            format!("the congestion window of {} {spent}", bytes(sender.congestion_window_bytes))
+        }
         Limit::LinkRate => format!("the link is {}", fullness(transfer, way)),
         Limit::ProgramRate => "the program sends no more than --rate".to_owned(),
         Limit::ClientCpu | Limit::ServerCpu => {
@@ -200,7 +203,8 @@ impl Seen<'_> {
                 let rtt = human_us(rtt);
                 format!("allows {} at a round trip of {rtt}; the goodput is {goodput}", rate(bound))
             }
-            _ => format!("is about what the link's queue needs; the goodput is {goodput}"),
+            (Some(_), None) => format!("holds about what the link does; the goodput is {goodput}"),
+            (None, _) => format!("had no room in most samples; the goodput is {goodput}"),
         };
         let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
         match limit {

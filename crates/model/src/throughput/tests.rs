@@ -12,7 +12,7 @@ fn transfer(goodput: f64) -> Transfer {
         send_buffer_share: Some(0.0),
         peer_window_bytes: Some(6e6),
         congestion_window_bytes: Some(5e6),
-        in_flight_bytes: Some(goodput * 0.01),
+        in_flight_bytes: Some((goodput * 0.01).min(1e6)),
         in_flight_max_bytes: Some(5e6),
         segment_bytes: Some(1_448.0),
         min_rtt_us: Some(10_030.0),
@@ -60,6 +60,8 @@ fn window(bytes: f64, goodput: f64, share: f64) -> Transfer {
     with(goodput, |sender| {
         sender.peer_window_bytes = Some(bytes);
         sender.in_flight_max_bytes = Some(bytes * 0.98);
+        // Between the arithmetic and a window that is full all the time.
+        sender.in_flight_bytes = Some((goodput * 0.01).min(bytes * 0.7));
         sender.receive_window_share = Some(share);
     })
 }
@@ -150,6 +152,29 @@ fn a_window_that_was_full_most_of_the_time_is_the_limit_below_its_bound() {
     };
     assert_eq!(by(&busy(63_700.0)), Some(Limit::ReceiveWindow));
     assert_eq!(by(&busy(40_000.0)), None);
+}
+
+#[test]
+fn a_window_without_room_for_a_segment_is_the_limit_whatever_the_round_trips_were() {
+    // As measured on a busy machine: 4K asked for on a LAN of 100 Mbit/s, 2,896 bytes of window.
+    let lan = |in_flight, window| {
+        let mut transfer = with(4.82e6, |sender| {
+            sender.peer_window_bytes = Some(window);
+            sender.congestion_window_bytes = Some(62_264.0);
+            sender.in_flight_bytes = Some(in_flight);
+            sender.in_flight_max_bytes = Some(2_896.0);
+            sender.receive_window_share = Some(0.48);
+            sender.rtt_us = Some(251.0);
+        });
+        transfer.quiet_rtt_us = Some(48.0);
+        transfer.link_bytes_per_s = Some(11.8e6);
+        transfer
+    };
+    let limited = limit(&lan(2_896.0, 2_896.0)).unwrap();
+    assert_eq!((limited.by, limited.bound_bytes_per_s), (Limit::ReceiveWindow, None));
+    assert_eq!(by(&lan(1_900.0, 2_896.0)), Some(Limit::ReceiveWindow), "no room for 1,448 bytes");
+    assert_eq!(by(&lan(1_300.0, 2_896.0)), None);
+    assert_eq!(by(&lan(2_896.0, 40_000.0)), None, "nothing filled this window");
 }
 
 #[test]

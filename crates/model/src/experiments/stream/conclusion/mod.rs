@@ -5,7 +5,7 @@ mod several;
 
 use std::collections::BTreeMap;
 
-use super::{causes, columns, memory};
+use super::{TRANSFER, causes, columns, memory};
 use crate::causes::throughput::reason;
 use crate::effective;
 use crate::experiments::column::value;
@@ -100,6 +100,13 @@ impl<'a> Told<'a> {
                 human_us(late)
             );
         }
+        let trips = value(self.arm, TRANSFER.name)
+            .zip(self.round_trips())
+            .map(|(transfer, [quiet, _])| transfer / quiet)
+            .filter(|trips| *trips <= SLOW_START_TRIPS);
+        if let Some(trips) = trips {
+            return format!("slow start, as the transfer took only {trips:.1} round trips");
+        }
         let end = |end: &SocketEnd| format!("{:.0} %", end.cpu_share * 100.0);
         let Transfer { client, server, .. } = self.transfer;
         format!(
@@ -137,6 +144,9 @@ impl<'a> Told<'a> {
         parse_size(&level_text(self.arm.factors.get(option)?)).ok()
     }
 }
+
+/// A transfer of at most so many round trips is slow start for the most part.
+const SLOW_START_TRIPS: f64 = 10.0;
 
 /// From here on the lateness of the link (p99, µs) explains a goodput that nothing else does.
 const LATE_US: f64 = 2_000.0;
