@@ -301,7 +301,7 @@ fn waits_for_delayed_acks(transfer: &Transfer, way: &Way) -> bool {
         .is_some_and(|(bytes, segment)| bytes <= segment * DELAYED_ACK_SEGMENTS);
     transfer.nagle
         && few
-        && added.is_some_and(|us| us >= DELAYED_ACK_US[0] && us <= DELAYED_ACK_US[1])
+        && added.is_some_and(|us| (DELAYED_ACK_US[0]..=DELAYED_ACK_US[1]).contains(&us))
 }
 
 /// The link, or the program's rate, where the goodput fills it.
