@@ -93,12 +93,7 @@ impl Trial for OneWayTrial<'_> {
         context: &mut Context<'_>,
     ) -> Result<TransferReport, TrialError> {
         let Some((_, at)) = &self.server else { return Err(observation::no_server()) };
-        let begun = hosts.client.begin(&self.bulk.client(*at, &self.notes.sources))?;
-        let window = self.settings.warmup + self.settings.duration;
-        let total = window.as_millis() as u64;
-        let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
-        Ok(hosts.client.wait(begun, context.interrupt, tell)?.answer)
+        self.bulk.drive(hosts, (*at, &self.notes.sources), context)
     }
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
