@@ -147,6 +147,17 @@ warnings! {
         "where the time went is not known: the trial with the packet tap failed: {why}"
     );
 
+    /// A JVM used much CPU time for something else than the measured thread.
+    JvmBusy "jvm-busy" {
+        /// `client` or `server`.
+        host: &'static str,
+        /// Share of the JVM's CPU time in the window, 0 to 1.
+        share: f64,
+    } => format!(
+        "the {host}'s JVM spent {:.0} % of its CPU time compiling or collecting garbage in the window: use a longer --warmup",
+        share * 100.0
+    );
+
     /// The capture file is not whole.
     PcapIncomplete "pcap-incomplete" {
         /// Why.
