@@ -164,6 +164,7 @@ fn over_an_emulated_link_the_trial_itself_shows_the_acks_and_the_round_trip_is_o
     }
     let summary = messages(&[
         "--pattern=write-write-read",
+        "--nagle=on",
         "--link=rtt=10ms",
         "--warmup=0s",
         "--duration=300ms",
@@ -199,7 +200,7 @@ fn a_message_is_refused_with_the_option_and_the_reason() {
         (&["--pattern=write-write-read", "--message=1"], "--message 1: --pattern write-write-read"),
         (
             &["--pattern=request-response", "--coalesce=buffer"],
-            "--coalesce has no effect without --pattern one-way",
+            "--coalesce buffer: with --pattern request-response each message waits for an answer",
         ),
         (&["--response=1K"], "--response has no effect without --pattern request-response or"),
         (&["--coalesce-bytes=1K"], "--coalesce-bytes has no effect without --coalesce cork or"),
