@@ -45,7 +45,7 @@ impl<'a> OneWayTrial<'a> {
 }
 
 /// What flows, over one connection.
-fn bulk(settings: &MessagesSettings) -> Bulk {
+pub(super) fn bulk(settings: &MessagesSettings) -> Bulk {
     let up = OneWay {
         send: Sending {
             message_bytes: settings.message_bytes,

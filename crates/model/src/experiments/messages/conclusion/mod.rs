@@ -16,6 +16,9 @@ use crate::experiments::figures::CLIENT_CPU;
 /// Arms whose latency or rate is stated one by one.
 const STATED: usize = 4;
 
+/// Ways to send whose size is stated one by one: a native program and four encodings.
+const SERIES_STATED: usize = 5;
+
 /// The warm-up's fastest exchange is stated where the typical one takes this many times as long.
 const HIDDEN: f64 = 10.0;
 
@@ -120,7 +123,7 @@ fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
     let best = series::best(arms)?;
     let from: Vec<String> = several
         .iter()
-        .take(STATED)
+        .take(SERIES_STATED)
         .map(|one| match one.fills_from(best.bytes_per_s) {
             Some(bytes) => {
                 format!("from {} with {}", size_words(bytes).replace("-byte", " bytes"), one.name)
