@@ -13,7 +13,7 @@ use crate::units::human_us;
 
 /// A delayed ACK adds at least this to an exchange, µs: `TCP_DELACK_MIN` of Linux is 40 ms, and timers
 /// of a kernel with 100 ticks a second are up to 10 ms off.
-const DELAYED_US: f64 = 30e3;
+pub(super) const DELAYED_US: f64 = 30e3;
 
 /// Share of the exchanges for which the server's kernel must have delayed an ACK, where the wire was not
 /// watched.

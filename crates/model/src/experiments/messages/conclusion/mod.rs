@@ -216,7 +216,7 @@ fn first(arms: &[&Arm]) -> Option<String> {
     let hidden = arms.iter().find_map(|arm| {
         let warmup = arm.warmup.as_ref()?.histograms.get(LATENCY.name)?.min?;
         let typical = typical_us(arm.histograms.get(LATENCY.name)?)?;
-        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > 30e3)
+        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > causes::DELAYED_US)
             .then_some(warmup)
     })?;
     Some(format!(
