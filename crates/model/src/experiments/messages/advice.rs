@@ -12,8 +12,7 @@ use crate::units::{human_rate, human_us};
 
 use super::LATENCY;
 use super::causes::typical_us;
-use super::conclusion::size_words as size;
-use super::series::{self, Best, Point, Series};
+use super::series::{self, Best, Point, Series, size_words as size};
 
 /// A block that is fine with Nagle's algorithm on, and the smallest block of a batch.
 const KIB: u64 = 1_024;

@@ -73,6 +73,16 @@ fn settings(arm: &Arm) -> Option<(String, String, Vec<String>)> {
     Some((nagle.to_owned(), block, rest))
 }
 
+/// A size in a sentence: `1 byte`, `1500 bytes`, `16 KiB`.
+pub(super) fn size_words(bytes: u64) -> String {
+    let text = text_size(bytes);
+    match (bytes, text.split_at(text.len().saturating_sub(1))) {
+        (1, _) => "1 byte".to_owned(),
+        (_, (count, unit @ ("K" | "M" | "G"))) => format!("{count} {unit}iB"),
+        _ => format!("{text} bytes"),
+    }
+}
+
 /// The series of arms whose messages nobody answers, in order of their first arms.
 pub(super) fn of<'a>(arms: &[&'a Arm]) -> Vec<Series<'a>> {
     let mut found: Vec<(Vec<String>, Series<'a>)> = Vec::new();

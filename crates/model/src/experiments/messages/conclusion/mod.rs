@@ -2,11 +2,11 @@
 
 use crate::experiments::conclusion::{explain, explanations, step, value};
 use crate::record::{Arm, NextStep, Summary};
-use crate::units::{human_rate, human_rate_per_s, human_us, text_size};
+use crate::units::{human_rate, human_rate_per_s, human_us};
 
 use super::causes::{self, ack_delay_us, typical_us};
 use super::columns::limit;
-use super::series::{self, FILLED, Series};
+use super::series::{self, FILLED, Series, size_words};
 use super::{
     CALLS, CLIENT_CPU_SHARE, CLIENT_SEGMENTS, GOODPUT, LATENCY, Pattern, RATE, SERVER_CPU_SHARE,
     advice,
@@ -67,16 +67,6 @@ fn nothing(arms: &[&Arm]) -> String {
     match worst {
         Some((class, _)) => format!("No message arrived; most failed with {class}."),
         None => "Nothing was measured.".to_owned(),
-    }
-}
-
-/// A size in a sentence: `1 byte`, `1500 bytes`, `16 KiB`.
-pub(super) fn size_words(bytes: u64) -> String {
-    let text = text_size(bytes);
-    match (bytes, text.split_at(text.len().saturating_sub(1))) {
-        (1, _) => "1 byte".to_owned(),
-        (_, (count, unit @ ("K" | "M" | "G"))) => format!("{count} {unit}iB"),
-        _ => format!("{text} bytes"),
     }
 }
 
