@@ -39,6 +39,11 @@ const WRITE_BYTES: usize = 64 << 10;
 /// Calls on one connection before the next has its turn.
 const WRITES_MAX: u32 = 1_024;
 
+/// Connections are full when they take no more than this part of what they have already taken. Of
+/// thousands one or two take something at any time: where a segment did not fit a receive buffer, it
+/// is retransmitted after ever longer times.
+const TAKEN_PART: u64 = 1_000;
+
 /// Connections that took nothing are tried again after this: `EPOLLOUT` is not reported before a
 /// third of a buffer is free.
 const TRY_AGAIN: Duration = Duration::from_millis(10);
@@ -184,9 +189,9 @@ impl Holder {
         let mut filled = Filled::default();
         let mut progress = Progress::default();
         let begun_ns = monotonic_ns();
-        let mut taken_ns = begun_ns;
+        // What they had taken then, and when that was.
+        let (mut taken, mut taken_ns) = (0, begun_ns);
         loop {
-            let before = filled.bytes;
             let errors = &mut filled.errors;
             let sum = &mut filled.bytes;
             self.connections.retain(|tcp| match write_all(tcp, &bytes, sum) {
@@ -197,8 +202,8 @@ impl Holder {
                 }
             });
             let now_ns = monotonic_ns();
-            if filled.bytes > before {
-                taken_ns = now_ns;
+            if filled.bytes > taken + taken / TAKEN_PART {
+                (taken, taken_ns) = (filled.bytes, now_ns);
             }
             filled.full = now_ns - taken_ns >= order.quiet_ns;
             if filled.full || now_ns - begun_ns >= order.limit_ns {

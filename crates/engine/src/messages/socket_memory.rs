@@ -84,7 +84,7 @@ order!(HoldLook => SocketsGot, "hold-look");
 /// Write into each connection until none takes more. Nobody reads.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct HoldFill {
-    /// They are full when none has taken a byte for this long, ns.
+    /// They are full when they have taken next to nothing for this long, ns.
     pub quiet_ns: u64,
     /// It gives up after this, ns.
     pub limit_ns: u64,
@@ -97,7 +97,7 @@ order!(HoldFill => Filled, "hold-fill");
 pub struct Filled {
     /// Payload that the connections took, all together.
     pub bytes: u64,
-    /// Whether they are full: none had taken a byte for the time asked.
+    /// Whether they are full: they had taken next to nothing for the time asked.
     pub full: bool,
     /// Connections that failed meanwhile, by class.
     pub errors: BTreeMap<String, u64>,

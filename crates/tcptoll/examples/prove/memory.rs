@@ -45,10 +45,7 @@ fn mb(bytes: f64) -> String {
 
 /// Filled against the growth of the machine's TCP memory, idle against that of its slabs.
 pub(crate) fn connections(table: &mut Table) -> anyhow::Result<()> {
-    // Slabs that a run leaves free serve the next one, which then grows less: each arm is a run of
-    // its own, and the kernel gets its empty slabs back in between (`drop_caches` as root, or nothing).
     for window in WINDOWS.split(',') {
-        let _ = std::fs::write("/proc/sys/vm/drop_caches", "2");
         let summary = memory(&["--connections", CONNECTIONS, "--window", window])?;
         let memory = of(summary.arms.first().context("an arm")?)?;
         let filled = memory.filled.as_ref().context("filled")?;

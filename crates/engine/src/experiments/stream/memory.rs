@@ -36,7 +36,7 @@ const CONNECTIONS_MAX: u64 = 100_000;
 /// Handshakes of one batch: no burst of SYNs and no default queue is longer.
 const BATCH: u32 = 256;
 
-/// Connections are full when none takes a byte for this long and two round trips: longer than an ACK
+/// Connections are full when they take nothing for this long and two round trips: longer than an ACK
 /// may be delayed (`TCP_DELACK_MAX`, 200 ms).
 const QUIET: Duration = Duration::from_millis(250);
 
@@ -115,7 +115,7 @@ impl MemorySettings {
         })
     }
 
-    /// No byte is taken for this long: the connections are full.
+    /// Nothing is taken for this long: the connections are full.
     fn quiet(&self) -> Duration {
         QUIET + (self.lab.link.rtt + self.lab.link.jitter) * 2
     }
