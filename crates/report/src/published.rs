@@ -1,15 +1,15 @@
 //! Published figures beside ours.
 
 use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::{Arm, Comparison, Published, Summary};
 
-use crate::{figures, number, rounds};
+use crate::{effect, figures, number, rounds};
 
 /// A published figure beside ours.
 #[derive(Clone, Debug)]
 pub(crate) struct Beside<'a> {
-    /// The arm.
-    pub(crate) arm: &'a str,
+    /// The arm, or the two of a ratio.
+    pub(crate) arm: String,
     /// The metric in words.
     pub(crate) metric: String,
     /// Ours with its unit; with the standard deviation of rounds, where theirs has one.
@@ -26,31 +26,63 @@ pub(crate) struct Beside<'a> {
     pub(crate) note: Option<&'a str>,
 }
 
-/// Published figures beside ours, in the order of the study.
+/// What was published for a metric of an arm, above 0.
+pub(crate) fn figure<'a>(summary: &'a Summary, arm: &str, metric: &str) -> Option<&'a Published> {
+    let of = |p: &&Published| p.arm == arm && p.metric == metric;
+    summary.published.iter().find(of).filter(|p| p.value.is_finite() && p.value > 0.0)
+}
+
+/// The ratio of the published figures of a comparison's arms, and where the first is from.
+pub(crate) fn ratio<'a>(summary: &'a Summary, c: &Comparison) -> Option<(f64, &'a str)> {
+    let [a, b] = [&c.a, &c.b].map(|arm| figure(summary, arm, &c.metric));
+    let (a, b) = (a?, b?);
+    let ratio = a.value / b.value;
+    (ratio.is_finite() && ratio > 0.0).then_some((ratio, a.source.as_str()))
+}
+
+/// Published figures beside ours, in the order of the study; then the ratios of those that are compared.
 pub(crate) fn of(summary: &Summary) -> Vec<Beside<'_>> {
-    let row = |p| {
-        let p: &tcptoll_model::record::Published = p;
-        let arm = summary.arms.iter().find(|arm| arm.name == p.arm);
-        let ours = arm.and_then(|arm| figures::value_of(arm, &p.metric));
-        let unit = ours.map_or_else(
-            || names::unit_of_metric(&summary.experiment, &p.metric),
-            |(_, unit)| unit,
-        );
-        Beside {
-            arm: &p.arm,
-            metric: names::words_of_metric(&p.metric),
-            ours: ours.map_or_else(
-                || number::ABSENT.to_owned(),
-                |(value, _)| with_sd(value, p.sd.and(sd_of_rounds(arm, &p.metric)), unit),
-            ),
-            published: with_sd(p.value, p.sd, unit),
-            has_sd: p.sd.is_some(),
-            ratio: ours.filter(|_| p.value > 0.0).map(|(value, _)| value / p.value),
-            source: &p.source,
-            note: p.note.as_deref(),
-        }
-    };
-    summary.published.iter().map(row).collect()
+    let figures = summary.published.iter().map(|p| figures_of(summary, p));
+    let ratios = summary.comparisons.iter().filter_map(|c| ratio_of(summary, c));
+    figures.chain(ratios).collect()
+}
+
+/// A comparison beside the ratio of what was published.
+fn ratio_of<'a>(summary: &'a Summary, c: &Comparison) -> Option<Beside<'a>> {
+    let (theirs, source) = ratio(summary, c)?;
+    let [a, b] = effect::pair(summary, c);
+    let per = effect::levels(&c.per);
+    let per = if per.is_empty() { per } else { format!(", {per}") };
+    Some(Beside {
+        arm: format!("{}{per}", effect::slash(&a, &b)),
+        metric: format!("{}, ratio", names::words_of_metric(&c.metric)),
+        ours: c.ratio.map_or_else(|| number::ABSENT.to_owned(), |_| effect::ratio_with_interval(c)),
+        published: number::ratio(theirs),
+        has_sd: false,
+        ratio: c.ratio.map(|ratio| ratio / theirs),
+        source,
+        note: None,
+    })
+}
+
+fn figures_of<'a>(summary: &'a Summary, p: &'a Published) -> Beside<'a> {
+    let arm = summary.arms.iter().find(|arm| arm.name == p.arm);
+    let ours = arm.and_then(|arm| figures::value_of(arm, &p.metric));
+    let unit = ours
+        .map_or_else(|| names::unit_of_metric(&summary.experiment, &p.metric), |(_, unit)| unit);
+    Beside {
+        arm: p.arm.clone(),
+        metric: names::words_of_metric(&p.metric),
+        ours: ours.map_or_else(
+            || number::ABSENT.to_owned(),
+            |(value, _)| with_sd(value, p.sd.and(sd_of_rounds(arm, &p.metric)), unit),
+        ),
+        published: with_sd(p.value, p.sd, unit),
+        has_sd: p.sd.is_some(),
+        ratio: ours.filter(|_| p.value > 0.0).map(|(value, _)| value / p.value),
+        source: &p.source,
+        note: p.note.as_deref(),
+    }
 }
 
 /// A figure with its standard deviation, if there is one: `13,577 ± 303 /s`.
@@ -100,5 +132,40 @@ mod tests {
         assert_eq!(with_sd(1_500.0, Some(20.0), "us"), "1.50 ms ± 20.0 µs");
         assert_eq!(with_sd(13_577.0, None, "1/s"), "13,577 /s");
         assert_eq!(sd_of_rounds(None, "requests_per_s"), None);
+    }
+
+    #[test]
+    fn compared_figures_have_their_published_ratio_beside_ours() {
+        let published = |arm: &str, value| Published {
+            arm: arm.into(),
+            metric: "goodput_bytes_per_s".into(),
+            value,
+            source: "2008".into(),
+            note: None,
+            sd: None,
+        };
+        let comparison = Comparison {
+            metric: "goodput_bytes_per_s".into(),
+            a: "window 2K".into(),
+            b: "window 4M".into(),
+            ratio: Some(0.4),
+            ci95: Some([0.38, 0.42]),
+            ..Comparison::default()
+        };
+        let unpublished = Comparison { a: "window 512K".into(), ..comparison.clone() };
+        let summary = Summary {
+            published: vec![published("window 2K", 43e6), published("window 4M", 117.75e6)],
+            comparisons: vec![comparison, unpublished],
+            ..Summary::default()
+        };
+        let rows = of(&summary);
+        assert_eq!(rows.len(), 3, "two figures, and one ratio of both");
+        assert_eq!(rows[2].arm, "window 2K / 4M");
+        assert_eq!(
+            [rows[2].metric.as_str(), &rows[2].published, &rows[2].ours],
+            ["goodput, ratio", "×0.365", "×0.400 [0.380, 0.420]"]
+        );
+        let off = rows[2].ratio.unwrap();
+        assert!((off - 0.4 / (43.0 / 117.75)).abs() < 1e-9, "{off}");
     }
 }

@@ -24,13 +24,17 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("connection-memory", include_str!("../../../studies/connection-memory.toml")),
     ("http-keepalive-2019", include_str!("../../../studies/http-keepalive-2019.toml")),
     ("http-reuse", include_str!("../../../studies/http-reuse.toml")),
+    ("java-2008", include_str!("../../../studies/java-2008.toml")),
     ("keepalive-2003", include_str!("../../../studies/keepalive-2003.toml")),
     ("keepalive-cost", include_str!("../../../studies/keepalive-cost.toml")),
     ("keepalive-sayings", include_str!("../../../studies/keepalive-sayings.toml")),
     ("keepalive-select", include_str!("../../../studies/keepalive-select.toml")),
+    ("message-2008", include_str!("../../../studies/message-2008.toml")),
     ("tour", include_str!("../../../studies/tour.toml")),
     ("tour-buffers", include_str!("../../../studies/tour-buffers.toml")),
     ("tour-nagle", include_str!("../../../studies/tour-nagle.toml")),
+    ("window-2008", include_str!("../../../studies/window-2008.toml")),
+    ("window-today", include_str!("../../../studies/window-today.toml")),
 ];
 
 /// Most names that are suggested for one that is none.

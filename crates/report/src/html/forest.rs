@@ -7,7 +7,7 @@ use tcptoll_model::record::{Comparison, Summary, Verdict};
 use super::plot::{Frame, Plot, Scale};
 use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::effect::{self, Group};
-use crate::{clean, figures, number};
+use crate::{clean, figures, number, published};
 
 /// Rows of one picture at most; the table below has all.
 const ROWS: usize = 60;
@@ -19,6 +19,8 @@ struct Row<'a> {
     c: &'a Comparison,
     ratio: f64,
     ci95: [f64; 2],
+    /// The ratio of the published figures of both arms, and where they are from.
+    published: Option<(f64, &'a str)>,
     /// What tells it from the other rows.
     label: String,
 }
@@ -63,7 +65,7 @@ pub(super) fn title(group: &Group<'_>) -> String {
     }
 }
 
-fn rows<'a>(summary: &Summary, group: &Group<'a>) -> Vec<Row<'a>> {
+fn rows<'a>(summary: &'a Summary, group: &Group<'a>) -> Vec<Row<'a>> {
     let row = |c: &&'a Comparison| {
         let (ratio, ci95) = (c.ratio?, c.ci95?);
         let drawable = [ratio, ci95[0], ci95[1]].iter().all(|v| v.is_finite() && *v > 0.0);
@@ -74,7 +76,8 @@ fn rows<'a>(summary: &Summary, group: &Group<'a>) -> Vec<Row<'a>> {
             let [a, b] = effect::pair(summary, c);
             effect::slash(&clean::shorten(&a, 24), &clean::shorten(&b, 24))
         };
-        drawable.then_some(Row { arm, c, ratio, ci95, label })
+        let published = published::ratio(summary, c);
+        drawable.then_some(Row { arm, c, ratio, ci95, published, label })
     };
     group.rows.iter().filter_map(row).collect()
 }
@@ -98,6 +101,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let frame = frame.with_room(if wide { 160.0 } else { 14.0 });
     let bands = rows.iter().filter_map(|row| effect::band(row.c)).flatten();
     let values = rows.iter().flat_map(|row| [row.ratio, row.ci95[0], row.ci95[1]]);
+    let values = values.chain(rows.iter().filter_map(|row| Some(row.published?.0)));
     let x = Scale::log(values.chain(bands).chain([1.0]), left, frame.right);
     let mut plot = Plot::of_rows(frame, 42.0, x);
     for (at, row) in rows.iter().enumerate() {
@@ -139,6 +143,10 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, screen: Screen) {
     }
     svg.line("bar", (x.at(row.ci95[0]), y), (x.at(row.ci95[1]), y));
     svg.dot("mark", (x.at(row.ratio), y), 4.5, "");
+    if let Some((ratio, source)) = row.published {
+        let tooltip = format!("published: {} ({source})", number::ratio(ratio));
+        svg.rect("hollow", (x.at(ratio) - 4.5, y - 4.5), (9.0, 9.0), &tooltip);
+    }
     svg.close();
 }
 
@@ -169,5 +177,10 @@ fn caption(rows: &[Row<'_>]) -> String {
         0 => String::new(),
         n => format!(" {n} more stand in the table."),
     };
-    format!("Bar: 95 % interval of the ratio; {}.{more}", parts.join("; "))
+    let theirs = if rows.iter().any(|row| row.published.is_some()) {
+        " Hollow squares: the ratio of the published figures."
+    } else {
+        ""
+    };
+    format!("Bar: 95 % interval of the ratio; {}.{theirs}{more}", parts.join("; "))
 }

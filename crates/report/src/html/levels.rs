@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Comparison, Published, Summary};
+use tcptoll_model::record::{Arm, Comparison, Summary};
 
 use super::chart::{self, Chart, Levels, Line, Point};
 use super::plot::{Scale, Span};
 use super::svg::{arm_class, for_both};
 use crate::effect::{self, Group};
-use crate::{figures, number, rounds};
+use crate::{figures, number, published, rounds};
 
 /// A picture with its title.
 pub(super) struct OverLevels {
@@ -71,13 +71,6 @@ fn others(mine: &Settings, factor: &str, all: &[&Settings]) -> String {
     effect::levels(mine.iter().filter(differs))
 }
 
-fn published<'a>(summary: &'a Summary, arm: &str, metric: &str) -> Option<&'a Published> {
-    summary
-        .published
-        .iter()
-        .find(|p| p.arm == arm && p.metric == metric && p.value.is_finite() && p.value > 0.0)
-}
-
 /// The metric of the run over the levels of its widest factor; `None` without such a factor.
 pub(super) fn of_metric(summary: &Summary) -> Option<OverLevels> {
     let metric = rounds::metric(summary)?;
@@ -98,7 +91,7 @@ pub(super) fn of_metric(summary: &Summary) -> Option<OverLevels> {
         let Some(level) = arm.factors.get(factor) else { continue };
         let Some(level) = levels.iter().position(|known| *known == level) else { continue };
         let label = others(&arm.factors, factor, &settings);
-        let theirs = published(summary, &arm.name, metric).map(|p| {
+        let theirs = published::figure(summary, &arm.name, metric).map(|p| {
             let value = number::metric(p.value, unit);
             (p.value * factor_of_unit, format!("{}: published {value} ({})", arm.name, p.source))
         });
@@ -275,11 +268,8 @@ fn ratio_picture(summary: &Summary, groups: &[&Group<'_>]) -> Option<OverLevels>
 
 /// The ratio of the published figures of both arms.
 fn published_ratio(summary: &Summary, c: &Comparison) -> Option<(f64, String)> {
-    let a = published(summary, &c.a, &c.metric)?;
-    let b = published(summary, &c.b, &c.metric)?;
-    let ratio = a.value / b.value;
-    let tooltip = format!("published: {} ({})", number::ratio(ratio), a.source);
-    (ratio.is_finite() && ratio > 0.0).then_some((ratio, tooltip))
+    let (ratio, source) = published::ratio(summary, c)?;
+    Some((ratio, format!("published: {} ({source})", number::ratio(ratio))))
 }
 
 fn caption_of_ratio(lines: &[Line], factor: &str, margin: bool) -> String {

@@ -24,6 +24,8 @@ mod keepalive;
 mod keepalive_deaths;
 mod keepalive_many;
 mod known_servers;
+mod messages;
+mod messages_java;
 mod names;
 mod opening;
 mod packets;

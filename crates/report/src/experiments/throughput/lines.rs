@@ -1,12 +1,12 @@
 //! Which arms belong on one line? A metric over the levels of a size, a line per combination of
 //! everything else.
 
-use tcptoll_model::record::{Arm, Published, Summary};
+use tcptoll_model::record::{Arm, Summary};
 
 use super::Size;
 use super::limits::{Limits, limits};
 use crate::html::svg::arm_class;
-use crate::rounds;
+use crate::{published, rounds};
 
 /// More lines than this cannot be told apart.
 const LINES: usize = 9;
@@ -104,7 +104,7 @@ impl<'a> Lines<'a> {
             let interval =
                 measured.ci95.filter(|ci| ci[0] > 0.0).map(|ci| ci.map(|end| end * factor));
             let to_p99 = rounds::measured(arm, P99).map(|p99| [measured.value, p99.value]);
-            let theirs = published(summary, arm, shown.metric);
+            let theirs = published::figure(summary, &arm.name, shown.metric);
             let point = Point {
                 at,
                 arm,
@@ -166,9 +166,4 @@ fn colour(lines: &mut [Line<'_>]) {
 fn without(name: &str, level: &str) -> String {
     let parts: Vec<&str> = name.split(", ").filter(|part| *part != level).collect();
     parts.join(", ")
-}
-
-fn published<'a>(summary: &'a Summary, arm: &Arm, metric: &str) -> Option<&'a Published> {
-    let of = |p: &&Published| p.arm == arm.name && p.metric == metric;
-    summary.published.iter().find(of).filter(|p| p.value.is_finite() && p.value > 0.0)
 }
