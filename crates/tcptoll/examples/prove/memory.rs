@@ -23,7 +23,7 @@ const IDLE: f64 = 0.15;
 fn memory(args: &[&str]) -> anyhow::Result<Summary> {
     let mut command = Command::new(tcptoll()?);
     command.args(["stream", "--memory", "--quiet", "--format", "json", "--out", "/dev/null"]);
-    let output = command.args(args).output()?;
+    let output = command.args(["--timeout", "2m"]).args(args).output()?;
     serde_json::from_slice(&output.stdout).with_context(|| {
         format!("stream --memory {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr))
     })
@@ -43,9 +43,19 @@ fn mb(bytes: f64) -> String {
     format!("{:.1} MB", bytes / 1e6)
 }
 
+/// Gives the kernel's empty slabs back, as far as this user may: those of sockets that were closed
+/// would serve the next connections, and the machine's slabs would grow less than these take.
+fn give_slabs_back() {
+    let Ok(kinds) = std::fs::read_dir("/sys/kernel/slab") else { return };
+    for kind in kinds.flatten() {
+        let _ = std::fs::write(kind.path().join("shrink"), "1");
+    }
+}
+
 /// Filled against the growth of the machine's TCP memory, idle against that of its slabs.
 pub(crate) fn connections(table: &mut Table) -> anyhow::Result<()> {
     for window in WINDOWS.split(',') {
+        give_slabs_back();
         let summary = memory(&["--connections", CONNECTIONS, "--window", window])?;
         let memory = of(summary.arms.first().context("an arm")?)?;
         let filled = memory.filled.as_ref().context("filled")?;
