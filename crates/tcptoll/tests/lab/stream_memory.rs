@@ -87,7 +87,7 @@ fn filled_connections_hold_what_their_buffers_allow_and_idle_ones_hold_none() {
     fills_what_was_asked_for(large, 100, 256 << 10);
     assert!(summary.comparisons.is_empty(), "one round says all");
     assert!(summary.answer.starts_with("An idle connection holds "), "{}", summary.answer);
-    assert!(summary.answer.contains("× 256K at the client"), "{}", summary.answer);
+    assert!(summary.answer.contains("× 256K (client)"), "{}", summary.answer);
 }
 
 #[test]
