@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::spec::{CauseSpec, Finding, Remedy};
 use crate::record::{Arm, LinkKind, Transfer, Way};
 use crate::throughput::{
-    Direction, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
+    Direction, FULL, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
 use crate::units::{human_bytes, human_count, human_rate, human_us};
 
@@ -118,6 +118,15 @@ fn finding(arm: &Arm, limit: Limit) -> Option<Finding> {
     (!sentences.is_empty()).then(|| Finding { text: sentences.join(". ") + ".", evidence })
 }
 
+/// How full a link is that limits.
+fn fullness(transfer: &Transfer, way: &Way) -> &'static str {
+    let share = way.goodput_bytes_per_s().zip(transfer.link_bytes_per_s);
+    match share {
+        Some((goodput, link)) if goodput < link * FULL => "nearly full",
+        _ => "full",
+    }
+}
+
 /// Why one direction of an arm carries no more, as part of a sentence: `the receive window of 18.8 kB is
 /// spent in each round trip of 10.0 ms`.
 ///
@@ -142,7 +151,7 @@ pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<St
             "the congestion window of {} is spent in each round trip of {rtt}",
             bytes(sender.congestion_window_bytes)
         ),
-        Limit::LinkRate => "the link is full".to_owned(),
+        Limit::LinkRate => format!("the link is {}", fullness(transfer, way)),
         Limit::ProgramRate => "the program sends no more than --rate".to_owned(),
         Limit::ClientCpu | Limit::ServerCpu => {
             let client = limited.by == Limit::ClientCpu;
@@ -214,7 +223,8 @@ impl Seen<'_> {
             ),
             Limit::LinkRate => {
                 let link = self.transfer.link_bytes_per_s.unwrap_or(0.0);
-                format!("The link is full: {goodput} of the {} that its rate allows", rate(link))
+                let (full, link) = (fullness(self.transfer, self.way), rate(link));
+                format!("The link is {full}: {goodput}, where its rate allows {link} of payload")
             }
             Limit::ProgramRate => format!("The program sends no more than --rate: {goodput}"),
             Limit::ClientCpu | Limit::ServerCpu => self.cpu(limit, &goodput),

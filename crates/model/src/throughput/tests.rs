@@ -118,6 +118,41 @@ fn a_send_buffer_limits_where_the_sender_waited_for_it() {
 }
 
 #[test]
+fn a_send_buffer_that_the_kernel_does_not_count_shows_in_a_constant_flight() {
+    // As measured: 1K asked for at 1 ms, and one super-packet of 65 kB in flight.
+    let flight = |median| {
+        let mut transfer = with(44e6, |sender| {
+            sender.application_share = Some(1.0);
+            sender.in_flight_bytes = Some(median);
+            sender.in_flight_max_bytes = Some(65_912.0);
+            sender.rtt_us = Some(1_340.0);
+        });
+        transfer.quiet_rtt_us = Some(990.0);
+        transfer.link_bytes_per_s = None;
+        transfer
+    };
+    assert_eq!(by(&flight(65_160.0)), Some(Limit::SendBuffer));
+    assert_eq!(by(&flight(20_000.0)), None, "it varies: the program gave too little");
+    let mut rated = flight(65_160.0);
+    rated.rate_bytes_per_s = Some(80e6);
+    assert_eq!(by(&rated), None, "the program was told to give little");
+}
+
+#[test]
+fn a_window_that_was_full_most_of_the_time_is_the_limit_below_its_bound() {
+    // As measured on a busy machine: 80.5 kB at a median of 23.9 ms allow 3.36 MB/s, 2.54 came.
+    let busy = |median| {
+        let mut transfer = window(80_480.0, 2.54e6, 0.2);
+        let sender = &mut transfer.up.as_mut().unwrap().sender;
+        sender.in_flight_bytes = Some(median);
+        sender.rtt_us = Some(23_900.0);
+        transfer
+    };
+    assert_eq!(by(&busy(63_700.0)), Some(Limit::ReceiveWindow));
+    assert_eq!(by(&busy(40_000.0)), None);
+}
+
+#[test]
 fn a_congestion_window_limits_with_losses_and_without() {
     let lossy = |goodput, again| {
         with(goodput, |sender| {
