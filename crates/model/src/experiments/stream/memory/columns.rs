@@ -195,14 +195,19 @@ const TIDY: &[Column] = &[
     bytes("rule_bytes", |arm| of(arm).and_then(rule_bytes)),
 ];
 
+const fn figures(forms: &'static [Form], parts: &'static [&'static [Column]]) -> Table {
+    Table { id: "memory", title: "Kernel memory of open connections", forms, has: measured, parts }
+}
+
 /// Memory by connection and in total.
-pub(in super::super) const FIGURES: Table = Table {
-    id: "memory",
-    title: "Kernel memory of open connections",
-    forms: &[Form::Text, Form::Page, Form::Markdown],
-    has: measured,
-    parts: &[EACH, TOTAL, RULE, &[OK, ERRORS]],
-};
+pub(in super::super) const FIGURES: Table = figures(&[Form::Text], &[EACH, TOTAL, RULE, &[OK]]);
+
+/// The same on a page, with the errors.
+pub(in super::super) const PAGE: Table =
+    figures(&[Form::Page], &[EACH, TOTAL, RULE, &[OK, ERRORS]]);
+
+/// The same in Markdown, which says elsewhere what succeeded.
+pub(in super::super) const MARKDOWN: Table = figures(&[Form::Markdown], &[EACH, TOTAL, RULE]);
 
 /// The same as plain numbers.
 pub(in super::super) const PLAIN: Table =
