@@ -62,7 +62,7 @@ fn fills_what_was_asked_for(arm: &Arm, connections: u64, asked: u64) {
             assert_eq!((buffer.asked_bytes, buffer.effective_bytes), (Some(asked), asked * 2));
         }
     }
-    assert_eq!(memory.idle.buffers_bytes(), 0.0, "an idle connection holds no buffers");
+    assert!(memory.idle.buffers_bytes() < 1.0, "an idle connection holds no buffers");
     let (filled, n) = (filled(arm), connections as f64);
     let limit = 2.0 * asked as f64;
     let queued = filled.client.queued_bytes / n;
