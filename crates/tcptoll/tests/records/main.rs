@@ -58,6 +58,7 @@ records! {
     keepalive_cut,
     keepalive_freeze,
     keepalive_window,
+    stream_memory,
 }
 
 /// Name of the summary that no run has written.

@@ -36,6 +36,7 @@ run keepalive-window keepalive --mechanism none,tcp --sockets 10 --duration 20ms
 run keepalive-cut keepalive --sockets 50 --fault cut --duration 300ms --writer off
 run keepalive-freeze keepalive --mechanism tcp,heartbeat --sockets 30 --fault freeze \
     --duration 300ms --writer off
+run stream-memory stream --memory --window auto,64K --connections 20,100
 
 # Against servers outside the lab.
 python3 -m http.server --bind 127.0.0.1 18080 >/dev/null 2>&1 &
