@@ -685,7 +685,9 @@ public final class Messages {
             if (!end.taken && now - openedAt >= options.warmupNs) {
                 if (!begin.taken) {
                     take(begin, now, messages, bytes, calls);
-                } else if (now - begin.at >= options.durationNs) {
+                } else if (now - openedAt >= options.warmupNs + options.durationNs
+                        // One that began late is not left with too little.
+                        && now - begin.at >= options.durationNs / 2) {
                     take(end, now, messages, bytes, calls);
                 }
             }

@@ -35,7 +35,7 @@ const JAVA_MESSAGE_MAX: u32 = 16 << 20;
 const FIELDS_MIN: u32 = 32;
 
 /// What two JVMs take to start, one after the other, and to end, s.
-const JVMS_S: f64 = 2.1;
+const JVMS_S: f64 = 2.2;
 
 /// The settings of one arm, checked.
 #[derive(Clone, Debug)]
