@@ -672,9 +672,10 @@ public final class Messages {
 
         /** The first byte is being sent, or has come. */
         void first(Socket socket) throws IOException {
-            // The kernel may change those that nobody asked for.
-            sendBuffer = socket.getSendBufferSize();
-            receiveBuffer = socket.getReceiveBufferSize();
+            // Now, because the kernel may change those that nobody asked for. On Linux the JDK halves
+            // what getsockopt(2) reports.
+            sendBuffer = 2 * socket.getSendBufferSize();
+            receiveBuffer = 2 * socket.getReceiveBufferSize();
             openedAt = System.nanoTime();
         }
 

@@ -1,6 +1,7 @@
 //! `messages --program java`: two JVMs, what each counts, and what the wire says of it.
 
 use tcptoll_model::experiments::messages::{CALLS, RATE};
+use tcptoll_model::record::Buffer;
 
 use crate::support::{Folder, TOLERANCE, checked_summary, lacks, no_lab, run, tcptoll};
 
@@ -16,6 +17,7 @@ fn every_message_between_two_jvms_arrives_whole_in_each_encoding() {
     // A rate at which the tap loses nothing.
     command.args(["--link", "rate=50mbit", "--tap", "--message", "1K", "--program", "java"]);
     command.args(["--encoding", "raw,serialization", "--warmup", "200ms", "--duration", "200ms"]);
+    command.args(["--window", "64K"]);
     let ran = run(&mut command);
     assert!(matches!(ran.status, Some(0 | 1)), "{:?}: {}", ran.status, ran.stderr);
     let summary = checked_summary(&ran.stdout);
@@ -24,7 +26,13 @@ fn every_message_between_two_jvms_arrives_whole_in_each_encoding() {
         let message = arm.own.message.as_ref().unwrap();
         assert_eq!(message.encoding.as_deref(), Some(encoding));
         assert!(arm.errors.is_empty() && arm.ok == arm.attempts && arm.ok > 100, "{arm:?}");
-        let up = arm.own.transfer.as_ref().unwrap().up.as_ref().unwrap();
+        let transfer = arm.own.transfer.as_ref().unwrap();
+        for end in [&transfer.client, &transfer.server] {
+            // As for any program, the kernel doubles what is asked for.
+            assert_eq!(end.send_buffer, Buffer::of(Some(65_536), 131_072));
+            assert_eq!(end.receive_buffer, Buffer::of(Some(65_536), 131_072));
+        }
+        let up = transfer.up.as_ref().unwrap();
         assert_eq!(up.messages, arm.ok, "the receiver's messages are the sender's");
         assert_eq!(up.sent_bytes, up.received_bytes);
         assert_eq!(up.wire_bytes, Some(up.sent_bytes), "{encoding}");
