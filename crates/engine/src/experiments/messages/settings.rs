@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tcptoll_model::experiments::messages::{Pattern, SPEC};
 use tcptoll_model::study::Settings;
-use tcptoll_model::units::parse_time;
+use tcptoll_model::units::{parse_time, text_time};
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
@@ -21,8 +21,11 @@ const BLOCK_MAX: (u64, &str) = (1 << 20, "1M");
 /// The longest warm-up or window.
 const TIME_MAX: Duration = Duration::from_secs(3_600);
 
-/// The longest work for one message.
-const WORK_MAX: Duration = Duration::from_secs(1);
+/// The longest work for one message: the clock is looked at every 32 messages.
+const WORK_MAX: Duration = Duration::from_millis(10);
+
+/// The longest work for a block of messages that one call sends, which nothing interrupts.
+const BLOCK_WORK_MAX: Duration = Duration::from_millis(100);
 
 /// The measured window where none was typed: one way, and where each message is answered. With a stall
 /// of 40 ms in each, 25 exchanges end in 1 s, which is enough for a median.
@@ -182,6 +185,21 @@ impl MessagesSettings {
                 ),
             ));
         }
+        let block_messages = match self.coalesce {
+            Coalesce::None => 1,
+            _ => (self.coalesce_bytes / self.message_bytes).max(1),
+        };
+        if self.work * block_messages > BLOCK_WORK_MAX {
+            let typed = reader.value("work")?;
+            let most = BLOCK_WORK_MAX.as_millis();
+            return Err(wrong(
+                "work",
+                &typed,
+                format!(
+                    "a block has {block_messages} messages, and the work for a block may be at most {most} ms; write a shorter time, or a smaller --coalesce-bytes"
+                ),
+            ));
+        }
         if self.pattern != Pattern::OneWay && matches!(self.program, Program::Java(_)) {
             return Err(wrong(
                 "pattern",
@@ -259,7 +277,7 @@ fn size(reader: &Reader<'_>, key: &str, limit: (u64, &str)) -> Result<u32, Trial
 
 fn time(typed: &str, most: Duration) -> Result<Duration, String> {
     match parse_time(typed).map_err(|error| error.to_string())? {
-        time if time > most => Err(format!("write a time of at most {} s", most.as_secs())),
+        time if time > most => Err(format!("write a time of at most {}", text_time(most))),
         time => Ok(time),
     }
 }
@@ -358,7 +376,11 @@ mod tests {
         let far = read(&[("link", "rtt=37ms"), ("pattern", "request-response")]).unwrap();
         assert_eq!((far.warmup, far.duration), (Duration::from_millis(740), WINDOWS[1]));
         assert!(read(&[("duration", "0s")]).unwrap_err().starts_with("--duration 0s: "));
-        assert!(read(&[("work", "2s")]).unwrap_err().starts_with("--work 2s: "));
+        let error = read(&[("work", "2s")]).unwrap_err();
+        assert_eq!(error, "--work 2s: write a time of at most 10ms");
+        let block = [("work", "1ms"), ("coalesce", "buffer"), ("message", "1")];
+        let error = read(&block).unwrap_err();
+        assert!(error.starts_with("--work 1ms: a block has 4096 messages"), "{error}");
     }
 
     #[test]

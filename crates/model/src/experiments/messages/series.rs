@@ -87,19 +87,18 @@ pub(super) fn of<'a>(arms: &[&'a Arm]) -> Vec<Series<'a>> {
         }
         let point = Point { bytes: message.bytes, bytes_per_s: goodput, arm };
         let key: Vec<String> = [nagle.clone(), block].into_iter().chain(rest.clone()).collect();
-        match found.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, series)) => series.points.push(point),
-            None => {
-                let series = Series {
-                    name: nagle,
-                    nagle: arm.own.transfer.as_ref().is_some_and(|transfer| transfer.nagle),
-                    block_bytes: message.coalesce_bytes,
-                    rest,
-                    points: vec![point],
-                };
-                found.push((key, series));
-            }
+        if let Some((_, series)) = found.iter_mut().find(|(other, _)| *other == key) {
+            series.points.push(point);
+            continue;
         }
+        let series = Series {
+            name: nagle,
+            nagle: arm.own.transfer.as_ref().is_some_and(|transfer| transfer.nagle),
+            block_bytes: message.coalesce_bytes,
+            rest,
+            points: vec![point],
+        };
+        found.push((key, series));
     }
     let keys: Vec<Vec<String>> = found.iter().map(|(key, _)| key.clone()).collect();
     let mut all: Vec<Series<'a>> = found

@@ -152,11 +152,12 @@ fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
     Some([Some(reached), costs].into_iter().flatten().collect())
 }
 
-/// Several arms of one size: their rates.
+/// Several arms of one size: their rates; of many the least and the most.
 fn rates(arms: &[&Arm]) -> Option<String> {
     let mut known: Vec<(&Arm, f64)> =
         arms.iter().filter_map(|arm| Some((*arm, value(arm, RATE.name)?))).collect();
-    if known.len() > STATED {
+    let many = known.len() > STATED;
+    if many {
         known.sort_by(|a, b| a.1.total_cmp(&b.1));
         known = vec![*known.first()?, *known.last()?];
     }
@@ -164,12 +165,16 @@ fn rates(arms: &[&Arm]) -> Option<String> {
         .iter()
         .map(|(arm, rate)| {
             let segments = value(arm, CLIENT_SEGMENTS.name)
-                .map(|count| format!(" with {} segments each", few(count)));
-            let name = &arm.name;
-            format!("{name} {}{}", human_rate_per_s(*rate), segments.unwrap_or_default())
+                .map(|count| format!(" in {} segments each", few(count)))
+                .unwrap_or_default();
+            format!("{} messages/s{segments} ({})", human_rate_per_s(*rate), arm.name)
         })
         .collect();
-    Some(format!("Messages/s: {}.", each.join("; ")))
+    match each.as_slice() {
+        [] => None,
+        [least, most] if many => Some(format!("From {least} to {most}.")),
+        all => Some(format!("{}.", all.join(", "))),
+    }
 }
 
 /// Exchanges: their typical latency.
@@ -211,7 +216,7 @@ fn first(arms: &[&Arm]) -> Option<String> {
     let hidden = arms.iter().find_map(|arm| {
         let warmup = arm.warmup.as_ref()?.histograms.get(LATENCY.name)?.min?;
         let typical = typical_us(arm.histograms.get(LATENCY.name)?)?;
-        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > 30e3)
+        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > causes::DELAYED_US)
             .then_some(warmup)
     })?;
     Some(format!(
