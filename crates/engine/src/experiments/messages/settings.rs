@@ -19,7 +19,7 @@ const MESSAGE_MAX: (u64, &str) = (64 << 20, "64M");
 const BLOCK_MAX: (u64, &str) = (1 << 20, "1M");
 
 /// The longest warm-up or window.
-const TIME_MAX: Duration = Duration::from_secs(3_600);
+const TIME_MAX: Duration = Duration::from_hours(1);
 
 /// The longest work for one message: the clock is looked at every 32 messages.
 const WORK_MAX: Duration = Duration::from_millis(10);

@@ -166,8 +166,9 @@ fn the_table_of_2008_gives_the_advice_of_2008() {
 fn advice_that_the_arms_do_not_support_is_corrected() {
     let slow =
         |bytes, on, off| [arm(bytes, true, on, (0.5, 0.3)), arm(bytes, false, off, (0.5, 0.3))];
-    let arms = [slow(1_024, 300.0, 200.0), slow(4_096, 700.0, 500.0), slow(65_536, 930.0, 930.0)];
-    let summary = concluded(arms.into_iter().flatten().collect());
+    let sizes = [(1_024, 300.0, 200.0), (4_096, 700.0, 500.0), (65_536, 930.0, 930.0)];
+    let arms = sizes.into_iter().flat_map(|(bytes, on, off)| slow(bytes, on, off));
+    let summary = concluded(arms.collect());
     let said = changes(&summary);
     assert!(
         said.contains(
