@@ -55,7 +55,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::each(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
         .derived("500ms; 1s with answers"),
     &Opt::each(LOAD, "warmup", "TIME", "Time before the measured window")
-        .derived("20 round trips, at least 300ms; in Java at least 1.5s, or 3s for serialization and xml"),
+        .derived("20 round trips, at least 300ms; in Java at least 1.5s, with serialization 3s, with xml 4s"),
     &Opt::one(LOAD, "timeout", "TIME", "Time limit of connecting, and of one exchange")
         .by_default("10s"),
     &Opt::each(SOCKETS, "nagle", "on,off", "Nagle's algorithm; off sets TCP_NODELAY on both hosts")

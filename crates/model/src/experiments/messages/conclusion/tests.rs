@@ -274,3 +274,29 @@ fn messages_that_all_failed_are_no_result() {
         "No message arrived; most failed with connect-refused."
     );
 }
+
+#[test]
+fn each_encoding_and_the_native_program_is_stated_by_name() {
+    let program = |encoding: Option<&str>, bytes, mbit| {
+        let mut one = arm(bytes, true, mbit, (0.5, 0.3));
+        one.name = format!("{}, message {bytes}", encoding.unwrap_or("native"));
+        if let (Some(message), Some(name)) = (&mut one.own.message, encoding) {
+            message.program = "java".to_owned();
+            message.encoding = Some(name.to_owned());
+        }
+        one
+    };
+    let encodings = [None, Some("raw"), Some("fields"), Some("serialization"), Some("xml")];
+    let arms = encodings.into_iter().enumerate().flat_map(|(at, encoding)| {
+        let filled = |bytes: u64| if bytes >= 256 << (2 * at) { 940.0 } else { 100.0 };
+        [64, 256, 1_024, 4_096, 16_384].map(|bytes| program(encoding, bytes, filled(bytes)))
+    });
+    let summary = concluded(arms.collect());
+    assert!(
+        summary.answer.starts_with(
+            "Goodput reaches 90 % of the link's rate (941 Mbit/s) from 256 bytes with native, from 1 KiB with java raw, from 4 KiB with java fields, from 16 KiB with java serialization, at no size with java xml."
+        ),
+        "{}",
+        summary.answer
+    );
+}
