@@ -56,8 +56,16 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     let values = lines.points().flat_map(of).chain(lines.limits.links.iter().copied());
     let y = Scale::log(values, bottom - 6.0, frame.top + 6.0);
     let x = Scale::bytes(lines.sizes().into_iter(), left + 10.0, right - 10.0);
-    let key = lines.all.len() + lines.limits.windows.len();
-    let keyed = lines.all.len() > 1 || !lines.limits.windows.is_empty();
+    // On a short link a window allows more than there is to see.
+    let windows: Vec<(&Window, Vec<(f64, f64)>)> = lines
+        .limits
+        .windows
+        .iter()
+        .map(|window| (window, below_top(window, y.most())))
+        .filter(|(_, inside)| inside.len() > 1)
+        .collect();
+    let key = lines.all.len() + windows.len();
+    let keyed = key > 1;
     let below = 50.0 + if keyed { plot::KEY * key as f64 } else { 0.0 };
     let mut plot = Plot::new(frame, below, x, y);
     let tick = |value| if lines.rate { number::rate_tick(value) } else { number::tick(value) };
@@ -74,10 +82,8 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     for (at, rate) in lines.limits.links.iter().enumerate() {
         link(&mut plot, lines, *rate, at);
     }
-    for (at, window) in lines.limits.windows.iter().enumerate() {
-        let tooltip = window_name(lines, window);
-        let inside = below_top(window, y.most());
-        plot.group("echo", &tooltip, |plot| {
+    for (at, (window, inside)) in windows.iter().enumerate() {
+        plot.group("echo", &window_name(lines, window), |plot| {
             plot.line(&format!("computed {}", dash(at)), inside.iter().copied());
         });
     }
@@ -89,14 +95,14 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
             let name = if line.label.is_empty() { "measured" } else { line.label.as_str() };
             (format!("curve {}", line.class), clean::shorten(name, if wide { 90 } else { 40 }))
         };
-        let of_window = |(at, window): (usize, &Window)| {
+        let of_window = |(at, (window, _)): (usize, &(&Window, Vec<(f64, f64)>))| {
             (format!("computed echo {}", dash(at)), window_name(lines, window))
         };
         let names: Vec<(String, String)> = lines
             .all
             .iter()
             .map(of_line)
-            .chain(lines.limits.windows.iter().enumerate().map(of_window))
+            .chain(windows.iter().enumerate().map(of_window))
             .collect();
         plot.key(52.0, 34.0, names.iter().map(|(class, name)| (class.clone(), name.as_str())));
     }
