@@ -21,15 +21,13 @@ use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
 use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
-use crate::load::{connect, exchange, greet, http, probes, socket_memory};
+use crate::load::{connect, exchange, greet, http, probes, socket_memory, transfer};
 use crate::messages::{
     Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
-    GroupAnswer, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping,
-    ReadCpu, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls,
-    Settle, Sink, SocketMemory, ToGroup, Train, Upload, WatchListener,
-use crate::load::{connect, greet, http, probes, socket_memory, transfer};
-use crate::messages::{
-    Check, ConnectLoad, CountClosed, End, Faulted, Forget, Freeze, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Ping, ReadCpu, ReadMemory, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
+    GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HttpLoad,
+    Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory,
+    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
+    Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};

@@ -8,7 +8,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("tcptoll measures the TCP of the Linux kernel: build and run it on Linux");
 
-pub mod buffers;
 pub mod clock;
 pub mod cpu;
 pub mod epoll;

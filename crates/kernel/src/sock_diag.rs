@@ -226,18 +226,27 @@ impl SockDiag {
     /// them, bytes: buffers, what is queued in them and what is reserved for them. The socket's own
     /// structure is not in it.
     pub fn socket_memory(&mut self, limit: u64) -> Result<(u64, Option<f64>), SysError> {
-        let (count, sums) = self.memory_sums(limit)?;
+        let (count, sums) = self.memory_of(Ports::default(), limit)?;
         Ok((count, (sums.sockets > 0).then(|| sums.held() as f64 / sums.sockets as f64)))
     }
 
-    /// How many established connections there are, and the memory of the first `limit` of them
-    /// together. The sockets' own structures are not in it.
+    /// The memory of all established connections of which this port is at that end, together. The
+    /// sockets' own structures are not in it.
+    pub fn memory_at_port(&mut self, end: End, port: u16) -> Result<MemorySums, SysError> {
+        let ports = match end {
+            End::Local => Ports { local: port, remote: 0 },
+            End::Remote => Ports { local: 0, remote: port },
+        };
+        self.memory_of(ports, u64::MAX).map(|(_, sums)| sums)
+    }
+
+    /// How many established connections there are, and the memory of the first `limit` of them.
     ///
     /// Source: `sk_get_meminfo()` in net/core/sock.c, read with Linux 6.18.
-    pub fn memory_sums(&mut self, limit: u64) -> Result<(u64, MemorySums), SysError> {
+    fn memory_of(&mut self, ports: Ports, limit: u64) -> Result<(u64, MemorySums), SysError> {
         let (mut count, mut sums) = (0_u64, MemorySums::default());
         let wanted = ExtensionFlags::SKMEMINFO;
-        self.dump(&StateFlags::ESTABLISHED, &wanted, Ports::default(), |payload| {
+        self.dump(&StateFlags::ESTABLISHED, &wanted, ports, |payload| {
             count += 1;
             if sums.sockets >= limit {
                 return Ok(()); // the rest of the dump must be read, but not decoded

@@ -1,10 +1,9 @@
 //! TCP and UDP sockets with the options the experiments need; nonblocking, closed on exec.
 //!
-//! Those of [`blocking`] block.
+//! Those of [`blocking`] block. Options of bulk data are set in `options`; `bulk` has the ways to write
+//! and read it.
 
 pub mod blocking;
-//! Options of bulk data are set in `options`; `bulk` has the ways to write and read it.
-
 mod bulk;
 mod options;
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Arm, BufferLimit, SocketEnd};
+use crate::record::{Arm, Buffer, BufferLimit, Own};
 use crate::study::level_text;
 use crate::warning::Warning;
 
@@ -35,32 +35,74 @@ pub fn same_effective(
 /// Socket buffers: above `net.core.wmem_max` and `rmem_max`, or below the kernel's smallest, all are
 /// the same.
 pub fn same_buffers(arms: &[Arm]) -> Vec<Warning> {
-    let options =
-        [("window", true, true), ("send-buffer", true, false), ("receive-buffer", false, true)];
+    let options: [(&str, &[Which]); 3] =
+        [("window", &BOTH), ("send-buffer", &BOTH[..1]), ("receive-buffer", &BOTH[1..])];
     options
         .into_iter()
-        .flat_map(|(option, send, receive)| {
-            same_effective(arms, option, |arm| buffers(arm, send, receive))
-        })
+        .flat_map(|(option, which)| same_effective(arms, option, |arm| all_changed(arm, which)))
         .collect()
 }
 
-/// The buffers of both hosts that the kernel changed, each size once.
+/// The socket buffers that the kernel changed. None: it granted all as asked for.
+pub fn changed_buffers(own: &Own) -> Option<Warning> {
+    let ends = ends(own)?;
+    let mut changes = Vec::new();
+    let mut capped = false;
+    for which in &BOTH {
+        let [client, server] = ends.map(|end| end[which.at]);
+        let hosts = match (client.changed_by, server.changed_by) {
+            (Some(_), Some(_)) if client == server => vec![("both hosts", client)],
+            _ => vec![("the client", client), ("the server", server)],
+        };
+        for (host, buffer) in hosts {
+            let (Some(asked), Some(limit)) = (buffer.asked_bytes, buffer.changed_by) else {
+                continue;
+            };
+            capped |= limit == BufferLimit::Maximum;
+            let got = buffer.effective_bytes;
+            let option = which.option;
+            changes.push(match limit {
+                BufferLimit::Maximum => format!(
+                    "{option} of {host}: {} of {asked} bytes granted ({})",
+                    got / 2,
+                    which.sysctl
+                ),
+                BufferLimit::Minimum => format!(
+                    "{option} of {host}: {asked} bytes asked for, {got} granted in all (the kernel's smallest)"
+                ),
+            });
+        }
+    }
+    (!changes.is_empty()).then_some(Warning::BufferChanged { changes, capped })
+}
+
+/// One of a socket's buffers.
+struct Which {
+    option: &'static str,
+    /// What limits it.
+    sysctl: &'static str,
+    /// Its place among the buffers of an end.
+    at: usize,
+}
+
+const BOTH: [Which; 2] = [
+    Which { option: "SO_SNDBUF", sysctl: "net.core.wmem_max", at: 0 },
+    Which { option: "SO_RCVBUF", sysctl: "net.core.rmem_max", at: 1 },
+];
+
+/// These buffers of both hosts, each size once.
 ///
 /// None: the kernel left one of them as asked for, or tunes it.
-fn buffers(arm: &Arm, send: bool, receive: bool) -> Option<String> {
-    let ends = ends(arm)?;
+fn all_changed(arm: &Arm, which: &[Which]) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
-    for end in ends {
-        let of_end =
-            [(send, "SO_SNDBUF", end.send_buffer), (receive, "SO_RCVBUF", end.receive_buffer)];
-        for (_, name, buffer) in of_end.into_iter().filter(|(counts, _, _)| *counts) {
-            let sysctl = if name == "SO_SNDBUF" { "wmem_max" } else { "rmem_max" };
+    for end in ends(&arm.own)? {
+        for Which { option, sysctl, at } in which {
+            let buffer = end[*at];
             let why = match buffer.changed_by? {
-                BufferLimit::Maximum => format!("net.core.{sysctl}"),
-                BufferLimit::Minimum => "the kernel's smallest".to_owned(),
+                BufferLimit::Maximum => sysctl,
+                BufferLimit::Minimum => "the kernel's smallest",
             };
-            let part = format!("{name} {} bytes ({why})", buffer.effective_bytes);
+            let part = format!("{option} {} bytes ({why})", buffer.effective_bytes);
             if !parts.contains(&part) {
                 parts.push(part);
             }
@@ -69,12 +111,14 @@ fn buffers(arm: &Arm, send: bool, receive: bool) -> Option<String> {
     Some(parts.join(", "))
 }
 
-/// The sockets of both hosts.
-fn ends(arm: &Arm) -> Option<[&SocketEnd; 2]> {
-    let own = &arm.own;
-    let of_data = own.transfer.as_ref().map(|transfer| [&transfer.client, &transfer.server]);
-    of_data
-        .or_else(|| own.connection_memory.as_ref().map(|memory| [&memory.client, &memory.server]))
+/// Send and receive buffer of the sockets of both hosts.
+fn ends(own: &Own) -> Option<[[Buffer; 2]; 2]> {
+    if let Some(transfer) = &own.transfer {
+        let ends = [&transfer.client, &transfer.server];
+        return Some(ends.map(|end| [end.send_buffer, end.receive_buffer]));
+    }
+    let memory = own.connection_memory.as_ref()?;
+    Some([&memory.client, &memory.server].map(|end| [end.send_buffer, end.receive_buffer]))
 }
 
 #[cfg(test)]
@@ -82,7 +126,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::record::{Buffer, Transfer};
+    use crate::record::{SocketEnd, Transfer};
 
     fn arm(name: &str, option: &str, asked: Option<u64>, send: u64, receive: u64) -> Arm {
         let end = SocketEnd {
@@ -131,5 +175,34 @@ mod tests {
         let warnings = same_buffers(&[one("1K", 1 << 10), one("2K", 2 << 10)]);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].to_string().contains("SO_SNDBUF 4608 bytes (the kernel's smallest)"));
+    }
+
+    #[test]
+    fn each_buffer_that_was_changed_is_stated_once_with_its_limit() {
+        let end = |asked: u64, send, receive| SocketEnd {
+            send_buffer: Buffer::of(Some(asked), send),
+            receive_buffer: Buffer::of(Some(asked), receive),
+            ..SocketEnd::default()
+        };
+        let text = |client: &SocketEnd, server: &SocketEnd| {
+            let (client, server) = (client.clone(), server.clone());
+            let own = Transfer { client, server, ..Transfer::default() }.into();
+            changed_buffers(&own).map(|warning| warning.to_string())
+        };
+        let granted = end(1 << 20, 2 << 20, 2 << 20);
+        assert_eq!(text(&granted, &granted), None);
+        let capped = end(1 << 20, 425_984, 2 << 20);
+        assert_eq!(
+            text(&capped, &capped).unwrap(),
+            "socket buffers are not what was asked for: SO_SNDBUF of both hosts: 212992 of 1048576 \
+             bytes granted (net.core.wmem_max). Raise the limit on this machine, outside the lab, or \
+             ask for less"
+        );
+        let raised = end(1, 2, 2_304);
+        assert_eq!(
+            text(&granted, &raised).unwrap(),
+            "socket buffers are not what was asked for: SO_RCVBUF of the server: 1 bytes asked for, \
+             2304 granted in all (the kernel's smallest)"
+        );
     }
 }

@@ -3,8 +3,6 @@
 use std::fmt;
 
 use crate::record::WarningEntry;
-use crate::record::{BufferLimit, WarningEntry};
-use crate::units::human_rate_per_s;
 use crate::units::{human_bytes, human_rate_per_s};
 
 /// Makes [`Warning`] of a table. Each warning has its name, which is its section of
@@ -147,6 +145,17 @@ warnings! {
         why: String,
     } => format!(
         "where the time went is not known: the trial with the packet tap failed: {why}"
+    );
+
+    /// A JVM used much CPU time for something else than the measured thread.
+    JvmBusy "jvm-busy" {
+        /// `client` or `server`.
+        host: &'static str,
+        /// Share of the JVM's CPU time in the window, 0 to 1.
+        share: f64,
+    } => format!(
+        "the {host}'s JVM spent {:.0} % of its CPU time compiling or collecting garbage in the window: use a longer --warmup",
+        share * 100.0
     );
 
     /// The capture file is not whole.
@@ -435,29 +444,19 @@ warnings! {
         "{failed} of {of} requests of the warm-up failed, most of them with {class}: they are in no figure, and what follows may not be warm"
     );
 
-    /// The kernel made a socket buffer smaller or larger than asked for.
+    /// The kernel made socket buffers smaller or larger than asked for.
     BufferChanged "buffer-changed" {
-        /// Socket option.
-        option: &'static str,
-        /// The host: `client` or `server`.
-        host: &'static str,
-        /// Asked for, bytes.
-        asked: u64,
-        /// What the kernel reports, bytes: twice what it grants.
-        effective: u64,
-        /// Why.
-        changed_by: BufferLimit,
-        /// The sysctl that limits it.
-        sysctl: &'static str,
-    } => match changed_by {
-        BufferLimit::Maximum => format!(
-            "{option} of the {host}: {asked} bytes were asked for, {} were granted (the kernel reports {effective}, twice that). The limit is {sysctl}: raise it on this machine, outside the lab, or ask for less",
-            effective / 2
-        ),
-        BufferLimit::Minimum => format!(
-            "{option} of the {host}: {asked} bytes were asked for, and the kernel reports {effective} instead of {}. That is its smallest buffer",
-            asked.saturating_mul(2)
-        ),
+        /// Each that was changed: option, host, sizes, the limit.
+        changes: Vec<String>,
+        /// Whether a sysctl made one of them smaller.
+        capped: bool,
+    } => {
+        let remedy = ". Raise the limit on this machine, outside the lab, or ask for less";
+        format!(
+            "socket buffers are not what was asked for: {}{}",
+            changes.join("; "),
+            if *capped { remedy } else { "" }
+        )
     };
 
     /// Arms differ in nothing that took effect.

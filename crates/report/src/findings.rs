@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::record::{Arm, Excluded, HostSummary, Summary, WarningEntry};
+use tcptoll_model::record::{Arm, Cause, Excluded, HostSummary, Summary, WarningEntry};
 use tcptoll_model::shell;
 
 use crate::own::{Failed, Own};
@@ -91,6 +91,38 @@ fn full_queues(host: &HostSummary) -> impl Iterator<Item = String> {
             u64::from(l.accept_queue_limit) + 1
         )
     })
+}
+
+/// Arms with the same cause that are shown one by one.
+const CAUSES_SHOWN: usize = 4;
+
+/// Names of arms that a line lists.
+const NAMES_SHOWN: usize = 12;
+
+/// The causes to show, each with what to add in words: of more than four arms with the same cause the
+/// first stands for all, and the names of the others follow.
+pub(crate) fn causes(summary: &Summary) -> Vec<(&Cause, Option<String>)> {
+    let mut shown: Vec<(&Cause, Option<String>)> = Vec::new();
+    for cause in &summary.causes {
+        let same: Vec<&str> = summary
+            .causes
+            .iter()
+            .filter(|other| other.id == cause.id)
+            .map(|other| other.arm.as_str())
+            .collect();
+        if same.len() <= CAUSES_SHOWN {
+            shown.push((cause, None));
+        } else if shown.iter().all(|(known, _)| known.id != cause.id) {
+            let others: Vec<&str> = same.into_iter().filter(|arm| *arm != cause.arm).collect();
+            let rest = match others.len().saturating_sub(NAMES_SHOWN) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let names = others[..others.len().min(NAMES_SHOWN)].join(", ");
+            shown.push((cause, Some(format!("the same cause in {names}{rest}"))));
+        }
+    }
+    shown
 }
 
 /// Evidence in one line: `TcpExtListenOverflows 2,410 · backlog 16`.

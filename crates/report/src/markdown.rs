@@ -249,8 +249,10 @@ fn beside_published(page: &mut String, summary: &Summary) {
 fn findings(page: &mut String, summary: &Summary) {
     let of = |arm: &str| if summary.arms.len() > 1 { format!(" ({arm})") } else { String::new() };
     let mut items: Vec<String> = Vec::new();
-    items
-        .extend(summary.causes.iter().map(|c| format!("cause {}: {}{}", c.id, c.text, of(&c.arm))));
+    items.extend(findings::causes(summary).into_iter().map(|(c, others)| {
+        let others = others.map_or_else(String::new, |others| format!(" {others}"));
+        format!("cause {}: {}{}{others}", c.id, c.text, of(&c.arm))
+    }));
     items.extend(summary.advice.iter().map(|a| {
         let proof = a.proof.as_deref().unwrap_or("not proven in this run");
         format!("cure: {}. Costs: {}. Undo: {}. Proof: {proof}", a.change, a.cost, a.undo)

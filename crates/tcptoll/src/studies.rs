@@ -23,6 +23,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("connect-2021", include_str!("../../../studies/connect-2021.toml")),
     ("http-keepalive-2019", include_str!("../../../studies/http-keepalive-2019.toml")),
     ("http-reuse", include_str!("../../../studies/http-reuse.toml")),
+    ("java-2008", include_str!("../../../studies/java-2008.toml")),
     ("keepalive-2003", include_str!("../../../studies/keepalive-2003.toml")),
     ("keepalive-cost", include_str!("../../../studies/keepalive-cost.toml")),
     ("keepalive-sayings", include_str!("../../../studies/keepalive-sayings.toml")),

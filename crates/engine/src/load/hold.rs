@@ -9,9 +9,9 @@ use std::io;
 use std::time::Duration;
 
 use tcptoll_kernel::epoll::{Interest, Poller};
-use tcptoll_kernel::sock_diag::SockDiag;
+use tcptoll_kernel::sock_diag::{End, SockDiag};
 use tcptoll_kernel::socket::{Address, Begun, Tcp, reset_when_closed};
-use tcptoll_kernel::{SysError, buffers, slab};
+use tcptoll_kernel::{SysError, slab};
 use tcptoll_model::counters::parse_sockstat;
 
 use super::control::{CHANNEL, Progress, stop_requested};
@@ -54,11 +54,10 @@ impl Holder {
     /// Listens.
     pub fn listen(&mut self, order: &HoldListen) -> Result<HoldListening, LoadError> {
         check_room(order.all)?;
-        let listener = Tcp::listener(order.at, BACKLOG, false)?;
-        let named = |op| move |error| SysError::new(op, "the listener", error);
-        // Before the address is known to anybody: a connection inherits them at its SYN.
-        set(&listener, &order.sockets).map_err(named("setsockopt"))?;
-        let at = listener.local().map_err(named("getsockname"))?;
+        let prepare = |listener: &Tcp| set(listener, &order.sockets);
+        let listener = Tcp::prepared_listener(order.at, BACKLOG, prepare)?;
+        let named = |error| SysError::new("getsockname", "the listener", error);
+        let at = listener.local().map_err(named)?;
         let listeners = SockDiag::open()?.listeners()?;
         let queue = listeners.iter().find(|known| known.address.port() == at.port());
         let queue = queue.map_or(1, |known| known.accept_queue_limit.max(1));
@@ -171,8 +170,8 @@ impl Holder {
         let Some(tcp) = self.connections.first() else { return Ok(SocketsGot::default()) };
         let named = |error| SysError::new("getsockopt", "a connection", error);
         Ok(SocketsGot {
-            send_buffer: buffers::send(tcp).map_err(named)?,
-            receive_buffer: buffers::receive(tcp).map_err(named)?,
+            send_buffer: tcp.send_buffer().map_err(named)?,
+            receive_buffer: tcp.receive_buffer().map_err(named)?,
             congestion: tcp.congestion().map_err(named)?,
         })
     }
@@ -245,12 +244,12 @@ fn failed(errors: &mut BTreeMap<String, u64>, class: &str, connections: u64) {
 /// Sets the options that are asked for.
 fn set(tcp: &Tcp, sockets: &SocketSettings) -> io::Result<()> {
     if let Some(bytes) = sockets.send_buffer {
-        buffers::ask_send(tcp, bytes)?;
+        tcp.set_send_buffer(bytes)?;
     }
     if let Some(bytes) = sockets.receive_buffer {
-        buffers::ask_receive(tcp, bytes)?;
+        tcp.set_receive_buffer(bytes)?;
     }
-    sockets.congestion.as_ref().map_or(Ok(()), |name| buffers::choose_congestion(tcp, name))
+    sockets.congestion.as_ref().map_or(Ok(()), |name| tcp.set_congestion(name))
 }
 
 /// Errors: the limit of open files is below this many connections.
@@ -264,13 +263,14 @@ fn check_room(all: u64) -> Result<(), LoadError> {
     }
 }
 
-/// The memory of this host's sockets and of the machine.
+/// The memory of this host's connections and of the machine.
 pub fn memory(order: ReadMemory) -> Result<MemoryPicture, SysError> {
-    let (sockets, sums) = SockDiag::open()?.memory_sums(u64::MAX)?;
+    let end = if order.connected { End::Remote } else { End::Local };
+    let sums = SockDiag::open()?.memory_at_port(end, order.port)?;
     let sockstat = fs::read_to_string("/proc/thread-self/net/sockstat").unwrap_or_default();
     let pages = parse_sockstat(&sockstat).get("TCP_mem").copied().unwrap_or(0);
     Ok(MemoryPicture {
-        sockets,
+        sockets: sums.sockets,
         received: sums.received,
         queued: sums.queued,
         reserved: sums.reserved + sums.options,

@@ -2,13 +2,9 @@
 //!
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
 //! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
-//! requests of any bytes over one; [`greet`] is the in-house server of `connect`, and [`probes`] is
-//! the traffic that certifies a link.
-//! requests, [`idle`] keeps connections open and writes over one, [`transfer`] carries bulk data.
-//! [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic that certifies a link.
-//! requests, [`idle`] keeps connections open and writes over one, [`hold`] fills connections for their
-//! memory; [`greet`] is the in-house server
-//! of `connect`, and [`probes`] is the traffic that certifies a link.
+//! requests of any bytes over one, [`transfer`] carries bulk data, [`hold`] fills connections for their
+//! memory; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic that certifies a
+//! link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
 //!

@@ -109,12 +109,15 @@ pub struct HoldEnd;
 
 order!(HoldEnd => u64, "hold-end");
 
-/// Report the memory that the kernel has for this host's sockets, and for the whole machine's.
+/// Report the memory that the kernel has for the connections of this host, and for the whole machine.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ReadMemory {
+    /// The port at which the server listens: both ends may be in one namespace.
+    pub port: u16,
     /// The sockets are of IPv6.
     pub ipv6: bool,
-    /// They have connected, and so have a local port of their own each.
+    /// Of those that have connected to it, and so have a local port of their own each; otherwise of
+    /// those that were accepted there.
     pub connected: bool,
 }
 
@@ -123,7 +126,7 @@ order!(ReadMemory => MemoryPicture, "read-memory");
 /// Memory at one moment, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPicture {
-    /// Established sockets of this host.
+    /// Established sockets.
     pub sockets: u64,
     /// Data that was received and not read, with its overhead, all sockets together.
     pub received: u64,

@@ -30,6 +30,12 @@ pub struct MessageWay {
     /// Encoding of a message, where the program has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
+    /// Bytes of an encoded message, the mean of all; absent: its size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoded_bytes: Option<f64>,
+    /// Version of the program, if it is not tcptoll: `17.0.15+6`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_version: Option<String>,
     /// CPU time that the sender worked on each message, µs.
     pub work_us: f64,
     /// CPU time that the receiver worked on each message, µs.

@@ -127,6 +127,7 @@ struct CauseView {
     arm: String,
     text: String,
     evidence: Vec<[String; 2]>,
+    others: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -224,7 +225,7 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         about_sd: published::about_sd(&published::of(summary)),
         over_time: each_arm(summary, |at, arm| over_time(at, arm, &primary)),
         counters: each_arm(summary, |at, arm| Some(counted::of(name(at, arm), arm, own))),
-        causes: summary.causes.iter().map(cause).collect(),
+        causes: findings::causes(summary).into_iter().map(cause).collect(),
         advice: summary.advice.iter().map(advice).collect(),
         next: summary.next.iter().map(|n| [n.command.clone(), n.why.clone()]).collect(),
         passport: counted::passport(summary),
@@ -298,13 +299,14 @@ fn over_time(at: usize, arm: &Arm, primary: &Primary) -> Option<Named> {
     Some(Named { arm: name(at, arm), picture: Picture::new(both_svg, &series::caption(points)) })
 }
 
-fn cause(cause: &tcptoll_model::record::Cause) -> CauseView {
+fn cause((cause, others): (&tcptoll_model::record::Cause, Option<String>)) -> CauseView {
     let evidence = |(name, value): (&String, &Json)| [name.clone(), findings::plain(value)];
     CauseView {
         id: cause.id.clone(),
         arm: cause.arm.clone(),
         text: cause.text.clone(),
         evidence: cause.evidence.iter().map(evidence).collect(),
+        others,
     }
 }
 

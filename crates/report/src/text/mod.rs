@@ -248,11 +248,14 @@ fn explain(page: &mut Page, summary: &Summary) {
         0 | 1 => String::new(),
         _ => format!(" ({arm})"),
     };
-    for cause in &summary.causes {
+    for (cause, others) in findings::causes(summary) {
         let text = format!("{}: {}{}", cause.id, cause.text, of(&cause.arm));
         page.labelled("  cause", 14, &text, Tone::Bad);
         if !cause.evidence.is_empty() {
             page.labelled("  evidence", 14, &findings::evidence(&cause.evidence), Tone::Plain);
+        }
+        if let Some(others) = others {
+            page.labelled("", 14, &others, Tone::Plain);
         }
         page.labelled("", 14, &format!("tcptoll explain {}", cause.id), Tone::Dim);
     }

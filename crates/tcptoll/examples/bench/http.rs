@@ -9,7 +9,7 @@ use crate::contest::{
     BATCHED, CONNECTIONS, Case, Contest, Contestant, Ours, PLAIN, POLLED, Sample, memory,
     ring_refused,
 };
-use crate::page::Page;
+use crate::page::{HEAD, Page, environment, row};
 
 /// Length of one contestant's turn.
 const SECONDS: u64 = 2;
@@ -24,14 +24,14 @@ const HOLDERS: &[&str] = &["wrk", "h2load"];
 /// Memory hardly differs from round to round: so many are enough for an interval.
 const MEMORY_ROUNDS: u32 = 5;
 
-const HEAD: &[&str] =
-    &["figure", "tcptoll", "peer", "ratio", "95 % interval", "tcptoll's", "peer's", "rounds"];
-
 /// Runs every case and puts it on the page.
 pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
     page.say("<!-- Written by `cargo xtask bench http`. -->");
     page.say("# tcptoll beside its peers: HTTP");
-    let present: Vec<&'static Peer> = environment(page);
+    let programs: Vec<_> = PEERS.iter().map(|peer| (peer.program, peer.package)).collect();
+    environment(page, &programs);
+    let present: Vec<&'static Peer> =
+        PEERS.iter().filter(|peer| peer.version().is_some()).collect();
     let ring = ring_refused()?;
     if let Some(why) = &ring {
         page.say(&format!("Without io_uring: {why}."));
@@ -61,33 +61,6 @@ pub(crate) fn run(page: &mut Page, rounds: u32) -> anyhow::Result<()> {
         page.table(HEAD, &rows);
     }
     idle(page, &present, rounds.min(MEMORY_ROUNDS), ring.is_none())
-}
-
-/// The machine and the versions; gives the peers that are here.
-fn environment(page: &mut Page) -> Vec<&'static Peer> {
-    let passport = tcptoll_engine::passport::read();
-    let mut rows = vec![
-        ["kernel".to_owned(), passport.kernel],
-        ["CPU".to_owned(), format!("{}, {} of them", passport.cpu, passport.cpus)],
-        ["congestion control".to_owned(), passport.congestion_control.unwrap_or_default()],
-        ["clock".to_owned(), passport.clock_source],
-        [
-            "open files".to_owned(),
-            cpu::file_limit().map_or_else(|e| e.to_string(), |n| n.to_string()),
-        ],
-        ["tcptoll".to_owned(), env!("CARGO_PKG_VERSION").to_owned()],
-    ];
-    let mut present = Vec::new();
-    for peer in PEERS {
-        let version = peer.version();
-        present.extend(version.is_some().then_some(peer));
-        let missing = || format!("not here; it is in the package {}", peer.package);
-        rows.push([peer.program.to_owned(), version.unwrap_or_else(missing)]);
-    }
-    rows.push(["date".to_owned(), jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()]);
-    let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
-    page.table(&["environment", ""], &rows);
-    present
 }
 
 /// What each did, for itself.
@@ -130,25 +103,6 @@ fn compared(contest: &Contest, ours: Ours, unit: &str) -> Vec<Vec<String>> {
         }));
     }
     rows
-}
-
-fn row(
-    what: &str,
-    ours: &str,
-    theirs: &str,
-    ratio: &Ratio,
-    shown: fn(f64) -> String,
-) -> Vec<String> {
-    vec![
-        what.to_owned(),
-        ours.to_owned(),
-        theirs.to_owned(),
-        format!("{:.3}", ratio.value),
-        ratio.interval(),
-        shown(ratio.ours),
-        shown(ratio.theirs),
-        ratio.rounds.to_string(),
-    ]
 }
 
 /// Memory of connections that are held open.

@@ -6,6 +6,7 @@
 mod contest;
 mod http;
 mod page;
+mod stream;
 
 use std::process::ExitCode;
 
@@ -16,8 +17,14 @@ use page::Page;
 /// Rounds unless told otherwise: what an interval needs before one believes that it is narrow.
 const ROUNDS: u32 = tcptoll_model::stop::MIN_ROUNDS;
 
+/// A comparison, by the name it is asked for.
+type Comparison = (&'static str, fn(&mut Page, u32) -> anyhow::Result<()>);
+
+const COMPARISONS: &[Comparison] = &[("http", http::run), ("stream", stream::run)];
+
 /// What was asked for.
 struct Asked {
+    comparison: &'static Comparison,
     rounds: u32,
     out: Option<String>,
 }
@@ -37,9 +44,12 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(ran) = contest::bare::is_asked_for(&words) {
+        return ran;
+    }
     let asked = asked(&words)?;
     let mut page = Page::default();
-    http::run(&mut page, asked.rounds)?;
+    (asked.comparison.1)(&mut page, asked.rounds)?;
     if let Some(out) = asked.out {
         std::fs::write(&out, page.text()).with_context(|| format!("writing {out}"))?;
         eprintln!("{out} is written");
@@ -48,13 +58,14 @@ fn run() -> anyhow::Result<()> {
 }
 
 fn asked(words: &[String]) -> anyhow::Result<Asked> {
-    let mut asked = Asked { rounds: ROUNDS, out: None };
+    let names: Vec<&str> = COMPARISONS.iter().map(|(name, _)| *name).collect();
+    let names = names.join(" and ");
     let mut words = words.iter();
-    match words.next().map(String::as_str) {
-        Some("http") => {}
-        Some(other) => bail!("{other}: there is no such comparison; there is http"),
-        None => bail!("which comparison? there is http"),
-    }
+    let name = words.next().with_context(|| format!("which comparison? there are {names}"))?;
+    let comparison = COMPARISONS.iter().find(|(known, _)| known == name);
+    let comparison = comparison
+        .with_context(|| format!("{name}: there is no such comparison; there are {names}"))?;
+    let mut asked = Asked { comparison, rounds: ROUNDS, out: None };
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} takes a value"));
         match word.as_str() {
@@ -81,9 +92,11 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_understood_or_named() {
-        let read = |line: &str| asked(&words(line)).map(|asked| (asked.rounds, asked.out));
-        assert_eq!(read("http").unwrap(), (ROUNDS, None));
-        assert_eq!(read("http --rounds 3 --out f").unwrap(), (3, Some("f".to_owned())));
+        let read = |line: &str| {
+            asked(&words(line)).map(|asked| (asked.comparison.0, asked.rounds, asked.out))
+        };
+        assert_eq!(read("http").unwrap(), ("http", ROUNDS, None));
+        assert_eq!(read("stream --rounds 3 --out f").unwrap(), ("stream", 3, Some("f".to_owned())));
         for line in ["", "htpt", "http --rounds", "http --rounds 0", "http --rounds x", "http -n 3"]
         {
             assert!(read(line).is_err(), "{line}");

@@ -2,6 +2,15 @@
 
 use std::fmt::Write as _;
 
+use tcptoll_kernel::cpu;
+
+use crate::contest::peers::version_of;
+use crate::contest::ratio::Ratio;
+
+/// Of a table of comparisons: see [`row`].
+pub(crate) const HEAD: &[&str] =
+    &["figure", "tcptoll", "peer", "ratio", "95 % interval", "tcptoll's", "peer's", "rounds"];
+
 /// Markdown as it grows.
 #[derive(Debug, Default)]
 pub(crate) struct Page(String);
@@ -31,6 +40,49 @@ impl Page {
         println!("{text}");
         let _ = writeln!(self.0, "{text}");
     }
+}
+
+/// Says on what machine and beside which versions is measured. `peers`: program and package of each.
+pub(crate) fn environment(page: &mut Page, peers: &[(&str, &str)]) {
+    let passport = tcptoll_engine::passport::read();
+    let mut rows = vec![
+        ["kernel".to_owned(), passport.kernel],
+        ["CPU".to_owned(), format!("{}, {} of them", passport.cpu, passport.cpus)],
+        ["congestion control".to_owned(), passport.congestion_control.unwrap_or_default()],
+        ["clock".to_owned(), passport.clock_source],
+        [
+            "open files".to_owned(),
+            cpu::file_limit().map_or_else(|e| e.to_string(), |n| n.to_string()),
+        ],
+        ["tcptoll".to_owned(), env!("CARGO_PKG_VERSION").to_owned()],
+    ];
+    for (program, package) in peers {
+        let missing = || format!("not here; it is in the package {package}");
+        rows.push([(*program).to_owned(), version_of(program, package).unwrap_or_else(missing)]);
+    }
+    rows.push(["date".to_owned(), jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()]);
+    let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
+    page.table(&["environment", ""], &rows);
+}
+
+/// A row below [`HEAD`].
+pub(crate) fn row(
+    what: &str,
+    ours: &str,
+    theirs: &str,
+    ratio: &Ratio,
+    shown: fn(f64) -> String,
+) -> Vec<String> {
+    vec![
+        what.to_owned(),
+        ours.to_owned(),
+        theirs.to_owned(),
+        format!("{:.3}", ratio.value),
+        ratio.interval(),
+        shown(ratio.ours),
+        shown(ratio.theirs),
+        ratio.rounds.to_string(),
+    ]
 }
 
 #[cfg(test)]

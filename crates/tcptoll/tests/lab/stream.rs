@@ -184,12 +184,11 @@ fn a_capped_or_raised_buffer_is_reported_with_what_was_asked_and_what_was_grante
     assert_eq!(client.send_buffer.changed_by, Some(BufferLimit::Minimum));
     assert!(client.send_buffer.effective_bytes > 2, "{client:?}");
     let changed = ran.warnings("buffer-changed");
-    assert_eq!(changed.len(), 12, "both buffers of both hosts in three arms: {changed:#?}");
-    let text = changed.iter().find(|text| text.contains("rmem_max")).unwrap();
-    assert!(
-        text.contains(&receive.to_string()) && text.contains(&(most * 2).to_string()),
-        "{text}"
-    );
+    assert_eq!(changed.len(), 3, "one for each arm: {changed:#?}");
+    let expected = format!("SO_RCVBUF of both hosts: {receive} of {} bytes granted", most * 2);
+    assert!(changed[0].contains(&expected), "{changed:#?}");
+    let same = ran.warnings("same-effective-value");
+    assert!(same.len() == 1 && same[0].contains("net.core.rmem_max"), "{same:?}");
 }
 
 #[test]
@@ -221,8 +220,8 @@ fn a_connection_that_fails_is_an_error_and_no_goodput() {
     assert_eq!((arm.attempts, arm.ok, ran.status), (2, 0, Some(2)), "{}", ran.stderr);
     assert_eq!(arm.errors.get("connect-timeout"), Some(&2), "{:?}", arm.errors);
     assert!(!arm.metrics.contains_key("goodput_bytes_per_s"), "{:?}", arm.metrics);
-    // What is in the send buffer after 100 ms would take seconds.
-    let late = ["--link", "rtt=2ms,rate=200kbit", "--timeout", "200ms"];
+    // The message of 128 KiB and what is in the send buffer take more than a second.
+    let late = ["--link", "rtt=2ms,rate=1mbit", "--timeout", "200ms"];
     let ran = streamed(&[&late[..], &["--duration", "100ms", "--warmup", "0"]].concat());
     let arm = only(&ran.summary);
     assert_eq!((arm.attempts, arm.ok, ran.status), (1, 0, Some(2)), "{}", ran.stderr);
@@ -238,11 +237,17 @@ mod alone {
         if no_lab() {
             return;
         }
+        // The emulator of a debug build may not hold 1 Gbit/s.
+        let (link, buffers) = if cfg!(debug_assertions) {
+            ("rtt=10ms,rate=200mbit", "16K,64K,1M")
+        } else {
+            ("rtt=10ms,rate=1gbit", "16K,256K,1M")
+        };
         let ran = streamed(&[
             "--link",
-            "rtt=10ms,rate=1gbit",
+            link,
             "--receive-buffer",
-            "16K,256K,1M",
+            buffers,
             "--duration",
             "400ms",
             "--warmup",

@@ -7,6 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use tcptoll_model::effective::changed_buffers;
 use tcptoll_model::experiments::figures::RTT;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::record::{Buffer, SocketEnd, Transfer as Recorded, Way};
@@ -30,6 +31,9 @@ const WARM_UP_TRIPS: u32 = 20;
 /// The sender goes on for this long beyond the round trip, so that the receiver's window is full even
 /// where one of the two is held up by the scheduler.
 const TAIL: Duration = Duration::from_millis(20);
+
+/// In a shorter time no share of a CPU is worked out, ns.
+const MOMENT_NS: u64 = 1_000_000;
 
 /// `TCPI_OPT_TIMESTAMPS` of `struct tcp_info`.
 const TIMESTAMPS: u8 = 1;
@@ -229,28 +233,14 @@ pub(in crate::experiments) fn take(
             insert(&mut arm.series, name, series);
         }
     }
-    warn_of_buffers(notes, &recorded);
     notes.arm.own.transfer = Some(recorded);
+    warn_of_buffers(notes);
 }
 
-/// Warns of each buffer that the kernel made of another size than was asked for.
-pub(in crate::experiments) fn warn_of_buffers(notes: &mut Notes, recorded: &Recorded) {
-    for (host, end) in [("client", &recorded.client), ("server", &recorded.server)] {
-        for (option, buffer, sysctl) in [
-            ("SO_SNDBUF", end.send_buffer, "net.core.wmem_max"),
-            ("SO_RCVBUF", end.receive_buffer, "net.core.rmem_max"),
-        ] {
-            if let Some((asked, changed_by)) = buffer.asked_bytes.zip(buffer.changed_by) {
-                notes.warn(&Warning::BufferChanged {
-                    option,
-                    host,
-                    asked,
-                    effective: buffer.effective_bytes,
-                    changed_by,
-                    sysctl,
-                });
-            }
-        }
+/// Warns of buffers that the kernel made of another size than was asked for.
+pub(in crate::experiments) fn warn_of_buffers(notes: &mut Notes) {
+    if let Some(warning) = changed_buffers(&notes.arm.own) {
+        notes.warn(&warning);
     }
 }
 
@@ -297,14 +287,23 @@ fn record(
 }
 
 fn end(asked: &SocketSettings, report: &TransferReport) -> SocketEnd {
-    let (user, system) = report.window_cpu_us;
     let got = &report.sockets;
     SocketEnd {
         send_buffer: Buffer::of(asked.send_buffer.map(u64::from), got.send_buffer),
         receive_buffer: Buffer::of(asked.receive_buffer.map(u64::from), got.receive_buffer),
         congestion: got.congestion.clone(),
-        cpu_share: (user + system) as f64 * 1e3 / report.cpu_window_ns.max(1) as f64,
+        cpu_share: cpu_share(report),
     }
+}
+
+/// CPU time divided by the time: of the window, or of all where the window is a moment, because all
+/// bytes fitted into the socket's buffer.
+fn cpu_share(report: &TransferReport) -> f64 {
+    let ((user, system), ns) = match report.cpu_window_ns {
+        0..MOMENT_NS => (report.cpu_us, report.elapsed_ns),
+        ns => (report.window_cpu_us, ns),
+    };
+    (user + system) as f64 * 1e3 / ns.max(MOMENT_NS) as f64
 }
 
 fn way(sender: &TransferReport, receiver: &TransferReport) -> Way {

@@ -1,6 +1,7 @@
 //! What does a message cost, by its size and by how it is sent?
 
 mod exchanges;
+mod java;
 mod observation;
 mod one_way;
 pub mod settings;
@@ -10,6 +11,7 @@ use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::exchanges::Exchanges;
+use self::java::JavaTrial;
 use self::one_way::OneWayTrial;
 use self::settings::{MessagesSettings, Program};
 use crate::experiments::bench::settings::check_congestion;
@@ -42,9 +44,7 @@ impl Plan for MessagesSettings {
         match (self.program, self.pattern) {
             (Program::Native, Pattern::OneWay) => OneWayTrial::outcome(arm, self, context),
             (Program::Native, _) => Exchanges::outcome(arm, self, context),
-            (Program::Java(_), _) => {
-                Err(TrialError::Setting("--program java: not built yet".to_owned()))
-            }
+            (Program::Java(encoding), _) => JavaTrial::outcome(arm, (self, encoding), context),
         }
     }
 }

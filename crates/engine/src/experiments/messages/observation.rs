@@ -12,7 +12,7 @@ use tcptoll_model::record::{Acks, Buffer, MessageWay, SocketEnd, Transfer, Warmu
 
 use tcptoll_model::wire::AckDelays;
 
-use super::settings::{MessagesSettings, Program};
+use super::settings::{MessagesSettings, Program, coalesce_name};
 use crate::experiments::TrialError;
 use crate::experiments::bench::notes::{Notes, mean_us, path_sample, segments_sent};
 use crate::experiments::bench::procedure::Seen;
@@ -52,19 +52,12 @@ pub(super) fn way(settings: &MessagesSettings) -> MessageWay {
         quick_ack: settings.sockets.quick_ack,
         program: program.to_owned(),
         encoding,
+        // Known when a message was sent.
+        encoded_bytes: None,
+        program_version: None,
         work_us: settings.work.as_nanos() as f64 / 1e3,
         receiver_work_us: settings.receiver_work.as_nanos() as f64 / 1e3,
         acks: None,
-    }
-}
-
-fn coalesce_name(coalesce: Coalesce) -> &'static str {
-    match coalesce {
-        Coalesce::None => "none",
-        Coalesce::Cork => "cork",
-        Coalesce::More => "more",
-        Coalesce::Gather => "gather",
-        Coalesce::Buffer => "buffer",
     }
 }
 
@@ -163,8 +156,8 @@ pub(super) fn take_exchanges(
         quiet_rtt_us,
         ..Transfer::default()
     };
-    warn_of_buffers(notes, &recorded);
     notes.arm.own.transfer = Some(recorded);
+    warn_of_buffers(notes);
     let n = report.ok;
     let seconds = report.window_ns as f64 / 1e9;
     notes.metric(&RATE, (n > 0 && seconds > 0.0).then(|| n as f64 / seconds), n);

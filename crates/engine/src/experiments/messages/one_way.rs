@@ -45,7 +45,7 @@ impl<'a> OneWayTrial<'a> {
 }
 
 /// What flows, over one connection.
-fn bulk(settings: &MessagesSettings) -> Bulk {
+pub(super) fn bulk(settings: &MessagesSettings) -> Bulk {
     let up = OneWay {
         send: Sending {
             message_bytes: settings.message_bytes,
@@ -94,10 +94,9 @@ impl Trial for OneWayTrial<'_> {
     ) -> Result<TransferReport, TrialError> {
         let Some((_, at)) = &self.server else { return Err(observation::no_server()) };
         let begun = hosts.client.begin(&self.bulk.client(*at, &self.notes.sources))?;
-        let window = self.settings.warmup + self.settings.duration;
-        let total = window.as_millis() as u64;
         let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
+        // How many there will be is not known: without a total no share of it is shown.
+        let tell = &mut |done: u64| progress(done, 0);
         Ok(hosts.client.wait(begun, context.interrupt, tell)?.answer)
     }
 

@@ -28,6 +28,15 @@ const WORK_MAX: Duration = Duration::from_secs(1);
 /// of 40 ms in each, 25 exchanges end in 1 s, which is enough for a median.
 const WINDOWS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
 
+/// The largest message in Java, bytes: several copies of it must fit the heap.
+const JAVA_MESSAGE_MAX: u32 = 16 << 20;
+
+/// The smallest message whose content has all fields, bytes.
+const FIELDS_MIN: u32 = 32;
+
+/// What two JVMs take to start, one after the other, and to end, s.
+const JVMS_S: f64 = 2.1;
+
 /// The settings of one arm, checked.
 #[derive(Clone, Debug)]
 pub struct MessagesSettings {
@@ -91,6 +100,16 @@ impl Encoding {
             Self::Xml => "xml",
         }
     }
+
+    /// The shortest warm-up that is chosen without being asked for. A JVM first interprets, then
+    /// compiles what it runs often, on the same CPU. Bytes and fields reach their rate about 1 s after
+    /// the first message; serialization and XML, which run far more code, after 2 to 3 s.
+    const fn warm_up(self) -> Duration {
+        match self {
+            Self::Raw | Self::Fields => Duration::from_millis(1_500),
+            Self::Serialization | Self::Xml => Duration::from_secs(3),
+        }
+    }
 }
 
 impl MessagesSettings {
@@ -106,6 +125,11 @@ impl MessagesSettings {
         };
         let window = buffer(&reader, "window")?.flatten();
         let answered = pattern != Pattern::OneWay;
+        let program = program(&reader)?;
+        let least_warmup = match program {
+            Program::Native => Duration::ZERO,
+            Program::Java(encoding) => encoding.warm_up(),
+        };
         let found = Self {
             pattern,
             message_bytes,
@@ -114,7 +138,7 @@ impl MessagesSettings {
             coalesce_bytes: size(&reader, "coalesce-bytes", BLOCK_MAX)?,
             warmup: reader
                 .typed_read("warmup", |typed| time(typed, TIME_MAX))?
-                .unwrap_or_else(|| warm_up(&lab.link)),
+                .unwrap_or_else(|| warm_up(&lab.link).max(least_warmup)),
             duration: reader
                 .typed_read("duration", |typed| {
                     time_above_zero(typed).and_then(|_| time(typed, TIME_MAX))
@@ -128,7 +152,7 @@ impl MessagesSettings {
                 quick_ack: reader.flag("quick-ack")?,
                 congestion: reader.typed("congestion"),
             },
-            program: program(&reader)?,
+            program,
             work: reader.read("work", |typed| time(typed, WORK_MAX))?,
             receiver_work: reader.read("receiver-work", |typed| time(typed, WORK_MAX))?,
             lab,
@@ -165,6 +189,33 @@ impl MessagesSettings {
                 "--program java sends one way; leave one of them out",
             ));
         }
+        if let Program::Java(encoding) = self.program {
+            self.check_java(encoding)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what the program in Java cannot do.
+    fn check_java(&self, encoding: Encoding) -> Result<(), TrialError> {
+        let bytes = self.message_bytes;
+        let message = |why: String| wrong("message", &bytes.to_string(), why);
+        if bytes > JAVA_MESSAGE_MAX {
+            return Err(message("--program java sends at most 16M".to_owned()));
+        }
+        if encoding != Encoding::Raw && bytes < FIELDS_MIN {
+            return Err(message(format!(
+                "the fields of a message take {FIELDS_MIN} bytes with --encoding {}; write at \
+                 least {FIELDS_MIN}, or --encoding raw",
+                encoding.name()
+            )));
+        }
+        if self.coalesce != Coalesce::None {
+            let why = "with --program java each message is written on its own; leave one out";
+            return Err(wrong("coalesce", coalesce_name(self.coalesce), why));
+        }
+        if self.sockets.quick_ack {
+            return Err(wrong("quick-ack", "on", "--program java does not set it; leave one out"));
+        }
         Ok(())
     }
 
@@ -192,7 +243,11 @@ impl MessagesSettings {
     /// Expected time of a trial, s. One way, what fills the buffers must arrive after the window; an
     /// arm with answers has a witness once, which is not counted here.
     pub(super) fn expected_s(&self) -> f64 {
-        OVERHEAD_S + (self.warmup + self.duration + self.lab.link.rtt * 6).as_secs_f64()
+        let start_s = match self.program {
+            Program::Native => 0.0,
+            Program::Java(_) => JVMS_S,
+        };
+        OVERHEAD_S + start_s + (self.warmup + self.duration + self.lab.link.rtt * 6).as_secs_f64()
     }
 }
 
@@ -217,6 +272,17 @@ fn coalesce(typed: &str) -> Result<Coalesce, &'static str> {
         "gather" => Ok(Coalesce::Gather),
         "buffer" => Ok(Coalesce::Buffer),
         _ => Err("write none, cork, more, gather or buffer"),
+    }
+}
+
+/// As it is typed.
+pub(super) fn coalesce_name(coalesce: Coalesce) -> &'static str {
+    match coalesce {
+        Coalesce::None => "none",
+        Coalesce::Cork => "cork",
+        Coalesce::More => "more",
+        Coalesce::Gather => "gather",
+        Coalesce::Buffer => "buffer",
     }
 }
 
@@ -293,6 +359,28 @@ mod tests {
         assert_eq!((far.warmup, far.duration), (Duration::from_millis(740), WINDOWS[1]));
         assert!(read(&[("duration", "0s")]).unwrap_err().starts_with("--duration 0s: "));
         assert!(read(&[("work", "2s")]).unwrap_err().starts_with("--work 2s: "));
+    }
+
+    #[test]
+    fn java_refuses_what_it_cannot_send_and_is_warmed_up_longer() {
+        let java = |option, value| {
+            let typed = [("program", "java"), ("encoding", "xml"), (option, value)];
+            read(&typed).map_err(|error| error.clone())
+        };
+        let warm = java("message", "1K").unwrap();
+        assert_eq!(warm.warmup, Duration::from_secs(3), "compiled code");
+        assert!(warm.expected_s() > read(&[]).unwrap().expected_s() + 4.0, "two JVMs start");
+        for (option, value, why) in [
+            ("message", "31", "--message 31: the fields of a message take 32 bytes"),
+            ("message", "17M", "--message 17825792: --program java sends at most 16M"),
+            ("coalesce", "gather", "--coalesce gather: with --program java each"),
+            ("quick-ack", "on", "--quick-ack on: --program java does not set it"),
+        ] {
+            let error = java(option, value).unwrap_err();
+            assert!(error.starts_with(why), "{error}");
+        }
+        let raw = [("program", "java"), ("message", "1")];
+        assert_eq!(read(&raw).unwrap().message_bytes, 1);
     }
 
     #[test]

@@ -14,15 +14,13 @@ use tcptoll_model::experiments::stream::{
 };
 use tcptoll_model::record::{Buffer, ConnectionMemory, MemoryHeld, MemorySockets, MemoryState};
 use tcptoll_model::study::{PlannedArm, Settings};
-use tcptoll_model::units::parse_size;
 use tcptoll_model::warning::Warning;
 
 use crate::experiments::bench::hosts::{OVERHEAD_S, PortsNeeded};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
-use crate::experiments::bench::settings::{
-    LabSpec, Reader, check_congestion, time_above_zero, wrong,
-};
+use crate::experiments::bench::settings::{LabSpec, Reader, check_congestion, time_above_zero};
+use crate::experiments::bench::transfer::buffer;
 use crate::experiments::{Context, Outcome, Plan, TrialError};
 use crate::files::Shared;
 use crate::lab::{Hosts, LabError};
@@ -41,9 +39,6 @@ const BATCH: u32 = 256;
 /// Connections are full when none takes a byte for this long and two round trips: longer than an ACK
 /// may be delayed (`TCP_DELACK_MAX`, 200 ms).
 const QUIET: Duration = Duration::from_millis(250);
-
-/// The largest buffer that can be asked for: the kernel doubles it in a signed number of 32 bits.
-const BUFFER_MAX: u64 = 1 << 30;
 
 /// Connections that are opened per second without distance, to estimate how long a trial takes
 /// (measured: 20,000 to 40,000).
@@ -134,20 +129,6 @@ impl Limits {
         let page = tcptoll_kernel::slab::page_bytes();
         Some(Self { pressure: pressure.saturating_mul(page), limit: limit.saturating_mul(page) })
     }
-}
-
-/// A socket buffer as typed.
-///
-/// None: nothing was typed. `Some(None)`: `auto`.
-fn buffer(reader: &Reader<'_>, key: &str) -> Result<Option<Option<u32>>, TrialError> {
-    let Some(typed) = reader.typed(key) else { return Ok(None) };
-    if typed == "auto" {
-        return Ok(Some(None));
-    }
-    let bytes = parse_size(&typed).ok().filter(|bytes| (1..=BUFFER_MAX).contains(bytes));
-    let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok());
-    let why = || "write auto, or a size from 1 to 1G, like 256K";
-    bytes.map(|bytes| Some(Some(bytes))).ok_or_else(|| wrong(key, &typed, why()))
 }
 
 impl Plan for MemorySettings {
@@ -255,7 +236,8 @@ impl MemoryTrial<'_> {
     }
 
     fn picture(&self, hosts: &mut Hosts) -> Result<Picture, TrialError> {
-        let read = |connected| ReadMemory { ipv6: self.settings.lab.ipv6, connected };
+        let port = self.at.map_or(0, |at| at.port());
+        let read = |connected| ReadMemory { port, ipv6: self.settings.lab.ipv6, connected };
         Ok(Picture {
             client: hosts.client.ask(&read(true))?,
             server: hosts.server()?.ask(&read(false))?,

@@ -1,10 +1,9 @@
 //! How much does a connection carry, what limits it, and what does that cost?
 
+mod memory;
 mod observation;
 pub mod settings;
 mod trial;
-mod memory;
-mod settings;
 
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::stream::SPEC;
@@ -43,9 +42,6 @@ impl Plan for StreamSettings {
     }
 
     fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
-        match self.memory {
-            Some(_) => Err(TrialError::Setting("--memory: not measured yet".to_owned())),
-            None => StreamTrial::outcome(arm, self, context),
-        }
+        StreamTrial::outcome(arm, self, context)
     }
 }

@@ -24,9 +24,6 @@ const BYTES_MAX: u64 = 1 << 40;
 /// The longest window and warm-up.
 const TIME_MAX: Duration = Duration::from_hours(1);
 
-/// The most connections that are opened for their memory.
-const CONNECTIONS_MAX: u64 = 100_000;
-
 /// Goodput without a limit by the link or a rate, to estimate how long a trial takes, bytes/s.
 const FAST_BYTES_PER_S: f64 = 1e9;
 
@@ -47,8 +44,6 @@ pub struct StreamSettings {
     pub(super) bulk: Bulk,
     /// Congestion control of both hosts.
     pub congestion: Option<String>,
-    /// Open connections whose memory is measured instead; absent: data flows.
-    pub memory: Option<u32>,
 }
 
 impl StreamSettings {
@@ -56,25 +51,15 @@ impl StreamSettings {
     pub fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader::new(&SPEC, settings)?;
         let lab = LabSpec::from(&reader)?;
-        let memory = reader.flag("memory")?;
-        if memory {
-            refuse_beside_memory(settings)?;
-        }
-        let connections = reader.count("connections", 1, CONNECTIONS_MAX)? as u32;
         let congestion = reader.typed("congestion");
         let sockets = sockets(&reader, congestion.as_deref())?;
         let bulk = bulk(&reader, &lab, sockets)?;
-        Ok(Self { lab, bulk, congestion, memory: memory.then_some(connections) })
-    }
-
-    /// Socket options of both hosts.
-    pub(super) fn sockets(&self) -> &SocketSettings {
-        &self.bulk.client
+        Ok(Self { lab, bulk, congestion })
     }
 
     /// Ports of the client host in use at a time.
     pub(super) fn ports(&self) -> u64 {
-        u64::from(self.memory.unwrap_or(self.bulk.connections))
+        u64::from(self.bulk.connections)
     }
 
     /// How long the arm will take, s, if all goes well.
@@ -88,27 +73,6 @@ impl StreamSettings {
         let bytes_per_s = limits.into_iter().flatten().fold(FAST_BYTES_PER_S, f64::min);
         OVERHEAD_S + 3.0 * link.rtt.as_secs_f64() + self.bulk.expected_s(bytes_per_s)
     }
-}
-
-/// Refuses options of a load where the memory of open connections is measured.
-fn refuse_beside_memory(settings: &Settings) -> Result<(), TrialError> {
-    const OF_A_LOAD: [&str; 9] = [
-        "direction",
-        "streams",
-        "message",
-        "duration",
-        "warmup",
-        "bytes",
-        "rate",
-        "zerocopy",
-        "tap",
-    ];
-    let Some(typed) = OF_A_LOAD.iter().find(|name| settings.contains_key(**name)) else {
-        return Ok(());
-    };
-    Err(TrialError::Setting(format!(
-        "--{typed} has no effect with --memory, which measures connections that carry no load: leave one of them out"
-    )))
 }
 
 fn sockets(reader: &Reader<'_>, congestion: Option<&str>) -> Result<SocketSettings, TrialError> {
@@ -308,15 +272,6 @@ mod tests {
             let error = read(&[(key, value)]).unwrap_err();
             assert!(error.starts_with(&format!("--{key} {value}: ")), "{error}");
         }
-    }
-
-    #[test]
-    fn memory_is_measured_without_a_load() {
-        assert_eq!(read(&[("memory", "true"), ("connections", "10")]).unwrap().memory, Some(10));
-        assert_eq!(read(&[]).unwrap().memory, None);
-        assert!(read(&[("connections", "10")]).unwrap_err().contains("--memory"));
-        let error = read(&[("memory", "true"), ("streams", "4")]).unwrap_err();
-        assert!(error.starts_with("--streams has no effect with --memory"), "{error}");
     }
 
     #[test]

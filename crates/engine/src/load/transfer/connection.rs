@@ -139,6 +139,8 @@ impl Load<'_> {
             self.count_error(class_of(&error.source), &error.source);
             return None;
         }
+        // Silence counts from now on at the earliest.
+        self.moved_ns = self.moved_ns.max(self.now_ns);
         Some(self.slots.put(connection))
     }
 
@@ -191,15 +193,20 @@ impl Load<'_> {
     pub(super) fn happened(&mut self, slot: u32, event: Event) {
         let Some(connection) = self.slots.get_mut(slot) else { return };
         if connection.state == State::Connecting {
-            return match connection.tcp.take_error() {
-                Ok(None) if event.broken => {
-                    self.fail(slot, ("reset", io::ErrorKind::ConnectionReset.into()));
+            match connection.tcp.take_error() {
+                Ok(None) if event.writable && !event.broken => self.established(slot),
+                Ok(None) if !event.broken => return,
+                Ok(None) => {
+                    let error = io::ErrorKind::ConnectionReset.into();
+                    return self.fail(slot, ("reset", error));
                 }
-                Ok(None) if event.writable => self.established(slot),
-                Ok(None) => {}
-                Ok(Some(error)) | Err(error) => self.fail(slot, (class_of(&error), error)),
-            };
+                Ok(Some(error)) | Err(error) => {
+                    return self.fail(slot, (class_of(&error), error));
+                }
+            }
         }
+        // The same event may tell of data too, and will not come again.
+        let Some(connection) = self.slots.get_mut(slot) else { return };
         let ends = event.finished || event.broken;
         connection.writable |= event.writable;
         connection.readable |= event.readable || ends;

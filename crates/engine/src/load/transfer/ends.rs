@@ -43,6 +43,14 @@ impl Load<'_> {
         if self.writing_ends_ns().is_some_and(|at| at <= self.now_ns) {
             self.time_is_up = true;
             self.queue_all();
+            // Also for a message that cannot be completed because the peer reads nothing.
+            let until_ns = self.now_ns.saturating_add(self.flow.drain_ns);
+            for slot in self.slots.numbers() {
+                let writes = |c: &Connection| c.state == State::Open && c.out.is_some() && !c.shut;
+                if self.slots.get(slot).is_some_and(writes) {
+                    self.deadlines.begin(DRAIN, slot, until_ns);
+                }
+            }
         }
     }
 

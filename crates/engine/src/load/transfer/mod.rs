@@ -170,7 +170,8 @@ impl Side {
     }
 
     fn mark(&mut self, edge: Option<Edge>) -> Option<Edge> {
-        self.cpu[usize::from(edge? == Edge::Ended)] = Some(thread_time());
+        let which = usize::from(edge? == Edge::Ended);
+        self.cpu[which] = Some(thread_time());
         edge
     }
 }
@@ -323,7 +324,8 @@ impl<'a> Load<'a> {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
         }
-        let sampled = self.sampled().map(|_| self.sampler.next_ns());
+        let sampled = self.sampled().and_then(|slot| self.slots.get(slot));
+        let sampled = sampled.filter(|connection| !connection.shut);
         let due = [
             self.accept_ns,
             self.deadlines.next_ns(),
@@ -331,7 +333,7 @@ impl<'a> Load<'a> {
             self.writing_ends_ns(),
             self.received.window.next_ns(),
             self.sent.window.next_ns(),
-            sampled,
+            sampled.map(|_| self.sampler.next_ns()),
             (self.slots.held() > 0).then(|| self.silent_ns()),
             self.stopped_ns.map(|at| at + STOP_NS),
         ];
@@ -362,7 +364,7 @@ impl<'a> Load<'a> {
             Some(Edge::Ended) => self.sampler.end(&connection.tcp, now),
             None => {}
         }
-        if now >= self.sampler.next_ns() {
+        if now >= self.sampler.next_ns() && !connection.shut {
             self.sampler.sample(&connection.tcp, now);
         }
     }
@@ -370,14 +372,16 @@ impl<'a> Load<'a> {
     /// The connection that is sampled, once it has sent.
     fn sampled(&self) -> Option<u32> {
         let slot = self.first?;
-        let out = self.slots.get(slot)?.out.as_ref()?;
-        (out.bytes > 0).then_some(slot)
+        let connection = self.slots.get(slot)?;
+        (connection.out?.bytes > 0).then_some(slot)
     }
 
     /// The window of what is received has begun or ended: for each connection too.
     fn share_window(&mut self, edge: Edge) {
         for connection in self.slots.iter_mut() {
             match edge {
+                // The whole transfer is the window: what has come first belongs to it.
+                Edge::Began if self.flow.duration_ns.is_none() => connection.window_from = 0,
                 Edge::Began => connection.window_from = connection.received,
                 Edge::Ended => {
                     self.window_shares.push(connection.received - connection.window_from);

@@ -8,11 +8,12 @@
 //! Each needs arms that differ in nothing else. A run that has none says nothing of it.
 
 use crate::record::{Advice, Arm};
-use crate::units::{human_rate, human_us, text_size};
+use crate::units::{human_rate, human_us};
 
 use super::LATENCY;
 use super::causes::typical_us;
-use super::series::{self, FILLED, Series};
+use super::conclusion::size_words as size;
+use super::series::{self, Best, Point, Series};
 
 /// A block that is fine with Nagle's algorithm on, and the smallest block of a batch.
 const KIB: u64 = 1_024;
@@ -31,7 +32,7 @@ pub(super) fn of(arms: &[Arm]) -> Vec<Advice> {
     let measured: Vec<&Arm> =
         arms.iter().filter(|arm| arm.failure.is_none() && arm.ok > 0).collect();
     let all = series::of(&measured);
-    let best = series::best(&measured).map(|best| best.bytes_per_s);
+    let best = series::best(&measured);
     let mut advice = Vec::new();
     if let Some(best) = best {
         advice.extend(blocks_with_nagle(&all, best));
@@ -42,60 +43,46 @@ pub(super) fn of(arms: &[Arm]) -> Vec<Advice> {
     advice
 }
 
-fn size(bytes: u64) -> String {
-    if bytes < KIB { format!("{bytes} bytes") } else { text_size(bytes).replace('K', " KiB") }
-}
-
-/// 1: the smallest block of 1 KiB or more fills the link, or which one does.
-fn blocks_with_nagle(all: &[Series<'_>], best: f64) -> Option<Advice> {
+/// 1: whether blocks of 1 KiB fill the link, or from which size on they do.
+fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
     let plain = |one: &&Series<'_>| one.nagle && one.block_bytes.is_none();
     let series = all.iter().filter(plain).find(|one| one.points.len() > 1)?;
     let block = *series.points.iter().find(|point| point.bytes >= KIB)?;
-    let rate = |bytes_per_s: f64| human_rate(bytes_per_s * 8.0);
-    let share = block.bytes_per_s / best * 100.0;
-    let fills = series.fills_from(best);
-    let small = series.points.first().filter(|point| point.bytes < KIB);
-    let (change, proof) = match fills {
-        Some(from) if from <= block.bytes => (
-            format!(
-                "With Nagle's algorithm on, write blocks of {} or more; buffer smaller messages.",
-                size(block.bytes)
-            ),
-            small.map_or_else(
-                || format!("{} reaches {share:.0} % of the best goodput", size(block.bytes)),
-                |small| {
-                    format!(
-                        "{} reaches {share:.0} % of the best goodput, {} {:.0} %",
-                        size(block.bytes),
-                        size(small.bytes),
-                        small.bytes_per_s / best * 100.0
-                    )
-                },
-            ),
-        ),
-        Some(from) => (
-            format!(
-                "With Nagle's algorithm on, write blocks of {} or more: the usual advice of {} is too small here.",
-                size(from),
-                size(block.bytes)
-            ),
-            format!(
-                "{} reaches {share:.0} % of the best goodput ({}), {} at least {:.0} %",
-                size(block.bytes),
-                rate(best),
-                size(from),
-                FILLED * 100.0
-            ),
-        ),
-        // No size fills the link: another limit decides.
-        None => return None,
+    let smallest = *series.points.first()?;
+    // Where no size fills the link, another limit decides.
+    let from = series.fills_from(best.bytes_per_s)?;
+    let share = |point: Point<'_>| {
+        let percent = point.bytes_per_s / best.bytes_per_s * 100.0;
+        format!("{} reaches {percent:.0} %", size(point.bytes))
     };
+    let change = if from == smallest.bytes {
+        format!("With Nagle's algorithm on, messages of {} or more need no buffering.", size(from))
+    } else if from <= block.bytes {
+        format!(
+            "With Nagle's algorithm on, write blocks of {} or more; buffer smaller messages.",
+            size(from)
+        )
+    } else {
+        format!(
+            "With Nagle's algorithm on, write blocks of {} or more; {} is too small here.",
+            size(from),
+            size(block.bytes)
+        )
+    };
+    let mut shown = vec![share(smallest)];
+    shown.extend((block.bytes != smallest.bytes).then(|| share(block)));
+    shown.extend(series.at(from).filter(|_| from > block.bytes).map(share));
+    let of = if best.is_link { "the link's rate" } else { "the best goodput" };
     Some(Advice {
         cause: OVERHEAD.to_owned(),
         change,
         cost: "A message waits until its block is full or flushed.".to_owned(),
         undo: "Write each message by itself.".to_owned(),
-        proof: Some(proof),
+        proof: Some(format!(
+            "of {of} ({}), {}",
+            human_rate(best.bytes_per_s * 8.0),
+            shown.join(", ")
+        )),
     })
 }
 

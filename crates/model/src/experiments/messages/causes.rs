@@ -62,8 +62,8 @@ fn exchange(arm: &Arm) -> Option<Finding> {
     }
     let server = arm.server.as_ref();
     let delayed = server.and_then(|host| host.counters.get("TcpExtDelayedACKs")).copied();
-    let delayed = delayed.unwrap_or(0).max(0) as f64;
-    let often = delayed >= arm.ok as f64 * DELAYED_SHARE;
+    let delayed = delayed.unwrap_or(0).max(0);
+    let often = delayed as f64 >= arm.ok as f64 * DELAYED_SHARE;
     let on_the_wire = ack_delay_us(arm);
     // The wire decides where it was watched, the kernel's count where not. Without an ACK alone there is
     // no delay, but it was watched.

@@ -55,7 +55,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::each(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
         .derived("500ms; 1s with answers"),
     &Opt::each(LOAD, "warmup", "TIME", "Time before the measured window")
-        .derived("20 round trips, at least 300ms"),
+        .derived("20 round trips, at least 300ms; in Java at least 1.5s, or 3s for serialization and xml"),
     &Opt::one(LOAD, "timeout", "TIME", "Time limit of connecting, and of one exchange")
         .by_default("10s"),
     &Opt::each(SOCKETS, "nagle", "on,off", "Nagle's algorithm; off sets TCP_NODELAY on both hosts")
@@ -117,8 +117,7 @@ const COMPARED: [&str; 11] = [
     "work",
 ];
 
-/// Without a choice, one round over the sizes or settings that answer the question of the pattern.
-/// Levels of one other option are compared with each other at each size; sizes are not compared,
+/// Without a choice, one round over the sizes or settings that answer the question of the pattern. Levels of one other option are compared with each other at each size; sizes are not compared,
 /// because messages of two sizes are two different operations.
 pub(super) fn complete(study: &mut Study) {
     let typed = |option: &&str| !study.values(option).is_empty();
@@ -129,6 +128,7 @@ pub(super) fn complete(study: &mut Study) {
     let compared: Vec<&&str> = COMPARED.iter().filter(several).collect();
     if let [option] = compared.as_slice()
         && !is_alone(study)
+        && !is_one_round(study)
         && let Some(first) = study.values(option).first().cloned()
     {
         let factor = Some((**option).to_owned());
@@ -167,10 +167,16 @@ fn is_alone(study: &Study) -> bool {
     study.factors.len() == 1
 }
 
+/// Whether each arm runs once: a ratio without an interval decides nothing, and the table shows both of
+/// its figures.
+fn is_one_round(study: &Study) -> bool {
+    study.rounds.fixed == Some(1)
+}
+
 /// Arms are compared against the first where their messages are of the same size and pattern.
 pub(super) fn compares(study: &Study) -> bool {
     let differs = |option: &&str| study.factors.contains_key(*option);
-    !["message", "response", "pattern"].iter().any(differs)
+    !is_one_round(study) && !["message", "response", "pattern"].iter().any(differs)
 }
 
 #[cfg(test)]
@@ -199,15 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_choice_sizes_are_swept_once_and_nagle_is_compared_at_each() {
+    fn without_a_choice_what_the_pattern_is_asked_for_is_swept_once() {
         let plain = study(&[]);
         assert_eq!(plain.arms().unwrap().len(), 8);
         assert_eq!(plain.rounds.fixed, Some(1));
-        assert_eq!(plain.compare[0].factor.as_deref(), Some("nagle"));
-        assert!(!compares(&plain), "sizes are not compared");
+        assert!(plain.compare.is_empty() && !compares(&plain), "one round compares nothing");
         let stall = study(&[("pattern", &["write-write-read"])]);
         assert_eq!(stall.arms().unwrap().len(), 2);
-        assert!(compares(&stall) && stall.compare.is_empty());
+        assert!(!compares(&stall) && stall.compare.is_empty());
         assert_eq!(study(&[("pattern", &["request-response"])]).values("message").len(), 4);
     }
 

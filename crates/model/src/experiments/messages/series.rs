@@ -56,7 +56,6 @@ fn settings(arm: &Arm) -> Option<(String, String, Vec<String>)> {
         .map_or_else(String::new, |bytes| format!("{} of {}", message.coalesce, text_size(bytes)));
     let program = match &message.encoding {
         Some(encoding) => format!("{} {encoding}", message.program),
-        None if message.program == "native" => String::new(),
         None => message.program.clone(),
     };
     let work = |name: &str, us: f64| {

@@ -4,6 +4,7 @@ use super::super::column::{Column, Figure, Form, Show, Table, value};
 use super::super::columns::{ECHO_P50, ERRORS, OK, any_has, every};
 use super::super::figures::GOODPUT;
 use super::super::spec::MetricSpec;
+use super::memory;
 use super::{
     CLIENT_CPU_PER_GB, GOODPUT_DOWN, GOODPUT_UP, LINK_SHARE, LOADED_RTT, RETRANSMITTED,
     SERVER_CPU_PER_GB, STARTUP, TRANSFER,
@@ -299,6 +300,9 @@ const CARRIED: &[Column] = &[RATE, UP, DOWN, OF_LINK, OF_BEST, TIME];
 
 /// The tables of data, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
+    memory::columns::FIGURES,
+    memory::columns::COUNTERS,
+    memory::columns::PLAIN,
     Table {
         id: "figures",
         title: "",

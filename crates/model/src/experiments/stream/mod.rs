@@ -3,6 +3,7 @@
 mod causes;
 pub mod columns;
 mod conclusion;
+mod memory;
 mod options;
 
 use super::figures::{GOODPUT, RTT, metric};
@@ -83,7 +84,7 @@ pub const SPEC: Spec = Spec {
     options: options::OPTIONS,
     target: None,
     complete: |_| {},
-    compares: |_| true,
+    compares: options::compares,
     metrics: &[
         &CLIENT_CPU_PER_GB,
         &CLIENT_FILLED_MEMORY,

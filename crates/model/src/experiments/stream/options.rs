@@ -2,6 +2,7 @@
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL};
+use crate::study::Study;
 
 /// Heading of socket options.
 const SOCKETS: &str = "Sockets";
@@ -82,3 +83,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
     )
     .only(&[Only::Lab]),
 ];
+
+/// Arms are compared by goodput. Memory is the same in every round, and no single figure compares it.
+pub(super) fn compares(study: &Study) -> bool {
+    study.values("memory").is_empty()
+}

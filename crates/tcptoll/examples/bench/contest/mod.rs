@@ -1,28 +1,32 @@
 //! tcptoll and its peers side by side: the same work against the same server, in turn.
 //!
 //! Included by two programs: `bench` compares with every peer there is, `prove` holds a few of the
-//! figures against goals. [`arena`] is the lab with its server, [`peers`] how each peer is called
-//! and what it prints, [`memory`] what idle connections hold, [`ratio`] how far two are apart.
+//! figures against goals. [`pair`] is the lab and [`rounds`] the turns in it, [`ratio`] how far two
+//! are apart. Of HTTP, this file is the contest, [`arena`] the lab with its server, [`peers`] how each
+//! peer is called and what it prints, [`memory`] what idle connections hold. [`bulk`] is one stream,
+//! [`exchange`] are requests and answers, [`bare`] the least that these take.
 
 pub(crate) mod arena;
+pub(crate) mod bare;
+pub(crate) mod bulk;
+pub(crate) mod exchange;
 pub(crate) mod memory;
+mod pair;
 pub(crate) mod peers;
 pub(crate) mod ratio;
+pub(crate) mod rounds;
 
 use anyhow::{Context as _, bail, ensure};
 use tcptoll_engine::messages::{HttpLoad, Io};
 use tcptoll_model::http::reuse::Reuse;
-use tcptoll_model::order;
 
 use self::arena::Arena;
 use self::peers::Peer;
 use self::ratio::Ratio;
+use self::rounds::Rounds;
 
 /// Connections at once.
 pub(crate) const CONNECTIONS: u64 = 50;
-
-/// Orders of rounds are drawn from this, so that a run can be repeated.
-const SEED: u64 = 20_191_105;
 
 /// How connections are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +86,8 @@ pub(crate) struct Sample {
 /// All rounds of one case.
 #[derive(Debug)]
 pub(crate) struct Contest {
-    /// In the order given; every contestant has the same number of samples, one a round.
-    entries: Vec<(Contestant, Vec<Sample>)>,
+    contestants: Vec<Contestant>,
+    rounds: Rounds<Sample>,
     /// What the server says of itself.
     pub(crate) server: String,
 }
@@ -100,40 +104,28 @@ impl Contest {
         seconds: u64,
     ) -> anyhow::Result<Self> {
         let mut arena = Arena::open(CONNECTIONS, 1, 0)?;
-        let mut entries: Vec<(Contestant, Vec<Sample>)> =
-            contestants.iter().map(|contestant| (*contestant, Vec::new())).collect();
-        for round in 0..rounds {
-            for number in order::of_round(SEED, round, contestants.len()) {
-                let (contestant, samples) = &mut entries[number];
-                let sample = match contestant {
-                    Contestant::Ours(ours) => arena.ours(case, *ours, seconds),
-                    Contestant::Theirs(peer) => arena.theirs(case, peer, seconds),
-                };
-                let name = contestant.name();
-                samples.push(sample.with_context(|| format!("round {}, {name}", round + 1))?);
-            }
-        }
-        Ok(Self { entries, server: arena.serving.version })
+        let names: Vec<&'static str> = contestants.iter().map(|one| one.name()).collect();
+        let rounds = Rounds::run(&names, rounds, |place| match contestants[place] {
+            Contestant::Ours(ours) => arena.ours(case, ours, seconds),
+            Contestant::Theirs(peer) => arena.theirs(case, peer, seconds),
+        })?;
+        Ok(Self { contestants: contestants.to_vec(), rounds, server: arena.serving.version })
     }
 
-    /// Name and samples of each contestant.
+    /// Each contestant and its samples.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Contestant, &[Sample])> {
-        self.entries.iter().map(|(contestant, samples)| (*contestant, samples.as_slice()))
+        let samples = self.rounds.entries().iter().map(|(_, samples)| samples.as_slice());
+        self.contestants.iter().copied().zip(samples)
     }
 
-    /// How far two are apart in a figure. None: one of them did not take part, or a figure is not
-    /// above 0.
+    /// As [`Rounds::ratio`].
     pub(crate) fn ratio(
         &self,
         ours: &str,
         theirs: &str,
         figure: fn(&Sample) -> f64,
     ) -> Option<Ratio> {
-        let of = |name: &str| -> Option<Vec<f64>> {
-            let (_, samples) = self.entries.iter().find(|(other, _)| other.name() == name)?;
-            Some(samples.iter().map(figure).collect())
-        };
-        Ratio::of(&of(ours)?, &of(theirs)?)
+        self.rounds.ratio(ours, theirs, figure)
     }
 }
 

@@ -106,24 +106,28 @@ impl Peer {
         fill(self.keep_alive, url, connections, seconds)
     }
 
-    /// Its version: of the package it is from, or what it says. None: it is not on the path.
+    /// As [`version_of`].
     pub(crate) fn version(&self) -> Option<String> {
-        let path = std::env::var_os("PATH")?;
-        if !std::env::split_paths(&path).any(|folder| folder.join(self.program).is_file()) {
-            return None;
-        }
-        let first_line = |program: &str, words: &[&str]| -> Option<String> {
-            let output = Command::new(program).args(words).output().ok()?;
-            let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            let line = text.lines().next()?.to_owned();
-            output.status.success().then_some(line)
-        };
-        let packaged = first_line("dpkg-query", &["-W", "-f", "${Version}", self.package]);
-        packaged
-            .or_else(|| first_line(self.program, &["--version"]))
-            .or_else(|| first_line(self.program, &["version"]))
-            .or_else(|| Some("of unknown version".to_owned()))
+        version_of(self.program, self.package)
     }
+}
+
+/// A program's version: of the package it is from, or what it says. None: it is not on the path.
+pub(crate) fn version_of(program: &str, package: &str) -> Option<String> {
+    let path = std::env::var_os("PATH")?;
+    if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+        return None;
+    }
+    let first_line = |program: &str, words: &[&str]| -> Option<String> {
+        let output = Command::new(program).args(words).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let line = text.lines().next()?.to_owned();
+        output.status.success().then_some(line)
+    };
+    first_line("dpkg-query", &["-W", "-f", "${Version}", package])
+        .or_else(|| first_line(program, &["--version"]))
+        .or_else(|| first_line(program, &["version"]))
+        .or_else(|| Some("of unknown version".to_owned()))
 }
 
 fn fill(template: &str, url: &str, connections: u64, seconds: u64) -> String {

@@ -16,6 +16,9 @@ use crate::experiments::figures::CLIENT_CPU;
 /// Arms whose latency or rate is stated one by one.
 const STATED: usize = 4;
 
+/// Ways to send whose size is stated one by one: a native program and four encodings.
+const SERIES_STATED: usize = 5;
+
 /// The warm-up's fastest exchange is stated where the typical one takes this many times as long.
 const HIDDEN: f64 = 10.0;
 
@@ -67,8 +70,14 @@ fn nothing(arms: &[&Arm]) -> String {
     }
 }
 
-fn size_words(bytes: u64) -> String {
-    if bytes < 1_024 { format!("{bytes}-byte") } else { text_size(bytes) }
+/// A size in a sentence: `1 byte`, `1500 bytes`, `16 KiB`.
+pub(super) fn size_words(bytes: u64) -> String {
+    let text = text_size(bytes);
+    match (bytes, text.split_at(text.len().saturating_sub(1))) {
+        (1, _) => "1 byte".to_owned(),
+        (_, (count, unit @ ("K" | "M" | "G"))) => format!("{count} {unit}iB"),
+        _ => format!("{text} bytes"),
+    }
 }
 
 /// What one message costs the sender: `0.38 µs of client CPU and 0.05 segments`.
@@ -94,8 +103,7 @@ fn one(arm: &Arm) -> Option<String> {
     let mut text = format!(
         "{} messages/s of {} ({})",
         human_rate_per_s(value(arm, RATE.name)?),
-        text_size(bytes).replace('K', " KiB").replace('M', " MiB")
-            + if bytes.is_multiple_of(1_024) { "" } else { " bytes" },
+        size_words(bytes),
         human_rate(value(arm, GOODPUT.name)? * 8.0)
     );
     if let Some(cost) = cost(arm) {
@@ -115,7 +123,7 @@ fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
     let best = series::best(arms)?;
     let from: Vec<String> = several
         .iter()
-        .take(STATED)
+        .take(SERIES_STATED)
         .map(|one| match one.fills_from(best.bytes_per_s) {
             Some(bytes) => {
                 format!("from {} with {}", size_words(bytes).replace("-byte", " bytes"), one.name)
@@ -140,7 +148,7 @@ fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
         .collect();
     let bytes = several.first()?.points.first()?.bytes;
     let costs = (!smallest.is_empty())
-        .then(|| format!("A {} message costs {}.", size_words(bytes), smallest.join(", ")));
+        .then(|| format!("A message of {} costs {}.", size_words(bytes), smallest.join(", ")));
     Some([Some(reached), costs].into_iter().flatten().collect())
 }
 
@@ -183,7 +191,8 @@ fn exchanges(arms: &[&Arm]) -> Option<String> {
             },
         )
         .collect();
-    (!each.is_empty()).then(|| format!("An exchange takes {} (median).", each.join(", ")))
+    let word = if several { "medians" } else { "median" };
+    (!each.is_empty()).then(|| format!("An exchange takes {} ({word}).", each.join(", ")))
 }
 
 /// The stall, where an arm has it; of other causes only where there is one arm.

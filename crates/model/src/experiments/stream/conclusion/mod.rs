@@ -5,7 +5,7 @@ mod several;
 
 use std::collections::BTreeMap;
 
-use super::{causes, columns};
+use super::{causes, columns, memory};
 use crate::causes::throughput::reason;
 use crate::effective;
 use crate::experiments::column::value;
@@ -31,10 +31,13 @@ const SIZES: [&str; 4] = ["window", "receive-buffer", "send-buffer", "message"];
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, causes::ALL, proof);
-    summary.answer = answer(summary);
     let same = effective::same_buffers(&summary.arms);
     summary.warnings.extend(same.iter().map(|warning| warning.entry(None)));
+    if memory::conclude(summary) {
+        return;
+    }
+    explain(summary, causes::ALL, proof);
+    summary.answer = answer(summary);
     summary.advice.extend(rules::advice(summary));
     summary.next = next(summary);
 }

@@ -1,0 +1,109 @@
+//! Is the memory of open connections what the machine's own counters grew by?
+
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use tcptoll_model::record::{Arm, ConnectionMemory, Summary};
+
+use crate::links::tcptoll;
+use crate::table::Table;
+
+/// Connections of the rows that have a goal.
+const CONNECTIONS: &str = "1000";
+
+/// Buffers of those rows.
+const WINDOWS: &str = "auto,32K,256K,512K";
+
+/// Filled memory may differ from the growth of the machine's TCP memory by this much.
+const FILLED: f64 = 0.10;
+
+/// Idle memory may differ from the growth of its slabs by this much.
+const IDLE: f64 = 0.15;
+
+fn memory(args: &[&str]) -> anyhow::Result<Summary> {
+    let mut command = Command::new(tcptoll()?);
+    command.args(["stream", "--memory", "--quiet", "--format", "json", "--out", "/dev/null"]);
+    let output = command.args(args).output()?;
+    serde_json::from_slice(&output.stdout).with_context(|| {
+        format!("stream --memory {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+fn of(arm: &Arm) -> anyhow::Result<&ConnectionMemory> {
+    ensure!(arm.ok == arm.attempts, "{}: {:?}", arm.name, arm.errors);
+    arm.own.connection_memory.as_ref().with_context(|| format!("{}: no memory", arm.name))
+}
+
+/// How far a figure is from its witness.
+fn apart(figure: f64, witness: f64) -> f64 {
+    if witness > 0.0 { figure / witness - 1.0 } else { f64::INFINITY }
+}
+
+fn mb(bytes: f64) -> String {
+    format!("{:.1} MB", bytes / 1e6)
+}
+
+/// Filled against the growth of the machine's TCP memory, idle against that of its slabs.
+pub(crate) fn connections(table: &mut Table) -> anyhow::Result<()> {
+    // Slabs that a run leaves free serve the next one, which then grows less: each arm is a run of
+    // its own, and the kernel gets its empty slabs back in between (`drop_caches` as root, or nothing).
+    for window in WINDOWS.split(',') {
+        let _ = std::fs::write("/proc/sys/vm/drop_caches", "2");
+        let summary = memory(&["--connections", CONNECTIONS, "--window", window])?;
+        let memory = of(summary.arms.first().context("an arm")?)?;
+        let filled = memory.filled.as_ref().context("filled")?;
+        let difference = apart(filled.buffers_bytes(), filled.machine_tcp_bytes);
+        table.row(
+            &format!("{CONNECTIONS} filled connections, window {window}: buffers against the growth of the machine's TCP memory"),
+            "within 10 %",
+            &format!(
+                "{} against {}: {:+.1} %{}",
+                mb(filled.buffers_bytes()),
+                mb(filled.machine_tcp_bytes),
+                difference * 100.0,
+                if memory.pressure { ", under memory pressure" } else { "" }
+            ),
+            difference.abs() <= FILLED,
+        );
+        let idle = memory.in_total(&memory.idle);
+        let difference = apart(idle, memory.idle.machine_slab_bytes);
+        table.row(
+            &format!("{CONNECTIONS} idle connections, window {window}: structures against the growth of the machine's slabs"),
+            "within 15 %",
+            &format!(
+                "{} against {}: {:+.1} %",
+                mb(idle),
+                mb(memory.idle.machine_slab_bytes),
+                difference * 100.0
+            ),
+            difference.abs() <= IDLE,
+        );
+    }
+    for connections in ["1", "100", "1000", "10000"] {
+        let summary = memory(&["--connections", connections, "--window", WINDOWS])?;
+        for arm in &summary.arms {
+            let memory = of(arm)?;
+            let each = |bytes: Option<f64>| {
+                bytes.map_or_else(
+                    || "not known".to_owned(),
+                    |bytes| format!("{:.1} kB", bytes / 1e3),
+                )
+            };
+            let (idle, filled) = (Some(&memory.idle), memory.filled.as_ref());
+            Table::fact(
+                &format!("{connections} connections, {}", arm.name),
+                &format!(
+                    "client {} idle, {} filled; server {} idle, {} filled; all, both ends: {} idle, {} filled{}",
+                    each(memory.at_client(idle)),
+                    each(memory.at_client(filled)),
+                    each(memory.at_server(idle)),
+                    each(memory.at_server(filled)),
+                    mb(memory.in_total(&memory.idle)),
+                    filled.map_or_else(|| "not".to_owned(), |state| mb(memory.in_total(state))),
+                    if memory.pressure { "; memory pressure" } else { "" }
+                ),
+            );
+        }
+    }
+    Ok(())
+}
