@@ -58,6 +58,9 @@ records! {
     keepalive_cut,
     keepalive_freeze,
     keepalive_window,
+    messages_sizes,
+    messages_stall,
+    stream_windows,
 }
 
 /// Name of the summary that no run has written.

@@ -57,7 +57,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let longest = rows.iter().map(|row| clean::columns(&row.arm.name)).max().unwrap_or(0);
     let room = (longest.min(NAME) as f64 * 7.2 + 16.0).max(90.0);
-    let (left, pitch) = if wide { (room, 26.0) } else { (8.0, 44.0) };
+    let (left, pitch) = if wide { (room, 26.0) } else { (24.0, 44.0) };
     let middle = if wide { 490.0 } else { 168.0 };
     let top = 24.0;
     let bottom = top + rows.len() as f64 * pitch + 4.0;
@@ -84,7 +84,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
         let (place, anchor) = if wide {
             ((left - 10.0, y + 4.0), Anchor::End)
         } else {
-            ((left, line + 18.0), Anchor::Start)
+            ((8.0, line + 18.0), Anchor::Start)
         };
         let name = clean::shorten(&row.arm.name, if wide { NAME } else { 46 });
         plot.group(&arm_class(row.at), &tooltip(row), |plot| {

@@ -24,7 +24,7 @@ const PANELS: [Panel; 3] = [
         series: "congestion_window_bytes",
         title: "congestion window",
         factor: 1.0,
-        tick: bytes,
+        tick: bytes_tick,
         words: bytes,
         reference: |_| None,
         reference_words: "",
@@ -62,9 +62,25 @@ struct Panel {
     reference_words: &'static str,
 }
 
-/// Bytes with their unit.
+/// Bytes with their unit, 1000-based as the tables have windows.
 fn bytes(value: f64) -> String {
-    number::bytes(value.max(0.0) as u64)
+    let (value, unit) = match value {
+        bytes if bytes >= 999_500.0 => (bytes / 1e6, "MB"),
+        bytes if bytes >= 999.5 => (bytes / 1e3, "kB"),
+        bytes => (bytes, "B"),
+    };
+    format!("{} {unit}", number::three(value))
+}
+
+/// The same for the tick of an axis, without needless zeros.
+fn bytes_tick(value: f64) -> String {
+    let text = bytes(value);
+    match text.split_once(' ') {
+        Some((figure, unit)) if figure.contains('.') => {
+            format!("{} {unit}", figure.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
 }
 
 /// A series of an arm with what it shows.
@@ -104,11 +120,11 @@ fn picture(at: usize, arm: &Arm, drawn: &[Drawn<'_>]) -> Picture {
 
 fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (left, height) = if wide { (84.0, 118.0) } else { (74.0, 104.0) };
+    let (left, height) = if wide { (84.0, 128.0) } else { (74.0, 114.0) };
     let last = drawn.iter().flat_map(|one| &one.series.points).map(|p| p[0]).fold(0.0, f64::max);
-    let mut svg = Svg::new(height * drawn.len() as f64 + 30.0);
+    let mut svg = Svg::new(height * drawn.len() as f64 + 28.0);
     for (n, one) in drawn.iter().enumerate() {
-        let top = n as f64 * height + 24.0;
+        let top = n as f64 * height + 36.0;
         let bottom = (n + 1) as f64 * height;
         let frame = Frame::between((left, screen.width() - 14.0), top, bottom);
         let points =
@@ -128,7 +144,7 @@ fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
         let words = reference.map_or_else(String::new, |(_, words)| {
             format!(" ({} {words})", one.panel.reference_words)
         });
-        let place = (4.0, top - 8.0);
+        let place = (4.0, top - 10.0);
         plot.svg.text("label", place, Anchor::Start, &format!("{}{words}", one.panel.title));
         plot.group(&arm_class(at), "", |plot| {
             plot.band(
