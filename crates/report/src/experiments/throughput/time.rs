@@ -24,8 +24,8 @@ const PANELS: [Panel; 3] = [
         series: "congestion_window_bytes",
         title: "congestion window",
         factor: 1.0,
-        tick: bytes_tick,
-        words: bytes,
+        tick: number::bytes_tick,
+        words: number::human_bytes,
         reference: |_| None,
         reference_words: "",
     },
@@ -60,27 +60,6 @@ struct Panel {
     reference: fn(&Arm) -> Option<f64>,
     /// What that is.
     reference_words: &'static str,
-}
-
-/// Bytes with their unit, 1000-based as the tables have windows.
-fn bytes(value: f64) -> String {
-    let (value, unit) = match value {
-        bytes if bytes >= 999_500.0 => (bytes / 1e6, "MB"),
-        bytes if bytes >= 999.5 => (bytes / 1e3, "kB"),
-        bytes => (bytes, "B"),
-    };
-    format!("{} {unit}", number::three(value))
-}
-
-/// The same for the tick of an axis, without needless zeros.
-fn bytes_tick(value: f64) -> String {
-    let text = bytes(value);
-    match text.split_once(' ') {
-        Some((figure, unit)) if figure.contains('.') => {
-            format!("{} {unit}", figure.trim_end_matches('0').trim_end_matches('.'))
-        }
-        _ => text,
-    }
 }
 
 /// A series of an arm with what it shows.
