@@ -40,8 +40,8 @@ run messages-sizes messages --message 1,64,4K --nagle on,off --window 256K --con
     --duration 60ms --warmup 20ms --rounds 3
 run messages-stall messages --pattern write-write-read --message 100 --nagle on,off --rounds 3 \
     --congestion cubic --duration 600ms --warmup 100ms
-run stream-windows stream --link rtt=10ms,rate=100mbit --window auto,16K,256K --congestion cubic \
-    --duration 300ms --warmup 300ms --rounds 3
+run stream-windows stream --link rtt=20ms,rate=20mbit --window auto,16K,256K --congestion cubic \
+    --duration 500ms --rounds 3
 
 # Against servers outside the lab.
 python3 -m http.server --bind 127.0.0.1 18080 >/dev/null 2>&1 &
