@@ -87,6 +87,7 @@ pub(in crate::experiments) fn round_trip(link: &LinkSpec) -> Duration {
 /// A socket buffer as typed: `auto` or a size.
 ///
 /// None: nothing was typed. `Some(None)`: `auto`.
+#[allow(clippy::option_option, reason = "an option typed as nothing is not one that was left out")]
 pub(in crate::experiments) fn buffer(
     reader: &Reader<'_>,
     key: &str,
