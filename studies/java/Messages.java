@@ -672,9 +672,10 @@ public final class Messages {
 
         /** The first byte is being sent, or has come. */
         void first(Socket socket) throws IOException {
-            // The kernel may change those that nobody asked for.
-            sendBuffer = socket.getSendBufferSize();
-            receiveBuffer = socket.getReceiveBufferSize();
+            // Now, because the kernel may change those that nobody asked for. On Linux the JDK halves
+            // what getsockopt(2) reports.
+            sendBuffer = 2 * socket.getSendBufferSize();
+            receiveBuffer = 2 * socket.getReceiveBufferSize();
             openedAt = System.nanoTime();
         }
 
@@ -685,7 +686,9 @@ public final class Messages {
             if (!end.taken && now - openedAt >= options.warmupNs) {
                 if (!begin.taken) {
                     take(begin, now, messages, bytes, calls);
-                } else if (now - begin.at >= options.durationNs) {
+                } else if (now - openedAt >= options.warmupNs + options.durationNs
+                        // One that began late is not left with too little.
+                        && now - begin.at >= options.durationNs / 2) {
                     take(end, now, messages, bytes, calls);
                 }
             }

@@ -16,7 +16,7 @@ const REACHED: f64 = 0.85;
 const EXCEEDED: f64 = 1.15;
 
 /// From this share of the link's rate on, the link is full: windows only decide how long its queue is.
-const FULL: f64 = 0.95;
+pub const FULL: f64 = 0.95;
 
 /// Bounds within this share of each other are not told apart.
 const CROSSOVER: f64 = 0.05;
@@ -27,6 +27,22 @@ pub const CPU_BOUND: f64 = 0.9;
 /// Of a window this much has to be in flight at its peak; less, and nobody waited for it.
 const FILLED: f64 = 0.7;
 
+/// With this much of a window in flight most of the time, it is the limit at a lower goodput too: the
+/// round trip under load is a median, and a transfer that stands still now and then has longer ones.
+const MOSTLY_FILLED: f64 = 0.75;
+
+/// The goodput that is enough then, as a share of the bound.
+const REACHED_WHEN_FILLED: f64 = 0.65;
+
+/// From this share of samples on, the kernel's queue of the sender was empty as a rule.
+const EMPTY_SHARE: f64 = 0.5;
+
+/// Data in flight is constant if its median is at least this share of its peak.
+const CONSTANT: f64 = 0.8;
+
+/// A send buffer is the limit if it holds less than this share of the smallest window.
+const WELL_BELOW: f64 = 0.9;
+
 /// From this share of the time on, the send buffer kept the sender from sending.
 const SEND_BUFFER_SHARE: f64 = 0.1;
 
@@ -36,8 +52,9 @@ const RECEIVE_WINDOW_SHARE: f64 = 0.2;
 /// A system call with less payload costs more than copying and sending its payload, where the program
 /// gives it no more: a small send buffer makes calls short too.
 ///
-/// Derivation: a `send(2)` costs about 0.5 to 1 µs before its first byte, and payload about 0.15 to
-/// 0.3 ns a byte in large writes; both are equal at 2 to 6 KiB.
+/// Derivation, on Linux 6.18 over a direct link with Nagle's algorithm off: a call of 1 KiB took 2.8 µs of
+/// CPU, and writes of 128 KiB 0.5 ns a byte (a build without optimization; nearly all of it is the
+/// kernel's). What a call costs besides its bytes is equal to them at 4 to 5 KiB.
 pub const SMALL_CALL_BYTES: f64 = 4_096.0;
 
 /// What delayed acknowledgments add to a round trip, µs: `TCP_DELACK_MIN` is 40 ms, `TCP_DELACK_MAX`
@@ -184,11 +201,17 @@ pub fn bandwidth_delay_product_bytes(transfer: &Transfer, way: &Way) -> Option<f
     Some(transfer.link_bytes_per_s? * quiet_rtt_us(transfer, &way.sender)? / 1e6)
 }
 
-/// The windows of a sender in bytes, each with its name; the send buffer only where the kernel says that
-/// the sender waited for it.
-fn windows(sender: &Sender) -> impl Iterator<Item = (Limit, f64)> {
-    let waited = sender.send_buffer_share.is_some_and(|share| share >= SEND_BUFFER_SHARE);
-    let buffered = sender.in_flight_max_bytes.filter(|_| waited);
+/// The windows of a sender in bytes, each with its name; the send buffer only where the sender waited for
+/// it, and less was in flight than both windows allow.
+fn windows(transfer: &Transfer, sender: &Sender) -> impl Iterator<Item = (Limit, f64)> {
+    let counted = sender.send_buffer_share.is_some_and(|share| share >= SEND_BUFFER_SHARE);
+    let waited = counted || runs_empty(transfer, sender);
+    let others = [sender.peer_window_bytes, sender.congestion_window_bytes];
+    // What fills a window is limited by it, however large the buffer is.
+    let below = |bytes: f64| {
+        others.into_iter().flatten().filter(|w| *w > 0.0).all(|w| bytes <= w * WELL_BELOW)
+    };
+    let buffered = sender.in_flight_max_bytes.filter(|bytes| waited && below(*bytes));
     [
         (Limit::ReceiveWindow, sender.peer_window_bytes),
         (Limit::Congestion, sender.congestion_window_bytes),
@@ -196,6 +219,20 @@ fn windows(sender: &Sender) -> impl Iterator<Item = (Limit, f64)> {
     ]
     .into_iter()
     .filter_map(|(limit, bytes)| Some((limit, bytes.filter(|bytes| *bytes > 0.0)?)))
+}
+
+/// Whether the kernel's queue runs empty with always as much in flight, although the program has more.
+///
+/// Linux 6.18 does not count the time in `tcpi_sndbuf_limited` where one super-packet fills the buffer: with
+/// 1K asked for, 65 kB were in flight all the time, and it counted nothing.
+fn runs_empty(transfer: &Transfer, sender: &Sender) -> bool {
+    let constant = sender
+        .in_flight_bytes
+        .zip(sender.in_flight_max_bytes)
+        .is_some_and(|(median, most)| median >= most * CONSTANT);
+    transfer.rate_bytes_per_s.is_none()
+        && constant
+        && sender.application_share.is_some_and(|share| share >= EMPTY_SHARE)
 }
 
 /// What bounds the goodput of one direction at this round trip, the smallest first.
@@ -208,7 +245,7 @@ fn bounds_at(transfer: &Transfer, way: &Way, rtt_us: Option<f64>) -> Vec<Bound> 
         Some(Bound { limit, bytes_per_s })
     };
     let rate = |limit, rate: Option<f64>| Some(Bound { limit, bytes_per_s: rate? });
-    let mut all: Vec<Bound> = windows(&way.sender)
+    let mut all: Vec<Bound> = windows(transfer, &way.sender)
         .filter_map(per_rtt)
         .chain(rate(Limit::LinkRate, transfer.link_bytes_per_s))
         .chain(rate(Limit::ProgramRate, transfer.rate_bytes_per_s))
@@ -232,7 +269,9 @@ pub fn bounds(transfer: &Transfer, way: &Way) -> Vec<Bound> {
 ///    as the windows allow;
 /// 3. a CPU: whoever uses a whole CPU does not wait for a window;
 /// 4. the smallest bound at the quiet round trip, if the goodput reaches it;
-/// 5. the same at the round trip under load: where no link is full, the hosts themselves make it longer.
+/// 5. the same at the round trip under load: where no link is full, the hosts themselves make it longer;
+/// 6. a window without room for one more segment in most samples: round trips then vary so much that their
+///    median is not that of the goodput.
 ///
 /// None: nothing of it was reached, or what it takes was not recorded.
 pub fn limited_by(transfer: &Transfer, direction: Direction, way: &Way) -> Option<Limited> {
@@ -241,14 +280,16 @@ pub fn limited_by(transfer: &Transfer, direction: Direction, way: &Way) -> Optio
     if waits_for_delayed_acks(transfer, way) {
         return Some(Limited::alone(Limit::NagleDelayedAck));
     }
-    let at = |rtt_us: Option<f64>| {
-        let limited = smallest(goodput, &bounds_at(transfer, way, rtt_us), &way.sender)?;
+    let at = |rtt_us: Option<f64>, reached: [f64; 2]| {
+        let bounds = bounds_at(transfer, way, rtt_us);
+        let limited = smallest(goodput, &bounds, reached, transfer, &way.sender)?;
         Some(Limited { rtt_us, ..limited })
     };
     full(goodput, &quiet)
         .or_else(|| cpu(transfer, direction, way))
-        .or_else(|| at(quiet_rtt_us(transfer, &way.sender)))
-        .or_else(|| at(way.sender.rtt_us))
+        .or_else(|| at(quiet_rtt_us(transfer, &way.sender), [REACHED; 2]))
+        .or_else(|| at(way.sender.rtt_us, [REACHED, REACHED_WHEN_FILLED]))
+        .or_else(|| without_room(transfer, &way.sender))
 }
 
 /// Whether each segment waits until the receiver's timer lets the acknowledgment of the last one go.
@@ -261,7 +302,7 @@ fn waits_for_delayed_acks(transfer: &Transfer, way: &Way) -> bool {
         .is_some_and(|(bytes, segment)| bytes <= segment * DELAYED_ACK_SEGMENTS);
     transfer.nagle
         && few
-        && added.is_some_and(|us| us >= DELAYED_ACK_US[0] && us <= DELAYED_ACK_US[1])
+        && added.is_some_and(|us| (DELAYED_ACK_US[0]..=DELAYED_ACK_US[1]).contains(&us))
 }
 
 /// The link, or the program's rate, where the goodput fills it.
@@ -307,11 +348,21 @@ fn cpu(transfer: &Transfer, direction: Direction, way: &Way) -> Option<Limited> 
     Some(Limited::alone(by))
 }
 
-/// The smallest bound, where the goodput reaches it and a window was in flight.
-fn smallest(goodput: f64, bounds: &[Bound], sender: &Sender) -> Option<Limited> {
+/// The smallest bound, where the goodput reaches this share of it, or the other share of a window that was
+/// full most of the time.
+fn smallest(
+    goodput: f64,
+    bounds: &[Bound],
+    [reached, reached_when_filled]: [f64; 2],
+    transfer: &Transfer,
+    sender: &Sender,
+) -> Option<Limited> {
     let least = bounds.first()?;
     let share = goodput / least.bytes_per_s;
-    if !(REACHED..=EXCEEDED).contains(&share) || !in_flight(least.limit, sender) {
+    let window = windows(transfer, sender).find(|(of, _)| *of == least.limit);
+    let window = window.map(|(_, bytes)| bytes);
+    let reached = if mostly_filled(window, sender) { reached_when_filled } else { reached };
+    if !(reached..=EXCEEDED).contains(&share) || !peak_fills(window, sender) {
         return None;
     }
     let second = next_to(least, bounds);
@@ -328,10 +379,35 @@ fn smallest(goodput: f64, bounds: &[Bound], sender: &Sender) -> Option<Limited> 
     Some(Limited { by, or, bound_bytes_per_s: Some(least.bytes_per_s), rtt_us: None })
 }
 
-/// Whether the peak of what was in flight filled the window; true where it was not recorded.
-fn in_flight(limit: Limit, sender: &Sender) -> bool {
-    let Some((_, window)) = windows(sender).find(|(of, _)| *of == limit) else { return true };
-    sender.in_flight_max_bytes.is_none_or(|bytes| bytes >= window * FILLED)
+/// The smallest window, where it had no room for one more full segment in most samples.
+fn without_room(transfer: &Transfer, sender: &Sender) -> Option<Limited> {
+    let mut all: Vec<(Limit, f64)> = windows(transfer, sender).collect();
+    all.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    let (least, bytes) = *all.first()?;
+    let in_flight = sender.in_flight_bytes.filter(|bytes| *bytes > 0.0)?;
+    let no_segment = sender.segment_bytes.is_some_and(|segment| bytes - in_flight < segment);
+    let full = mostly_filled(Some(bytes), sender) || no_segment;
+    if !full || !peak_fills(Some(bytes), sender) {
+        return None;
+    }
+    let waited = sender.receive_window_share.is_some_and(|share| share >= RECEIVE_WINDOW_SHARE);
+    let receive = all.iter().find(|(limit, _)| *limit == Limit::ReceiveWindow);
+    let alike = receive.is_some_and(|(_, window)| *window <= bytes * (1.0 + CROSSOVER));
+    let by = if waited && alike { Limit::ReceiveWindow } else { least };
+    Some(Limited::alone(by))
+}
+
+/// Whether the peak of what was in flight filled the window; true where it was not recorded, or the bound
+/// is no window.
+fn peak_fills(window: Option<f64>, sender: &Sender) -> bool {
+    let both = window.zip(sender.in_flight_max_bytes);
+    both.is_none_or(|(window, bytes)| bytes >= window * FILLED)
+}
+
+/// Whether the median of what was in flight nearly fills the window.
+fn mostly_filled(window: Option<f64>, sender: &Sender) -> bool {
+    let both = window.zip(sender.in_flight_bytes);
+    both.is_some_and(|(window, bytes)| bytes >= window * MOSTLY_FILLED)
 }
 
 #[cfg(test)]

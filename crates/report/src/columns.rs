@@ -375,6 +375,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_share_of_the_greatest_is_of_the_arms_of_the_run() {
+        let arm = |elapsed_s| Arm { elapsed_s, ..Arm::default() };
+        let arms = vec![arm(2.0), arm(8.0), arm(0.0)];
+        let summary = Summary { arms, ..Summary::default() };
+        let of = |arm: &Arm| Some(arm.elapsed_s).filter(|s| *s > 0.0);
+        let column = column::Column::whole("share", ("", ""), Figure::OfGreatest(of));
+        let column = Column::described(&column, &summary, &figures::primary(&summary));
+        let text = |at: usize| column.text(&summary.arms[at], &crate::own::NONE, Form::Text);
+        assert_eq!([text(0), text(1), text(2)], ["25.0 %", "100 %", ABSENT]);
+        assert_eq!(column.value(&summary.arms[0]), Some(0.25));
+    }
+
+    #[test]
     fn an_experiment_without_tables_is_shown_as_it_is_described() {
         let summary = Summary {
             experiment: "http".to_owned(),

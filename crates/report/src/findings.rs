@@ -278,6 +278,26 @@ mod tests {
     }
 
     #[test]
+    fn a_cause_of_many_arms_is_shown_once_with_the_names_of_the_others() {
+        let cause = |id: &str, arm: usize| Cause {
+            id: id.to_owned(),
+            arm: arm.to_string(),
+            text: String::new(),
+            evidence: BTreeMap::new(),
+        };
+        let causes = (0..20).map(|arm| cause("often", arm)).chain([cause("rare", 3)]).collect();
+        let summary = Summary { causes, ..Summary::default() };
+        let shown = super::causes(&summary);
+        let ids: Vec<&str> = shown.iter().map(|(cause, _)| cause.id.as_str()).collect();
+        assert_eq!(ids, ["often", "rare"]);
+        let others = shown[0].1.as_deref().unwrap();
+        assert!(others.ends_with("11, 12 and 7 more"), "{others}");
+        assert_eq!(shown[1].1, None);
+        let few = Summary { causes: (0..4).map(|arm| cause("often", arm)).collect(), ..summary };
+        assert_eq!(super::causes(&few).len(), 4);
+    }
+
+    #[test]
     fn an_invalid_run_says_why_by_arm_and_how_often() {
         let mut summary = one_arm();
         assert!(invalid(&summary, &NONE).is_empty());

@@ -235,7 +235,10 @@ fn beside_published(page: &mut String, summary: &Summary) {
         .into_iter()
         .map(|row| {
             let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
-            vec![row.arm, row.metric, row.published, row.ours, ratio, row.source.to_owned()]
+            {
+                let ours = row.ours_with_interval();
+                vec![row.arm, row.metric, row.published, ours, ratio, row.source.to_owned()]
+            }
         })
         .collect();
     let heads = ["arm", "metric", "published", "ours", "ours / published", "source"];

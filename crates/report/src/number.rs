@@ -2,7 +2,7 @@
 //! ms above. Values inside the summary are never rounded.
 
 pub(crate) use tcptoll_model::units::{
-    human_count as count, human_rate as bit_rate, human_us as time, text_size,
+    human_bytes, human_count as count, human_rate as bit_rate, human_us as time, text_size,
 };
 
 /// Shown where there is no figure.
@@ -158,7 +158,16 @@ pub(crate) fn size(bytes: f64) -> String {
 
 /// A rate for the tick of an axis: `50 Mbit/s`, without needless zeros.
 pub(crate) fn rate_tick(bit_per_s: f64) -> String {
-    let text = bit_rate(bit_per_s);
+    without_zeros(bit_rate(bit_per_s))
+}
+
+/// Bytes for the tick of an axis: `20 kB`, without needless zeros.
+pub(crate) fn bytes_tick(bytes: f64) -> String {
+    without_zeros(human_bytes(bytes))
+}
+
+/// A figure and its unit, without zeros at the end of decimals.
+fn without_zeros(text: String) -> String {
     match text.split_once(' ') {
         Some((figure, unit)) if figure.contains('.') => {
             format!("{} {unit}", figure.trim_end_matches('0').trim_end_matches('.'))

@@ -14,6 +14,8 @@ pub(crate) struct Beside<'a> {
     pub(crate) metric: String,
     /// Ours with its unit; with the standard deviation of rounds, where theirs has one.
     pub(crate) ours: String,
+    /// The interval of our ratio, or why there is none.
+    pub(crate) interval: Option<String>,
     /// Theirs with its unit, and its standard deviation if the source states one.
     pub(crate) published: String,
     /// Whether theirs has a standard deviation.
@@ -24,6 +26,16 @@ pub(crate) struct Beside<'a> {
     pub(crate) source: &'a str,
     /// What the source says of it.
     pub(crate) note: Option<&'a str>,
+}
+
+impl Beside<'_> {
+    /// Ours with the interval of a ratio.
+    pub(crate) fn ours_with_interval(&self) -> String {
+        match &self.interval {
+            Some(interval) => format!("{} {interval}", self.ours),
+            None => self.ours.clone(),
+        }
+    }
 }
 
 /// What was published for a metric of an arm, above 0.
@@ -55,8 +67,11 @@ fn ratio_of<'a>(summary: &'a Summary, c: &Comparison) -> Option<Beside<'a>> {
     let per = if per.is_empty() { per } else { format!(", {per}") };
     Some(Beside {
         arm: format!("{}{per}", effect::slash(&a, &b)),
-        metric: format!("{}, ratio", names::words_of_metric(&c.metric)),
-        ours: c.ratio.map_or_else(|| number::ABSENT.to_owned(), |_| effect::ratio_with_interval(c)),
+        metric: format!("ratio of {}", names::words_of_metric(&c.metric)),
+        ours: c.ratio.map_or_else(|| number::ABSENT.to_owned(), |_| effect::ratio(c)[0].clone()),
+        interval: Some(
+            effect::no_interval(c).map_or_else(|| effect::ratio(c)[1].clone(), str::to_owned),
+        ),
         published: number::ratio(theirs),
         has_sd: false,
         ratio: c.ratio.map(|ratio| ratio / theirs),
@@ -77,6 +92,7 @@ fn figures_of<'a>(summary: &'a Summary, p: &'a Published) -> Beside<'a> {
             || number::ABSENT.to_owned(),
             |(value, _)| with_sd(value, p.sd.and(sd_of_rounds(arm, &p.metric)), unit),
         ),
+        interval: None,
         published: with_sd(p.value, p.sd, unit),
         has_sd: p.sd.is_some(),
         ratio: ours.filter(|_| p.value > 0.0).map(|(value, _)| value / p.value),
@@ -162,8 +178,8 @@ mod tests {
         assert_eq!(rows.len(), 3, "two figures, and one ratio of both");
         assert_eq!(rows[2].arm, "window 2K / 4M");
         assert_eq!(
-            [rows[2].metric.as_str(), &rows[2].published, &rows[2].ours],
-            ["goodput, ratio", "×0.365", "×0.400 [0.380, 0.420]"]
+            [&rows[2].metric, &rows[2].published, &rows[2].ours_with_interval()],
+            ["ratio of goodput", "×0.365", "×0.400 [0.380, 0.420]"]
         );
         let off = rows[2].ratio.unwrap();
         assert!((off - 0.4 / (43.0 / 117.75)).abs() < 1e-9, "{off}");

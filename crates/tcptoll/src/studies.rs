@@ -21,6 +21,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("backlog", include_str!("../../../studies/backlog.toml")),
     ("backlog-clients", include_str!("../../../studies/backlog-clients.toml")),
     ("connect-2021", include_str!("../../../studies/connect-2021.toml")),
+    ("connection-memory", include_str!("../../../studies/connection-memory.toml")),
     ("http-keepalive-2019", include_str!("../../../studies/http-keepalive-2019.toml")),
     ("http-reuse", include_str!("../../../studies/http-reuse.toml")),
     ("java-2008", include_str!("../../../studies/java-2008.toml")),

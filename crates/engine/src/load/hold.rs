@@ -39,6 +39,11 @@ const WRITE_BYTES: usize = 64 << 10;
 /// Calls on one connection before the next has its turn.
 const WRITES_MAX: u32 = 1_024;
 
+/// Connections are full when no more than this part of their data is taken or acknowledged. Of
+/// thousands one or two move at any time: where a segment did not fit a receive buffer, it is
+/// retransmitted after ever longer times.
+const MOVED_PART: u64 = 1_000;
+
 /// Connections that took nothing are tried again after this: `EPOLLOUT` is not reported before a
 /// third of a buffer is free.
 const TRY_AGAIN: Duration = Duration::from_millis(10);
@@ -184,9 +189,8 @@ impl Holder {
         let mut filled = Filled::default();
         let mut progress = Progress::default();
         let begun_ns = monotonic_ns();
-        let mut taken_ns = begun_ns;
+        let mut still = Still { at_ns: begun_ns, taken: 0, queued: None };
         loop {
-            let before = filled.bytes;
             let errors = &mut filled.errors;
             let sum = &mut filled.bytes;
             self.connections.retain(|tcp| match write_all(tcp, &bytes, sum) {
@@ -196,11 +200,8 @@ impl Holder {
                     false
                 }
             });
+            filled.full = still.is_full(filled.bytes, &order)?;
             let now_ns = monotonic_ns();
-            if filled.bytes > before {
-                taken_ns = now_ns;
-            }
-            filled.full = now_ns - taken_ns >= order.quiet_ns;
             if filled.full || now_ns - begun_ns >= order.limit_ns {
                 return Ok(filled);
             }
@@ -221,6 +222,38 @@ impl Holder {
             let _ = reset_when_closed(&tcp);
         }
         ended
+    }
+}
+
+/// Since when next to nothing has been taken, and next to nothing acknowledged: a send buffer that was
+/// filled beyond its limit takes nothing for a while, although the link empties it.
+struct Still {
+    at_ns: u64,
+    /// Payload that had been taken then.
+    taken: u64,
+    /// Memory of what was queued then, once that has been read.
+    queued: Option<u64>,
+}
+
+impl Still {
+    /// Whether that has lasted for long enough.
+    fn is_full(&mut self, taken: u64, order: &HoldFill) -> Result<bool, SysError> {
+        let allowed = (taken / MOVED_PART).min(order.moved_bytes);
+        if taken - self.taken > allowed {
+            *self = Self { at_ns: monotonic_ns(), taken, queued: None };
+            return Ok(false);
+        }
+        let now_ns = monotonic_ns();
+        if self.queued.is_some() && now_ns - self.at_ns < order.quiet_ns {
+            return Ok(false);
+        }
+        let queued = SockDiag::open()?.memory_at_port(End::Remote, order.port)?.queued;
+        let moved = self.queued.map(|before| before.abs_diff(queued));
+        if moved.is_some_and(|moved| moved <= allowed) {
+            return Ok(true);
+        }
+        *self = Self { at_ns: monotonic_ns(), taken, queued: Some(queued) };
+        Ok(false)
     }
 }
 

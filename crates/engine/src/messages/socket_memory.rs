@@ -84,8 +84,12 @@ order!(HoldLook => SocketsGot, "hold-look");
 /// Write into each connection until none takes more. Nobody reads.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct HoldFill {
-    /// They are full when none has taken a byte for this long, ns.
+    /// The port that they are connected to.
+    pub port: u16,
+    /// They are full when next to nothing has been taken and acknowledged for this long, ns.
     pub quiet_ns: u64,
+    /// Next to nothing is at most this much, bytes: less than the link carries in that time.
+    pub moved_bytes: u64,
     /// It gives up after this, ns.
     pub limit_ns: u64,
 }
@@ -97,7 +101,7 @@ order!(HoldFill => Filled, "hold-fill");
 pub struct Filled {
     /// Payload that the connections took, all together.
     pub bytes: u64,
-    /// Whether they are full: none had taken a byte for the time asked.
+    /// Whether they are full: next to nothing had moved for the time asked.
     pub full: bool,
     /// Connections that failed meanwhile, by class.
     pub errors: BTreeMap<String, u64>,

@@ -265,13 +265,11 @@ impl Program {
 
     /// A line as the object that it has to be.
     fn json(&self, line: &str) -> Result<Value, Refusal> {
-        match serde_json::from_str(line) {
-            Ok(value @ Value::Object(_)) => Ok(value),
-            _ => {
-                let start: String = line.chars().take(100).collect();
-                Err(self.refusal(&format!("it printed no JSON object: {start}")))
-            }
+        if let Ok(value @ Value::Object(_)) = serde_json::from_str(line) {
+            return Ok(value);
         }
+        let start: String = line.chars().take(100).collect();
+        Err(self.refusal(&format!("it printed no JSON object: {start}")))
     }
 
     fn refusal(&self, why: &str) -> Refusal {

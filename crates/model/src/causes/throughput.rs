@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::spec::{CauseSpec, Finding, Remedy};
 use crate::record::{Arm, LinkKind, Transfer, Way};
 use crate::throughput::{
-    Direction, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
+    Direction, FULL, Limit, Limited, bandwidth_delay_product_bytes, limited_by, quiet_rtt_us,
 };
 use crate::units::{human_bytes, human_count, human_rate, human_us};
 
@@ -118,6 +118,15 @@ fn finding(arm: &Arm, limit: Limit) -> Option<Finding> {
     (!sentences.is_empty()).then(|| Finding { text: sentences.join(". ") + ".", evidence })
 }
 
+/// How full a link is that limits.
+fn fullness(transfer: &Transfer, way: &Way) -> &'static str {
+    let share = way.goodput_bytes_per_s().zip(transfer.link_bytes_per_s);
+    match share {
+        Some((goodput, link)) if goodput < link * FULL => "nearly full",
+        _ => "full",
+    }
+}
+
 /// Why one direction of an arm carries no more, as part of a sentence: `the receive window of 18.8 kB is
 /// spent in each round trip of 10.0 ms`.
 ///
@@ -127,22 +136,25 @@ pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<St
     let sender = &way.sender;
     let [from, to] = direction.ends(transfer);
     let rtt = human_us(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
+    // Without a bound there is no round trip that explains the goodput.
+    let spent = match limited.bound_bytes_per_s {
+        Some(_) => format!("is spent in each round trip of {rtt}"),
+        None => "has no room most of the time".to_owned(),
+    };
     let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(match limited.by {
-        Limit::ReceiveWindow => format!(
-            "the receive window of {} is spent in each round trip of {rtt}",
-            bytes(sender.peer_window_bytes)
-        ),
+        Limit::ReceiveWindow => {
+            format!("the receive window of {} {spent}", bytes(sender.peer_window_bytes))
+        }
         Limit::SendBuffer => format!(
             "the send buffer holds {} for each round trip of {rtt}",
             bytes(sender.in_flight_max_bytes)
         ),
-        Limit::Congestion => format!(
-            "the congestion window of {} is spent in each round trip of {rtt}",
-            bytes(sender.congestion_window_bytes)
-        ),
-        Limit::LinkRate => "the link is full".to_owned(),
+        Limit::Congestion => {
+            format!("the congestion window of {} {spent}", bytes(sender.congestion_window_bytes))
+        }
+        Limit::LinkRate => format!("the link is {}", fullness(transfer, way)),
         Limit::ProgramRate => "the program sends no more than --rate".to_owned(),
         Limit::ClientCpu | Limit::ServerCpu => {
             let client = limited.by == Limit::ClientCpu;
@@ -191,7 +203,8 @@ impl Seen<'_> {
                 let rtt = human_us(rtt);
                 format!("allows {} at a round trip of {rtt}; the goodput is {goodput}", rate(bound))
             }
-            _ => format!("is about what the link's queue needs; the goodput is {goodput}"),
+            (Some(_), None) => format!("holds about what the link does; the goodput is {goodput}"),
+            (None, _) => format!("had no room in most samples; the goodput is {goodput}"),
         };
         let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
         match limit {
@@ -214,7 +227,8 @@ impl Seen<'_> {
             ),
             Limit::LinkRate => {
                 let link = self.transfer.link_bytes_per_s.unwrap_or(0.0);
-                format!("The link is full: {goodput} of the {} that its rate allows", rate(link))
+                let (full, link) = (fullness(self.transfer, self.way), rate(link));
+                format!("The link is {full}: {goodput}, where its rate allows {link} of payload")
             }
             Limit::ProgramRate => format!("The program sends no more than --rate: {goodput}"),
             Limit::ClientCpu | Limit::ServerCpu => self.cpu(limit, &goodput),

@@ -190,7 +190,7 @@ mod tests {
         memory.client.structures_bytes = Some(4_000.0);
         assert_eq!(memory.at_client(Some(&memory.idle)), Some(4_010.0));
         assert_eq!(memory.at_client(memory.filled.as_ref()), Some(4_100.0));
-        assert_eq!(memory.in_total(&memory.idle), 40_100.0);
+        assert_eq!(Some(memory.in_total(&memory.idle)), Some(40_100.0));
         assert_eq!(memory.overhead(), Some(1_000.0 / 450.0));
     }
 
@@ -204,7 +204,7 @@ mod tests {
         };
         let (one, two, three) = (of(Some(100.0), false), of(None, true), of(Some(300.0), false));
         let whole = ConnectionMemory::merge(&[&one, &two, &three]).unwrap();
-        assert_eq!(whole.filled.unwrap().client.queued_bytes, 200.0);
+        assert_eq!(whole.filled.map(|state| state.client.queued_bytes), Some(200.0));
         assert!(whole.pressure);
     }
 }

@@ -9,7 +9,7 @@ use super::throughput;
 pub(super) const OWN: Own = Own {
     picture: throughput::picture,
     leads: throughput::leads,
-    sections: throughput::sections,
+    sections: |summary| throughput::sections(summary, None),
     details: throughput::details,
     ..NONE
 };

@@ -102,7 +102,7 @@ impl View<'_> {
         let reach = self.reach();
         for (n, track) in self.tracks.iter().enumerate() {
             let (column, row) = (n % across as usize, n / across as usize);
-            let left = column as f64 * cell + 62.0;
+            let left = column as f64 * cell + 78.0;
             let (top, bottom) = (row as f64 * height + 26.0, (row + 1) as f64 * height - 22.0);
             let right = (column + 1) as f64 * cell - 14.0;
             let frame = Frame::between((left, right), top, bottom);
@@ -115,9 +115,9 @@ impl View<'_> {
             let mut plot = Plot::on(svg, frame, x, y);
             let name = clean::shorten(&track.arm.name, if wide { 36 } else { 46 });
             plot.group(&arm_class(track.at), "", |plot| {
-                plot.svg.dot("full", (left - 54.0, top - 12.0), 4.0, "");
+                plot.svg.dot("full", (left - 70.0, top - 12.0), 4.0, "");
             });
-            plot.svg.text("name", (left - 44.0, top - 8.0), Anchor::Start, &name);
+            plot.svg.text("name", (left - 60.0, top - 8.0), Anchor::Start, &name);
             plot.base();
             plot.x_ticks(3, false, plot::seconds);
             if let Some(mean) = track.mean {

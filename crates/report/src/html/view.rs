@@ -288,7 +288,8 @@ fn beside_published(summary: &Summary) -> Vec<Vec<String>> {
             None => row.source.to_owned(),
         };
         let ratio = row.ratio.map_or_else(|| ABSENT.to_owned(), number::ratio);
-        vec![row.arm, row.metric, row.published, row.ours, ratio, source]
+        let ours = row.ours_with_interval();
+        vec![row.arm, row.metric, row.published, ours, ratio, source]
     };
     published::of(summary).into_iter().map(row).collect()
 }

@@ -256,15 +256,19 @@ mod alone {
         for arm in &ran.summary.arms {
             let (data, way) = (transfer(arm), up(arm));
             let window = way.sender.peer_window_bytes.unwrap();
-            let by_window = window / (data.quiet_rtt_us.unwrap() / 1e6);
-            let expected = by_window.min(data.link_bytes_per_s.unwrap());
-            let off = value(arm, "goodput_bytes_per_s") / expected - 1.0;
-            assert!(off.abs() < 0.1, "{}: {:+.1} % of {expected}: {way:?}", arm.name, off * 100.0);
+            let link = data.link_bytes_per_s.unwrap();
+            // The round trip may be longer than on the quiet link, as the sender's kernel measured it.
+            let [least, most] = [way.sender.rtt_us, data.quiet_rtt_us]
+                .map(|rtt_us| (window / (rtt_us.unwrap() / 1e6)).min(link));
+            let goodput = value(arm, "goodput_bytes_per_s");
+            let expected = 0.9 * least.min(most)..1.1 * most;
+            assert!(expected.contains(&goodput), "{}: {goodput}, {expected:?}: {way:?}", arm.name);
         }
         let windows: Vec<f64> =
             ran.summary.arms.iter().filter_map(|arm| up(arm).sender.peer_window_bytes).collect();
-        // Asked for 16 KiB gives 18.8 kB, 1 MiB 1.38 MB (Linux 6.18).
-        assert!((16_384.0..32_768.0).contains(&windows[0]), "{windows:?}");
-        assert!((1_048_576.0..2_097_152.0).contains(&windows[2]), "{windows:?}");
+        // Asked for 16 KiB gives 18.8 kB, 1 MiB 1.38 MB (Linux 6.18); a receiver that is kept from
+        // reading announces less.
+        assert!(windows[0] < 32_768.0 && windows.is_sorted(), "{windows:?}");
+        assert!((524_288.0..2_097_152.0).contains(&windows[2]), "{windows:?}");
     }
 }

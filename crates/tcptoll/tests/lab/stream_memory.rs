@@ -62,7 +62,7 @@ fn fills_what_was_asked_for(arm: &Arm, connections: u64, asked: u64) {
             assert_eq!((buffer.asked_bytes, buffer.effective_bytes), (Some(asked), asked * 2));
         }
     }
-    assert_eq!(memory.idle.buffers_bytes(), 0.0, "an idle connection holds no buffers");
+    assert!(memory.idle.buffers_bytes() < 1.0, "an idle connection holds no buffers");
     let (filled, n) = (filled(arm), connections as f64);
     let limit = 2.0 * asked as f64;
     let queued = filled.client.queued_bytes / n;
@@ -87,7 +87,7 @@ fn filled_connections_hold_what_their_buffers_allow_and_idle_ones_hold_none() {
     fills_what_was_asked_for(large, 100, 256 << 10);
     assert!(summary.comparisons.is_empty(), "one round says all");
     assert!(summary.answer.starts_with("An idle connection holds "), "{}", summary.answer);
-    assert!(summary.answer.contains("× 256K at the client"), "{}", summary.answer);
+    assert!(summary.answer.contains("× 256K (client)"), "{}", summary.answer);
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn metric(value: f64, unit: &str) -> Metric {
 }
 
 /// A run of a later version.
-fn stream() -> Summary {
+fn datagrams() -> Summary {
     let metrics = [
         ("messages_per_s", metric(12_345.0, "1/s")),
         ("goodput_bytes_per_s", metric(25e6, "bytes/s")),
@@ -25,7 +25,7 @@ fn stream() -> Summary {
         ..HistogramSummary::default()
     };
     let arm = Arm {
-        name: "stream".to_owned(),
+        name: "datagrams".to_owned(),
         attempts: 1_000,
         ok: 991,
         errors: [("timeout".to_owned(), 9)].into(),
@@ -34,8 +34,8 @@ fn stream() -> Summary {
         ..Arm::default()
     };
     Summary {
-        experiment: "stream".to_owned(),
-        question: "How much does a connection carry?".to_owned(),
+        experiment: "datagrams".to_owned(),
+        question: "How much does a socket carry?".to_owned(),
         answer: "12,345 messages per second.".to_owned(),
         arms: vec![arm],
         valid: true,
@@ -57,7 +57,7 @@ fn all_forms(summary: &Summary) -> [(&'static str, String); 4] {
 
 #[test]
 fn an_unknown_experiment_is_shown_by_its_metrics_with_their_units() {
-    for (form, shown) in all_forms(&stream()) {
+    for (form, shown) in all_forms(&datagrams()) {
         for figure in ["messages per second", "goodput", "200 Mbit/s", "7.25 µs", "message"] {
             assert!(shown.contains(figure), "no {figure} in {form}: {shown}");
         }
@@ -69,12 +69,12 @@ fn an_unknown_experiment_is_shown_by_its_metrics_with_their_units() {
             assert!(!shown.contains(word), "{word} in {form}: {shown}");
         }
     }
-    assert!(csv(&stream()).contains("goodput_bytes_per_s,bytes/s"));
+    assert!(csv(&datagrams()).contains("goodput_bytes_per_s,bytes/s"));
 }
 
 #[test]
 fn the_metric_of_a_run_of_an_unknown_experiment_is_not_said_twice() {
-    let mut summary = stream();
+    let mut summary = datagrams();
     summary.primary_metric = Some("messages_per_s".to_owned());
     summary.rounds = Some(Rounds {
         done: 15,

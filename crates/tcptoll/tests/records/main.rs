@@ -58,6 +58,10 @@ records! {
     keepalive_cut,
     keepalive_freeze,
     keepalive_window,
+    stream_memory,
+    messages_sizes,
+    messages_stall,
+    stream_windows,
 }
 
 /// Name of the summary that no run has written.

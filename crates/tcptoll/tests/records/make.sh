@@ -36,6 +36,13 @@ run keepalive-window keepalive --mechanism none,tcp --sockets 10 --duration 20ms
 run keepalive-cut keepalive --sockets 50 --fault cut --duration 300ms --writer off
 run keepalive-freeze keepalive --mechanism tcp,heartbeat --sockets 30 --fault freeze \
     --duration 300ms --writer off
+run stream-memory stream --memory --window auto,64K --connections 20,100
+run messages-sizes messages --message 1,64,4K --nagle on,off --window 256K --congestion cubic \
+    --duration 60ms --warmup 20ms --rounds 3
+run messages-stall messages --pattern write-write-read --message 100 --nagle on,off --rounds 3 \
+    --congestion cubic --duration 600ms --warmup 100ms
+run stream-windows stream --link rtt=20ms,rate=20mbit --window auto,16K,256K --congestion cubic \
+    --duration 500ms --rounds 3
 
 # Against servers outside the lab.
 python3 -m http.server --bind 127.0.0.1 18080 >/dev/null 2>&1 &

@@ -17,7 +17,8 @@ use tcptoll_model::warning::Warning;
 
 use super::notes::{Notes, path_sample};
 use super::settings::{Reader, wrong};
-use crate::experiments::TrialError;
+use crate::experiments::{Context, TrialError};
+use crate::lab::Hosts;
 use crate::messages::{
     Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
 };
@@ -86,6 +87,7 @@ pub(in crate::experiments) fn round_trip(link: &LinkSpec) -> Duration {
 /// A socket buffer as typed: `auto` or a size.
 ///
 /// None: nothing was typed. `Some(None)`: `auto`.
+#[allow(clippy::option_option, reason = "an option typed as nothing is not one that was left out")]
 pub(in crate::experiments) fn buffer(
     reader: &Reader<'_>,
     key: &str,
@@ -130,6 +132,32 @@ impl Bulk {
             connect_timeout_ns: ns(self.timeout),
             flow: self.flow(&self.client, self.up.as_ref(), self.down.as_ref()),
         }
+    }
+
+    /// Runs the end that connects, from its start to its end.
+    pub(in crate::experiments) fn drive(
+        &self,
+        hosts: &mut Hosts,
+        (target, bind): (SocketAddr, &[IpAddr]),
+        context: &mut Context<'_>,
+    ) -> Result<TransferReport, TrialError> {
+        let Hosts { client, time, .. } = hosts;
+        let begun = client.begin(&self.client(target, bind))?;
+        let (began, all) = (time.now(), self.messages());
+        let whole_ms = (self.warmup + self.duration.unwrap_or_default()).as_millis() as u64;
+        let progress = &mut context.progress;
+        let mut tell = |messages: u64| match all {
+            Some(all) => progress(messages.min(all), all),
+            None => progress((time.since(began).as_millis() as u64).min(whole_ms), whole_ms),
+        };
+        Ok(client.wait(begun, context.interrupt, &mut tell)?.answer)
+    }
+
+    /// Messages of the client, sent and received, where their number is known.
+    fn messages(&self) -> Option<u64> {
+        let of = |way: &OneWay| Some(way.send.bytes? / u64::from(way.send.message_bytes.max(1)));
+        let each: Option<u64> = [&self.up, &self.down].into_iter().flatten().map(of).sum();
+        each.map(|messages| messages.saturating_mul(u64::from(self.connections)).max(1))
     }
 
     fn flow(

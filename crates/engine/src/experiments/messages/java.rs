@@ -44,18 +44,21 @@ const JVM_OPTIONS: [&str; 4] = ["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX
 const READY_LIMIT: Duration = Duration::from_secs(40);
 
 /// Beyond the phases of a trial, the JVM may take this long: a slow receiver reads what is on its way.
-const END_SLACK: Duration = Duration::from_secs(60);
+const END_SLACK: Duration = Duration::from_mins(1);
 
 /// The longest that `--timeout` makes a JVM wait for its connection.
-const CONNECT_MAX: Duration = Duration::from_secs(60);
+const CONNECT_MAX: Duration = Duration::from_mins(1);
 
 /// The sender goes on for this long beyond a round trip: a garbage collection must not leave the
 /// receiver's window short.
-const TAIL: Duration = Duration::from_millis(100);
+const TAIL: Duration = Duration::from_millis(200);
 
 /// Share of a JVM's CPU time in the window that other threads than the one that sends or receives may
 /// have. A young collection takes some per cent; a compiler at work takes half.
 const OTHER_THREADS_MAX: f64 = 0.25;
+
+/// Of the window itself, they must have had this share: the CPU time has steps of 10 ms.
+const OTHER_THREADS_MIN: f64 = 0.05;
 
 /// The JVM and its kernel count the same CPU time in steps of 10 ms each, and what follows the JVM's
 /// last look at its own is in the kernel's alone.
@@ -83,12 +86,18 @@ pub(super) struct Line {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct WindowLine {
-    window_ns: u64,
-    window_messages: u64,
-    window_bytes: u64,
-    window_calls: u64,
-    window_cpu_ns: u64,
-    window_thread_cpu_ns: u64,
+    #[serde(rename = "window_ns")]
+    ns: u64,
+    #[serde(rename = "window_messages")]
+    messages: u64,
+    #[serde(rename = "window_bytes")]
+    bytes: u64,
+    #[serde(rename = "window_calls")]
+    calls: u64,
+    #[serde(rename = "window_cpu_ns")]
+    cpu_ns: u64,
+    #[serde(rename = "window_thread_cpu_ns")]
+    thread_cpu_ns: u64,
 }
 
 impl Line {
@@ -119,12 +128,12 @@ impl Line {
             ..TransferReport::default()
         };
         if let Some(window) = self.window {
-            carried.window_bytes = window.window_bytes;
-            carried.window_messages = window.window_messages;
-            carried.window_calls = window.window_calls;
-            carried.window_ns = window.window_ns;
-            report.window_cpu_us = (window.window_cpu_ns / 1_000, 0);
-            report.cpu_window_ns = window.window_ns;
+            carried.window_bytes = window.bytes;
+            carried.window_messages = window.messages;
+            carried.window_calls = window.calls;
+            carried.window_ns = window.ns;
+            report.window_cpu_us = (window.cpu_ns / 1_000, 0);
+            report.cpu_window_ns = window.ns;
         }
         if sends {
             report.sent = carried;
@@ -135,10 +144,13 @@ impl Line {
     }
 
     /// Share of the CPU time in the window that other threads used: compiler and garbage collector.
+    ///
+    /// None: too little to matter.
     fn other_threads(&self) -> Option<f64> {
-        let window = self.window.filter(|window| window.window_cpu_ns > 0)?;
-        let others = window.window_cpu_ns.saturating_sub(window.window_thread_cpu_ns);
-        Some(others as f64 / window.window_cpu_ns as f64)
+        let window = self.window.filter(|window| window.cpu_ns > 0)?;
+        let others = window.cpu_ns.saturating_sub(window.thread_cpu_ns) as f64;
+        let matters = others > OTHER_THREADS_MIN * window.ns as f64;
+        matters.then(|| others / window.cpu_ns as f64)
     }
 }
 
@@ -387,6 +399,11 @@ mod tests {
     #[test]
     fn the_share_of_other_threads_is_of_the_window() {
         assert_eq!(Line::read(line()).unwrap().other_threads(), Some(0.25));
+        // A receiver that hardly did anything.
+        let mut idle = line();
+        idle["window_cpu_ns"] = json!(50);
+        idle["window_thread_cpu_ns"] = json!(10);
+        assert_eq!(Line::read(idle).unwrap().other_threads(), None);
     }
 
     #[test]

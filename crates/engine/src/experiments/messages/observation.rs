@@ -102,8 +102,6 @@ pub(super) fn take_one_way(notes: &mut Notes, ended: Ended<'_>, seen: &Seen<'_>)
     let (attempts, ok, errors) = delivered(ended);
     let arm = &mut notes.arm;
     (arm.attempts, arm.ok, arm.errors) = (attempts, ok, errors);
-    arm.connections_attempted = Some(client.attempts);
-    arm.connections_ok = Some(client.ok);
     let received = &server.received;
     let n = received.window_messages;
     let seconds = received.window_ns as f64 / 1e9;

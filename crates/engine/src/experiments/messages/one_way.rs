@@ -93,11 +93,7 @@ impl Trial for OneWayTrial<'_> {
         context: &mut Context<'_>,
     ) -> Result<TransferReport, TrialError> {
         let Some((_, at)) = &self.server else { return Err(observation::no_server()) };
-        let begun = hosts.client.begin(&self.bulk.client(*at, &self.notes.sources))?;
-        let progress = &mut context.progress;
-        // How many there will be is not known: without a total no share of it is shown.
-        let tell = &mut |done: u64| progress(done, 0);
-        Ok(hosts.client.wait(begun, context.interrupt, tell)?.answer)
+        self.bulk.drive(hosts, (*at, &self.notes.sources), context)
     }
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tcptoll_model::experiments::messages::{Pattern, SPEC};
 use tcptoll_model::study::Settings;
-use tcptoll_model::units::parse_time;
+use tcptoll_model::units::{parse_time, text_time};
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
@@ -19,10 +19,13 @@ const MESSAGE_MAX: (u64, &str) = (64 << 20, "64M");
 const BLOCK_MAX: (u64, &str) = (1 << 20, "1M");
 
 /// The longest warm-up or window.
-const TIME_MAX: Duration = Duration::from_secs(3_600);
+const TIME_MAX: Duration = Duration::from_hours(1);
 
-/// The longest work for one message.
-const WORK_MAX: Duration = Duration::from_secs(1);
+/// The longest work for one message: the clock is looked at every 32 messages.
+const WORK_MAX: Duration = Duration::from_millis(10);
+
+/// The longest work for a block of messages that one call sends, which nothing interrupts.
+const BLOCK_WORK_MAX: Duration = Duration::from_millis(100);
 
 /// The measured window where none was typed: one way, and where each message is answered. With a stall
 /// of 40 ms in each, 25 exchanges end in 1 s, which is enough for a median.
@@ -35,7 +38,7 @@ const JAVA_MESSAGE_MAX: u32 = 16 << 20;
 const FIELDS_MIN: u32 = 32;
 
 /// What two JVMs take to start, one after the other, and to end, s.
-const JVMS_S: f64 = 2.1;
+const JVMS_S: f64 = 2.2;
 
 /// The settings of one arm, checked.
 #[derive(Clone, Debug)]
@@ -102,12 +105,14 @@ impl Encoding {
     }
 
     /// The shortest warm-up that is chosen without being asked for. A JVM first interprets, then
-    /// compiles what it runs often, on the same CPU. Bytes and fields reach their rate about 1 s after
-    /// the first message; serialization and XML, which run far more code, after 2 to 3 s.
+    /// compiles what it runs often, on the same CPU. Messages per CPU second are steady after 0.6 s of CPU
+    /// time for bytes and fields, 2.6 s for a receiver of serialized objects, 3.5 s for one of XML
+    /// (256-byte messages, JDK 17).
     const fn warm_up(self) -> Duration {
         match self {
             Self::Raw | Self::Fields => Duration::from_millis(1_500),
-            Self::Serialization | Self::Xml => Duration::from_secs(3),
+            Self::Serialization => Duration::from_secs(3),
+            Self::Xml => Duration::from_secs(4),
         }
     }
 }
@@ -179,6 +184,21 @@ impl MessagesSettings {
                 &typed,
                 format!(
                     "with --pattern {pattern} each message waits for an answer, so there are none to put together; leave one of them out"
+                ),
+            ));
+        }
+        let block_messages = match self.coalesce {
+            Coalesce::None => 1,
+            _ => (self.coalesce_bytes / self.message_bytes).max(1),
+        };
+        if self.work * block_messages > BLOCK_WORK_MAX {
+            let typed = reader.value("work")?;
+            let most = BLOCK_WORK_MAX.as_millis();
+            return Err(wrong(
+                "work",
+                &typed,
+                format!(
+                    "a block has {block_messages} messages, and the work for a block may be at most {most} ms; write a shorter time, or a smaller --coalesce-bytes"
                 ),
             ));
         }
@@ -259,7 +279,7 @@ fn size(reader: &Reader<'_>, key: &str, limit: (u64, &str)) -> Result<u32, Trial
 
 fn time(typed: &str, most: Duration) -> Result<Duration, String> {
     match parse_time(typed).map_err(|error| error.to_string())? {
-        time if time > most => Err(format!("write a time of at most {} s", most.as_secs())),
+        time if time > most => Err(format!("write a time of at most {}", text_time(most))),
         time => Ok(time),
     }
 }
@@ -358,7 +378,11 @@ mod tests {
         let far = read(&[("link", "rtt=37ms"), ("pattern", "request-response")]).unwrap();
         assert_eq!((far.warmup, far.duration), (Duration::from_millis(740), WINDOWS[1]));
         assert!(read(&[("duration", "0s")]).unwrap_err().starts_with("--duration 0s: "));
-        assert!(read(&[("work", "2s")]).unwrap_err().starts_with("--work 2s: "));
+        let error = read(&[("work", "2s")]).unwrap_err();
+        assert_eq!(error, "--work 2s: write a time of at most 10ms");
+        let block = [("work", "1ms"), ("coalesce", "buffer"), ("message", "1")];
+        let error = read(&block).unwrap_err();
+        assert!(error.starts_with("--work 1ms: a block has 4096 messages"), "{error}");
     }
 
     #[test]
@@ -368,8 +392,8 @@ mod tests {
             read(&typed).map_err(|error| error.clone())
         };
         let warm = java("message", "1K").unwrap();
-        assert_eq!(warm.warmup, Duration::from_secs(3), "compiled code");
-        assert!(warm.expected_s() > read(&[]).unwrap().expected_s() + 4.0, "two JVMs start");
+        assert_eq!(warm.warmup, Duration::from_secs(4), "compiled code");
+        assert!(warm.expected_s() > read(&[]).unwrap().expected_s() + 5.0, "two JVMs start");
         for (option, value, why) in [
             ("message", "31", "--message 31: the fields of a message take 32 bytes"),
             ("message", "17M", "--message 17825792: --program java sends at most 16M"),

@@ -36,7 +36,7 @@ const CONNECTIONS_MAX: u64 = 100_000;
 /// Handshakes of one batch: no burst of SYNs and no default queue is longer.
 const BATCH: u32 = 256;
 
-/// Connections are full when none takes a byte for this long and two round trips: longer than an ACK
+/// Connections are full when they take nothing for this long and two round trips: longer than an ACK
 /// may be delayed (`TCP_DELACK_MAX`, 200 ms).
 const QUIET: Duration = Duration::from_millis(250);
 
@@ -115,9 +115,15 @@ impl MemorySettings {
         })
     }
 
-    /// No byte is taken for this long: the connections are full.
+    /// Nothing is taken for this long: the connections are full.
     fn quiet(&self) -> Duration {
         QUIET + (self.lab.link.rtt + self.lab.link.jitter) * 2
+    }
+
+    /// A quarter of what the link carries in that time: less does not mean that it has work left.
+    fn moved_bytes(&self) -> u64 {
+        let rate = self.lab.link.rate_bit_per_s;
+        rate.map_or(u64::MAX, |bits| (bits / 8.0 * self.quiet().as_secs_f64() / 4.0) as u64)
     }
 }
 
@@ -363,13 +369,17 @@ impl Trial for MemoryTrial<'_> {
 
     fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Report, TrialError> {
         let nowhere = || TrialError::Target("there is no server to connect to".to_owned());
-        let (ok, mut errors) = self.open(hosts, context, self.at.ok_or_else(nowhere)?)?;
+        let at = self.at.ok_or_else(nowhere)?;
+        let (ok, mut errors) = self.open(hosts, context, at)?;
         let client = hosts.client.ask(&HoldLook)?;
         let server = hosts.server()?.ask(&HoldLook)?;
         let idle = self.picture(hosts)?;
+        let quiet = self.settings.quiet();
         let fill = HoldFill {
-            quiet_ns: self.settings.quiet().as_nanos() as u64,
-            limit_ns: (self.settings.timeout + self.settings.quiet()).as_nanos() as u64,
+            port: at.port(),
+            quiet_ns: quiet.as_nanos() as u64,
+            moved_bytes: self.settings.moved_bytes(),
+            limit_ns: (self.settings.timeout + quiet).as_nanos() as u64,
         };
         let filling = hosts.client.begin(&fill)?;
         let fill = hosts.client.wait(filling, context.interrupt, &mut |_| {})?.answer;

@@ -58,12 +58,7 @@ impl Trial for StreamTrial<'_> {
     ) -> Result<TransferReport, TrialError> {
         let at = self.listening.as_ref().map(|(_, at)| *at);
         let at = at.ok_or_else(|| LabError::Refused("nothing listens for the load".to_owned()))?;
-        let load = self.settings.bulk.client(at, &self.notes.sources);
-        let total = (self.settings.expected_s() * 1e3) as u64;
-        let progress = &mut context.progress;
-        let begun = hosts.client.begin(&load)?;
-        let tell = &mut |done: u64| progress(done, total.max(done));
-        Ok(hosts.client.wait(begun, context.interrupt, tell)?.answer)
+        self.settings.bulk.drive(hosts, (at, &self.notes.sources), context)
     }
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {

@@ -56,7 +56,9 @@ const BACKLOG: i32 = 4_096;
 /// Events handled together.
 const EVENTS: usize = 512;
 
-/// Read in one call.
+/// Read in one call. Four times as much costs as much CPU and is no faster (10 rounds in turn over a
+/// direct link, on a machine with other work). `SO_RCVLOWAT` of 64 KiB and 256 KiB saved the receiver 8
+/// and 22 % of its CPU and the sender nothing, but makes arrivals of a slow sender come in lumps.
 const READ_BYTES: usize = 256 << 10;
 
 /// The clock is read after this many bytes or calls.

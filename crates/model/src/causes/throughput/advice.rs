@@ -61,6 +61,12 @@ fn worst<'a>(all: &[One<'a>], limit: Limit) -> Option<One<'a>> {
     ill.min_by(|a, b| a.goodput.total_cmp(&b.goodput))
 }
 
+/// The one that came closest: its buffer says best how much of a size becomes window.
+fn closest<'a>(all: &[One<'a>], limit: Limit) -> Option<One<'a>> {
+    let ill = all.iter().copied().filter(|one| one.is(limit));
+    ill.max_by(|a, b| a.goodput.total_cmp(&b.goodput))
+}
+
 /// The same direction of the best arm that differs from this one in nothing but these options.
 fn better<'a>(all: &[One<'a>], ill: &One<'_>, options: &[&str]) -> Option<One<'a>> {
     let rest = |arm: &Arm| {
@@ -139,7 +145,8 @@ fn buffer(ill: &One<'_>, names: &Names, of: Buffer, window: Option<f64>) -> Stri
 /// Against a receive window that is too small.
 pub(super) fn receive_window(summary: &Summary) -> Vec<Advice> {
     let all = all(summary);
-    let Some(ill) = worst(&all, Limit::ReceiveWindow) else { return Vec::new() };
+    let (worst, closest) = (worst(&all, Limit::ReceiveWindow), closest(&all, Limit::ReceiveWindow));
+    let Some((worst, ill)) = worst.zip(closest) else { return Vec::new() };
     let [_, receiver] = ill.direction.ends(ill.transfer);
     let names = Names {
         option: "receive-buffer",
@@ -154,14 +161,15 @@ pub(super) fn receive_window(summary: &Summary) -> Vec<Advice> {
         change: buffer(&ill, &names, receiver.receive_buffer, window),
         cost: "Kernel memory up to the buffer's size for each connection whose receiver falls behind.".to_owned(),
         undo: "The former SO_RCVBUF, set before connect(2) or listen(2); the former net.ipv4.tcp_rmem.".to_owned(),
-        proof: proof(better(&all, &ill, &["window", "receive-buffer"])),
+        proof: proof(better(&all, &worst, &["window", "receive-buffer"])),
     }]
 }
 
 /// Against a send buffer that is too small.
 pub(super) fn send_buffer(summary: &Summary) -> Vec<Advice> {
     let all = all(summary);
-    let Some(ill) = worst(&all, Limit::SendBuffer) else { return Vec::new() };
+    let (worst, closest) = (worst(&all, Limit::SendBuffer), closest(&all, Limit::SendBuffer));
+    let Some((worst, ill)) = worst.zip(closest) else { return Vec::new() };
     let [sender, _] = ill.direction.ends(ill.transfer);
     let names = Names {
         option: "send-buffer",
@@ -177,7 +185,7 @@ pub(super) fn send_buffer(summary: &Summary) -> Vec<Advice> {
         cost: "Kernel memory up to the buffer's size for each connection with unacknowledged data."
             .to_owned(),
         undo: "The former SO_SNDBUF; the former net.ipv4.tcp_wmem.".to_owned(),
-        proof: proof(better(&all, &ill, &["window", "send-buffer"])),
+        proof: proof(better(&all, &worst, &["window", "send-buffer"])),
     }]
 }
 

@@ -12,8 +12,7 @@ use crate::units::{human_rate, human_us};
 
 use super::LATENCY;
 use super::causes::typical_us;
-use super::conclusion::size_words as size;
-use super::series::{self, Best, Point, Series};
+use super::series::{self, Best, Point, Series, size_words as size};
 
 /// A block that is fine with Nagle's algorithm on, and the smallest block of a batch.
 const KIB: u64 = 1_024;
@@ -43,10 +42,17 @@ pub(super) fn of(arms: &[Arm]) -> Vec<Advice> {
     advice
 }
 
+/// The only series of this kind. `None` also where there are several, as of two programs: what is true of
+/// one of them may be false of the other.
+fn only<'a, 'b>(all: &'b [Series<'a>], is: impl Fn(&Series<'a>) -> bool) -> Option<&'b Series<'a>> {
+    let mut found = all.iter().filter(|one| is(one));
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
 /// 1: whether blocks of 1 KiB fill the link, or from which size on they do.
 fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
-    let plain = |one: &&Series<'_>| one.nagle && one.block_bytes.is_none();
-    let series = all.iter().filter(plain).find(|one| one.points.len() > 1)?;
+    let series = only(all, |one| one.nagle && one.block_bytes.is_none() && one.points.len() > 1)?;
     let block = *series.points.iter().find(|point| point.bytes >= KIB)?;
     let smallest = *series.points.first()?;
     // Where no size fills the link, another limit decides.
@@ -88,7 +94,7 @@ fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
 
 /// 2: messages below 1 KiB, put together into blocks of 1 to 4 KiB with Nagle's algorithm off.
 fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
-    let plain = all.iter().find(|one| !one.nagle && one.block_bytes.is_none())?;
+    let plain = only(all, |one| !one.nagle && one.block_bytes.is_none())?;
     let is_batch = |one: &&Series<'_>| {
         !one.nagle
             && one.block_bytes.is_some_and(|bytes| (KIB..=FOUR_KIB).contains(&bytes))
@@ -132,7 +138,7 @@ fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
 
 /// 3: what Nagle's algorithm gains from 4 KiB on.
 fn large_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
-    let on = all.iter().find(|one| one.nagle && one.block_bytes.is_none())?;
+    let on = only(all, |one| one.nagle && one.block_bytes.is_none())?;
     let is_pair = |one: &&Series<'_>| !one.nagle && one.block_bytes.is_none() && one.is_like(on);
     let off = all.iter().find(is_pair)?;
     let ratios: Vec<(u64, f64)> = on

@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::{ACK_DELAY, LATENCY};
 use crate::causes::spec::{CauseSpec, Finding};
 use crate::causes::throughput;
-use crate::record::{Arm, HistogramSummary};
+use crate::record::{Arm, HistogramSummary, Sender};
 use crate::throughput::quiet_rtt_us;
 use crate::units::human_us;
 
 /// A delayed ACK adds at least this to an exchange, µs: `TCP_DELACK_MIN` of Linux is 40 ms, and timers
 /// of a kernel with 100 ticks a second are up to 10 ms off.
-const DELAYED_US: f64 = 30e3;
+pub(super) const DELAYED_US: f64 = 30e3;
 
 /// Share of the exchanges for which the server's kernel must have delayed an ACK, where the wire was not
 /// watched.
@@ -56,7 +56,7 @@ fn exchange(arm: &Arm) -> Option<Finding> {
     let message = arm.own.message.as_ref().filter(|message| message.response_bytes.is_some())?;
     let transfer = arm.own.transfer.as_ref().filter(|transfer| transfer.nagle)?;
     let latency_us = typical_us(arm.histograms.get(LATENCY.name)?)?;
-    let quiet_us = quiet_rtt_us(transfer, &Default::default()).unwrap_or(0.0);
+    let quiet_us = quiet_rtt_us(transfer, &Sender::default()).unwrap_or(0.0);
     if latency_us - quiet_us < DELAYED_US {
         return None;
     }

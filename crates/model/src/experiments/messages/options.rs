@@ -32,8 +32,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         LOAD,
         "message",
         "SIZE",
-        "Size of a message: 1, 64, 1K, 4M. Without any of --message, --nagle, --coalesce and \
-         --program, several sizes are measured",
+        "Size of a message: 1, 64, 1K, 4M. Without --message, --nagle, --coalesce, --quick-ack and \
+         --program, several sizes or both settings of Nagle's algorithm are measured",
     )
     .by_default("1K"),
     &Opt::each(LOAD, "response", "SIZE", "Size of the answer")
@@ -55,7 +55,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::each(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
         .derived("500ms; 1s with answers"),
     &Opt::each(LOAD, "warmup", "TIME", "Time before the measured window")
-        .derived("20 round trips, at least 300ms; in Java at least 1.5s, or 3s for serialization and xml"),
+        .derived("20 round trips, at least 300ms; in Java at least 1.5s, with serialization 3s, with xml 4s"),
     &Opt::one(LOAD, "timeout", "TIME", "Time limit of connecting, and of one exchange")
         .by_default("10s"),
     &Opt::each(SOCKETS, "nagle", "on,off", "Nagle's algorithm; off sets TCP_NODELAY on both hosts")
@@ -100,7 +100,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
 ];
 
 /// Options that choose how messages are sent: with any of them typed, nothing is swept.
-const CHOSEN: [&str; 4] = ["message", "nagle", "coalesce", "program"];
+const CHOSEN: [&str; 5] = ["message", "nagle", "coalesce", "quick-ack", "program"];
 
 /// Options whose levels are compared, size by size.
 const COMPARED: [&str; 11] = [

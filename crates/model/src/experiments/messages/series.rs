@@ -73,6 +73,16 @@ fn settings(arm: &Arm) -> Option<(String, String, Vec<String>)> {
     Some((nagle.to_owned(), block, rest))
 }
 
+/// A size in a sentence: `1 byte`, `1500 bytes`, `16 KiB`.
+pub(super) fn size_words(bytes: u64) -> String {
+    let text = text_size(bytes);
+    match (bytes, text.split_at(text.len().saturating_sub(1))) {
+        (1, _) => "1 byte".to_owned(),
+        (_, (count, unit @ ("K" | "M" | "G"))) => format!("{count} {unit}iB"),
+        _ => format!("{text} bytes"),
+    }
+}
+
 /// The series of arms whose messages nobody answers, in order of their first arms.
 pub(super) fn of<'a>(arms: &[&'a Arm]) -> Vec<Series<'a>> {
     let mut found: Vec<(Vec<String>, Series<'a>)> = Vec::new();
@@ -87,19 +97,18 @@ pub(super) fn of<'a>(arms: &[&'a Arm]) -> Vec<Series<'a>> {
         }
         let point = Point { bytes: message.bytes, bytes_per_s: goodput, arm };
         let key: Vec<String> = [nagle.clone(), block].into_iter().chain(rest.clone()).collect();
-        match found.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, series)) => series.points.push(point),
-            None => {
-                let series = Series {
-                    name: nagle,
-                    nagle: arm.own.transfer.as_ref().is_some_and(|transfer| transfer.nagle),
-                    block_bytes: message.coalesce_bytes,
-                    rest,
-                    points: vec![point],
-                };
-                found.push((key, series));
-            }
+        if let Some((_, series)) = found.iter_mut().find(|(other, _)| *other == key) {
+            series.points.push(point);
+            continue;
         }
+        let series = Series {
+            name: nagle,
+            nagle: arm.own.transfer.as_ref().is_some_and(|transfer| transfer.nagle),
+            block_bytes: message.coalesce_bytes,
+            rest,
+            points: vec![point],
+        };
+        found.push((key, series));
     }
     let keys: Vec<Vec<String>> = found.iter().map(|(key, _)| key.clone()).collect();
     let mut all: Vec<Series<'a>> = found

@@ -301,6 +301,8 @@ const CARRIED: &[Column] = &[RATE, UP, DOWN, OF_LINK, OF_BEST, TIME];
 /// The tables of data, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
     memory::columns::FIGURES,
+    memory::columns::PAGE,
+    memory::columns::MARKDOWN,
     memory::columns::COUNTERS,
     memory::columns::PLAIN,
     Table {

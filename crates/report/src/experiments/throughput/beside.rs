@@ -2,7 +2,6 @@
 //! link to under load.
 
 use tcptoll_model::experiments::figures::GOODPUT;
-use tcptoll_model::experiments::stream::LOADED_RTT;
 use tcptoll_model::record::{Arm, Summary};
 
 use super::limits::quiet_rtt_us;
@@ -30,20 +29,22 @@ struct Row<'a> {
     quiet_us: Option<f64>,
 }
 
-fn row((at, arm): (usize, &Arm)) -> Option<Row<'_>> {
+fn row<'a>(at: usize, arm: &'a Arm, loaded: &str) -> Option<Row<'a>> {
     let of = |metric| rounds::measured(arm, metric).map(|m| m.value).filter(|value| *value > 0.0);
     Some(Row {
         at,
         arm,
         goodput: of(GOODPUT.name)? * 8.0,
-        loaded_us: of(LOADED_RTT.name)?,
+        loaded_us: of(loaded)?,
         quiet_us: quiet_rtt_us(arm),
     })
 }
 
-/// The picture; `None` with fewer than two arms that have both.
-pub(super) fn picture(summary: &Summary) -> Option<Picture> {
-    let rows: Vec<Row<'_>> = summary.arms.iter().enumerate().filter_map(row).collect();
+/// The picture; `None` with fewer than two arms that have both. `loaded` is the metric of the round trip
+/// under load.
+pub(super) fn picture(summary: &Summary, loaded: &str) -> Option<Picture> {
+    let arms = summary.arms.iter().enumerate();
+    let rows: Vec<Row<'_>> = arms.filter_map(|(at, arm)| row(at, arm, loaded)).collect();
     (2..=ARMS).contains(&rows.len()).then_some(())?;
     let label = "Goodput and round trip under load per arm";
     Some(Picture {
@@ -57,7 +58,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let longest = rows.iter().map(|row| clean::columns(&row.arm.name)).max().unwrap_or(0);
     let room = (longest.min(NAME) as f64 * 7.2 + 16.0).max(90.0);
-    let (left, pitch) = if wide { (room, 26.0) } else { (8.0, 44.0) };
+    let (left, pitch) = if wide { (room, 26.0) } else { (24.0, 44.0) };
     let middle = if wide { 490.0 } else { 168.0 };
     let top = 24.0;
     let bottom = top + rows.len() as f64 * pitch + 4.0;
@@ -84,7 +85,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
         let (place, anchor) = if wide {
             ((left - 10.0, y + 4.0), Anchor::End)
         } else {
-            ((left, line + 18.0), Anchor::Start)
+            ((8.0, line + 18.0), Anchor::Start)
         };
         let name = clean::shorten(&row.arm.name, if wide { NAME } else { 46 });
         plot.group(&arm_class(row.at), &tooltip(row), |plot| {

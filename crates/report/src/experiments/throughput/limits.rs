@@ -4,8 +4,7 @@
 use tcptoll_model::record::{Arm, Transfer, Way};
 use tcptoll_model::throughput;
 
-use super::Size;
-use super::lines::Line;
+use super::lines::{Line, Lines, Point};
 
 /// Limits that differ by less are drawn once.
 const ALIKE: f64 = 1.15;
@@ -49,26 +48,28 @@ pub(super) fn link(arm: &Arm) -> Option<f64> {
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
-/// The limits of lines.
-pub(super) fn limits(lines: &[Line<'_>], size: Size) -> Limits {
-    let mut links: Vec<f64> = Vec::new();
-    for rate in lines.iter().flat_map(|line| &line.points).filter_map(|point| link(point.arm)) {
-        if !links.iter().any(|known| alike(*known, rate)) {
-            links.push(rate);
+/// The limits of lines; none of times.
+pub(super) fn limits(lines: &Lines<'_>) -> Limits {
+    let mut limits = Limits::default();
+    if !lines.rate {
+        return limits;
+    }
+    for rate in lines.points().filter_map(|point| link(point.arm)) {
+        if !limits.links.iter().any(|known| alike(*known, rate)) {
+            limits.links.push(rate);
         }
     }
-    let mut windows: Vec<Window> = Vec::new();
-    for line in lines.iter().filter(|_| size.receives) {
+    for line in lines.all.iter().filter(|_| lines.size.receives) {
         let Some(window) = window(line) else { continue };
         let same = |known: &Window| {
             known.points.len() == window.points.len()
                 && known.points.iter().zip(&window.points).all(|(a, b)| alike(a[2], b[2]))
         };
-        if !windows.iter().any(same) {
-            windows.push(window);
+        if !limits.windows.iter().any(same) {
+            limits.windows.push(window);
         }
     }
-    Limits { links, windows }
+    limits
 }
 
 fn alike(a: f64, b: f64) -> bool {
@@ -77,7 +78,7 @@ fn alike(a: f64, b: f64) -> bool {
 
 /// Window / RTT of a line; `None` with fewer than two points.
 fn window(line: &Line<'_>) -> Option<Window> {
-    let of = |(size, point): (f64, &super::lines::Point<'_>)| {
+    let of = |(size, point): (f64, &Point<'_>)| {
         let transfer = point.arm.own.transfer.as_ref()?;
         let window = way(transfer)?.sender.peer_window_bytes?;
         let rtt_us = quiet_rtt_us(point.arm)?;

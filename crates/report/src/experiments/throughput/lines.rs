@@ -4,7 +4,6 @@
 use tcptoll_model::record::{Arm, Summary};
 
 use super::Size;
-use super::limits::{Limits, limits};
 use crate::html::svg::arm_class;
 use crate::{published, rounds};
 
@@ -81,8 +80,6 @@ pub(super) struct Lines<'a> {
     pub(super) all: Vec<Line<'a>>,
     /// Lines that were too many.
     pub(super) more: usize,
-    /// What the arms could reach at most; of a rate.
-    pub(super) limits: Limits,
 }
 
 impl<'a> Lines<'a> {
@@ -132,8 +129,7 @@ impl<'a> Lines<'a> {
         if let [only] = lines.as_mut_slice() {
             only.label = String::new();
         }
-        let limits = if rate { limits(&lines, size) } else { Limits::default() };
-        Some(Self { size, shown, rate, all: lines, more, limits })
+        Some(Self { size, shown, rate, all: lines, more })
     }
 
     /// All points.

@@ -74,13 +74,13 @@ pub(super) fn leads(summary: &Summary) -> bool {
     shown.is_some() && shown == rounds::metric(summary)
 }
 
-/// The others, and what is compared per arm.
-pub(super) fn sections(summary: &Summary) -> Vec<Section> {
+/// The others, and what is compared per arm; `loaded` is the metric of a round trip under load.
+pub(super) fn sections(summary: &Summary, loaded: Option<&str>) -> Vec<Section> {
     let lines = over(summary);
     let mut goodput = vec![Item::Lead];
     goodput.extend(lines.iter().skip(1).map(|lines| Item::Picture(over::picture(lines))));
     let heat = lines.iter().find_map(heat::picture).map(Item::Picture);
-    let beside = beside::picture(summary).map(Item::Picture);
+    let beside = loaded.and_then(|loaded| beside::picture(summary, loaded)).map(Item::Picture);
     vec![
         Section { title: "By size", items: goodput },
         Section { title: "Each way of sending, by size", items: heat.into_iter().collect() },

@@ -1,7 +1,7 @@
 //! How is a metric drawn over a size? Both axes logarithmic, a line per way of sending with interval
 //! bars, limits as thin dashed lines, published figures as hollow squares.
 
-use super::limits::Window;
+use super::limits::{Window, limits};
 use super::lines::{Line, Lines, Point};
 use crate::html::plot::{self, Frame, Plot, Scale};
 use crate::html::svg::{Anchor, Screen, Svg, for_both};
@@ -16,6 +16,12 @@ const NEARLY: f64 = 0.95;
 
 /// Sentences about lines; more would not be read.
 const SENTENCES: usize = 3;
+
+/// A limit with the part of it that lies in the picture.
+struct Drawn<'a> {
+    window: &'a Window,
+    inside: Vec<(f64, f64)>,
+}
 
 /// The picture with its caption.
 pub(super) fn picture(lines: &Lines<'_>) -> Picture {
@@ -53,11 +59,19 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
         let [low, high] = point.bar.unwrap_or([point.value; 2]);
         [point.value, low, high, point.published.map_or(point.value, |(value, _)| value)]
     };
-    let values = lines.points().flat_map(of).chain(lines.limits.links.iter().copied());
+    let limits = limits(lines);
+    let values = lines.points().flat_map(of).chain(limits.links.iter().copied());
     let y = Scale::log(values, bottom - 6.0, frame.top + 6.0);
     let x = Scale::bytes(lines.sizes().into_iter(), left + 10.0, right - 10.0);
-    let key = lines.all.len() + lines.limits.windows.len();
-    let keyed = lines.all.len() > 1 || !lines.limits.windows.is_empty();
+    // On a short link a window allows more than there is to see.
+    let windows: Vec<Drawn<'_>> = limits
+        .windows
+        .iter()
+        .map(|window| Drawn { window, inside: below_top(window, y.most()) })
+        .filter(|drawn| drawn.inside.len() > 1)
+        .collect();
+    let key = lines.all.len() + windows.len();
+    let keyed = key > 1;
     let below = 50.0 + if keyed { plot::KEY * key as f64 } else { 0.0 };
     let mut plot = Plot::new(frame, below, x, y);
     let tick = |value| if lines.rate { number::rate_tick(value) } else { number::tick(value) };
@@ -71,14 +85,12 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     plot.base();
     plot.y_label(&format!("{} (log)", lines.shown.words));
     plot.x_label(34.0, &format!("{} (bytes, log)", lines.size.axis));
-    for (at, rate) in lines.limits.links.iter().enumerate() {
+    for (at, rate) in limits.links.iter().enumerate() {
         link(&mut plot, lines, *rate, at);
     }
-    for (at, window) in lines.limits.windows.iter().enumerate() {
-        let tooltip = window_name(lines, window);
-        let inside = below_top(window, y.most());
-        plot.group("echo", &tooltip, |plot| {
-            plot.line(&format!("computed {}", dash(at)), inside.iter().copied());
+    for (at, drawn) in windows.iter().enumerate() {
+        plot.group("echo", &window_name(lines, drawn.window), |plot| {
+            plot.line(&format!("computed {}", dash(at)), drawn.inside.iter().copied());
         });
     }
     for line in &lines.all {
@@ -89,14 +101,14 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
             let name = if line.label.is_empty() { "measured" } else { line.label.as_str() };
             (format!("curve {}", line.class), clean::shorten(name, if wide { 90 } else { 40 }))
         };
-        let of_window = |(at, window): (usize, &Window)| {
-            (format!("computed echo {}", dash(at)), window_name(lines, window))
+        let of_window = |(at, drawn): (usize, &Drawn<'_>)| {
+            (format!("computed echo {}", dash(at)), window_name(lines, drawn.window))
         };
         let names: Vec<(String, String)> = lines
             .all
             .iter()
             .map(of_line)
-            .chain(lines.limits.windows.iter().enumerate().map(of_window))
+            .chain(windows.iter().enumerate().map(of_window))
             .collect();
         plot.key(52.0, 34.0, names.iter().map(|(class, name)| (class.clone(), name.as_str())));
     }

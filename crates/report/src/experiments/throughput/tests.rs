@@ -6,6 +6,9 @@ use tcptoll_model::units::parse_size;
 
 use super::*;
 
+/// A round trip under load.
+const LOADED: &str = "loaded_rtt_us";
+
 /// Payload of 1 Gbit/s, bytes/s.
 const LINK: f64 = 117.6e6;
 
@@ -94,7 +97,7 @@ fn one_level_makes_no_picture() {
     let alone = of("stream", vec![windowed(&[("window", "64K")], 75e3)]);
     assert!(picture(&alone).is_none());
     assert!(
-        sections(&alone)
+        sections(&alone, Some(LOADED))
             .iter()
             .all(|section| { section.items.iter().all(|item| matches!(item, Item::Lead)) })
     );
@@ -111,7 +114,7 @@ fn several_streams_have_a_window_each() {
         arm.own.transfer.as_mut().unwrap().connections = 4;
     }
     let lines = over(&summary);
-    let rate = lines[0].limits.windows[0].points[0][2];
+    let rate = limits::limits(&lines[0]).windows[0].points[0][2];
     assert!((rate / (4.0 * 16_384.0 * 1.15 * 8.0 / 0.01) - 1.0).abs() < 1e-9, "{rate}");
     assert!(picture(&summary).unwrap().both_svg.contains("RTT of 10.0 ms × connections"));
 }
@@ -122,8 +125,8 @@ fn a_send_buffer_is_not_held_against_the_window_of_the_receiver() {
         .map(|level| windowed(&[("send-buffer", level)], parse_size(level).unwrap() as f64));
     let summary = of("stream", arms.into());
     let lines = over(&summary);
-    assert!(lines[0].limits.windows.is_empty());
-    assert_eq!(lines[0].limits.links.len(), 1);
+    assert!(limits::limits(&lines[0]).windows.is_empty());
+    assert_eq!(limits::limits(&lines[0]).links.len(), 1);
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn congestion_controls_are_lines_that_share_a_limit() {
     let lines = over(&summary);
     let labels: Vec<&str> = lines[0].all.iter().map(|line| line.label.as_str()).collect();
     assert_eq!(labels, ["congestion bbr", "congestion cubic"]);
-    assert_eq!(lines[0].limits.windows.len(), 1);
+    assert_eq!(limits::limits(&lines[0]).windows.len(), 1);
     let caption = picture(&summary).unwrap().caption;
     assert!(
         caption.contains("congestion cubic has ×1.11 the goodput of congestion bbr"),
@@ -218,12 +221,11 @@ fn the_picture_leads_a_run_in_rounds_only_where_it_shows_the_metric_of_the_run()
 #[test]
 fn round_trips_under_load_stand_next_to_goodput() {
     let mut summary = windows();
-    let loaded = tcptoll_model::experiments::stream::LOADED_RTT.name;
-    assert!(beside::picture(&summary).is_none());
+    assert!(beside::picture(&summary, LOADED).is_none());
     for (arm, us) in summary.arms.iter_mut().zip([10e3, 10e3, 10.2e3, 51e3]) {
-        arm.metrics.insert(loaded.to_owned(), metric(us, "us"));
+        arm.metrics.insert(LOADED.to_owned(), metric(us, "us"));
     }
-    let picture = beside::picture(&summary).unwrap();
+    let picture = beside::picture(&summary, LOADED).unwrap();
     assert_eq!(
         picture.caption,
         "window 1M carries 941 Mbit/s with a round trip of 10.2 ms under load, ×1.02 the quiet \
@@ -256,6 +258,8 @@ fn nothing_that_is_no_figure_is_drawn() {
     }
     let lines = over(&summary);
     assert_eq!(lines[0].points().count(), 3);
-    assert!(lines[0].limits.links.is_empty() && lines[0].limits.windows.is_empty());
+    assert!(
+        limits::limits(&lines[0]).links.is_empty() && limits::limits(&lines[0]).windows.is_empty()
+    );
     assert!(!picture(&summary).unwrap().both_svg.contains("NaN"));
 }

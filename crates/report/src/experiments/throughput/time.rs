@@ -24,8 +24,8 @@ const PANELS: [Panel; 3] = [
         series: "congestion_window_bytes",
         title: "congestion window",
         factor: 1.0,
-        tick: bytes,
-        words: bytes,
+        tick: number::bytes_tick,
+        words: number::human_bytes,
         reference: |_| None,
         reference_words: "",
     },
@@ -60,11 +60,6 @@ struct Panel {
     reference: fn(&Arm) -> Option<f64>,
     /// What that is.
     reference_words: &'static str,
-}
-
-/// Bytes with their unit.
-fn bytes(value: f64) -> String {
-    number::bytes(value.max(0.0) as u64)
 }
 
 /// A series of an arm with what it shows.
@@ -104,11 +99,11 @@ fn picture(at: usize, arm: &Arm, drawn: &[Drawn<'_>]) -> Picture {
 
 fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (left, height) = if wide { (84.0, 118.0) } else { (74.0, 104.0) };
+    let (left, height) = if wide { (84.0, 128.0) } else { (74.0, 114.0) };
     let last = drawn.iter().flat_map(|one| &one.series.points).map(|p| p[0]).fold(0.0, f64::max);
-    let mut svg = Svg::new(height * drawn.len() as f64 + 30.0);
+    let mut svg = Svg::new(height * drawn.len() as f64 + 28.0);
     for (n, one) in drawn.iter().enumerate() {
-        let top = n as f64 * height + 24.0;
+        let top = n as f64 * height + 36.0;
         let bottom = (n + 1) as f64 * height;
         let frame = Frame::between((left, screen.width() - 14.0), top, bottom);
         let points =
@@ -128,7 +123,7 @@ fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
         let words = reference.map_or_else(String::new, |(_, words)| {
             format!(" ({} {words})", one.panel.reference_words)
         });
-        let place = (4.0, top - 8.0);
+        let place = (4.0, top - 10.0);
         plot.svg.text("label", place, Anchor::Start, &format!("{}{words}", one.panel.title));
         plot.group(&arm_class(at), "", |plot| {
             plot.band(

@@ -2,11 +2,11 @@
 
 use crate::experiments::conclusion::{explain, explanations, step, value};
 use crate::record::{Arm, NextStep, Summary};
-use crate::units::{human_rate, human_rate_per_s, human_us, text_size};
+use crate::units::{human_rate, human_rate_per_s, human_us};
 
 use super::causes::{self, ack_delay_us, typical_us};
 use super::columns::limit;
-use super::series::{self, FILLED, Series};
+use super::series::{self, FILLED, Series, size_words};
 use super::{
     CALLS, CLIENT_CPU_SHARE, CLIENT_SEGMENTS, GOODPUT, LATENCY, Pattern, RATE, SERVER_CPU_SHARE,
     advice,
@@ -67,16 +67,6 @@ fn nothing(arms: &[&Arm]) -> String {
     match worst {
         Some((class, _)) => format!("No message arrived; most failed with {class}."),
         None => "Nothing was measured.".to_owned(),
-    }
-}
-
-/// A size in a sentence: `1 byte`, `1500 bytes`, `16 KiB`.
-pub(super) fn size_words(bytes: u64) -> String {
-    let text = text_size(bytes);
-    match (bytes, text.split_at(text.len().saturating_sub(1))) {
-        (1, _) => "1 byte".to_owned(),
-        (_, (count, unit @ ("K" | "M" | "G"))) => format!("{count} {unit}iB"),
-        _ => format!("{text} bytes"),
     }
 }
 
@@ -152,11 +142,12 @@ fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
     Some([Some(reached), costs].into_iter().flatten().collect())
 }
 
-/// Several arms of one size: their rates.
+/// Several arms of one size: their rates; of many the least and the most.
 fn rates(arms: &[&Arm]) -> Option<String> {
     let mut known: Vec<(&Arm, f64)> =
         arms.iter().filter_map(|arm| Some((*arm, value(arm, RATE.name)?))).collect();
-    if known.len() > STATED {
+    let many = known.len() > STATED;
+    if many {
         known.sort_by(|a, b| a.1.total_cmp(&b.1));
         known = vec![*known.first()?, *known.last()?];
     }
@@ -164,12 +155,16 @@ fn rates(arms: &[&Arm]) -> Option<String> {
         .iter()
         .map(|(arm, rate)| {
             let segments = value(arm, CLIENT_SEGMENTS.name)
-                .map(|count| format!(" with {} segments each", few(count)));
-            let name = &arm.name;
-            format!("{name} {}{}", human_rate_per_s(*rate), segments.unwrap_or_default())
+                .map(|count| format!(" in {} segments each", few(count)))
+                .unwrap_or_default();
+            format!("{} messages/s{segments} ({})", human_rate_per_s(*rate), arm.name)
         })
         .collect();
-    Some(format!("Messages/s: {}.", each.join("; ")))
+    match each.as_slice() {
+        [] => None,
+        [least, most] if many => Some(format!("From {least} to {most}.")),
+        all => Some(format!("{}.", all.join(", "))),
+    }
 }
 
 /// Exchanges: their typical latency.
@@ -211,7 +206,7 @@ fn first(arms: &[&Arm]) -> Option<String> {
     let hidden = arms.iter().find_map(|arm| {
         let warmup = arm.warmup.as_ref()?.histograms.get(LATENCY.name)?.min?;
         let typical = typical_us(arm.histograms.get(LATENCY.name)?)?;
-        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > 30e3)
+        (ack_delay_us(arm).is_some() && typical > warmup * HIDDEN && typical > causes::DELAYED_US)
             .then_some(warmup)
     })?;
     Some(format!(

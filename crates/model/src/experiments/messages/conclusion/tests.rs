@@ -166,8 +166,9 @@ fn the_table_of_2008_gives_the_advice_of_2008() {
 fn advice_that_the_arms_do_not_support_is_corrected() {
     let slow =
         |bytes, on, off| [arm(bytes, true, on, (0.5, 0.3)), arm(bytes, false, off, (0.5, 0.3))];
-    let arms = [slow(1_024, 300.0, 200.0), slow(4_096, 700.0, 500.0), slow(65_536, 930.0, 930.0)];
-    let summary = concluded(arms.into_iter().flatten().collect());
+    let sizes = [(1_024, 300.0, 200.0), (4_096, 700.0, 500.0), (65_536, 930.0, 930.0)];
+    let arms = sizes.into_iter().flat_map(|(bytes, on, off)| slow(bytes, on, off));
+    let summary = concluded(arms.collect());
     let said = changes(&summary);
     assert!(
         said.contains(
@@ -194,6 +195,13 @@ fn batching_is_advised_where_it_gains_and_not_where_it_does_not() {
         concluded(vec![arm(64, false, 62.0, (0.99, 0.5)), together])
     };
     let gains = batch(620.0);
+    assert!(
+        gains.answer.starts_with(
+            "121,094 messages/s in 0.044 segments each (message 64, nagle off), 1,210,938 messages/s in 0.044 segments each (buffer)."
+        ),
+        "{}",
+        gains.answer
+    );
     assert_eq!(
         changes(&gains)[0],
         "With TCP_NODELAY, collect small messages in the program and write blocks of 4 KiB."
@@ -264,5 +272,31 @@ fn messages_that_all_failed_are_no_result() {
     assert_eq!(
         concluded(vec![failed]).answer,
         "No message arrived; most failed with connect-refused."
+    );
+}
+
+#[test]
+fn each_encoding_and_the_native_program_is_stated_by_name() {
+    let program = |encoding: Option<&str>, bytes, mbit| {
+        let mut one = arm(bytes, true, mbit, (0.5, 0.3));
+        one.name = format!("{}, message {bytes}", encoding.unwrap_or("native"));
+        if let (Some(message), Some(name)) = (&mut one.own.message, encoding) {
+            message.program = "java".to_owned();
+            message.encoding = Some(name.to_owned());
+        }
+        one
+    };
+    let encodings = [None, Some("raw"), Some("fields"), Some("serialization"), Some("xml")];
+    let arms = encodings.into_iter().enumerate().flat_map(|(at, encoding)| {
+        let filled = |bytes: u64| if bytes >= 256 << (2 * at) { 940.0 } else { 100.0 };
+        [64, 256, 1_024, 4_096, 16_384].map(|bytes| program(encoding, bytes, filled(bytes)))
+    });
+    let summary = concluded(arms.collect());
+    assert!(
+        summary.answer.starts_with(
+            "Goodput reaches 90 % of the link's rate (941 Mbit/s) from 256 bytes with native, from 1 KiB with java raw, from 4 KiB with java fields, from 16 KiB with java serialization, at no size with java xml."
+        ),
+        "{}",
+        summary.answer
     );
 }

@@ -5,13 +5,13 @@ mod several;
 
 use std::collections::BTreeMap;
 
-use super::{causes, columns, memory};
+use super::{TRANSFER, causes, columns, memory};
 use crate::causes::throughput::reason;
 use crate::effective;
 use crate::experiments::column::value;
 use crate::experiments::conclusion::{capital, explain, explanations, step};
 use crate::experiments::figures::GOODPUT;
-use crate::record::{Arm, NextStep, Sender, Summary, Transfer};
+use crate::record::{Arm, NextStep, Sender, SocketEnd, Summary, Transfer};
 use crate::study::level_text;
 use crate::throughput::{Direction, Limit, limited_by, quiet_rtt_us};
 use crate::units::{human_count, human_rate, human_us, parse_size};
@@ -69,9 +69,10 @@ impl<'a> Told<'a> {
     /// Its goodput, next to what the link allows where that is known: `15.0 Mbit/s of 941 Mbit/s`.
     fn of_link(&self) -> String {
         let ways = self.transfer.ways().count() as f64;
-        match self.transfer.link_bytes_per_s {
-            Some(link) => format!("{} of {}", self.rate(), rate(link * ways)),
-            None => self.rate(),
+        match self.transfer.link_bytes_per_s.map(|link| link * ways) {
+            // At the edges of the window a little more may arrive than the link carries on average.
+            Some(link) if self.goodput < link => format!("{} of {}", self.rate(), rate(link)),
+            Some(_) | None => self.rate(),
         }
     }
 
@@ -85,9 +86,34 @@ impl<'a> Told<'a> {
             return first.clone();
         }
         let each = each.iter().map(|(direction, reason)| {
-            format!("{}, {}", direction.name(), reason.as_deref().unwrap_or(UNKNOWN))
+            format!("{}, {}", direction.name(), reason.as_deref().unwrap_or("no limit was reached"))
         });
         Some(each.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Where no limit explains it: what was not reached, and what the arm says of the machine.
+    fn unknown(&self) -> String {
+        let late = self.arm.link.as_ref().and_then(|link| link.lateness_us.as_ref()?.p99);
+        if let Some(late) = late.filter(|us| *us >= LATE_US) {
+            return format!(
+                "no limit was reached, as the link emulator was late ({})",
+                human_us(late)
+            );
+        }
+        let trips = value(self.arm, TRANSFER.name)
+            .zip(self.round_trips())
+            .map(|(transfer, [quiet, _])| transfer / quiet)
+            .filter(|trips| *trips <= SLOW_START_TRIPS);
+        if let Some(trips) = trips {
+            return format!("slow start, as the transfer took only {trips:.1} round trips");
+        }
+        let end = |end: &SocketEnd| format!("{:.0} %", end.cpu_share * 100.0);
+        let Transfer { client, server, .. } = self.transfer;
+        format!(
+            "no limit was reached, and the client used {} and the server {} of a CPU",
+            end(client),
+            end(server)
+        )
     }
 
     /// Whether this limits every direction, or cannot be told apart from what does.
@@ -119,8 +145,11 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Where no limit explains the goodput.
-const UNKNOWN: &str = "none of the limits that were recorded explains it";
+/// A transfer of at most so many round trips is slow start for the most part.
+const SLOW_START_TRIPS: f64 = 10.0;
+
+/// From here on the lateness of the link (p99, µs) explains a goodput that nothing else does.
+const LATE_US: f64 = 2_000.0;
 
 fn rate(bytes_per_s: f64) -> String {
     human_rate(bytes_per_s * 8.0)
@@ -185,9 +214,9 @@ fn one(told: &Told<'_>) -> Vec<String> {
         format!("{who} {}", told.of_link())
     };
     let mut sentences = vec![match told.reason() {
-        _ if told.is(Limit::LinkRate) => format!("The link is full: {carried}."),
+        Some(reason) if told.is(Limit::LinkRate) => format!("{}: {carried}.", capital(&reason)),
         Some(reason) => capital(&format!("{carried}: {reason}.")),
-        None => capital(&format!("{carried}; {UNKNOWN}.")),
+        None => capital(&format!("{carried}: {}.", told.unknown())),
     }];
     sentences.extend(at_crossover(told));
     sentences.extend(queue(told, ""));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{LETTERS, SAME, SIZES, Told, UNKNOWN, queue, rate};
+use super::{LETTERS, SAME, SIZES, Told, queue, rate};
 use crate::record::{Buffer, Summary};
 use crate::study::level_text;
 use crate::throughput::{Direction, Limit};
@@ -66,17 +66,13 @@ pub(super) fn sentences(summary: &Summary, arms: &[Told<'_>]) -> Vec<String> {
         sentences.extend(same_buffers(arms));
         return sentences;
     }
-    match Sizes::of(arms) {
-        Some(sizes) => {
-            sentences.push(carries(least));
-            sentences.extend(from_on(&sizes, least));
-            sentences.extend(tuned(&sizes, least));
-        }
-        None => {
-            sentences.push(carries(least));
-            sentences.push(carries(best));
-            sentences.extend(verdict(summary));
-        }
+    sentences.push(carries(least));
+    if let Some(sizes) = Sizes::of(arms) {
+        sentences.extend(from_on(&sizes, least));
+        sentences.extend(tuned(&sizes, least));
+    } else {
+        sentences.push(carries(best));
+        sentences.extend(verdict(summary));
     }
     sentences.extend(same_buffers(arms));
     sentences.extend(queues(arms));
@@ -85,30 +81,30 @@ pub(super) fn sentences(summary: &Summary, arms: &[Told<'_>]) -> Vec<String> {
 
 /// One arm and its reason.
 fn carries(told: &Told<'_>) -> String {
-    let reason = told.reason();
-    format!(
-        "{} carries {}: {}.",
-        told.arm.name,
-        told.of_link(),
-        reason.as_deref().unwrap_or(UNKNOWN)
-    )
+    let reason = told.reason().unwrap_or_else(|| told.unknown());
+    format!("{} carries {}: {reason}.", told.arm.name, told.of_link())
 }
 
 /// Arms that carry the same.
 fn alike(arms: &[Told<'_>], least: &Told<'_>, best: &Told<'_>) -> String {
-    let link = match best.transfer.link_bytes_per_s {
-        Some(link) => {
-            format!(" of {}", rate(link * best.transfer.ways().count() as f64))
-        }
-        None => String::new(),
+    let full = arms.iter().all(|told| told.is(Limit::LinkRate));
+    let link =
+        best.transfer.link_bytes_per_s.map(|link| link * best.transfer.ways().count() as f64);
+    let link = match link {
+        Some(link) if !full => format!(" of {}", rate(link)),
+        _ => String::new(),
     };
     let (low, high) = (least.rate(), best.rate());
-    let range = if low == high { high } else { format!("{low} to {high}") };
-    let reason = best.reason().filter(|reason| {
-        arms.iter().all(|told| told.reason().as_ref() == Some(reason))
-            || arms.iter().all(|told| told.is(Limit::LinkRate))
-    });
-    let reason = if arms.iter().all(|told| told.is(Limit::LinkRate)) {
+    let range = match low.split_once(' ').zip(high.split_once(' ')) {
+        _ if low == high => high,
+        // One unit is enough: `9.39 to 9.46 Mbit/s`.
+        Some(((figure, one), (_, other))) if one == other => format!("{figure} to {high}"),
+        _ => format!("{low} to {high}"),
+    };
+    let reason = best
+        .reason()
+        .filter(|reason| arms.iter().all(|told| told.reason().as_ref() == Some(reason)));
+    let reason = if full {
         ": the link is full".to_owned()
     } else {
         reason.map_or_else(String::new, |reason| format!(": {reason}"))
@@ -132,12 +128,8 @@ fn from_on(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
     if rest.iter().all(|told| told.is(Limit::LinkRate)) {
         return Some(format!("From {level} on the link is full."));
     }
-    let reason = last.reason();
-    Some(format!(
-        "From {level} on a larger size carries no more, {}: {}.",
-        last.rate(),
-        reason.as_deref().unwrap_or(UNKNOWN)
-    ))
+    let reason = last.reason().unwrap_or_else(|| last.unknown());
+    Some(format!("From {level} on a larger size carries no more, {}: {reason}.", last.rate()))
 }
 
 /// The kernel's own tuning against the best size.
@@ -146,7 +138,7 @@ fn tuned(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
     let (_, best) = sizes.fixed.iter().max_by(|(_, a), (_, b)| a.goodput.total_cmp(&b.goodput))?;
     let ratio = auto.goodput / best.goodput;
     let name = &auto.arm.name;
-    Some(if ratio >= 1.0 - SAME && ratio <= 1.0 + SAME {
+    Some(if (1.0 - SAME..=1.0 + SAME).contains(&ratio) {
         format!("{name} (tuned by the kernel) carries {}, as much as the best size.", auto.rate())
     } else if ratio > 1.0 {
         format!(
@@ -156,13 +148,12 @@ fn tuned(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
             best.arm.name
         )
     } else {
-        let reason = auto.reason();
+        let reason = auto.reason().unwrap_or_else(|| auto.unknown());
         format!(
-            "{name} (tuned by the kernel) carries {}, {:.0} % less than {}: {}.",
+            "{name} (tuned by the kernel) carries {}, {:.0} % less than {}: {reason}.",
             auto.rate(),
             (1.0 - ratio) * 100.0,
-            best.arm.name,
-            reason.as_deref().unwrap_or(UNKNOWN)
+            best.arm.name
         )
     })
 }
@@ -186,9 +177,12 @@ fn queues(arms: &[Told<'_>]) -> Option<String> {
     queue(longest, &longest.arm.name)
 }
 
+/// An arm with the send and the receive buffer that it asked for.
+type Asked<'a> = (&'a str, [Option<u64>; 2]);
+
 /// Arms that asked for different buffers and got the same.
 fn same_buffers(arms: &[Told<'_>]) -> Option<String> {
-    let mut by_size: BTreeMap<[u64; 2], Vec<(&Told<'_>, [Option<u64>; 2])>> = BTreeMap::new();
+    let mut by_size: BTreeMap<[u64; 2], Vec<Asked<'_>>> = BTreeMap::new();
     for told in arms {
         let (direction, _) = Direction::of(told.transfer).next()?;
         let [from, to] = direction.ends(told.transfer);
@@ -196,15 +190,12 @@ fn same_buffers(arms: &[Told<'_>]) -> Option<String> {
         let asked = both.map(|buffer| buffer.asked_bytes);
         if asked.iter().any(Option::is_some) {
             let got = both.map(|buffer| buffer.effective_bytes);
-            by_size.entry(got).or_default().push((told, asked));
+            by_size.entry(got).or_default().push((&told.arm.name, asked));
         }
     }
-    let same = |arms: &Vec<(&Told<'_>, [Option<u64>; 2])>| {
-        arms.iter().any(|(_, asked)| *asked != arms[0].1)
-    };
+    let same = |arms: &Vec<Asked<'_>>| arms.iter().any(|(_, asked)| *asked != arms[0].1);
     let ([send, receive], arms) = by_size.into_iter().find(|(_, arms)| same(arms))?;
-    let mut names: Vec<&str> = arms.iter().map(|(told, _)| told.arm.name.as_str()).collect();
-    names.dedup();
+    let mut names: Vec<&str> = arms.into_iter().map(|(name, _)| name).collect();
     let last = names.pop()?;
     Some(format!(
         "{} and {last} are the same: the kernel makes both buffers {} (send) and {} (receive).",

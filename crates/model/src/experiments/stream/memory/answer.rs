@@ -52,8 +52,8 @@ fn idle(told: &[Told<'_>]) -> Option<String> {
     let at_server = of_end(|memory| memory.at_server(Some(&memory.idle)));
     let Some((client, server)) = at_client.zip(at_server) else {
         return Some(if none {
-            "An idle connection holds no buffer memory: buffer sizes are limits, not \
-             reservations. The size of its structures can only be read as root."
+            "An idle connection holds no buffers: their sizes are limits, not reservations. The \
+             size of its structures can only be read as root."
                 .to_owned()
         } else {
             format!("An idle connection holds {} of buffers, both ends.", range(&buffers)?)
@@ -62,7 +62,7 @@ fn idle(told: &[Told<'_>]) -> Option<String> {
     let held =
         format!("An idle connection holds {client} at the client and {server} at the server");
     Some(if none {
-        format!("{held}, and no buffer memory: buffer sizes are limits, not reservations.")
+        format!("{held}, and no buffers: their sizes are limits, not reservations.")
     } else {
         format!("{held}, {} of it in buffers.", range(&buffers)?)
     })
@@ -73,10 +73,12 @@ fn both_ends(memory: &ConnectionMemory) -> Option<f64> {
     memory.filled.as_ref().map(|filled| share(memory, memory.in_total(filled)))
 }
 
-/// What connections that are full hold.
+/// What connections that are full hold: in the arms that have most of them.
 fn filled(told: &[Told<'_>]) -> Option<String> {
+    let most = told.iter().map(|(_, memory)| memory.connections).max()?;
+    let of_most = told.iter().filter(|(_, memory)| memory.connections == most);
     let of_arms: Vec<(&Told<'_>, f64)> =
-        told.iter().filter_map(|told| Some((told, both_ends(told.1)?))).collect();
+        of_most.filter_map(|told| Some((told, both_ends(told.1)?))).collect();
     let phrase = |&((arm, memory), bytes): &(&Told<'_>, f64)| {
         let all = memory.filled.as_ref().map_or(0.0, |filled| memory.in_total(filled));
         let connections = human_count(memory.connections);
@@ -96,7 +98,7 @@ fn filled(told: &[Told<'_>]) -> Option<String> {
         }
         Stated::Ends(least, most, _) => vec![phrase(&least), phrase(&most)],
     };
-    Some(format!("With full buffers, both ends together: {}.", phrases.join("; ")))
+    Some(format!("Full ones, both ends together: {}.", phrases.join("; ")))
 }
 
 /// Whether each socket takes more than two buffers of the size asked for.
@@ -111,11 +113,11 @@ fn rule(told: &[Told<'_>]) -> Option<String> {
     let (window, [client, server]) =
         told.iter().filter_map(of_arm).max_by_key(|(window, _)| *window)?;
     let window = text_size(window);
-    let figures = format!("{client:.2} × {window} at the client, {server:.2} × at the server");
+    let figures = format!("{client:.2} × {window} (client), {server:.2} × (server)");
     Some(if client.max(server) > 2.0 {
         format!(
-            "The rule \"more than twice the window per socket\" is true of a full socket only, for \
-             one buffer of its two: {figures}."
+            "\"More than twice the window per socket\" is true of a full socket only, for one buffer \
+             of its two: {figures}."
         )
     } else {
         format!("Even a full socket takes no more than twice the window: {figures}.")
@@ -157,10 +159,9 @@ mod tests {
         assert_eq!(
             answer,
             "An idle connection holds 4.08 kB at the client and 3.83 kB at the server, and no \
-             buffer memory: buffer sizes are limits, not reservations. With full buffers, both \
-             ends together: 2.21 MB each, 2.21 GB for 1,000. The rule \"more than twice the window \
-             per socket\" is true of a full socket only, for one buffer of its two: 2.10 × 512K at \
-             the client, 2.10 × at the server."
+             buffers: their sizes are limits, not reservations. Full ones, both ends together: \
+             2.21 MB each, 2.21 GB for 1,000. \"More than twice the window per socket\" is true of \
+             a full socket only, for one buffer of its two: 2.10 × 512K (client), 2.10 × (server)."
         );
         assert_eq!(summary.next.len(), 1);
     }
@@ -186,8 +187,8 @@ mod tests {
         let (answer, _) = answer(vec![one]);
         assert_eq!(
             answer,
-            "An idle connection holds no buffer memory: buffer sizes are limits, not reservations. \
-             The size of its structures can only be read as root."
+            "An idle connection holds no buffers: their sizes are limits, not reservations. The \
+             size of its structures can only be read as root."
         );
     }
 

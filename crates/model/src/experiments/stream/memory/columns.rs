@@ -25,15 +25,31 @@ fn filled(memory: &ConnectionMemory) -> Option<&MemoryState> {
     memory.filled.as_ref()
 }
 
+/// Which state a column is of.
+#[derive(Clone, Copy)]
+enum In {
+    Idle,
+    Filled,
+}
+
+impl In {
+    fn of(self, memory: &ConnectionMemory) -> Option<&MemoryState> {
+        match self {
+            Self::Idle => Some(&memory.idle),
+            Self::Filled => filled(memory),
+        }
+    }
+}
+
 /// Bytes of one connection at one end: with its structures, or without and saying so.
 fn each(
     arm: &Arm,
-    state: fn(&ConnectionMemory) -> Option<&MemoryState>,
+    state: In,
     with: fn(&ConnectionMemory, Option<&MemoryState>) -> Option<f64>,
     buffers: fn(&MemoryState) -> f64,
 ) -> Option<String> {
     let memory = of(arm)?;
-    let of_state = state(memory)?;
+    let of_state = state.of(memory)?;
     if let Some(bytes) = with(memory, Some(of_state)) {
         return Some(human_bytes(bytes));
     }
@@ -53,13 +69,9 @@ fn buffer(buffer: Buffer) -> String {
     format!("{} → {got}{why}", human_bytes(asked as f64))
 }
 
-fn total(arm: &Arm, state: fn(&ConnectionMemory) -> Option<&MemoryState>) -> Option<f64> {
+fn total(arm: &Arm, state: In) -> Option<f64> {
     let memory = of(arm)?;
-    state(memory).map(|state| memory.in_total(state))
-}
-
-fn idle(memory: &ConnectionMemory) -> Option<&MemoryState> {
-    Some(&memory.idle)
+    state.of(memory).map(|state| memory.in_total(state))
 }
 
 const fn words(
@@ -88,25 +100,33 @@ const EACH: &[Column] = &[
     words(
         (CLIENT, "idle"),
         "client, each, idle",
-        |arm| each(arm, idle, ConnectionMemory::at_client, |state| state.client.buffers_bytes()),
+        |arm| {
+            each(arm, In::Idle, ConnectionMemory::at_client, |state| state.client.buffers_bytes())
+        },
         |arm| metric(arm, &CLIENT_IDLE_MEMORY),
     ),
     words(
         (CLIENT, "filled"),
         "client, each, filled",
-        |arm| each(arm, filled, ConnectionMemory::at_client, |state| state.client.buffers_bytes()),
+        |arm| {
+            each(arm, In::Filled, ConnectionMemory::at_client, |state| state.client.buffers_bytes())
+        },
         |arm| metric(arm, &CLIENT_FILLED_MEMORY),
     ),
     words(
         (SERVER, "idle"),
         "server, each, idle",
-        |arm| each(arm, idle, ConnectionMemory::at_server, |state| state.server.buffers_bytes()),
+        |arm| {
+            each(arm, In::Idle, ConnectionMemory::at_server, |state| state.server.buffers_bytes())
+        },
         |arm| metric(arm, &SERVER_IDLE_MEMORY),
     ),
     words(
         (SERVER, "filled"),
         "server, each, filled",
-        |arm| each(arm, filled, ConnectionMemory::at_server, |state| state.server.buffers_bytes()),
+        |arm| {
+            each(arm, In::Filled, ConnectionMemory::at_server, |state| state.server.buffers_bytes())
+        },
         |arm| metric(arm, &SERVER_FILLED_MEMORY),
     ),
 ];
@@ -116,14 +136,14 @@ const TOTAL: &[Column] = &[
     words(
         (ALL, "idle"),
         "all, both ends, idle",
-        |arm| total(arm, idle).map(human_bytes),
-        |arm| total(arm, idle),
+        |arm| total(arm, In::Idle).map(human_bytes),
+        |arm| total(arm, In::Idle),
     ),
     words(
         (ALL, "filled"),
         "all, both ends, filled",
-        |arm| total(arm, filled).map(human_bytes),
-        |arm| total(arm, filled),
+        |arm| total(arm, In::Filled).map(human_bytes),
+        |arm| total(arm, In::Filled),
     ),
     words(
         (ALL, "payload"),
@@ -187,22 +207,27 @@ const TIDY: &[Column] = &[
         ("open_connections", ""),
         Count(|arm| of(arm).map(|memory| memory.connections)),
     ),
-    bytes("idle_bytes", |arm| total(arm, idle)),
-    bytes("filled_bytes", |arm| total(arm, filled)),
+    bytes("idle_bytes", |arm| total(arm, In::Idle)),
+    bytes("filled_bytes", |arm| total(arm, In::Filled)),
     bytes("filled_payload_bytes", |arm| filled(of(arm)?).map(|state| state.payload_bytes)),
     bytes("filled_machine_tcp_bytes", |arm| filled(of(arm)?).map(|state| state.machine_tcp_bytes)),
     bytes("idle_machine_slab_bytes", |arm| of(arm).map(|memory| memory.idle.machine_slab_bytes)),
     bytes("rule_bytes", |arm| of(arm).and_then(rule_bytes)),
 ];
 
+const fn figures(forms: &'static [Form], parts: &'static [&'static [Column]]) -> Table {
+    Table { id: "memory", title: "Kernel memory of open connections", forms, has: measured, parts }
+}
+
 /// Memory by connection and in total.
-pub(in super::super) const FIGURES: Table = Table {
-    id: "memory",
-    title: "Kernel memory of open connections",
-    forms: &[Form::Text, Form::Page, Form::Markdown],
-    has: measured,
-    parts: &[EACH, TOTAL, RULE, &[OK, ERRORS]],
-};
+pub(in super::super) const FIGURES: Table = figures(&[Form::Text], &[EACH, TOTAL, RULE, &[OK]]);
+
+/// The same on a page, with the errors.
+pub(in super::super) const PAGE: Table =
+    figures(&[Form::Page], &[EACH, TOTAL, RULE, &[OK, ERRORS]]);
+
+/// The same in Markdown, which says elsewhere what succeeded.
+pub(in super::super) const MARKDOWN: Table = figures(&[Form::Markdown], &[EACH, TOTAL, RULE]);
 
 /// The same as plain numbers.
 pub(in super::super) const PLAIN: Table =
