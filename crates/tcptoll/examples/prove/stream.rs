@@ -110,8 +110,10 @@ pub(crate) fn exchanges(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Figures of an exchange.
-const FIGURES: &[(&str, fn(&exchange::Sample) -> f64)] = &[
+/// A figure of an exchange: its name, and where it is found.
+type Figure = (&'static str, fn(&exchange::Sample) -> f64);
+
+const FIGURES: &[Figure] = &[
     ("latency", |sample| sample.round_trip_us),
     ("client CPU", |sample| sample.client_cpu_us),
     ("server CPU", |sample| sample.server_cpu_us),
