@@ -118,7 +118,12 @@ impl<'a> Lines<'a> {
                 Some(line) if line.points.iter().any(|known| known.size == bytes) => return None,
                 Some(line) => line.points.push(point),
                 None => {
-                    lines.push(Line { label, colour: String::new(), dash: "", points: vec![point] })
+                    lines.push(Line {
+                        label,
+                        colour: String::new(),
+                        dash: "",
+                        points: vec![point],
+                    });
                 }
             }
         }
