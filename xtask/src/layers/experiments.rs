@@ -21,6 +21,9 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("http/options.rs", "keepalive", "an option of `http`: does the server keep connections?"),
     ("http/ends.rs", "keepalive", "an option of `http`: does the server keep connections?"),
     ("http/url.rs", "http", "the scheme of a URL"),
+    ("keepalive/mod.rs", "messages", "a unit: what the writing connection sends"),
+    ("columns/took.rs", "messages", "the same unit, in a heading"),
+    ("keepalive/settings/mod.rs", "messages", "the same unit, in an error"),
 ];
 
 /// Files that name an experiment although they are none of its own: how many there are still, by

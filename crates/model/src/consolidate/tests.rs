@@ -70,7 +70,10 @@ fn only(trials: &[Trial]) -> Arm {
 
 #[test]
 fn an_arm_that_ran_once_is_its_trial() {
-    for once in [trial(0, 1.0), excluded(0, 1.0), stopped(0, 1.0), failed(0)] {
+    let trials: [fn() -> Trial; 4] =
+        [|| trial(0, 1.0), || excluded(0, 1.0), || stopped(0, 1.0), || failed(0)];
+    for of in trials {
+        let once = of();
         assert_eq!(only(std::slice::from_ref(&once)), once.arm);
     }
 }

@@ -87,6 +87,7 @@ pub(in crate::experiments) fn round_trip(link: &LinkSpec) -> Duration {
 /// A socket buffer as typed: `auto` or a size.
 ///
 /// None: nothing was typed. `Some(None)`: `auto`.
+#[allow(clippy::option_option, reason = "an option typed as nothing is not one that was left out")]
 pub(in crate::experiments) fn buffer(
     reader: &Reader<'_>,
     key: &str,
@@ -218,11 +219,14 @@ pub(in crate::experiments) fn goodput(way: Option<&Way>) -> Option<Goodput> {
     Some(Goodput { per_s: way.window_bytes as f64 / way.window_s, bytes: way.window_bytes })
 }
 
-/// CPU time of an end in its window, s, and the bytes that it sent and received meanwhile.
+/// CPU time of an end for 10^9 bytes that it sent and received in its window, s.
+///
+/// None: it carried nothing in it, or the window is a moment, as all bytes came together.
 pub(in crate::experiments) fn cpu_s_per_gb(report: &TransferReport) -> Option<f64> {
     let bytes = report.sent.window_bytes + report.received.window_bytes;
     let (user, system) = report.window_cpu_us;
-    (bytes > 0).then(|| (user + system) as f64 / 1e6 / (bytes as f64 / 1e9))
+    let per_gb = || (user + system) as f64 / 1e6 / (bytes as f64 / 1e9);
+    (bytes > 0 && report.cpu_window_ns >= MOMENT_NS).then(per_gb)
 }
 
 /// Notes what both ends reported: connections and their errors, sockets, series, and
@@ -399,4 +403,57 @@ fn differences(name: &str, way: &Way) -> Vec<Warning> {
         })
     };
     witnesses.into_iter().filter_map(differs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::Carried;
+
+    #[test]
+    fn cpu_per_gigabyte_is_of_all_bytes_in_the_window_and_of_no_moment() {
+        let carried = |window_bytes| Carried { window_bytes, ..Carried::default() };
+        let report = TransferReport {
+            sent: carried(300_000_000),
+            received: carried(200_000_000),
+            window_cpu_us: (100_000, 150_000),
+            cpu_window_ns: 500_000_000,
+            ..TransferReport::default()
+        };
+        assert_eq!(cpu_s_per_gb(&report), Some(0.5));
+        assert!((cpu_share(&report) - 0.5).abs() < 1e-12);
+        let moment = TransferReport {
+            cpu_window_ns: 10,
+            cpu_us: (3_000, 0),
+            elapsed_ns: 30_000_000,
+            ..report.clone()
+        };
+        assert_eq!(cpu_s_per_gb(&moment), None);
+        assert!((cpu_share(&moment) - 0.1).abs() < 1e-12, "of the whole time instead");
+        assert_eq!(
+            cpu_s_per_gb(&TransferReport { sent: carried(0), received: carried(0), ..report }),
+            None
+        );
+    }
+
+    #[test]
+    fn each_count_that_differs_from_what_was_sent_is_a_doubt() {
+        let way = Way {
+            sent_bytes: 100,
+            received_bytes: 100,
+            wire_bytes: Some(100),
+            kernel_sent_bytes: Some(130),
+            kernel_retransmitted_bytes: Some(30),
+            ..Way::default()
+        };
+        assert!(differences("up", &way).is_empty());
+        assert!(differences("up", &Way { wire_bytes: None, ..way.clone() }).is_empty());
+        for wrong in [
+            Way { received_bytes: 99, ..way.clone() },
+            Way { wire_bytes: Some(101), ..way.clone() },
+            Way { kernel_sent_bytes: Some(131), ..way.clone() },
+        ] {
+            assert_eq!(differences("up", &wrong).len(), 1, "{wrong:?}");
+        }
+    }
 }

@@ -57,6 +57,9 @@ const TAIL: Duration = Duration::from_millis(200);
 /// have. A young collection takes some per cent; a compiler at work takes half.
 const OTHER_THREADS_MAX: f64 = 0.25;
 
+/// Of the window itself, they must have had this share: the CPU time has steps of 10 ms.
+const OTHER_THREADS_MIN: f64 = 0.05;
+
 /// The JVM and its kernel count the same CPU time in steps of 10 ms each, and what follows the JVM's
 /// last look at its own is in the kernel's alone.
 const CPU_TOLERANCE: (f64, f64) = (0.1, 400_000.0);
@@ -141,10 +144,13 @@ impl Line {
     }
 
     /// Share of the CPU time in the window that other threads used: compiler and garbage collector.
+    ///
+    /// None: too little to matter.
     fn other_threads(&self) -> Option<f64> {
         let window = self.window.filter(|window| window.cpu_ns > 0)?;
-        let others = window.cpu_ns.saturating_sub(window.thread_cpu_ns);
-        Some(others as f64 / window.cpu_ns as f64)
+        let others = window.cpu_ns.saturating_sub(window.thread_cpu_ns) as f64;
+        let matters = others > OTHER_THREADS_MIN * window.ns as f64;
+        matters.then(|| others / window.cpu_ns as f64)
     }
 }
 
@@ -393,6 +399,11 @@ mod tests {
     #[test]
     fn the_share_of_other_threads_is_of_the_window() {
         assert_eq!(Line::read(line()).unwrap().other_threads(), Some(0.25));
+        // A receiver that hardly did anything.
+        let mut idle = line();
+        idle["window_cpu_ns"] = json!(50);
+        idle["window_thread_cpu_ns"] = json!(10);
+        assert_eq!(Line::read(idle).unwrap().other_threads(), None);
     }
 
     #[test]

@@ -100,14 +100,13 @@ fn bulk(reader: &Reader<'_>, lab: &LabSpec, sockets: SocketSettings) -> Result<B
             return Err(wrong(other, &typed, why));
         }
     }
-    let (warmup, duration) = match bytes {
+    let (warmup, duration) = if bytes.is_some() {
         // The whole transfer is measured.
-        Some(_) => (Duration::ZERO, None),
-        None => {
-            let warmup = reader.typed_read("warmup", |typed| limited(parse_time(typed)))?;
-            let duration = reader.read("duration", |typed| limited(time_above_zero(typed)))?;
-            (warmup.unwrap_or_else(|| warm_up(&lab.link)), Some(duration))
-        }
+        (Duration::ZERO, None)
+    } else {
+        let warmup = reader.typed_read("warmup", |typed| limited(parse_time(typed)))?;
+        let duration = reader.read("duration", |typed| limited(time_above_zero(typed)))?;
+        (warmup.unwrap_or_else(|| warm_up(&lab.link)), Some(duration))
     };
     let (from_file, discard) = reader.read("zerocopy", zerocopy)?;
     let message_bytes = size(reader, "message", MESSAGE_MAX)? as u32;
