@@ -44,8 +44,10 @@ pub(super) struct Point<'a> {
 pub(super) struct Line<'a> {
     /// What they have in common; empty if there is only one line.
     pub(super) label: String,
-    /// Colour and dashes.
-    pub(super) class: String,
+    /// Its colour.
+    pub(super) colour: String,
+    /// Its dashes.
+    pub(super) dash: &'static str,
     /// Sizes ascending; then what the kernel chose.
     pub(super) points: Vec<Point<'a>>,
 }
@@ -115,7 +117,14 @@ impl<'a> Lines<'a> {
                 // The factors do not tell the arms apart.
                 Some(line) if line.points.iter().any(|known| known.size == bytes) => return None,
                 Some(line) => line.points.push(point),
-                None => lines.push(Line { label, class: String::new(), points: vec![point] }),
+                None => {
+                    lines.push(Line {
+                        label,
+                        colour: String::new(),
+                        dash: "",
+                        points: vec![point],
+                    });
+                }
             }
         }
         for line in &mut lines {
@@ -154,7 +163,8 @@ fn colour(lines: &mut [Line<'_>]) {
     let distinct = colours.windows(2).all(|pair| pair[0] != pair[1]);
     for (at, line) in lines.iter_mut().enumerate() {
         let colour = if distinct { of(line) } else { at };
-        line.class = format!("d{} {}", at % 4, arm_class(colour));
+        line.colour = arm_class(colour);
+        line.dash = ["d0", "d1", "d2", "d3"][at % 4];
     }
 }
 

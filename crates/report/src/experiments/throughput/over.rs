@@ -99,7 +99,10 @@ fn draw(lines: &Lines<'_>, screen: Screen) -> Svg {
     if keyed {
         let of_line = |line: &Line<'_>| {
             let name = if line.label.is_empty() { "measured" } else { line.label.as_str() };
-            (format!("curve {}", line.class), clean::shorten(name, if wide { 90 } else { 40 }))
+            (
+                format!("curve {} {}", line.dash, line.colour),
+                clean::shorten(name, if wide { 90 } else { 40 }),
+            )
         };
         let of_window = |(at, drawn): (usize, &Drawn<'_>)| {
             (format!("computed echo {}", dash(at)), window_name(lines, drawn.window))
@@ -162,13 +165,16 @@ fn link(plot: &mut Plot, lines: &Lines<'_>, rate: f64, at: usize) {
 
 fn one(plot: &mut Plot, lines: &Lines<'_>, line: &Line<'_>, auto_at: f64) {
     let tooltip = if line.label.is_empty() { lines.shown.words } else { line.label.as_str() };
-    plot.group(&line.class, tooltip, |plot| {
-        plot.line("curve", line.sized().map(|(size, point)| (size, point.value)));
+    plot.group(&line.colour, tooltip, |plot| {
+        plot.line(
+            &format!("curve {}", line.dash),
+            line.sized().map(|(size, point)| (size, point.value)),
+        );
     });
     for point in &line.points {
         let x = point.size.map_or(auto_at, |size| plot.x.at(size));
         let y = plot.y.at(point.value);
-        plot.group(&line.class, &told(lines, point), |plot| {
+        plot.group(&line.colour, &told(lines, point), |plot| {
             if let Some(ends) = point.bar {
                 plot.whisker(x, ends, 5.0);
             }
@@ -177,7 +183,7 @@ fn one(plot: &mut Plot, lines: &Lines<'_>, line: &Line<'_>, auto_at: f64) {
         if let Some((value, source)) = point.published {
             let text = format!("{}: published {} ({source})", point.arm.name, words(lines, value));
             let corner = (x - 4.5, plot.y.at(value) - 4.5);
-            plot.group(&line.class, "", |plot| {
+            plot.group(&line.colour, "", |plot| {
                 plot.svg.rect("hollow", corner, (9.0, 9.0), &text);
             });
         }
