@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn arms_whose_buffers_were_made_the_same_are_named_with_the_limit() {
-        let arms = [
+        let arms = vec![
             arm("auto", "window", None, 16_384, 131_072),
             arm("64K", "window", Some(65_536), 131_072, 131_072),
             arm("1M", "window", Some(1 << 20), 425_984, 425_984),
