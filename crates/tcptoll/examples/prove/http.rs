@@ -50,7 +50,7 @@ pub(crate) fn only(summary: &Summary) -> anyhow::Result<&Arm> {
 }
 
 /// A quantile of a distribution, µs.
-fn quantile_us(arm: &Arm, name: &str, percent: u64) -> anyhow::Result<f64> {
+pub(crate) fn quantile_us(arm: &Arm, name: &str, percent: u64) -> anyhow::Result<f64> {
     let stored = arm.histograms.get(name).with_context(|| format!("{name} of {}", arm.name))?;
     let histogram = Histogram::from_summary(stored)?.context("a histogram")?;
     let ns = histogram.quantile_ns(percent, 100).context("too few values")?;
