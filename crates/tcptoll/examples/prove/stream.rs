@@ -259,11 +259,11 @@ fn listed(wrong: &[String]) -> String {
 pub(crate) fn bytes(table: &mut Table) -> anyhow::Result<()> {
     let runs: &[(&str, &[&str])] = &[
         ("direct link, tapped, limited to 2 Gbit/s", &["--tap", "--rate", "2gbit"]),
-        ("10 ms, 500 Mbit/s", &["--link", "rtt=10ms,rate=500mbit"]),
-        ("10 ms, 0.5 % loss", &["--link", "rtt=10ms,rate=500mbit,loss=0.5%"]),
+        ("10 ms, 200 Mbit/s", &["--link", "rtt=10ms,rate=200mbit"]),
+        ("10 ms, 0.5 % loss", &["--link", "rtt=10ms,rate=200mbit,loss=0.5%"]),
         (
             "10 ms, 0.5 % loss, both directions, 4 connections",
-            &["--link", "rtt=10ms,rate=500mbit,loss=0.5%", "--direction", "both", "--streams", "4"],
+            &["--link", "rtt=10ms,rate=200mbit,loss=0.5%", "--direction", "both", "--streams", "4"],
         ),
         (
             "10 ms, 0.5 % loss, 20 MB, sendfile and MSG_TRUNC",
