@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::record::{Arm, Cause, Excluded, HostSummary, Summary, WarningEntry};
+use tcptoll_model::record::{Arm, Cause, Excluded, HostSummary, Summary, Verdict, WarningEntry};
 use tcptoll_model::shell;
 
 use crate::own::{Failed, Own};
@@ -261,6 +261,13 @@ pub(crate) fn verdict_on_run(summary: &Summary, own: &Own) -> Vec<String> {
 /// A command line to paste into a shell: arguments that need it are quoted.
 pub(crate) fn command(arguments: &[String]) -> String {
     arguments.iter().map(|one| shell::argument(one)).collect::<Vec<_>>().join(" ")
+}
+
+/// How a run's own figures support an advice: `proven` where a comparison told two arms apart.
+pub(crate) fn proof_word(summary: &Summary) -> &'static str {
+    let told = |verdict| matches!(verdict, Verdict::Higher | Verdict::Lower);
+    let proven = summary.comparisons.iter().any(|comparison| told(comparison.verdict));
+    if proven { "proven" } else { "seen in this run" }
 }
 
 #[cfg(test)]

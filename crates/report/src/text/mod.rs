@@ -265,7 +265,7 @@ fn explain(page: &mut Page, summary: &Summary) {
         page.labelled("", 14, &format!("undo: {}", advice.undo), Tone::Plain);
         let proof = advice.proof.as_ref().map_or_else(
             || "not proven in this run".to_owned(),
-            |proof| format!("proven: {proof}"),
+            |proof| format!("{}: {proof}", findings::proof_word(summary)),
         );
         page.labelled("", 14, &proof, Tone::Plain);
     }

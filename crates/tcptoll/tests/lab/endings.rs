@@ -169,7 +169,9 @@ fn a_stored_record_is_shown_again_as_it_was() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let kinds: Vec<&str> = lines.iter().map(|line| line["line"].as_str().unwrap()).collect();
+    let mut kinds: Vec<&str> = lines.iter().map(|line| line["line"].as_str().unwrap()).collect();
+    // On a busy machine the trial may have been repeated.
+    kinds.dedup();
     assert_eq!(kinds, ["header", "trial", "summary"]);
 
     for colour in [None, Some("1")] {

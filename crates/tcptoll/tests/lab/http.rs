@@ -348,7 +348,9 @@ mod alone {
                 assert!((320..=480).contains(&arm.attempts), "{}", arm.attempts);
             }
             let intended = &arm.metrics["intended_per_s"];
-            assert_eq!((intended.value, intended.n), (2_000.0, arm.attempts));
+            // Of a trial that was repeated, as the machine was busy, the figure is one of rounds.
+            let behind = if arm.rounds.is_empty() { arm.attempts } else { 1 };
+            assert_eq!((intended.value, intended.n), (2_000.0, behind));
             let late = arm.histograms["lateness_us"].count;
             assert!(late > 0 && late <= arm.attempts, "{late}");
         }

@@ -64,7 +64,9 @@ fn a_schedule_beyond_the_capacity_is_named_saturated_with_what_was_sustained() {
         // A server that is only asked what can still be answered in time goes on answering.
         assert!(arm.ok > 20, "{timeout}: {} ok, {:?}", arm.ok, arm.errors);
         assert_eq!(arm.errors.get("connect-timeout"), None, "every SYN was answered");
-        assert_eq!(arm.metrics["intended_per_s"].n, arm.attempts, "all that was due");
+        // Of a trial that was repeated, as the machine was busy, the figure is one of rounds.
+        let behind = if arm.rounds.is_empty() { arm.attempts } else { 1 };
+        assert_eq!(arm.metrics["intended_per_s"].n, behind, "all that was due");
         let warned = summary.warnings.first().map(|warning| warning.id.as_str());
         assert_eq!(warned, Some("saturated"));
         let sustained = summary.answer.split(" requests/s were sustained: saturated").next();

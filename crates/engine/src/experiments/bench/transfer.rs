@@ -84,6 +84,9 @@ pub(in crate::experiments) fn round_trip(link: &LinkSpec) -> Duration {
     link.rtt + link.jitter
 }
 
+/// The shortest measured window: what is read at a time takes up to 1 ms.
+pub(in crate::experiments) const WINDOW_MIN: Duration = Duration::from_millis(10);
+
 /// A socket buffer as typed: `auto` or a size.
 ///
 /// None: nothing was typed. `Some(None)`: `auto`.

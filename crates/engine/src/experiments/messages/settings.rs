@@ -9,11 +9,14 @@ use tcptoll_model::units::{parse_time, text_time};
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
-use crate::experiments::bench::transfer::{self, buffer, warm_up};
+use crate::experiments::bench::transfer::{self, WINDOW_MIN, buffer, warm_up};
 use crate::messages::{Coalesce, SocketSettings};
 
 /// The largest message, bytes: the sender holds one in memory.
 const MESSAGE_MAX: (u64, &str) = (64 << 20, "64M");
+
+/// Parts of one `sendmsg(2)` (`UIO_MAXIOV`).
+const GATHER_MAX: u32 = 1_024;
 
 /// The largest block of messages that are put together, bytes.
 const BLOCK_MAX: (u64, &str) = (1 << 20, "1M");
@@ -146,7 +149,11 @@ impl MessagesSettings {
                 .unwrap_or_else(|| warm_up(&lab.link).max(least_warmup)),
             duration: reader
                 .typed_read("duration", |typed| {
-                    time_above_zero(typed).and_then(|_| time(typed, TIME_MAX))
+                    time_above_zero(typed)?;
+                    match time(typed, TIME_MAX)? {
+                        long if long < WINDOW_MIN => Err("write a time from 10ms".to_owned()),
+                        long => Ok(long),
+                    }
                 })?
                 .unwrap_or(WINDOWS[usize::from(answered)]),
             timeout: reader.read("timeout", time_above_zero)?,
@@ -191,6 +198,15 @@ impl MessagesSettings {
             Coalesce::None => 1,
             _ => (self.coalesce_bytes / self.message_bytes).max(1),
         };
+        if self.coalesce == Coalesce::Gather && block_messages > GATHER_MAX {
+            return Err(wrong(
+                "coalesce-bytes",
+                &self.coalesce_bytes.to_string(),
+                format!(
+                    "one sendmsg(2) gathers at most {GATHER_MAX} messages, and these are {block_messages}; write a smaller size, or --coalesce buffer"
+                ),
+            ));
+        }
         if self.work * block_messages > BLOCK_WORK_MAX {
             let typed = reader.value("work")?;
             let most = BLOCK_WORK_MAX.as_millis();

@@ -9,7 +9,9 @@ use tcptoll_model::units::{parse_rate, parse_size, parse_time};
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
-use crate::experiments::bench::transfer::{Bulk, OneWay, buffer, round_trip, size, warm_up};
+use crate::experiments::bench::transfer::{
+    Bulk, OneWay, WINDOW_MIN, buffer, round_trip, size, warm_up,
+};
 use crate::messages::{Coalesce, Receiving, Sending, SocketSettings};
 
 /// The most concurrent connections.
@@ -17,6 +19,13 @@ const STREAMS_MAX: u64 = 1_000;
 
 /// The largest write, and how it is written.
 const MESSAGE_MAX: (u64, &str) = (16 << 20, "16M");
+
+/// The fewest bytes of one connection: what a receiver reads at a time is at most 1 MiB, and the time
+/// between reads is measured.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// Messages that a rate must allow within the window: one is sent whole.
+const MESSAGES_MIN: f64 = 10.0;
 
 /// The most bytes of one connection: 1 TiB.
 const BYTES_MAX: u64 = 1 << 40;
@@ -88,8 +97,8 @@ fn sockets(reader: &Reader<'_>, congestion: Option<&str>) -> Result<SocketSettin
 
 fn bulk(reader: &Reader<'_>, lab: &LabSpec, sockets: SocketSettings) -> Result<Bulk, TrialError> {
     let bytes = reader.typed_read("bytes", |typed| match parse_size(typed) {
-        Ok(bytes) if (1..=BYTES_MAX).contains(&bytes) => Ok(bytes),
-        Ok(_) => Err("write a size from 1 to 1024G, like 100M".to_owned()),
+        Ok(bytes) if (BYTES_MIN..=BYTES_MAX).contains(&bytes) => Ok(bytes),
+        Ok(_) => Err("write a size from 1M to 1024G; fewer bytes come in a few reads".to_owned()),
         Err(error) => Err(error.to_string()),
     })?;
     for other in ["duration", "warmup"] {
@@ -105,13 +114,16 @@ fn bulk(reader: &Reader<'_>, lab: &LabSpec, sockets: SocketSettings) -> Result<B
         (Duration::ZERO, None)
     } else {
         let warmup = reader.typed_read("warmup", |typed| limited(parse_time(typed)))?;
-        let duration = reader.read("duration", |typed| limited(time_above_zero(typed)))?;
+        let duration = reader.read("duration", window)?;
         (warmup.unwrap_or_else(|| warm_up(&lab.link)), Some(duration))
     };
     let (from_file, discard) = reader.read("zerocopy", zerocopy)?;
     let message_bytes = size(reader, "message", MESSAGE_MAX)? as u32;
     let direction = reader.read("direction", direction)?;
     let rate = reader.typed_read("rate", parse_rate)?;
+    if let Some((typed, bit_per_s)) = reader.typed("rate").zip(rate) {
+        check_rate(&typed, bit_per_s, message_bytes, (bytes, duration))?;
+    }
     let one_way = || OneWay {
         send: Sending {
             message_bytes,
@@ -135,6 +147,32 @@ fn bulk(reader: &Reader<'_>, lab: &LabSpec, sockets: SocketSettings) -> Result<B
         timeout: reader.read("timeout", time_above_zero)?,
         round_trip: round_trip(&lab.link),
     })
+}
+
+/// Refuses a rate at which a few messages fill the window: a message is sent whole.
+fn check_rate(
+    typed: &str,
+    bit_per_s: f64,
+    message_bytes: u32,
+    (bytes, duration): (Option<u64>, Option<Duration>),
+) -> Result<(), TrialError> {
+    let in_window = duration.map(|long| long.as_secs_f64() * bit_per_s / 8.0);
+    let carried = bytes.map(|bytes| bytes as f64).or(in_window).unwrap_or(f64::INFINITY);
+    if carried >= MESSAGES_MIN * f64::from(message_bytes) {
+        return Ok(());
+    }
+    let why = format!(
+        "fewer than {MESSAGES_MIN} messages of {message_bytes} bytes fit; write a smaller --message"
+    );
+    Err(wrong("rate", typed, why))
+}
+
+/// A window long enough to measure, of at most an hour.
+fn window(typed: &str) -> Result<Duration, String> {
+    match limited(time_above_zero(typed))? {
+        long if long < WINDOW_MIN => Err("write a time from 10ms to 1h".to_owned()),
+        long => Ok(long),
+    }
 }
 
 /// A time of at most an hour.

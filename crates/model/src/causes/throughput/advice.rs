@@ -244,6 +244,14 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     let sender = &ill.way.sender;
     let Some((product, rtt)) = ill.product().zip(sender.rtt_us) else { return Vec::new() };
     let quiet = quiet_rtt_us(ill.transfer, sender).unwrap_or(0.0);
+    let [end, _] = ill.direction.ends(ill.transfer);
+    let bbr = if end.congestion == "bbr" {
+        ""
+    } else {
+        "a congestion control that keeps the queue short (TCP_CONGESTION=bbr), or "
+    };
+    // With less than two segments the receiver delays its ACKs.
+    let least = 2.0 * sender.segment_bytes.unwrap_or(0.0);
     // An arm that fills the link too, with a shorter queue.
     let short = full
         .iter()
@@ -261,8 +269,8 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     vec![Advice {
         cause: Limit::LinkRate.name().to_owned(),
         change: format!(
-            "If latency matters, use a congestion control that keeps the queue short (TCP_CONGESTION=bbr), or a receive window near {}: the link holds no more in a quiet round trip of {}. With {} of window, its queue makes a round trip {} longer and carries nothing more.",
-            human_bytes(product),
+            "If latency matters, use {bbr}a receive window near {}: the link holds no more in a quiet round trip of {}. With up to {} in flight ({}), its queue makes a round trip {} longer and carries nothing more.",
+            human_bytes(product.max(least)),
             human_us(quiet),
             human_bytes(
                 sender
@@ -270,6 +278,7 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
                     .unwrap_or(0.0)
                     .min(sender.congestion_window_bytes.unwrap_or(f64::INFINITY))
             ),
+            ill.direction.name(),
             human_us(rtt - quiet)
         ),
         cost: "A window that fits this link limits bandwidth on a longer or faster one.".to_owned(),
