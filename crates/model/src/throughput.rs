@@ -43,6 +43,9 @@ const CONSTANT: f64 = 0.8;
 /// A send buffer is the limit if it holds less than this share of the smallest window.
 const WELL_BELOW: f64 = 0.9;
 
+/// What is in flight is of a send buffer's size between these shares of it.
+const OF_ITS_SIZE: [f64; 2] = [0.5, 4.0];
+
 /// From this share of the time on, the send buffer kept the sender from sending.
 const SEND_BUFFER_SHARE: f64 = 0.1;
 
@@ -271,7 +274,8 @@ pub fn bounds(transfer: &Transfer, way: &Way) -> Vec<Bound> {
 /// 4. the smallest bound at the quiet round trip, if the goodput reaches it;
 /// 5. the same at the round trip under load: where no link is full, the hosts themselves make it longer;
 /// 6. a window without room for one more segment in most samples: round trips then vary so much that their
-///    median is not that of the goodput.
+///    median is not that of the goodput;
+/// 7. a send buffer that was set, where what was in flight is of its size and well below both windows.
 ///
 /// None: nothing of it was reached, or what it takes was not recorded.
 pub fn limited_by(transfer: &Transfer, direction: Direction, way: &Way) -> Option<Limited> {
@@ -290,6 +294,7 @@ pub fn limited_by(transfer: &Transfer, direction: Direction, way: &Way) -> Optio
         .or_else(|| at(quiet_rtt_us(transfer, &way.sender), [REACHED; 2]))
         .or_else(|| at(way.sender.rtt_us, [REACHED, REACHED_WHEN_FILLED]))
         .or_else(|| without_room(transfer, &way.sender))
+        .or_else(|| buffer_left_over(transfer, direction, &way.sender))
 }
 
 /// Whether each segment waits until the receiver's timer lets the acknowledgment of the last one go.
@@ -395,6 +400,23 @@ fn without_room(transfer: &Transfer, sender: &Sender) -> Option<Limited> {
     let alike = receive.is_some_and(|(_, window)| *window <= bytes * (1.0 + CROSSOVER));
     let by = if waited && alike { Limit::ReceiveWindow } else { least };
     Some(Limited::alone(by))
+}
+
+/// The send buffer that the program set, where nothing else is left: it always had more to send, and the
+/// median of what was in flight is of the buffer's size and well below both windows.
+///
+/// Its peak says nothing: one large write may exceed the buffer (measured on Linux 6.18 at 10 ms with 16K to
+/// 512K asked for: medians of 0.6 to 2.5 times the effective size).
+fn buffer_left_over(transfer: &Transfer, direction: Direction, sender: &Sender) -> Option<Limited> {
+    let [end, _] = direction.ends(transfer);
+    let buffer = end.send_buffer.asked_bytes.and(Some(end.send_buffer.effective_bytes as f64))?;
+    let in_flight = sender.in_flight_bytes.filter(|bytes| *bytes > 0.0)?;
+    let below = |window: Option<f64>| window.is_some_and(|bytes| in_flight < bytes * WELL_BELOW);
+    let is_left = transfer.rate_bytes_per_s.is_none()
+        && (OF_ITS_SIZE[0]..=OF_ITS_SIZE[1]).contains(&(in_flight / buffer))
+        && below(sender.peer_window_bytes)
+        && below(sender.congestion_window_bytes);
+    is_left.then(|| Limited::alone(Limit::SendBuffer))
 }
 
 /// Whether the peak of what was in flight filled the window; true where it was not recorded, or the bound

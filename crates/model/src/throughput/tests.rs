@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::{SocketEnd, Transfer, Way};
+use crate::record::{Buffer, SocketEnd, Transfer, Way};
 
 /// Payload of 1 Gbit/s with time stamps, bytes/s.
 const LINK: f64 = 117.7e6;
@@ -117,6 +117,26 @@ fn a_send_buffer_limits_where_the_sender_waited_for_it() {
     both.up.as_mut().unwrap().sender.peer_window_bytes = Some(20_000.0);
     both.up.as_mut().unwrap().window_bytes = 2 * 1_990_000;
     assert_eq!(by(&both), Some(Limit::ReceiveWindow));
+}
+
+#[test]
+fn a_send_buffer_that_was_set_is_named_where_nothing_else_is_left() {
+    // 64K at 10 ms: 97.5 Mbit/s, 124 kB in flight of 131 kB, with peaks above it.
+    let mut set = with(12.2e6, |sender| sender.in_flight_max_bytes = Some(860e3));
+    set.client.send_buffer = Buffer::of(Some(65_536), 131_072);
+    assert_eq!(by(&set), Some(Limit::SendBuffer));
+    // A tuned buffer is not named, nor one of another size, nor where a window is as full.
+    let mut tuned = set.clone();
+    tuned.client.send_buffer = Buffer::of(None, 131_072);
+    let mut large = set.clone();
+    large.client.send_buffer = Buffer::of(Some(1 << 20), 2 << 20);
+    let mut windowed = set.clone();
+    windowed.up.as_mut().unwrap().sender.congestion_window_bytes = Some(125e3);
+    assert_eq!([&tuned, &large].map(by), [None, None]);
+    assert_ne!(by(&windowed), Some(Limit::SendBuffer));
+    let mut slow = set.clone();
+    slow.rate_bytes_per_s = Some(50e6);
+    assert_eq!(by(&slow), None);
 }
 
 #[test]
