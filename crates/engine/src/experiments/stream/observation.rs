@@ -74,6 +74,11 @@ impl StreamTrial<'_> {
         notes.metric(&RETRANSMITTED, share, sent.unwrap_or(0));
         notes.metric(&STARTUP, startup.map(|s| s * 1e6), n);
         let whole = whole.filter(|_| self.settings.bulk.duration.is_none());
+        if self.settings.bulk.duration.is_none() && whole.is_none_or(|s| s <= 0.0) {
+            notes.exclude(
+                "all bytes came in one read, which takes no time: a larger --bytes is needed",
+            );
+        }
         notes.metric(&TRANSFER, whole.map(|s| s * 1e6), n);
     }
 

@@ -20,10 +20,6 @@ const STREAMS_MAX: u64 = 1_000;
 /// The largest write, and how it is written.
 const MESSAGE_MAX: (u64, &str) = (16 << 20, "16M");
 
-/// The fewest bytes of one connection: what a receiver reads at a time is at most 1 MiB, and the time
-/// between reads is measured.
-const BYTES_MIN: u64 = 1 << 20;
-
 /// Messages that a rate must allow within the window: one is sent whole.
 const MESSAGES_MIN: f64 = 10.0;
 
@@ -97,8 +93,8 @@ fn sockets(reader: &Reader<'_>, congestion: Option<&str>) -> Result<SocketSettin
 
 fn bulk(reader: &Reader<'_>, lab: &LabSpec, sockets: SocketSettings) -> Result<Bulk, TrialError> {
     let bytes = reader.typed_read("bytes", |typed| match parse_size(typed) {
-        Ok(bytes) if (BYTES_MIN..=BYTES_MAX).contains(&bytes) => Ok(bytes),
-        Ok(_) => Err("write a size from 1M to 1024G; fewer bytes come in a few reads".to_owned()),
+        Ok(bytes) if (1..=BYTES_MAX).contains(&bytes) => Ok(bytes),
+        Ok(_) => Err("write a size from 1 to 1024G, like 100M".to_owned()),
         Err(error) => Err(error.to_string()),
     })?;
     for other in ["duration", "warmup"] {

@@ -228,6 +228,9 @@ pub(super) fn congestion(summary: &Summary) -> Vec<Advice> {
     }]
 }
 
+/// The largest super-packet, bytes.
+const SUPER_PACKET: f64 = 65_536.0;
+
 /// On a full link nothing carries more; but windows above its product make every round trip longer.
 pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     let all = all(summary);
@@ -250,8 +253,12 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     } else {
         "a congestion control that keeps the queue short (TCP_CONGESTION=bbr), or "
     };
-    // With less than two segments the receiver delays its ACKs.
-    let least = 2.0 * sender.segment_bytes.unwrap_or(0.0);
+    // Without distance the product is a few segments, and the hosts need more than that.
+    let near = if product >= SUPER_PACKET {
+        format!(", near {}", human_bytes(product))
+    } else {
+        String::new()
+    };
     // An arm that fills the link too, with a shorter queue.
     let short = full
         .iter()
@@ -269,8 +276,8 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     vec![Advice {
         cause: Limit::LinkRate.name().to_owned(),
         change: format!(
-            "If latency matters, use {bbr}a receive window near {}: the link holds no more in a quiet round trip of {}. With up to {} in flight ({}), its queue makes a round trip {} longer and carries nothing more.",
-            human_bytes(product.max(least)),
+            "If latency matters, use {bbr}a smaller receive window{near}: the link holds {} in a quiet round trip of {}. With up to {} in flight ({}), its queue makes a round trip {} longer and carries nothing more.",
+            human_bytes(product),
             human_us(quiet),
             human_bytes(
                 sender
