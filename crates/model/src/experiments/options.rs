@@ -60,6 +60,24 @@ pub const BIND: Opt = Opt::one(
 pub const CONGESTION: Opt =
     Opt::each(LOAD, "congestion", "NAME", "Congestion control of the client's sockets");
 
+/// Heading of socket options.
+pub const SOCKETS: &str = "Sockets";
+
+/// Both buffers of both hosts.
+pub const WINDOW: Opt = Opt::each(
+    SOCKETS,
+    "window",
+    "auto|SIZE",
+    "Socket buffers of both hosts (SO_SNDBUF and SO_RCVBUF), like 256K; auto: the kernel tunes \
+     them",
+)
+.by_default("auto");
+
+/// Congestion control of both ends, where either may send.
+pub const CONGESTION_OF_BOTH: Opt =
+    Opt::each(SOCKETS, "congestion", "NAME", "Congestion control of both hosts: cubic, bbr, reno")
+        .derived("the kernel's own");
+
 /// `metro,loss=1%,direct` is two links: a word without `=` begins the next.
 pub fn links(text: &str) -> Vec<String> {
     let mut links: Vec<String> = Vec::new();

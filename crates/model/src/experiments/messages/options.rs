@@ -3,13 +3,14 @@
 use serde_json::Value;
 
 use crate::experiments::option::{Only, Opt};
-use crate::experiments::options::{CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL};
+use crate::experiments::options::{
+    CLIENT_SYSCTL, CONGESTION_OF_BOTH, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, SOCKETS,
+    WINDOW,
+};
 use crate::study::{Compare, RoundsAsked, Study};
 
 use super::Pattern;
 
-/// Heading of socket options.
-const SOCKETS: &str = "Sockets";
 /// Heading of the programs at both ends.
 const PROGRAM: &str = "Program";
 
@@ -62,16 +63,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .by_default("on"),
     &Opt::each(SOCKETS, "quick-ack", "on,off", "Set TCP_QUICKACK on the server before each read")
         .by_default("off"),
-    &Opt::each(
-        SOCKETS,
-        "window",
-        "auto|SIZE",
-        "Socket buffers of both hosts (SO_SNDBUF and SO_RCVBUF), like 256K; auto: the kernel tunes \
-         them",
-    )
-    .by_default("auto"),
-    &Opt::each(SOCKETS, "congestion", "NAME", "Congestion control of both hosts: cubic, bbr, reno")
-        .derived("the kernel's own"),
+    &WINDOW,
+    &CONGESTION_OF_BOTH,
     &Opt::each(PROGRAM, "program", "native,java", "Program that sends and receives")
         .by_default("native"),
     &Opt::each(

@@ -1,11 +1,11 @@
 //! Options of `stream`.
 
 use crate::experiments::option::{Only, Opt};
-use crate::experiments::options::{CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL};
+use crate::experiments::options::{
+    CLIENT_SYSCTL, CONGESTION_OF_BOTH, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, SOCKETS,
+    WINDOW,
+};
 use crate::study::Study;
-
-/// Heading of socket options.
-const SOCKETS: &str = "Sockets";
 
 /// Every option, as the help shows them.
 pub(super) const OPTIONS: &[&Opt] = &[
@@ -55,22 +55,14 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "Time limit of connecting, and of data that is still under way",
     )
     .by_default("10s"),
-    &Opt::each(
-        SOCKETS,
-        "window",
-        "auto|SIZE",
-        "Socket buffers of both hosts (SO_SNDBUF and SO_RCVBUF), like 256K; auto: the kernel tunes \
-         them",
-    )
-    .by_default("auto"),
+    &WINDOW,
     &Opt::each(SOCKETS, "send-buffer", "auto|SIZE", "SO_SNDBUF alone, on both hosts")
         .derived("as --window"),
     &Opt::each(SOCKETS, "receive-buffer", "auto|SIZE", "SO_RCVBUF alone, on both hosts")
         .derived("as --window"),
     &Opt::each(SOCKETS, "nagle", "on,off", "Nagle's algorithm; off sets TCP_NODELAY")
         .by_default("on"),
-    &Opt::each(SOCKETS, "congestion", "NAME", "Congestion control of both hosts: cubic, bbr, reno")
-        .derived("the kernel's own"),
+    &CONGESTION_OF_BOTH,
     &Opt::flag("Memory", "memory", "Measure the kernel memory of open connections instead"),
     &Opt::each("Memory", "connections", "N", "Open connections; a list makes an arm of each")
         .number()
