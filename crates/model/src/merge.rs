@@ -12,6 +12,13 @@ pub trait Merge: Sized {
     fn merge(rounds: &[&Self]) -> Option<Self>;
 }
 
+/// Large parts are boxed: an arm has few of them.
+impl<Part: Merge> Merge for Box<Part> {
+    fn merge(rounds: &[&Self]) -> Option<Self> {
+        Part::merge(&rounds.iter().map(|part| &***part).collect::<Vec<_>>()).map(Self::new)
+    }
+}
+
 /// A part of all rounds together, of those that have it.
 ///
 /// None: no round has it.

@@ -19,9 +19,12 @@ mod link;
 mod message;
 mod metric;
 mod own;
+mod port_use;
+mod queue;
 mod resolved;
 mod socket_memory;
 mod transfer;
+mod workers;
 
 pub use arm::{Arm, Warmup};
 pub use comparison::{Comparison, Round, Rounds, Verdict};
@@ -33,9 +36,12 @@ pub use link::{LinkAsked, LinkKind, LinkMeasured, LossMeasured};
 pub use message::{Acks, MessageWay};
 pub use metric::Metric;
 pub use own::Own;
+pub use port_use::{Cliff, PortPoint, PortUse};
+pub use queue::{DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RetryLadder};
 pub use resolved::Resolved;
 pub use socket_memory::{ConnectionMemory, MemoryHeld, MemorySockets, MemoryState};
 pub use transfer::{Buffer, BufferLimit, Sender, SocketEnd, Transfer, Way};
+pub use workers::{RequestGroup, WorkerPool};
 
 pub use crate::stats::{HistogramSummary, Series};
 pub use crate::study::Published;

@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::keepalive::Keepalive;
 use super::message::MessageWay;
+use super::port_use::PortUse;
+use super::queue::Queues;
 use super::socket_memory::ConnectionMemory;
 use super::transfer::Transfer;
+use super::workers::WorkerPool;
 use crate::merge::{Merge, merged};
 
 /// Makes [`Own`] and its [`Merge`] of a table: the key in the JSON, and the type.
@@ -55,6 +58,12 @@ own! {
     connection_memory: ConnectionMemory,
     /// How messages were sent and answered.
     message: MessageWay,
+    /// Queues of listeners, and what clients experienced.
+    queues: Box<Queues>,
+    /// Cost of connecting over the local ports in use.
+    port_use: Box<PortUse>,
+    /// Blocking workers and their backend.
+    worker_pool: Box<WorkerPool>,
 }
 
 #[cfg(test)]
