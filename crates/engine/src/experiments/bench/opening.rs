@@ -12,11 +12,12 @@ use tcptoll_model::experiments::figures::{
     CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN, LATENESS, RATE_RESOLUTION,
 };
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
+use tcptoll_model::record::ListenerQueue;
 
 use super::notes::{Notes, mean_us, path_sample};
 use crate::experiments::TrialError;
 use crate::lab::{Begun, Handle, Hosts, Interrupt, LabError};
-use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows};
+use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, ReadQueue, Rows};
 
 /// Handshakes remembered for the timeline, at most.
 pub(in crate::experiments) const TRACE_MAX: usize = 20_000;
@@ -63,6 +64,28 @@ pub(in crate::experiments) fn end_greeting(
     let answered = host.stop(greeting)?;
     trace.add(answered.rows);
     Ok(answered.answer)
+}
+
+/// What the server host recorded of its listeners' queues since
+/// [`WatchQueues`](crate::messages::WatchQueues): those at these addresses, in this order.
+///
+/// Errors: one of them was not recorded.
+pub(in crate::experiments) fn recorded_queues(
+    host: &mut Handle,
+    listening: &[SocketAddr],
+) -> Result<Vec<ListenerQueue>, TrialError> {
+    let mut recorded = Vec::new();
+    while let Some(queue) = host.ask(&ReadQueue(recorded.len()))? {
+        recorded.push(queue);
+    }
+    let of = |at: &SocketAddr| {
+        let here = |queue: &&ListenerQueue| {
+            queue.port == at.port() && queue.address == at.ip().to_string()
+        };
+        let queue = recorded.iter().find(here).cloned();
+        queue.ok_or_else(|| TrialError::Setting(format!("the listener at {at} was not recorded")))
+    };
+    listening.iter().map(of).collect()
 }
 
 /// Runs a load on the client host to its end; its rows go to the trace.
