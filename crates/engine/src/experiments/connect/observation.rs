@@ -1,9 +1,9 @@
 //! From what the hosts and the link reported to the arm that is recorded.
 
 use std::time::Duration;
-use tcptoll_model::experiments::connect::{CONNECT_OF_FAILED, IN_FLIGHT, WAITED};
 use tcptoll_model::experiments::figures::{
-    CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN, LATENESS, RATE_RESOLUTION,
+    CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN,
+    IN_FLIGHT, LATENESS, RATE_RESOLUTION, WAITED,
 };
 
 use tcptoll_model::experiments::connect::expectation::expectation;
