@@ -24,7 +24,7 @@ use serde_json::Value;
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_model::stats::Histogram;
 
-pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
+pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
 pub use host::{
     Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
