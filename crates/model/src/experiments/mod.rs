@@ -1,5 +1,6 @@
 //! What each experiment is, without a machine: a folder each, and the table of all.
 
+pub mod accept_queue;
 pub mod column;
 pub mod columns;
 mod conclusion;

@@ -1,7 +1,7 @@
 //! From what the hosts and the link reported to the arm that is recorded.
 
 use tcptoll_model::experiments::connect::expectation::expectation;
-use tcptoll_model::experiments::connect::{CONNECT_OF_FAILED, IN_FLIGHT, WAITED};
+use tcptoll_model::experiments::figures::{CONNECT_OF_FAILED, IN_FLIGHT, WAITED};
 use tcptoll_model::stats::little;
 use tcptoll_model::validity::{self, ClosedLoop};
 
