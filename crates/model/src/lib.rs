@@ -15,6 +15,7 @@ pub mod consolidate;
 pub mod counters;
 pub mod effective;
 pub mod experiments;
+pub mod half_open;
 pub mod handshake;
 pub mod http;
 pub mod ladder;
