@@ -142,9 +142,12 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|host, Upload(piece), _| host.upload(&piece))
         .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);
-            let (report, histograms) = http::run(&load, &requests, channel)?;
+            let http::Done { report, histograms, groups } = http::run(&load, &requests, channel)?;
             for (name, histogram) in histograms {
                 channel.histogram(name, histogram)?;
+            }
+            for group in groups {
+                channel.send(&Reply::<()>::Rows(Rows::Group(Box::new(group))))?;
             }
             Ok(report)
         })

@@ -31,8 +31,9 @@ pub use host::{
     Settle, Snapshot, SocketMemory, Upload, WatchListener,
 };
 pub use http::{
-    ClosedSockets, CountClosed, HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind,
-    ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
+    ClosedSockets, CountClosed, GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice,
+    HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind, ServerSpec, Serving, TlsLoad,
+    UPLOAD_MAX,
 };
 pub use idle::{
     Check, End, Faulted, Freeze, GroupAnswer, IdleReport, IdleSpec, Lazy, Leave, Look, Made, Make,
@@ -133,6 +134,8 @@ pub enum Rows {
     Server(Vec<ServerRow>),
     /// Seen on the wire.
     Wire(Vec<WireRow>),
+    /// Counted of one group of requests.
+    Group(Box<GroupReport>),
 }
 
 /// What a host reports of itself at the start.
