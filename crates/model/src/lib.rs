@@ -30,6 +30,7 @@ pub mod saturation;
 pub mod shell;
 pub mod stats;
 pub mod stop;
+pub mod stuck;
 pub mod study;
 pub mod tcp_info;
 pub mod throughput;

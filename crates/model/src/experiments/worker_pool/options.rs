@@ -50,13 +50,14 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::each(FRONT, "workers", "N", "Blocking workers of the front service")
         .number()
         .by_default("20"),
-    &Opt::each(FRONT, "work", "TIME", "Time that a worker works on each request, backend apart")
+    &Opt::each(FRONT, "work", "TIME", "CPU time that a worker spends on each request")
         .by_default("0"),
     &Opt::each(
         FRONT,
         "cache",
         "TIME|off",
-        "Time for which a worker answers from a local cache instead of calling the backend",
+        "Time for which a value of the backend is answered from a local cache; one worker at a time \
+         refreshes it",
     )
     .by_default("off"),
     &Opt::each(BACKEND, "backend", "redis,mariadb", "Backend that the workers call")
@@ -75,7 +76,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         BACKEND,
         "connection",
         "per-request,pooled",
-        "Connection to the backend: one for each request, or one that each worker keeps",
+        "Connections to the backend: one for each request, or one that each worker keeps",
     )
     .by_default("per-request"),
     &Opt::each(BACKEND, "connect-timeout", "TIME|none", "Time limit of connecting to the backend")
@@ -83,10 +84,10 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::each(
         BACKEND,
         "answer-timeout",
-        "TIME|none",
+        "TIME",
         "Time limit of the backend's answer on an established connection",
     )
-    .by_default("none"),
+    .derived("that of --timeout"),
     &Opt::each(BACKEND, "retries", "N", "Further attempts after a failed call of the backend")
         .number()
         .by_default("0"),
@@ -102,7 +103,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         BACKEND,
         "jitter",
         "on,off",
-        "Draw each pause at random, from half of it to its whole length",
+        "Draw each pause at random, from 0 to its full length",
     )
     .by_default("on")
     .only(&[Only::With("backoff", "TIME")]),
