@@ -41,8 +41,11 @@ const UPLOADED_MAX: usize = 512 << 20;
 /// Which end a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Opens connections.
+    /// Opens connections, inside the lab.
     Client,
+    /// Opens connections from the machine's own network: carries out nothing that belongs to the lab
+    /// alone.
+    Outside,
     /// Accepts them; its listening sockets are looked at while it does.
     Server,
 }
@@ -57,11 +60,11 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         return 1;
     }
     let observer = match role {
-        Role::Client => Observer::idle(),
+        Role::Client | Role::Outside => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
     // Begun long before a load that wants its packets stamped: the kernel takes its time.
-    let _stamping = (role == Role::Client).then(Stamping::begin);
+    let _stamping = (role != Role::Server).then(Stamping::begin);
     let mut host = Host {
         observer,
         children: Vec::new(),
@@ -182,7 +185,7 @@ fn orders(role: Role) -> Orders<Host> {
             Ok(group.end())
         });
     match role {
-        Role::Client => orders,
+        Role::Client | Role::Outside => orders,
         Role::Server => orders.on(|host, spec: ServerSpec, _| {
             let (running, serving) = servers::start(&spec).map_err(Refusal)?;
             host.servers.push(running);

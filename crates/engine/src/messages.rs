@@ -11,6 +11,7 @@ mod host;
 mod http;
 mod idle;
 mod link;
+mod pool;
 mod probes;
 mod program;
 mod socket_memory;
@@ -40,6 +41,10 @@ pub use idle::{
     Rest, ToGroup,
 };
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
+pub use pool::{
+    BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
+    SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchWorkers, WorkerSample, WorkersSeen,
+};
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
 pub use program::{Perform, Performed};
 pub use socket_memory::{
