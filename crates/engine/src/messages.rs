@@ -28,8 +28,8 @@ use tcptoll_model::stats::Histogram;
 pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
 pub use host::{
-    Forget, Launch, LookAway, Observe, ReadCpu, ReadSocketMemory, ReadSysctls, Run, SetSysctls,
-    Settle, Snapshot, SocketMemory, Upload, WatchListener,
+    Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
+    SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,
 };
 pub use http::{
     ClosedSockets, CountClosed, GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice,

@@ -11,6 +11,7 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
+pub mod worker_pool;
 
 use std::collections::BTreeMap;
 
@@ -128,8 +129,14 @@ pub struct PublicLoad {
 }
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&dyn Experiment] =
-    &[&connect::Connect, &http::Http, &keepalive::Keepalive, &messages::Messages, &stream::Stream];
+pub const ALL: &[&dyn Experiment] = &[
+    &connect::Connect,
+    &http::Http,
+    &keepalive::Keepalive,
+    &messages::Messages,
+    &stream::Stream,
+    &worker_pool::WorkerPool,
+];
 
 /// The experiment of this name.
 ///
