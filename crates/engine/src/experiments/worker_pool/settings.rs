@@ -98,8 +98,8 @@ pub struct BackendSettings {
     pub connection: Connection,
     /// Limit of one connect(2), if there is one.
     pub connect_timeout: Option<Duration>,
-    /// Limit of one answer, if there is one.
-    pub answer_timeout: Option<Duration>,
+    /// Limit of one answer.
+    pub answer_timeout: Duration,
     /// When a failed call is repeated.
     pub retries: Retries,
 }
@@ -118,7 +118,8 @@ impl PoolSettings {
         }
         let load = load(&reader)?;
         let stall = stall(&reader, &load)?;
-        Ok(Self { lab, load, stall, front: front(&reader)?, backend: backend(&reader)? })
+        let backend = backend(&reader, &load)?;
+        Ok(Self { lab, load, stall, front: front(&reader)?, backend })
     }
 
     /// Connections of the front service to the backend in a trial, at most.
@@ -232,24 +233,24 @@ fn front(reader: &Reader<'_>) -> Result<FrontSettings, TrialError> {
     })
 }
 
-fn backend(reader: &Reader<'_>) -> Result<BackendSettings, TrialError> {
+fn backend(reader: &Reader<'_>, load: &LoadSettings) -> Result<BackendSettings, TrialError> {
     let kind = |typed: &str| BackendKind::named(typed).ok_or("write redis or mariadb");
-    let connection =
-        |typed: &str| Connection::named(typed).ok_or("write per-request or pooled");
+    let connection = |typed: &str| Connection::named(typed).ok_or("write per-request or pooled");
     let retries = Retries {
         count: reader.count("retries", 0, RETRIES_MAX)?,
         backoff_ns: reader.read("backoff", time)?.as_nanos() as u64,
         jitter: reader.flag("jitter")?,
     };
-    let settings = BackendSettings {
+    let answer_timeout =
+        reader.typed_read("answer-timeout", |typed| limited(time_above_zero(typed)?))?;
+    Ok(BackendSettings {
         kind: reader.read("backend", kind)?,
         backlog: reader.count("backend-backlog", 1, 65_535)?,
         connection: reader.read("connection", connection)?,
         connect_timeout: reader.read("connect-timeout", time_limit)?,
-        answer_timeout: reader.read("answer-timeout", time_limit)?,
+        answer_timeout: answer_timeout.unwrap_or(load.timeout),
         retries,
-    };
-    Ok(settings)
+    })
 }
 
 /// Requests that need the backend, as the smallest numbers with the ratio of a share.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
+use tcptoll_model::record::ListenerQueue;
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
@@ -13,6 +14,7 @@ use tcptoll_model::warning::Warning;
 use super::settings::{PoolSettings, StallSettings};
 use crate::experiments::bench::hosts::{DEFAULT_PORTS, PortsNeeded};
 use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::opening::recorded_queues;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
@@ -20,7 +22,7 @@ use crate::lab::{Handle, Hosts, LabError};
 use crate::messages::{
     BackendKind, BackendServing, BackendSpec, FrontServing, FrontSpec, GroupReport, HttpLoad,
     HttpReport, HttpRequests, Io, Rows, Stall, Stalled, TakeWorkers, UPLOAD_MAX, Upload, Watch,
-    WatchWorkers, WorkersSeen,
+    WatchQueues, WatchWorkers, WorkersSeen,
 };
 
 /// Port of the front service: below every range of local ports, above those that only a privileged
@@ -30,9 +32,6 @@ const FRONT_PORT: u16 = 4080;
 /// Ports of backends are those that everybody knows.
 const REDIS_PORT: u16 = 6379;
 const MARIADB_PORT: u16 = 3306;
-
-/// An answer of the backend without a time limit of its own may take this long. No trial does.
-const ANSWER_MAX: Duration = Duration::from_hours(1);
 
 /// Readings of the status page in a trial, about, and the least time between two.
 const READINGS: u32 = 300;
@@ -58,6 +57,10 @@ pub(super) struct PoolTrial<'a> {
     services: Option<(BackendServing, FrontServing)>,
     /// What the front service's status page showed.
     pub(super) workers: WorkersSeen,
+    /// When the backend's queue was watched from, ns on the monotonic clock.
+    watched_ns: u64,
+    /// The same, with what the queue did.
+    pub(super) queue: Option<(u64, ListenerQueue)>,
 }
 
 /// What a load and a stall reported.
@@ -80,6 +83,8 @@ impl<'a> PoolTrial<'a> {
             notes: Notes::new(&arm.name, &[]),
             services: None,
             workers: WorkersSeen::default(),
+            watched_ns: 0,
+            queue: None,
         };
         let lab = trial.lab();
         // Workers take any address of the host; `lab` sees to their ports.
@@ -142,7 +147,7 @@ impl<'a> PoolTrial<'a> {
             backend_kind: calls.kind,
             connection: calls.connection,
             connect_timeout_ns: calls.connect_timeout.map(ns),
-            timeout_ns: ns(calls.answer_timeout.unwrap_or(ANSWER_MAX)),
+            timeout_ns: ns(calls.answer_timeout),
             retries: calls.retries.count,
             backoff_ns: calls.retries.backoff_ns,
             jitter: calls.retries.jitter,
@@ -228,6 +233,8 @@ impl Trial for PoolTrial<'_> {
         let window = self.settings.load.duration;
         let every_ns = ns((window / READINGS).max(READ_EVERY_MIN));
         hosts.client.ask(&WatchWorkers { every_ns })?;
+        self.watched_ns = ns(hosts.time.now());
+        hosts.server()?.ask(&WatchQueues { half_open_every: 0 })?;
         Ok(Watch::default())
     }
 
@@ -278,6 +285,13 @@ impl Trial for PoolTrial<'_> {
                 return Ok(());
             }
         }
+    }
+
+    fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        let at = self.services()?.0.at;
+        let queue = recorded_queues(hosts.server()?, &[at])?.pop();
+        self.queue = queue.map(|queue| (self.watched_ns, queue));
+        Ok(())
     }
 
     fn take(&mut self, driven: &Driven, seen: &Seen<'_>) -> Taken {
