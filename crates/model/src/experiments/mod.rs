@@ -15,6 +15,7 @@ pub mod options;
 pub mod spec;
 pub mod stream;
 pub mod time_wait;
+pub mod worker_pool;
 
 use self::spec::Spec;
 
@@ -26,6 +27,7 @@ pub const ALL: &[&Spec] = &[
     &messages::SPEC,
     &stream::SPEC,
     &time_wait::SPEC,
+    &worker_pool::SPEC,
 ];
 
 /// The experiment of this name.
