@@ -131,8 +131,9 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|_, ping: Ping, _| Ok(probes::ping(&ping)?))
         .on(|_, sink: Sink, channel| Ok(probes::sink(&sink, channel)?))
         .on(|_, train: Train, _| Ok(probes::train(&train)?))
-        .on(|_, greet: Greet, channel| {
-            let (report, rows) = greet::run(&greet, channel)?;
+        .on(|host, greet: Greet, channel| {
+            let look = || host.observer.look_now();
+            let (report, rows) = greet::run(&greet, channel, look)?;
             channel.rows(&rows, Rows::Server)?;
             Ok(report)
         })
