@@ -22,7 +22,7 @@ pub type Address = SockAddr;
 /// The error numbers that tell classes of failure apart.
 pub mod errno {
     pub use libc::{
-        EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE, ENETUNREACH, ENFILE,
+        EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE, ENETUNREACH, ENFILE, ENOBUFS,
         EPIPE, EROFS, ETIMEDOUT,
     };
 }
