@@ -26,7 +26,7 @@ use serde_json::Value;
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_model::stats::Histogram;
 
-pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
+pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
 pub use half_open::{CountHalfOpen, EndHalfOpen, HalfOpenReport, KeepHalfOpen};
 pub use host::{

@@ -54,13 +54,13 @@ impl Trace {
     }
 }
 
-/// Starts our own server on the server host; gives where it listens.
+/// Starts our own server on the server host; gives where it listens, the first listener first.
 pub(in crate::experiments) fn begin_greeting(
     hosts: &mut Hosts,
     greet: &Greet,
-) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
-    let (at, greeting) = hosts.server()?.start(greet)?;
-    Ok((greeting, at))
+) -> Result<(Begun<Greet>, Vec<SocketAddr>), TrialError> {
+    let (listening, greeting) = hosts.server()?.start(greet)?;
+    Ok((greeting, listening.all()))
 }
 
 /// Ends our own server; its rows go to the trace.
