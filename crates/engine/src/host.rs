@@ -26,8 +26,9 @@ use crate::messages::{
     Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
     GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HttpLoad,
     Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory,
-    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
-    Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
+    ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec,
+    SetSysctls, Settle, Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload,
+    WatchListener, WatchQueues,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};
@@ -111,6 +112,8 @@ fn orders(role: Role) -> Orders<Host> {
             host.observer = Observer::of_listener(at);
             Ok(())
         })
+        .on(|host, wanted: WatchQueues, _| Ok(host.observer.record(wanted)?))
+        .on(|host, ReadQueue(number), _| Ok(host.observer.recorded(number)))
         .on(|host, Forget, _| {
             host.observer.forget();
             Ok(())

@@ -24,11 +24,11 @@ use serde_json::Value;
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_model::stats::Histogram;
 
-pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
+pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
 pub use host::{
-    Forget, Launch, LookAway, Observe, ReadCpu, ReadSocketMemory, ReadSysctls, Run, SetSysctls,
-    Settle, Snapshot, SocketMemory, Upload, WatchListener,
+    Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
+    SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,
 };
 pub use http::{
     ClosedSockets, CountClosed, HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind,

@@ -23,7 +23,7 @@ pub type Address = SockAddr;
 pub mod errno {
     pub use libc::{
         EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE, ENETUNREACH, ENFILE,
-        EPIPE, EROFS, ETIMEDOUT,
+        ENOBUFS, ENOMEM, EPIPE, EROFS, ETIMEDOUT,
     };
 }
 

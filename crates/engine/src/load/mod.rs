@@ -106,6 +106,7 @@ fn class_of(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(errno::EADDRNOTAVAIL) => "local-ports",
         Some(errno::EMFILE | errno::ENFILE) => "local-fds",
+        Some(errno::ENOMEM | errno::ENOBUFS) => "local-memory",
         Some(errno::ECONNREFUSED) => "connect-refused",
         Some(errno::ETIMEDOUT) => "connect-timeout",
         Some(errno::ECONNRESET | errno::EPIPE) => "reset",

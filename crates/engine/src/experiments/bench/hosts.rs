@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::ladder::{SynSysctls, syn_ladder};
+use tcptoll_model::ladder::{SynSysctls, syn_ack_ladder, syn_ladder};
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::record::{HostSummary, LinkKind};
 use tcptoll_model::warning::Warning;
@@ -217,6 +217,15 @@ pub(in crate::experiments) fn ladder_of(host: &mut Handle) -> Result<Vec<Duratio
         syn_retries: number(RETRIES).unwrap_or(6),
         linear_timeouts: number(LINEAR).unwrap_or(0),
     }))
+}
+
+/// The ladder of this host's retransmitted SYN-ACKs, from its own sysctls.
+pub(in crate::experiments) fn syn_ack_ladder_of(
+    host: &mut Handle,
+) -> Result<Vec<Duration>, LabError> {
+    const RETRIES: &str = "net.ipv4.tcp_synack_retries";
+    let got = read_sysctls(host, &[RETRIES])?;
+    Ok(syn_ack_ladder(got.get(RETRIES).and_then(|text| text.parse().ok()).unwrap_or(5)))
 }
 
 #[cfg(test)]

@@ -9,18 +9,18 @@ use tcptoll_model::record::Timeline;
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
-use super::hosts::{Trace, drive, end_greeting, nothing_reached};
 use super::settings::ConnectSettings;
+use super::unreached::nothing_reached;
 use crate::experiments::bench::hosts::{PortsNeeded, ladder_of, launch};
 use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::opening::{
+    LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive, end_greeting,
+};
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Begun, Hosts};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Watch, WatchListener};
-
-/// Handshakes remembered for the timeline, at most.
-const TRACE_MAX: usize = 20_000;
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
@@ -28,6 +28,10 @@ const WITNESS_COUNT: u64 = 1_000;
 /// Whether this machine has the address: only then may a socket be bound to it.
 fn is_own(address: IpAddr) -> bool {
     Udp::bind(SocketAddr::new(address, 0)).is_ok()
+}
+
+fn no_server() -> TrialError {
+    TrialError::Target("there is no server to connect to".to_owned())
 }
 
 /// One arm, being run.
@@ -143,7 +147,7 @@ impl<'a> ConnectTrial<'a> {
 
     /// Where connections go.
     fn at(&self) -> Result<SocketAddr, TrialError> {
-        self.at.ok_or_else(|| TrialError::Target("there is no server to connect to".to_owned()))
+        self.at.ok_or_else(no_server)
     }
 
     /// The server that is not ours, if it runs on this machine.
@@ -163,9 +167,10 @@ impl<'a> ConnectTrial<'a> {
             fast_open: self.settings.fast_open,
             speak: self.settings.first_byte,
             trace_limit: TRACE_MAX,
+            further: 0,
         };
-        let server = hosts.server()?;
-        let (at, greeting) = server.start(&greet)?;
+        let (greeting, listening) = begin_greeting(hosts, &greet)?;
+        let at = listening.first().copied().ok_or_else(no_server)?;
         Ok((greeting, at))
     }
 
@@ -173,8 +178,6 @@ impl<'a> ConnectTrial<'a> {
         let settings = self.settings;
         let at_once = settings.at_once();
         ConnectLoad {
-            target,
-            count: settings.count,
             duration_ns: settings.duration.map(|long| long.as_nanos() as u64),
             concurrency: at_once,
             rate_per_s: settings.rate,
@@ -198,8 +201,8 @@ impl<'a> ConnectTrial<'a> {
             first_byte: settings.first_byte,
             ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
-            // Timers fire the later the longer they wait: 0.6 s late on the rung of 35 s.
-            ladder_slack_ns: (Duration::from_millis(600) + settings.lab.link.rtt).as_nanos() as u64,
+            ladder_slack_ns: (LADDER_SLACK + settings.lab.link.rtt).as_nanos() as u64,
+            ..ConnectLoad::to(target, settings.count)
         }
     }
 }
