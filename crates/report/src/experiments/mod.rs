@@ -5,6 +5,7 @@ mod connect;
 mod http;
 mod keepalive;
 mod messages;
+mod queues;
 mod stream;
 mod throughput;
 
@@ -14,11 +15,13 @@ use crate::own::{NONE, Own};
 
 /// Experiments with parts of their own, by name.
 const ALL: &[(&str, &Own)] = &[
+    ("accept-queue", &queues::OWN),
     ("connect", &connect::OWN),
     ("http", &http::OWN),
     ("keepalive", &keepalive::OWN),
     ("messages", &messages::OWN),
     ("stream", &stream::OWN),
+    ("syn-queue", &queues::OWN),
 ];
 
 /// What the experiment of a run shows of its own.
