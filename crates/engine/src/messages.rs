@@ -13,6 +13,7 @@ mod idle;
 mod link;
 mod probes;
 mod program;
+mod short;
 mod socket_memory;
 mod transfer;
 
@@ -41,6 +42,10 @@ pub use idle::{
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
 pub use program::{Perform, Performed};
+pub use short::{
+    CloseFirst, CurvePoint, Echo, EchoReport, HoldPorts, Moment, POINTS_MAX, PortsHeld,
+    ShortHistograms, ShortLoad, ShortReport, WORKERS_MAX,
+};
 pub use socket_memory::{
     Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldListening, HoldLook,
     MemoryPicture, ReadMemory,
