@@ -13,12 +13,19 @@ pub mod option;
 pub mod options;
 pub mod spec;
 pub mod stream;
+pub mod time_wait;
 
 use self::spec::Spec;
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&Spec] =
-    &[&connect::SPEC, &http::SPEC, &keepalive::SPEC, &messages::SPEC, &stream::SPEC];
+pub const ALL: &[&Spec] = &[
+    &connect::SPEC,
+    &http::SPEC,
+    &keepalive::SPEC,
+    &messages::SPEC,
+    &stream::SPEC,
+    &time_wait::SPEC,
+];
 
 /// The experiment of this name.
 ///
