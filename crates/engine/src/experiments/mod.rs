@@ -11,6 +11,7 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
+pub mod time_wait;
 
 use std::collections::BTreeMap;
 
@@ -129,7 +130,7 @@ pub struct PublicLoad {
 
 /// Every experiment, in alphabetical order.
 pub const ALL: &[&dyn Experiment] =
-    &[&connect::Connect, &http::Http, &keepalive::Keepalive, &messages::Messages, &stream::Stream];
+    &[&connect::Connect, &http::Http, &keepalive::Keepalive, &messages::Messages, &stream::Stream, &time_wait::TimeWait];
 
 /// The experiment of this name.
 ///

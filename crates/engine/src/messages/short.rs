@@ -64,11 +64,15 @@ pub struct HoldPorts {
     pub target: SocketAddr,
     /// Source addresses; without one, the kernel chooses.
     pub sources: Vec<IpAddr>,
-    /// Local ports, in the order in which the kernel would take them; all of them for each source
-    /// before the next source has its turn for the following port.
+    /// The lowest and the highest of the local ports.
     pub range: (u16, u16),
+    /// Whether the kernel chooses a port at `connect(2)`; otherwise `bind(2)` gets it, if there are
+    /// source addresses.
+    pub late_port: bool,
     /// Pairs of port and source to hold.
     pub count: u64,
+    /// Which end closes first; the client if neither does.
+    pub close: CloseFirst,
     /// Time limit of each call, ns.
     pub timeout_ns: u64,
 }
@@ -157,11 +161,28 @@ pub struct ShortReport {
     pub partial: bool,
 }
 
-/// Sums over the connections that began at about the same number of ports in use: their number, the
-/// sum of ports in use, of CPU time and of time until established, ns, and how many calls failed for
-/// want of a local port.
+/// Sums over the connections that began at about the same number of ports in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CurvePoint(pub u64, pub u64, pub u64, pub u64, pub u64);
+pub struct CurvePoint {
+    /// Connections that were established.
+    #[serde(rename = "n")]
+    pub connections: u64,
+    /// Ports in use when each began.
+    #[serde(rename = "p")]
+    pub ports: u64,
+    /// CPU time of `bind(2)` and `connect(2)`, ns.
+    #[serde(rename = "c")]
+    pub cpu_ns: u64,
+    /// From `connect(2)` to established, ns.
+    #[serde(rename = "t")]
+    pub connect_ns: u64,
+    /// Calls that failed for want of a local port.
+    #[serde(rename = "f")]
+    pub failed: u64,
+    /// Ports in use when each of these began.
+    #[serde(rename = "g")]
+    pub failed_ports: u64,
+}
 
 /// What happened in one interval of time, 250 ms or a power of two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -206,4 +227,17 @@ pub struct ShortHistograms {
     pub latency: Histogram,
     /// From when an operation was due to when a worker began it; open loop only.
     pub lateness: Histogram,
+}
+
+impl ShortHistograms {
+    /// Each with its name, without unit.
+    pub fn named(self) -> [(&'static str, Histogram); 4] {
+        let Self { connect, connect_cpu, latency, lateness } = self;
+        [
+            ("connect", connect),
+            ("connect_cpu", connect_cpu),
+            ("latency", latency),
+            ("lateness", lateness),
+        ]
+    }
 }

@@ -58,6 +58,11 @@ impl Blocking {
         self.0.0.bind(&SocketAddr::new(address, 0).into())
     }
 
+    /// Gives the socket a source address and a port.
+    pub fn bind_to(&self, source: SocketAddr) -> io::Result<()> {
+        self.0.0.bind(&source.into())
+    }
+
     /// Has `connect(2)` take this local port and no other.
     ///
     /// The kernel treats the port as one that it chose itself, unlike a port given to `bind(2)`.

@@ -33,7 +33,8 @@ use super::{LoadError, class_of, pair, sockets_max};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::messages::{
-    CloseFirst, CurvePoint, Moment, POINTS_MAX, ShortHistograms, ShortLoad, ShortReport, WORKERS_MAX,
+    CloseFirst, CurvePoint, Moment, POINTS_MAX, ShortHistograms, ShortLoad, ShortReport,
+    WORKERS_MAX,
 };
 
 /// Stack of a worker: it calls nothing deep.
@@ -88,7 +89,7 @@ pub fn run(
         let moments = watching.join();
         watched?;
         if let Some(error) = refused {
-            return Err(error.into());
+            return Err(LoadError::from(error));
         }
         let lost = || LoadError::Refused("a worker of the load failed".to_owned());
         let mut cpu = CpuTime::default();
@@ -114,7 +115,8 @@ fn spawn<'scope, 'env, R: Send + 'scope>(
 fn check(load: &ShortLoad) -> Result<(), LoadError> {
     let rate_is_possible = load.rate_per_s.is_none_or(|rate| rate.is_finite() && rate > 0.0);
     let ends = load.count.is_some() || load.duration_ns.is_some();
-    if (1..=WORKERS_MAX).contains(&load.workers) && rate_is_possible && ends && load.timeout_ns > 0 {
+    if (1..=WORKERS_MAX).contains(&load.workers) && rate_is_possible && ends && load.timeout_ns > 0
+    {
         return Ok(());
     }
     Err(LoadError::Refused(format!(
@@ -264,7 +266,7 @@ impl<'a> Shared<'a> {
             }
         }
         report.cpu_us = pair(cpu);
-        report.curve.retain(|point| point.0 + point.4 > 0);
+        report.curve.retain(|point| point.connections + point.failed > 0);
         report.moments = moments;
         report.partial = partial;
         (report, histograms)

@@ -104,25 +104,29 @@ impl<'a> Watcher<'a> {
         while !self.shared.ended.load(Ordering::SeqCst) {
             // Not for luck: this is how often it looks.
             std::thread::sleep(LOOK_EVERY);
-            self.count();
-            let workers = self.shared.busy.load(Ordering::Relaxed).max(0).unsigned_abs();
-            let ports = self.shared.ports.in_use(self.shared.client_closes());
-            self.moments.look(workers, ports);
+            self.look();
             let now_ns = monotonic_ns();
             if self.moments.is_over(now_ns) {
                 self.end_moment(now_ns);
             }
         }
+        self.look();
         self.end_moment(monotonic_ns());
         self.moments.all
     }
 
+    /// Looks at ports and workers.
+    fn look(&mut self) {
+            self.count();
+            let workers = self.shared.busy.load(Ordering::Relaxed).max(0).unsigned_abs();
+            let ports = self.shared.ports.in_use(self.shared.client_closes());
+            self.moments.look(workers, ports);
+    }
+
     /// Ends a moment with what was counted in it.
     fn end_moment(&mut self, now_ns: u64) {
-        let counted = (
-            self.shared.ok.load(Ordering::Relaxed),
-            self.shared.no_port.load(Ordering::Relaxed),
-        );
+        let counted =
+            (self.shared.ok.load(Ordering::Relaxed), self.shared.no_port.load(Ordering::Relaxed));
         let now = times_of(self.cpu);
         let cpu = self.before.zip(now).map_or((0, 0), |(before, after)| idle(&before, &after));
         self.moments.end(

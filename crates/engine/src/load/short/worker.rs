@@ -157,13 +157,15 @@ impl<'a> Worker<'a> {
                 tally.histograms.connect.record_ns(latency_ns);
                 tally.histograms.connect_cpu.record_ns(cpu_ns);
                 let point = tally.point(in_use);
-                point.0 += 1;
-                point.1 += in_use;
-                point.2 += cpu_ns;
-                point.3 += latency_ns;
+                point.connections += 1;
+                point.ports += in_use;
+                point.cpu_ns += cpu_ns;
+                point.connect_ns += latency_ns;
             }
             Err(error) if class_of_connecting(error) == "local-ports" => {
-                tally.point(in_use).4 += 1;
+                let point = tally.point(in_use);
+                point.failed += 1;
+                point.failed_ports += in_use;
             }
             Err(_) => {}
         }
@@ -210,7 +212,7 @@ fn source(sources: &[IpAddr], number: u64) -> Option<IpAddr> {
 }
 
 /// One byte each way.
-fn exchange(socket: &Blocking) -> io::Result<()> {
+pub(super) fn exchange(socket: &Blocking) -> io::Result<()> {
     socket.send(b"?")?;
     let mut answer = [0];
     match socket.receive(&mut answer)? {
@@ -223,7 +225,9 @@ fn exchange(socket: &Blocking) -> io::Result<()> {
 fn to_end(socket: &Blocking) -> io::Result<()> {
     match socket.receive(&mut [0])? {
         0 => Ok(()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the server sent more than its answer")),
+        _ => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the server sent more than its answer"))
+        }
     }
 }
 
