@@ -129,8 +129,14 @@ pub struct PublicLoad {
 }
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&dyn Experiment] =
-    &[&connect::Connect, &http::Http, &keepalive::Keepalive, &messages::Messages, &stream::Stream, &time_wait::TimeWait];
+pub const ALL: &[&dyn Experiment] = &[
+    &connect::Connect,
+    &http::Http,
+    &keepalive::Keepalive,
+    &messages::Messages,
+    &stream::Stream,
+    &time_wait::TimeWait,
+];
 
 /// The experiment of this name.
 ///

@@ -74,11 +74,8 @@ impl TimeWaitSettings {
 fn too_few(held: &PortsHeld, count: u64, wanted: u64) -> String {
     let errors: Vec<_> =
         held.errors.iter().map(|(class, count)| format!("{count} {class}")).collect();
-    let failed = if errors.is_empty() {
-        String::new()
-    } else {
-        format!(" ({} failed)", errors.join(", "))
-    };
+    let failed =
+        if errors.is_empty() { String::new() } else { format!(" ({} failed)", errors.join(", ")) };
     format!(
         "--held {count}: {} connections were closed in {:.1} s{failed} and {} ports are in TIME-WAIT \
          instead of {wanted}; write a smaller --held, or a shorter --link",

@@ -9,6 +9,7 @@ use tcptoll_model::experiments::time_wait::{
     BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU, CONNECT_CPU_MEAN, IDLE_SHARE,
     IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
 };
+use tcptoll_model::port_cliff::{self, Chooser};
 use tcptoll_model::record::{PortPoint, PortUse};
 use tcptoll_model::stats::Series;
 use tcptoll_model::warning::Warning;
@@ -75,11 +76,17 @@ impl TimeWaitTrial<'_> {
         let counters = difference(&client.before.counters, &client.after.counters);
         let grew = |name: &str| counters.get(name).copied().unwrap_or(0).max(0).unsigned_abs();
         let moments = Moments::of(&report.moments);
+        let settings = self.settings;
+        let binds = !settings.sources.is_empty() && !settings.late_port;
+        let chooser = if binds { Chooser::Bind } else { Chooser::Connect };
+        let lasts = |rate| port_cliff::lasts_s(&self.forecast, rate, self.held);
+        let curve: Vec<_> = report.curve.iter().filter_map(point).collect();
         let port_use = PortUse {
             held_ports: self.held,
-            curve: report.curve.iter().filter_map(point).collect(),
-            cliff_expected: None,
-            cliff: None,
+            cliff_expected: port_cliff::expected(&self.ports, chooser),
+            lasts_expected_s: settings.rate.and_then(lasts),
+            cliff: port_cliff::found(&curve),
+            curve,
             client_time_wait: ours.client.unwrap_or(0),
             server_time_wait: server.unwrap_or(0),
             time_wait_overflows: grew("TcpExtTCPTimeWaitOverflow"),
@@ -208,9 +215,9 @@ impl<'a> Moments<'a> {
         for moment in self.0.iter().take(POINTS_MAX) {
             let seconds = at_ns as f64 / 1e9;
             at_ns += moment.ns;
-            series.points.extend(of(moment).map(|[least, mean, greatest]| {
-                [seconds, least, mean, greatest]
-            }));
+            series
+                .points
+                .extend(of(moment).map(|[least, mean, greatest]| [seconds, least, mean, greatest]));
         }
         series
     }

@@ -170,9 +170,7 @@ impl TimeWaitSettings {
         let quick = (ports / 2.0 - held).max(0.0).min(count);
         let slow = if self.close == CloseFirst::Client { count - quick } else { 0.0 };
         let closed = match slow {
-            slow if slow.is_finite() => {
-                (count - slow) * (QUICK_S + wait) + slow * (SLOW_S + wait)
-            }
+            slow if slow.is_finite() => (count - slow) * (QUICK_S + wait) + slow * (SLOW_S + wait),
             _ => f64::INFINITY,
         };
         let due = self.rate.map_or(0.0, |rate| count / rate);
@@ -237,7 +235,8 @@ fn sources(reader: &Reader<'_>, lab: &LabSpec) -> Result<Vec<IpAddr>, TrialError
 }
 
 fn port_range(typed: &str) -> Result<(u16, u16), String> {
-    let why = || "write two ports from 1 to 65535, the lower one first, like 32768-60999".to_owned();
+    let why =
+        || "write two ports from 1 to 65535, the lower one first, like 32768-60999".to_owned();
     let (low, high) = typed.split_once('-').ok_or_else(why)?;
     let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
     port(low).zip(port(high)).filter(|(low, high)| low <= high).ok_or_else(why)

@@ -117,10 +117,10 @@ impl<'a> Watcher<'a> {
 
     /// Looks at ports and workers.
     fn look(&mut self) {
-            self.count();
-            let workers = self.shared.busy.load(Ordering::Relaxed).max(0).unsigned_abs();
-            let ports = self.shared.ports.in_use(self.shared.client_closes());
-            self.moments.look(workers, ports);
+        self.count();
+        let workers = self.shared.busy.load(Ordering::Relaxed).max(0).unsigned_abs();
+        let ports = self.shared.ports.in_use(self.shared.client_closes());
+        self.moments.look(workers, ports);
     }
 
     /// Ends a moment with what was counted in it.
