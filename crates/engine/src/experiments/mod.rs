@@ -11,7 +11,11 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
+<<<<<<< HEAD
 pub mod time_wait;
+=======
+pub mod worker_pool;
+>>>>>>> main
 
 use std::collections::BTreeMap;
 
@@ -135,7 +139,11 @@ pub const ALL: &[&dyn Experiment] = &[
     &keepalive::Keepalive,
     &messages::Messages,
     &stream::Stream,
+<<<<<<< HEAD
     &time_wait::TimeWait,
+=======
+    &worker_pool::WorkerPool,
+>>>>>>> main
 ];
 
 /// The experiment of this name.
@@ -160,6 +168,8 @@ mod tests {
                 Only::Lab | Only::Target => continue,
                 Only::When(other, values) => (*other, values[0]),
                 Only::With(other @ ("pause-every" | "rate"), _) => (*other, "1"),
+                Only::With(other @ "retries", _) => (*other, "1"),
+                Only::With(other @ "backoff", _) => (*other, "1s"),
                 Only::With(other @ "detect-within", _) => (*other, "30s"),
                 Only::With(other @ "memory", _) => (*other, "true"),
                 Only::With(other, _) => panic!("write a value for --{other}"),
