@@ -7,6 +7,7 @@ mod keepalive;
 mod messages;
 mod stream;
 mod throughput;
+mod worker_pool;
 
 use tcptoll_model::record::Summary;
 
@@ -19,6 +20,7 @@ const ALL: &[(&str, &Own)] = &[
     ("keepalive", &keepalive::OWN),
     ("messages", &messages::OWN),
     ("stream", &stream::OWN),
+    ("worker-pool", &worker_pool::OWN),
 ];
 
 /// What the experiment of a run shows of its own.
