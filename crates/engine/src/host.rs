@@ -26,8 +26,9 @@ use crate::messages::{
     Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
     GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HttpLoad,
     Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory,
-    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
-    Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
+    ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec,
+    SetSysctls, Settle, Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload,
+    WatchListener, WatchQueues,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};
@@ -41,8 +42,11 @@ const UPLOADED_MAX: usize = 512 << 20;
 /// Which end a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Opens connections.
+    /// Opens connections, inside the lab.
     Client,
+    /// Opens connections from the machine's own network: carries out nothing that belongs to the lab
+    /// alone.
+    Outside,
     /// Accepts them; its listening sockets are looked at while it does.
     Server,
 }
@@ -57,11 +61,11 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         return 1;
     }
     let observer = match role {
-        Role::Client => Observer::idle(),
+        Role::Client | Role::Outside => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
     // Begun long before a load that wants its packets stamped: the kernel takes its time.
-    let _stamping = (role == Role::Client).then(Stamping::begin);
+    let _stamping = (role != Role::Server).then(Stamping::begin);
     let mut host = Host {
         observer,
         children: Vec::new(),
@@ -111,6 +115,8 @@ fn orders(role: Role) -> Orders<Host> {
             host.observer = Observer::of_listener(at);
             Ok(())
         })
+        .on(|host, wanted: WatchQueues, _| Ok(host.observer.record(wanted)?))
+        .on(|host, ReadQueue(number), _| Ok(host.observer.recorded(number)))
         .on(|host, Forget, _| {
             host.observer.forget();
             Ok(())
@@ -142,9 +148,12 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|host, Upload(piece), _| host.upload(&piece))
         .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);
-            let (report, histograms) = http::run(&load, &requests, channel)?;
+            let http::Done { report, histograms, groups } = http::run(&load, &requests, channel)?;
             for (name, histogram) in histograms {
                 channel.histogram(name, histogram)?;
+            }
+            for group in groups {
+                channel.send(&Reply::<()>::Rows(Rows::Group(Box::new(group))))?;
             }
             Ok(report)
         })
@@ -179,7 +188,7 @@ fn orders(role: Role) -> Orders<Host> {
             Ok(group.end())
         });
     match role {
-        Role::Client => orders,
+        Role::Client | Role::Outside => orders,
         Role::Server => orders.on(|host, spec: ServerSpec, _| {
             let (running, serving) = servers::start(&spec).map_err(Refusal)?;
             host.servers.push(running);

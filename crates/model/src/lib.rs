@@ -24,6 +24,7 @@ pub mod merge;
 pub mod order;
 pub mod packet;
 pub mod pairs;
+pub mod pool;
 pub mod ports;
 pub mod record;
 pub mod saturation;

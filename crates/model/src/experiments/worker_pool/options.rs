@@ -137,6 +137,8 @@ const SWEEP: [(&str, &[(&str, &str)]); 4] = [
 
 /// Without a choice, one round over four arms that show the avalanche, a remedy and a false remedy.
 pub(super) fn complete(study: &mut Study) {
+    // Requests that fail are part of the question.
+    study.failures.get_or_insert_with(|| "expected".to_owned());
     let typed = |option: &&str| !study.values(option).is_empty();
     if CHOSEN.iter().any(typed) || !study.factors.is_empty() {
         return;
