@@ -38,7 +38,7 @@ const FIXES: &[Setting] = &[
     ("tcp_abort_on_overflow", &["--abort-on-overflow", "off,on"]),
     ("a pool of connections", &["--connection", "per-request,pooled"]),
     ("a cache of 500 ms", &["--cache", "off,500ms"]),
-    ("3 retries at once, of 100 ms each", &["--connect-timeout", "100ms", "--retries", "0,3"]),
+    ("3 immediate retries, of 100 ms each", &["--connect-timeout", "100ms", "--retries", "0,3"]),
     (
         "the same with back-off and jitter",
         &["--connect-timeout", "100ms", "--retries", "3", "--backoff", "0,100ms"],
@@ -79,7 +79,7 @@ pub(crate) fn stuck(table: &mut Table) -> anyhow::Result<()> {
 pub(crate) fn avalanche(table: &mut Table) -> anyhow::Result<()> {
     let rounds = MIN_ROUNDS.to_string();
     for (what, args) in FIXES {
-        let found = run(&[args, &["--rounds", &rounds]].concat())?;
+        let found = run(&[&args[..], &["--rounds", &rounds]].concat())?;
         let compared = found.comparisons.first().context("nothing was compared")?;
         ensure!(found.arms.len() == 2, "{} arms instead of 2", found.arms.len());
         table.row(

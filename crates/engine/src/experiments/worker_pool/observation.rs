@@ -228,13 +228,6 @@ impl PoolTrial<'_> {
             let requests = report.attempts + report.warmup.0;
             set_cpu(summary, server.children_cpu_us(), requests);
         }
-        if report.unsent() > 0 {
-            notes.warn(&Warning::UnsentRequests {
-                unsent: report.unsent(),
-                of: report.attempts,
-                connections: self.settings.load.connections,
-            });
-        }
         // A request that waits in the client is no request of the front service's queue.
         if report.queued > 0 {
             notes.exclude("requests waited in the client, not at the front service");
