@@ -161,8 +161,7 @@ mod tests {
             let (other, value) = match only {
                 Only::Lab | Only::Target => continue,
                 Only::When(other, values) => (*other, values[0]),
-                Only::With(other @ ("pause-every" | "rate"), _) => (*other, "1"),
-                Only::With(other @ "retries", _) => (*other, "1"),
+                Only::With(other @ ("pause-every" | "rate" | "retries"), _) => (*other, "1"),
                 Only::With(other @ "backoff", _) => (*other, "1s"),
                 Only::With(other @ "detect-within", _) => (*other, "30s"),
                 Only::With(other @ "memory", _) => (*other, "true"),
