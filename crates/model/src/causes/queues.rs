@@ -5,6 +5,8 @@
 mod accept;
 pub mod overflow;
 
+pub(crate) use self::accept::overflowed;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
