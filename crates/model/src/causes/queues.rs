@@ -6,6 +6,8 @@ mod accept;
 pub mod overflow;
 mod syn;
 
+pub(crate) use self::accept::overflowed;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;

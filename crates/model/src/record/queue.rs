@@ -70,6 +70,9 @@ pub struct ListenerQueue {
     /// Half-open requests over time; absent if they were not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_open: Option<Series>,
+    /// Packets dropped since the beginning, over time; absent where `drops` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_so_far: Option<Series>,
 }
 
 /// Connections of one outcome.
