@@ -22,6 +22,7 @@ use self::spec::Spec;
 
 /// Every experiment, in alphabetical order.
 pub const ALL: &[&Spec] = &[
+    &accept_queue::SPEC,
     &connect::SPEC,
     &http::SPEC,
     &keepalive::SPEC,
