@@ -140,6 +140,9 @@ pub struct HalfOpenPeer {
     pub syns_sent: u64,
     /// Source addresses.
     pub addresses: u64,
+    /// Sources, each an address and a port: half-open requests that it kept, if the server held them.
+    #[serde(default)]
+    pub sources: u64,
     /// SYNs per second while the load ran.
     pub per_s: f64,
 }
