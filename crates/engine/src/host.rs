@@ -42,8 +42,11 @@ const UPLOADED_MAX: usize = 512 << 20;
 /// Which end a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Opens connections.
+    /// Opens connections, inside the lab.
     Client,
+    /// Opens connections from the machine's own network: carries out nothing that belongs to the lab
+    /// alone.
+    Outside,
     /// Accepts them; its listening sockets are looked at while it does.
     Server,
 }
@@ -58,11 +61,11 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         return 1;
     }
     let observer = match role {
-        Role::Client => Observer::idle(),
+        Role::Client | Role::Outside => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
     // Begun long before a load that wants its packets stamped: the kernel takes its time.
-    let _stamping = (role == Role::Client).then(Stamping::begin);
+    let _stamping = (role != Role::Server).then(Stamping::begin);
     let mut host = Host {
         observer,
         children: Vec::new(),
@@ -128,8 +131,9 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|_, ping: Ping, _| Ok(probes::ping(&ping)?))
         .on(|_, sink: Sink, channel| Ok(probes::sink(&sink, channel)?))
         .on(|_, train: Train, _| Ok(probes::train(&train)?))
-        .on(|_, greet: Greet, channel| {
-            let (report, rows) = greet::run(&greet, channel)?;
+        .on(|host, greet: Greet, channel| {
+            let look = || host.observer.look_now();
+            let (report, rows) = greet::run(&greet, channel, look)?;
             channel.rows(&rows, Rows::Server)?;
             Ok(report)
         })
@@ -145,9 +149,12 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|host, Upload(piece), _| host.upload(&piece))
         .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);
-            let (report, histograms) = http::run(&load, &requests, channel)?;
+            let http::Done { report, histograms, groups } = http::run(&load, &requests, channel)?;
             for (name, histogram) in histograms {
                 channel.histogram(name, histogram)?;
+            }
+            for group in groups {
+                channel.send(&Reply::<()>::Rows(Rows::Group(Box::new(group))))?;
             }
             Ok(report)
         })
@@ -182,7 +189,7 @@ fn orders(role: Role) -> Orders<Host> {
             Ok(group.end())
         });
     match role {
-        Role::Client => orders,
+        Role::Client | Role::Outside => orders,
         Role::Server => orders.on(|host, spec: ServerSpec, _| {
             let (running, serving) = servers::start(&spec).map_err(Refusal)?;
             host.servers.push(running);

@@ -11,6 +11,7 @@ mod host;
 mod http;
 mod idle;
 mod link;
+mod pool;
 mod probes;
 mod program;
 mod socket_memory;
@@ -31,14 +32,19 @@ pub use host::{
     SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,
 };
 pub use http::{
-    ClosedSockets, CountClosed, HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind,
-    ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
+    ClosedSockets, CountClosed, GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice,
+    HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind, ServerSpec, Serving, TlsLoad,
+    UPLOAD_MAX,
 };
 pub use idle::{
     Check, End, Faulted, Freeze, GroupAnswer, IdleReport, IdleSpec, Lazy, Leave, Look, Made, Make,
     Rest, ToGroup,
 };
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
+pub use pool::{
+    BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
+    SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchWorkers, WorkerSample, WorkersSeen,
+};
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
 pub use program::{Perform, Performed};
 pub use socket_memory::{
@@ -133,6 +139,8 @@ pub enum Rows {
     Server(Vec<ServerRow>),
     /// Seen on the wire.
     Wire(Vec<WireRow>),
+    /// Counted of one group of requests.
+    Group(Box<GroupReport>),
 }
 
 /// What a host reports of itself at the start.

@@ -36,12 +36,34 @@ struct Door {
     /// Whether a connection may wait.
     waiting: bool,
     accept_at: u64,
+    /// When a connection was last taken, if the queue was not seen empty since.
+    taken_at: Option<u64>,
+    /// Times between two connections that were taken one after the other: number, sum, ns.
+    intervals: (u64, u64),
 }
 
 impl Door {
     fn open(at: SocketAddr, greet: &Greet, delay_ns: u64) -> Result<Self, LoadError> {
         let listener = Tcp::listener(at, greet.backlog, greet.fast_open)?;
-        Ok(Self { listener, delay_ns, waiting: false, accept_at: 0 })
+        Ok(Self {
+            listener,
+            delay_ns,
+            waiting: false,
+            accept_at: 0,
+            taken_at: None,
+            intervals: (0, 0),
+        })
+    }
+
+    /// Notes when a connection was taken, or that none was there.
+    fn note(&mut self) {
+        let now = monotonic_ns();
+        if !self.waiting {
+            self.taken_at = None;
+        } else if let Some(before) = self.taken_at.replace(now) {
+            self.intervals.0 += 1;
+            self.intervals.1 += now - before;
+        }
     }
 
     fn local(&self) -> Result<SocketAddr, LoadError> {
@@ -66,6 +88,7 @@ impl Door {
                 self.accept_at = monotonic_ns() + SPIN_NS;
                 return;
             }
+            self.note();
             if self.delay_ns > 0 {
                 self.accept_at = monotonic_ns() + self.delay_ns;
                 return;
@@ -74,10 +97,11 @@ impl Door {
     }
 }
 
-/// Serves until the parent says stop.
+/// Serves until the parent says stop. `at_end` is called once more while the listeners are there.
 pub fn run(
     greet: &Greet,
     channel: &mut Channel,
+    at_end: impl FnOnce(),
 ) -> Result<(GreetReport, Vec<ServerRow>), LoadError> {
     let mut doors = vec![Door::open(greet.at, greet, greet.accept_delay_ns)?];
     for _ in 0..greet.further.min(LISTENERS_MAX - 1) {
@@ -107,6 +131,8 @@ pub fn run(
             match event.token {
                 CHANNEL => {
                     stop_requested(channel)?;
+                    at_end();
+                    server.report.accept_intervals = doors[0].intervals;
                     server.report.cpu_us = pair(thread_time().since(cpu_before));
                     return Ok((server.report, server.rows));
                 }

@@ -70,6 +70,9 @@ pub struct GreetReport {
     pub errors: BTreeMap<String, u64>,
     /// CPU time of the server's thread, µs: user, system.
     pub cpu_us: (u64, u64),
+    /// Times between two accept(2) of the first listener while connections waited: number, sum, ns.
+    #[serde(default)]
+    pub accept_intervals: (u64, u64),
 }
 
 /// Connections to open.

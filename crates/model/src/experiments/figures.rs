@@ -38,6 +38,12 @@ pub const CLIENT_SEGMENTS: MetricSpec =
 /// Segments that the server host sent for each operation.
 pub const SERVER_SEGMENTS: MetricSpec =
     metric("server_segments_per_op", "segments", "server segments per op", Lower);
+/// Sockets in TIME-WAIT on the client host after the load.
+pub const CLIENT_TIME_WAIT: MetricSpec =
+    metric("client_time_wait", "sockets", "client time wait", Neither);
+/// Sockets in TIME-WAIT on the server host after the load.
+pub const SERVER_TIME_WAIT: MetricSpec =
+    metric("server_time_wait", "sockets", "server time wait", Neither);
 /// Mean time from due to established, of connections that succeeded.
 pub const CONNECT_MEAN: MetricSpec = metric("connect_us_mean", "us", "mean connect latency", Lower);
 /// Mean time from due to the first byte.

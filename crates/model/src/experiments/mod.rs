@@ -14,12 +14,22 @@ pub mod option;
 pub mod options;
 pub mod spec;
 pub mod stream;
+pub mod time_wait;
+pub mod worker_pool;
 
 use self::spec::Spec;
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&Spec] =
-    &[&connect::SPEC, &http::SPEC, &keepalive::SPEC, &messages::SPEC, &stream::SPEC];
+pub const ALL: &[&Spec] = &[
+    &accept_queue::SPEC,
+    &connect::SPEC,
+    &http::SPEC,
+    &keepalive::SPEC,
+    &messages::SPEC,
+    &stream::SPEC,
+    &time_wait::SPEC,
+    &worker_pool::SPEC,
+];
 
 /// The experiment of this name.
 ///

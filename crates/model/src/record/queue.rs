@@ -104,15 +104,25 @@ pub struct RetryLadder {
 pub struct DropBalance {
     /// SYNs that got no answer, from `tcpi_total_retrans` of each connection of the client.
     pub syns_unanswered: u64,
-    /// SYNs that the server's kernel dropped because its accept queue was full.
+    /// SYNs that the server's kernel dropped because its accept queue was full:
+    /// `TcpExtListenOverflows` less the ACKs below.
     pub syns_dropped: u64,
-    /// SYNs that the server's kernel dropped because its SYN queue was full (`TcpExtTCPReqQFullDrop`).
+    /// SYNs that the server's kernel dropped because its SYN queue was full, or three quarters full
+    /// without cookies: `TcpExtListenDrops` less `TcpExtListenOverflows`. `TcpExtTCPReqQFullDrop` has
+    /// the former alone.
     pub syns_dropped_half_open: u64,
-    /// Final ACKs of half-open requests that met a full accept queue.
+    /// Final ACKs of half-open requests that met a full accept queue. A request's later ACKs, in answer
+    /// to retransmitted SYN-ACKs, count as well.
+    ///
+    /// With those of cookies they are the ACKs that opened nothing: handshakes that the client's kernel
+    /// completed, and retransmitted SYN-ACKs that it acknowledged (its `TcpExtTCPSYNChallenge`), less
+    /// `TcpPassiveOpens` of the server.
     pub acks_dropped: u64,
-    /// ACKs of SYN cookies that met a full accept queue.
+    /// ACKs of SYN cookies that met a full accept queue: `TcpExtSyncookiesRecv` less the connections that
+    /// cookies opened.
     pub cookie_acks_refused: u64,
-    /// Resets on the wire from the server.
+    /// Resets from the server: on the wire where it was watched, else half-open requests that
+    /// `tcp_abort_on_overflow` ended (`TcpExtEmbryonicRsts`).
     pub resets_sent: u64,
     /// All that the kernel counted: `TcpExtListenDrops`.
     pub counted: u64,
