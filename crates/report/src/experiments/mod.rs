@@ -8,6 +8,7 @@ mod messages;
 mod queues;
 mod stream;
 mod throughput;
+mod worker_pool;
 
 use tcptoll_model::record::Summary;
 
@@ -22,6 +23,7 @@ const ALL: &[(&str, &Own)] = &[
     ("messages", &messages::OWN),
     ("stream", &stream::OWN),
     ("syn-queue", &queues::OWN),
+    ("worker-pool", &worker_pool::OWN),
 ];
 
 /// What the experiment of a run shows of its own.

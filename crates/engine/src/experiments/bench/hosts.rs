@@ -59,7 +59,15 @@ impl Notes {
         context: &mut Context<'_>,
     ) -> Result<Hosts, TrialError> {
         self.spread_ports(&mut lab, ports);
-        let LabSpec { link, ipv6, packet_relay, client_sysctls, server_sysctls, .. } = lab;
+        let LabSpec {
+            link,
+            ipv6,
+            packet_relay,
+            silent_addresses,
+            client_sysctls,
+            server_sysctls,
+            ..
+        } = lab;
         let link = &link;
         self.tolerance_us = context.tolerance.delay_us(link.rtt);
         let cpus = tcptoll_kernel::cpu::allowed();
@@ -72,6 +80,7 @@ impl Notes {
             client_cpu: pair.0,
             server_cpu: pair.1,
             client_addresses: further_addresses(&self.sources, link.loopback, ipv6),
+            silent_addresses,
         };
         let mut hosts = context.hosts.lab(&plan, link)?;
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
