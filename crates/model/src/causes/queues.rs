@@ -1,17 +1,25 @@
 //! Causes that lie in a full queue of a server whose counters can be read.
+//!
+//! [`overflow`] tells a rare overflow from a lasting one.
+
+mod accept;
+pub mod overflow;
+mod syn;
+
+pub(crate) use self::accept::overflowed;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::spec::{CauseSpec, Finding, Remedy};
+use super::spec::{CauseSpec, Remedy};
 use crate::record::{Arm, HostSummary};
 use crate::units::human_count;
 
 /// Connections arrived faster than the server accepted them.
 pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "accept-queue-full",
-    test: accept_queue_full,
+    test: accept::accept_queue_full,
     remedy: Remedy::Setting {
         change: "Raise the backlog of listen(2), and net.core.somaxconn with it; it must hold the connections that arrive while the server does not accept.",
         cost: "A few hundred bytes of kernel memory for each connection that waits.",
@@ -22,11 +30,11 @@ pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
 /// Handshakes began faster than they were completed, and SYN cookies are off.
 pub const SYN_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "syn-queue-full",
-    test: syn_queue_full,
+    test: syn::syn_queue_full,
     remedy: Remedy::Setting {
-        change: "Raise the backlog of listen(2) and net.ipv4.tcp_max_syn_backlog, or leave net.ipv4.tcp_syncookies at 1.",
-        cost: "A few hundred bytes of kernel memory for each half-open connection; with cookies, none.",
-        undo: "Set both back.",
+        change: "Set net.ipv4.tcp_syncookies=1, the kernel's default. Without cookies, raise the backlog of listen(2), net.core.somaxconn and net.ipv4.tcp_max_syn_backlog: each must be larger than the number of half-open requests, the last by a third.",
+        cost: "The server does not retransmit the SYN-ACK of a cookie. Its connection keeps SACK and window scaling only where both hosts use TCP timestamps. A longer queue costs about 300 bytes of kernel memory for each half-open request.",
+        undo: "Set the former values; listen(2) must be called again for a backlog or net.core.somaxconn to take effect.",
     },
 };
 
@@ -65,89 +73,4 @@ pub(crate) fn felt(arm: &Arm) -> (u64, u64, Vec<String>) {
         .map(|(count, at)| format!("{} at {at} s", human_count(*count)))
         .collect();
     (late, silent, ladder)
-}
-
-fn accept_queue_full(arm: &Arm) -> Option<Finding> {
-    let overflows = counter(arm, "TcpExtListenOverflows");
-    let host = listening(arm)?;
-    let full = host.listeners.iter().find(|listener| {
-        // listen(n) holds n + 1.
-        listener.accept_queue_peak > listener.accept_queue_limit
-    });
-    if overflows == 0 && full.is_none() {
-        return None;
-    }
-    let (late, silent, ladder) = felt(arm);
-    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
-    if late + silent + gave_up == 0 && overflows == 0 {
-        // It was full for a moment and nobody was turned away.
-        return None;
-    }
-    let mut evidence = evidence_of(
-        arm,
-        &[
-            "TcpExtListenOverflows",
-            "TcpExtListenDrops",
-            "TcpExtSyncookiesSent",
-            "TcpExtSyncookiesRecv",
-            "TcpExtTCPReqQFullDoCookies",
-            "TcpExtTCPReqQFullDrop",
-        ],
-    );
-    let limit = host.listeners.first().map(|l| l.accept_queue_limit);
-    if let Some(full) = full {
-        evidence.insert("accept_queue_peak".into(), full.accept_queue_peak.into());
-        evidence.insert("accept_queue_limit".into(), full.accept_queue_limit.into());
-    }
-    let mut text = match limit {
-        Some(limit) => format!("The accept queue (backlog {limit}) was full"),
-        None => "The accept queue was full".to_owned(),
-    };
-    if late > 0 {
-        evidence.insert("handshakes_on_the_ladder".into(), late.into());
-        text += &format!(
-            ": the server dropped SYNs, and {} handshakes waited for the client's next one ({})",
-            human_count(late),
-            ladder.join(", ")
-        );
-    }
-    if silent > 0 {
-        evidence.insert("never_answered".into(), silent.into());
-        text += &format!(
-            "{} {} connections never heard the server: the client believed them open, the server had dropped their last ACK",
-            if late > 0 { ";" } else { ":" },
-            human_count(silent)
-        );
-    }
-    if gave_up > 0 {
-        evidence.insert("gave_up_connecting".into(), gave_up.into());
-        text += &format!("; {} gave up before they were connected", human_count(gave_up));
-    }
-    Some(Finding { text: text + ".", evidence })
-}
-
-fn syn_queue_full(arm: &Arm) -> Option<Finding> {
-    let dropped = counter(arm, "TcpExtTCPReqQFullDrop");
-    if dropped == 0 {
-        return None;
-    }
-    let (late, silent, ladder) = felt(arm);
-    let mut evidence = evidence_of(arm, &["TcpExtTCPReqQFullDrop", "TcpExtListenDrops"]);
-    evidence.insert("handshakes_on_the_ladder".into(), late.into());
-    evidence.insert("never_answered".into(), silent.into());
-    if let Some(gave_up) = arm.errors.get("connect-timeout") {
-        evidence.insert("gave_up_connecting".into(), (*gave_up).into());
-    }
-    Some(Finding {
-        text: format!(
-            "The SYN queue was full and SYN cookies are off: the server dropped {} SYNs{}.",
-            human_count(dropped),
-            if ladder.is_empty() {
-                String::new()
-            } else {
-                format!(", and handshakes waited for the next one ({})", ladder.join(", "))
-            }
-        ),
-        evidence,
-    })
 }

@@ -1,5 +1,6 @@
 //! What each experiment is, without a machine: a folder each, and the table of all.
 
+pub mod accept_queue;
 pub mod column;
 pub mod columns;
 mod conclusion;
@@ -13,17 +14,22 @@ pub mod option;
 pub mod options;
 pub mod spec;
 pub mod stream;
+pub mod syn_queue;
+pub mod time_wait;
 pub mod worker_pool;
 
 use self::spec::Spec;
 
 /// Every experiment, in alphabetical order.
 pub const ALL: &[&Spec] = &[
+    &accept_queue::SPEC,
     &connect::SPEC,
     &http::SPEC,
     &keepalive::SPEC,
     &messages::SPEC,
     &stream::SPEC,
+    &syn_queue::SPEC,
+    &time_wait::SPEC,
     &worker_pool::SPEC,
 ];
 

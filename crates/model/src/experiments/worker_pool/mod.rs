@@ -1,6 +1,14 @@
 //! What happens to all requests when a backend stops accepting and blocking workers wait for it?
 
+mod advice;
+mod causes;
+mod columns;
+mod conclusion;
+mod effects;
 mod options;
+
+#[cfg(test)]
+mod tests;
 
 use super::figures::{RTT, histogram, metric};
 use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
@@ -94,7 +102,7 @@ pub const SPEC: Spec = Spec {
     // A stall changes latency by factors; differences below a tenth decide nothing.
     margin: 0.1,
     operation: Noun { one: "request", many: "requests", short: "req" },
-    tables: &[],
-    causes: &[],
-    conclude: |_| {},
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
 };
