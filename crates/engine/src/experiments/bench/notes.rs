@@ -250,9 +250,12 @@ impl Notes {
 
     /// The trial's result, once it has been judged.
     pub(in crate::experiments) fn into_outcome(mut self, factors: &Settings) -> Outcome {
-        let lacking = ["local-ports", "local-fds"];
+        let lacking = ["local-ports", "local-fds", "local-memory"];
         if lacking.iter().any(|class| self.arm.errors.contains_key(*class)) {
-            self.exclude_for("the client ran out of ports or files", Some(Lasting::Shortage));
+            self.exclude_for(
+                "the client ran out of ports, files or memory",
+                Some(Lasting::Shortage),
+            );
         }
         self.arm.factors.clone_from(factors);
         Outcome {
