@@ -7,6 +7,7 @@
 
 mod connect;
 mod exchange;
+mod half_open;
 mod host;
 mod http;
 mod idle;
@@ -14,6 +15,7 @@ mod link;
 mod pool;
 mod probes;
 mod program;
+mod short;
 mod socket_memory;
 mod transfer;
 
@@ -25,8 +27,9 @@ use serde_json::Value;
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_model::stats::Histogram;
 
-pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
+pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
+pub use half_open::{CountHalfOpen, EndHalfOpen, HalfOpenReport, KeepHalfOpen};
 pub use host::{
     Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
     SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,
@@ -47,6 +50,10 @@ pub use pool::{
 };
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
 pub use program::{Perform, Performed};
+pub use short::{
+    CloseFirst, CurvePoint, Echo, EchoReport, HoldPorts, Moment, POINTS_MAX, PortsHeld,
+    ShortHistograms, ShortLoad, ShortReport, WORKERS_MAX,
+};
 pub use socket_memory::{
     Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldListening, HoldLook,
     MemoryPicture, ReadMemory,

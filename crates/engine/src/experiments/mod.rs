@@ -11,6 +11,7 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
+pub mod time_wait;
 pub mod worker_pool;
 
 use std::collections::BTreeMap;
@@ -135,6 +136,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &keepalive::Keepalive,
     &messages::Messages,
     &stream::Stream,
+    &time_wait::TimeWait,
     &worker_pool::WorkerPool,
 ];
 
@@ -159,8 +161,7 @@ mod tests {
             let (other, value) = match only {
                 Only::Lab | Only::Target => continue,
                 Only::When(other, values) => (*other, values[0]),
-                Only::With(other @ ("pause-every" | "rate"), _) => (*other, "1"),
-                Only::With(other @ "retries", _) => (*other, "1"),
+                Only::With(other @ ("pause-every" | "rate" | "retries"), _) => (*other, "1"),
                 Only::With(other @ "backoff", _) => (*other, "1s"),
                 Only::With(other @ "detect-within", _) => (*other, "30s"),
                 Only::With(other @ "memory", _) => (*other, "true"),

@@ -1,5 +1,6 @@
 //! What each experiment is, without a machine: a folder each, and the table of all.
 
+pub mod accept_queue;
 pub mod column;
 pub mod columns;
 mod conclusion;
@@ -13,6 +14,7 @@ pub mod option;
 pub mod options;
 pub mod spec;
 pub mod stream;
+pub mod time_wait;
 pub mod worker_pool;
 
 use self::spec::Spec;
@@ -24,6 +26,7 @@ pub const ALL: &[&Spec] = &[
     &keepalive::SPEC,
     &messages::SPEC,
     &stream::SPEC,
+    &time_wait::SPEC,
     &worker_pool::SPEC,
 ];
 

@@ -5,6 +5,7 @@ mod connect;
 mod http;
 mod keepalive;
 mod messages;
+mod queues;
 mod stream;
 mod throughput;
 mod worker_pool;
@@ -15,11 +16,13 @@ use crate::own::{NONE, Own};
 
 /// Experiments with parts of their own, by name.
 const ALL: &[(&str, &Own)] = &[
+    ("accept-queue", &queues::OWN),
     ("connect", &connect::OWN),
     ("http", &http::OWN),
     ("keepalive", &keepalive::OWN),
     ("messages", &messages::OWN),
     ("stream", &stream::OWN),
+    ("syn-queue", &queues::OWN),
     ("worker-pool", &worker_pool::OWN),
 ];
 

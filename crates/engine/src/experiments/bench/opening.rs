@@ -2,22 +2,28 @@
 //! [`Greet`] server.
 //!
 //! It starts the server, drives the load, collects the rows of all points of view, and notes the figures
-//! that every such load has. It does not choose settings, and it does not judge the client: these belong
-//! to each experiment.
+//! that every such load has. It does not choose settings.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_model::experiments::figures::{
-    CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN, LATENESS, RATE_RESOLUTION,
+    CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN,
+    IN_FLIGHT, LATENESS, RATE_RESOLUTION, WAITED,
 };
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
-use tcptoll_model::record::ListenerQueue;
+use tcptoll_model::record::{ListenerQueue, Warmup};
+use tcptoll_model::stats::little;
+use tcptoll_model::validity::{self, ClosedLoop};
 
-use super::notes::{Notes, mean_us, path_sample};
+use super::notes::{Notes, mean_us, path_sample, quantile_us};
 use crate::experiments::TrialError;
 use crate::lab::{Begun, Handle, Hosts, Interrupt, LabError};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, ReadQueue, Rows};
+
+/// In a pause slots are empty on purpose and what began before it goes on; where that is more than
+/// a fiftieth of the operations, the number at once says nothing.
+const TURNS_PER_PAUSE: u64 = 50;
 
 /// Handshakes remembered for the timeline, at most.
 pub(in crate::experiments) const TRACE_MAX: usize = 20_000;
@@ -48,13 +54,13 @@ impl Trace {
     }
 }
 
-/// Starts our own server on the server host; gives where it listens.
+/// Starts our own server on the server host; gives where it listens, the first listener first.
 pub(in crate::experiments) fn begin_greeting(
     hosts: &mut Hosts,
     greet: &Greet,
-) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
-    let (at, greeting) = hosts.server()?.start(greet)?;
-    Ok((greeting, at))
+) -> Result<(Begun<Greet>, Vec<SocketAddr>), TrialError> {
+    let (listening, greeting) = hosts.server()?.start(greet)?;
+    Ok((greeting, listening.all()))
 }
 
 /// Ends our own server; its rows go to the trace.
@@ -85,7 +91,11 @@ pub(in crate::experiments) fn recorded_queues(
             queue.port == at.port() && queue.address == at.ip().to_string()
         };
         let queue = recorded.iter().find(here).cloned();
-        queue.ok_or_else(|| TrialError::Setting(format!("the listener at {at} was not recorded")))
+        queue.ok_or_else(|| {
+            TrialError::Lab(LabError::Refused(format!(
+                "the queue of the listener at {at} was not seen"
+            )))
+        })
     };
     listening.iter().map(of).collect()
 }
@@ -104,13 +114,44 @@ pub(in crate::experiments) fn drive(
     Ok(answered.answer)
 }
 
-/// Notes what every load of connections has: counts, errors, latencies, rate and rungs of the client's
-/// ladder. `slots`: of a closed loop.
+/// What is kept of a warm-up.
+pub(in crate::experiments) fn warmed(report: ConnectReport) -> Warmup {
+    let histograms = [
+        ("connect_of_failed_us", &report.connect_of_failed),
+        ("connect_us", &report.connect),
+        ("first_byte_us", &report.first_byte),
+    ];
+    Warmup {
+        attempts: report.attempts,
+        ok: report.ok,
+        elapsed_s: report.elapsed_ns as f64 / 1e9,
+        histograms: histograms
+            .into_iter()
+            .filter(|(_, histogram)| histogram.count() > 0)
+            .map(|(name, histogram)| (name.to_owned(), histogram.summary_us()))
+            .collect(),
+        errors: report.errors,
+    }
+}
+
+/// How connections followed each other.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::experiments) struct Flow {
+    /// Begun per second; absent: closed loop.
+    pub(in crate::experiments) rate: Option<f64>,
+    /// Of a closed loop: connections at a time.
+    pub(in crate::experiments) at_once: u64,
+    /// Connections between two pauses.
+    pub(in crate::experiments) pause_every: Option<u64>,
+}
+
+/// Notes what every load of connections has: counts, errors, latencies, rate, rungs of the client's
+/// ladder, and whether it was the client that set the pace.
 pub(in crate::experiments) fn take_opened(
     notes: &mut Notes,
     report: &ConnectReport,
     ladder: &[Duration],
-    slots: Option<u64>,
+    flow: Flow,
 ) {
     let arm = &mut notes.arm;
     arm.attempts = report.attempts;
@@ -125,12 +166,34 @@ pub(in crate::experiments) fn take_opened(
     let (connect, first_byte) = (&report.connect, &report.first_byte);
     notes.metric(&CONNECT_MEAN, mean_us(connect), connect.count());
     notes.metric(&FIRST_BYTE_MEAN, mean_us(first_byte), first_byte.count());
-    let rate = Rate::of(report, slots);
+    let rate = Rate::of(report, flow.rate.is_none().then_some(flow.at_once));
     notes.metric(&CONNECTIONS_RATE, Some(rate.per_s), rate.ok);
     notes.metric(&RATE_RESOLUTION, Some(rate.resolution_per_s), rate.ok);
     notes.histogram(&CONNECT, connect);
     notes.histogram(&FIRST_BYTE, first_byte);
     notes.histogram(&LATENESS, &report.lateness);
+    notes.histogram(&CONNECT_OF_FAILED, &report.connect_of_failed);
+    let handshakes = connect.count() + report.connect_of_failed.count();
+    let waited: u64 = report.rungs.iter().sum();
+    let share = (handshakes > 0).then(|| waited as f64 / handshakes as f64);
+    notes.metric(&WAITED, share, handshakes);
+    judge_client(notes, report, flow);
+}
+
+/// Whether it was the client that set the pace.
+fn judge_client(notes: &mut Notes, report: &ConnectReport, flow: Flow) {
+    let working_ns = report.elapsed_ns.saturating_sub(report.paused_ns).max(1) as f64;
+    let cpu_share = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / working_ns;
+    if flow.rate.is_some() {
+        let late = |numerator| quantile_us(&report.lateness, numerator);
+        let latency = quantile_us(&report.connect, 50);
+        notes.found(validity::client_late(late(50), late(99), latency));
+        notes.found(validity::client_bottleneck(cpu_share, None));
+    } else if let Some(closed) = kept_at_once(report, flow.at_once, flow.pause_every) {
+        notes.metric(&IN_FLIGHT, Some(closed.found), report.attempts);
+        notes.found(validity::littles_law(closed));
+        notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
+    }
 }
 
 /// Successes per second.
@@ -155,6 +218,26 @@ impl Rate {
         let in_progress = slots.unwrap_or(report.unfinished.max(1));
         Self { per_s: ok as f64 / seconds, resolution_per_s: in_progress as f64 / seconds, ok }
     }
+}
+
+/// Operations that were at once while all slots were to be filled: throughput times latency.
+///
+/// An operation lasts from before `socket(2)` to after `close(2)`, because that is what takes up a
+/// slot; the latency that is reported, from `connect(2)` to established, is part of it. So what is
+/// left for "between operations" is the client's own loop.
+fn kept_at_once(
+    report: &ConnectReport,
+    asked: u64,
+    pause_every: Option<u64>,
+) -> Option<ClosedLoop> {
+    let often = |every: u64| every < asked.saturating_mul(TURNS_PER_PAUSE);
+    if report.full_ns == 0 || report.attempts == 0 || pause_every.is_some_and(often) {
+        return None;
+    }
+    let operations = report.attempts as f64;
+    let throughput_per_s = operations / (report.full_ns as f64 / 1e9);
+    let found = little::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
+    Some(ClosedLoop { operations: report.attempts, asked, found })
 }
 
 #[cfg(test)]

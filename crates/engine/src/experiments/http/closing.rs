@@ -9,7 +9,7 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
-use tcptoll_model::experiments::http::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
+use tcptoll_model::experiments::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 
 use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first};
 use tcptoll_model::ports::{ClientCloses, PortSettings, forecast};

@@ -6,9 +6,9 @@ mod conclusion;
 mod options;
 
 use super::figures::{
-    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CLIENT_SEGMENTS, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE,
-    FIRST_BYTE, FIRST_BYTE_MEAN, GOODPUT, LATENCY, LATENCY_MEAN, LATENESS, RATE_RESOLUTION, RTT,
-    SERVER_CPU, SERVER_SEGMENTS, histogram, metric,
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CLIENT_SEGMENTS, CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN,
+    CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN, GOODPUT, LATENCY, LATENCY_MEAN, LATENESS,
+    RATE_RESOLUTION, RTT, SERVER_CPU, SERVER_SEGMENTS, SERVER_TIME_WAIT, histogram, metric,
 };
 use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
 
@@ -18,9 +18,6 @@ pub const ACHIEVED: MetricSpec =
 /// Memory of the client's program for each open connection.
 pub const CLIENT_MEMORY: MetricSpec =
     metric("client_bytes_per_connection", "bytes", "client bytes per connection", Better::Lower);
-/// Sockets in TIME-WAIT on the client host after the load.
-pub const CLIENT_TIME_WAIT: MetricSpec =
-    metric("client_time_wait", "sockets", "client time wait", Better::Neither);
 /// Mean number of concurrent requests.
 pub const IN_FLIGHT: MetricSpec =
     metric("in_flight_mean", "requests", "in flight mean", Better::Neither);
@@ -35,9 +32,6 @@ pub const PER_CONNECTION: MetricSpec =
     metric("requests_per_connection", "requests", "requests per connection", Better::Neither);
 /// Requests that succeeded per second within the window.
 pub const RATE: MetricSpec = metric("requests_per_s", "1/s", "requests per second", Better::Higher);
-/// Sockets in TIME-WAIT on the server host after the load.
-pub const SERVER_TIME_WAIT: MetricSpec =
-    metric("server_time_wait", "sockets", "server time wait", Better::Neither);
 /// Share of the TLS handshakes that resumed a session.
 pub const TLS_RESUMED: MetricSpec =
     metric("tls_resumed_share", "share", "tls resumed share", Better::Neither);
