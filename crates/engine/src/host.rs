@@ -22,15 +22,15 @@ use crate::clock::monotonic_ns;
 use crate::load::half_open::HalfOpenPeer;
 use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
-use crate::load::{connect, exchange, greet, http, probes, socket_memory, transfer};
+use crate::load::{connect, exchange, greet, http, probes, short, socket_memory, transfer};
 use crate::messages::{
-    Answers, BackendSpec, Check, ConnectLoad, CountClosed, CountHalfOpen, End, EndHalfOpen,
+    Answers, BackendSpec, Check, ConnectLoad, CountClosed, CountHalfOpen, Echo, End, EndHalfOpen,
     Exchange, Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect,
-    HoldEnd, HoldFill, HoldListen, HoldLook, HttpLoad, KeepHalfOpen, Launch, Leave, Look, LookAway,
-    Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory,
-    ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, Sink, SocketMemory,
-    Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
-    WatchQueues, WatchWorkers,
+    HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave,
+    Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue,
+    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
+    ShortLoad, Sink, SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer,
+    Upload, WatchListener, WatchQueues, WatchWorkers,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Pool, Running, command};
@@ -158,6 +158,15 @@ fn orders(role: Role) -> Orders<Host> {
         })
         .on(|_, answers: Answers, channel| Ok(exchange::answer(&answers, channel)?))
         .on(|_, exchange: Exchange, channel| Ok(exchange::run(&exchange, channel)?))
+        .on(|_, echo: Echo, channel| Ok(short::echo::run(&echo, channel)?))
+        .on(|_, hold: HoldPorts, _| Ok(short::hold::run(&hold)?))
+        .on(|_, load: ShortLoad, channel| {
+            let (report, histograms) = short::run(&load, channel)?;
+            for (name, histogram) in histograms.named() {
+                channel.histogram(name, histogram)?;
+            }
+            Ok(report)
+        })
         .on(|_, order: TransferServer, channel| Ok(transfer::serve(&order, channel)?))
         .on(|_, order: Transfer, channel| Ok(transfer::run(&order, channel)?))
         .on(|host, Upload(piece), _| host.upload(&piece))

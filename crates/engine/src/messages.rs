@@ -15,6 +15,7 @@ mod link;
 mod pool;
 mod probes;
 mod program;
+mod short;
 mod socket_memory;
 mod transfer;
 
@@ -49,6 +50,10 @@ pub use pool::{
 };
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
 pub use program::{Perform, Performed};
+pub use short::{
+    CloseFirst, CurvePoint, Echo, EchoReport, HoldPorts, Moment, POINTS_MAX, PortsHeld,
+    ShortHistograms, ShortLoad, ShortReport, WORKERS_MAX,
+};
 pub use socket_memory::{
     Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldListening, HoldLook,
     MemoryPicture, ReadMemory,

@@ -27,6 +27,7 @@ pub mod order;
 pub mod packet;
 pub mod pairs;
 pub mod pool;
+pub mod port_cliff;
 pub mod ports;
 pub mod record;
 pub mod saturation;

@@ -127,7 +127,7 @@ pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
 ///
 /// Source: `tcp_twsk_unique` in `net/ipv4/tcp_ipv4.c`, Linux 6.14: it needs timestamps of the
 /// connection, and 2 stands for loopback alone.
-fn reuse_after_s(settings: &PortSettings) -> Option<f64> {
+pub(crate) fn reuse_after_s(settings: &PortSettings) -> Option<f64> {
     let number = |name: &str| settings.sysctls.get(name)?.trim().parse::<u64>().ok();
     let in_force = match number("net.ipv4.tcp_tw_reuse")? {
         1 => true,
@@ -183,7 +183,7 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
 }
 
 /// Reads `32768  60999`.
-fn range(text: &str) -> Option<(u16, u16)> {
+pub(crate) fn range(text: &str) -> Option<(u16, u16)> {
     let mut ends = text.split_whitespace().map(str::parse);
     let (low, high) = (ends.next()?.ok()?, ends.next()?.ok()?);
     (ends.next().is_none() && low <= high).then_some((low, high))
@@ -191,6 +191,12 @@ fn range(text: &str) -> Option<(u16, u16)> {
 
 /// How many ports of a list like `8080,9000-9010` lie from `low` to `high`, each counted once.
 fn reserved_within(list: &str, low: u16, high: u16) -> u64 {
+    reserved(list, low, high).iter().map(|&(first, last)| u64::from(last - first) + 1).sum()
+}
+
+/// The ports of a list like `8080,9000-9010` that lie from `low` to `high`, as ranges with both
+/// ends, ascending; no port is in two of them.
+pub(crate) fn reserved(list: &str, low: u16, high: u16) -> Vec<(u16, u16)> {
     let mut ranges: Vec<(u16, u16)> = list
         .split(',')
         .filter_map(|part| {
@@ -202,16 +208,14 @@ fn reserved_within(list: &str, low: u16, high: u16) -> u64 {
         .filter(|(first, last)| first <= last)
         .collect();
     ranges.sort_unstable();
-    let mut count = 0;
-    let mut next = u32::from(low); // ports below it are counted
+    let mut apart: Vec<(u16, u16)> = Vec::new();
     for (first, last) in ranges {
-        let (first, end) = (u32::from(first).max(next), u32::from(last) + 1);
-        if first < end {
-            count += u64::from(end - first);
-            next = end;
+        match apart.last_mut() {
+            Some((_, end)) if first <= *end => *end = last.max(*end),
+            _ => apart.push((first, last)),
         }
     }
-    count
+    apart
 }
 
 #[cfg(test)]

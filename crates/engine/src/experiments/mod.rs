@@ -11,6 +11,7 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
+pub mod time_wait;
 pub mod worker_pool;
 
 use std::collections::BTreeMap;
@@ -135,6 +136,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &keepalive::Keepalive,
     &messages::Messages,
     &stream::Stream,
+    &time_wait::TimeWait,
     &worker_pool::WorkerPool,
 ];
 

@@ -2,10 +2,10 @@
 //!
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
 //! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
-//! requests of any bytes over one, [`half_open`] opens
-//! requests that it never completes, [`transfer`] carries bulk data, [`hold`] fills connections for their
-//! memory; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic that certifies a
-//! link.
+//! requests of any bytes over one, [`half_open`] opens requests that it never completes, [`transfer`]
+//! carries bulk data, [`hold`] fills connections for their memory, [`short`] opens short connections
+//! from blocking workers; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic
+//! that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
 //!
@@ -39,6 +39,7 @@ mod occupancy;
 mod pace;
 pub mod probes;
 mod service;
+pub mod short;
 mod slots;
 mod sources;
 mod stamps;

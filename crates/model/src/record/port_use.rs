@@ -17,6 +17,10 @@ pub struct PortUse {
     /// addresses; absent where its rule does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cliff_expected: Option<f64>,
+    /// After how many seconds the load was expected to use up the ports, from its rate; absent in a
+    /// closed loop, and where a port is free again before the last one is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts_expected_s: Option<f64>,
     /// The step in the cost that was found; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cliff: Option<Cliff>,
@@ -67,7 +71,7 @@ pub struct PortPoint {
 pub struct Cliff {
     /// Ports in use at the step.
     pub at_ports: f64,
-    /// Mean CPU time of connect(2) below it, µs.
+    /// CPU time of connect(2) below it, µs: the median of the curve's points.
     pub below_us: f64,
     /// The same above it.
     pub above_us: f64,

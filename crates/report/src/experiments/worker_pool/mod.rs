@@ -94,8 +94,8 @@ fn picture(summary: &Summary) -> Option<Picture> {
     let stack = Stack {
         panels: vec![
             busy,
-            latency(LOCAL, "latency of requests without the backend, by when they were due (log)"),
-            latency(BACKEND, "latency of requests with the backend (log)"),
+            latency(LOCAL, "latency without the backend, by when due (log)"),
+            latency(BACKEND, "latency with the backend, by when due (log)"),
         ],
         stall: first.pool.stalled_s,
         last_s: last,
@@ -213,7 +213,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         lines: both(|group| &group.rate_per_s, false),
     });
     panels.push(Panel {
-        title: "latency, by when a request was due (log)".to_owned(),
+        title: "latency, by when due (log)".to_owned(),
         log: true,
         tick: number::tick,
         words: number::time,

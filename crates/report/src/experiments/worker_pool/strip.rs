@@ -40,10 +40,10 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     blocks.extend(stall(&all, last, cells));
     for (one, name) in all.iter().zip(&names) {
         let strip = cut(&one.pool.busy, last, cells);
-        let peak = strip.iter().flatten().copied().fold(0.0, f64::max);
+        let peak = one.pool.busy.points.iter().map(|point| point[3]).fold(0.0, f64::max);
         let full = one.pool.workers as f64;
         let strip = letters(&strip, |busy| busy / full);
-        let behind = format!("peak {} of {}", number::three(peak), one.pool.workers);
+        let behind = format!("peak {} of {}", number::trimmed(peak), one.pool.workers);
         blocks.push(row(name, &strip, &behind));
     }
     let latencies: Vec<Vec<Option<f64>>> =
