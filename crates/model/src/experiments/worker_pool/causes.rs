@@ -8,11 +8,11 @@ use crate::record::Arm;
 use crate::units::human_us;
 
 use super::advice;
-use super::effects::{Told, workers};
+use super::effects::{STUCK, Told, workers};
 
 /// Every worker waits for a backend that has stopped, so requests that never call it wait too.
 pub(super) const WORKERS_STUCK: CauseSpec =
-    CauseSpec { id: "workers-stuck", test: workers_stuck, remedy: Remedy::Computed(advice::of) };
+    CauseSpec { id: STUCK, test: workers_stuck, remedy: Remedy::Computed(advice::of) };
 
 /// Every cause that a run may name, in the order of the answer.
 pub(super) const ALL: &[&CauseSpec] = &[&WORKERS_STUCK, &ACCEPT_QUEUE_FULL];
