@@ -11,11 +11,8 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
-<<<<<<< HEAD
 pub mod time_wait;
-=======
 pub mod worker_pool;
->>>>>>> main
 
 use std::collections::BTreeMap;
 
@@ -139,11 +136,8 @@ pub const ALL: &[&dyn Experiment] = &[
     &keepalive::Keepalive,
     &messages::Messages,
     &stream::Stream,
-<<<<<<< HEAD
     &time_wait::TimeWait,
-=======
     &worker_pool::WorkerPool,
->>>>>>> main
 ];
 
 /// The experiment of this name.

@@ -93,9 +93,9 @@ pub(crate) fn avalanche(table: &mut Table) -> anyhow::Result<()> {
 }
 
 fn factor(compared: &Comparison) -> String {
-    let interval = compared.ci95.map_or("no interval".to_owned(), |[low, high]| {
-        format!("95 % CI {low:.3} to {high:.3}")
-    });
+    let interval = compared
+        .ci95
+        .map_or("no interval".to_owned(), |[low, high]| format!("95 % CI {low:.3} to {high:.3}"));
     let ratio = compared.ratio.map_or("no ratio".to_owned(), |ratio| format!("{ratio:.3}"));
     format!("{}: × {ratio} of {} ({interval})", compared.a, compared.b)
 }

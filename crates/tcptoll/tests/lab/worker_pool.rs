@@ -18,8 +18,7 @@ fn pooled(args: &[&str]) -> Summary {
     let record = folder.path("record.jsonl");
     let mut all = vec!["worker-pool", "--quiet", "--format", "json", "--out", &record];
     all.extend(["--link-tolerance", TOLERANCE, "--rounds", "1", "--seed", "1"]);
-    for (option, value) in
-        [("--rate", "60"), ("--duration", "1500ms"), ("--stall-after", "400ms")]
+    for (option, value) in [("--rate", "60"), ("--duration", "1500ms"), ("--stall-after", "400ms")]
     {
         if !args.contains(&option) {
             all.extend([option, value]);
@@ -85,7 +84,10 @@ fn a_stalled_backend_holds_every_worker_and_a_cache_keeps_them_free() {
     let summary = pooled(&[&args[..], &["--cache", "off,200ms"]].concat());
     let [stalled, cached] = &summary.arms[..] else { panic!("{} arms", summary.arms.len()) };
     let found = pool(stalled);
-    assert_eq!((found.workers, found.front.as_str(), found.backend.as_str()), (4, "workers", "redis"));
+    assert_eq!(
+        (found.workers, found.front.as_str(), found.backend.as_str()),
+        (4, "workers", "redis")
+    );
     let [from_s, until_s] = found.stalled_s.unwrap();
     assert!(until_s - from_s >= 0.6 && from_s >= 0.39, "{:?}", found.stalled_s);
     // 30 calls a second take 4 workers within 0.2 s; none comes back before the stall ends.
