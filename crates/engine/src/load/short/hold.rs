@@ -22,7 +22,7 @@ use tcptoll_kernel::sock_diag::{Closed, End, SockDiag};
 use tcptoll_kernel::socket::blocking::{Blocking, BlockingOptions};
 use tcptoll_kernel::socket::errno;
 
-use super::worker::exchange;
+use super::worker::{exchange, to_end};
 use super::{class_of_connecting, lock, spawn};
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
@@ -138,16 +138,9 @@ impl Shared {
             }
         }
         socket.connect(order.target)?;
-        if order.close == CloseFirst::Server {
-            exchange(&socket)?;
-        } else {
-            // The server closes when it has read to the end: then this end is in TIME-WAIT.
-            socket.finish()?;
-        }
-        match socket.receive(&mut [0])? {
-            0 => Ok(()),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
+        exchange(&socket)?;
+        // The socket's end closes it.
+        if order.close == CloseFirst::Server { to_end(&socket) } else { Ok(()) }
     }
 
     /// Has the socket take this port, where the kernel can.
