@@ -19,16 +19,17 @@ use tcptoll_kernel::{SysError, cpu};
 use crate::channel::orders::{Orders, Refusal};
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
+use crate::load::half_open::HalfOpenPeer;
 use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
 use crate::load::{connect, exchange, greet, http, probes, short, socket_memory, transfer};
 use crate::messages::{
-    Answers, Check, ConnectLoad, CountClosed, Echo, End, Exchange, Faulted, Forget, Freeze, Greet,
-    GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts,
-    HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu,
-    ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run,
-    ServerSpec, SetSysctls, Settle, ShortLoad, Sink, SocketMemory, ToGroup, Train, Transfer,
-    TransferServer, Upload, WatchListener, WatchQueues,
+    Answers, Check, ConnectLoad, CountClosed, CountHalfOpen, Echo, End, EndHalfOpen, Exchange,
+    Faulted, Forget, Freeze, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill,
+    HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, Look, LookAway, Make,
+    Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls,
+    Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, ShortLoad, Sink, SocketMemory,
+    ToGroup, Train, Transfer, TransferServer, Upload, WatchListener, WatchQueues,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};
@@ -72,6 +73,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         servers: Vec::new(),
         groups: BTreeMap::new(),
         holder: Holder::default(),
+        half_open: None,
         uploaded: String::new(),
     };
     let orders = orders(role);
@@ -94,6 +96,8 @@ struct Host {
     groups: BTreeMap<String, Group>,
     /// Connections that are held for their memory.
     holder: Holder,
+    /// The peer that opens half-open requests, while it does.
+    half_open: Option<HalfOpenPeer>,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
 }
@@ -121,6 +125,11 @@ fn orders(role: Role) -> Orders<Host> {
             host.observer.forget();
             Ok(())
         })
+        .on(|_, CountHalfOpen(port), _| {
+            /// `TCP_SYN_RECV` of the kernel.
+            const SYN_RECEIVED: u8 = 3;
+            Ok(SockDiag::open()?.count_in_state(SYN_RECEIVED, Some(port))?)
+        })
         .on(|_, Settle { limit_ns }, _| Ok(settle(limit_ns)?))
         .on(|_, wanted: CountClosed, _| Ok(closed::count(&wanted)))
         .on(|_, ReadCpu, _| Ok(cpu_times()))
@@ -131,8 +140,9 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|_, ping: Ping, _| Ok(probes::ping(&ping)?))
         .on(|_, sink: Sink, channel| Ok(probes::sink(&sink, channel)?))
         .on(|_, train: Train, _| Ok(probes::train(&train)?))
-        .on(|_, greet: Greet, channel| {
-            let (report, rows) = greet::run(&greet, channel)?;
+        .on(|host, greet: Greet, channel| {
+            let look = || host.observer.look_now();
+            let (report, rows) = greet::run(&greet, channel, look)?;
             channel.rows(&rows, Rows::Server)?;
             Ok(report)
         })
@@ -197,7 +207,18 @@ fn orders(role: Role) -> Orders<Host> {
             Ok(group.end())
         });
     match role {
-        Role::Client | Role::Outside => orders,
+        Role::Outside => orders,
+        Role::Client => orders
+            .on(|host, order: KeepHalfOpen, _| {
+                // The former one ends first.
+                host.half_open = None;
+                host.half_open = Some(HalfOpenPeer::begin(&order)?);
+                Ok(())
+            })
+            .on(|host, EndHalfOpen, _| {
+                let peer = host.half_open.take();
+                Ok(peer.map(|mut peer| peer.end()).unwrap_or_default())
+            }),
         Role::Server => orders.on(|host, spec: ServerSpec, _| {
             let (running, serving) = servers::start(&spec).map_err(Refusal)?;
             host.servers.push(running);

@@ -22,7 +22,7 @@ pub type Address = SockAddr;
 /// The error numbers that tell classes of failure apart.
 pub mod errno {
     pub use libc::{
-        EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE,
+        EADDRINUSE, EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE,
         ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ENOPROTOOPT, EPIPE, EROFS, ETIMEDOUT,
     };
 }

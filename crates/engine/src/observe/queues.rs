@@ -43,6 +43,7 @@ struct Recorded {
     at: std::net::SocketAddr,
     length: SeriesBuilder,
     half_open: SeriesBuilder,
+    dropped: SeriesBuilder,
     /// The kernel's figure at the beginning, and at the look before.
     drops_first: Option<u32>,
     drops_last: Option<u32>,
@@ -96,6 +97,7 @@ impl Recorded {
             at: socket.address,
             length: SeriesBuilder::new(POINTS),
             half_open: SeriesBuilder::new(POINTS),
+            dropped: SeriesBuilder::new(POINTS),
             drops_first,
             drops_last: drops_first,
             slice: slice_of(since),
@@ -105,6 +107,7 @@ impl Recorded {
 
     fn look(&mut self, since: Duration, now: &Seen) {
         let Seen { socket, half_open } = *now;
+        let dropped = self.dropped_until(socket.drops);
         let queue = &mut self.queue;
         queue.limit = socket.accept_queue_limit;
         queue.peak = queue.peak.max(socket.accept_queue_len);
@@ -114,6 +117,9 @@ impl Recorded {
         if let Some(half_open) = half_open {
             queue.half_open_peak = queue.half_open_peak.max(Some(half_open));
             self.half_open.push(since, f64::from(half_open));
+        }
+        if let Some(dropped) = dropped {
+            self.dropped.push(since, dropped as f64);
         }
         // What was dropped since the look before may be of the slice that has just ended.
         let slice = slice_of(since);
@@ -125,16 +131,22 @@ impl Recorded {
         self.drops_last = socket.drops;
     }
 
+    /// Packets that the listener dropped from the beginning until the kernel's figure was this.
+    fn dropped_until(&self, now: Option<u32>) -> Option<u64> {
+        Some(u64::from(now?.wrapping_sub(self.drops_first?)))
+    }
+
     fn queue(&self) -> ListenerQueue {
         // The slice that has begun counts, or a load of 50 ms would have none.
         let dropping = self.drops_last != self.slice_began_with;
-        let drops = self.drops_last.zip(self.drops_first);
+        let drops = self.dropped_until(self.drops_last);
         ListenerQueue {
-            drops: drops.map(|(last, first)| u64::from(last.wrapping_sub(first))),
+            drops,
             slices: self.queue.slices + 1,
             dropping_slices: self.queue.dropping_slices + u64::from(dropping),
             length: rounded(self.length.clone().build()),
             half_open: self.queue.half_open_peak.map(|_| rounded(self.half_open.clone().build())),
+            dropped_so_far: drops.map(|_| rounded(self.dropped.clone().build())),
             ..self.queue.clone()
         }
     }

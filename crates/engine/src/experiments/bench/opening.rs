@@ -12,7 +12,7 @@ use tcptoll_model::experiments::figures::{
     IN_FLIGHT, LATENESS, RATE_RESOLUTION, WAITED,
 };
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
-use tcptoll_model::record::ListenerQueue;
+use tcptoll_model::record::{ListenerQueue, Warmup};
 use tcptoll_model::stats::little;
 use tcptoll_model::validity::{self, ClosedLoop};
 
@@ -54,13 +54,13 @@ impl Trace {
     }
 }
 
-/// Starts our own server on the server host; gives where it listens.
+/// Starts our own server on the server host; gives where it listens, the first listener first.
 pub(in crate::experiments) fn begin_greeting(
     hosts: &mut Hosts,
     greet: &Greet,
-) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
-    let (at, greeting) = hosts.server()?.start(greet)?;
-    Ok((greeting, at))
+) -> Result<(Begun<Greet>, Vec<SocketAddr>), TrialError> {
+    let (listening, greeting) = hosts.server()?.start(greet)?;
+    Ok((greeting, listening.all()))
 }
 
 /// Ends our own server; its rows go to the trace.
@@ -112,6 +112,26 @@ pub(in crate::experiments) fn drive(
     let answered = client.wait(begun, interrupt, progress)?;
     trace.add(answered.rows);
     Ok(answered.answer)
+}
+
+/// What is kept of a warm-up.
+pub(in crate::experiments) fn warmed(report: ConnectReport) -> Warmup {
+    let histograms = [
+        ("connect_of_failed_us", &report.connect_of_failed),
+        ("connect_us", &report.connect),
+        ("first_byte_us", &report.first_byte),
+    ];
+    Warmup {
+        attempts: report.attempts,
+        ok: report.ok,
+        elapsed_s: report.elapsed_ns as f64 / 1e9,
+        histograms: histograms
+            .into_iter()
+            .filter(|(_, histogram)| histogram.count() > 0)
+            .map(|(name, histogram)| (name.to_owned(), histogram.summary_us()))
+            .collect(),
+        errors: report.errors,
+    }
 }
 
 /// How connections followed each other.

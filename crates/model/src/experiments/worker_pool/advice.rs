@@ -153,7 +153,7 @@ impl Tried<'_> {
             cost: (*cost).to_owned(),
             undo: (*undo).to_owned(),
             proof: Some(format!(
-                "in this run, arm {}: requests that never call the backend{faster}{busy}",
+                "arm {}: requests that never call the backend{faster}{busy}",
                 self.told.arm.name
             )),
         }
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(
             advice[0].proof.as_deref(),
             Some(
-                "in this run, arm limit: requests that never call the backend have 100× \
+                "arm limit: requests that never call the backend have 100× \
                  (95 % CI 80.0–125) the speed of stalled; 10 of 20 workers busy"
             )
         );
