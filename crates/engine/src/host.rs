@@ -21,13 +21,14 @@ use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
 use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
-use crate::load::{connect, exchange, greet, http, probes, socket_memory, transfer};
+use crate::load::{connect, exchange, greet, http, probes, short, socket_memory, transfer};
 use crate::messages::{
-    Answers, Check, ConnectLoad, CountClosed, End, Exchange, Faulted, Forget, Freeze, Greet,
-    GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HttpLoad,
-    Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory,
-    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
-    Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener,
+    Answers, Check, ConnectLoad, CountClosed, Echo, End, Exchange, Faulted, Forget, Freeze, Greet,
+    GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts,
+    HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu,
+    ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run,
+    ServerSpec, SetSysctls, Settle, ShortLoad, Sink, SocketMemory, ToGroup, Train, Transfer,
+    TransferServer, Upload, WatchListener, WatchQueues,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};
@@ -41,8 +42,11 @@ const UPLOADED_MAX: usize = 512 << 20;
 /// Which end a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Opens connections.
+    /// Opens connections, inside the lab.
     Client,
+    /// Opens connections from the machine's own network: carries out nothing that belongs to the lab
+    /// alone.
+    Outside,
     /// Accepts them; its listening sockets are looked at while it does.
     Server,
 }
@@ -57,11 +61,11 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         return 1;
     }
     let observer = match role {
-        Role::Client => Observer::idle(),
+        Role::Client | Role::Outside => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
     // Begun long before a load that wants its packets stamped: the kernel takes its time.
-    let _stamping = (role == Role::Client).then(Stamping::begin);
+    let _stamping = (role != Role::Server).then(Stamping::begin);
     let mut host = Host {
         observer,
         children: Vec::new(),
@@ -111,6 +115,8 @@ fn orders(role: Role) -> Orders<Host> {
             host.observer = Observer::of_listener(at);
             Ok(())
         })
+        .on(|host, wanted: WatchQueues, _| Ok(host.observer.record(wanted)?))
+        .on(|host, ReadQueue(number), _| Ok(host.observer.recorded(number)))
         .on(|host, Forget, _| {
             host.observer.forget();
             Ok(())
@@ -137,14 +143,26 @@ fn orders(role: Role) -> Orders<Host> {
         })
         .on(|_, answers: Answers, channel| Ok(exchange::answer(&answers, channel)?))
         .on(|_, exchange: Exchange, channel| Ok(exchange::run(&exchange, channel)?))
+        .on(|_, echo: Echo, channel| Ok(short::echo::run(&echo, channel)?))
+        .on(|_, hold: HoldPorts, _| Ok(short::hold::run(&hold)?))
+        .on(|_, load: ShortLoad, channel| {
+            let (report, histograms) = short::run(&load, channel)?;
+            for (name, histogram) in histograms.named() {
+                channel.histogram(name, histogram)?;
+            }
+            Ok(report)
+        })
         .on(|_, order: TransferServer, channel| Ok(transfer::serve(&order, channel)?))
         .on(|_, order: Transfer, channel| Ok(transfer::run(&order, channel)?))
         .on(|host, Upload(piece), _| host.upload(&piece))
         .on(|host, load: HttpLoad, channel| {
             let requests = std::mem::take(&mut host.uploaded);
-            let (report, histograms) = http::run(&load, &requests, channel)?;
+            let http::Done { report, histograms, groups } = http::run(&load, &requests, channel)?;
             for (name, histogram) in histograms {
                 channel.histogram(name, histogram)?;
+            }
+            for group in groups {
+                channel.send(&Reply::<()>::Rows(Rows::Group(Box::new(group))))?;
             }
             Ok(report)
         })
@@ -179,7 +197,7 @@ fn orders(role: Role) -> Orders<Host> {
             Ok(group.end())
         });
     match role {
-        Role::Client => orders,
+        Role::Client | Role::Outside => orders,
         Role::Server => orders.on(|host, spec: ServerSpec, _| {
             let (running, serving) = servers::start(&spec).map_err(Refusal)?;
             host.servers.push(running);

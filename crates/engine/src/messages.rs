@@ -11,8 +11,10 @@ mod host;
 mod http;
 mod idle;
 mod link;
+mod pool;
 mod probes;
 mod program;
+mod short;
 mod socket_memory;
 mod transfer;
 
@@ -27,20 +29,29 @@ use tcptoll_model::stats::Histogram;
 pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
 pub use host::{
-    Forget, Launch, LookAway, Observe, ReadCpu, ReadSocketMemory, ReadSysctls, Run, SetSysctls,
-    Settle, Snapshot, SocketMemory, Upload, WatchListener,
+    Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
+    SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,
 };
 pub use http::{
-    ClosedSockets, CountClosed, HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind,
-    ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
+    ClosedSockets, CountClosed, GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice,
+    HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind, ServerSpec, Serving, TlsLoad,
+    UPLOAD_MAX,
 };
 pub use idle::{
     Check, End, Faulted, Freeze, GroupAnswer, IdleReport, IdleSpec, Lazy, Leave, Look, Made, Make,
     Rest, ToGroup,
 };
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
+pub use pool::{
+    BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
+    SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchWorkers, WorkerSample, WorkersSeen,
+};
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
 pub use program::{Perform, Performed};
+pub use short::{
+    CloseFirst, CurvePoint, Echo, EchoReport, HoldPorts, Moment, POINTS_MAX, PortsHeld,
+    ShortHistograms, ShortLoad, ShortReport, WORKERS_MAX,
+};
 pub use socket_memory::{
     Filled, Held, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldListening, HoldLook,
     MemoryPicture, ReadMemory,
@@ -133,6 +144,8 @@ pub enum Rows {
     Server(Vec<ServerRow>),
     /// Seen on the wire.
     Wire(Vec<WireRow>),
+    /// Counted of one group of requests.
+    Group(Box<GroupReport>),
 }
 
 /// What a host reports of itself at the start.

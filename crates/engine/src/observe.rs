@@ -3,20 +3,23 @@
 //! `/proc/thread-self/net` is the namespace of the calling thread; `/proc/net` would be that of the
 //! main thread.
 
+mod queues;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag};
 use tcptoll_kernel::{SysError, cpu};
 use tcptoll_model::counters::{self, CpuTimes};
-use tcptoll_model::record::Listener;
+use tcptoll_model::record::{Listener, ListenerQueue};
 
+use self::queues::{QueueRecorder, Seen};
 use crate::clock::monotonic_ns;
-use crate::messages::Snapshot;
+use crate::messages::{Snapshot, WatchQueues};
 
 /// How often the queues of listening sockets are looked at while a load runs.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -79,8 +82,27 @@ pub fn read_sysctl(name: &str) -> Result<String, String> {
 pub struct Observer {
     /// The address whose listener alone is looked at.
     only: Option<SocketAddr>,
-    peaks: Arc<Mutex<BTreeMap<(String, u16), Listener>>>,
+    shared: Arc<Mutex<Shared>>,
     away: Arc<AtomicBool>,
+}
+
+/// What the looks have come to.
+#[derive(Debug, Default)]
+struct Shared {
+    peaks: BTreeMap<(String, u16), Listener>,
+    /// Queues over time, where an experiment asked for them.
+    recorder: Option<QueueRecorder>,
+    /// One look of this number counts half-open connections too; 0: the observer's own number.
+    half_open_every: u64,
+}
+
+impl Shared {
+    fn take(&mut self, seen: &[Seen]) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.look(monotonic_ns(), seen);
+        }
+        merge(&mut self.peaks, seen);
+    }
 }
 
 impl Observer {
@@ -101,7 +123,7 @@ impl Observer {
 
     fn looking(self, cpus: Vec<u32>) -> Self {
         let observer = self;
-        let shared = Arc::clone(&observer.peaks);
+        let shared = Arc::clone(&observer.shared);
         let away = Arc::clone(&observer.away);
         let only = observer.only;
         std::thread::spawn(move || {
@@ -113,11 +135,15 @@ impl Observer {
                     return;
                 }
                 // Looked at under the lock: what was seen before `forget` must not come after it.
-                let mut peaks = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Ok(seen) = look(&mut diag, turn % HALF_OPEN_EVERY == 0, only) {
-                    merge(&mut peaks, seen);
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let every = match shared.half_open_every {
+                    0 => HALF_OPEN_EVERY,
+                    every => every,
+                };
+                if let Ok(seen) = look(&mut diag, turn.is_multiple_of(every), only) {
+                    shared.take(&seen);
                 }
-                drop(peaks);
+                drop(shared);
                 std::thread::sleep(LOOK_EVERY);
             }
         });
@@ -131,7 +157,25 @@ impl Observer {
 
     /// Forgets the peaks so far.
     pub fn forget(&self) {
-        self.peaks.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.shared().peaks.clear();
+    }
+
+    /// Records the queues of listeners over time from now on.
+    pub fn record(&self, wanted: WatchQueues) -> Result<(), SysError> {
+        let mut shared = self.shared();
+        let sockets = SockDiag::open()?.listeners()?;
+        shared.recorder = Some(QueueRecorder::begin(monotonic_ns(), &sockets));
+        shared.half_open_every = u64::from(wanted.half_open_every);
+        Ok(())
+    }
+
+    /// The queue of the listener of this number, as recorded; `None`: there is none.
+    pub fn recorded(&self, number: usize) -> Option<ListenerQueue> {
+        self.shared().recorder.as_ref()?.queues().nth(number)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The host as it is now, with the peaks so far.
@@ -145,7 +189,7 @@ impl Observer {
         let mut connections = Vec::new();
         if let Ok(mut diag) = SockDiag::open() {
             if let Ok(seen) = look(&mut diag, true, self.only) {
-                merge(&mut self.peaks.lock().unwrap_or_else(PoisonError::into_inner), seen);
+                self.shared().take(&seen);
             }
             if let Ok(infos) = diag.tcp_info(16) {
                 connections = infos.into_iter().map(|(_, _, info)| info).collect();
@@ -157,13 +201,7 @@ impl Observer {
             at_ns: monotonic_ns(),
             counters: all,
             sockstat: counters::parse_sockstat(&net("sockstat")),
-            listeners: self
-                .peaks
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .values()
-                .cloned()
-                .collect(),
+            listeners: self.shared().peaks.values().cloned().collect(),
             device_drops: counters::parse_device_drops(&net("dev")).values().sum(),
             softnet_drops: counters::parse_softnet_drops(&net("softnet_stat")),
             cpu: cpu_times(),
@@ -192,7 +230,7 @@ fn look(
     diag: &mut SockDiag,
     half_open: bool,
     only: Option<SocketAddr>,
-) -> Result<Vec<Listener>, SysError> {
+) -> Result<Vec<Seen>, SysError> {
     /// `TCP_SYN_RECV` of the kernel.
     const SYN_RECEIVED: u8 = 3;
     let sockets = diag.listeners()?;
@@ -203,19 +241,21 @@ fn look(
             let port = socket.address.port();
             let half_open =
                 half_open.then(|| diag.count_in_state(SYN_RECEIVED, Some(port))).transpose()?;
-            Ok(Listener {
-                address: socket.address.ip().to_string(),
-                port: socket.address.port(),
-                accept_queue_peak: socket.accept_queue_len,
-                accept_queue_limit: socket.accept_queue_limit,
-                syn_queue_peak: half_open.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
-            })
+            let half_open = half_open.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+            Ok(Seen { socket, half_open })
         })
         .collect()
 }
 
-fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: Vec<Listener>) {
-    for now in seen {
+fn merge(peaks: &mut BTreeMap<(String, u16), Listener>, seen: &[Seen]) {
+    for Seen { socket, half_open } in seen {
+        let now = Listener {
+            address: socket.address.ip().to_string(),
+            port: socket.address.port(),
+            accept_queue_peak: socket.accept_queue_len,
+            accept_queue_limit: socket.accept_queue_limit,
+            syn_queue_peak: *half_open,
+        };
         peaks
             .entry((now.address.clone(), now.port))
             .and_modify(|peak| {
@@ -237,6 +277,7 @@ mod tests {
             address: address.parse().unwrap(),
             accept_queue_len: 0,
             accept_queue_limit: 4,
+            drops: None,
         };
         let at = "127.0.0.1:80".parse().unwrap();
         let served = ["127.0.0.1:80", "0.0.0.0:80", "[::]:80", "[::ffff:127.0.0.1]:80"];

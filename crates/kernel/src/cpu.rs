@@ -35,6 +35,17 @@ pub fn thread_time() -> CpuTime {
     CpuTime { user_us: us(usage.user_time()), system_us: us(usage.system_time()) }
 }
 
+/// CPU time of the calling thread, ns, user and system together (`CLOCK_THREAD_CPUTIME_ID`).
+///
+/// It is exact, unlike [`thread_time`], whose parts are told apart at ticks. Cost: a system call,
+/// about 0.3 µs.
+pub fn thread_cpu_ns() -> u64 {
+    use nix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .expect("every Linux since 2.6.12 has this clock");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
 /// CPUs the calling thread may use, ascending.
 pub fn allowed() -> Vec<u32> {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();

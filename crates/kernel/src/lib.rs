@@ -19,6 +19,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod packet_socket;
 pub mod process;
+pub mod raw_ip;
 pub mod ring;
 pub mod slab;
 pub mod sock_diag;

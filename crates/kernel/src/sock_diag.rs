@@ -28,6 +28,13 @@ pub struct ListenSocket {
     pub accept_queue_len: u32,
     /// The backlog after the clamp to `somaxconn`; `ss` calls it Send-Q. The queue holds one more.
     pub accept_queue_limit: u32,
+    /// SYNs and ACKs that the kernel has dropped at this listener since it was made (`sk_drops`, modulo
+    /// 2^32). None: the kernel does not report it.
+    ///
+    /// It is the listener's own share of `TcpExtListenDrops`: both rise in `tcp_listendrop()` of
+    /// include/net/tcp.h. Seen on Linux 6.18: `SK_MEMINFO_DROPS`, the ninth word of
+    /// `INET_DIAG_SKMEMINFO` (since Linux 4.7).
+    pub drops: Option<u32>,
 }
 
 /// Which end of a connection a socket of this namespace is, relative to one address.
@@ -105,9 +112,13 @@ impl SockDiag {
     /// Every TCP listener, IPv4 first, in the kernel's order.
     pub fn listeners(&mut self) -> Result<Vec<ListenSocket>, SysError> {
         let mut listeners = Vec::new();
-        let none = ExtensionFlags::empty();
-        self.dump(&StateFlags::LISTEN, &none, Ports::default(), |payload| {
-            let header = InetResponseHeader::parse(payload)?;
+        let wanted = ExtensionFlags::SKMEMINFO;
+        self.dump(&StateFlags::LISTEN, &wanted, Ports::default(), |payload| {
+            let InetResponse { header, nlas } = InetResponse::parse(payload)?;
+            let drops = nlas.into_iter().find_map(|nla| match nla {
+                Nla::MemInfo(memory) => Some(memory.drops),
+                _ => None,
+            });
             listeners.push(ListenSocket {
                 address: SocketAddr::new(
                     header.socket_id.source_address,
@@ -115,6 +126,7 @@ impl SockDiag {
                 ),
                 accept_queue_len: header.recv_queue,
                 accept_queue_limit: header.send_queue,
+                drops,
             });
             Ok(())
         })?;

@@ -22,8 +22,8 @@ pub type Address = SockAddr;
 /// The error numbers that tell classes of failure apart.
 pub mod errno {
     pub use libc::{
-        EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE, ENETUNREACH, ENFILE,
-        EPIPE, EROFS, ETIMEDOUT,
+        EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE,
+        ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ENOPROTOOPT, EPIPE, EROFS, ETIMEDOUT,
     };
 }
 

@@ -7,6 +7,10 @@
 //! The parsing is by hand and not by etherparse, because a capture is cut after the headers: a
 //! length field then speaks of more bytes than there are, which is normal here and not an error.
 //! Ten fields at fixed places are simpler than reading them back out of lax slices.
+//!
+//! [`syn`] goes the other way: it writes the bytes of a SYN.
+
+pub mod syn;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

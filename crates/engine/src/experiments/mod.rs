@@ -11,6 +11,8 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
+pub mod time_wait;
+pub mod worker_pool;
 
 use std::collections::BTreeMap;
 
@@ -128,8 +130,15 @@ pub struct PublicLoad {
 }
 
 /// Every experiment, in alphabetical order.
-pub const ALL: &[&dyn Experiment] =
-    &[&connect::Connect, &http::Http, &keepalive::Keepalive, &messages::Messages, &stream::Stream];
+pub const ALL: &[&dyn Experiment] = &[
+    &connect::Connect,
+    &http::Http,
+    &keepalive::Keepalive,
+    &messages::Messages,
+    &stream::Stream,
+    &time_wait::TimeWait,
+    &worker_pool::WorkerPool,
+];
 
 /// The experiment of this name.
 ///
@@ -153,6 +162,8 @@ mod tests {
                 Only::Lab | Only::Target => continue,
                 Only::When(other, values) => (*other, values[0]),
                 Only::With(other @ ("pause-every" | "rate"), _) => (*other, "1"),
+                Only::With(other @ "retries", _) => (*other, "1"),
+                Only::With(other @ "backoff", _) => (*other, "1s"),
                 Only::With(other @ "detect-within", _) => (*other, "30s"),
                 Only::With(other @ "memory", _) => (*other, "true"),
                 Only::With(other, _) => panic!("write a value for --{other}"),

@@ -302,7 +302,7 @@ pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
         [command, stream] if command == HOST_COMMAND => {
             let channel = channel(stream)?;
             let _ = tcptoll_kernel::process::ignore_stop_signals();
-            Some(crate::host::run(channel, None, crate::host::Role::Client))
+            Some(crate::host::run(channel, None, crate::host::Role::Outside))
         }
         [command, orders] if command == null::RESPOND_COMMAND => Some(null::run(orders)),
         [command, stream] if command == idle::COMMAND => {

@@ -3,8 +3,8 @@
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
 //! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
 //! requests of any bytes over one, [`transfer`] carries bulk data, [`hold`] fills connections for their
-//! memory; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic that certifies a
-//! link.
+//! memory, [`short`] opens short connections from blocking workers; [`greet`] is the in-house server of
+//! `connect`, and [`probes`] is the traffic that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
 //!
@@ -37,6 +37,7 @@ mod occupancy;
 mod pace;
 pub mod probes;
 mod service;
+pub mod short;
 mod slots;
 mod sources;
 mod stamps;
@@ -106,6 +107,7 @@ fn class_of(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(errno::EADDRNOTAVAIL) => "local-ports",
         Some(errno::EMFILE | errno::ENFILE) => "local-fds",
+        Some(errno::ENOMEM | errno::ENOBUFS) => "local-memory",
         Some(errno::ECONNREFUSED) => "connect-refused",
         Some(errno::ETIMEDOUT) => "connect-timeout",
         Some(errno::ECONNRESET | errno::EPIPE) => "reset",

@@ -16,6 +16,12 @@ use super::order;
 /// Longest piece of an upload, bytes: JSON may double it.
 pub const UPLOAD_MAX: usize = 24 << 10;
 
+/// Groups of requests, at most.
+pub const GROUPS_MAX: usize = 4;
+
+/// Slices of the window over which a group's requests are counted.
+pub const GROUP_SLICES: usize = 200;
+
 /// What is asked for, one after the other and then from the beginning again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HttpRequests {
@@ -27,6 +33,51 @@ pub struct HttpRequests {
     pub authority: String,
     /// Content of every request that is not `GET` or `HEAD`, base64.
     pub body: String,
+    /// The group of each line, below [`GROUPS_MAX`]; empty: requests are not grouped. Each group's
+    /// requests are counted apart, and its [`GroupReport`] comes before the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<u8>,
+}
+
+/// What became of the measured requests of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// The group. Its latencies are the distribution [`GROUP_LATENCY`] of this number.
+    pub group: u8,
+    /// When the measured part began, ns on the monotonic clock: the origin of the slices.
+    pub begun_ns: u64,
+    /// Requests that were due.
+    pub attempts: u64,
+    /// Requests that succeeded.
+    pub ok: u64,
+    /// Requests that failed, by class.
+    pub errors: BTreeMap<String, u64>,
+    /// Length of one slice, ns; 0: the window's length was not known before, and there are no
+    /// slices.
+    pub slice_ns: u64,
+    /// The window in slices of equal length, at most [`GROUP_SLICES`].
+    pub slices: Vec<GroupSlice>,
+}
+
+/// The names of the distributions of latency, by group.
+pub const GROUP_LATENCY: [&str; GROUPS_MAX] =
+    ["latency_group_0", "latency_group_1", "latency_group_2", "latency_group_3"];
+
+/// What became of the requests of one group in one slice of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSlice {
+    /// Requests that were due in it.
+    pub due: u64,
+    /// Of these, those that succeeded, then or later.
+    pub ok: u64,
+    /// Of these, those that failed, then or later.
+    pub failed: u64,
+    /// Successes that completed in it, whenever they were due.
+    pub completed: u64,
+    /// Latency of `ok` from when each was due, ns: the least, the sum, the greatest; absent without
+    /// any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<[u64; 3]>,
 }
 
 /// How TLS is spoken.

@@ -4,7 +4,7 @@
 //! `epoll_wait(2)` and then receives. [`Blocking::interrupt`], from another thread, ends the wait.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -44,6 +44,41 @@ impl Blocking {
         socket.set_read_timeout(Some(limit))?;
         socket.set_write_timeout(Some(limit))?;
         Ok(Self(Tcp(socket)))
+    }
+
+    /// Gives the socket a source address.
+    ///
+    /// `late_port`: the kernel chooses the port at `connect(2)` (`IP_BIND_ADDRESS_NO_PORT`), so that
+    /// sockets with different destinations may share it. Otherwise `bind(2)` takes a port.
+    ///
+    /// Errors: `EADDRINUSE` if `bind(2)` finds no free port.
+    pub fn bind(&self, address: IpAddr, late_port: bool) -> io::Result<()> {
+        let value = i32::from(late_port);
+        self.0.set_int(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, value)?;
+        self.0.0.bind(&SocketAddr::new(address, 0).into())
+    }
+
+    /// Gives the socket a source address and a port.
+    pub fn bind_to(&self, source: SocketAddr) -> io::Result<()> {
+        self.0.0.bind(&source.into())
+    }
+
+    /// Has `connect(2)` take this local port and no other.
+    ///
+    /// The kernel treats the port as one that it chose itself, unlike a port given to `bind(2)`.
+    ///
+    /// Range: a port outside of `net.ipv4.ip_local_port_range` has no effect.
+    /// Errors: `ENOPROTOOPT` before Linux 6.3.
+    pub fn allow_only_port(&self, port: u16) -> io::Result<()> {
+        /// `IP_LOCAL_PORT_RANGE` of `linux/in.h`.
+        const LOCAL_PORT_RANGE: i32 = 51;
+        let both_ends = (u32::from(port) << 16) | u32::from(port);
+        self.0.set_int(libc::IPPROTO_IP, LOCAL_PORT_RANGE, both_ends.cast_signed())
+    }
+
+    /// Ends the sending direction: the peer reads to its end.
+    pub fn finish(&self) -> io::Result<()> {
+        self.0.0.shutdown(Shutdown::Write)
     }
 
     /// Connects.

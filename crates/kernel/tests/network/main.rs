@@ -7,6 +7,7 @@
 mod hosts;
 mod netlink;
 mod packet_socket;
+mod raw_ip;
 mod ring;
 mod sock_diag;
 mod tun;

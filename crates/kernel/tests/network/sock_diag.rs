@@ -42,6 +42,38 @@ fn listeners_show_their_queue_and_its_limit() {
 }
 
 #[test]
+fn each_listener_counts_its_own_drops() {
+    let Some(host) = Host::new() else { return };
+    host.run(|| {
+        let full = TcpListener::bind("127.0.0.1:0").unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        socket2::SockRef::from(&full).listen(1).unwrap();
+        let _held: Vec<_> =
+            (0..2).map(|_| TcpStream::connect(full.local_addr().unwrap()).unwrap()).collect();
+        let _other = TcpStream::connect(free.local_addr().unwrap()).unwrap();
+        // Each sends one SYN, and the next only after a second.
+        let _refused: Vec<_> = (0..3)
+            .map(|_| {
+                let socket = socket2::Socket::new(
+                    socket2::Domain::IPV4,
+                    socket2::Type::STREAM.nonblocking(),
+                    None,
+                )
+                .unwrap();
+                let _ = socket.connect(&full.local_addr().unwrap().into());
+                socket
+            })
+            .collect();
+        let listeners = SockDiag::open().unwrap().listeners().unwrap();
+        let drops = |of: &TcpListener| {
+            let at = of.local_addr().unwrap();
+            listeners.iter().find(|listener| listener.address == at).unwrap().drops
+        };
+        assert_eq!((drops(&full), drops(&free)), (Some(3), Some(0)));
+    });
+}
+
+#[test]
 fn a_thousand_connections_are_counted_over_many_replies() {
     let Some(host) = Host::new() else { return };
     host.run(|| {

@@ -1,4 +1,9 @@
 //! Causes that lie in a full queue of a server whose counters can be read.
+//!
+//! [`overflow`] tells a rare overflow from a lasting one.
+
+mod accept;
+pub mod overflow;
 
 use std::collections::BTreeMap;
 
@@ -11,7 +16,7 @@ use crate::units::human_count;
 /// Connections arrived faster than the server accepted them.
 pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "accept-queue-full",
-    test: accept_queue_full,
+    test: accept::accept_queue_full,
     remedy: Remedy::Setting {
         change: "Raise the backlog of listen(2), and net.core.somaxconn with it; it must hold the connections that arrive while the server does not accept.",
         cost: "A few hundred bytes of kernel memory for each connection that waits.",
@@ -65,65 +70,6 @@ pub(crate) fn felt(arm: &Arm) -> (u64, u64, Vec<String>) {
         .map(|(count, at)| format!("{} at {at} s", human_count(*count)))
         .collect();
     (late, silent, ladder)
-}
-
-fn accept_queue_full(arm: &Arm) -> Option<Finding> {
-    let overflows = counter(arm, "TcpExtListenOverflows");
-    let host = listening(arm)?;
-    let full = host.listeners.iter().find(|listener| {
-        // listen(n) holds n + 1.
-        listener.accept_queue_peak > listener.accept_queue_limit
-    });
-    if overflows == 0 && full.is_none() {
-        return None;
-    }
-    let (late, silent, ladder) = felt(arm);
-    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
-    if late + silent + gave_up == 0 && overflows == 0 {
-        // It was full for a moment and nobody was turned away.
-        return None;
-    }
-    let mut evidence = evidence_of(
-        arm,
-        &[
-            "TcpExtListenOverflows",
-            "TcpExtListenDrops",
-            "TcpExtSyncookiesSent",
-            "TcpExtSyncookiesRecv",
-            "TcpExtTCPReqQFullDoCookies",
-            "TcpExtTCPReqQFullDrop",
-        ],
-    );
-    let limit = host.listeners.first().map(|l| l.accept_queue_limit);
-    if let Some(full) = full {
-        evidence.insert("accept_queue_peak".into(), full.accept_queue_peak.into());
-        evidence.insert("accept_queue_limit".into(), full.accept_queue_limit.into());
-    }
-    let mut text = match limit {
-        Some(limit) => format!("The accept queue (backlog {limit}) was full"),
-        None => "The accept queue was full".to_owned(),
-    };
-    if late > 0 {
-        evidence.insert("handshakes_on_the_ladder".into(), late.into());
-        text += &format!(
-            ": the server dropped SYNs, and {} handshakes waited for the client's next one ({})",
-            human_count(late),
-            ladder.join(", ")
-        );
-    }
-    if silent > 0 {
-        evidence.insert("never_answered".into(), silent.into());
-        text += &format!(
-            "{} {} connections never heard the server: the client believed them open, the server had dropped their last ACK",
-            if late > 0 { ";" } else { ":" },
-            human_count(silent)
-        );
-    }
-    if gave_up > 0 {
-        evidence.insert("gave_up_connecting".into(), gave_up.into());
-        text += &format!("; {} gave up before they were connected", human_count(gave_up));
-    }
-    Some(Finding { text: text + ".", evidence })
 }
 
 fn syn_queue_full(arm: &Arm) -> Option<Finding> {

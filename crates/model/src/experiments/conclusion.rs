@@ -25,6 +25,27 @@ pub(super) fn explain(
     summary.advice = advice.collect();
 }
 
+/// The first arm of the same run that differs from `ill` in nothing but these options, with all
+/// operations successful and no cause: the measured proof of a fix.
+pub(super) fn cured<'a>(summary: &'a Summary, ill: &Arm, options: &[&str]) -> Option<&'a Arm> {
+    summary.arms.iter().find(|arm| {
+        arm.name != ill.name
+            && differ_only_in(arm, ill, options)
+            && arm.ok == arm.attempts
+            && summary.causes.iter().all(|cause| cause.arm != arm.name)
+    })
+}
+
+/// Whether two arms have the same levels of all other options.
+pub(super) fn differ_only_in(a: &Arm, b: &Arm, options: &[&str]) -> bool {
+    let others = |arm: &Arm| {
+        let mut factors = arm.factors.clone();
+        factors.retain(|option, _| !options.contains(&option.as_str()));
+        factors
+    };
+    others(a) == others(b)
+}
+
 /// A command worth running next, and why.
 pub(super) fn step(command: &str, why: &str) -> NextStep {
     NextStep { command: command.to_owned(), why: why.to_owned() }

@@ -54,6 +54,21 @@ pub const LATENCY_MEAN: MetricSpec = metric("latency_us_mean", "us", "mean laten
 /// Connections opened per second within the window.
 pub const CONNECTIONS_RATE: MetricSpec =
     metric("connections_per_s", "1/s", "connections per second", Higher);
+/// Mean number of connections being opened.
+pub const IN_FLIGHT: MetricSpec =
+    metric("in_flight_mean", "connections", "in flight mean", Neither);
+/// Share of the handshakes that waited for a retransmitted SYN.
+pub const WAITED: MetricSpec =
+    metric("waited_share", "share", "share that waited for a retransmitted SYN", Lower);
+/// Share of the connections that ended in an error.
+pub const FAILED_SHARE: MetricSpec =
+    metric("failed_share", "share", "share of connections that failed", Lower);
+/// SYNs and ACKs that the kernel dropped at the measured listener, divided by the connections.
+pub const DROPS: MetricSpec =
+    metric("drops_per_connection", "packets", "packets dropped per connection", Lower);
+/// Share of the load's time in which the accept queue was full.
+pub const QUEUE_FULL: MetricSpec =
+    metric("accept_queue_full_share", "share", "share of time with a full accept queue", Lower);
 /// Payload bytes received per second.
 pub const GOODPUT: MetricSpec = metric("goodput_bytes_per_s", "bytes/s", "goodput", Higher);
 /// What the edges of the window may add to a rate, or hide.
@@ -62,6 +77,11 @@ pub const RATE_RESOLUTION: MetricSpec =
 
 /// From due to established, of operations that succeeded.
 pub const CONNECT: HistogramSpec = histogram("connect_us", "connect latency", Lower);
+/// From due to established, of operations that failed after their handshake.
+pub const CONNECT_OF_FAILED: HistogramSpec =
+    histogram("connect_of_failed_us", "connect latency of connections that failed later", Lower);
+/// From due to the error, of operations that failed.
+pub const FAILURE: HistogramSpec = histogram("failure_us", "time to failure", Lower);
 /// From due to the first byte.
 pub const FIRST_BYTE: HistogramSpec = histogram("first_byte_us", "time to first byte", Lower);
 /// From due to begun.

@@ -1,5 +1,6 @@
 //! What each experiment is, without a machine: a folder each, and the table of all.
 
+pub mod accept_queue;
 pub mod column;
 pub mod columns;
 mod conclusion;
@@ -14,6 +15,7 @@ pub mod options;
 pub mod spec;
 pub mod stream;
 pub mod time_wait;
+pub mod worker_pool;
 
 use self::spec::Spec;
 
@@ -25,6 +27,7 @@ pub const ALL: &[&Spec] = &[
     &messages::SPEC,
     &stream::SPEC,
     &time_wait::SPEC,
+    &worker_pool::SPEC,
 ];
 
 /// The experiment of this name.

@@ -48,6 +48,125 @@ pub const CLIENT_SYSCTL: Opt = Opt::together(
 )
 .only(&[Only::Lab]);
 
+/// Sysctls of the client host, where connections are opened.
+pub const CLIENT_SYSCTL_RETRIES: Opt = Opt::together(
+    PLACE,
+    "client-sysctl",
+    "NAME=VALUE",
+    "Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again",
+)
+.only(&[Only::Lab]);
+
+/// Connections that may be in progress at a time.
+pub const CONCURRENCY: Opt =
+    Opt::each(LOAD, "concurrency", "N", "Connections being opened at once, at most")
+        .alias(&["connections"]);
+
+/// Connections begun on a schedule.
+pub const CONNECT_RATE: Opt = Opt::each(
+    LOAD,
+    "rate",
+    "PER_SECOND",
+    "Connections begun per second, whether or not others have ended; latency counts from \
+     when each was due",
+)
+.number();
+
+/// Connections between two pauses.
+pub const PAUSE_EVERY: Opt =
+    Opt::each(LOAD, "pause-every", "N", "Pause after so many connections").number();
+
+/// Length of a pause.
+pub const PAUSE: Opt = Opt::each(LOAD, "pause", "TIME", "Length of that pause")
+    .by_default("1s")
+    .only(&[Only::With("pause-every", "N")]);
+
+/// Time limit of a connection.
+pub const CONNECT_TIMEOUT: Opt = Opt::each(
+    LOAD,
+    "timeout",
+    "TIME",
+    "Time limit of one connection, from its start to the first byte",
+)
+.by_default("10s");
+
+/// Heading of a server's listener.
+pub const LISTENER: &str = "Listener";
+
+/// Backlog of a listener.
+pub const BACKLOG: Opt = Opt::each(
+    LISTENER,
+    "backlog",
+    "N",
+    "Backlog of listen(2). The kernel clamps it to net.core.somaxconn; the accept queue holds one \
+     connection more",
+)
+.number();
+
+/// `net.core.somaxconn` as levels.
+pub const SOMAXCONN: Opt =
+    Opt::each(LISTENER, "somaxconn", "N", "net.core.somaxconn of the server host")
+        .number()
+        .derived("the kernel's own");
+
+/// `net.ipv4.tcp_max_syn_backlog` as levels.
+pub const MAX_SYN_BACKLOG: Opt =
+    Opt::each(LISTENER, "max-syn-backlog", "N", "net.ipv4.tcp_max_syn_backlog of the server host")
+        .number()
+        .derived("the kernel's own");
+
+/// `net.ipv4.tcp_syncookies` as levels.
+pub const SYNCOOKIES: Opt = Opt::each(
+    LISTENER,
+    "syncookies",
+    "0,1,2",
+    "net.ipv4.tcp_syncookies of the server host: 0 never, 1 when the SYN queue is full, 2 always",
+)
+.derived("the kernel's own");
+
+/// `net.ipv4.tcp_abort_on_overflow` as levels.
+pub const ABORT_ON_OVERFLOW: Opt = Opt::each(
+    LISTENER,
+    "abort-on-overflow",
+    "on,off",
+    "net.ipv4.tcp_abort_on_overflow of the server host. on: a connection whose last ACK meets a \
+     full accept queue is reset",
+)
+.alone("on")
+.by_default("off");
+
+/// Further listeners.
+pub const LISTENERS: Opt = Opt::one(
+    LISTENER,
+    "listeners",
+    "N",
+    "Listeners of the server, 1 to 8. The load goes to the first; each of the others gets one \
+     connection every 100 ms",
+)
+.number()
+.by_default("1");
+
+/// Work before each accept(2).
+pub const ACCEPT_DELAY: Opt =
+    Opt::each(LISTENER, "accept-delay", "TIME", "Time that the server works before each accept(2)");
+
+/// Schedule of connections.
+pub const ARRIVALS: Opt = Opt::each(
+    LOAD,
+    "arrivals",
+    "even,poisson",
+    "Spacing of connections: even, or at random (poisson), as independent clients connect",
+)
+.by_default("even");
+
+/// Packet tap on a link that is not emulated.
+pub const TAP: Opt = Opt::flag(
+    "Output",
+    "tap",
+    "On a link without emulation: watch the measured trial with a packet tap (it costs CPU)",
+)
+.only(&[Only::Lab]);
+
 /// Source addresses.
 pub const BIND: Opt = Opt::one(
     LOAD,

@@ -27,6 +27,10 @@ pub struct Queues {
     /// The peer that never sends the last ACK; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_open_peer: Option<HalfOpenPeer>,
+    /// Mean time between two accept(2) of the measured listener while connections waited, µs; absent
+    /// where too few waited to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_interval_us: Option<f64>,
 }
 
 /// One listener and its queues.
@@ -162,8 +166,15 @@ impl Merge for Queues {
             syn_ack_ladder: RetryLadder::merge(&of(rounds, |round| &round.syn_ack_ladder))?,
             drops: merged(rounds, |round| round.drops.as_ref()),
             half_open_peer: merged(rounds, |round| round.half_open_peer.as_ref()),
+            accept_interval_us: mean(rounds.iter().filter_map(|round| round.accept_interval_us)),
         })
     }
+}
+
+/// None: there are no values.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let all: Vec<f64> = values.collect();
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
 impl Merge for ListenerQueue {

@@ -45,6 +45,16 @@ pub struct WorkerPool {
     /// most the number of workers; absent where the settings do not say how long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck_expected: Option<f64>,
+    /// The steady part of the stall, over which both are taken, s after the load began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady_s: Option<[f64; 2]>,
+    /// From arithmetic: the time for which a call that meets the backend's full queue holds its
+    /// worker, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_expected_s: Option<f64>,
+    /// From arithmetic: the longest time that a request without the backend waits for a worker, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_wait_expected_s: Option<f64>,
     /// From the end of the stall until requests that need no backend were as fast as before it, s;
     /// absent where they never were, or never slowed down.
     #[serde(default, skip_serializing_if = "Option::is_none")]

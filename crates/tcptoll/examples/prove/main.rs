@@ -18,6 +18,7 @@ mod links;
 mod links_used;
 mod memory;
 mod opening;
+mod pool;
 mod stream;
 mod studies;
 mod table;
@@ -68,6 +69,8 @@ const GROUPS: &[Group] = &[
     ("stream-bytes", stream::bytes),
     ("messages-small", stream::small_messages),
     ("write-write-read", stream::write_write_read),
+    ("pool-stuck", pool::stuck),
+    ("pool-avalanche", pool::avalanche),
     ("kills", faults::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),

@@ -41,3 +41,4 @@ mod studies;
 mod support;
 mod targets;
 mod truth;
+mod worker_pool;

@@ -3,6 +3,7 @@
 
 pub(super) mod hosts;
 pub(super) mod notes;
+pub(super) mod opening;
 pub(super) mod procedure;
 pub(crate) mod settings;
 pub mod target;

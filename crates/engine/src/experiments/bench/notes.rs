@@ -60,6 +60,8 @@ pub(in crate::experiments) struct Notes {
     pub(in crate::experiments) sources: Vec<IpAddr>,
     /// Median lateness of the link that is still allowed, µs.
     pub(in crate::experiments) tolerance_us: f64,
+    /// Whether running out of local ports is what is asked about: then it spoils nothing.
+    pub(in crate::experiments) ports_may_run_out: bool,
     /// How long the server's kernel took to acknowledge data, where the trial asked for it.
     pub(in crate::experiments) ack_delays: Option<AckDelays>,
 }
@@ -75,6 +77,7 @@ impl Notes {
             lasting: None,
             sources: sources.to_vec(),
             tolerance_us: f64::INFINITY,
+            ports_may_run_out: false,
             ack_delays: None,
         }
     }
@@ -250,8 +253,8 @@ impl Notes {
 
     /// The trial's result, once it has been judged.
     pub(in crate::experiments) fn into_outcome(mut self, factors: &Settings) -> Outcome {
-        let lacking = ["local-ports", "local-fds"];
-        if lacking.iter().any(|class| self.arm.errors.contains_key(*class)) {
+        let lacking = [("local-ports", !self.ports_may_run_out), ("local-fds", true)];
+        if lacking.iter().any(|(class, spoils)| *spoils && self.arm.errors.contains_key(*class)) {
             self.exclude_for("the client ran out of ports or files", Some(Lasting::Shortage));
         }
         self.arm.factors.clone_from(factors);

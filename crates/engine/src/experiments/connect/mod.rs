@@ -1,9 +1,9 @@
 //! What does it cost to open a TCP connection, and where does the time go?
 
-mod hosts;
 mod observation;
 pub mod settings;
 mod trial;
+mod unreached;
 mod warmup;
 mod words;
 

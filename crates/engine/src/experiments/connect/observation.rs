@@ -1,72 +1,21 @@
 //! From what the hosts and the link reported to the arm that is recorded.
 
-use std::time::Duration;
-use tcptoll_model::experiments::connect::{CONNECT_OF_FAILED, IN_FLIGHT, WAITED};
-use tcptoll_model::experiments::figures::{
-    CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE, FIRST_BYTE_MEAN, LATENESS, RATE_RESOLUTION,
-};
-
-use tcptoll_model::experiments::connect::expectation::expectation;
-use tcptoll_model::stats::little;
-use tcptoll_model::validity::{self, ClosedLoop};
-
 use super::trial::ConnectTrial;
-use crate::experiments::bench::notes::{Span, mean_us, path_sample, quantile_us, set_cpu};
+use crate::experiments::bench::notes::{Span, path_sample, set_cpu};
+use crate::experiments::bench::opening::{Flow, take_opened};
 use crate::lab::certification::median;
 use crate::messages::ConnectReport;
-
-/// In a pause slots are empty on purpose and what began before it goes on; where that is more than
-/// a fiftieth of the operations, the number at once says nothing.
-const TURNS_PER_PAUSE: u64 = 50;
+use tcptoll_model::experiments::connect::expectation::expectation;
 
 impl ConnectTrial<'_> {
     pub(super) fn take_report(&mut self, report: &ConnectReport) {
-        let arm = &mut self.notes.arm;
-        arm.attempts = report.attempts;
-        arm.ok = report.ok;
-        arm.errors.clone_from(&report.errors);
-        arm.partial = report.partial;
-        arm.elapsed_s = report.elapsed_ns as f64 / 1e9;
-        arm.series.insert("connect_us".to_owned(), report.series.clone());
-        arm.syn_retry_ladder_s = self.ladder.iter().map(Duration::as_secs_f64).collect();
-        arm.rungs.clone_from(&report.rungs);
-        arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
-        let notes = &mut self.notes;
-        let (connect, first_byte) = (&report.connect, &report.first_byte);
-        notes.metric(&CONNECT_MEAN, mean_us(connect), connect.count());
-        notes.metric(&FIRST_BYTE_MEAN, mean_us(first_byte), first_byte.count());
-        let closed = self.settings.rate.is_none().then(|| self.settings.at_once());
-        let rate = Rate::of(report, closed);
-        notes.metric(&CONNECTIONS_RATE, Some(rate.per_s), rate.ok);
-        notes.metric(&RATE_RESOLUTION, Some(rate.resolution_per_s), rate.ok);
-        notes.histogram(&CONNECT, connect);
-        notes.histogram(&CONNECT_OF_FAILED, &report.connect_of_failed);
-        notes.histogram(&FIRST_BYTE, first_byte);
-        notes.histogram(&LATENESS, &report.lateness);
-        let handshakes = connect.count() + report.connect_of_failed.count();
-        let waited: u64 = report.rungs.iter().sum();
-        let share = (handshakes > 0).then(|| waited as f64 / handshakes as f64);
-        notes.metric(&WAITED, share, handshakes);
-        self.judge_client(report);
-    }
-
-    /// Whether it was the client that set the pace.
-    fn judge_client(&mut self, report: &ConnectReport) {
         let settings = self.settings;
-        let working_ns = report.elapsed_ns.saturating_sub(report.paused_ns).max(1) as f64;
-        let cpu_share = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / working_ns;
-        if settings.rate.is_some() {
-            let late = |numerator| quantile_us(&report.lateness, numerator);
-            let latency = quantile_us(&report.connect, 50);
-            self.notes.found(validity::client_late(late(50), late(99), latency));
-            self.notes.found(validity::client_bottleneck(cpu_share, None));
-        } else if let Some(closed) = kept_at_once(report, settings.at_once(), settings.pause_every)
-        {
-            let found = Some(closed.found);
-            self.notes.metric(&IN_FLIGHT, found, report.attempts);
-            self.notes.found(validity::littles_law(closed));
-            self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
-        }
+        let flow = Flow {
+            rate: settings.rate,
+            at_once: settings.at_once(),
+            pause_every: settings.pause_every,
+        };
+        take_opened(&mut self.notes, report, &self.ladder, flow);
     }
 
     pub(super) fn take_client(&mut self, report: &ConnectReport, span: Span<'_>) {
@@ -131,91 +80,5 @@ impl ConnectTrial<'_> {
         let cpu_us = if from == "link setting" { cpu_us } else { None };
         self.notes.arm.expectation =
             Some(expectation(rtt_us, from, cpu_us, self.settings.distance_km));
-    }
-}
-
-/// Successes per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Rate {
-    per_s: f64,
-    /// One edge: operations that can be in progress at a time, divided by the time.
-    resolution_per_s: f64,
-    /// Successes behind it.
-    ok: u64,
-}
-
-impl Rate {
-    /// Successes that completed in the steady part divided by its length, or all of them divided by
-    /// the whole time without pauses where there was no steady part. `slots`: of a closed loop.
-    fn of(report: &ConnectReport, slots: Option<u64>) -> Self {
-        let (ok, ns) = match report.steady_ns {
-            0 => (report.ok, report.elapsed_ns.saturating_sub(report.paused_ns)),
-            ns => (report.steady_ok, ns),
-        };
-        let seconds = ns.max(1) as f64 / 1e9;
-        let in_progress = slots.unwrap_or(report.unfinished.max(1));
-        Self { per_s: ok as f64 / seconds, resolution_per_s: in_progress as f64 / seconds, ok }
-    }
-}
-
-/// Operations that were at once while all slots were to be filled: throughput times latency.
-///
-/// An operation lasts from before `socket(2)` to after `close(2)`, because that is what takes up a
-/// slot; the latency that is reported, from `connect(2)` to established, is part of it. So what is
-/// left for "between operations" is the client's own loop.
-fn kept_at_once(
-    report: &ConnectReport,
-    asked: u64,
-    pause_every: Option<u64>,
-) -> Option<ClosedLoop> {
-    let often = |every: u64| every < asked.saturating_mul(TURNS_PER_PAUSE);
-    if report.full_ns == 0 || report.attempts == 0 || pause_every.is_some_and(often) {
-        return None;
-    }
-    let operations = report.attempts as f64;
-    let throughput_per_s = operations / (report.full_ns as f64 / 1e9);
-    let found = little::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
-    Some(ClosedLoop { operations: report.attempts, asked, found })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report() -> ConnectReport {
-        ConnectReport {
-            ok: 100,
-            elapsed_ns: 2_500_000_000,
-            paused_ns: 500_000_000,
-            ..ConnectReport::default()
-        }
-    }
-
-    #[test]
-    fn a_rate_is_what_completed_in_the_steady_part_divided_by_its_length() {
-        // 96 of 100 in 1.2 s with 4 slots: 80/s, and one edge is 4 / 1.2 s.
-        let closed = ConnectReport { steady_ok: 96, steady_ns: 1_200_000_000, ..report() };
-        let rate = Rate::of(&closed, Some(4));
-        assert!((rate.per_s - 80.0).abs() < 1e-9, "{rate:?}");
-        assert!((rate.resolution_per_s - 10.0 / 3.0).abs() < 1e-9, "{rate:?}");
-        assert_eq!(rate.ok, 96);
-    }
-
-    #[test]
-    fn an_open_loop_is_as_exact_as_one_operation_or_those_in_progress_at_its_end() {
-        let nothing_waits = ConnectReport { steady_ok: 3, steady_ns: 428_571_428, ..report() };
-        let rate = Rate::of(&nothing_waits, None);
-        assert!((rate.per_s - 7.0).abs() < 1e-6, "3 of 7 per second: {rate:?}");
-        assert!((rate.resolution_per_s - 7.0 / 3.0).abs() < 1e-6, "{rate:?}");
-        let five_wait =
-            ConnectReport { steady_ok: 95, steady_ns: 1_000_000_000, unfinished: 5, ..report() };
-        let rate = Rate::of(&five_wait, None);
-        assert_eq!((rate.per_s, rate.resolution_per_s), (95.0, 5.0));
-    }
-
-    #[test]
-    fn without_a_steady_part_the_rate_is_of_the_whole_time_without_pauses() {
-        let rate = Rate::of(&report(), Some(100));
-        assert_eq!((rate.per_s, rate.resolution_per_s, rate.ok), (50.0, 50.0, 100));
     }
 }

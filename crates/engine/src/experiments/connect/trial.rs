@@ -9,18 +9,18 @@ use tcptoll_model::record::Timeline;
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
-use super::hosts::{Trace, drive, end_greeting, nothing_reached};
 use super::settings::ConnectSettings;
+use super::unreached::nothing_reached;
 use crate::experiments::bench::hosts::{PortsNeeded, ladder_of, launch};
 use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::opening::{
+    LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive, end_greeting,
+};
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Begun, Hosts};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Watch, WatchListener};
-
-/// Handshakes remembered for the timeline, at most.
-const TRACE_MAX: usize = 20_000;
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
@@ -164,9 +164,7 @@ impl<'a> ConnectTrial<'a> {
             speak: self.settings.first_byte,
             trace_limit: TRACE_MAX,
         };
-        let server = hosts.server()?;
-        let (at, greeting) = server.start(&greet)?;
-        Ok((greeting, at))
+        begin_greeting(hosts, &greet)
     }
 
     pub(super) fn load_on(&self, target: SocketAddr) -> ConnectLoad {
@@ -198,8 +196,7 @@ impl<'a> ConnectTrial<'a> {
             first_byte: settings.first_byte,
             ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
-            // Timers fire the later the longer they wait: 0.6 s late on the rung of 35 s.
-            ladder_slack_ns: (Duration::from_millis(600) + settings.lab.link.rtt).as_nanos() as u64,
+            ladder_slack_ns: (LADDER_SLACK + settings.lab.link.rtt).as_nanos() as u64,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use tcptoll_model::record::Warmup;
 
-use super::hosts::{Trace, drive, end_greeting};
 use super::trial::ConnectTrial;
+use crate::experiments::bench::opening::{Trace, drive, end_greeting};
 use crate::experiments::{Context, TrialError};
 use crate::lab::{Hosts, LabError};
 use crate::messages::ConnectReport;

@@ -117,6 +117,7 @@ impl RequestSettings {
             fields: self.fields.clone(),
             authority: self.host.clone().unwrap_or_else(|| authority.to_owned()),
             body: base64::engine::general_purpose::STANDARD.encode(body),
+            groups: Vec::new(),
         };
         (requests, warning)
     }

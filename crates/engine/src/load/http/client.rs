@@ -23,6 +23,7 @@ use tcptoll_model::http::response::Limits;
 use tcptoll_model::http::reuse::Reuse;
 
 use super::Shared;
+use super::groups::{Group, Groups};
 use super::slot::{Slot, State};
 use super::tally::Tally;
 use crate::clock::monotonic_ns;
@@ -108,7 +109,8 @@ impl<'a, D: Driver> Client<'a, D> {
         (first_request, first_source): (u32, usize),
     ) -> Self {
         let slots = pace.slots() as u32;
-        let tally = Tally::new(pace.planned_ns());
+        let mut tally = Tally::new(pace.planned_ns());
+        tally.groups = Groups::of(&shared.groups, pace.planned_ns());
         Self {
             load,
             shared,
@@ -329,8 +331,10 @@ impl<D: Driver> Client<'_, D> {
         let measured = self.pace.measures(due);
         self.tally.report.attempts += u64::from(measured);
         self.under_way += 1;
-        let request = self.next_request;
-        self.next_request = (request + 1) % self.shared.requests.len() as u32;
+        let request = self.take_request();
+        if measured {
+            self.grouped(request, due, |group, since_ns| group.due(since_ns));
+        }
         self.requests.begin(0, slot, due + self.load.timeout_ns);
         let it = &mut self.slots[slot as usize];
         (it.measured, it.busy) = (measured, true);
@@ -340,6 +344,22 @@ impl<D: Driver> Client<'_, D> {
         } else {
             self.open(slot, now);
         }
+    }
+
+    /// The request whose turn it is.
+    fn take_request(&mut self) -> u32 {
+        let request = self.next_request;
+        self.next_request = (request + 1) % self.shared.requests.len() as u32;
+        request
+    }
+
+    /// Counts something of a measured request in its group, if it has one; `at_ns` is given as time
+    /// since the measured part began.
+    fn grouped(&mut self, request: u32, at_ns: u64, count: impl FnOnce(&mut Group, u64)) {
+        let Some(groups) = &mut self.tally.groups else { return };
+        let Some(&number) = self.shared.groups.get(request as usize) else { return };
+        let begun_ns = self.pace.begun_ns().unwrap_or(at_ns);
+        count(groups.group(number), at_ns.saturating_sub(begun_ns));
     }
 
     fn open(&mut self, slot: u32, now: u64) {

@@ -6,6 +6,7 @@
 //! while connections are open.
 
 mod client;
+mod groups;
 mod requests;
 mod slot;
 mod tally;
@@ -25,7 +26,7 @@ use super::threads::{self, THREADS_MAX, Team};
 use super::uring::{Uring, most_slots};
 use super::{LoadError, socket_memory};
 use crate::channel::Channel;
-use crate::messages::{HttpLoad, HttpReport, HttpRequests, Io};
+use crate::messages::{GroupReport, HttpLoad, HttpReport, HttpRequests, Io};
 
 /// A distribution by its name.
 pub type Named = (&'static str, Histogram);
@@ -33,20 +34,30 @@ pub type Named = (&'static str, Histogram);
 /// What the threads of a load share.
 struct Shared {
     requests: Vec<Request>,
+    /// The group of each request; empty: they are not grouped.
+    groups: Vec<u8>,
     tls: Option<Tls>,
     /// SHA-256 that content must have.
     digest: Option<Vec<u8>>,
     team: Team,
 }
 
+/// What came of a load.
+pub struct Done {
+    /// Counts.
+    pub report: HttpReport,
+    /// Distributions.
+    pub histograms: Vec<Named>,
+    /// Each group of requests; empty: they were not grouped.
+    pub groups: Vec<GroupReport>,
+}
+
 /// Runs a load to its end, or until the parent says stop. `requests`: JSON of [`HttpRequests`].
-pub fn run(
-    load: &HttpLoad,
-    requests: &str,
-    channel: &mut Channel,
-) -> Result<(HttpReport, Vec<Named>), LoadError> {
-    let requests: HttpRequests = serde_json::from_str(requests)
+pub fn run(load: &HttpLoad, requests: &str, channel: &mut Channel) -> Result<Done, LoadError> {
+    let mut requests: HttpRequests = serde_json::from_str(requests)
         .map_err(|error| LoadError::Refused(format!("the requests: {error}")))?;
+    let groups = std::mem::take(&mut requests.groups);
+    groups::check(&groups, requests.lines.len()).map_err(LoadError::Refused)?;
     let requests = requests::write(&requests, load.reuse).map_err(LoadError::Refused)?;
     let tls = load.tls.as_ref().map(Tls::new).transpose().map_err(LoadError::Refused)?;
     // The soft limit is raised to the hard one: a socket is a file.
@@ -62,6 +73,7 @@ pub fn run(
     let resident_before = cpu::rss_bytes();
     let shared = Shared {
         requests,
+        groups,
         tls,
         digest: load.expect_sha256.as_deref().and_then(bytes_of_hex),
         team: Team::new(threads),
@@ -84,7 +96,14 @@ pub fn run(
     report.resident_bytes = seen.resident_bytes.saturating_sub(resident_before);
     report.socket_bytes = seen.socket_bytes.map(|bytes| (bytes * report.open as f64) as u64);
     let told = tally.histograms().into_iter().filter(|(_, histogram)| histogram.count() > 0);
-    Ok((report, told.map(|(name, histogram)| (name, histogram.clone())).collect()))
+    let mut histograms: Vec<Named> =
+        told.map(|(name, histogram)| (name, histogram.clone())).collect();
+    let mut groups = Vec::new();
+    if let Some(grouped) = tally.groups.take() {
+        groups = grouped.reports();
+        histograms.extend(grouped.into_histograms());
+    }
+    Ok(Done { report, histograms, groups })
 }
 
 /// Whether connections are to be direct descriptors of `io_uring`.

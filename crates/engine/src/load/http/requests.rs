@@ -7,7 +7,7 @@ use tcptoll_model::http::reuse::Reuse;
 use crate::messages::HttpRequests;
 
 /// One request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     /// Head and content.
     pub(super) bytes: Box<[u8]>,
@@ -59,6 +59,7 @@ mod tests {
             fields: fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
             authority: "h:81".to_owned(),
             body: BASE64.encode("xyz"),
+            groups: Vec::new(),
         };
         String::from_utf8(write(&requests, reuse).unwrap()[0].bytes.to_vec()).unwrap()
     }

@@ -7,6 +7,7 @@ use tcptoll_model::record::{Closing, Series};
 use tcptoll_model::saturation::Aging;
 use tcptoll_model::stats::{Histogram, SeriesBuilder};
 
+use super::groups::Groups;
 use crate::messages::{HttpReport, Rates};
 
 /// Points of the rate over time.
@@ -37,6 +38,8 @@ pub(super) struct Tally {
     pub(super) answered: u64,
     /// Open loop: how old requests were when they ended.
     pub(super) aging: Aging,
+    /// Each group of requests apart, where they are grouped.
+    pub(super) groups: Option<Groups>,
 }
 
 /// What completed within the window.
@@ -81,6 +84,7 @@ impl Tally {
             since: Completed::default(),
             answered: 0,
             aging: Aging::new(window_ns.unwrap_or(0)),
+            groups: None,
         }
     }
 
@@ -195,6 +199,9 @@ impl Tally {
         };
         ours.partial |= theirs.partial;
         self.aging.merge(&other.aging);
+        if let (Some(mine), Some(theirs)) = (&mut self.groups, &other.groups) {
+            mine.add(theirs);
+        }
         for (mine, (_, theirs)) in self.histograms_mut().into_iter().zip(other.histograms()) {
             mine.merge(theirs);
         }

@@ -4,7 +4,7 @@ use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::super::columns::{
     CONN_RATE, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, QUEUE_PEAK, client_cpu, every,
 };
-use super::{CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, FIRST_BYTE, WAITED};
+use super::super::figures::{CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, FIRST_BYTE, WAITED};
 use crate::record::{Arm, Summary};
 
 use Figure::{Estimate, Number, Share, Time};

@@ -7,23 +7,10 @@ pub mod expectation;
 mod options;
 
 use super::figures::{
-    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, FIRST_BYTE,
-    FIRST_BYTE_MEAN, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, histogram, metric,
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
+    FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
 };
-use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
-
-/// Mean number of connections being opened.
-pub const IN_FLIGHT: MetricSpec =
-    metric("in_flight_mean", "connections", "in flight mean", Better::Neither);
-/// Share of the handshakes that waited for a retransmitted SYN.
-pub const WAITED: MetricSpec =
-    metric("waited_share", "share", "share that waited for a retransmitted SYN", Better::Lower);
-/// From due to established, of operations that failed after their handshake.
-pub const CONNECT_OF_FAILED: HistogramSpec = histogram(
-    "connect_of_failed_us",
-    "connect latency of connections that failed later",
-    Better::Lower,
-);
+use super::spec::{Noun, Spec};
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\

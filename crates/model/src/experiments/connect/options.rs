@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    BIND, CONGESTION, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL,
+    BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONGESTION, CONNECT_RATE, CONNECT_TIMEOUT, IPV6,
+    LINK, LOAD, PACKET_RELAY, PAUSE, PAUSE_EVERY, PLACE, SERVER_SYSCTL,
 };
 use crate::study::{RoundsAsked, Study};
 
@@ -26,13 +27,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .only(&[Only::With("server", "'command'")]),
     &IPV6,
     &PACKET_RELAY,
-    &Opt::together(
-        PLACE,
-        "client-sysctl",
-        "NAME=VALUE",
-        "Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again",
-    )
-    .only(&[Only::Lab]),
+    &CLIENT_SYSCTL_RETRIES,
     &SERVER_SYSCTL,
     &Opt::one(
         PLACE,
@@ -58,28 +53,11 @@ pub(super) const OPTIONS: &[&Opt] = &[
     )
     .number()
     .derived("20 in the lab, none with --to"),
-    &Opt::each(LOAD, "concurrency", "N", "Connections being opened at once, at most")
-        .alias(&["connections"])
-        .derived("about 500 per second's worth"),
-    &Opt::each(
-        LOAD,
-        "rate",
-        "PER_SECOND",
-        "Connections begun per second, whether or not others have ended; latency counts from \
-         when each was due",
-    )
-    .number(),
-    &Opt::each(LOAD, "pause-every", "N", "Pause after so many connections").number(),
-    &Opt::each(LOAD, "pause", "TIME", "Length of that pause")
-        .by_default("1s")
-        .only(&[Only::With("pause-every", "N")]),
-    &Opt::each(
-        LOAD,
-        "timeout",
-        "TIME",
-        "Time limit of one connection, from its start to the first byte",
-    )
-    .by_default("10s"),
+    &CONCURRENCY.derived("about 500 per second's worth"),
+    &CONNECT_RATE,
+    &PAUSE_EVERY,
+    &PAUSE,
+    &CONNECT_TIMEOUT,
     &BIND,
     &CONGESTION,
     &Opt::each(LOAD, "fast-open", "on,off", "Send the first bytes with the SYN (TCP Fast Open)")

@@ -5,7 +5,7 @@ mod expected;
 mod steps;
 mod timeline;
 
-use tcptoll_model::experiments::connect::CONNECT_OF_FAILED;
+use tcptoll_model::experiments::figures::CONNECT_OF_FAILED;
 use tcptoll_model::record::Arm;
 
 use crate::own::{Failed, NONE, Own};

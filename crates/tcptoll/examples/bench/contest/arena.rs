@@ -106,6 +106,7 @@ impl Arena {
             fields: Vec::new(),
             authority: self.serving.at.to_string(),
             body: String::new(),
+            groups: Vec::new(),
         };
         let requests = serde_json::to_string(&requests)?;
         anyhow::ensure!(requests.len() <= UPLOAD_MAX, "more than one piece");

@@ -14,7 +14,8 @@ impl<D: Driver> Client<'_, D> {
     pub(super) fn succeed(&mut self, slot: u32, at_ns: u64) {
         let it = &mut self.slots[slot as usize];
         it.busy = false;
-        let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
+        let (measured, begun_ns, due_ns, request) =
+            (it.measured, it.begun_ns, it.due_ns, it.request);
         let (sent_ns, first_ns, body_bytes) = (it.sent_ns, it.first_ns, it.body_bytes);
         let begun = self.pace.begun_ns().unwrap_or(at_ns);
         if self.pace.window_has(at_ns) {
@@ -28,9 +29,12 @@ impl<D: Driver> Client<'_, D> {
         if measured {
             if let Some(latency_ns) = self.tally.span(due_ns, at_ns) {
                 self.tally.success(at_ns.saturating_sub(begun), latency_ns);
+                self.grouped(request, due_ns, |group, since_ns| group.ok(since_ns, latency_ns));
             } else {
                 self.tally.report.ok += 1;
+                self.grouped(request, due_ns, |group, since_ns| group.ok_untimed(since_ns));
             }
+            self.grouped(request, at_ns, |group, since_ns| group.completed(since_ns));
             if let Some(first) = self.tally.span(sent_ns, first_ns) {
                 self.tally.first_byte.record_ns(first);
             }
@@ -46,8 +50,12 @@ impl<D: Driver> Client<'_, D> {
         if !std::mem::take(&mut it.busy) {
             return;
         }
-        let (measured, begun_ns, due_ns) = (it.measured, it.begun_ns, it.due_ns);
+        let (measured, begun_ns, due_ns, request) =
+            (it.measured, it.begun_ns, it.due_ns, it.request);
         self.tally.failure(measured, class, words);
+        if measured {
+            self.grouped(request, due_ns, |group, since_ns| group.failed(since_ns, class));
+        }
         let now = monotonic_ns();
         if matches!(class, "timeout" | "unsent" | "connect-timeout") {
             self.aged(measured, due_ns, now);

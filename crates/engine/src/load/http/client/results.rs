@@ -34,6 +34,9 @@ impl<D: Driver> Client<'_, D> {
         let now = monotonic_ns();
         let begun = self.pace.begun_ns().unwrap_or(now);
         self.tally.report.rates = self.rates(now);
+        if let Some(groups) = &mut self.tally.groups {
+            groups.begun(begun);
+        }
         let answered = self.tally.answered;
         let report = &mut self.tally.report;
         // Spinning is system calls for the most part.

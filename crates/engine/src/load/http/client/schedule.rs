@@ -106,6 +106,14 @@ impl<D: Driver> Client<'_, D> {
         self.tally.report.attempts += u64::from(measured);
         self.tally.report.queued += u64::from(measured);
         self.tally.failure(measured, class, words);
+        if measured && self.tally.groups.is_some() {
+            // The mixture of groups is of what was due, not of what was sent.
+            let request = self.take_request();
+            self.grouped(request, due, |group, since_ns| {
+                group.due(since_ns);
+                group.failed(since_ns, class);
+            });
+        }
         self.aged(measured, due, now);
         self.ended(measured);
     }

@@ -13,6 +13,7 @@ use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
 
 use super::super::requests::Request;
+use super::super::tally::Tally;
 use super::super::{Shared, plan};
 use super::Client;
 use crate::clock::monotonic_ns;
@@ -20,7 +21,7 @@ use crate::load::LoadError;
 use crate::load::driver::{Driver, Event, What};
 use crate::load::pace::{Pace, Plan};
 use crate::load::threads::{Part as _, Team};
-use crate::messages::{HttpLoad, HttpReport, Io};
+use crate::messages::{GROUP_LATENCY, GroupReport, GroupSlice, HttpLoad, HttpReport, Io};
 
 /// Slots of every script.
 const SLOTS: u32 = 4;
@@ -252,6 +253,12 @@ fn load() -> HttpLoad {
 
 /// What came of a load on a driver that stamps answers so much too early.
 fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<Seen>>) {
+    let (mut tally, seen) = tallied(seed, load, early_ns, &[]);
+    (tally.report(), seen)
+}
+
+/// The same of requests in these groups.
+fn tallied(seed: u64, load: &HttpLoad, early_ns: u64, groups: &[u8]) -> (Tally, Rc<RefCell<Seen>>) {
     let seen = Rc::new(RefCell::new(Seen::default()));
     let driver = Script {
         random: seed,
@@ -264,7 +271,8 @@ fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<
         after_peer: 0,
     };
     let shared = Shared {
-        requests: vec![Request { bytes: REQUEST.into(), to_head: false }],
+        requests: vec![Request { bytes: REQUEST.into(), to_head: false }; groups.len().max(1)],
+        groups: groups.to_vec(),
         tls: None,
         digest: None,
         team: Team::new(1),
@@ -273,7 +281,7 @@ fn played(seed: u64, load: &HttpLoad, early_ns: u64) -> (HttpReport, Rc<RefCell<
     let pace = Pace::new(&plan, shared.team.start_ns(), 0, 1);
     let mut client = Client::new(load, &shared, driver, pace, (0, 0));
     client.run().unwrap();
-    (client.end().report(), seen)
+    (client.end(), seen)
 }
 
 fn play(seed: u64, load: &HttpLoad) {
@@ -332,5 +340,54 @@ fn whatever_a_driver_tells_in_any_order_is_counted_once() {
             ..load()
         };
         play(seed, &load);
+    }
+}
+
+#[test]
+fn each_group_counts_its_own_requests_once_and_together_they_are_all() {
+    for seed in 0..40 {
+        let rate_per_s = (seed % 2 == 0).then_some(20_000.0);
+        let load = HttpLoad {
+            reuse: [Reuse::KeepAlive, Reuse::ClientClose][seed as usize / 2 % 2],
+            rate_per_s,
+            requests: Some(150),
+            duration_ns: Some(50_000_000),
+            timeout_ns: 3_000_000,
+            connect_timeout_ns: 2_000_000,
+            seed,
+            ..load()
+        };
+        // Three of four need the second group.
+        let (mut tally, _) = tallied(seed, &load, 0, &[0, 1, 1, 1]);
+        let grouped = tally.groups.take().unwrap();
+        let reports = grouped.reports();
+        let report = tally.report();
+        let told = format!("seed {seed}: {report:?}, {reports:?}");
+        assert_eq!(reports.len(), 2, "{told}");
+        let of = |count: fn(&GroupReport) -> u64| reports.iter().map(count).sum::<u64>();
+        assert_eq!(of(|group| group.attempts), report.attempts, "{told}");
+        assert_eq!(of(|group| group.ok), report.ok, "{told}");
+        for (class, count) in &report.errors {
+            assert_eq!(
+                of(|group| group.errors.values().sum()),
+                report.errors.values().sum::<u64>()
+            );
+            let all = reports.iter().filter_map(|group| group.errors.get(class)).sum::<u64>();
+            assert_eq!(all, *count, "{class}: {told}");
+        }
+        for group in &reports {
+            let failed: u64 = group.errors.values().sum();
+            assert_eq!(group.attempts, group.ok + failed, "{told}");
+            let of = |count: fn(&GroupSlice) -> u64| group.slices.iter().map(count).sum::<u64>();
+            assert!(of(|slice| slice.due) <= group.attempts, "{told}");
+            assert_eq!(of(|slice| slice.due), of(|slice| slice.ok + slice.failed), "{told}");
+        }
+        // Requests are sent in the order of the lines, those given up unsent among them.
+        let quarter = report.attempts / 4;
+        assert!(reports[0].attempts.abs_diff(quarter) <= 1, "{told}");
+        for (name, histogram) in grouped.into_histograms() {
+            let group = reports.iter().find(|group| GROUP_LATENCY[group.group as usize] == name);
+            assert_eq!(histogram.count(), group.unwrap().ok, "{told}");
+        }
     }
 }

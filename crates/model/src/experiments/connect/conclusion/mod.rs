@@ -4,7 +4,7 @@ mod trouble;
 
 use crate::bound;
 use crate::effective::same_effective;
-use crate::experiments::conclusion::{capital, explain, explanations, step};
+use crate::experiments::conclusion::{capital, cured, explain, explanations, step};
 use crate::record::{Arm, NextStep, PlaceKind, Summary};
 use crate::stats::need;
 use crate::units::{human_count, human_us};
@@ -23,22 +23,8 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.next = next(summary);
 }
 
-/// An arm of the same run that differs only in its backlog and did not show the cause: the
-/// measured proof of the cure.
-fn cured<'a>(summary: &'a Summary, ill: &Arm) -> Option<&'a Arm> {
-    let but_backlog = |arm: &Arm| {
-        let mut factors = arm.factors.clone();
-        factors.remove("backlog");
-        factors.remove("server-sysctl");
-        factors
-    };
-    summary.arms.iter().find(|arm| {
-        arm.name != ill.name
-            && but_backlog(arm) == but_backlog(ill)
-            && arm.ok == arm.attempts
-            && summary.causes.iter().all(|cause| cause.arm != arm.name)
-    })
-}
+/// Options that make an accept queue longer.
+const QUEUE: &[&str] = &["backlog", "server-sysctl"];
 
 fn proof(summary: &Summary, id: &str) -> Option<String> {
     if !id.ends_with("-queue-full") {
@@ -46,7 +32,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
     }
     let cause = summary.causes.iter().find(|cause| cause.id == id)?;
     let ill = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
-    let well = cured(summary, ill)?;
+    let well = cured(summary, ill, QUEUE)?;
     let max = well.histograms.get("connect_us").and_then(|h| h.max)?;
     Some(format!(
         "in this run, arm {}: all {} connected, the slowest in {}",
@@ -139,7 +125,7 @@ fn turned_away(summary: &Summary, name: &str) -> Option<String> {
         let (failed, of) = (human_count(silent), human_count(arm.attempts));
         text += &format!(": {failed} of {of} connections failed");
     }
-    if let Some(well) = cured(summary, arm) {
+    if let Some(well) = cured(summary, arm, QUEUE) {
         let max = well.histograms.get("connect_us").and_then(|h| h.max);
         text += &format!(
             "; in arm {} all {} connected, the slowest in {}",
@@ -160,7 +146,8 @@ fn healthy<'a>(summary: &Summary, measured: &[&'a Arm]) -> Vec<&'a Arm> {
             // Nor the one beside it that shows the cure: it is of the same burst.
             !ill(&arm.name)
                 && !summary.arms.iter().any(|other| {
-                    ill(&other.name) && cured(summary, other).is_some_and(|w| w.name == arm.name)
+                    ill(&other.name)
+                        && cured(summary, other, QUEUE).is_some_and(|w| w.name == arm.name)
                 })
         })
         .copied()

@@ -1,0 +1,20 @@
+//! What `connect` says of a target that answered nothing.
+
+use crate::experiments::bench::unreached::Unreached;
+use crate::messages::ConnectReport;
+
+/// Why a target gave nothing, with what to do about it.
+pub(super) fn nothing_reached(name: &str, report: &ConnectReport) -> String {
+    let unreached = Unreached {
+        subject: format!("--to {name}"),
+        operation: "connection",
+        outcome: format!("none of {} connections was made", report.attempts),
+        errors: &report.errors,
+        first_errors: &report.first_errors,
+    };
+    unreached.sentence(&[
+        ("bind", "--bind names an address that this host does not have"),
+        ("local-ports", "no local port is free: add --bind addresses, or wait a minute"),
+        ("timeout", "it accepts but does not speak: give it something with --send"),
+    ])
+}

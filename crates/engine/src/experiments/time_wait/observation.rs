@@ -1,0 +1,261 @@
+//! From what the hosts reported to the arm that is recorded.
+
+use tcptoll_model::counters::difference;
+use tcptoll_model::experiments::figures::{
+    CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN, LATENESS,
+    SERVER_TIME_WAIT,
+};
+use tcptoll_model::experiments::time_wait::{
+    BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU, CONNECT_CPU_MEAN, IDLE_SHARE,
+    IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
+};
+use tcptoll_model::port_cliff::{self, Chooser};
+use tcptoll_model::record::{PortPoint, PortUse};
+use tcptoll_model::stats::Series;
+use tcptoll_model::warning::Warning;
+
+use super::trial::{Driven, TimeWaitTrial};
+use crate::experiments::bench::notes::{Span, mean_us, path_sample};
+use crate::experiments::bench::procedure::Seen;
+use crate::messages::{CloseFirst, CurvePoint, Moment, POINTS_MAX, ShortReport};
+
+/// A socket is in TIME-WAIT for 60 s: until then, with a second to spare, none has gone by itself.
+const NONE_GONE_NS: u64 = 59_000_000_000;
+
+/// Two counts of the same sockets may differ by this share, or by this number.
+const MAY_DIFFER: (f64, u64) = (0.01, 8);
+
+/// Share of the window at its beginning and at its end.
+const EDGE: f64 = 0.1;
+
+impl TimeWaitTrial<'_> {
+    pub(super) fn take_report(&mut self, driven: &Driven) {
+        let Driven { report, histograms } = driven;
+        let settings = self.settings;
+        let notes = &mut self.notes;
+        let arm = &mut notes.arm;
+        arm.attempts = report.attempts;
+        arm.ok = report.ok;
+        arm.errors.clone_from(&report.errors);
+        arm.partial = report.partial;
+        arm.elapsed_s = report.elapsed_ns as f64 / 1e9;
+        arm.connections_attempted = Some(report.connects);
+        arm.connections_ok = Some(report.connections);
+        arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
+        let short = settings.is_open_ended && report.attempts < self.count.unwrap_or(0);
+        let limit = settings.duration.filter(|_| short && !report.partial);
+        arm.cut_after_s = limit.map(|long| long.as_secs_f64());
+        let specs = [
+            ("connect", &CONNECT, Some(&CONNECT_MEAN)),
+            ("connect_cpu", &CONNECT_CPU, None),
+            ("latency", &LATENCY, Some(&LATENCY_MEAN)),
+            ("lateness", &LATENESS, None),
+        ];
+        for (name, spec, mean) in specs {
+            let found = histograms.iter().find(|(other, _)| other == name);
+            let Some((_, histogram)) = found else { continue };
+            notes.histogram(spec, histogram);
+            if let Some(mean) = mean {
+                notes.metric(mean, mean_us(histogram), histogram.count());
+            }
+        }
+        let seconds = report.elapsed_ns.max(1) as f64 / 1e9;
+        notes.metric(&RATE, Some(report.ok as f64 / seconds), report.ok);
+        let connected = report.connections;
+        notes.metric(&CONNECTIONS_RATE, Some(connected as f64 / seconds), connected);
+        let cpu_us = report.connect_cpu_ns as f64 / 1e3 / report.connects as f64;
+        notes.metric(&CONNECT_CPU_MEAN, Some(cpu_us), report.connects);
+        let busy = report.busy_ns as f64 / report.elapsed_ns.max(1) as f64;
+        notes.metric(&BUSY_WORKERS, Some(busy), report.attempts);
+    }
+
+    pub(super) fn take_port_use(&mut self, report: &ShortReport, client: Span<'_>) {
+        let loopback = self.ports.loopback;
+        let [ours, theirs] = self.closed;
+        let server = if loopback { ours.server } else { theirs.server };
+        let counters = difference(&client.before.counters, &client.after.counters);
+        let grew = |name: &str| counters.get(name).copied().unwrap_or(0).max(0).unsigned_abs();
+        let moments = Moments::of(&report.moments);
+        let settings = self.settings;
+        let binds = !settings.sources.is_empty() && !settings.late_port;
+        let chooser = if binds { Chooser::Bind } else { Chooser::Connect };
+        let lasts = |rate| port_cliff::lasts_s(&self.forecast, rate, self.held);
+        let curve: Vec<_> = report.curve.iter().filter_map(point).collect();
+        let port_use = PortUse {
+            held_ports: self.held,
+            cliff_expected: port_cliff::expected(&self.ports, chooser),
+            lasts_expected_s: settings.rate.and_then(lasts),
+            cliff: port_cliff::found(&curve),
+            curve,
+            client_time_wait: ours.client.unwrap_or(0),
+            server_time_wait: server.unwrap_or(0),
+            time_wait_overflows: grew("TcpExtTCPTimeWaitOverflow"),
+            time_wait_reused: grew("TcpExtTWRecycled"),
+            idle_share: moments.idle_series(),
+            busy_workers: Some(moments.series(|m| range(m.workers, m.looks, m.workers_range))),
+            rate_per_s: moments.series(|m| rate(m.ok, m.ns)),
+            failed_per_s: moments.series(|m| rate(m.no_port, m.ns)),
+            ports_in_use: moments.series(|m| range(m.ports, m.looks, m.ports_range)),
+        };
+        let notes = &mut self.notes;
+        notes.metric(&CLIENT_TIME_WAIT, ours.client.map(|count| count as f64), 1);
+        notes.metric(&SERVER_TIME_WAIT, server.map(|count| count as f64), 1);
+        let idle = |moments: &[Moment]| idle_share(moments);
+        notes.metric(&IDLE_SHARE, idle(&report.moments), 1);
+        notes.metric(&IDLE_SHARE_FIRST, idle(moments.first(EDGE)), 1);
+        notes.metric(&IDLE_SHARE_LAST, idle(moments.last(EDGE)), 1);
+        let peak = report.moments.iter().map(|moment| moment.ports_range.1).max();
+        notes.metric(&PORTS_PEAK, peak.map(|ports| ports as f64), 1);
+        let cliff = port_use.cliff;
+        notes.metric(&CLIFF_PORTS, cliff.map(|cliff| cliff.at_ports), 1);
+        notes.metric(&CLIFF_FACTOR, cliff.map(|cliff| cliff.factor()), 1);
+        notes.arm.own.port_use = Some(Box::new(port_use));
+    }
+
+    pub(super) fn take_hosts(&mut self, report: &ShortReport, seen: &Seen<'_>) {
+        let notes = &mut self.notes;
+        notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
+        notes.client_cpu(report.cpu_us, report.attempts, report.attempts);
+        if let Some((server, host)) = notes.arm.server.as_mut().zip(seen.server) {
+            server.rss_peak_bytes = Some(host.after.rss_peak_bytes);
+        }
+        let answered = self.echoed.answered;
+        notes.server_cpu(self.echoed.cpu_us, answered, answered);
+    }
+
+    /// Holds the kernel's count of TIME-WAIT, socket by socket, against what must be there: the ports
+    /// held before and the connections closed since, without those that the kernel ended early.
+    pub(super) fn check_time_wait(&mut self, report: &ShortReport, client: Span<'_>) {
+        let age_ns = client.after.at_ns.saturating_sub(self.since_ns);
+        let Some(port_use) = &self.notes.arm.own.port_use else { return };
+        let counts = self.settings.close != CloseFirst::Server
+            && age_ns < NONE_GONE_NS
+            && !report.partial
+            && self.closed[0].client.is_some();
+        if !counts {
+            return;
+        }
+        let gone = port_use.time_wait_overflows + port_use.time_wait_reused;
+        let expected = (self.held + report.connections).saturating_sub(gone);
+        let witness = port_use.client_time_wait;
+        let ran_out = report.errors.contains_key("local-ports").then_some(self.forecast.at_once);
+        let mut checks = vec![("sockets in TIME-WAIT on the client host", expected)];
+        // The kernel reuses ports while others are searched for: only without that all are in use.
+        if port_use.time_wait_reused == 0 && port_use.time_wait_overflows == 0 {
+            checks.extend(ran_out.map(|ports| ("local ports when they ran out", ports)));
+        }
+        for (what, ours) in checks {
+            if differ(ours, witness) {
+                let what = what.to_owned();
+                self.notes.warn(&Warning::WitnessDisagrees { what, ours, witness });
+            }
+        }
+    }
+}
+
+fn differ(a: u64, b: u64) -> bool {
+    let (share, number) = MAY_DIFFER;
+    let apart = a.abs_diff(b);
+    apart > number && apart as f64 > a.max(b) as f64 * share
+}
+
+/// The mean of a point of the curve; none without connections.
+fn point(sums: &CurvePoint) -> Option<PortPoint> {
+    let &CurvePoint { connections, ports, cpu_ns, connect_ns, failed, failed_ports } = sums;
+    let mean = |sum: u64| sum as f64 / connections as f64;
+    (connections > 0)
+        .then(|| PortPoint {
+            ports: mean(ports),
+            connections,
+            connect_cpu_us: mean(cpu_ns) / 1e3,
+            connect_us: mean(connect_ns) / 1e3,
+            failed,
+        })
+        .or_else(|| {
+            (failed > 0).then(|| PortPoint {
+                ports: failed_ports as f64 / failed as f64,
+                failed,
+                ..PortPoint::default()
+            })
+        })
+}
+
+/// Least, mean and greatest of what was looked at.
+fn range(sum: u64, looks: u64, (least, greatest): (u64, u64)) -> Option<[f64; 3]> {
+    (looks > 0).then(|| [least as f64, sum as f64 / looks as f64, greatest as f64])
+}
+
+fn rate(count: u64, ns: u64) -> Option<[f64; 3]> {
+    (ns > 0).then(|| [count as f64 / (ns as f64 / 1e9); 3])
+}
+
+fn idle_share(moments: &[Moment]) -> Option<f64> {
+    let sum = |of: fn(&Moment) -> u64| moments.iter().map(of).sum::<u64>();
+    let (idle, all) = (sum(|moment| moment.cpu.0), sum(|moment| moment.cpu.1));
+    (all > 0).then(|| idle as f64 / all as f64)
+}
+
+/// What was seen over time.
+struct Moments<'a>(&'a [Moment]);
+
+impl<'a> Moments<'a> {
+    /// Without a last moment that is too short to divide by.
+    fn of(all: &'a [Moment]) -> Self {
+        match all {
+            [before @ .., last] if before.last().is_some_and(|one| last.ns < one.ns / 2) => {
+                Self(before)
+            }
+            all => Self(all),
+        }
+    }
+
+    fn series(&self, of: impl Fn(&Moment) -> Option<[f64; 3]>) -> Series {
+        let mut at_ns = 0;
+        let mut series = Series::default();
+        for moment in self.0.iter().take(POINTS_MAX) {
+            let seconds = at_ns as f64 / 1e9;
+            at_ns += moment.ns;
+            series
+                .points
+                .extend(of(moment).map(|[least, mean, greatest]| [seconds, least, mean, greatest]));
+        }
+        series
+    }
+
+    /// None: the host has no CPU of its own.
+    fn idle_series(&self) -> Option<Series> {
+        let series = self.series(|moment| idle_share(&[*moment]).map(|share| [share; 3]));
+        (!series.points.is_empty()).then_some(series)
+    }
+
+    fn total_ns(&self) -> u64 {
+        self.0.iter().map(|moment| moment.ns).sum()
+    }
+
+    /// The moments that begin in the first share of the time, at least one.
+    fn first(&self, share: f64) -> &'a [Moment] {
+        let count = within(self.0.iter(), self.total_ns(), share);
+        &self.0[..count]
+    }
+
+    /// The moments that end in the last share of the time, at least one.
+    fn last(&self, share: f64) -> &'a [Moment] {
+        let count = within(self.0.iter().rev(), self.total_ns(), share);
+        &self.0[self.0.len() - count..]
+    }
+}
+
+/// How many moments it takes to fill a share of the time.
+fn within<'a>(moments: impl Iterator<Item = &'a Moment>, total_ns: u64, share: f64) -> usize {
+    let limit_ns = (total_ns as f64 * share) as u64;
+    let mut filled_ns = 0;
+    let mut count = 0;
+    for moment in moments {
+        if filled_ns >= limit_ns && count > 0 {
+            break;
+        }
+        filled_ns += moment.ns;
+        count += 1;
+    }
+    count
+}

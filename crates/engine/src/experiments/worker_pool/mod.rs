@@ -1,0 +1,40 @@
+//! What happens to all requests when a backend stops accepting and blocking workers wait for it?
+//!
+//! The load and the front service stand on the client host, the backend on the server host: the front
+//! service is the TCP client whose connections are measured. Read `trial`, then `recovery`.
+
+mod observation;
+mod recovery;
+pub mod settings;
+mod trial;
+
+use tcptoll_model::experiments::spec::Spec;
+use tcptoll_model::experiments::worker_pool::SPEC;
+use tcptoll_model::study::{PlannedArm, Settings};
+
+use self::settings::PoolSettings;
+use self::trial::PoolTrial;
+use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
+
+/// The experiment.
+pub struct WorkerPool;
+
+impl Experiment for WorkerPool {
+    fn spec(&self) -> &'static Spec {
+        &SPEC
+    }
+
+    fn plan(&self, settings: &Settings) -> Result<Box<dyn Plan>, TrialError> {
+        Ok(Box::new(PoolSettings::from(settings)?))
+    }
+}
+
+impl Plan for PoolSettings {
+    fn expected_s(&self) -> f64 {
+        Self::expected_s(self)
+    }
+
+    fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError> {
+        PoolTrial::outcome(arm, self, context)
+    }
+}

@@ -1,0 +1,210 @@
+//! Holds local ports in TIME-WAIT, quickly: each connection is opened from a given port, and closed.
+//!
+//! A load that fills the ports by itself needs 12 s for the second half of the default range, because
+//! the kernel searches longer and longer. Here each socket may only use one port
+//! (`IP_LOCAL_PORT_RANGE`, since Linux 6.3), so nothing is searched. Ports are taken in the order in
+//! which `connect(2)` would: all of the parity of the range's lowest port first. The kernel keeps such
+//! a port as one that it chose itself. A port given to `bind(2)` is different: `connect(2)` passes it
+//! by without a look at its connections, which is cheaper than what is to be measured.
+//!
+//! Source: `__inet_hash_connect()` in `net/ipv4/inet_hashtables.c`, `inet_csk_find_open_port()` in
+//! `net/ipv4/inet_connection_sock.c`, Linux 6.18.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tcptoll_kernel::SysError;
+use tcptoll_kernel::sock_diag::{Closed, End, SockDiag};
+use tcptoll_kernel::socket::blocking::{Blocking, BlockingOptions};
+use tcptoll_kernel::socket::errno;
+
+use super::worker::exchange;
+use super::{class_of_connecting, lock, spawn};
+use crate::clock::monotonic_ns;
+use crate::load::LoadError;
+use crate::messages::{CloseFirst, HoldPorts, PortsHeld};
+
+/// Connections that are opened concurrently: with a round trip of 10 ms, 28,000 take 5 s.
+const THREADS: u64 = 128;
+
+/// Failures after which holding ends: other sockets may have some of the ports, but not many.
+const FAILURES_MAX: u64 = 1_000;
+
+/// Holds ports until as many are held as asked, or all have been tried.
+///
+/// It does not look at the channel: each connection has its time limit, and their number is bounded.
+pub fn run(order: &HoldPorts) -> Result<PortsHeld, LoadError> {
+    let begun_ns = monotonic_ns();
+    let all = Candidates::of(order);
+    let shared = Shared::default();
+    let spawned = std::thread::scope(|scope| {
+        let (all, shared) = (&all, &shared);
+        for _ in 0..THREADS.min(order.count) {
+            spawn(scope, move || shared.fill(order, all))?;
+        }
+        Ok(())
+    });
+    spawned.map_err(|error: io::Error| SysError::new("clone", "a thread", error))?;
+    let took_ns = monotonic_ns().saturating_sub(begun_ns);
+    Ok(PortsHeld {
+        closed: shared.closed.load(Ordering::Relaxed),
+        errors: std::mem::take(&mut *lock(&shared.errors)),
+        time_wait: time_wait(order.target)?,
+        took_ns,
+        kernel_chose: shared.kernel_chooses.load(Ordering::Relaxed),
+    })
+}
+
+/// Pairs of port and source address, in the order in which they are taken.
+struct Candidates {
+    ports: Vec<u16>,
+    sources: Vec<Option<IpAddr>>,
+}
+
+impl Candidates {
+    fn of(order: &HoldPorts) -> Self {
+        let (low, high) = order.range;
+        // connect(2) begins with the parity of the lowest port, bind(2) with the other one.
+        let first = if order.late_port { low % 2 } else { (low + 1) % 2 };
+        let of_parity = |parity: u16| (low..=high).filter(move |port| port % 2 == parity);
+        let ports = of_parity(first).chain(of_parity(1 - first)).collect();
+        let mut sources: Vec<_> = order.sources.iter().copied().map(Some).collect();
+        if sources.is_empty() {
+            sources.push(None);
+        }
+        Self { ports, sources }
+    }
+
+    fn get(&self, number: u64) -> Option<(u16, Option<IpAddr>)> {
+        let sources = self.sources.len() as u64;
+        let port = *self.ports.get((number / sources) as usize)?;
+        Some((port, self.sources[(number % sources) as usize]))
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    next: AtomicU64,
+    /// Connections that were begun and have not failed.
+    begun: AtomicU64,
+    closed: AtomicU64,
+    failures: AtomicU64,
+    errors: Mutex<BTreeMap<String, u64>>,
+    /// Whether this kernel lets no socket have a port of its own.
+    kernel_chooses: AtomicBool,
+}
+
+impl Shared {
+    /// Opens and closes connections until there are enough.
+    fn fill(&self, order: &HoldPorts, all: &Candidates) {
+        while self.failures.load(Ordering::Relaxed) < FAILURES_MAX {
+            if self.begun.fetch_add(1, Ordering::SeqCst) >= order.count {
+                return;
+            }
+            let Some(place) = all.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };
+            match self.hold(order, place) {
+                Ok(()) => {
+                    self.closed.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    let class = class_of_connecting(&error).to_owned();
+                    *lock(&self.errors).entry(class).or_default() += 1;
+                    self.failures.fetch_add(1, Ordering::Relaxed);
+                    // Another port takes its place.
+                    self.begun.fetch_sub(1, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+
+    /// Opens a connection from one port, and closes it first.
+    fn hold(&self, order: &HoldPorts, (port, source): (u16, Option<IpAddr>)) -> io::Result<()> {
+        let limit = Duration::from_nanos(order.timeout_ns);
+        let socket = Blocking::client(order.target, &BlockingOptions::default(), limit)?;
+        match source {
+            Some(address) if !order.late_port => socket.bind_to(SocketAddr::new(address, port))?,
+            _ => {
+                self.allow_only(&socket, port)?;
+                if let Some(address) = source {
+                    socket.bind(address, true)?;
+                }
+            }
+        }
+        socket.connect(order.target)?;
+        if order.close == CloseFirst::Server {
+            exchange(&socket)?;
+        } else {
+            // The server closes when it has read to the end: then this end is in TIME-WAIT.
+            socket.finish()?;
+        }
+        match socket.receive(&mut [0])? {
+            0 => Ok(()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Has the socket take this port, where the kernel can.
+    fn allow_only(&self, socket: &Blocking, port: u16) -> io::Result<()> {
+        if self.kernel_chooses.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match socket.allow_only_port(port) {
+            Err(error) if error.raw_os_error() == Some(errno::ENOPROTOOPT) => {
+                self.kernel_chooses.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            set => set,
+        }
+    }
+}
+
+/// Sockets in TIME-WAIT of this host's connections to a server.
+fn time_wait(target: SocketAddr) -> Result<u64, SysError> {
+    let mut count = 0;
+    SockDiag::open()?.closed(End::Remote, target, |socket| {
+        count += u64::from(matches!(socket, Closed::TimeWait { .. }));
+    })?;
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(sources: &[&str], late_port: bool) -> HoldPorts {
+        HoldPorts {
+            target: "10.0.0.2:1".parse().unwrap(),
+            sources: sources.iter().map(|address| address.parse().unwrap()).collect(),
+            range: (10, 14),
+            count: 1,
+            late_port,
+            close: CloseFirst::Client,
+            timeout_ns: 1,
+        }
+    }
+
+    fn ports(order: &HoldPorts) -> Vec<u16> {
+        let all = Candidates::of(order);
+        (0..).map_while(|number| all.get(number)).map(|(port, _)| port).collect()
+    }
+
+    #[test]
+    fn ports_of_the_lowest_ports_parity_are_taken_first_as_connect_does() {
+        assert_eq!(ports(&order(&[], true)), [10, 12, 14, 11, 13]);
+        assert_eq!(ports(&order(&["10.0.0.1"], false)), [11, 13, 10, 12, 14], "as bind does");
+    }
+
+    #[test]
+    fn each_port_is_taken_from_every_source_address() {
+        let two = order(&["10.0.0.1", "10.0.0.3"], true);
+        assert_eq!(ports(&two), [10, 10, 12, 12, 14, 14, 11, 11, 13, 13]);
+        let all = Candidates::of(&two);
+        let sources = (0..2).map(|number| all.get(number).unwrap().1.unwrap().to_string());
+        assert_eq!(sources.collect::<Vec<_>>(), ["10.0.0.1", "10.0.0.3"]);
+        assert_eq!(all.get(10), None);
+    }
+}

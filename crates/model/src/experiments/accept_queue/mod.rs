@@ -1,0 +1,66 @@
+//! What happens to clients when connections arrive faster than the server accepts them?
+
+mod options;
+
+use super::figures::{
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
+    DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, QUEUE_FULL,
+    RATE_RESOLUTION, RTT, SERVER_CPU, WAITED,
+};
+use super::spec::{Noun, Spec};
+use crate::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll accept-queue
+      a burst of 500 connections meets a short accept queue, then a longer one
+  tcptoll accept-queue --backlog 4096 --somaxconn 128,256
+      the limit of the whole host: the kernel clamps the backlog to it
+  tcptoll accept-queue --backlog 16 --abort-on-overflow off,on --link rtt=10ms
+      silence or a reset for connections that meet a full queue
+  tcptoll accept-queue --backlog 128 --accept-delay 500us,100us
+      a server that accepts faster needs no longer queue
+  tcptoll accept-queue --backlog 128 --rate 10000 --count 5000 --pause-every 500 --pause 1s
+      bursts with a pause between them
+  tcptoll accept-queue --backlog 16 --listeners 3
+      which of three listeners overflowed
+
+An option with several values makes an arm of each; the others are compared with the first.
+Time to the first byte is compared, not time to connect: a client may believe that it is connected
+while the server has dropped its last ACK.";
+
+/// The experiment.
+pub const SPEC: Spec = Spec {
+    name: "accept-queue",
+    question: "What happens to clients when connections arrive faster than the server accepts them?",
+    about: "Overflow a server's accept queue and measure what its clients experience",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: None,
+    complete: options::complete,
+    compares: |_| true,
+    metrics: &[
+        &QUEUE_FULL,
+        &ACCEPT_QUEUE_PEAK,
+        &CLIENT_CPU,
+        &CONNECT_MEAN,
+        &CONNECTIONS_RATE,
+        &DROPS,
+        &FAILED_SHARE,
+        &FIRST_BYTE_MEAN,
+        &IN_FLIGHT,
+        &RATE_RESOLUTION,
+        &SERVER_CPU,
+        &WAITED,
+    ],
+    histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FAILURE, &FIRST_BYTE, &LATENESS, &RTT],
+    primary: FIRST_BYTE_MEAN.name,
+    answers: &[FIRST_BYTE.name, CONNECT.name],
+    // A retransmission costs 1 s and more: smaller differences do not tell a full queue from a queue.
+    margin: 0.05,
+    operation: Noun { one: "connection", many: "connections", short: "conn" },
+    tables: &[],
+    causes: &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL],
+    conclude: |_| {},
+};

@@ -1,0 +1,123 @@
+//! Options of `accept-queue`.
+
+use serde_json::Value;
+
+use crate::experiments::option::Opt;
+use crate::experiments::options::{
+    ABORT_ON_OVERFLOW, ACCEPT_DELAY, ARRIVALS, BACKLOG, BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY,
+    CONNECT_RATE, CONNECT_TIMEOUT, IPV6, LINK, LISTENERS, LOAD, MAX_SYN_BACKLOG, PACKET_RELAY,
+    PAUSE, PAUSE_EVERY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP,
+};
+use crate::study::{RoundsAsked, Study};
+
+/// Every option, as the help shows them.
+pub(super) const OPTIONS: &[&Opt] = &[
+    &LINK,
+    &IPV6,
+    &PACKET_RELAY,
+    &CLIENT_SYSCTL_RETRIES,
+    &SERVER_SYSCTL,
+    &Opt::each(LOAD, "count", "N", "Connections in all").number().derived("500"),
+    &Opt::each(
+        LOAD,
+        "duration",
+        "TIME",
+        "Time in which each trial begins connections, instead of a number of them",
+    ),
+    &Opt::each(
+        LOAD,
+        "warmup",
+        "N|TIME",
+        "Connections, or time, before the measurement; they are counted apart",
+    )
+    .number()
+    .derived("20, which the server accepts without delay"),
+    &CONCURRENCY,
+    &CONNECT_RATE
+        .derived("twice what the server can accept, at most 10000; none with --concurrency"),
+    &ARRIVALS,
+    &PAUSE_EVERY,
+    &PAUSE,
+    &CONNECT_TIMEOUT,
+    &BIND,
+    &BACKLOG.by_default("128"),
+    &SOMAXCONN,
+    &MAX_SYN_BACKLOG,
+    &LISTENERS,
+    &ACCEPT_DELAY.by_default("500us"),
+    &ABORT_ON_OVERFLOW,
+    &SYNCOOKIES,
+    &TAP,
+];
+
+/// Options that choose what is compared, or how much arrives: with any of them typed, no backlogs are
+/// added.
+const CHOSEN: [&str; 12] = [
+    "abort-on-overflow",
+    "accept-delay",
+    "backlog",
+    "concurrency",
+    "count",
+    "duration",
+    "max-syn-backlog",
+    "pause-every",
+    "rate",
+    "server-sysctl",
+    "somaxconn",
+    "syncookies",
+];
+
+/// The two backlogs of a run without a choice. A burst of 500 at twice the rate of accept(2) leaves
+/// about 250 in the queue: the first is too short for them, the second holds them.
+const BACKLOGS: [u32; 2] = [128, 1024];
+
+/// Rounds of a run without a choice: the fewest from which an interval has both ends.
+const ROUNDS: u32 = 5;
+
+/// Without a choice, a backlog that is too short is compared with one that is not.
+pub(super) fn complete(study: &mut Study) {
+    let typed = |option: &&str| !study.values(option).is_empty();
+    if CHOSEN.iter().any(typed) {
+        return;
+    }
+    study.factors.insert("backlog".to_owned(), BACKLOGS.map(Value::from).to_vec());
+    if study.rounds == RoundsAsked::default() {
+        study.rounds.fixed = Some(ROUNDS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn study(typed: &[(&str, &str)]) -> Study {
+        let mut study = Study {
+            question: "What?".to_owned(),
+            experiment: "accept-queue".to_owned(),
+            ..Study::default()
+        };
+        for (option, value) in typed {
+            study.settings.insert((*option).to_owned(), Value::from(*value));
+        }
+        complete(&mut study);
+        study
+    }
+
+    #[test]
+    fn without_a_choice_a_short_backlog_is_compared_with_a_long_one() {
+        let plain = study(&[]);
+        assert_eq!(plain.values("backlog"), [Value::from(128), Value::from(1024)]);
+        assert_eq!((plain.arms().unwrap().len(), plain.rounds.fixed), (2, Some(5)));
+        let link = study(&[("link", "metro"), ("tap", "true")]);
+        assert_eq!(link.arms().unwrap().len(), 2, "a link is no choice");
+    }
+
+    #[test]
+    fn with_a_choice_nothing_is_added() {
+        for option in CHOSEN {
+            let one = study(&[(option, "1")]);
+            assert_eq!((one.arms().unwrap().len(), one.rounds.fixed), (1, None), "{option}");
+        }
+        assert_eq!(study(&[]).rounds.max_time, None);
+    }
+}

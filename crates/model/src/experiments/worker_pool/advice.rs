@@ -1,0 +1,273 @@
+//! What keeps workers from waiting for a stopped backend: each setting with its cost, how to undo it,
+//! and what the arm of the same run that has it measured. A setting that the run shows to be useless
+//! is stated as such.
+
+use std::collections::BTreeSet;
+
+use crate::record::{Advice, Summary};
+
+use super::causes::WORKERS_STUCK;
+use super::effects::{Factor, SLOWER, Told, workers};
+
+/// Options that change how the backend is called. Arms that differ in others too are no proof.
+const FIXES: [&str; 10] = [
+    "abort-on-overflow",
+    "answer-timeout",
+    "backend-backlog",
+    "backoff",
+    "cache",
+    "connect-timeout",
+    "connection",
+    "jitter",
+    "retries",
+    "workers",
+];
+
+/// A setting that may keep workers from waiting.
+struct Fix {
+    /// The options of an arm that has it; the first fix whose options are all changed is meant.
+    options: &'static [&'static str],
+    /// What to change, where it helped or was not measured.
+    change: &'static str,
+    /// What to know where the run shows that it does not help.
+    useless: &'static str,
+    cost: &'static str,
+    undo: &'static str,
+    /// Whether it is advised without a proof.
+    general: bool,
+}
+
+/// The more special first.
+const ALL: [Fix; 10] = [
+    Fix {
+        options: &["retries", "backoff"],
+        change: "Retry a failed call of the backend with exponential back-off and jitter only, and with a connect time-out.",
+        useless: "Do not let a worker wait between retries: back-off and jitter protect the backend, but the pause holds the worker.",
+        cost: "A worker is busy during the pauses; the request waits longer before it fails.",
+        undo: "Set the number of retries to 0.",
+        general: false,
+    },
+    Fix {
+        options: &["retries"],
+        change: "Keep retries few, and the connect time-out short: together they limit the wait.",
+        useless: "Do not retry immediately: each retry holds the worker for one more time-out, and sends the backend one more SYN.",
+        cost: "A call that fails may have succeeded at a second attempt.",
+        undo: "Set the former number of retries.",
+        general: false,
+    },
+    Fix {
+        options: &["cache"],
+        change: "Answer from a local cache in front of the backend, and let one worker at a time refresh an expired value.",
+        useless: "A local cache does not help here: too few requests find their value in it.",
+        cost: "Answers are as old as the cache allows, and older during a stall; memory for the values.",
+        undo: "Turn the cache off.",
+        general: true,
+    },
+    Fix {
+        options: &["connection", "answer-timeout"],
+        change: "Keep connections to the backend open (a pool), with a time limit of the answer.",
+        useless: "Connections that are kept open do not help here, even with a time limit of the answer.",
+        cost: "One connection of the backend for each worker, idle ones too; calls that take longer than the limit fail.",
+        undo: "Connect for each request, and remove the time limit.",
+        general: false,
+    },
+    Fix {
+        options: &["connection"],
+        change: "Keep connections to the backend open (a pool): a stall of accept(2) no longer concerns them.",
+        useless: "Do not rely on a pool of connections alone: a backend that answers nothing stops established connections too. Set a time limit of the answer as well.",
+        cost: "One connection of the backend for each worker, idle ones too.",
+        undo: "Connect for each request.",
+        general: false,
+    },
+    Fix {
+        options: &["abort-on-overflow"],
+        change: "Set net.ipv4.tcp_abort_on_overflow=1 on the backend, so that a final ACK that meets a full queue is answered by a reset.",
+        useless: "Do not rely on net.ipv4.tcp_abort_on_overflow=1: a SYN that meets a full queue still gets no answer, so the worker waits all the same.",
+        cost: "Bursts that a retransmission would have healed become errors.",
+        undo: "net.ipv4.tcp_abort_on_overflow=0.",
+        general: false,
+    },
+    Fix {
+        options: &["backend-backlog"],
+        change: "Raise the backlog of the backend and net.core.somaxconn: it must hold the connections that arrive while it does not accept.",
+        useless: "Do not rely on a longer backlog: the calls it holds wait for the answer until the stall ends, and no connect time-out ends them.",
+        cost: "A few hundred bytes of kernel memory for each connection that waits; calls fail later.",
+        undo: "Set the former backlog; the backend has to be restarted.",
+        general: false,
+    },
+    Fix {
+        options: &["workers"],
+        change: "Start more workers: arrivals per second that need the backend, multiplied by the wait of each, must be fewer than the workers.",
+        useless: "Do not add workers instead of a time limit: the stall takes them as well.",
+        cost: "Memory of each worker, idle ones too.",
+        undo: "Set the former number of workers.",
+        general: false,
+    },
+    Fix {
+        options: &["connect-timeout"],
+        change: "Set a short time limit of connecting to the backend: a few round trips, far below 1 s.",
+        useless: "Do not rely on the connect time-out alone: too many workers wait for an answer, or for too long. Shorten it, and limit the wait for the answer too.",
+        cost: "Calls fail that would have succeeded after a retransmitted SYN, 1 s later.",
+        undo: "Remove the time limit.",
+        general: true,
+    },
+    Fix {
+        options: &["answer-timeout"],
+        change: "Limit the time for which a worker waits for an answer of the backend.",
+        useless: "Do not rely on the time limit of the answer alone: workers wait for a connection as well. Set a connect time-out too.",
+        cost: "Calls that take longer than the limit fail.",
+        undo: "Remove the time limit.",
+        general: true,
+    },
+];
+
+/// An arm of the run that has a fix, next to one that has not.
+struct Tried<'a> {
+    told: Told<'a>,
+    ill: Told<'a>,
+    fix: &'static Fix,
+    /// Local latency without the fix relative to that with it.
+    faster: Option<Factor>,
+}
+
+impl Tried<'_> {
+    fn helped(&self) -> bool {
+        !self.told.is_stuck() && self.faster.is_some_and(|faster| faster.ratio >= SLOWER)
+    }
+
+    fn ratio(&self) -> f64 {
+        self.faster.map_or(0.0, |faster| faster.ratio)
+    }
+
+    fn advice(&self) -> Advice {
+        let Fix { change, useless, cost, undo, .. } = self.fix;
+        let busy = self.told.busy().map_or_else(String::new, |busy| {
+            format!("; {} of {} workers busy", workers(busy), self.told.pool.workers)
+        });
+        let faster = self.faster.map_or_else(String::new, |faster| {
+            format!(" have {} the speed of {}", faster.words(), self.ill.arm.name)
+        });
+        Advice {
+            cause: WORKERS_STUCK.id.to_owned(),
+            change: if self.helped() { *change } else { *useless }.to_owned(),
+            cost: (*cost).to_owned(),
+            undo: (*undo).to_owned(),
+            proof: Some(format!(
+                "in this run, arm {}: requests that never call the backend{faster}{busy}",
+                self.told.arm.name
+            )),
+        }
+    }
+}
+
+/// Every fix that the run tried, the most effective first, and what else is generally advised.
+pub(super) fn of(summary: &Summary) -> Vec<Advice> {
+    let tried = tried(summary);
+    let mut advice: Vec<Advice> = tried.iter().map(Tried::advice).collect();
+    let untried = ALL.iter().filter(|fix| {
+        fix.general && !tried.iter().any(|tried| tried.fix.options.contains(&fix.options[0]))
+    });
+    advice.extend(untried.map(|fix| Advice {
+        cause: WORKERS_STUCK.id.to_owned(),
+        change: fix.change.to_owned(),
+        cost: fix.cost.to_owned(),
+        undo: fix.undo.to_owned(),
+        proof: None,
+    }));
+    advice
+}
+
+/// The arms that differ from the first stuck one in fixes alone.
+fn tried(summary: &Summary) -> Vec<Tried<'_>> {
+    let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::of).collect();
+    let Some(ill) = told.iter().copied().find(|told| told.is_stuck()) else { return Vec::new() };
+    let mut tried: Vec<Tried<'_>> = told
+        .iter()
+        .filter(|told| told.pool.stalled_s.is_some())
+        .filter_map(|told| {
+            let changed = changed(told.arm, ill.arm);
+            if !changed.iter().all(|option| FIXES.contains(option)) {
+                return None;
+            }
+            let has = |fix: &&Fix| fix.options.iter().all(|option| changed.contains(option));
+            let fix = ALL.iter().find(has)?;
+            Some(Tried { told: *told, ill, fix, faster: Factor::of(summary, ill, *told) })
+        })
+        .collect();
+    tried.sort_by(|a, b| {
+        (b.helped(), b.ratio())
+            .partial_cmp(&(a.helped(), a.ratio()))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    tried
+}
+
+/// Options whose level differs; an arm without a level has the setting of the run.
+fn changed<'a>(a: &'a crate::record::Arm, b: &'a crate::record::Arm) -> BTreeSet<&'a str> {
+    let all = a.factors.keys().chain(b.factors.keys()).map(String::as_str);
+    all.filter(|option| a.factors.get(*option) != b.factors.get(*option)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::tests::{arm, summary};
+    use super::*;
+    use crate::record::Arm;
+
+    fn with(name: &str, factors: &[(&str, &str)], busy: f64, during_us: f64) -> Arm {
+        let mut arm = arm(name, busy, during_us);
+        let factors =
+            factors.iter().map(|(option, level)| ((*option).to_owned(), Value::from(*level)));
+        arm.factors = factors.collect();
+        arm
+    }
+
+    #[test]
+    fn what_the_run_tried_comes_first_with_its_proof_and_a_false_remedy_is_named() {
+        let arms = vec![
+            with("stalled", &[], 20.0, 800e3),
+            with("at once", &[("connect-timeout", "100ms"), ("retries", "3")], 20.0, 300e3),
+            with("limit", &[("connect-timeout", "100ms")], 10.0, 520.0),
+        ];
+        let advice = of(&summary(arms, &[("limit", "stalled")]));
+        assert!(advice[0].change.starts_with("Set a short time limit of connecting"));
+        assert_eq!(
+            advice[0].proof.as_deref(),
+            Some(
+                "in this run, arm limit: requests that never call the backend have 100× \
+                 (95 % CI 80.0–125) the speed of stalled; 10 of 20 workers busy"
+            )
+        );
+        assert!(advice[1].change.starts_with("Do not retry immediately"), "{advice:?}");
+        assert!(advice[1].proof.as_deref().unwrap().contains("20 of 20 workers busy"));
+        assert!(advice[2..].iter().all(|other| other.proof.is_none()));
+        assert!(advice.iter().all(|one| !one.cost.is_empty() && !one.undo.is_empty()));
+    }
+
+    #[test]
+    fn an_arm_that_differs_in_the_load_too_proves_nothing() {
+        let arms = vec![
+            with("stalled", &[], 20.0, 800e3),
+            with("other", &[("connect-timeout", "100ms"), ("rate", "10")], 3.0, 520.0),
+            with("never", &[("stall", "0")], 1.0, 510.0),
+        ];
+        assert!(of(&summary(arms, &[])).iter().all(|advice| advice.proof.is_none()));
+    }
+
+    #[test]
+    fn every_option_of_a_fix_is_an_option_and_the_special_ones_come_first() {
+        for fix in &ALL {
+            assert!(fix.options.iter().all(|option| FIXES.contains(option)), "{:?}", fix.options);
+        }
+        let known = |name: &&str| super::super::SPEC.option(name).is_some();
+        assert!(FIXES.iter().all(known));
+        let hidden = |(at, fix): (usize, &Fix)| {
+            ALL[..at]
+                .iter()
+                .any(|earlier| earlier.options.iter().all(|option| fix.options.contains(option)))
+        };
+        assert!(!ALL.iter().enumerate().any(hidden), "a general fix stands before a special one");
+    }
+}

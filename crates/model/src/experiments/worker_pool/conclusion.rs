@@ -1,0 +1,226 @@
+//! What follows from the arms of `worker-pool`: the answer, causes, advice, what next.
+
+use crate::experiments::conclusion::{explain, explanations, step};
+use crate::record::{NextStep, Summary};
+use crate::units::human_us;
+
+use super::causes;
+use super::effects::{Factor, Told, digits, workers};
+
+/// Arms whose effect is stated one by one; of more, the best and the worst.
+const STATED: usize = 3;
+
+/// Fills in what follows from the arms.
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, causes::ALL, |_, _| None);
+    summary.answer = answer(summary);
+    summary.next = next(summary);
+}
+
+fn answer(summary: &Summary) -> String {
+    let told: Vec<Told<'_>> =
+        summary.arms.iter().filter_map(Told::of).filter(|told| told.arm.ok > 0).collect();
+    let Some(first) = told.first() else { return "No request succeeded.".to_owned() };
+    let stuck = told.iter().copied().find(|told| told.is_stuck());
+    let mut sentences = match stuck {
+        Some(stuck) => {
+            let mut sentences = vec![avalanche(summary, &told, stuck)];
+            sentences.extend(others(summary, &told, stuck));
+            sentences
+        }
+        None => {
+            vec![calm(told.iter().copied().find(|told| told.busy().is_some()).unwrap_or(*first))]
+        }
+    };
+    sentences.truncate(3);
+    sentences.join(" ")
+}
+
+/// `20 of 20 workers wait for redis (expected: 20)`.
+fn waiting(told: Told<'_>) -> Option<String> {
+    let pool = told.pool;
+    let expected = pool
+        .stuck_expected
+        .map_or_else(String::new, |expected| format!(" (expected: {})", workers(expected)));
+    Some(format!(
+        "{} of {} workers wait for {}{expected}",
+        workers(told.busy()?),
+        pool.workers,
+        pool.backend
+    ))
+}
+
+/// By how much requests that never touch the backend are slower, and how many workers wait.
+fn avalanche(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> String {
+    let healthy = all.iter().copied().find(|told| told.pool.stalled_s.is_none());
+    let against =
+        healthy.and_then(|healthy| Factor::of(summary, stuck, healthy).map(|f| (f, healthy)));
+    let waiting = waiting(stuck).map_or_else(String::new, |waiting| format!(": {waiting}"));
+    let subject = "Requests that never touch the backend";
+    match (against, stuck.slowed()) {
+        (Some((factor, healthy)), _) => format!(
+            "{subject} are slower by {} in {} than in {}{waiting}.",
+            factor.words(),
+            stuck.arm.name,
+            healthy.arm.name
+        ),
+        (None, Some(slowed)) => format!(
+            "{subject} slow down by {}× during the stall, from {} to {}{waiting}.",
+            digits(slowed.factor()),
+            human_us(slowed.before_us),
+            human_us(slowed.during_us)
+        ),
+        (None, None) => format!("{subject} fail or wait during the stall{waiting}."),
+    }
+}
+
+/// How much faster the other arms with a stall are than the stuck one.
+fn others(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> Option<String> {
+    let mut found: Vec<(&str, Factor)> = all
+        .iter()
+        .filter(|told| told.pool.stalled_s.is_some() && told.arm.name != stuck.arm.name)
+        .filter_map(|told| Some((told.arm.name.as_str(), Factor::of(summary, stuck, *told)?)))
+        .collect();
+    found.sort_by(|a, b| b.1.ratio.total_cmp(&a.1.ratio));
+    let many = found.len() > STATED;
+    let count = found.len();
+    if many {
+        found = vec![*found.first()?, *found.last()?];
+    }
+    let each: Vec<String> =
+        found.iter().map(|(name, factor)| format!("{} ({name})", factor.words())).collect();
+    let name = &stuck.arm.name;
+    match each.as_slice() {
+        [] => None,
+        [best, worst] if many => Some(format!(
+            "Of {count} changes to {name}, the best makes them faster by {best}, the worst by {worst}."
+        )),
+        each => Some(format!("Compared with {name}, they are faster by {}.", each.join("; "))),
+    }
+}
+
+/// No arm had its workers used up.
+fn calm(told: Told<'_>) -> String {
+    match (waiting(told), told.slowed(), told.local_us()) {
+        (Some(waiting), Some(slowed), _) => {
+            let waiting = waiting.replace(" wait for ", " are busy during the stall of ");
+            format!(
+                "{waiting}: requests that never touch it take {} during the stall and {} before it.",
+                human_us(slowed.during_us),
+                human_us(slowed.before_us)
+            )
+        }
+        (_, _, Some(us)) => {
+            format!("Requests that never touch the backend take {} without a stall.", human_us(us))
+        }
+        _ => "No request that needs no backend succeeded.".to_owned(),
+    }
+}
+
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let mut steps = explanations(summary);
+    if summary.study.is_some() {
+        return steps;
+    }
+    let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::of).collect();
+    let tried = |option: &str| summary.arms.iter().any(|arm| arm.factors.contains_key(option));
+    if told.iter().any(|told| told.is_stuck()) && !tried("connect-timeout") {
+        steps.push(step(
+            "tcptoll worker-pool --connect-timeout none,100ms",
+            "what a connect time-out changes, in rounds",
+        ));
+    }
+    if told.iter().all(|told| told.pool.front != "php-fpm") {
+        steps.push(step(
+            "tcptoll worker-pool --front php-fpm --workers 100 --stall 0,2s",
+            "the same with PHP-FPM behind nginx",
+        ));
+    }
+    steps.push(step("tcptoll study avalanche-2021", "every remedy next to the others"));
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{arm, summary};
+    use super::*;
+    use crate::record::Arm;
+
+    fn concluded(arms: Vec<Arm>, compared: &[(&str, &str)]) -> Summary {
+        let mut summary = summary(arms, compared);
+        conclude(&mut summary);
+        summary
+    }
+
+    fn healthy() -> Arm {
+        let mut arm = arm("healthy", 0.0, 500.0);
+        let pool = arm.own.worker_pool.as_mut().unwrap();
+        (pool.stalled_s, pool.stuck_measured, pool.stuck_expected) = (None, None, None);
+        arm
+    }
+
+    #[test]
+    fn the_answer_begins_with_the_factor_and_its_interval() {
+        let arms =
+            vec![arm("as published", 20.0, 800e3), healthy(), arm("connect time-out", 10.0, 510.0)];
+        let all =
+            concluded(arms, &[("as published", "healthy"), ("connect time-out", "as published")]);
+        assert_eq!(
+            all.answer,
+            "Requests that never touch the backend are slower by 641× (95 % CI 512–801) in as \
+             published than in healthy: 20 of 20 workers wait for redis (expected: 20). Compared \
+             with as published, they are faster by 636× (95 % CI 508–794) (connect time-out)."
+        );
+        assert!(all.answer.chars().count() <= 400);
+        assert_eq!(all.causes[0].id, "workers-stuck");
+        assert!(all.advice[0].proof.is_none(), "its factors name no fix");
+    }
+
+    #[test]
+    fn one_arm_is_held_against_itself_before_the_stall() {
+        let one = concluded(vec![arm("worker-pool", 20.0, 800e3)], &[]);
+        assert_eq!(
+            one.answer,
+            "Requests that never touch the backend slow down by 1,600× during the stall, from 500 µs \
+             to 800 ms: 20 of 20 workers wait for redis (expected: 20)."
+        );
+        let commands: Vec<&str> = one.next.iter().map(|step| step.command.as_str()).collect();
+        assert_eq!(commands[0], "tcptoll explain workers-stuck");
+        assert!(commands.contains(&"tcptoll worker-pool --connect-timeout none,100ms"));
+    }
+
+    #[test]
+    fn where_workers_are_left_the_answer_says_how_many_were_busy() {
+        let calm = concluded(vec![arm("a", 10.0, 510.0)], &[]);
+        assert_eq!(
+            calm.answer,
+            "10 of 20 workers are busy during the stall of redis (expected: 20): requests that \
+             never touch it take 510 µs during the stall and 500 µs before it."
+        );
+        assert!(calm.causes.is_empty() && calm.advice.is_empty());
+        let healthy = concluded(vec![healthy()], &[]);
+        assert!(healthy.answer.ends_with("without a stall."), "{}", healthy.answer);
+        assert_eq!(concluded(Vec::new(), &[]).answer, "No request succeeded.");
+    }
+
+    #[test]
+    fn of_many_changes_the_best_and_the_worst_are_stated() {
+        let mut arms = vec![arm("stalled", 20.0, 800e3)];
+        for n in 0..8 {
+            let busy = if n < 4 { 10.0 } else { 20.0 };
+            let mut next = arm(&format!("change {n}"), busy, 600.0 + f64::from(n) * 90e3);
+            let name = super::super::LOCAL_LATENCY_MEAN.name;
+            next.metrics.get_mut(name).unwrap().value = 600.0 + f64::from(n) * 40e3;
+            arms.push(next);
+        }
+        let all = concluded(arms, &[]);
+        assert!(
+            all.answer.contains(
+                "best makes them faster by 534× (change 0), the worst by 1.14× (change 7)."
+            ),
+            "{}",
+            all.answer
+        );
+        assert!(all.answer.chars().count() <= 400);
+    }
+}

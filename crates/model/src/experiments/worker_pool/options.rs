@@ -1,0 +1,212 @@
+//! Options of `worker-pool`.
+
+use serde_json::Value;
+
+use crate::experiments::option::{Only, Opt};
+use crate::experiments::options::{CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL};
+use crate::study::{NamedArm, RoundsAsked, Study};
+
+/// Heading of the stall.
+const STALL: &str = "Stall";
+/// Heading of the front service.
+const FRONT: &str = "Front";
+/// Heading of the backend, and of how the front service calls it.
+const BACKEND: &str = "Backend";
+
+/// Every option, as the help shows them.
+pub(super) const OPTIONS: &[&Opt] = &[
+    &LINK,
+    &IPV6,
+    &PACKET_RELAY,
+    &CLIENT_SYSCTL,
+    &SERVER_SYSCTL,
+    &Opt::each(LOAD, "rate", "PER_SECOND", "Requests per second, due whether or not others ended")
+        .number()
+        .by_default("100"),
+    &Opt::one(LOAD, "arrivals", "even,poisson", "Spacing of the requests").by_default("even"),
+    &Opt::each(LOAD, "backend-share", "SHARE", "Share of the requests that need the backend")
+        .by_default("50%"),
+    &Opt::one(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
+        .by_default("5s"),
+    &Opt::one(LOAD, "warmup", "TIME", "Time before the measured window").by_default("500ms"),
+    &Opt::one(LOAD, "timeout", "TIME", "Time limit of a request, from when it was due")
+        .by_default("10s"),
+    &Opt::each(
+        STALL,
+        "stall",
+        "TIME",
+        "Time for which the backend neither accepts nor answers; 0: it never stalls",
+    )
+    .by_default("2s"),
+    &Opt::one(STALL, "stall-after", "TIME", "Time in the measured window before the stall")
+        .by_default("1s"),
+    &Opt::each(
+        FRONT,
+        "front",
+        "workers,php-fpm",
+        "Front service: workers: blocking workers of tcptoll; php-fpm: PHP-FPM behind nginx",
+    )
+    .by_default("workers"),
+    &Opt::each(FRONT, "workers", "N", "Blocking workers of the front service")
+        .number()
+        .by_default("20"),
+    &Opt::each(FRONT, "work", "TIME", "CPU time that a worker spends on each request")
+        .by_default("0"),
+    &Opt::each(
+        FRONT,
+        "cache",
+        "TIME|off",
+        "Time for which a value of the backend is answered from a local cache; one worker at a time \
+         refreshes it",
+    )
+    .by_default("off"),
+    &Opt::each(BACKEND, "backend", "redis,mariadb", "Backend that the workers call")
+        .by_default("redis"),
+    &Opt::each(BACKEND, "backend-backlog", "N", "Backlog of the backend's listener")
+        .number()
+        .by_default("4"),
+    &Opt::each(
+        BACKEND,
+        "abort-on-overflow",
+        "on,off",
+        "net.ipv4.tcp_abort_on_overflow of the backend: reset a final ACK that meets a full queue",
+    )
+    .by_default("off"),
+    &Opt::each(
+        BACKEND,
+        "connection",
+        "per-request,pooled",
+        "Connections to the backend: one for each request, or one that each worker keeps",
+    )
+    .by_default("per-request"),
+    &Opt::each(BACKEND, "connect-timeout", "TIME|none", "Time limit of connecting to the backend")
+        .by_default("none"),
+    &Opt::each(
+        BACKEND,
+        "answer-timeout",
+        "TIME",
+        "Time limit of the backend's answer on an established connection",
+    )
+    .derived("that of --timeout"),
+    &Opt::each(BACKEND, "retries", "N", "Further attempts after a failed call of the backend")
+        .number()
+        .by_default("0"),
+    &Opt::each(
+        BACKEND,
+        "backoff",
+        "TIME",
+        "Pause before the first retry, doubled before each further one",
+    )
+    .by_default("0")
+    .only(&[Only::With("retries", "N")]),
+    &Opt::each(
+        BACKEND,
+        "jitter",
+        "on,off",
+        "Draw each pause at random, from 0 to its full length",
+    )
+    .by_default("on")
+    .only(&[Only::With("backoff", "TIME")]),
+];
+
+/// Options that choose the arms: with any of them typed, nothing is swept.
+const CHOSEN: [&str; 14] = [
+    "abort-on-overflow",
+    "answer-timeout",
+    "backend",
+    "backend-backlog",
+    "backoff",
+    "cache",
+    "connect-timeout",
+    "connection",
+    "front",
+    "jitter",
+    "retries",
+    "stall",
+    "work",
+    "workers",
+];
+
+/// The arms of a run without a choice, each with what it changes.
+const SWEEP: [(&str, &[(&str, &str)]); 4] = [
+    ("healthy", &[("stall", "0")]),
+    ("stalled", &[]),
+    ("connect time-out", &[("connect-timeout", "100ms")]),
+    ("retries immediately", &[("connect-timeout", "100ms"), ("retries", "3")]),
+];
+
+/// Without a choice, one round over four arms that show the avalanche, a remedy and a false remedy.
+pub(super) fn complete(study: &mut Study) {
+    // Requests that fail are part of the question.
+    study.failures.get_or_insert_with(|| "expected".to_owned());
+    let typed = |option: &&str| !study.values(option).is_empty();
+    if CHOSEN.iter().any(typed) || !study.factors.is_empty() {
+        return;
+    }
+    study.named_arms = SWEEP
+        .iter()
+        .map(|(name, settings)| NamedArm {
+            name: (*name).to_owned(),
+            settings: settings
+                .iter()
+                .map(|(option, value)| ((*option).to_owned(), Value::from(*value)))
+                .collect(),
+            ..NamedArm::default()
+        })
+        .collect();
+    if study.rounds == RoundsAsked::default() {
+        study.rounds.fixed = Some(1);
+    }
+}
+
+/// Arms are compared against the first, unless each runs once.
+pub(super) fn compares(study: &Study) -> bool {
+    study.rounds.fixed != Some(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn study(settings: &[(&str, &str)]) -> Study {
+        let mut study = Study {
+            question: "What?".to_owned(),
+            experiment: super::super::SPEC.name.to_owned(),
+            ..Study::default()
+        };
+        for (option, value) in settings {
+            study.settings.insert((*option).to_owned(), Value::from(*value));
+        }
+        complete(&mut study);
+        study
+    }
+
+    #[test]
+    fn without_a_choice_four_arms_run_once() {
+        let plain = study(&[("rate", "50")]);
+        let arms = plain.arms().unwrap();
+        let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+        assert_eq!(names, ["healthy", "stalled", "connect time-out", "retries immediately"]);
+        assert_eq!(plain.rounds.fixed, Some(1));
+        assert!(!compares(&plain), "one round gives no interval");
+        assert_eq!(arms[0].settings["stall"], "0");
+        assert_eq!(arms[0].settings["rate"], "50");
+    }
+
+    #[test]
+    fn a_typed_option_of_the_front_service_or_the_backend_leaves_one_arm() {
+        for option in CHOSEN {
+            let one = study(&[(option, "1")]);
+            assert_eq!((one.arms().unwrap().len(), one.rounds.fixed), (1, None), "{option}");
+        }
+    }
+
+    #[test]
+    fn every_option_that_chooses_or_is_swept_is_an_option() {
+        let known = |name: &str| OPTIONS.iter().any(|option| option.name == name);
+        assert!(CHOSEN.iter().all(|name| known(name)));
+        for (_, settings) in SWEEP {
+            assert!(settings.iter().all(|(name, _)| CHOSEN.contains(name)));
+        }
+    }
+}

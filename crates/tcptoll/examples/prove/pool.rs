@@ -1,0 +1,101 @@
+//! Are the workers that wait for a stopped backend as many as arithmetic says, by how much do other
+//! requests slow down, and what does each fix change?
+
+use anyhow::{Context as _, ensure};
+use tcptoll_model::record::{Arm, Comparison, Summary, WorkerPool};
+use tcptoll_model::stop::MIN_ROUNDS;
+
+use crate::http::summary;
+use crate::table::Table;
+
+/// Workers may be off by this share of what arithmetic says.
+const OFF_MAX: f64 = 0.10;
+
+/// The pool of the document, on both front services: a queue of 5, a stall of 2 s.
+const POOL: &[&str] = &["--workers", "100", "--rate", "400", "--stall", "2s"];
+
+/// A setting with what it changes, in words.
+type Setting = (&'static str, &'static [&'static str]);
+
+/// Settings whose waiting is known, on 100 workers.
+const WAITS: &[Setting] = &[
+    ("100 ms", &["--connect-timeout", "100ms"]),
+    ("225 ms", &["--connect-timeout", "225ms"]),
+    ("100 ms, 2 retries", &["--connect-timeout", "100ms", "--retries", "2"]),
+    (
+        "100 ms, 1 retry after 100 ms",
+        &["--connect-timeout", "100ms", "--retries", "1", "--backoff", "100ms", "--jitter", "off"],
+    ),
+    ("none", &[]),
+];
+
+/// What each fix is compared with: a stall, and a fix of it.
+const FIXES: &[Setting] = &[
+    ("the stall itself", &["--stall", "0,2s"]),
+    ("a connect time-out", &["--connect-timeout", "none,100ms"]),
+    ("4 times the workers", &["--workers", "20,80"]),
+    ("a backlog of 512", &["--backend-backlog", "4,512"]),
+    ("tcp_abort_on_overflow", &["--abort-on-overflow", "off,on"]),
+    ("a pool of connections", &["--connection", "per-request,pooled"]),
+    ("a cache of 500 ms", &["--cache", "off,500ms"]),
+    ("3 retries at once, of 100 ms each", &["--connect-timeout", "100ms", "--retries", "0,3"]),
+    (
+        "the same with back-off and jitter",
+        &["--connect-timeout", "100ms", "--retries", "3", "--backoff", "0,100ms"],
+    ),
+];
+
+fn pool(arm: &Arm) -> anyhow::Result<&WorkerPool> {
+    let pool = arm.own.worker_pool.as_deref();
+    pool.with_context(|| format!("{}: nothing recorded", arm.name))
+}
+
+fn run(args: &[&str]) -> anyhow::Result<Summary> {
+    Ok(summary(&["worker-pool"], args)?.0)
+}
+
+/// Workers stuck, by the front services' own status pages.
+pub(crate) fn stuck(table: &mut Table) -> anyhow::Result<()> {
+    for front in ["workers", "php-fpm"] {
+        for (what, limits) in WAITS {
+            let args = [POOL, &["--front", front, "--rounds", "1"], limits].concat();
+            let found = run(&args)?;
+            let pool = pool(crate::http::only(&found)?)?;
+            let expected = pool.stuck_expected.context("nothing is expected")?;
+            let measured = pool.stuck_measured.context("the status page was not read")?;
+            let off = measured / expected - 1.0;
+            table.row(
+                &format!("{front}: stuck of 100 workers, 200 calls/s, connect time-out {what}"),
+                "within 10 % of arrivals × waiting, at most 100",
+                &format!("{measured:.1}, {expected:.1} from arithmetic: {:+.1} %", off * 100.0),
+                off.abs() <= OFF_MAX,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// How much slower requests are that never call the backend, and each fix's factor.
+pub(crate) fn avalanche(table: &mut Table) -> anyhow::Result<()> {
+    let rounds = MIN_ROUNDS.to_string();
+    for (what, args) in FIXES {
+        let found = run(&[args, &["--rounds", &rounds]].concat())?;
+        let compared = found.comparisons.first().context("nothing was compared")?;
+        ensure!(found.arms.len() == 2, "{} arms instead of 2", found.arms.len());
+        table.row(
+            &format!("mean latency of requests without the backend: {what}, {}", args.join(" ")),
+            "a factor with its interval",
+            &factor(compared),
+            compared.ratio.is_some() && compared.ci95.is_some(),
+        );
+    }
+    Ok(())
+}
+
+fn factor(compared: &Comparison) -> String {
+    let interval = compared
+        .ci95
+        .map_or("no interval".to_owned(), |[low, high]| format!("95 % CI {low:.3} to {high:.3}"));
+    let ratio = compared.ratio.map_or("no ratio".to_owned(), |ratio| format!("{ratio:.3}"));
+    format!("{}: × {ratio} of {} ({interval})", compared.a, compared.b)
+}

@@ -1,0 +1,164 @@
+//! A backend that stops: which workers wait for it, which requests wait for a worker, and what
+//! prevents that?
+//!
+//! Pools and stalls are small, so that each run takes two seconds. Expected numbers follow from the
+//! settings; times have lower bounds alone, because the machine may be busy.
+
+use std::path::Path;
+
+use tcptoll_model::record::{Arm, RequestGroup, Summary, WorkerPool};
+
+use crate::support::{
+    Folder, TOLERANCE, checked_summary, counter, lacks, last_line, only, run, tcptoll,
+};
+
+/// Runs `worker-pool` once: 60 requests a second, half of which call the backend.
+fn pooled(args: &[&str]) -> Summary {
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let mut all = vec!["worker-pool", "--quiet", "--format", "json", "--out", &record];
+    all.extend(["--link-tolerance", TOLERANCE, "--rounds", "1", "--seed", "1"]);
+    for (option, value) in [("--rate", "60"), ("--duration", "1500ms"), ("--stall-after", "400ms")]
+    {
+        if !args.contains(&option) {
+            all.extend([option, value]);
+        }
+    }
+    all.extend(["--warmup", "300ms"]);
+    all.extend(args);
+    let ran = run(&mut tcptoll(&all));
+    assert!(matches!(ran.status, Some(0 | 1)), "{args:?}: {:?}: {}", ran.status, ran.stderr);
+    let summary = checked_summary(&ran.stdout);
+    assert_eq!(last_line(Path::new(&record)).as_ref(), Some(&summary), "the record's last line");
+    for arm in &summary.arms {
+        check_groups(arm);
+    }
+    summary
+}
+
+fn pool(arm: &Arm) -> &WorkerPool {
+    arm.own.worker_pool.as_deref().expect("the arm has what its pool did")
+}
+
+fn group<'a>(arm: &'a Arm, name: &str) -> &'a RequestGroup {
+    &pool(arm).groups[name]
+}
+
+fn failed(group: &RequestGroup) -> u64 {
+    group.errors.values().sum()
+}
+
+/// Of each group every attempt has one outcome, both together are the arm's, and each has its share
+/// of what was due.
+#[track_caller]
+fn check_groups(arm: &Arm) {
+    let groups = [group(arm, "backend"), group(arm, "local")];
+    for group in groups {
+        assert_eq!(group.attempts, group.ok + failed(group), "{group:?}");
+    }
+    let sum = |of: fn(&RequestGroup) -> u64| groups.iter().map(|group| of(group)).sum::<u64>();
+    assert_eq!(sum(|group| group.attempts), arm.attempts);
+    assert_eq!(sum(|group| group.ok), arm.ok);
+    assert_eq!(sum(failed), arm.errors.values().sum::<u64>());
+    assert!(groups[0].attempts.abs_diff(groups[1].attempts) <= 1, "half and half");
+    assert_eq!(pool(arm).groups.len(), 2);
+}
+
+/// The longest that a request took which was due within this time, ms.
+fn longest_ms(group: &RequestGroup, [from_s, until_s]: [f64; 2]) -> f64 {
+    let points = group.latency_us.points.iter();
+    let within = points.filter(|[at_s, ..]| (from_s..until_s).contains(at_s));
+    within.map(|[.., greatest]| greatest / 1e3).fold(0.0, f64::max)
+}
+
+fn metric(arm: &Arm, name: &str) -> f64 {
+    arm.metrics.get(name).unwrap_or_else(|| panic!("{name} of {}", arm.name)).value
+}
+
+#[test]
+fn a_stalled_backend_holds_every_worker_and_a_cache_keeps_them_free() {
+    if lacks(&["redis-server"]) {
+        return;
+    }
+    let args = ["--workers", "4", "--backend-backlog", "1", "--stall", "600ms"];
+    let summary = pooled(&[&args[..], &["--cache", "off,200ms"]].concat());
+    let [stalled, cached] = &summary.arms[..] else { panic!("{} arms", summary.arms.len()) };
+    let found = pool(stalled);
+    assert_eq!(
+        (found.workers, found.front.as_str(), found.backend.as_str()),
+        (4, "workers", "redis")
+    );
+    let [from_s, until_s] = found.stalled_s.unwrap();
+    assert!(until_s - from_s >= 0.6 && from_s >= 0.39, "{:?}", found.stalled_s);
+    // 30 calls a second take 4 workers within 0.2 s; none comes back before the stall ends.
+    assert!((found.stuck_expected.unwrap() - 4.0).abs() < 1e-9);
+    assert!(metric(stalled, "workers_busy_peak") >= 4.0);
+    assert!(found.stuck_measured.unwrap() > 3.0, "{:?}", found.stuck_measured);
+    // A request that never calls the backend waited for a worker, until the stall had ended.
+    let local = group(stalled, "local");
+    assert_eq!(failed(local), 0, "{:?}", local.errors);
+    let waited_ms = longest_ms(local, [from_s, until_s]);
+    assert!(waited_ms >= 100.0, "{waited_ms} ms");
+    // A backlog of 1 holds 2; the calls after them met a full queue.
+    assert_eq!(found.backend_limit, Some(1));
+    let peak = found.backend_queue.points.iter().map(|[.., most]| *most).fold(0.0, f64::max);
+    assert!((peak - 2.0).abs() < 1e-9, "{peak}");
+    assert!(found.backend_drops.unwrap() >= 2, "{:?}", found.backend_drops);
+    // While one worker refreshes the value, the others answer the one before.
+    let [slow, fast] = [stalled, cached].map(|arm| metric(arm, "local_latency_us_mean"));
+    assert!(fast * 3.0 < slow, "{fast} µs with a cache, {slow} µs without");
+    assert_eq!(failed(group(cached, "backend")), 0);
+}
+
+#[test]
+fn pooled_connections_lose_no_syn_to_a_full_queue() {
+    if lacks(&["redis-server"]) {
+        return;
+    }
+    // A pool of 4 fits the queue of 5; connections per request do not.
+    let args = ["--workers", "8", "--backend-backlog", "9", "--stall", "400ms"];
+    let summary = pooled(&[&args[..], &["--connection", "pooled"]].concat());
+    let arm = only(&summary);
+    assert_eq!(pool(arm).backend_drops, Some(0));
+    assert_eq!(counter(&arm.client.counters, "TcpExtTCPSynRetrans"), 0);
+    assert_eq!(arm.ok, arm.attempts, "{:?}", arm.errors);
+    // Yet a backend that does not answer holds a worker with a connection like one without.
+    assert!(metric(arm, "workers_busy_peak") >= 8.0);
+}
+
+#[test]
+fn a_connect_time_out_bounds_the_workers_that_php_fpm_reports_stuck() {
+    if lacks(&["redis-server", "nginx", "php-fpm8.2"]) {
+        return;
+    }
+    let args = ["--front", "php-fpm", "--workers", "16", "--backend-backlog", "1"];
+    let limits = ["--connect-timeout", "100ms", "--stall", "1s", "--duration", "1800ms"];
+    let summary = pooled(&[&args[..], &limits, &["--rate", "100"]].concat());
+    let arm = only(&summary);
+    let found = pool(arm);
+    assert_eq!((found.workers, found.front.as_str()), (16, "php-fpm"));
+    // 2 wait for an answer; 50 calls a second wait 0.1 s each.
+    assert!((found.stuck_expected.unwrap() - 7.0).abs() < 1e-9, "{:?}", found.stuck_expected);
+    let stuck = found.stuck_measured.unwrap();
+    assert!((4.5..12.0).contains(&stuck), "{stuck} workers stuck, 7 expected");
+    // Each of these calls failed, after 100 ms at least; all others went well.
+    let backend = group(arm, "backend");
+    let failed_calls = failed(backend);
+    assert!((20..=60).contains(&failed_calls), "{:?}", backend.errors);
+    assert_eq!(failed(group(arm, "local")), 0);
+    assert_eq!(backend.errors.keys().collect::<Vec<_>>(), ["status"]);
+}
+
+#[test]
+fn a_mariadb_that_never_stalls_answers_every_request() {
+    if lacks(&["mariadbd"]) {
+        return;
+    }
+    let args = ["--backend", "mariadb", "--workers", "4", "--stall", "0", "--duration", "500ms"];
+    let summary = pooled(&args);
+    let arm = only(&summary);
+    assert_eq!(arm.ok, arm.attempts, "{:?}", arm.errors);
+    let found = pool(arm);
+    assert_eq!((found.backend.as_str(), found.backend_drops), ("mariadb", Some(0)));
+    assert_eq!((found.stalled_s, found.stuck_measured, found.recovery_s), (None, None, None));
+}
