@@ -7,6 +7,7 @@ mod keepalive;
 mod messages;
 mod stream;
 mod throughput;
+mod time_wait;
 
 use tcptoll_model::record::Summary;
 
@@ -19,6 +20,7 @@ const ALL: &[(&str, &Own)] = &[
     ("keepalive", &keepalive::OWN),
     ("messages", &messages::OWN),
     ("stream", &stream::OWN),
+    ("time-wait", &time_wait::OWN),
 ];
 
 /// What the experiment of a run shows of its own.

@@ -4,6 +4,7 @@ mod causes;
 pub mod columns;
 mod conclusion;
 mod options;
+pub mod supply;
 
 use super::figures::{
     CLIENT_CPU, CLIENT_TIME_WAIT, CONNECT, CONNECT_MEAN, CONNECTIONS_RATE, LATENCY, LATENCY_MEAN,
