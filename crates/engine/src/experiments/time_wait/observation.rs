@@ -6,8 +6,8 @@ use tcptoll_model::experiments::figures::{
     SERVER_TIME_WAIT,
 };
 use tcptoll_model::experiments::time_wait::{
-    BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU, CONNECT_CPU_MEAN, IDLE_SHARE,
-    IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
+    BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU, CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP,
+    IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
 };
 use tcptoll_model::port_cliff::{self, Chooser};
 use tcptoll_model::record::{PortPoint, PortUse};
@@ -65,6 +65,9 @@ impl TimeWaitTrial<'_> {
         notes.metric(&CONNECTIONS_RATE, Some(connected as f64 / seconds), connected);
         let cpu_us = report.connect_cpu_ns as f64 / 1e3 / report.connects as f64;
         notes.metric(&CONNECT_CPU_MEAN, Some(cpu_us), report.connects);
+        let begun = report.attempts - report.errors.get("unsent").copied().unwrap_or(0);
+        let per_op_us = (begun > 0).then(|| report.connect_cpu_ns as f64 / 1e3 / begun as f64);
+        notes.metric(&CONNECT_CPU_PER_OP, per_op_us, begun);
         let busy = report.busy_ns as f64 / report.elapsed_ns.max(1) as f64;
         notes.metric(&BUSY_WORKERS, Some(busy), report.attempts);
     }
