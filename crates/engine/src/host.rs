@@ -24,7 +24,12 @@ use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
 use crate::load::{connect, exchange, greet, http, probes, short, socket_memory, transfer};
 use crate::messages::{
-    Answers, Check, ConnectLoad, CountClosed, CountHalfOpen, Echo, End, EndHalfOpen, Exchange, Faulted, Forget, Freeze, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, ShortLoad, Sink, SocketMemory, ToGroup, Train, Transfer, TransferServer, Upload, WatchListener, WatchQueues,
+    Answers, Check, ConnectLoad, CountClosed, CountHalfOpen, Echo, End, EndHalfOpen, Exchange,
+    Faulted, Forget, Freeze, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill,
+    HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, Look, LookAway, Make,
+    Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls,
+    Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, ShortLoad, Sink, SocketMemory,
+    ToGroup, Train, Transfer, TransferServer, Upload, WatchListener, WatchQueues,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Running, command};
