@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::experiments::option::Opt;
 use crate::experiments::options::{
     ABORT_ON_OVERFLOW, ACCEPT_DELAY, ARRIVALS, BACKLOG, BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY,
-    CONNECT_RATE, CONNECT_TIMEOUT, IPV6, LINK, LISTENERS, LOAD, MAX_SYN_BACKLOG, PACKET_RELAY,
-    PAUSE, PAUSE_EVERY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP,
+    CONNECT_RATE, CONNECT_TIMEOUT, FIRST_BYTE, IPV6, LINK, LISTENERS, LOAD, MAX_SYN_BACKLOG,
+    PACKET_RELAY, PAUSE, PAUSE_EVERY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP,
 };
 use crate::study::{RoundsAsked, Study};
 
@@ -39,6 +39,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PAUSE_EVERY,
     &PAUSE,
     &CONNECT_TIMEOUT,
+    &FIRST_BYTE,
     &BIND,
     &BACKLOG.by_default("128"),
     &SOMAXCONN,
@@ -52,13 +53,14 @@ pub(super) const OPTIONS: &[&Opt] = &[
 
 /// Options that choose what is compared, or how much arrives: with any of them typed, no backlogs are
 /// added.
-const CHOSEN: [&str; 12] = [
+const CHOSEN: [&str; 13] = [
     "abort-on-overflow",
     "accept-delay",
     "backlog",
     "concurrency",
     "count",
     "duration",
+    "first-byte",
     "max-syn-backlog",
     "pause-every",
     "rate",
