@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use tcptoll_kernel::raw_ip::{RawIp, devices_up};
 use tcptoll_kernel::socket::errno::{EAGAIN, ENOBUFS};
+use tcptoll_model::lab_network::{Addresses, DEVICE, SILENT_ADDRESSES, silent_address};
 use tcptoll_model::packet::syn::{endpoints, syn};
 
 use super::LoadError;
 use crate::clock::monotonic_ns;
-use crate::lab::plan::{Addresses, DEVICE, SILENT_ADDRESSES, silent_address};
 use crate::messages::{HalfOpenReport, KeepHalfOpen};
 
 /// Most requests that are kept.
