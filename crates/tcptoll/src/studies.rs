@@ -18,6 +18,7 @@ pub use options::{check_alone, from_typed};
 
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[
+    ("avalanche-2021", include_str!("../../../studies/avalanche-2021.toml")),
     ("backlog", include_str!("../../../studies/backlog.toml")),
     ("backlog-clients", include_str!("../../../studies/backlog-clients.toml")),
     ("connect-2021", include_str!("../../../studies/connect-2021.toml")),
@@ -30,6 +31,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("keepalive-sayings", include_str!("../../../studies/keepalive-sayings.toml")),
     ("keepalive-select", include_str!("../../../studies/keepalive-select.toml")),
     ("message-2008", include_str!("../../../studies/message-2008.toml")),
+    ("time-wait-2021", include_str!("../../../studies/time-wait-2021.toml")),
+    ("time-wait-service", include_str!("../../../studies/time-wait-service.toml")),
     ("tour", include_str!("../../../studies/tour.toml")),
     ("tour-buffers", include_str!("../../../studies/tour-buffers.toml")),
     ("tour-nagle", include_str!("../../../studies/tour-nagle.toml")),

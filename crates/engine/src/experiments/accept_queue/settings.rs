@@ -55,6 +55,8 @@ pub struct AcceptQueueSettings {
     pub pause: Duration,
     /// From start to end of one connection.
     pub timeout: Duration,
+    /// Whether a connection lasts until the server's first byte.
+    pub first_byte: bool,
     /// Source addresses.
     pub bind: Vec<IpAddr>,
     /// Of `listen(2)`.
@@ -134,6 +136,7 @@ impl AcceptQueueSettings {
             pause: reader.read("pause", limited)?,
             timeout: reader
                 .read("timeout", |typed| time_above_zero(typed).and_then(|time| in_limits(time)))?,
+            first_byte: reader.flag("first-byte")?,
             bind: reader.addresses("bind")?,
             backlog: reader.count("backlog", 0, most)? as i32,
             listeners: reader.count("listeners", 1, u64::from(LISTENERS_MAX))? as u8,

@@ -89,7 +89,13 @@ impl<'a> AcceptQueueTrial<'a> {
             WarmUp::Operations(count) => (count, None),
             WarmUp::Time(long) => (u64::MAX, Some(ns(long))),
         };
-        let greet = Greet { backlog: LONG, accept_delay_ns: 0, further: 0, ..self.greet(hosts) };
+        let greet = Greet {
+            backlog: LONG,
+            accept_delay_ns: 0,
+            speak: true,
+            further: 0,
+            ..self.greet(hosts)
+        };
         let (greeting, listening) = begin_greeting(hosts, &greet)?;
         let at = *listening.first().ok_or_else(no_listener)?;
         let load = ConnectLoad {
@@ -114,7 +120,7 @@ impl<'a> AcceptQueueTrial<'a> {
             at: SocketAddr::new(hosts.addresses.server, 0),
             backlog: self.settings.backlog,
             accept_delay_ns: ns(self.settings.accept_delay),
-            speak: true,
+            speak: self.settings.first_byte,
             fast_open: false,
             trace_limit: 0,
             further: self.settings.listeners - 1,
@@ -133,6 +139,7 @@ impl<'a> AcceptQueueTrial<'a> {
             pause_every: settings.pause_every,
             pause_ns: ns(settings.pause),
             timeout_ns: ns(settings.timeout),
+            first_byte: settings.first_byte,
             bind: self.notes.sources.clone(),
             ladder_ns: rungs(&self.ladders.syn),
             ladder_slack_ns: ns(LADDER_SLACK + settings.lab.link.rtt),
@@ -149,8 +156,12 @@ impl<'a> AcceptQueueTrial<'a> {
         let settings = self.settings;
         let link = &settings.lab.link;
         let drops =
-            balance_of(&mut self.notes, link, &self.opened, &self.listeners, settings.aborts);
+            balance_of(&mut self.notes, link, &self.opened, &mut self.listeners, settings.aborts);
         let listeners = std::mem::take(&mut self.listeners);
+        let attempts = self.notes.arm.attempts;
+        let dropped = listeners.first().and_then(|first| first.drops).filter(|_| attempts > 0);
+        let each = dropped.map(|dropped| dropped as f64 / attempts as f64);
+        self.notes.metric(&DROPS, each, attempts);
         let intervals = self.greeted.accept_intervals;
         let mut queues = queues_of(&self.opened, &self.ladders, listeners, intervals);
         queues.drops = drops;
@@ -222,9 +233,6 @@ impl Trial for AcceptQueueTrial<'_> {
         if let Some(first) = self.listeners.first() {
             notes.metric(&ACCEPT_QUEUE_PEAK, Some(f64::from(first.peak)), 1);
             notes.metric(&QUEUE_FULL, first.full_share(), first.samples);
-            let drops = first.drops.filter(|_| attempts > 0);
-            let each = drops.map(|drops| drops as f64 / attempts as f64);
-            notes.metric(&DROPS, each, attempts);
         }
         self.opened = report.opened.clone().unwrap_or_default();
         self.notes.histogram(&FAILURE, &self.opened.failure);

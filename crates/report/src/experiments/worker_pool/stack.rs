@@ -84,7 +84,7 @@ impl Stack {
         let tooltip = format!("stall from {} s to {} s", s(from), s(until));
         plot.svg.rect("margin", (x0, top), (x1 - x0, bottom - top), &tooltip);
         if named {
-            plot.svg.text("tick", (f64::midpoint(x0, x1), top - 4.0), Anchor::Middle, "stall");
+            plot.svg.text("tick", (f64::midpoint(x0, x1), top - 9.0), Anchor::Middle, "stall");
         }
     }
 }
@@ -112,8 +112,7 @@ impl Panel {
         plot.y_axis(if wide { 4 } else { 3 }, self.tick);
         plot.base();
         let title = clean::shorten(&self.title, if wide { 90 } else { 46 });
-        // The name of the stall stands on the line of the first title.
-        plot.svg.text("label", (4.0, top - 18.0), Anchor::Start, &title);
+        plot.svg.text("label", (4.0, top - 9.0), Anchor::Start, &title);
         for level in &self.levels {
             plot.group("echo", &level.text, |plot| {
                 plot.level(&format!("none {}", level.dash), level.value);

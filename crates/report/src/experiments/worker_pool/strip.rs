@@ -40,10 +40,10 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     blocks.extend(stall(&all, last, cells));
     for (one, name) in all.iter().zip(&names) {
         let strip = cut(&one.pool.busy, last, cells);
-        let peak = strip.iter().flatten().copied().fold(0.0, f64::max);
+        let peak = one.pool.busy.points.iter().map(|point| point[3]).fold(0.0, f64::max);
         let full = one.pool.workers as f64;
         let strip = letters(&strip, |busy| busy / full);
-        let behind = format!("peak {} of {}", number::three(peak), one.pool.workers);
+        let behind = format!("peak {} of {}", number::trimmed(peak), one.pool.workers);
         blocks.push(row(name, &strip, &behind));
     }
     let latencies: Vec<Vec<Option<f64>>> =
@@ -107,7 +107,7 @@ fn stall(all: &[Drawn<'_>], last: f64, cells: usize) -> Option<Block> {
 /// The mean of each slice of time. None: it has no value.
 fn cut(series: &Series, last: f64, cells: usize) -> Vec<Option<f64>> {
     let mut sums = vec![(0.0, 0_u32); cells];
-    for point in &series.points {
+    for point in series.points.iter().filter(|point| point[0] <= last) {
         let at = ((point[0] / last.max(1e-9) * cells as f64) as usize).min(cells - 1);
         sums[at].0 += point[2];
         sums[at].1 += 1;
