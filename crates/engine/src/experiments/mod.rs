@@ -12,6 +12,7 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
+pub mod syn_queue;
 pub mod time_wait;
 pub mod worker_pool;
 
@@ -138,6 +139,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &keepalive::Keepalive,
     &messages::Messages,
     &stream::Stream,
+    &syn_queue::SynQueue,
     &time_wait::TimeWait,
     &worker_pool::WorkerPool,
 ];

@@ -14,6 +14,7 @@ pub mod option;
 pub mod options;
 pub mod spec;
 pub mod stream;
+pub mod syn_queue;
 pub mod time_wait;
 pub mod worker_pool;
 
@@ -27,6 +28,7 @@ pub const ALL: &[&Spec] = &[
     &keepalive::SPEC,
     &messages::SPEC,
     &stream::SPEC,
+    &syn_queue::SPEC,
     &time_wait::SPEC,
     &worker_pool::SPEC,
 ];

@@ -156,8 +156,12 @@ impl<'a> AcceptQueueTrial<'a> {
         let settings = self.settings;
         let link = &settings.lab.link;
         let drops =
-            balance_of(&mut self.notes, link, &self.opened, &self.listeners, settings.aborts);
+            balance_of(&mut self.notes, link, &self.opened, &mut self.listeners, settings.aborts);
         let listeners = std::mem::take(&mut self.listeners);
+        let attempts = self.notes.arm.attempts;
+        let dropped = listeners.first().and_then(|first| first.drops).filter(|_| attempts > 0);
+        let each = dropped.map(|dropped| dropped as f64 / attempts as f64);
+        self.notes.metric(&DROPS, each, attempts);
         let intervals = self.greeted.accept_intervals;
         let mut queues = queues_of(&self.opened, &self.ladders, listeners, intervals);
         queues.drops = drops;
@@ -229,9 +233,6 @@ impl Trial for AcceptQueueTrial<'_> {
         if let Some(first) = self.listeners.first() {
             notes.metric(&ACCEPT_QUEUE_PEAK, Some(f64::from(first.peak)), 1);
             notes.metric(&QUEUE_FULL, first.full_share(), first.samples);
-            let drops = first.drops.filter(|_| attempts > 0);
-            let each = drops.map(|drops| drops as f64 / attempts as f64);
-            notes.metric(&DROPS, each, attempts);
         }
         self.opened = report.opened.clone().unwrap_or_default();
         self.notes.histogram(&FAILURE, &self.opened.failure);

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tcptoll_model::drops::{Counted, balance};
+use tcptoll_model::drops::{Counted, Doubt, balance};
 use tcptoll_model::half_open::HalfOpenSettings;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::record::{DropBalance, ListenerQueue, Queues, RetryLadder};
@@ -48,6 +48,7 @@ pub(in crate::experiments) fn queues_of(
         syn_ladder: ladder(&ladders.syn, &opened.syn_steps, opened.syn_off),
         syn_ack_ladder: ladder(&ladders.syn_ack, &opened.syn_ack_steps, opened.syn_ack_off),
         accept_interval_us: (number > 0).then(|| sum_ns as f64 / 1e3 / number as f64),
+        reset_at_once: opened.reset_at_once.clone(),
         ..Queues::default()
     }
 }
@@ -79,7 +80,7 @@ pub(in crate::experiments) fn balance_of(
     notes: &mut Notes,
     link: &LinkSpec,
     opened: &Opened,
-    listeners: &[ListenerQueue],
+    listeners: &mut [ListenerQueue],
     aborts: bool,
 ) -> Option<DropBalance> {
     let arm = &notes.arm;
@@ -114,13 +115,18 @@ pub(in crate::experiments) fn balance_of(
         aborts,
     };
     let (drops, mut doubts) = balance(&counted);
-    let by_listener: Option<u64> = listeners.iter().map(|listener| listener.drops).sum();
-    if let Some(by_listener) = by_listener.filter(|sum| *sum != counted.drops) {
-        doubts.push(tcptoll_model::drops::Doubt {
-            what: "packet dropped at the listeners",
-            ours: by_listener,
-            witness: counted.drops,
-        });
+    let expected = drops.as_ref().and_then(|drops| counted.by_sockets(drops));
+    let by_sockets: Option<u64> = listeners.iter().map(|listener| listener.drops).sum();
+    if let (Some(expected), Some(by_sockets)) = (expected, by_sockets) {
+        if by_sockets == expected {
+            attribute(listeners, counted.drops);
+        } else {
+            doubts.push(Doubt {
+                what: "packet dropped at the listeners",
+                ours: by_sockets,
+                witness: expected,
+            });
+        }
     }
     for doubt in doubts {
         notes.warn(&Warning::WitnessDisagrees {
@@ -130,4 +136,13 @@ pub(in crate::experiments) fn balance_of(
         });
     }
     drops
+}
+
+/// Where one listener dropped all that was dropped, each of its packets counts once.
+fn attribute(listeners: &mut [ListenerQueue], counted: u64) {
+    let mut dropping =
+        listeners.iter_mut().filter(|listener| listener.drops.is_some_and(|n| n > 0));
+    if let (Some(only), None) = (dropping.next(), dropping.next()) {
+        only.drops = Some(counted);
+    }
 }
