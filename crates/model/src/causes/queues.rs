@@ -22,7 +22,7 @@ pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
     test: accept::accept_queue_full,
     remedy: Remedy::Setting {
         change: "Raise the backlog of listen(2), and net.core.somaxconn with it; it must hold the connections that arrive while the server does not accept.",
-        cost: "A few hundred bytes of kernel memory for each connection that waits.",
+        cost: "About 2.7 kB of kernel memory for each connection that waits, and a longer wait: the last one waits for all before it.",
         undo: "Set both back; listen(2) must be called again for either to take effect.",
     },
 };
