@@ -24,10 +24,10 @@ use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
 use crate::load::{connect, exchange, greet, http, probes, short, socket_memory, transfer};
 use crate::messages::{
-    Answers, BackendSpec, Check, ConnectLoad, CountClosed, CountHalfOpen, Echo, End, EndHalfOpen,
-    Exchange, Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect,
-    HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave,
-    Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue,
+    Answers, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End, EndHalfOpen, Exchange,
+    Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd,
+    HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, Look,
+    LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue,
     ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
     ShortLoad, Sink, SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer,
     Upload, WatchListener, WatchQueues, WatchWorkers,
@@ -129,11 +129,6 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|host, Forget, _| {
             host.observer.forget();
             Ok(())
-        })
-        .on(|_, CountHalfOpen(port), _| {
-            /// `TCP_SYN_RECV` of the kernel.
-            const SYN_RECEIVED: u8 = 3;
-            Ok(SockDiag::open()?.count_in_state(SYN_RECEIVED, Some(port))?)
         })
         .on(|_, Settle { limit_ns }, _| Ok(settle(limit_ns)?))
         .on(|_, wanted: CountClosed, _| Ok(closed::count(&wanted)))

@@ -54,6 +54,18 @@ pub struct Doubt {
     pub witness: u64,
 }
 
+impl Counted {
+    /// What all listeners together report as drops (`sk_drops`), if the parts are these: the last ACK of a
+    /// half-open request counts twice, and a RST that ends a request counts as well.
+    ///
+    /// None: fewer requests were reset than `tcp_abort_on_overflow` must have reset.
+    pub fn by_sockets(&self, drops: &DropBalance) -> Option<u64> {
+        let by_abort = if self.aborts { drops.acks_dropped } else { 0 };
+        let by_clients = self.requests_reset.checked_sub(by_abort)?;
+        Some(drops.counted + drops.acks_dropped + by_clients)
+    }
+}
+
 /// Packets dropped at listeners by their kind, and what does not agree.
 ///
 /// None: the figures contradict each other, so that a part would be below 0; there is a doubt then.
@@ -197,7 +209,12 @@ mod tests {
             ..Counted::default()
         };
         let (drops, doubts) = balance(&seen);
-        assert_eq!((drops.unwrap().resets_sent, doubts), (83, vec![]));
+        let drops = drops.unwrap();
+        assert_eq!((drops.resets_sent, doubts), (83, vec![]));
+        assert_eq!(seen.by_sockets(&drops), Some(2 * 83), "each ACK counts twice there");
+        let given_up = Counted { requests_reset: 85, ..seen };
+        assert_eq!(given_up.by_sockets(&drops), Some(2 * 83 + 2));
+        assert_eq!(Counted { requests_reset: 82, ..seen }.by_sockets(&drops), None);
         let (_, doubts) = balance(&Counted { resets_on_wire: Some(82), ..seen });
         assert_eq!((doubts[0].ours, doubts[0].witness), (83, 82));
     }

@@ -244,6 +244,8 @@ pub struct Opened {
     pub syn_ack_steps: Vec<u64>,
     /// Those whose first byte came before it, or after more than the ladder has.
     pub syn_ack_off: u64,
+    /// Connections that were reset although their first SYN was answered; absent where there were none.
+    pub reset_at_once: Option<Outcome>,
     /// Connections that were slow or failed, and that the kernel told nothing about.
     pub unknown: u64,
 }

@@ -27,6 +27,10 @@ pub struct Queues {
     /// The peer that never sends the last ACK; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_open_peer: Option<HalfOpenPeer>,
+    /// Connections that were reset although their first SYN was answered, with the time from connect(2) to
+    /// the reset; absent where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_at_once: Option<Outcome>,
     /// Mean time between two accept(2) of the measured listener while connections waited, µs; absent
     /// where too few waited to tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,14 +57,16 @@ pub struct ListenerQueue {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_open_limit: Option<u32>,
     /// SYNs and ACKs that the kernel dropped at this listener (`sk_drops`); absent where the kernel
-    /// does not report it.
+    /// does not report it. Where several listeners dropped packets, the last ACK of a half-open request
+    /// counts twice, as in the kernel (Linux 6.18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<u64>,
-    /// Samples of the queue's length during the load, and those in which it held `limit` + 1.
+    /// Samples of the queue's length until it last held a connection or dropped one (all samples where
+    /// it never did), and those in which it held `limit` + 1.
     pub samples: u64,
     /// See `samples`.
     pub full_samples: u64,
-    /// Slices of 100 ms during the load, and those in which the kernel dropped something here.
+    /// Slices of 100 ms in the same time, and those in which the kernel dropped something here.
     pub slices: u64,
     /// See `slices`.
     pub dropping_slices: u64,
@@ -135,6 +141,9 @@ pub struct HalfOpenPeer {
     pub syns_sent: u64,
     /// Source addresses.
     pub addresses: u64,
+    /// Sources, each an address and a port: half-open requests that it kept, if the server held them.
+    #[serde(default)]
+    pub sources: u64,
     /// SYNs per second while the load ran.
     pub per_s: f64,
 }
@@ -179,6 +188,7 @@ impl Merge for Queues {
             syn_ack_ladder: RetryLadder::merge(&of(rounds, |round| &round.syn_ack_ladder))?,
             drops: merged(rounds, |round| round.drops.as_ref()),
             half_open_peer: merged(rounds, |round| round.half_open_peer.as_ref()),
+            reset_at_once: merged(rounds, |round| round.reset_at_once.as_ref()),
             accept_interval_us: mean(rounds.iter().filter_map(|round| round.accept_interval_us)),
         })
     }

@@ -212,8 +212,13 @@ impl Notes {
     /// Every SYN on the wire is an attempt that reached the wire, or a retransmission the kernel
     /// counted.
     pub(in crate::experiments) fn compare_syns(&mut self) {
+        self.compare_syns_beside(0);
+    }
+
+    /// As [`Self::compare_syns`], where so many SYNs came from no socket of the client.
+    pub(in crate::experiments) fn compare_syns_beside(&mut self, others: u64) {
         let sent = |name| self.arm.client.counters.get(name).copied().unwrap_or(0).max(0) as u64;
-        let expected = sent("TcpActiveOpens") + sent("TcpExtTCPSynRetrans");
+        let expected = sent("TcpActiveOpens") + sent("TcpExtTCPSynRetrans") + others;
         let Some(seen) = self.arm.wire.as_ref().map(|wire| wire.client_to_server.syn) else {
             return;
         };

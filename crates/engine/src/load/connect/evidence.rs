@@ -24,6 +24,7 @@ pub(super) struct Evidence {
     opened: Opened,
     /// From connect(2) to the outcome.
     outcomes: Vec<(&'static str, Histogram)>,
+    reset_at_once: Histogram,
     ladder: Vec<Duration>,
     slack: Duration,
     syn_ack_ladder: Vec<Duration>,
@@ -40,6 +41,7 @@ impl Evidence {
                 ..Opened::default()
             },
             outcomes: Vec::new(),
+            reset_at_once: Histogram::new(),
             ladder: times(&load.ladder_ns),
             slack: Duration::from_nanos(load.ladder_slack_ns),
             syn_ack_ladder: times(&load.syn_ack_ladder_ns),
@@ -76,6 +78,9 @@ impl Evidence {
         // Of a connection that gave up in SYN-SENT, the last SYN was not answered either.
         let silent = !established && matches!(failed, Some("connect-timeout" | "interrupted"));
         self.opened.syns_unanswered += again + u64::from(silent);
+        if failed == Some("reset") && again == 0 {
+            self.reset_at_once.record_ns(now.saturating_sub(operation.called_ns));
+        }
         if let Some(handshake) = handshake {
             self.syn_step(again, handshake);
         }
@@ -131,16 +136,22 @@ impl Evidence {
 
     /// What was collected.
     pub(super) fn end(mut self) -> Opened {
-        let us = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / 1e3);
-        for (name, times) in self.outcomes {
-            let outcome = Outcome {
-                count: times.count(),
-                min_us: us(times.min_ns()),
-                p50_us: us(times.quantile_ns(1, 2)),
-                max_us: us(times.max_ns()),
-            };
-            self.opened.outcomes.insert(name.to_owned(), outcome);
+        for (name, times) in &self.outcomes {
+            let outcome = outcome_of(times);
+            self.opened.outcomes.extend(outcome.map(|outcome| ((*name).to_owned(), outcome)));
         }
+        self.opened.reset_at_once = outcome_of(&self.reset_at_once);
         self.opened
     }
+}
+
+/// None: there are no times.
+fn outcome_of(times: &Histogram) -> Option<Outcome> {
+    let us = |ns: u64| ns as f64 / 1e3;
+    Some(Outcome {
+        count: times.count(),
+        min_us: us(times.min_ns()?),
+        p50_us: us(times.quantile_ns(1, 2)?),
+        max_us: us(times.max_ns()?),
+    })
 }

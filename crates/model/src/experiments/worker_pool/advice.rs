@@ -131,7 +131,7 @@ struct Tried<'a> {
 
 impl Tried<'_> {
     fn helped(&self) -> bool {
-        !self.told.is_stuck() && self.faster.is_some_and(|faster| faster.ratio >= SLOWER)
+        !self.told.all_busy() && self.faster.is_some_and(|faster| faster.ratio >= SLOWER)
     }
 
     fn ratio(&self) -> f64 {

@@ -28,7 +28,8 @@ pub(super) fn of(series: &Series, requests: u64, last_s: f64) -> Vec<(f64, f64)>
     sums.into_iter().enumerate().filter_map(mean).collect()
 }
 
-/// `(seconds, mean)` of each point.
-pub(super) fn whole(series: &Series) -> Vec<(f64, f64)> {
-    series.points.iter().map(|point| (point[0], point[2])).collect()
+/// `(seconds, mean)` of each point up to the end.
+pub(super) fn whole(series: &Series, last_s: f64) -> Vec<(f64, f64)> {
+    let inside = series.points.iter().filter(|point| point[0] <= last_s);
+    inside.map(|point| (point[0], point[2])).collect()
 }

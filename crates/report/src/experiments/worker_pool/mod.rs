@@ -12,7 +12,7 @@ mod strip;
 mod tests;
 
 use tcptoll_model::experiments::worker_pool::{BACKEND, LOCAL};
-use tcptoll_model::record::{Arm, Summary, WorkerPool};
+use tcptoll_model::record::{Arm, RequestGroup, Series, Summary, WorkerPool};
 
 use crate::html::svg::{arm_class, for_both};
 use crate::own::{Item, NONE, Own, Picture, Section};
@@ -47,11 +47,13 @@ fn of(arm: &Arm) -> Option<&WorkerPool> {
     arm.own.worker_pool.as_deref().filter(|pool| pool.busy.points.len() > 1)
 }
 
-/// The last instant of any series, s.
+/// The end of the window, s: that of its last slice.
 fn last(pool: &WorkerPool) -> f64 {
-    let groups = pool.groups.values().flat_map(|group| [&group.rate_per_s, &group.latency_us]);
-    let all = groups.chain([&pool.busy, &pool.backend_queue]);
-    all.filter_map(|series| series.points.last()).map(|point| point[0]).fold(0.0, f64::max)
+    let end = |series: &Series| match series.points.as_slice() {
+        [.., before, last] => 2.0 * last[0] - before[0],
+        _ => 0.0,
+    };
+    pool.groups.values().map(|group| end(&group.rate_per_s)).fold(0.0, f64::max)
 }
 
 /// Busy workers and the latency of requests that need no backend, a line per arm.
@@ -75,7 +77,7 @@ fn picture(summary: &Summary) -> Option<Picture> {
         tick: number::trimmed,
         words: number::three,
         levels: vec![Level { value: workers, text: format!("{workers} workers"), dash: "d1" }],
-        lines: drawn.iter().map(|one| line(one, bins::whole(&one.pool.busy))).collect(),
+        lines: drawn.iter().map(|one| line(one, bins::whole(&one.pool.busy, last))).collect(),
     };
     let latency = |group: &'static str, title: &str| Panel {
         title: title.to_owned(),
@@ -177,7 +179,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         tick: number::trimmed,
         words: number::three,
         levels,
-        lines: vec![line("busy workers", "", bins::whole(&pool.busy), None)],
+        lines: vec![line("busy workers", "", bins::whole(&pool.busy, last), None)],
     }];
     if pool.backend_queue.points.len() > 1 {
         let limit = pool.backend_limit.map(|limit| f64::from(limit) + 1.0);
@@ -190,11 +192,10 @@ fn one_arm(one: Drawn<'_>) -> Picture {
                 .map(|limit| Level { value: limit, text: format!("holds {limit}"), dash: "d1" })
                 .into_iter()
                 .collect(),
-            lines: vec![line("connections", "", bins::whole(&pool.backend_queue), None)],
+            lines: vec![line("connections", "", bins::whole(&pool.backend_queue, last), None)],
         });
     }
-    let both = |of: fn(&tcptoll_model::record::RequestGroup) -> &tcptoll_model::record::Series,
-                keyed: bool| {
+    let both = |of: fn(&RequestGroup) -> &Series, keyed: bool| {
         [(LOCAL, "", "without the backend"), (BACKEND, "d1", "with the backend")]
             .into_iter()
             .filter_map(|(name, dash, words)| {

@@ -107,7 +107,7 @@ fn stall(all: &[Drawn<'_>], last: f64, cells: usize) -> Option<Block> {
 /// The mean of each slice of time. None: it has no value.
 fn cut(series: &Series, last: f64, cells: usize) -> Vec<Option<f64>> {
     let mut sums = vec![(0.0, 0_u32); cells];
-    for point in &series.points {
+    for point in series.points.iter().filter(|point| point[0] <= last) {
         let at = ((point[0] / last.max(1e-9) * cells as f64) as usize).min(cells - 1);
         sums[at].0 += point[2];
         sums[at].1 += 1;

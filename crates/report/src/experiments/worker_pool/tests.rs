@@ -1,7 +1,5 @@
 use std::collections::BTreeMap;
 
-use tcptoll_model::record::{RequestGroup, Series};
-
 use super::*;
 use crate::own::Block;
 
@@ -92,7 +90,7 @@ fn the_terminal_has_a_strip_per_arm_within_80_columns() {
     let shown = lines(strip::blocks(&summary, 80));
     assert!(shown.iter().all(|line| clean::columns(line) <= 80), "{shown:#?}");
     let stalled = shown.iter().find(|line| line.starts_with("  stalled")).unwrap();
-    assert!(stalled.contains("▁▂████") && stalled.ends_with("peak 20 of 20"), "{stalled}");
+    assert!(stalled.contains("██████████") && stalled.ends_with("peak 20 of 20"), "{stalled}");
     assert!(shown[2].contains("├──") && shown[2].ends_with("┤ stall"), "{shown:#?}");
     assert!(shown.iter().any(|line| line.ends_with("peak 800 ms")), "{shown:#?}");
     assert!(lines(strip::blocks(&summary, 50)).is_empty(), "no room");
