@@ -42,5 +42,6 @@ mod studies;
 mod support;
 mod syn_queue;
 mod targets;
+mod time_wait;
 mod truth;
 mod worker_pool;
