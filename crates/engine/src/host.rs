@@ -24,15 +24,16 @@ use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
 use crate::load::{connect, exchange, greet, http, probes, short, socket_memory, transfer};
 use crate::messages::{
-    Answers, Check, ConnectLoad, CountClosed, CountHalfOpen, Echo, End, EndHalfOpen, Exchange,
-    Faulted, Forget, Freeze, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill,
-    HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, Look, LookAway, Make,
-    Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls,
-    Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, ShortLoad, Sink, SocketMemory,
-    ToGroup, Train, Transfer, TransferServer, Upload, WatchListener, WatchQueues,
+    Answers, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End, EndHalfOpen, Exchange,
+    Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd,
+    HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, Look,
+    LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue,
+    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
+    ShortLoad, Sink, SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer,
+    Upload, WatchListener, WatchQueues, WatchWorkers,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
-use crate::servers::{self, Running, command};
+use crate::servers::{self, Pool, Running, command};
 
 /// A real server must listen within this.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
@@ -61,6 +62,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     if channel.send(&Reply::<()>::Ready(Ready::new(pinned_cpu, false))).is_err() {
         return 1;
     }
+    let pool = Pool::new(all_cpus.clone());
     let observer = match role {
         Role::Client | Role::Outside => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
@@ -69,6 +71,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     let _stamping = (role != Role::Server).then(Stamping::begin);
     let mut host = Host {
         observer,
+        pool,
         children: Vec::new(),
         servers: Vec::new(),
         groups: BTreeMap::new(),
@@ -92,6 +95,8 @@ struct Host {
     children: Vec<Child>,
     /// Those known by name.
     servers: Vec<Running>,
+    /// Blocking workers, or the backend that they call.
+    pool: Pool,
     /// Groups of connections that stay open, by name.
     groups: BTreeMap<String, Group>,
     /// Connections that are held for their memory.
@@ -124,11 +129,6 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|host, Forget, _| {
             host.observer.forget();
             Ok(())
-        })
-        .on(|_, CountHalfOpen(port), _| {
-            /// `TCP_SYN_RECV` of the kernel.
-            const SYN_RECEIVED: u8 = 3;
-            Ok(SockDiag::open()?.count_in_state(SYN_RECEIVED, Some(port))?)
         })
         .on(|_, Settle { limit_ns }, _| Ok(settle(limit_ns)?))
         .on(|_, wanted: CountClosed, _| Ok(closed::count(&wanted)))
@@ -218,12 +218,18 @@ fn orders(role: Role) -> Orders<Host> {
             .on(|host, EndHalfOpen, _| {
                 let peer = host.half_open.take();
                 Ok(peer.map(|mut peer| peer.end()).unwrap_or_default())
-            }),
-        Role::Server => orders.on(|host, spec: ServerSpec, _| {
-            let (running, serving) = servers::start(&spec).map_err(Refusal)?;
-            host.servers.push(running);
-            Ok(serving)
-        }),
+            })
+            .on(|host, spec: FrontSpec, _| host.pool.start_front(&spec))
+            .on(|host, order: WatchWorkers, _| host.pool.watch(order))
+            .on(|host, order: TakeWorkers, _| host.pool.take(order)),
+        Role::Server => orders
+            .on(|host, spec: ServerSpec, _| {
+                let (running, serving) = servers::start(&spec).map_err(Refusal)?;
+                host.servers.push(running);
+                Ok(serving)
+            })
+            .on(|host, spec: BackendSpec, _| host.pool.start_backend(&spec))
+            .on(|host, order: Stall, channel| host.pool.stall(order, channel)),
     }
 }
 

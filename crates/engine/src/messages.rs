@@ -29,7 +29,7 @@ use tcptoll_model::stats::Histogram;
 
 pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
-pub use half_open::{CountHalfOpen, EndHalfOpen, HalfOpenReport, KeepHalfOpen};
+pub use half_open::{EndHalfOpen, HalfOpenReport, KeepHalfOpen};
 pub use host::{
     Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
     SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,

@@ -115,6 +115,17 @@ impl Tcp {
         Ok(prepared)
     }
 
+    /// Makes a listening socket whose accept(2) blocks, for threads that share it.
+    pub fn blocking_listener(
+        at: SocketAddr,
+        backlog: i32,
+    ) -> Result<std::net::TcpListener, SysError> {
+        let listener = Self::listener(at, backlog, false)?;
+        let blocking = listener.0.set_nonblocking(false);
+        blocking.map_err(|e| SysError::new("O_NONBLOCK", at.to_string(), e))?;
+        Ok(listener.0.into())
+    }
+
     /// Begins the handshake.
     pub fn connect(&self, target: &SockAddr) -> io::Result<Begun> {
         match self.0.connect(target) {

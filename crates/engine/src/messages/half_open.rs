@@ -1,5 +1,5 @@
-//! Half-open requests at a listener: a peer that opens them and never sends the last ACK, and how many
-//! there are. Only the client host of a lab carries out the first two.
+//! Half-open requests at a listener: a peer that opens them and never sends the last ACK. Only the client
+//! host of a lab carries out these orders.
 
 use std::net::SocketAddr;
 
@@ -42,9 +42,3 @@ pub struct HalfOpenReport {
     /// Why it ended before it was told to, if it did.
     pub failed: Option<String>,
 }
-
-/// Report how many half-open requests the listener on this port holds.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct CountHalfOpen(pub u16);
-
-order!(CountHalfOpen => u64, "count-half-open");

@@ -73,6 +73,8 @@ pub struct HoldPorts {
     pub count: u64,
     /// Which end closes first; the client if neither does.
     pub close: CloseFirst,
+    /// Sockets that are to be in TIME-WAIT afterwards.
+    pub expected: u64,
     /// Time limit of each call, ns.
     pub timeout_ns: u64,
 }

@@ -50,6 +50,8 @@ struct Recorded {
     /// Number of the slice of the look before, and drops at its beginning.
     slice: u64,
     slice_began_with: Option<u32>,
+    /// Looks and slices until the queue last held a connection, or dropped one; none: it never did.
+    busy: Option<(u64, u64)>,
 }
 
 impl QueueRecorder {
@@ -102,6 +104,7 @@ impl Recorded {
             drops_last: drops_first,
             slice: slice_of(since),
             slice_began_with: drops_first,
+            busy: None,
         }
     }
 
@@ -128,6 +131,9 @@ impl Recorded {
             queue.dropping_slices += u64::from(socket.drops != self.slice_began_with);
             (self.slice, self.slice_began_with) = (slice, socket.drops);
         }
+        if socket.accept_queue_len > 0 || socket.drops != self.drops_last {
+            self.busy = Some((queue.samples, queue.slices + 1));
+        }
         self.drops_last = socket.drops;
     }
 
@@ -140,9 +146,13 @@ impl Recorded {
         // The slice that has begun counts, or a load of 50 ms would have none.
         let dropping = self.drops_last != self.slice_began_with;
         let drops = self.dropped_until(self.drops_last);
+        // At the end clients may wait for a time limit, and nothing arrives: that is not of the load.
+        let all = (self.queue.samples, self.queue.slices + 1);
+        let (samples, slices) = self.busy.unwrap_or(all);
         ListenerQueue {
             drops,
-            slices: self.queue.slices + 1,
+            samples,
+            slices,
             dropping_slices: self.queue.dropping_slices + u64::from(dropping),
             length: rounded(self.length.clone().build()),
             half_open: self.queue.half_open_peak.map(|_| rounded(self.half_open.clone().build())),
@@ -208,6 +218,19 @@ mod tests {
             (Some(10), None, None)
         );
         assert_eq!(queue.length.points.len(), 40);
+    }
+
+    #[test]
+    fn the_time_after_the_last_connection_that_waited_is_not_of_the_load() {
+        let mut recorder = QueueRecorder::begin(0, &[]);
+        for look in 0..100_u32 {
+            let (length, drops) = if look < 25 { (look % 2 * 5, 0) } else { (0, 0) };
+            recorder.look(u64::from(look) * 10 * MS, &[seen(80, length, drops), seen(81, 0, 0)]);
+        }
+        let queues: Vec<_> = recorder.queues().collect();
+        assert_eq!((queues[0].samples, queues[0].full_samples, queues[0].slices), (24, 12, 3));
+        assert_eq!((queues[1].samples, queues[1].slices), (100, 10), "it was never used");
+        assert_eq!(queues[0].length.points.len(), 100);
     }
 
     #[test]

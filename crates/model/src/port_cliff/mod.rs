@@ -88,7 +88,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
-    use rand_core::{Rng as _, SeedableRng as _};
+    use rand_core::SeedableRng as _;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;

@@ -15,7 +15,7 @@
 use crate::record::{Cliff, PortPoint};
 
 /// A step is at least a rise by this factor.
-pub const FACTOR_MIN: f64 = 2.0;
+const FACTOR_MIN: f64 = 2.0;
 
 /// Points on each side of a step, at least.
 const POINTS_MIN: usize = 3;

@@ -61,11 +61,12 @@ pub struct ListenerQueue {
     /// counts twice, as in the kernel (Linux 6.18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<u64>,
-    /// Samples of the queue's length during the load, and those in which it held `limit` + 1.
+    /// Samples of the queue's length until it last held a connection or dropped one (all samples where
+    /// it never did), and those in which it held `limit` + 1.
     pub samples: u64,
     /// See `samples`.
     pub full_samples: u64,
-    /// Slices of 100 ms during the load, and those in which the kernel dropped something here.
+    /// Slices of 100 ms in the same time, and those in which the kernel dropped something here.
     pub slices: u64,
     /// See `slices`.
     pub dropping_slices: u64,

@@ -8,6 +8,7 @@ mod messages;
 mod queues;
 mod stream;
 mod throughput;
+mod time_wait;
 mod worker_pool;
 
 use tcptoll_model::record::Summary;
@@ -23,6 +24,7 @@ const ALL: &[(&str, &Own)] = &[
     ("messages", &messages::OWN),
     ("stream", &stream::OWN),
     ("syn-queue", &queues::OWN),
+    ("time-wait", &time_wait::OWN),
     ("worker-pool", &worker_pool::OWN),
 ];
 

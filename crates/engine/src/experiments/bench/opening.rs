@@ -186,7 +186,11 @@ fn judge_client(notes: &mut Notes, report: &ConnectReport, flow: Flow) {
     let cpu_share = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / working_ns;
     if flow.rate.is_some() {
         let late = |numerator| quantile_us(&report.lateness, numerator);
-        let latency = quantile_us(&report.connect, 50);
+        // Where the kernel's evidence is asked for, the first byte is the answer, as a connection that
+        // the server dropped may be established.
+        let to_first_byte = report.opened.is_some() && report.first_byte.count() > 0;
+        let answer = if to_first_byte { &report.first_byte } else { &report.connect };
+        let latency = quantile_us(answer, 50);
         notes.found(validity::client_late(late(50), late(99), latency));
         notes.found(validity::client_bottleneck(cpu_share, None));
     } else if let Some(closed) = kept_at_once(report, flow.at_once, flow.pause_every) {

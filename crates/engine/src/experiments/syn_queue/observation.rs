@@ -26,20 +26,18 @@ impl SynQueueTrial<'_> {
         let failed: u64 = report.errors.values().sum();
         let share = (attempts > 0).then(|| failed as f64 / attempts as f64);
         notes.metric(&FAILED_SHARE, share, attempts);
-        if let Some(first) = self.listeners.first_mut() {
-            // The peer's requests were counted before the load too.
-            let held = u32::try_from(self.pressed.held).unwrap_or(u32::MAX);
-            first.half_open_peak = Some(first.half_open_peak.unwrap_or(0).max(held));
+        if let Some(first) = self.listeners.first() {
             notes.metric(&HALF_OPEN_PEAK, first.half_open_peak.map(f64::from), 1);
             let drops = first.drops.filter(|_| attempts > 0);
             notes.metric(&DROPS, drops.map(|drops| drops as f64 / attempts as f64), attempts);
         }
         let expected = self.pressed.expected();
-        if self.pressed.held != expected && !report.partial {
+        let held = self.listeners.first().and_then(|first| first.half_open_peak).map(u64::from);
+        if let Some(held) = held.filter(|held| *held < expected && !report.partial) {
             notes.warn(&Warning::WitnessDisagrees {
                 what: "half-open request of the peer at the server".to_owned(),
                 ours: expected,
-                witness: self.pressed.held,
+                witness: held,
             });
         }
         self.opened = report.opened.clone().unwrap_or_default();

@@ -42,6 +42,7 @@ impl TimeWaitSettings {
         if count == 0 || self.close == CloseFirst::Never {
             return Ok(0);
         }
+        let wanted = self.held_ports(forecast.usable);
         let (_, serving) = hosts.server()?.start(&self.echo(target))?;
         let order = HoldPorts {
             target,
@@ -50,15 +51,12 @@ impl TimeWaitSettings {
             count,
             late_port: self.late_port,
             close: self.close,
+            expected: wanted,
             timeout_ns: self.timeout.as_nanos() as u64,
         };
         let begun = hosts.client.begin(&order)?;
         let held = hosts.client.wait(begun, context.interrupt, &mut |_| {})?.answer;
         hosts.server()?.stop(serving)?;
-        let wanted = match self.close {
-            CloseFirst::Client => count.min(self.max_tw_buckets.unwrap_or(u64::MAX)),
-            CloseFirst::Server | CloseFirst::Never => 0,
-        };
         if held.closed < count || held.time_wait != wanted {
             return Err(LabError::Refused(too_few(&held, count, wanted)).into());
         }

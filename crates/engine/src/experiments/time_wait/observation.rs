@@ -6,8 +6,8 @@ use tcptoll_model::experiments::figures::{
     SERVER_TIME_WAIT,
 };
 use tcptoll_model::experiments::time_wait::{
-    BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU, CONNECT_CPU_MEAN, IDLE_SHARE,
-    IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
+    BUSY_WORKERS, CLIFF_FACTOR, CLIFF_PORTS, CONNECT_CPU, CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP,
+    IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST, PORTS_PEAK, RATE,
 };
 use tcptoll_model::port_cliff::{self, Chooser};
 use tcptoll_model::record::{PortPoint, PortUse};
@@ -65,6 +65,9 @@ impl TimeWaitTrial<'_> {
         notes.metric(&CONNECTIONS_RATE, Some(connected as f64 / seconds), connected);
         let cpu_us = report.connect_cpu_ns as f64 / 1e3 / report.connects as f64;
         notes.metric(&CONNECT_CPU_MEAN, Some(cpu_us), report.connects);
+        let begun = report.attempts - report.errors.get("unsent").copied().unwrap_or(0);
+        let per_op_us = (begun > 0).then(|| report.connect_cpu_ns as f64 / 1e3 / begun as f64);
+        notes.metric(&CONNECT_CPU_PER_OP, per_op_us, begun);
         let busy = report.busy_ns as f64 / report.elapsed_ns.max(1) as f64;
         notes.metric(&BUSY_WORKERS, Some(busy), report.attempts);
     }
@@ -124,7 +127,8 @@ impl TimeWaitTrial<'_> {
     }
 
     /// Holds the kernel's count of TIME-WAIT, socket by socket, against what must be there: the ports
-    /// held before and the connections closed since, without those that the kernel ended early.
+    /// held before and the connections closed since, without those that the kernel or a reset of the
+    /// server ended early (RFC 1337).
     pub(super) fn check_time_wait(&mut self, report: &ShortReport, client: Span<'_>) {
         let age_ns = client.after.at_ns.saturating_sub(self.since_ns);
         let Some(port_use) = &self.notes.arm.own.port_use else { return };
@@ -135,7 +139,10 @@ impl TimeWaitTrial<'_> {
         if !counts {
             return;
         }
-        let gone = port_use.time_wait_overflows + port_use.time_wait_reused;
+        let server = self.notes.arm.server.as_ref();
+        let resets = server.and_then(|host| host.counters.get("TcpOutRsts")).copied().unwrap_or(0);
+        let resets = resets.max(0).unsigned_abs();
+        let gone = port_use.time_wait_overflows + port_use.time_wait_reused + resets;
         let expected = (self.held + report.connections).saturating_sub(gone);
         let witness = port_use.client_time_wait;
         let ran_out = report.errors.contains_key("local-ports").then_some(self.forecast.at_once);

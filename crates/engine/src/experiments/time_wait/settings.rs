@@ -148,10 +148,19 @@ impl TimeWaitSettings {
         Err(wrong("held", &typed, format!("there are {ports} local ports; write at most that")))
     }
 
-    /// Operations, with this number of ports in all: as asked, or a few more than there are ports, so
-    /// that it shows what comes after the last one. None: as many as the time allows.
-    pub(super) fn count_of(&self, ports: u64) -> Option<u64> {
-        let beyond = ports.saturating_add((ports / 200).max(1)).min(COUNT_MAX);
+    /// Ports that are held when the measurement begins, with this number of them for each source
+    /// address.
+    pub(super) fn held_ports(&self, usable: u64) -> u64 {
+        match self.close {
+            CloseFirst::Client => self.held.of(usable).min(self.max_tw_buckets.unwrap_or(u64::MAX)),
+            CloseFirst::Server | CloseFirst::Never => 0,
+        }
+    }
+
+    /// Operations, with this number of ports that are free: as asked, or a few more than there are
+    /// ports, so that it shows what comes after the last one. None: as many as the time allows.
+    pub(super) fn count_of(&self, free: u64) -> Option<u64> {
+        let beyond = free.saturating_add((free / 200).max(1)).min(COUNT_MAX);
         self.count.or(self.is_open_ended.then_some(beyond))
     }
 
@@ -159,12 +168,11 @@ impl TimeWaitSettings {
     pub fn expected_s(&self) -> f64 {
         let usable = self.expected_ports() as f64;
         let ports = usable * self.source_count() as f64;
-        let held = match self.close {
-            CloseFirst::Never => 0.0,
-            _ => self.held.of(self.expected_ports()) as f64,
-        };
+        let held = self.held_ports(self.expected_ports());
+        let count = self.count_of((ports as u64).saturating_sub(held));
+        let count = count.map_or(f64::INFINITY, |count| count as f64);
+        let held = held as f64;
         let rtt = self.lab.link.rtt.as_secs_f64();
-        let count = self.count_of(ports as u64).map_or(f64::INFINITY, |count| count as f64);
         // Two round trips an operation, of which the workers share the waiting.
         let wait = 2.0 * rtt / self.workers as f64 + self.work.as_secs_f64();
         let quick = (ports / 2.0 - held).max(0.0).min(count);

@@ -112,7 +112,8 @@ impl<'a> TimeWaitTrial<'a> {
         let range = range.ok_or_else(unreadable)?;
         self.forecast = forecast(&self.ports).ok_or_else(unreadable)?;
         self.notes.arm.ports = Some(self.forecast.clone());
-        self.count = self.settings.count_of(self.forecast.at_once);
+        let held = self.settings.held_ports(self.forecast.usable);
+        self.count = self.settings.count_of(self.forecast.at_once.saturating_sub(held));
         Ok(range)
     }
 }

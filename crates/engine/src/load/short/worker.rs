@@ -222,7 +222,7 @@ pub(super) fn exchange(socket: &Blocking) -> io::Result<()> {
 }
 
 /// Waits until the server has closed.
-fn to_end(socket: &Blocking) -> io::Result<()> {
+pub(super) fn to_end(socket: &Blocking) -> io::Result<()> {
     match socket.receive(&mut [0])? {
         0 => Ok(()),
         _ => {

@@ -45,7 +45,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &SOMAXCONN,
     &MAX_SYN_BACKLOG,
     &LISTENERS,
-    &ACCEPT_DELAY.by_default("500us"),
+    &ACCEPT_DELAY.by_default("1ms"),
     &ABORT_ON_OVERFLOW,
     &SYNCOOKIES,
     &TAP,
@@ -76,13 +76,24 @@ const BACKLOGS: [u32; 2] = [128, 1024];
 /// Rounds of a run without a choice: the fewest from which an interval has both ends.
 const ROUNDS: u32 = 5;
 
-/// Without a choice, a backlog that is too short is compared with one that is not.
+/// Time limit of a connection in a run without a choice: a refused ACK of a SYN cookie is never answered,
+/// and three seconds are enough for the first steps of both ladders.
+const TIMEOUT: &str = "3s";
+
+/// Without a choice, a backlog that is too short is compared with one that is not. Connections of the
+/// first are expected to fail.
 pub(super) fn complete(study: &mut Study) {
     let typed = |option: &&str| !study.values(option).is_empty();
     if CHOSEN.iter().any(typed) {
         return;
     }
     study.factors.insert("backlog".to_owned(), BACKLOGS.map(Value::from).to_vec());
+    if study.values("timeout").is_empty() {
+        study.settings.insert("timeout".to_owned(), Value::from(TIMEOUT));
+    }
+    if study.failures.is_none() {
+        study.failures = Some("expected".to_owned());
+    }
     if study.rounds == RoundsAsked::default() {
         study.rounds.fixed = Some(ROUNDS);
     }
@@ -112,6 +123,9 @@ mod tests {
         assert_eq!((plain.arms().unwrap().len(), plain.rounds.fixed), (2, Some(5)));
         let link = study(&[("link", "metro"), ("tap", "true")]);
         assert_eq!(link.arms().unwrap().len(), 2, "a link is no choice");
+        assert_eq!(plain.values("timeout"), [Value::from("3s")]);
+        assert_eq!(plain.failures.as_deref(), Some("expected"));
+        assert_eq!(study(&[("timeout", "9s")]).values("timeout"), [Value::from("9s")]);
     }
 
     #[test]

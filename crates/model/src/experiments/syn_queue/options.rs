@@ -66,10 +66,21 @@ const CHOSEN: [&str; 8] = [
 /// The arms of a run without a choice, each with what it changes. The first two differ in the peer, and
 /// each of the others is the second with one fix. 129 requests are what a backlog of 128 holds.
 const ARMS: [(&str, &[(&str, &str)]); 4] = [
-    ("no half-open requests", &[("half-open", "0"), ("syncookies", "0")]),
-    ("SYN queue full", &[("half-open", "129"), ("syncookies", "0")]),
-    ("SYN cookies", &[("half-open", "129"), ("syncookies", "1")]),
-    ("longer queue", &[("half-open", "129"), ("syncookies", "0"), ("backlog", "1024")]),
+    (
+        "no half-open requests",
+        &[("half-open", "0"), ("syncookies", "0"), ("max-syn-backlog", "1024")],
+    ),
+    ("SYN queue full", &[("half-open", "129"), ("syncookies", "0"), ("max-syn-backlog", "1024")]),
+    ("SYN cookies", &[("half-open", "129"), ("syncookies", "1"), ("max-syn-backlog", "1024")]),
+    (
+        "longer queue",
+        &[
+            ("half-open", "129"),
+            ("syncookies", "0"),
+            ("max-syn-backlog", "2048"),
+            ("backlog", "1024"),
+        ],
+    ),
 ];
 
 /// Without a choice, one round over a healthy arm, an ill one and two fixes.

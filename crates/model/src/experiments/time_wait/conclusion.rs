@@ -1,11 +1,320 @@
-//! What follows from the arms of `time-wait`.
+//! What follows from the arms of `time-wait`: the answer in a sentence, causes, advice, what next.
 
-use super::causes;
-use crate::experiments::conclusion::{explain, explanations};
-use crate::record::Summary;
+use super::supply::Supply;
+use super::{CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP, IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST};
+use super::{causes, columns};
+use crate::experiments::conclusion::{
+    Stated, capital, comparisons, explain, explanations, step, value,
+};
+use crate::record::{Arm, Comparison, NextStep, Summary};
+use crate::units::{human_count, human_us};
+
+/// An answer has no more sentences, and no more letters.
+const SENTENCES: usize = 3;
+const LETTERS: usize = 400;
+
+/// From this fall of the idle share on, from start to end, it is worth a sentence.
+const FELL: f64 = 0.2;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
     explain(summary, causes::ALL, |_, _| None);
-    summary.next = explanations(summary);
+    summary.answer = answer(summary);
+    summary.next = next(summary);
+}
+
+fn answer(summary: &Summary) -> String {
+    let measured: Vec<&Arm> =
+        summary.arms.iter().filter(|arm| arm.failure.is_none() && arm.attempts > 0).collect();
+    if measured.is_empty() {
+        return "Nothing was measured.".to_owned();
+    }
+    let alone = measured.len() == 1;
+    let mut sentences = Vec::new();
+    sentences.extend(cliff(&measured).or_else(|| beyond(summary, &measured)));
+    if sentences.is_empty() {
+        sentences.extend(flat(&measured));
+    }
+    sentences.extend(fixes(summary));
+    sentences.extend(idle(&measured));
+    sentences.extend(ran_out(&measured));
+    if let ([arm], Some(supply)) = (measured.as_slice(), Supply::of(measured[0]))
+        && alone
+        && !matches!(supply, Supply::RanOut(_) | Supply::Left(_))
+    {
+        sentences.push(format!("Ports stay available by {}.", supply.words(arm)));
+    }
+    within(sentences)
+}
+
+/// The first sentences that have room.
+fn within(sentences: Vec<String>) -> String {
+    let mut answer = String::new();
+    for sentence in sentences.into_iter().take(SENTENCES) {
+        let room = answer.is_empty() || answer.chars().count() + sentence.chars().count() < LETTERS;
+        if room {
+            let gap = if answer.is_empty() { "" } else { " " };
+            answer += &format!("{gap}{sentence}");
+        }
+    }
+    answer
+}
+
+/// The name of an arm before a sentence, where there are several.
+fn of_arm(arms: &[&Arm], arm: &Arm) -> String {
+    if arms.len() > 1 { format!("{}: ", arm.name) } else { String::new() }
+}
+
+/// The highest step.
+fn cliff(arms: &[&Arm]) -> Option<String> {
+    let with = |arm: &&Arm| Some((columns::of(arm)?.cliff?, columns::of(arm)?.cliff_expected));
+    let found = arms.iter().filter_map(|arm| Some((*arm, with(arm)?)));
+    let (arm, (cliff, expected)) =
+        found.max_by(|(_, (a, _)), (_, (b, _))| a.factor().total_cmp(&b.factor()))?;
+    let expected = expected.map_or_else(String::new, |ports| {
+        format!(" (expected at {})", human_count(ports.round() as u64))
+    });
+    let factor = cliff.factor();
+    let factor = if factor < 10.0 { format!("{factor:.1}") } else { format!("{factor:.0}") };
+    Some(format!(
+        "{}connect(2) takes {} of CPU beyond {} ports in use{expected}, {factor} times the {} below.",
+        of_arm(arms, arm),
+        human_us(cliff.above_us),
+        human_count(cliff.at_ports.round() as u64),
+        human_us(cliff.below_us),
+    ))
+}
+
+/// A run that began beyond the step.
+fn beyond(summary: &Summary, arms: &[&Arm]) -> Option<String> {
+    let slow = |arm: &&&Arm| {
+        summary.causes.iter().any(|one| one.id == "ports-search-slow" && one.arm == arm.name)
+    };
+    let cpu = |arm: &Arm| value(arm, CONNECT_CPU_MEAN.name);
+    let arm = arms
+        .iter()
+        .filter(slow)
+        .max_by(|a, b| cpu(a).unwrap_or(0.0).total_cmp(&cpu(b).unwrap_or(0.0)))?;
+    let held = columns::of(arm)?.held_ports;
+    Some(format!(
+        "{}connect(2) takes {} of CPU with {} ports in TIME-WAIT.",
+        of_arm(arms, arm),
+        human_us(cpu(arm)?),
+        human_count(held)
+    ))
+}
+
+/// Arms without a step.
+fn flat(arms: &[&Arm]) -> Option<String> {
+    let cpu = |arm: &&Arm| value(arm, CONNECT_CPU_MEAN.name);
+    let costs: Vec<f64> = arms.iter().filter_map(cpu).collect();
+    let (least, most) =
+        (costs.iter().copied().reduce(f64::min)?, costs.iter().copied().reduce(f64::max)?);
+    let cost = match (human_us(least), human_us(most)) {
+        (least, most) if least == most => least,
+        (least, most) => format!("{least} to {most}"),
+    };
+    let used = columns::of(arms[0])?;
+    let expected = used.cliff_expected.filter(|_| arms.len() == 1).map_or_else(String::new, |at| {
+        format!(" (expected at {} ports in use)", human_count(at.round() as u64))
+    });
+    Some(format!("connect(2) takes {cost} of CPU, without a step{expected}."))
+}
+
+/// What the run compared.
+fn fixes(summary: &Summary) -> Option<String> {
+    let told = |one: &Comparison| {
+        let ratio = one.ratio.unwrap_or(1.0);
+        let ci = one.ci95.map_or_else(String::new, |[low, high]| {
+            format!(" (95 % CI {}–{})", times(low), times(high))
+        });
+        format!("{} {}×{ci}", one.a, times(ratio))
+    };
+    let (first, rest) = match comparisons(summary, CONNECT_CPU_PER_OP.name) {
+        Stated::Each(all) => {
+            let first = *all.first()?;
+            (first, all.into_iter().map(told).collect::<Vec<_>>().join(", "))
+        }
+        Stated::Ends(least, most, count) => {
+            (least, format!("{} to {}, {count} arms", told(least), told(most)))
+        }
+    };
+    Some(format!("Connect CPU per operation relative to {}: {rest}.", first.b))
+}
+
+/// Two significant digits or more.
+fn times(ratio: f64) -> String {
+    let digits = match ratio {
+        ratio if ratio >= 10.0 => 0,
+        ratio if ratio >= 1.0 => 2,
+        ratio if ratio > 0.0 => (1.0 - ratio.log10().floor()).clamp(2.0, 6.0) as usize,
+        _ => 2,
+    };
+    format!("{ratio:.digits$}")
+}
+
+/// The idle CPU of a service: over the run, or between arms.
+fn idle(arms: &[&Arm]) -> Option<String> {
+    let fell = |arm: &&Arm| {
+        let first = value(arm, IDLE_SHARE_FIRST.name)?;
+        let last = value(arm, IDLE_SHARE_LAST.name)?;
+        (first - last >= FELL).then_some((first, last))
+    };
+    if let Some((arm, (first, last))) = arms.iter().find_map(|arm| Some((*arm, fell(arm)?))) {
+        return Some(capital(&format!(
+            "{}the client's idle CPU falls from {:.0} % to {:.0} %.",
+            of_arm(arms, arm),
+            first * 100.0,
+            last * 100.0
+        )));
+    }
+    let share = arms.iter().map(|arm| (arm.name.as_str(), value(arm, IDLE_SHARE.name)));
+    let mut shares: Vec<(&str, f64)> =
+        share.filter_map(|(name, share)| Some((name, share?))).collect();
+    shares.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let ((low, least), (high, most)) = (*shares.first()?, *shares.last()?);
+    (most - least >= FELL).then(|| {
+        format!(
+            "The client's CPU is idle for {:.0} % ({low}) to {:.0} % ({high}).",
+            least * 100.0,
+            most * 100.0
+        )
+    })
+}
+
+/// Arms whose ports ran out.
+fn ran_out(arms: &[&Arm]) -> Option<String> {
+    let out = |arm: &&Arm| match Supply::of(arm) {
+        Some(Supply::RanOut(after)) => Some((arm.name.clone(), after)),
+        _ => None,
+    };
+    let all: Vec<(String, Option<f64>)> = arms.iter().filter_map(out).collect();
+    let (name, after) = all.first()?;
+    let after = after.map_or_else(String::new, |s| format!(" after {s:.1} s"));
+    Some(match all.len() {
+        _ if arms.len() == 1 => format!("The ports ran out{after}."),
+        1 => format!("{name}: the ports ran out{after}."),
+        count => format!("The ports of {count} arms ran out, of {name}{after}."),
+    })
+}
+
+/// Commands worth running next.
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let mut steps = explanations(summary);
+    if summary.study.is_some() {
+        return steps;
+    }
+    let has = |option: &str| summary.arms.iter().any(|arm| arm.factors.contains_key(option));
+    let any = |id: &str| summary.causes.iter().any(|cause| cause.id == id);
+    if any("ports-search-slow") && !has("sources") && !has("port-range") {
+        steps.push(step(
+            "tcptoll time-wait --sources 1,2 --count 20000",
+            "the same number of connections from one and from two source addresses",
+        ));
+    }
+    if !summary.causes.is_empty() {
+        steps.push(step(
+            "tcptoll study time-wait-2021",
+            "a service at 2,000 requests per second, before and after each fix",
+        ));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::record::{Cliff, Metric, PortPoint, PortUse};
+
+    fn arm(name: &str, used: PortUse, metrics: &[(&str, f64)]) -> Arm {
+        let metric = |value| Metric { value, unit: String::new(), ci95: None, median: None, n: 1 };
+        Arm {
+            name: name.to_owned(),
+            attempts: 100,
+            ok: 100,
+            connections_ok: Some(100),
+            own: Box::new(used).into(),
+            metrics: metrics.iter().map(|(name, value)| ((*name).into(), metric(*value))).collect(),
+            ..Arm::default()
+        }
+    }
+
+    fn concluded(arms: Vec<Arm>, comparisons: Vec<Comparison>) -> Summary {
+        let mut summary = crate::answer::tests::summary();
+        (summary.arms, summary.comparisons) = (arms, comparisons);
+        conclude(&mut summary);
+        assert!(summary.answer.chars().count() <= LETTERS, "{}", summary.answer);
+        summary
+    }
+
+    fn with_cliff() -> PortUse {
+        PortUse {
+            cliff: Some(Cliff { at_ports: 14_120.3, below_us: 7.1, above_us: 852.0 }),
+            cliff_expected: Some(14_116.0),
+            ..PortUse::default()
+        }
+    }
+
+    #[test]
+    fn of_one_arm_the_answer_is_the_step_and_what_it_did_to_the_idle_cpu() {
+        let metrics = [(IDLE_SHARE_FIRST.name, 0.71), (IDLE_SHARE_LAST.name, 0.002)];
+        let told = concluded(vec![arm("time-wait", with_cliff(), &metrics)], Vec::new());
+        assert_eq!(
+            told.answer,
+            "connect(2) takes 852 µs of CPU beyond 14,120 ports in use (expected at 14,116), 120 times \
+             the 7.10 µs below. The client's idle CPU falls from 71 % to 0 %."
+        );
+        let next: Vec<&str> = told.next.iter().map(|step| step.command.as_str()).collect();
+        assert!(next[0].ends_with("explain ports-search-slow") && next.len() == 3, "{next:?}");
+    }
+
+    #[test]
+    fn an_arm_without_a_step_says_where_it_would_be() {
+        let used = PortUse { cliff_expected: Some(28_232.0), ..PortUse::default() };
+        let told = concluded(vec![arm("a", used, &[(CONNECT_CPU_MEAN.name, 7.2)])], Vec::new());
+        assert_eq!(
+            told.answer,
+            "connect(2) takes 7.20 µs of CPU, without a step (expected at 28,232 ports in use)."
+        );
+    }
+
+    #[test]
+    fn fixes_are_ratios_with_intervals_and_arms_that_ran_out_are_named() {
+        let held = PortUse {
+            held_ports: 17_000,
+            cliff_expected: Some(14_116.0),
+            curve: vec![PortPoint { ports: 17_050.0, connections: 100, ..PortPoint::default() }],
+            ..PortUse::default()
+        };
+        let mut was =
+            arm("as it was", held, &[(CONNECT_CPU_MEAN.name, 861.0), (IDLE_SHARE.name, 0.01)]);
+        was.errors.insert("local-ports".into(), 3);
+        let two = [(CONNECT_CPU_MEAN.name, 7.4), (IDLE_SHARE.name, 0.7)];
+        let mut two = arm("two sources", PortUse::default(), &two);
+        two.factors.insert("sources".into(), Value::from(2));
+        let compared = Comparison {
+            metric: CONNECT_CPU_PER_OP.name.into(),
+            a: "two sources".into(),
+            b: "as it was".into(),
+            ratio: Some(0.0086),
+            ci95: Some([0.0081, 0.0091]),
+            ..Comparison::default()
+        };
+        let told = concluded(vec![was, two], vec![compared]);
+        assert_eq!(
+            told.answer,
+            "as it was: connect(2) takes 861 µs of CPU with 17,000 ports in TIME-WAIT. Connect CPU per \
+             operation relative to as it was: two sources 0.0086× (95 % CI 0.0081–0.0091). The \
+             client's CPU is idle for 1 % (as it was) to 70 % (two sources)."
+        );
+        assert_eq!(told.causes.len(), 2, "{:?}", told.causes);
+        assert!(told.advice.iter().any(|one| one.proof.is_some()), "{:?}", told.advice);
+    }
+
+    #[test]
+    fn without_an_operation_nothing_was_measured() {
+        assert_eq!(concluded(Vec::new(), Vec::new()).answer, "Nothing was measured.");
+    }
 }

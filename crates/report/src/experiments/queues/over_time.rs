@@ -25,6 +25,16 @@ fn place(listener: &ListenerQueue) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
+/// Until when there is something to see, s: nothing changes from there on.
+pub(super) fn busy_until(series: &Series) -> f64 {
+    let points = &series.points;
+    let Some(end) = points.last() else { return 0.0 };
+    let same =
+        |point: &[f64; 4]| point[1..].iter().zip(&end[1..]).all(|(a, b)| a.total_cmp(b).is_eq());
+    let idle = points.iter().rev().take_while(|point| same(point)).count();
+    points.get(points.len() - idle).unwrap_or(end)[0]
+}
+
 fn panels(queues: &Queues) -> Vec<Panel<'_>> {
     let mut all = Vec::new();
     let several = queues.listeners.len() > 1;
@@ -80,12 +90,13 @@ fn picture(at: usize, arm: &Arm, queues: &Queues, panels: &[Panel<'_>]) -> Pictu
 fn draw(at: usize, panels: &[Panel<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let (left, height) = if wide { (84.0, 128.0) } else { (58.0, 114.0) };
-    let last = panels.iter().flat_map(|one| &one.series.points).map(|p| p[0]).fold(0.0, f64::max);
+    let last = panels.iter().map(|one| busy_until(one.series)).fold(0.0, f64::max);
     let mut svg = Svg::new(height * panels.len() as f64 + 28.0);
     for (n, panel) in panels.iter().enumerate() {
         let (top, bottom) = (n as f64 * height + 36.0, (n + 1) as f64 * height);
         let frame = Frame::between((left, screen.width() - 14.0), top, bottom);
-        let points = &panel.series.points;
+        let points: Vec<[f64; 4]> =
+            panel.series.points.iter().copied().filter(|p| p[0] <= last).collect();
         let reached = points.iter().map(|p| p[3]).fold(0.0, f64::max);
         // A limit that is far away would flatten the line: it is named, and drawn where it is near.
         let near = panel.limit.filter(|(limit, _)| *limit <= reached * 4.0);

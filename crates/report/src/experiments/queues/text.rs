@@ -3,6 +3,7 @@
 
 use tcptoll_model::record::{Arm, ListenerQueue, Outcome, Queues, Series, Summary};
 
+use super::over_time::busy_until;
 use super::{recorded, told_shortly};
 use crate::layout::{Align, Column, lay_out};
 use crate::own::{Block, Tone};
@@ -61,11 +62,7 @@ fn over_time(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
         |texts: &[String]| texts.iter().map(|text| clean::columns(text)).max().unwrap_or(0);
     let (name, figure) = (if several { widest(&names) + 2 } else { 0 }, widest(&figures));
     let room = width.saturating_sub(2 + name + 2 + figure + 9).clamp(LINE.0, LINE.1);
-    let end = all
-        .iter()
-        .flat_map(|(_, listener)| listener.length.points.last())
-        .map(|point| point[0])
-        .fold(0.0, f64::max);
+    let end = all.iter().map(|(_, listener)| busy_until(&listener.length)).fold(0.0, f64::max);
     let heading = format!(
         "accept queue over {} s (peak of what it holds, drops)",
         number::trimmed((end * 100.0).round() / 100.0)
@@ -90,15 +87,16 @@ fn over_time(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
 /// The greatest length in each column, as blocks; a full block is a full queue, a blank an empty one.
 fn line(series: &Series, holds: f64, end: f64, room: usize) -> String {
     let mut most = vec![0.0_f64; room];
+    let points: Vec<[f64; 4]> = series.points.iter().copied().filter(|p| p[0] <= end).collect();
     let place =
         |s: f64| if end > 0.0 { ((s / end) * (room - 1) as f64).round() as usize } else { 0 };
-    for pair in series.points.windows(2) {
+    for pair in points.windows(2) {
         // A point holds until the next one.
         for cell in &mut most[place(pair[0][0])..=place(pair[1][0]).min(room - 1)] {
             *cell = cell.max(pair[0][3]);
         }
     }
-    if let Some(last) = series.points.last() {
+    if let Some(last) = points.last() {
         let cell = &mut most[place(last[0]).min(room - 1)];
         *cell = cell.max(last[3]);
     }

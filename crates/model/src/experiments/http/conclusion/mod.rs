@@ -16,31 +16,12 @@ const GROWTH_SHOWN: f64 = 1.1;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
-    explain(summary, causes::ALL, proof);
+    explain(summary, causes::ALL, |_, _| None);
     // What was due and what was achieved comes before every latency.
     let of_the_rate = |id: &str| matches!(id, "saturated" | "rate-not-reached");
     summary.warnings.sort_by_key(|warning| !of_the_rate(&warning.id));
     summary.answer = answer(summary);
     summary.next = next(summary);
-}
-
-/// An arm of the same run that did without what is scarce: the measured proof of the cure.
-fn proof(summary: &Summary, id: &str) -> Option<String> {
-    if id != "local-ports-scarce" {
-        return None;
-    }
-    let well = summary.arms.iter().find(|arm| {
-        arm.ok == arm.attempts
-            && arm.ok > 0
-            && arm.reuse.as_deref() == Some("keep-alive")
-            && summary.causes.iter().all(|cause| cause.arm != arm.name)
-    })?;
-    Some(format!(
-        "in this run, arm {}: all {} requests answered over {} connections",
-        well.name,
-        human_count(well.ok),
-        human_count(well.connections_ok?)
-    ))
 }
 
 fn answer(summary: &Summary) -> String {

@@ -171,6 +171,6 @@ fn lost_ports_are_cured_by_an_arm_of_the_same_run() {
     let told = concluded(summary(vec![ill, well]));
     assert_eq!(told.causes[0].id, "local-ports-scarce");
     let proof = told.advice[0].proof.as_deref().unwrap();
-    assert!(proof.contains("all 1,000 requests answered over 1,000 connections"), "{proof}");
+    assert!(proof.contains("all 1,000 succeeded over 1,000 connections"), "{proof}");
     assert_eq!(told.next[0].command, "tcptoll explain local-ports-scarce");
 }

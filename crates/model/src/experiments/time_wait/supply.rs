@@ -1,0 +1,148 @@
+//! What kept local ports available in an arm, or when did they run out? From what was counted.
+
+use crate::record::{Arm, PortUse};
+use crate::units::human_count;
+
+/// With fewer connections than this share of the operations, connections are long-lived.
+const LONG_LIVED: f64 = 0.1;
+
+/// What kept ports available.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Supply {
+    /// Nothing: calls failed for want of a port, the first one after this time, s.
+    RanOut(Option<f64>),
+    /// Connections were kept open: this number of them.
+    LongLived(u64),
+    /// `net.ipv4.tcp_tw_reuse`: this number of ports was taken over from TIME-WAIT.
+    Reused(u64),
+    /// `net.ipv4.tcp_max_tw_buckets`: this number of connections ended without TIME-WAIT.
+    Ended(u64),
+    /// The server closes first: this number of sockets is in TIME-WAIT there.
+    ServerKeeps(u64),
+    /// The run ended before: ports that were left.
+    Left(u64),
+}
+
+impl Supply {
+    /// Of an arm; `None` if it did not record its use of ports, or if nothing is known.
+    pub fn of(arm: &Arm) -> Option<Self> {
+        let used = arm.own.port_use.as_deref().filter(|_| arm.failure.is_none())?;
+        if arm.errors.get("local-ports").is_some_and(|count| *count > 0) {
+            return Some(Self::RanOut(first_failure_s(used)));
+        }
+        let connections = arm.connections_ok?;
+        if (connections as f64) < arm.ok as f64 * LONG_LIVED {
+            return Some(Self::LongLived(connections));
+        }
+        if used.time_wait_reused > 0 {
+            return Some(Self::Reused(used.time_wait_reused));
+        }
+        if used.time_wait_overflows > 0 {
+            return Some(Self::Ended(used.time_wait_overflows));
+        }
+        if used.server_time_wait > used.client_time_wait {
+            return Some(Self::ServerKeeps(used.server_time_wait));
+        }
+        let all = arm.ports.as_ref()?.at_once;
+        all.checked_sub(used.client_time_wait).map(Self::Left)
+    }
+
+    /// A clause: `the server closes first and keeps TIME-WAIT (2,000 sockets)`.
+    pub fn words(self, arm: &Arm) -> String {
+        let expected = arm.own.port_use.as_ref().and_then(|used| used.lasts_expected_s);
+        match self {
+            Self::RanOut(after) => {
+                let after = after.map_or_else(String::new, |s| format!(" after {s:.1} s"));
+                let expected =
+                    expected.map_or_else(String::new, |s| format!(" (at this rate {s:.1} s)"));
+                format!("nothing: they ran out{after}{expected}")
+            }
+            Self::LongLived(connections) => format!(
+                "long-lived connections: {} for {} operations",
+                human_count(connections),
+                human_count(arm.ok)
+            ),
+            Self::Reused(ports) => {
+                format!("tcp_tw_reuse: {} ports reused from TIME-WAIT", human_count(ports))
+            }
+            Self::Ended(sockets) => format!(
+                "tcp_max_tw_buckets: {} connections ended without TIME-WAIT",
+                human_count(sockets)
+            ),
+            Self::ServerKeeps(sockets) => format!(
+                "the server closes first and keeps TIME-WAIT ({} sockets)",
+                human_count(sockets)
+            ),
+            Self::Left(ports) => {
+                let expected = expected
+                    .map_or_else(String::new, |s| format!("; at this rate they last {s:.1} s"));
+                format!("the run was shorter: {} ports are left{expected}", human_count(ports))
+            }
+        }
+    }
+}
+
+/// When the first call found no port, s.
+fn first_failure_s(used: &PortUse) -> Option<f64> {
+    let failed = used.failed_per_s.points.iter().find(|[_, _, mean, _]| *mean > 0.0);
+    failed.map(|[at, ..]| *at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::PortForecast;
+    use crate::stats::Series;
+
+    fn arm(used: PortUse) -> Arm {
+        let ports = PortForecast { at_once: 28_232, ..PortForecast::default() };
+        let own = Box::new(used).into();
+        Arm { ok: 1_000, connections_ok: Some(1_000), ports: Some(ports), own, ..Arm::default() }
+    }
+
+    #[test]
+    fn what_was_counted_says_what_kept_ports_available() {
+        let of = |used: PortUse| {
+            let arm = arm(used);
+            Supply::of(&arm).unwrap().words(&arm)
+        };
+        let reused =
+            PortUse { time_wait_reused: 7_000, client_time_wait: 2_000, ..PortUse::default() };
+        assert_eq!(of(reused), "tcp_tw_reuse: 7,000 ports reused from TIME-WAIT");
+        let server = PortUse { server_time_wait: 1_000, ..PortUse::default() };
+        assert_eq!(of(server), "the server closes first and keeps TIME-WAIT (1,000 sockets)");
+        let ended =
+            PortUse { time_wait_overflows: 900, client_time_wait: 100, ..PortUse::default() };
+        assert_eq!(of(ended), "tcp_max_tw_buckets: 900 connections ended without TIME-WAIT");
+        let left = PortUse {
+            client_time_wait: 28_000,
+            lasts_expected_s: Some(14.116),
+            ..PortUse::default()
+        };
+        assert_eq!(
+            of(left),
+            "the run was shorter: 232 ports are left; at this rate they last 14.1 s"
+        );
+    }
+
+    #[test]
+    fn ports_that_ran_out_did_so_when_the_first_call_failed() {
+        let failed_per_s = Series {
+            points: vec![[0.0, 0.0, 0.0, 0.0], [14.2, 0.0, 3.0, 9.0], [14.4, 9.0, 9.0, 9.0]],
+        };
+        let lasts_expected_s = Some(14.116);
+        let mut arm = arm(PortUse { failed_per_s, lasts_expected_s, ..PortUse::default() });
+        arm.errors.insert("local-ports".into(), 12);
+        let supply = Supply::of(&arm).unwrap();
+        assert_eq!(supply, Supply::RanOut(Some(14.2)));
+        assert_eq!(supply.words(&arm), "nothing: they ran out after 14.2 s (at this rate 14.1 s)");
+    }
+
+    #[test]
+    fn few_connections_for_many_operations_are_long_lived() {
+        let mut arm = arm(PortUse::default());
+        arm.connections_ok = Some(4);
+        assert_eq!(Supply::of(&arm), Some(Supply::LongLived(4)));
+        assert_eq!(Supply::of(&Arm::default()), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! What does `time-wait` show of its own? The CPU of connect(2) over the ports in use next to the cliff
+//! that was expected, idle CPU over the rate, and how an arm went over time.
+
+mod curve;
+mod idle;
+mod spark;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use tcptoll_model::experiments::time_wait::supply::Supply;
+use tcptoll_model::record::{Arm, PortUse, Summary};
+
+use crate::number;
+use crate::own::{Failed, Item, NONE, Own, Picture, Section};
+
+/// Its parts.
+pub(super) const OWN: Own = Own {
+    forecasts,
+    failed: Some(failed),
+    counted,
+    text_after: spark::blocks,
+    picture,
+    sections,
+    ..NONE
+};
+
+/// Forecasts that are told apart; more would push the answer off the screen.
+const FORECASTS: usize = 3;
+
+/// What an arm recorded of its ports.
+fn of(arm: &Arm) -> Option<&PortUse> {
+    arm.own.port_use.as_deref().filter(|_| arm.failure.is_none())
+}
+
+fn ports(count: f64) -> String {
+    number::count(count.round().max(0.0) as u64)
+}
+
+/// A factor, whole from ten on.
+fn times(factor: f64) -> String {
+    if factor < 10.0 { format!("{factor:.1}") } else { format!("{factor:.0}") }
+}
+
+fn failed(Failed { failed, tried }: Failed) -> String {
+    let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
+    format!(
+        "{bad} of {all} operations failed; CPU of connect(2) is that of all calls, latencies are of the {good} that succeeded."
+    )
+}
+
+/// What was computed before the run, one line for all arms that share one.
+fn forecasts(arms: &[Arm]) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for arm in arms {
+        let Some(text) = forecast(arm) else { continue };
+        match lines.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, names)) => names.push(&arm.name),
+            None => lines.push((text, vec![&arm.name])),
+        }
+    }
+    let alone = lines.len() == 1;
+    let line = |(text, names): &(String, Vec<&str>)| {
+        let more =
+            if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+        if alone {
+            format!("expected: {text}")
+        } else {
+            format!("expected, {}{more}: {text}", names[0])
+        }
+    };
+    lines.iter().take(FORECASTS).map(line).collect()
+}
+
+/// Where connect(2) is to become slow, and how long the ports are to last.
+fn forecast(arm: &Arm) -> Option<String> {
+    let used = of(arm)?;
+    let all = arm.ports.as_ref()?.at_once;
+    let cliff =
+        used.cliff_expected.map(|at| format!("connect(2) slow beyond {} ports in use", ports(at)));
+    let lasts = used
+        .lasts_expected_s
+        .map(|s| format!("{} ports last {s:.1} s at this rate", number::count(all)));
+    let parts: Vec<String> = cliff.into_iter().chain(lasts).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// What an arm counted, for the page.
+fn counted(arm: &Arm) -> Vec<[String; 2]> {
+    let Some(used) = of(arm) else { return Vec::new() };
+    let mut rows = vec![
+        ["local ports held before the measurement".to_owned(), number::count(used.held_ports)],
+        [
+            "ports reused from TIME-WAIT (TcpExtTWRecycled)".to_owned(),
+            number::count(used.time_wait_reused),
+        ],
+        [
+            "connections ended without TIME-WAIT (TcpExtTCPTimeWaitOverflow)".to_owned(),
+            number::count(used.time_wait_overflows),
+        ],
+    ];
+    if let Some(ports) = &arm.ports {
+        rows.push(["port forecast".to_owned(), ports.text.clone()]);
+    }
+    rows.extend(
+        Supply::of(arm).map(|supply| ["what keeps ports available".to_owned(), supply.words(arm)]),
+    );
+    rows
+}
+
+fn picture(summary: &Summary) -> Option<Picture> {
+    curve::picture(summary).or_else(|| time::picture(summary))
+}
+
+fn sections(summary: &Summary) -> Vec<Section> {
+    let over_time = time::picture(summary).filter(|_| curve::picture(summary).is_some());
+    vec![
+        Section { title: "Cost by ports in use", items: vec![Item::Lead] },
+        Section {
+            title: "Idle CPU by rate",
+            items: idle::picture(summary).map(Item::Picture).into_iter().collect(),
+        },
+        Section { title: "Over time", items: over_time.map(Item::Picture).into_iter().collect() },
+    ]
+}
