@@ -19,19 +19,21 @@ use tcptoll_kernel::{SysError, cpu};
 use crate::channel::orders::{Orders, Refusal};
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
+use crate::load::half_open::HalfOpenPeer;
 use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
 use crate::load::{connect, exchange, greet, http, probes, short, socket_memory, transfer};
 use crate::messages::{
-    Answers, Check, ConnectLoad, CountClosed, Echo, End, Exchange, Faulted, Forget, Freeze, Greet,
-    GroupAnswer, HoldAccept, HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts,
-    HttpLoad, Launch, Leave, Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu,
-    ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run,
-    ServerSpec, SetSysctls, Settle, ShortLoad, Sink, SocketMemory, ToGroup, Train, Transfer,
-    TransferServer, Upload, WatchListener, WatchQueues,
+    Answers, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End, EndHalfOpen, Exchange,
+    Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd,
+    HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, Look,
+    LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue,
+    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
+    ShortLoad, Sink, SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer,
+    Upload, WatchListener, WatchQueues, WatchWorkers,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
-use crate::servers::{self, Running, command};
+use crate::servers::{self, Pool, Running, command};
 
 /// A real server must listen within this.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
@@ -60,6 +62,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     if channel.send(&Reply::<()>::Ready(Ready::new(pinned_cpu, false))).is_err() {
         return 1;
     }
+    let pool = Pool::new(all_cpus.clone());
     let observer = match role {
         Role::Client | Role::Outside => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
@@ -68,10 +71,12 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     let _stamping = (role != Role::Server).then(Stamping::begin);
     let mut host = Host {
         observer,
+        pool,
         children: Vec::new(),
         servers: Vec::new(),
         groups: BTreeMap::new(),
         holder: Holder::default(),
+        half_open: None,
         uploaded: String::new(),
     };
     let orders = orders(role);
@@ -90,10 +95,14 @@ struct Host {
     children: Vec<Child>,
     /// Those known by name.
     servers: Vec<Running>,
+    /// Blocking workers, or the backend that they call.
+    pool: Pool,
     /// Groups of connections that stay open, by name.
     groups: BTreeMap<String, Group>,
     /// Connections that are held for their memory.
     holder: Holder,
+    /// The peer that opens half-open requests, while it does.
+    half_open: Option<HalfOpenPeer>,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
 }
@@ -131,8 +140,9 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|_, ping: Ping, _| Ok(probes::ping(&ping)?))
         .on(|_, sink: Sink, channel| Ok(probes::sink(&sink, channel)?))
         .on(|_, train: Train, _| Ok(probes::train(&train)?))
-        .on(|_, greet: Greet, channel| {
-            let (report, rows) = greet::run(&greet, channel)?;
+        .on(|host, greet: Greet, channel| {
+            let look = || host.observer.look_now();
+            let (report, rows) = greet::run(&greet, channel, look)?;
             channel.rows(&rows, Rows::Server)?;
             Ok(report)
         })
@@ -197,12 +207,29 @@ fn orders(role: Role) -> Orders<Host> {
             Ok(group.end())
         });
     match role {
-        Role::Client | Role::Outside => orders,
-        Role::Server => orders.on(|host, spec: ServerSpec, _| {
-            let (running, serving) = servers::start(&spec).map_err(Refusal)?;
-            host.servers.push(running);
-            Ok(serving)
-        }),
+        Role::Outside => orders,
+        Role::Client => orders
+            .on(|host, order: KeepHalfOpen, _| {
+                // The former one ends first.
+                host.half_open = None;
+                host.half_open = Some(HalfOpenPeer::begin(&order)?);
+                Ok(())
+            })
+            .on(|host, EndHalfOpen, _| {
+                let peer = host.half_open.take();
+                Ok(peer.map(|mut peer| peer.end()).unwrap_or_default())
+            })
+            .on(|host, spec: FrontSpec, _| host.pool.start_front(&spec))
+            .on(|host, order: WatchWorkers, _| host.pool.watch(order))
+            .on(|host, order: TakeWorkers, _| host.pool.take(order)),
+        Role::Server => orders
+            .on(|host, spec: ServerSpec, _| {
+                let (running, serving) = servers::start(&spec).map_err(Refusal)?;
+                host.servers.push(running);
+                Ok(serving)
+            })
+            .on(|host, spec: BackendSpec, _| host.pool.start_backend(&spec))
+            .on(|host, order: Stall, channel| host.pool.stall(order, channel)),
     }
 }
 

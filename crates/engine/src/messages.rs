@@ -7,6 +7,7 @@
 
 mod connect;
 mod exchange;
+mod half_open;
 mod host;
 mod http;
 mod idle;
@@ -26,8 +27,9 @@ use serde_json::Value;
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_model::stats::Histogram;
 
-pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport};
+pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
+pub use half_open::{EndHalfOpen, HalfOpenReport, KeepHalfOpen};
 pub use host::{
     Forget, Launch, LookAway, Observe, ReadCpu, ReadQueue, ReadSocketMemory, ReadSysctls, Run,
     SetSysctls, Settle, Snapshot, SocketMemory, Upload, WatchListener, WatchQueues,

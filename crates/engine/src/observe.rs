@@ -169,6 +169,17 @@ impl Observer {
         Ok(())
     }
 
+    /// Looks once more if queues are recorded: before a listener is closed, say.
+    pub fn look_now(&self) {
+        let mut shared = self.shared();
+        if shared.recorder.is_some()
+            && let Ok(mut diag) = SockDiag::open()
+            && let Ok(seen) = look(&mut diag, false, self.only)
+        {
+            shared.take(&seen);
+        }
+    }
+
     /// The queue of the listener of this number, as recorded; `None`: there is none.
     pub fn recorded(&self, number: usize) -> Option<ListenerQueue> {
         self.shared().recorder.as_ref()?.queues().nth(number)

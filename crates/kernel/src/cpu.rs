@@ -145,6 +145,11 @@ pub fn running(pids: &[u32]) -> Vec<u32> {
     pids.iter().copied().filter(alive).collect()
 }
 
+/// State of a process, as `/proc/PID/stat` has it: `R`, `S`, `T` for stopped … None: it is not there.
+pub fn state(pid: u32) -> Option<char> {
+    stat(pid).map(|stat| stat.state)
+}
+
 /// CPU time of the processes this one started, and of theirs: of those still there and of those
 /// waited for.
 ///

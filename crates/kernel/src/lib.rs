@@ -26,5 +26,6 @@ pub mod sock_diag;
 pub mod socket;
 pub mod timer;
 pub mod tun;
+pub mod unix_diag;
 
 pub use error::SysError;

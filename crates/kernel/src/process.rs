@@ -150,6 +150,12 @@ pub fn freeze(pid: u32) -> Result<(), SysError> {
     Ok(())
 }
 
+/// Lets a stopped process go on.
+pub fn resume(pid: u32) -> Result<(), SysError> {
+    nix::sys::signal::kill(Pid::from_raw(pid as i32), Signal::SIGCONT)
+        .map_err(|e| SysError::new("kill", format!("process {pid}"), e))
+}
+
 /// A socket handed over at start-up under a number of the command line.
 ///
 /// Errors: if the number is no open socket.

@@ -31,9 +31,11 @@ pub struct ListenSocket {
     /// SYNs and ACKs that the kernel has dropped at this listener since it was made (`sk_drops`, modulo
     /// 2^32). None: the kernel does not report it.
     ///
-    /// It is the listener's own share of `TcpExtListenDrops`: both rise in `tcp_listendrop()` of
-    /// include/net/tcp.h. Seen on Linux 6.18: `SK_MEMINFO_DROPS`, the ninth word of
-    /// `INET_DIAG_SKMEMINFO` (since Linux 4.7).
+    /// It holds the listener's own share of `TcpExtListenDrops`: both rise in `tcp_listendrop()` of
+    /// include/net/tcp.h. Whatever of a half-open request opens nothing counts here once more, in
+    /// `tcp_v4_rcv()`: so a last ACK that meets a full accept queue counts twice, and a RST that ends a
+    /// request once. Seen on Linux 6.18: `SK_MEMINFO_DROPS`, the ninth word of `INET_DIAG_SKMEMINFO`
+    /// (since Linux 4.7).
     pub drops: Option<u32>,
 }
 

@@ -22,7 +22,7 @@ pub type Address = SockAddr;
 /// The error numbers that tell classes of failure apart.
 pub mod errno {
     pub use libc::{
-        EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE,
+        EADDRINUSE, EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINVAL, EMFILE,
         ENETUNREACH, ENFILE, ENOBUFS, ENOMEM, ENOPROTOOPT, EPIPE, EROFS, ETIMEDOUT,
     };
 }
@@ -113,6 +113,17 @@ impl Tcp {
         prepare(&prepared).map_err(name("setsockopt"))?;
         prepared.0.listen(backlog).map_err(name("listen"))?;
         Ok(prepared)
+    }
+
+    /// Makes a listening socket whose accept(2) blocks, for threads that share it.
+    pub fn blocking_listener(
+        at: SocketAddr,
+        backlog: i32,
+    ) -> Result<std::net::TcpListener, SysError> {
+        let listener = Self::listener(at, backlog, false)?;
+        let blocking = listener.0.set_nonblocking(false);
+        blocking.map_err(|e| SysError::new("O_NONBLOCK", at.to_string(), e))?;
+        Ok(listener.0.into())
     }
 
     /// Begins the handshake.

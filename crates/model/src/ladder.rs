@@ -2,7 +2,8 @@
 //!
 //! A `connect()` that took 1, 3 or 7 seconds is the trace of a lost or refused SYN. Which times
 //! these are depends on two sysctls, so the ladder is computed from the host's own and never
-//! assumed. SYN-ACKs have a ladder of their own (it always doubles), which is not described here.
+//! assumed. The server's kernel retransmits a SYN-ACK whose ACK it did not take; that ladder is of the
+//! server, and it always doubles.
 
 use std::time::Duration;
 
@@ -69,6 +70,25 @@ pub fn syn_ladder(s: &SynSysctls) -> Vec<Duration> {
     ladder
 }
 
+/// The times at which a SYN-ACK that stays unacknowledged goes again, counted from the first one.
+///
+/// A listener whose SYN queue is more than half full gives up earlier, after two or more repeats.
+///
+/// Shape:   ascending; `synack_retries` entries, those of `net.ipv4.tcp_synack_retries`.
+/// Range:   the sysctl is taken as at most 255, what its kernel type can hold.
+/// Source:  Linux `net/ipv4/inet_connection_sock.c`: `reqsk_timer_handler` (it sends while
+///          `num_timeout` is below the number of retries), `tcp_reqsk_timeout` (the wait doubles, to at
+///          most `TCP_RTO_MAX`); measured on 6.18.
+pub fn syn_ack_ladder(synack_retries: u32) -> Vec<Duration> {
+    let (mut wait, mut at) = (INITIAL_RTO, Duration::ZERO);
+    let next = |_| {
+        at += wait;
+        wait = (wait * 2).min(RTO_MAX);
+        at
+    };
+    (0..synack_retries.min(255)).map(next).collect()
+}
+
 /// The index of the rung on which a latency stands: `rung <= latency < rung + slack`.
 ///
 /// None: the latency is below the first rung or between two, so a repeated SYN does not explain it.
@@ -113,6 +133,16 @@ mod tests {
     #[test]
     fn no_wait_is_longer_than_two_minutes() {
         assert_eq!(seconds(9, 0), [1, 3, 7, 15, 31, 63, 127, 247, 367]);
+    }
+
+    #[test]
+    fn syn_acks_double_from_the_first_on() {
+        let seconds = |retries| -> Vec<u64> {
+            syn_ack_ladder(retries).iter().map(Duration::as_secs).collect()
+        };
+        assert_eq!(seconds(5), [1, 3, 7, 15, 31]);
+        assert_eq!(seconds(8), [1, 3, 7, 15, 31, 63, 127, 247]);
+        assert!(seconds(0).is_empty() && seconds(u32::MAX).len() == 255);
     }
 
     #[test]

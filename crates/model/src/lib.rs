@@ -13,6 +13,7 @@ pub mod checking;
 pub mod compare;
 pub mod consolidate;
 pub mod counters;
+pub mod drops;
 pub mod effective;
 pub mod experiments;
 pub mod half_open;

@@ -82,15 +82,20 @@ fn refused_connections(arm: &Arm) -> Option<String> {
 
 /// Listeners whose accept queue was full at least once; a queue of limit n holds n + 1.
 fn full_queues(host: &HostSummary) -> impl Iterator<Item = String> {
-    host.listeners.iter().filter(|l| l.accept_queue_peak > l.accept_queue_limit).map(|l| {
-        format!(
-            "accept queue full: {} of {} (backlog {} holds {})",
-            l.accept_queue_peak,
-            u64::from(l.accept_queue_limit) + 1,
-            l.accept_queue_limit,
-            u64::from(l.accept_queue_limit) + 1
-        )
-    })
+    let full =
+        host.listeners.iter().filter(|l| l.accept_queue_peak > l.accept_queue_limit).map(|l| {
+            format!(
+                "accept queue full: {} of {} (backlog {} holds {})",
+                l.accept_queue_peak,
+                u64::from(l.accept_queue_limit) + 1,
+                l.accept_queue_limit,
+                u64::from(l.accept_queue_limit) + 1
+            )
+        });
+    // In rounds the same listener has another port each time: what is said of it is said once.
+    let mut said: Vec<String> = full.collect();
+    said.dedup();
+    said.into_iter()
 }
 
 /// Arms with the same cause that are shown one by one.

@@ -18,6 +18,7 @@ pub use options::{check_alone, from_typed};
 
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[
+    ("avalanche-2021", include_str!("../../../studies/avalanche-2021.toml")),
     ("backlog", include_str!("../../../studies/backlog.toml")),
     ("backlog-clients", include_str!("../../../studies/backlog-clients.toml")),
     ("connect-2021", include_str!("../../../studies/connect-2021.toml")),

@@ -3,6 +3,7 @@
 //! An [`Experiment`] reads the settings of an arm once and makes a [`Plan`] of them. Everything that
 //! a run asks of an arm, it asks the plan. Read `runner::schedule`, which holds the plans, next.
 
+pub mod accept_queue;
 pub mod bench;
 pub mod connect;
 pub mod http;
@@ -11,6 +12,7 @@ pub mod messages;
 #[cfg(test)]
 mod replay;
 pub mod stream;
+pub mod syn_queue;
 pub mod time_wait;
 pub mod worker_pool;
 
@@ -131,11 +133,13 @@ pub struct PublicLoad {
 
 /// Every experiment, in alphabetical order.
 pub const ALL: &[&dyn Experiment] = &[
+    &accept_queue::AcceptQueue,
     &connect::Connect,
     &http::Http,
     &keepalive::Keepalive,
     &messages::Messages,
     &stream::Stream,
+    &syn_queue::SynQueue,
     &time_wait::TimeWait,
     &worker_pool::WorkerPool,
 ];
@@ -161,8 +165,7 @@ mod tests {
             let (other, value) = match only {
                 Only::Lab | Only::Target => continue,
                 Only::When(other, values) => (*other, values[0]),
-                Only::With(other @ ("pause-every" | "rate"), _) => (*other, "1"),
-                Only::With(other @ "retries", _) => (*other, "1"),
+                Only::With(other @ ("pause-every" | "rate" | "retries"), _) => (*other, "1"),
                 Only::With(other @ "backoff", _) => (*other, "1s"),
                 Only::With(other @ "detect-within", _) => (*other, "30s"),
                 Only::With(other @ "memory", _) => (*other, "true"),

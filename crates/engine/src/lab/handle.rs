@@ -280,9 +280,10 @@ mod tests {
             speak: true,
             fast_open: false,
             trace_limit: 0,
+            further: 0,
         };
         let (at, running) = handle.start(&greet).unwrap();
-        assert_eq!(at, "10.0.0.1:80".parse().unwrap());
+        assert_eq!(at.all(), ["10.0.0.1:80".parse().unwrap()]);
         let answered = handle.stop(running).unwrap();
         assert_eq!((answered.answer.accepted, answered.rows.len()), (3, 1));
         let _: Value = host.receive(None).unwrap();

@@ -10,6 +10,7 @@
 //! Every process asks the kernel to die with its parent, and the init's death takes the whole PID
 //! namespace along. The namespaces have no name and go with their last process.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use tcptoll_kernel::ethtool::offloads_off;
@@ -22,7 +23,7 @@ use tcptoll_kernel::tun::Tun;
 use tcptoll_kernel::{SysError, cpu};
 use tcptoll_model::link::{ETHERNET_OVERHEAD, LinkSpec};
 
-use super::plan::{Addresses, DEVICE, DEVICE_QUEUE, MTU, Plan};
+use super::plan::{Addresses, DEVICE, DEVICE_QUEUE, MTU, Plan, SILENT_ADDRESSES, silent_address};
 use super::pump::{self, Port};
 use super::tap;
 use crate::channel::Channel;
@@ -177,17 +178,33 @@ fn make_network(plan: &Plan, spec: &LinkSpec) -> Result<Network, SysError> {
         let index = netlink.index(DEVICE)?;
         netlink.add_address(index, address, addresses.prefix)?;
         enter_network(&server)?;
-        let mut netlink = Netlink::open()?;
-        let index = netlink.index(DEVICE)?;
-        // Also an address of another network than the link's is reached over the link.
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        netlink.add_route(index, address, whole)?;
-        if !spec.is_emulated() || matches!(&joint, Joint::Emulated { fallback: true, .. }) {
-            netlink.add_neighbour(index, address, CLIENT_MAC)?;
-        }
+        reach(&[address], &joint)?;
+        enter_network(&client)?;
+    }
+    if plan.silent_addresses {
+        let silent: Vec<IpAddr> =
+            (1..=SILENT_ADDRESSES).map(|number| silent_address(number, plan.ipv6)).collect();
+        enter_network(&server)?;
+        reach(&silent, &joint)?;
         enter_network(&client)?;
     }
     Ok(Network { client, server, joint })
+}
+
+/// Routes addresses over the link of the calling thread's host, the server, to the client.
+fn reach(addresses: &[IpAddr], joint: &Joint) -> Result<(), SysError> {
+    let mut netlink = Netlink::open()?;
+    let index = netlink.index(DEVICE)?;
+    for &address in addresses {
+        // Also an address of another network than the link's is reached over the link.
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        netlink.add_route(index, address, whole)?;
+        // A TUN device has no neighbours.
+        if !matches!(joint, Joint::Emulated { fallback: false, .. }) {
+            netlink.add_neighbour(index, address, CLIENT_MAC)?;
+        }
+    }
+    Ok(())
 }
 
 fn emulated(
@@ -300,6 +317,8 @@ fn quiet(ipv6: bool) -> Result<(), SysError> {
         ("net.ipv6.conf.default.accept_dad", "0"),
         ("net.ipv6.conf.default.router_solicitations", "0"),
         ("net.ipv6.conf.default.addr_gen_mode", "1"),
+        // A machine that forwards hands that on to new namespaces; a host of the lab forwards nothing.
+        ("net.ipv4.ip_forward", "0"),
     ] {
         let path = crate::observe::sysctl_path(name);
         // A kernel without IPv6 has no such file and sends no such packets.

@@ -31,6 +31,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::clock::{MachineTime, Time};
 use crate::load::idle;
 use crate::messages::PROTOCOL;
+use crate::servers::fronts::workers;
 use crate::servers::null;
 pub use handle::{Answered, Begun, Handle};
 use plan::{Addresses, Plan};
@@ -305,6 +306,7 @@ pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
             Some(crate::host::run(channel, None, crate::host::Role::Outside))
         }
         [command, orders] if command == null::RESPOND_COMMAND => Some(null::run(orders)),
+        [command, orders] if command == workers::FRONT_COMMAND => Some(workers::run(orders)),
         [command, stream] if command == idle::COMMAND => {
             Some(idle::run(inherited_socket(stream.parse().ok()?).ok()?))
         }

@@ -29,6 +29,9 @@ pub struct Plan {
     pub server_cpu: Option<u32>,
     /// Further addresses of the client host.
     pub client_addresses: Vec<IpAddr>,
+    /// Whether the server is to reach the addresses of [`silent_address`] over the link.
+    #[serde(default)]
+    pub silent_addresses: bool,
 }
 
 /// Addresses of the two hosts.
@@ -76,5 +79,42 @@ pub fn client_address(number: u16, ipv6: bool) -> IpAddr {
     } else {
         let [high, low] = number.to_be_bytes();
         Ipv4Addr::new(10, 77, 1 + high, low).into()
+    }
+}
+
+/// Addresses that no host has; see [`silent_address`].
+pub const SILENT_ADDRESSES: u16 = 64;
+
+/// An address that belongs to nobody, from 1 to [`SILENT_ADDRESSES`]. The server reaches it over the
+/// link; the client host drops what comes for it.
+pub fn silent_address(number: u16, ipv6: bool) -> IpAddr {
+    if ipv6 {
+        Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 2, number).into()
+    } else {
+        let [high, low] = number.to_be_bytes();
+        Ipv4Addr::new(10, 77, 254 + high, low).into()
+    }
+}
+
+/// Whether an address is one of [`silent_address`].
+pub fn is_silent(address: IpAddr) -> bool {
+    (1..=SILENT_ADDRESSES).any(|number| silent_address(number, address.is_ipv6()) == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_address_is_of_the_lab_and_no_host_s() {
+        for ipv6 in [false, true] {
+            let own = Addresses::of(false, ipv6);
+            for number in 1..=SILENT_ADDRESSES {
+                let silent = silent_address(number, ipv6);
+                assert!(is_silent(silent) && silent != own.client && silent != own.server);
+            }
+            assert!((1..=200).all(|number| !is_silent(client_address(number, ipv6))));
+            assert!(!is_silent(own.client) && !is_silent(own.server));
+        }
     }
 }

@@ -22,17 +22,20 @@
 //! from between `socket(2)` and `connect(2)`, may send its request with the SYN, and tells a lack of
 //! source addresses (`bind`) from one of ports (`local-ports`).
 
+mod evidence;
+
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_kernel::cpu::{self, thread_time};
 use tcptoll_kernel::epoll::{Event, Interest, Poller};
 use tcptoll_kernel::socket::{Address, Begun, Tcp, errno};
-use tcptoll_model::arrivals::Spread;
 use tcptoll_model::handshake::{ClientRow, Peer};
 use tcptoll_model::ladder::on_ladder;
 use tcptoll_model::stats::SeriesBuilder;
 
+use self::evidence::Evidence;
 use super::control::{CHANNEL, Progress, stop_requested};
 use super::occupancy::Occupancy;
 use super::pace::{Pace, Pause, Plan, burst};
@@ -74,7 +77,8 @@ pub fn run(
     let mut client = Client {
         load,
         poller,
-        target: load.target.into(),
+        targets: Targets::of(load, start_ns),
+        evidence: Evidence::of(load),
         sources: Sources::new(&load.bind, load.congestion.as_deref(), load.fast_open),
         slots: Slots::new(),
         room: room as usize,
@@ -97,7 +101,8 @@ pub fn run(
 fn plan(load: &ConnectLoad) -> Plan {
     Plan {
         rate_per_s: load.rate_per_s,
-        spread: Spread::Constant,
+        spread: load.spread,
+        seed: load.seed,
         slots: load.concurrency,
         ramp_ns: load.ramp_ns,
         operations: Some(load.count),
@@ -108,11 +113,45 @@ fn plan(load: &ConnectLoad) -> Plan {
     }
 }
 
+/// Where the next connection goes.
+struct Targets {
+    /// Each in the form that `connect(2)` takes too, made once instead of once per connection. The
+    /// first is that of the load; the others have the time at which their next connection is due.
+    all: Vec<(SocketAddr, Address, u64)>,
+    every_ns: u64,
+    turn: usize,
+}
+
+impl Targets {
+    fn of(load: &ConnectLoad, start_ns: u64) -> Self {
+        let all = std::iter::once(&load.target).chain(&load.further);
+        Self {
+            all: all.map(|&at| (at, at.into(), start_ns)).collect(),
+            every_ns: load.further_every_ns,
+            turn: 0,
+        }
+    }
+
+    /// The place of the next connection's target.
+    fn next(&mut self, now_ns: u64) -> usize {
+        let place = if self.every_ns == 0 {
+            let place = self.turn;
+            self.turn = (place + 1) % self.all.len();
+            place
+        } else {
+            let due = |(_, _, due_ns): &(SocketAddr, Address, u64)| *due_ns <= now_ns;
+            self.all.iter().skip(1).position(due).map_or(0, |place| place + 1)
+        };
+        self.all[place].2 = now_ns.saturating_add(self.every_ns);
+        place
+    }
+}
+
 struct Client<'a> {
     load: &'a ConnectLoad,
     poller: Poller,
-    /// The form that `connect(2)` takes, made once instead of once per connection.
-    target: Address,
+    targets: Targets,
+    evidence: Option<Evidence>,
     sources: Sources,
     slots: Slots<Operation>,
     room: usize,
@@ -178,6 +217,7 @@ impl Client<'_> {
             Some(planned_ns) => planned_ns,
             None => self.report.full_ns,
         };
+        self.report.opened = self.evidence.take().map(Evidence::end);
         self.report.series = std::mem::replace(&mut self.series, SeriesBuilder::new(2)).build();
     }
 
@@ -233,7 +273,8 @@ impl Client<'_> {
             let error = io::Error::from_raw_os_error(errno::EMFILE);
             return self.refuse(begun_ns, "local-fds", &error);
         }
-        let socket = match Tcp::client(self.load.target, self.sources.of(number)) {
+        let place = self.targets.next(begun_ns);
+        let socket = match Tcp::client(self.targets.all[place].0, self.sources.of(number)) {
             Ok(socket) => socket,
             Err(error) if error.raw_os_error() == Some(errno::EADDRNOTAVAIL) => {
                 return self.refuse(begun_ns, "bind", &error);
@@ -242,7 +283,7 @@ impl Client<'_> {
         };
         let called_ns = monotonic_ns();
         let due_ns = scheduled_ns.unwrap_or(called_ns);
-        let mut begun = socket.connect(&self.target);
+        let mut begun = socket.connect(&self.targets.all[place].1);
         let mut sent = false;
         if self.load.fast_open && begun.is_ok() {
             // With a cookie of the server's the SYN leaves now, with the data; without one the
@@ -362,6 +403,10 @@ impl Client<'_> {
         let Some(operation) = self.slots.take(slot) else { return };
         self.deadlines.end(slot);
         let is_ok = outcome.is_ok();
+        if let Some(evidence) = &mut self.evidence {
+            let failed = outcome.as_ref().err().map(|(class, _)| *class);
+            evidence.take(&operation, failed, monotonic_ns());
+        }
         self.take_handshake(&operation, is_ok);
         match outcome {
             Ok(()) => {
@@ -413,6 +458,9 @@ impl Client<'_> {
     /// An operation that came to no socket.
     fn refuse(&mut self, begun_ns: u64, class: &'static str, error: &io::Error) {
         self.fail(class, error);
+        if let Some(evidence) = &mut self.evidence {
+            evidence.refused(class);
+        }
         self.ended(begun_ns, false);
     }
 

@@ -3,6 +3,8 @@
 //! It exists to be cheap and to be seen through. It works for a given time before each `accept(2)`
 //! if asked to, which is how a busy server looks from the accept queue.
 
+use std::net::SocketAddr;
+
 use tcptoll_kernel::cpu::thread_time;
 use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::socket::Tcp;
@@ -13,25 +15,103 @@ use super::slots::Slots;
 use super::{LoadError, pair, until};
 use crate::channel::Channel;
 use crate::clock::{monotonic_ns, wait_until};
-use crate::messages::{Greet, GreetReport};
+use crate::messages::{Greet, GreetReport, Listening};
 
+/// Token of the first listener; the others follow below it.
 const LISTENER: u64 = u64::MAX - 1;
+
+/// Listeners, at most.
+pub const LISTENERS_MAX: u8 = 8;
 
 /// Below this a sleeping thread would wake too late, so the server works by spinning.
 const SPIN_NS: u64 = 1_000_000;
 
-/// Serves until the parent says stop.
+/// Connections taken from one listener before the others are looked at.
+const ACCEPTS: u32 = 64;
+
+/// A listener, and when the next connection may be taken from it.
+struct Door {
+    listener: Tcp,
+    delay_ns: u64,
+    /// Whether a connection may wait.
+    waiting: bool,
+    accept_at: u64,
+    /// When a connection was last taken, if the queue was not seen empty since.
+    taken_at: Option<u64>,
+    /// Times between two connections that were taken one after the other: number, sum, ns.
+    intervals: (u64, u64),
+}
+
+impl Door {
+    fn open(at: SocketAddr, greet: &Greet, delay_ns: u64) -> Result<Self, LoadError> {
+        let listener = Tcp::listener(at, greet.backlog, greet.fast_open)?;
+        Ok(Self {
+            listener,
+            delay_ns,
+            waiting: false,
+            accept_at: 0,
+            taken_at: None,
+            intervals: (0, 0),
+        })
+    }
+
+    /// Notes when a connection was taken, or that none was there.
+    fn note(&mut self) {
+        let now = monotonic_ns();
+        if !self.waiting {
+            self.taken_at = None;
+        } else if let Some(before) = self.taken_at.replace(now) {
+            self.intervals.0 += 1;
+            self.intervals.1 += now - before;
+        }
+    }
+
+    fn local(&self) -> Result<SocketAddr, LoadError> {
+        let failed = |error| tcptoll_kernel::SysError::new("getsockname", "the listener", error);
+        Ok(self.listener.local().map_err(failed)?)
+    }
+
+    /// Takes what may be taken now: one connection after each delay, or some.
+    fn serve(&mut self, server: &mut Greeter<'_>, poller: &Poller) {
+        if self.delay_ns > 0 && self.delay_ns < SPIN_NS && self.waiting {
+            wait_until(self.accept_at);
+        }
+        for _ in 0..ACCEPTS {
+            if !self.waiting || monotonic_ns() < self.accept_at {
+                return;
+            }
+            let errors = server.failures;
+            self.waiting = server.accept(&self.listener, poller);
+            if server.failures > errors {
+                // Out of files, say: the connection still waits, and no edge will tell of it again.
+                self.waiting = true;
+                self.accept_at = monotonic_ns() + SPIN_NS;
+                return;
+            }
+            self.note();
+            if self.delay_ns > 0 {
+                self.accept_at = monotonic_ns() + self.delay_ns;
+                return;
+            }
+        }
+    }
+}
+
+/// Serves until the parent says stop. `at_end` is called once more while the listeners are there.
 pub fn run(
     greet: &Greet,
     channel: &mut Channel,
+    at_end: impl FnOnce(),
 ) -> Result<(GreetReport, Vec<ServerRow>), LoadError> {
-    let listener = Tcp::listener(greet.at, greet.backlog, greet.fast_open)?;
-    let at = listener
-        .local()
-        .map_err(|error| tcptoll_kernel::SysError::new("getsockname", "the listener", error))?;
+    let mut doors = vec![Door::open(greet.at, greet, greet.accept_delay_ns)?];
+    for _ in 0..greet.further.min(LISTENERS_MAX - 1) {
+        doors.push(Door::open(SocketAddr::new(greet.at.ip(), 0), greet, 0)?);
+    }
     let mut poller = Poller::new(512)?;
     poller.add(&*channel, CHANNEL, Interest::READ)?;
-    poller.add(&listener, LISTENER, Interest::READ_EDGE)?;
+    for (number, door) in (0..).zip(&doors) {
+        poller.add(&door.listener, LISTENER - number, Interest::READ_EDGE)?;
+    }
     let mut server = Greeter {
         greet,
         slots: Slots::new(),
@@ -39,43 +119,36 @@ pub fn run(
         rows: Vec::new(),
         failures: 0,
     };
-    channel.started::<Greet>(&at)?;
+    let at = doors.iter().map(Door::local).collect::<Result<Vec<_>, _>>()?;
+    channel.started::<Greet>(&match at[..] {
+        [one] => Listening::One(one),
+        _ => Listening::Several(at),
+    })?;
     let cpu_before = thread_time();
-    let mut waiting = false;
-    let mut accept_at = 0;
     loop {
-        let timeout = waiting.then(|| until(accept_at));
-        for event in poller.wait(timeout)? {
+        let due = doors.iter().filter(|door| door.waiting).map(|door| door.accept_at).min();
+        for event in poller.wait(due.map(until))? {
             match event.token {
                 CHANNEL => {
                     stop_requested(channel)?;
+                    at_end();
+                    server.report.accept_intervals = doors[0].intervals;
                     server.report.cpu_us = pair(thread_time().since(cpu_before));
                     return Ok((server.report, server.rows));
                 }
-                LISTENER if !waiting => {
-                    waiting = true;
-                    accept_at = monotonic_ns() + greet.accept_delay_ns;
-                }
-                LISTENER => {}
-                slot => server.close_if_done(slot as u32),
+                token => match doors.get_mut((LISTENER - token.min(LISTENER)) as usize) {
+                    Some(door) if !door.waiting => {
+                        door.waiting = true;
+                        door.accept_at = monotonic_ns() + door.delay_ns;
+                    }
+                    Some(_) => {}
+                    None => server.close_if_done(token as u32),
+                },
             }
         }
-        if greet.accept_delay_ns > 0 && greet.accept_delay_ns < SPIN_NS && waiting {
-            wait_until(accept_at);
-        }
-        while waiting && monotonic_ns() >= accept_at {
-            let errors = server.failures;
-            waiting = server.accept(&listener, &poller);
-            if server.failures > errors {
-                // Out of files, say: the connection still waits, and no edge will tell of it again.
-                waiting = true;
-                accept_at = monotonic_ns() + SPIN_NS;
-                break;
-            }
-            if greet.accept_delay_ns > 0 {
-                accept_at = monotonic_ns() + greet.accept_delay_ns;
-                break;
-            }
+        // Those without a delay first: the others may spin.
+        for door in doors.iter_mut().rev() {
+            door.serve(&mut server, &poller);
         }
     }
 }

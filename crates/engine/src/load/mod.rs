@@ -2,9 +2,10 @@
 //!
 //! What is measured has a module of its own each: [`connect`] opens connections, [`http`] sends
 //! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
-//! requests of any bytes over one, [`transfer`] carries bulk data, [`hold`] fills connections for their
-//! memory, [`short`] opens short connections from blocking workers; [`greet`] is the in-house server of
-//! `connect`, and [`probes`] is the traffic that certifies a link.
+//! requests of any bytes over one, [`half_open`] opens requests that it never completes, [`transfer`]
+//! carries bulk data, [`hold`] fills connections for their memory, [`short`] opens short connections
+//! from blocking workers; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic
+//! that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
 //!
@@ -30,6 +31,7 @@ mod driver;
 mod epoll;
 pub mod exchange;
 pub mod greet;
+pub mod half_open;
 pub mod hold;
 pub mod http;
 pub mod idle;

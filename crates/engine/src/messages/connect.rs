@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::record::Series;
+use tcptoll_model::arrivals::Spread;
+use tcptoll_model::record::{Outcome, Series};
 use tcptoll_model::stats::Histogram;
 
 use super::{Service, order};
@@ -24,13 +25,40 @@ pub struct Greet {
     pub fast_open: bool,
     /// Most accepts to remember for the timeline.
     pub trace_limit: usize,
+    /// Listeners besides the first, each on a port of its own and accepting without delay.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub further: u8,
+}
+
+/// Whether a field has the value that an order without it means.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 order!(Greet => GreetReport, "greet");
 
 impl Service for Greet {
-    /// Where it listens.
-    type Started = SocketAddr;
+    type Started = Listening;
+}
+
+/// Where the in-house server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Listening {
+    /// At one address.
+    One(SocketAddr),
+    /// At several, in the order in which they were made.
+    Several(Vec<SocketAddr>),
+}
+
+impl Listening {
+    /// Every address, the first first.
+    pub fn all(self) -> Vec<SocketAddr> {
+        match self {
+            Self::One(at) => vec![at],
+            Self::Several(all) => all,
+        }
+    }
 }
 
 /// What came of a [`Greet`].
@@ -42,6 +70,9 @@ pub struct GreetReport {
     pub errors: BTreeMap<String, u64>,
     /// CPU time of the server's thread, µs: user, system.
     pub cpu_us: (u64, u64),
+    /// Times between two accept(2) of the first listener while connections waited: number, sum, ns.
+    #[serde(default)]
+    pub accept_intervals: (u64, u64),
 }
 
 /// Connections to open.
@@ -81,6 +112,57 @@ pub struct ConnectLoad {
     pub ladder_slack_ns: u64,
     /// Most operations to remember for the timeline.
     pub trace_limit: usize,
+    /// Further servers: each gets one connection of the load whenever `further_every_ns` has passed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub further: Vec<SocketAddr>,
+    /// Time between two connections to the same further server, ns; 0: all servers take turns.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub further_every_ns: u64,
+    /// How connections of a rate are spread over time, and the seed of a random spread.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub spread: Spread,
+    /// See `spread`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub seed: u64,
+    /// Ask the kernel about each connection that was slow or failed, and close those that failed with a
+    /// RST.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub evidence: bool,
+    /// Times at which the server's kernel retransmits a SYN-ACK, ns after the first; for the evidence.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub syn_ack_ladder_ns: Vec<u64>,
+}
+
+impl ConnectLoad {
+    /// Connections to an address, one after the other until each has its first byte; everything else
+    /// is left out.
+    pub fn to(target: SocketAddr, count: u64) -> Self {
+        Self {
+            target,
+            count,
+            concurrency: 1,
+            rate_per_s: None,
+            duration_ns: None,
+            pause_every: None,
+            pause_ns: 0,
+            ramp_ns: 0,
+            timeout_ns: 10_000_000_000,
+            bind: Vec::new(),
+            fast_open: false,
+            congestion: None,
+            send: Vec::new(),
+            first_byte: true,
+            ladder_ns: Vec::new(),
+            ladder_slack_ns: 0,
+            trace_limit: 0,
+            further: Vec::new(),
+            further_every_ns: 0,
+            spread: Spread::Constant,
+            seed: 0,
+            evidence: false,
+            syn_ack_ladder_ns: Vec::new(),
+        }
+    }
 }
 
 order!(ConnectLoad => ConnectReport, "open-connections");
@@ -136,4 +218,34 @@ pub struct ConnectReport {
     pub congestion: String,
     /// Whether it was stopped before its end.
     pub partial: bool,
+    /// What the kernel knows of connections that were slow or failed, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened: Option<Opened>,
+}
+
+/// What the client's kernel knows of its connections.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Opened {
+    /// Connections by outcome, `ok` or the class of the error, with the time from connect(2) to it.
+    pub outcomes: BTreeMap<String, Outcome>,
+    /// From when it was due to the error, of operations that failed.
+    pub failure: Histogram,
+    /// Handshakes that the client's kernel completed: it sent the last ACK of each.
+    pub established: u64,
+    /// SYNs that got no answer: retransmissions, and the last SYN of each connection that gave up.
+    pub syns_unanswered: u64,
+    /// Completed handshakes by the number of SYNs retransmitted, less one, that took the time of that step
+    /// of the ladder.
+    pub syn_steps: Vec<u64>,
+    /// Completed handshakes that were slow and took another time.
+    pub syn_off: u64,
+    /// Connections that succeeded, by the number of SYN-ACKs retransmitted to them, less one, whose first
+    /// byte came after that step of the ladder.
+    pub syn_ack_steps: Vec<u64>,
+    /// Those whose first byte came before it, or after more than the ladder has.
+    pub syn_ack_off: u64,
+    /// Connections that were reset although their first SYN was answered; absent where there were none.
+    pub reset_at_once: Option<Outcome>,
+    /// Connections that were slow or failed, and that the kernel told nothing about.
+    pub unknown: u64,
 }

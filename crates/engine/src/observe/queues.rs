@@ -43,12 +43,15 @@ struct Recorded {
     at: std::net::SocketAddr,
     length: SeriesBuilder,
     half_open: SeriesBuilder,
+    dropped: SeriesBuilder,
     /// The kernel's figure at the beginning, and at the look before.
     drops_first: Option<u32>,
     drops_last: Option<u32>,
     /// Number of the slice of the look before, and drops at its beginning.
     slice: u64,
     slice_began_with: Option<u32>,
+    /// Looks and slices until the queue last held a connection, or dropped one; none: it never did.
+    busy: Option<(u64, u64)>,
 }
 
 impl QueueRecorder {
@@ -96,15 +99,18 @@ impl Recorded {
             at: socket.address,
             length: SeriesBuilder::new(POINTS),
             half_open: SeriesBuilder::new(POINTS),
+            dropped: SeriesBuilder::new(POINTS),
             drops_first,
             drops_last: drops_first,
             slice: slice_of(since),
             slice_began_with: drops_first,
+            busy: None,
         }
     }
 
     fn look(&mut self, since: Duration, now: &Seen) {
         let Seen { socket, half_open } = *now;
+        let dropped = self.dropped_until(socket.drops);
         let queue = &mut self.queue;
         queue.limit = socket.accept_queue_limit;
         queue.peak = queue.peak.max(socket.accept_queue_len);
@@ -115,6 +121,9 @@ impl Recorded {
             queue.half_open_peak = queue.half_open_peak.max(Some(half_open));
             self.half_open.push(since, f64::from(half_open));
         }
+        if let Some(dropped) = dropped {
+            self.dropped.push(since, dropped as f64);
+        }
         // What was dropped since the look before may be of the slice that has just ended.
         let slice = slice_of(since);
         if slice > self.slice {
@@ -122,19 +131,32 @@ impl Recorded {
             queue.dropping_slices += u64::from(socket.drops != self.slice_began_with);
             (self.slice, self.slice_began_with) = (slice, socket.drops);
         }
+        if socket.accept_queue_len > 0 || socket.drops != self.drops_last {
+            self.busy = Some((queue.samples, queue.slices + 1));
+        }
         self.drops_last = socket.drops;
+    }
+
+    /// Packets that the listener dropped from the beginning until the kernel's figure was this.
+    fn dropped_until(&self, now: Option<u32>) -> Option<u64> {
+        Some(u64::from(now?.wrapping_sub(self.drops_first?)))
     }
 
     fn queue(&self) -> ListenerQueue {
         // The slice that has begun counts, or a load of 50 ms would have none.
         let dropping = self.drops_last != self.slice_began_with;
-        let drops = self.drops_last.zip(self.drops_first);
+        let drops = self.dropped_until(self.drops_last);
+        // At the end clients may wait for a time limit, and nothing arrives: that is not of the load.
+        let all = (self.queue.samples, self.queue.slices + 1);
+        let (samples, slices) = self.busy.unwrap_or(all);
         ListenerQueue {
-            drops: drops.map(|(last, first)| u64::from(last.wrapping_sub(first))),
-            slices: self.queue.slices + 1,
+            drops,
+            samples,
+            slices,
             dropping_slices: self.queue.dropping_slices + u64::from(dropping),
             length: rounded(self.length.clone().build()),
             half_open: self.queue.half_open_peak.map(|_| rounded(self.half_open.clone().build())),
+            dropped_so_far: drops.map(|_| rounded(self.dropped.clone().build())),
             ..self.queue.clone()
         }
     }
@@ -196,6 +218,19 @@ mod tests {
             (Some(10), None, None)
         );
         assert_eq!(queue.length.points.len(), 40);
+    }
+
+    #[test]
+    fn the_time_after_the_last_connection_that_waited_is_not_of_the_load() {
+        let mut recorder = QueueRecorder::begin(0, &[]);
+        for look in 0..100_u32 {
+            let (length, drops) = if look < 25 { (look % 2 * 5, 0) } else { (0, 0) };
+            recorder.look(u64::from(look) * 10 * MS, &[seen(80, length, drops), seen(81, 0, 0)]);
+        }
+        let queues: Vec<_> = recorder.queues().collect();
+        assert_eq!((queues[0].samples, queues[0].full_samples, queues[0].slices), (24, 12, 3));
+        assert_eq!((queues[1].samples, queues[1].slices), (100, 10), "it was never used");
+        assert_eq!(queues[0].length.points.len(), 100);
     }
 
     #[test]

@@ -3,14 +3,18 @@
 //!
 //! One file per server says what its configuration is and why. `program` finds, starts and waits
 //! for them, `run_folder` is where their files are, `certificate` what they speak TLS with, and
-//! `null` the one of our own. `perform` runs a program that measures by itself, on either host. What
+//! `null` the one of our own. `pool` has blocking workers in front of a backend (`fronts`, `backends`).
+//! `perform` runs a program that measures by itself, on either host. What
 //! a server's settings mean for its user is in `docs/guide/servers.md`.
 
 mod apache;
+mod backends;
 mod certificate;
+pub mod fronts;
 mod nginx;
 pub mod null;
 mod perform;
+mod pool;
 mod program;
 mod puma;
 mod run_folder;
@@ -22,6 +26,7 @@ use tcptoll_kernel::{cpu, process};
 use crate::messages::{ServerKind, ServerSpec, Serving};
 use certificate::Certificate;
 pub(crate) use perform::perform;
+pub(crate) use pool::Pool;
 pub(crate) use program::command;
 use run_folder::RunFolder;
 

@@ -1,5 +1,6 @@
 //! nginx: its configuration.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::certificate::Certificate;
@@ -20,23 +21,59 @@ pub(super) fn prepare(
     tls: Option<&Certificate>,
 ) -> Result<Prepared, String> {
     refuse_work("nginx", spec)?;
-    let program = program::find(&["nginx"], "nginx-light")?;
-    let version = program::version(&program, "-v")?;
-    let version = version.strip_prefix("nginx version: ").unwrap_or(&version).to_owned();
+    let (program, version) = find()?;
     let files = files_each("nginx", spec, workers(spec))?;
     if spec.body_bytes > INLINE_MAX {
         folder.write("content", &content(spec))?;
     }
     let configuration = configuration(spec, folder, tls, files);
     let file = folder.write("nginx.conf", configuration.as_bytes())?;
+    let command = command(&program, &version, &file);
+    let path = "/".to_owned();
+    Ok(Prepared { name: "nginx", commands: vec![command], version, path, configuration })
+}
+
+/// The program, and its version: `nginx/1.22.1`.
+pub(super) fn find() -> Result<(PathBuf, String), String> {
+    let program = program::find(&["nginx"], "nginx-light")?;
+    let version = program::version(&program, "-v")?;
+    let version = version.strip_prefix("nginx version: ").unwrap_or(&version).to_owned();
+    Ok((program, version))
+}
+
+/// The command that runs it with a configuration file.
+pub(super) fn command(program: &Path, version: &str, file: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg("-c").arg(file);
     // Without it nginx opens the machine's own log before it reads where ours is.
-    if takes_log_option(&version) {
+    if takes_log_option(version) {
         command.arg("-e").arg("stderr");
     }
-    let path = "/".to_owned();
-    Ok(Prepared { name: "nginx", commands: vec![command], version, path, configuration })
+    command
+}
+
+/// The beginning of a configuration, up to where `http` begins.
+///
+/// `severity`: messages below it are not logged.
+pub(super) fn preamble(folder: &RunFolder, workers: u64, files: u64, severity: &str) -> String {
+    let folder = folder.path().display();
+    format!(
+        "daemon off;\n\
+         worker_processes {workers};\n\
+         worker_rlimit_nofile {files};\n\
+         pid {folder}/pid;\n\
+         error_log stderr {severity};\n\
+         events {{ worker_connections {files}; }}\n"
+    )
+}
+
+/// Where `http` keeps what does not fit its buffers.
+pub(super) fn temporary_paths(folder: &RunFolder) -> String {
+    let folder = folder.path().display();
+    ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|kind| format!("  {kind}_temp_path {folder}/{kind};\n"))
+        .collect()
 }
 
 /// Since 1.19.5 (its CHANGES).
@@ -53,7 +90,6 @@ fn configuration(
     tls: Option<&Certificate>,
     files: u64,
 ) -> String {
-    let folder = folder.path().display();
     let workers = workers(spec);
     let mut listen = spec.at.to_string();
     if workers > 1 {
@@ -65,23 +101,14 @@ fn configuration(
     if tls.is_some() {
         listen += " ssl";
     }
-    let mut text = format!(
-        "daemon off;\n\
-         worker_processes {workers};\n\
-         worker_rlimit_nofile {files};\n\
-         pid {folder}/pid;\n\
-         error_log stderr warn;\n\
-         events {{ worker_connections {files}; }}\n\
-         http {{\n  \
-           access_log off;\n  \
-           default_type text/plain;\n  \
-           sendfile on;\n  \
-           tcp_nopush on;\n  \
-           open_file_cache max=16;\n"
-    );
-    for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-        text += &format!("  {kind}_temp_path {folder}/{kind};\n");
-    }
+    let mut text = preamble(folder, workers, files, "warn");
+    text += "http {\n  \
+         access_log off;\n  \
+         default_type text/plain;\n  \
+         sendfile on;\n  \
+         tcp_nopush on;\n  \
+         open_file_cache max=16;\n";
+    text += &temporary_paths(folder);
     if !spec.keepalive {
         text += "  keepalive_timeout 0;\n";
     } else if let Some(ns) = spec.keepalive_timeout_ns {
@@ -103,7 +130,8 @@ fn configuration(
     }
     text += &format!("  server {{\n    listen {listen};\n    location / {{\n");
     if spec.body_bytes > INLINE_MAX {
-        text += &format!("      root {folder};\n      try_files /content =404;\n");
+        let root = folder.path().display();
+        text += &format!("      root {root};\n      try_files /content =404;\n");
     } else {
         text += &format!("      return 200 \"{}\";\n", String::from_utf8_lossy(&content(spec)));
     }

@@ -114,9 +114,37 @@ pub(super) fn wait_until_it_answers(
     log: &Path,
     children: &mut [Child],
 ) -> Result<(), String> {
+    let mut diag = SockDiag::open().map_err(|error| error.to_string())?;
+    let processes = children.len();
+    wait_until((name, &at.to_string()), log, children, |left| {
+        let listeners = diag.listeners().map_err(|error| format!("listeners: {error}"))?;
+        let ours = listeners.iter().filter(|one| one.address.port() == at.port()).count();
+        if ours < processes {
+            return Ok(false);
+        }
+        match answer(at, tls, left) {
+            Ok(status) if status == b"HTTP/1.1 200" => Ok(true),
+            Ok(status) if !status.is_empty() => {
+                let status = String::from_utf8_lossy(&status).into_owned();
+                Err(format!("answers {status:?} to the first request"))
+            }
+            // Not there yet.
+            Ok(_) | Err(_) => Ok(false),
+        }
+    })
+}
+
+/// Asks again and again whether a server is ready, and gives the question the time that is left.
+///
+/// Errors: the server ended or was not ready in time, or the question failed. Each quotes the log.
+pub(super) fn wait_until(
+    (name, at): (&str, &str),
+    log: &Path,
+    children: &mut [Child],
+    mut is_ready: impl FnMut(Duration) -> Result<bool, String>,
+) -> Result<(), String> {
     let failed = |what: String| format!("{name} {what}{}", quoted(log));
     let begun = Instant::now();
-    let mut diag = SockDiag::open().map_err(|error| error.to_string())?;
     loop {
         for child in &mut *children {
             if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
@@ -128,18 +156,8 @@ pub(super) fn wait_until_it_answers(
             let limit = ANSWER_LIMIT.as_secs();
             return Err(failed(format!("does not answer on {at} within {limit} s")));
         };
-        let listeners = diag.listeners().map_err(|error| error.to_string())?;
-        let ours = listeners.iter().filter(|one| one.address.port() == at.port()).count();
-        if ours >= children.len() {
-            match answer(at, tls, left) {
-                Ok(status) if status == b"HTTP/1.1 200" => return Ok(()),
-                Ok(status) if !status.is_empty() => {
-                    let status = String::from_utf8_lossy(&status).into_owned();
-                    return Err(failed(format!("answers {status:?} to the first request")));
-                }
-                // Not there yet.
-                Ok(_) | Err(_) => {}
-            }
+        if is_ready(left).map_err(failed)? {
+            return Ok(());
         }
         // Not for luck: the question is asked again until it is answered or time is up.
         std::thread::sleep(Duration::from_millis(2));

@@ -11,7 +11,7 @@ use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::half_open::HalfOpenSettings;
 use tcptoll_model::packet::syn::{endpoints, syn};
 
-use crate::hosts::{Host, MAC, ip};
+use crate::hosts::{Host, MAC, connect, ip};
 
 /// `TCP_SYN_RECV` of the kernel.
 const SYN_RECEIVED: u8 = 3;
@@ -36,6 +36,7 @@ fn held(family: usize, backlog: i32, set: &'static [(&str, &str)], sent: usize) 
         std::mem::forget(listener);
         at
     });
+    let before = carries(&client, &server, family);
     client.run(move || {
         let raw = RawIp::open("eth0", at.ip()).unwrap();
         for from in endpoints(&[nobody(family)], sent) {
@@ -44,11 +45,27 @@ fn held(family: usize, backlog: i32, set: &'static [(&str, &str)], sent: usize) 
     });
     Some(server.run(move || {
         let begun = Instant::now();
-        while segments_received() < sent as u64 && begun.elapsed() < Duration::from_secs(10) {
+        while segments_received() < before + sent as u64
+            && begun.elapsed() < Duration::from_secs(10)
+        {
             thread::sleep(Duration::from_millis(1));
         }
         SockDiag::open().unwrap().count_in_state(SYN_RECEIVED, Some(at.port())).unwrap()
     }))
+}
+
+/// Waits until the link carries packets: a new device drops them for a moment, and a raw socket reports
+/// nothing. Gives the segments that the server has received.
+fn carries(client: &Host, server: &Host, family: usize) -> u64 {
+    let other =
+        server.run(move || std::net::TcpListener::bind(SocketAddr::new(ip(1, family), 0)).unwrap());
+    let stream = connect(client, other.local_addr().unwrap());
+    server.run(move || {
+        let (accepted, _) = other.accept().unwrap();
+        let before = segments_received();
+        std::mem::forget((accepted, stream, other));
+        before
+    })
 }
 
 /// TCP segments that have come to this thread's network namespace.
@@ -100,6 +117,7 @@ fn packets_leave_through_the_device_that_the_socket_is_bound_to_and_no_other() {
         std::mem::forget(listener);
         at
     });
+    let before = carries(&client, &server, 0);
     client.run(move || {
         let error = RawIp::open("eth7", at.ip()).unwrap_err();
         assert!(error.to_string().contains("eth7"), "{error}");
@@ -114,9 +132,9 @@ fn packets_leave_through_the_device_that_the_socket_is_bound_to_and_no_other() {
         let raw = RawIp::open("eth0", at.ip()).unwrap();
         raw.send(&syn(SocketAddr::new(nobody(0), 10), at, 7).unwrap()).unwrap();
     });
-    let seen = server.run(|| {
+    let seen = server.run(move || {
         let begun = Instant::now();
-        while segments_received() == 0 && begun.elapsed() < Duration::from_secs(10) {
+        while segments_received() == before && begun.elapsed() < Duration::from_secs(10) {
             thread::sleep(Duration::from_millis(1));
         }
         SockDiag::open().unwrap().count_in_state(SYN_RECEIVED, None).unwrap()

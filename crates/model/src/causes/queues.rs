@@ -4,12 +4,15 @@
 
 mod accept;
 pub mod overflow;
+mod syn;
+
+pub(crate) use self::accept::overflowed;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::spec::{CauseSpec, Finding, Remedy};
+use super::spec::{CauseSpec, Remedy};
 use crate::record::{Arm, HostSummary};
 use crate::units::human_count;
 
@@ -27,11 +30,11 @@ pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
 /// Handshakes began faster than they were completed, and SYN cookies are off.
 pub const SYN_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "syn-queue-full",
-    test: syn_queue_full,
+    test: syn::syn_queue_full,
     remedy: Remedy::Setting {
-        change: "Raise the backlog of listen(2) and net.ipv4.tcp_max_syn_backlog, or leave net.ipv4.tcp_syncookies at 1.",
-        cost: "A few hundred bytes of kernel memory for each half-open connection; with cookies, none.",
-        undo: "Set both back.",
+        change: "Set net.ipv4.tcp_syncookies=1, the kernel's default. Without cookies, raise the backlog of listen(2), net.core.somaxconn and net.ipv4.tcp_max_syn_backlog: each must be larger than the number of half-open requests, the last by a third.",
+        cost: "The server does not retransmit the SYN-ACK of a cookie. Its connection keeps SACK and window scaling only where both hosts use TCP timestamps. A longer queue costs about 300 bytes of kernel memory for each half-open request.",
+        undo: "Set the former values; listen(2) must be called again for a backlog or net.core.somaxconn to take effect.",
     },
 };
 
@@ -70,30 +73,4 @@ pub(crate) fn felt(arm: &Arm) -> (u64, u64, Vec<String>) {
         .map(|(count, at)| format!("{} at {at} s", human_count(*count)))
         .collect();
     (late, silent, ladder)
-}
-
-fn syn_queue_full(arm: &Arm) -> Option<Finding> {
-    let dropped = counter(arm, "TcpExtTCPReqQFullDrop");
-    if dropped == 0 {
-        return None;
-    }
-    let (late, silent, ladder) = felt(arm);
-    let mut evidence = evidence_of(arm, &["TcpExtTCPReqQFullDrop", "TcpExtListenDrops"]);
-    evidence.insert("handshakes_on_the_ladder".into(), late.into());
-    evidence.insert("never_answered".into(), silent.into());
-    if let Some(gave_up) = arm.errors.get("connect-timeout") {
-        evidence.insert("gave_up_connecting".into(), (*gave_up).into());
-    }
-    Some(Finding {
-        text: format!(
-            "The SYN queue was full and SYN cookies are off: the server dropped {} SYNs{}.",
-            human_count(dropped),
-            if ladder.is_empty() {
-                String::new()
-            } else {
-                format!(", and handshakes waited for the next one ({})", ladder.join(", "))
-            }
-        ),
-        evidence,
-    })
 }

@@ -14,6 +14,7 @@ pub mod option;
 pub mod options;
 pub mod spec;
 pub mod stream;
+pub mod syn_queue;
 pub mod time_wait;
 pub mod worker_pool;
 
@@ -21,11 +22,13 @@ use self::spec::Spec;
 
 /// Every experiment, in alphabetical order.
 pub const ALL: &[&Spec] = &[
+    &accept_queue::SPEC,
     &connect::SPEC,
     &http::SPEC,
     &keepalive::SPEC,
     &messages::SPEC,
     &stream::SPEC,
+    &syn_queue::SPEC,
     &time_wait::SPEC,
     &worker_pool::SPEC,
 ];

@@ -159,6 +159,17 @@ pub const ARRIVALS: Opt = Opt::each(
 )
 .by_default("even");
 
+/// Whether a connection lasts until the server has spoken.
+pub const FIRST_BYTE: Opt = Opt::each(
+    LOAD,
+    "first-byte",
+    "on,off",
+    "Wait for the server's first byte before closing; off: close once connected, as a loop of \
+     connect and close",
+)
+.alone("on")
+.by_default("on");
+
 /// Packet tap on a link that is not emulated.
 pub const TAP: Opt = Opt::flag(
     "Output",

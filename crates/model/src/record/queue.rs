@@ -27,6 +27,10 @@ pub struct Queues {
     /// The peer that never sends the last ACK; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_open_peer: Option<HalfOpenPeer>,
+    /// Connections that were reset although their first SYN was answered, with the time from connect(2) to
+    /// the reset; absent where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_at_once: Option<Outcome>,
     /// Mean time between two accept(2) of the measured listener while connections waited, µs; absent
     /// where too few waited to tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,14 +57,16 @@ pub struct ListenerQueue {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_open_limit: Option<u32>,
     /// SYNs and ACKs that the kernel dropped at this listener (`sk_drops`); absent where the kernel
-    /// does not report it.
+    /// does not report it. Where several listeners dropped packets, the last ACK of a half-open request
+    /// counts twice, as in the kernel (Linux 6.18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<u64>,
-    /// Samples of the queue's length during the load, and those in which it held `limit` + 1.
+    /// Samples of the queue's length until it last held a connection or dropped one (all samples where
+    /// it never did), and those in which it held `limit` + 1.
     pub samples: u64,
     /// See `samples`.
     pub full_samples: u64,
-    /// Slices of 100 ms during the load, and those in which the kernel dropped something here.
+    /// Slices of 100 ms in the same time, and those in which the kernel dropped something here.
     pub slices: u64,
     /// See `slices`.
     pub dropping_slices: u64,
@@ -70,6 +76,9 @@ pub struct ListenerQueue {
     /// Half-open requests over time; absent if they were not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_open: Option<Series>,
+    /// Packets dropped since the beginning, over time; absent where `drops` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_so_far: Option<Series>,
 }
 
 /// Connections of one outcome.
@@ -101,15 +110,25 @@ pub struct RetryLadder {
 pub struct DropBalance {
     /// SYNs that got no answer, from `tcpi_total_retrans` of each connection of the client.
     pub syns_unanswered: u64,
-    /// SYNs that the server's kernel dropped because its accept queue was full.
+    /// SYNs that the server's kernel dropped because its accept queue was full:
+    /// `TcpExtListenOverflows` less the ACKs below.
     pub syns_dropped: u64,
-    /// SYNs that the server's kernel dropped because its SYN queue was full (`TcpExtTCPReqQFullDrop`).
+    /// SYNs that the server's kernel dropped because its SYN queue was full, or three quarters full
+    /// without cookies: `TcpExtListenDrops` less `TcpExtListenOverflows`. `TcpExtTCPReqQFullDrop` has
+    /// the former alone.
     pub syns_dropped_half_open: u64,
-    /// Final ACKs of half-open requests that met a full accept queue.
+    /// Final ACKs of half-open requests that met a full accept queue. A request's later ACKs, in answer
+    /// to retransmitted SYN-ACKs, count as well.
+    ///
+    /// With those of cookies they are the ACKs that opened nothing: handshakes that the client's kernel
+    /// completed, and retransmitted SYN-ACKs that it acknowledged (its `TcpExtTCPSYNChallenge`), less
+    /// `TcpPassiveOpens` of the server.
     pub acks_dropped: u64,
-    /// ACKs of SYN cookies that met a full accept queue.
+    /// ACKs of SYN cookies that met a full accept queue: `TcpExtSyncookiesRecv` less the connections that
+    /// cookies opened.
     pub cookie_acks_refused: u64,
-    /// Resets on the wire from the server.
+    /// Resets from the server: on the wire where it was watched, else half-open requests that
+    /// `tcp_abort_on_overflow` ended (`TcpExtEmbryonicRsts`).
     pub resets_sent: u64,
     /// All that the kernel counted: `TcpExtListenDrops`.
     pub counted: u64,
@@ -122,6 +141,9 @@ pub struct HalfOpenPeer {
     pub syns_sent: u64,
     /// Source addresses.
     pub addresses: u64,
+    /// Sources, each an address and a port: half-open requests that it kept, if the server held them.
+    #[serde(default)]
+    pub sources: u64,
     /// SYNs per second while the load ran.
     pub per_s: f64,
 }
@@ -166,6 +188,7 @@ impl Merge for Queues {
             syn_ack_ladder: RetryLadder::merge(&of(rounds, |round| &round.syn_ack_ladder))?,
             drops: merged(rounds, |round| round.drops.as_ref()),
             half_open_peer: merged(rounds, |round| round.half_open_peer.as_ref()),
+            reset_at_once: merged(rounds, |round| round.reset_at_once.as_ref()),
             accept_interval_us: mean(rounds.iter().filter_map(|round| round.accept_interval_us)),
         })
     }

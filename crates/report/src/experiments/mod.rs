@@ -5,9 +5,11 @@ mod connect;
 mod http;
 mod keepalive;
 mod messages;
+mod queues;
 mod stream;
 mod throughput;
 mod time_wait;
+mod worker_pool;
 
 use tcptoll_model::record::Summary;
 
@@ -15,12 +17,15 @@ use crate::own::{NONE, Own};
 
 /// Experiments with parts of their own, by name.
 const ALL: &[(&str, &Own)] = &[
+    ("accept-queue", &queues::OWN),
     ("connect", &connect::OWN),
     ("http", &http::OWN),
     ("keepalive", &keepalive::OWN),
     ("messages", &messages::OWN),
     ("stream", &stream::OWN),
+    ("syn-queue", &queues::OWN),
     ("time-wait", &time_wait::OWN),
+    ("worker-pool", &worker_pool::OWN),
 ];
 
 /// What the experiment of a run shows of its own.

@@ -27,6 +27,7 @@ pub(crate) fn lab(link: &str, packet: bool) -> anyhow::Result<Hosts> {
         client_cpu: client,
         server_cpu: server,
         client_addresses: Vec::new(),
+        silent_addresses: false,
     };
     let mut hosts = Machine::default().lab(&plan, &spec)?;
     certify(&mut hosts, &spec, ANY, &Interrupt::new())?.accepted()?;

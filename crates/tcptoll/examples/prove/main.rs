@@ -19,6 +19,7 @@ mod links_used;
 mod memory;
 mod opening;
 mod pool;
+mod queues;
 mod stream;
 mod studies;
 mod table;
@@ -67,6 +68,7 @@ const GROUPS: &[Group] = &[
     ("exchange-peers", stream::exchanges),
     ("stream-window", stream::windows),
     ("stream-bytes", stream::bytes),
+    ("accept-queue", queues::accept),
     ("messages-small", stream::small_messages),
     ("write-write-read", stream::write_write_read),
     ("pool-stuck", pool::stuck),

@@ -3,7 +3,6 @@
 
 use anyhow::{Context as _, ensure};
 use tcptoll_model::record::{Arm, Comparison, Summary, WorkerPool};
-use tcptoll_model::stop::MIN_ROUNDS;
 
 use crate::http::summary;
 use crate::table::Table;
@@ -27,22 +26,6 @@ const WAITS: &[Setting] = &[
         &["--connect-timeout", "100ms", "--retries", "1", "--backoff", "100ms", "--jitter", "off"],
     ),
     ("none", &[]),
-];
-
-/// What each fix is compared with: a stall, and a fix of it.
-const FIXES: &[Setting] = &[
-    ("the stall itself", &["--stall", "0,2s"]),
-    ("a connect time-out", &["--connect-timeout", "none,100ms"]),
-    ("4 times the workers", &["--workers", "20,80"]),
-    ("a backlog of 512", &["--backend-backlog", "4,512"]),
-    ("tcp_abort_on_overflow", &["--abort-on-overflow", "off,on"]),
-    ("a pool of connections", &["--connection", "per-request,pooled"]),
-    ("a cache of 500 ms", &["--cache", "off,500ms"]),
-    ("3 retries at once, of 100 ms each", &["--connect-timeout", "100ms", "--retries", "0,3"]),
-    (
-        "the same with back-off and jitter",
-        &["--connect-timeout", "100ms", "--retries", "3", "--backoff", "0,100ms"],
-    ),
 ];
 
 fn pool(arm: &Arm) -> anyhow::Result<&WorkerPool> {
@@ -75,19 +58,33 @@ pub(crate) fn stuck(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How much slower requests are that never call the backend, and each fix's factor.
+/// The study of the document: how much slower requests are that never call the backend, and each
+/// fix's factor.
 pub(crate) fn avalanche(table: &mut Table) -> anyhow::Result<()> {
-    let rounds = MIN_ROUNDS.to_string();
-    for (what, args) in FIXES {
-        let found = run(&[args, &["--rounds", &rounds]].concat())?;
-        let compared = found.comparisons.first().context("nothing was compared")?;
-        ensure!(found.arms.len() == 2, "{} arms instead of 2", found.arms.len());
+    const STUDY: &str = "avalanche-2021";
+    let found = summary(&["study", "run", STUDY], &[])?.0;
+    ensure!(found.valid, "{STUDY}: the run is invalid: {:?}", found.warnings);
+    ensure!(!found.comparisons.is_empty(), "{STUDY}: nothing was compared");
+    for compared in &found.comparisons {
         table.row(
-            &format!("mean latency of requests without the backend: {what}, {}", args.join(" ")),
+            &format!("{STUDY}: {} of {} against {}", compared.metric, compared.a, compared.b),
             "a factor with its interval",
             &factor(compared),
             compared.ratio.is_some() && compared.ci95.is_some(),
         );
+    }
+    for arm in &found.arms {
+        let pool = pool(arm)?;
+        let groups: Vec<String> = pool
+            .groups
+            .iter()
+            .map(|(name, group)| format!("{name}: {} of {} ok", group.ok, group.attempts))
+            .collect();
+        let stuck = pool.stuck_measured.zip(pool.stuck_expected);
+        let stuck = stuck.map_or("not steady".to_owned(), |(measured, expected)| {
+            format!("{measured:.1} workers stuck, {expected:.1} from arithmetic")
+        });
+        Table::fact(&format!("{STUDY}: {}", arm.name), &format!("{stuck}; {}", groups.join("; ")));
     }
     Ok(())
 }
@@ -97,5 +94,5 @@ fn factor(compared: &Comparison) -> String {
         .ci95
         .map_or("no interval".to_owned(), |[low, high]| format!("95 % CI {low:.3} to {high:.3}"));
     let ratio = compared.ratio.map_or("no ratio".to_owned(), |ratio| format!("{ratio:.3}"));
-    format!("{}: × {ratio} of {} ({interval})", compared.a, compared.b)
+    format!("× {ratio} ({interval}), {}", compared.verdict)
 }

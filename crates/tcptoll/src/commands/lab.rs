@@ -37,6 +37,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
         client_cpu: None,
         server_cpu: None,
         client_addresses: Vec::new(),
+        silent_addresses: false,
     };
     // The terminal's interrupt is the command's: it goes to its whole group. Other signals end the
     // lab, and the command with it.

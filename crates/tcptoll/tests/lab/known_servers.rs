@@ -88,6 +88,7 @@ impl Lab {
             client_cpu: None,
             server_cpu: None,
             client_addresses: Vec::new(),
+            silent_addresses: false,
         };
         let pairs = [(); 3].map(|()| UnixStream::pair().unwrap());
         let mark = format!("known-{name}-{}", std::process::id());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tcptoll_model::ladder::{SynSysctls, syn_ladder};
+use tcptoll_model::ladder::{SynSysctls, syn_ack_ladder, syn_ladder};
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::record::{HostSummary, LinkKind};
 use tcptoll_model::warning::Warning;
@@ -59,7 +59,15 @@ impl Notes {
         context: &mut Context<'_>,
     ) -> Result<Hosts, TrialError> {
         self.spread_ports(&mut lab, ports);
-        let LabSpec { link, ipv6, packet_relay, client_sysctls, server_sysctls, .. } = lab;
+        let LabSpec {
+            link,
+            ipv6,
+            packet_relay,
+            silent_addresses,
+            client_sysctls,
+            server_sysctls,
+            ..
+        } = lab;
         let link = &link;
         self.tolerance_us = context.tolerance.delay_us(link.rtt);
         let cpus = tcptoll_kernel::cpu::allowed();
@@ -72,6 +80,7 @@ impl Notes {
             client_cpu: pair.0,
             server_cpu: pair.1,
             client_addresses: further_addresses(&self.sources, link.loopback, ipv6),
+            silent_addresses,
         };
         let mut hosts = context.hosts.lab(&plan, link)?;
         let key = format!("{} {} {}", plan.link, plan.ipv6, plan.force_packet);
@@ -217,6 +226,15 @@ pub(in crate::experiments) fn ladder_of(host: &mut Handle) -> Result<Vec<Duratio
         syn_retries: number(RETRIES).unwrap_or(6),
         linear_timeouts: number(LINEAR).unwrap_or(0),
     }))
+}
+
+/// The ladder of this host's retransmitted SYN-ACKs, from its own sysctls.
+pub(in crate::experiments) fn syn_ack_ladder_of(
+    host: &mut Handle,
+) -> Result<Vec<Duration>, LabError> {
+    const RETRIES: &str = "net.ipv4.tcp_synack_retries";
+    let got = read_sysctls(host, &[RETRIES])?;
+    Ok(syn_ack_ladder(got.get(RETRIES).and_then(|text| text.parse().ok()).unwrap_or(5)))
 }
 
 #[cfg(test)]

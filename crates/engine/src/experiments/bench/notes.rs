@@ -212,8 +212,13 @@ impl Notes {
     /// Every SYN on the wire is an attempt that reached the wire, or a retransmission the kernel
     /// counted.
     pub(in crate::experiments) fn compare_syns(&mut self) {
+        self.compare_syns_beside(0);
+    }
+
+    /// As [`Self::compare_syns`], where so many SYNs came from no socket of the client.
+    pub(in crate::experiments) fn compare_syns_beside(&mut self, others: u64) {
         let sent = |name| self.arm.client.counters.get(name).copied().unwrap_or(0).max(0) as u64;
-        let expected = sent("TcpActiveOpens") + sent("TcpExtTCPSynRetrans");
+        let expected = sent("TcpActiveOpens") + sent("TcpExtTCPSynRetrans") + others;
         let Some(seen) = self.arm.wire.as_ref().map(|wire| wire.client_to_server.syn) else {
             return;
         };
@@ -253,9 +258,13 @@ impl Notes {
 
     /// The trial's result, once it has been judged.
     pub(in crate::experiments) fn into_outcome(mut self, factors: &Settings) -> Outcome {
-        let lacking = [("local-ports", !self.ports_may_run_out), ("local-fds", true)];
+        let lacking =
+            [("local-ports", !self.ports_may_run_out), ("local-fds", true), ("local-memory", true)];
         if lacking.iter().any(|(class, spoils)| *spoils && self.arm.errors.contains_key(*class)) {
-            self.exclude_for("the client ran out of ports or files", Some(Lasting::Shortage));
+            self.exclude_for(
+                "the client ran out of ports, files or memory",
+                Some(Lasting::Shortage),
+            );
         }
         self.arm.factors.clone_from(factors);
         Outcome {

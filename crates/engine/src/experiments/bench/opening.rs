@@ -12,7 +12,7 @@ use tcptoll_model::experiments::figures::{
     IN_FLIGHT, LATENESS, RATE_RESOLUTION, WAITED,
 };
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
-use tcptoll_model::record::ListenerQueue;
+use tcptoll_model::record::{ListenerQueue, Warmup};
 use tcptoll_model::stats::little;
 use tcptoll_model::validity::{self, ClosedLoop};
 
@@ -54,13 +54,13 @@ impl Trace {
     }
 }
 
-/// Starts our own server on the server host; gives where it listens.
+/// Starts our own server on the server host; gives where it listens, the first listener first.
 pub(in crate::experiments) fn begin_greeting(
     hosts: &mut Hosts,
     greet: &Greet,
-) -> Result<(Begun<Greet>, SocketAddr), TrialError> {
-    let (at, greeting) = hosts.server()?.start(greet)?;
-    Ok((greeting, at))
+) -> Result<(Begun<Greet>, Vec<SocketAddr>), TrialError> {
+    let (listening, greeting) = hosts.server()?.start(greet)?;
+    Ok((greeting, listening.all()))
 }
 
 /// Ends our own server; its rows go to the trace.
@@ -112,6 +112,26 @@ pub(in crate::experiments) fn drive(
     let answered = client.wait(begun, interrupt, progress)?;
     trace.add(answered.rows);
     Ok(answered.answer)
+}
+
+/// What is kept of a warm-up.
+pub(in crate::experiments) fn warmed(report: ConnectReport) -> Warmup {
+    let histograms = [
+        ("connect_of_failed_us", &report.connect_of_failed),
+        ("connect_us", &report.connect),
+        ("first_byte_us", &report.first_byte),
+    ];
+    Warmup {
+        attempts: report.attempts,
+        ok: report.ok,
+        elapsed_s: report.elapsed_ns as f64 / 1e9,
+        histograms: histograms
+            .into_iter()
+            .filter(|(_, histogram)| histogram.count() > 0)
+            .map(|(name, histogram)| (name.to_owned(), histogram.summary_us()))
+            .collect(),
+        errors: report.errors,
+    }
 }
 
 /// How connections followed each other.
@@ -166,7 +186,11 @@ fn judge_client(notes: &mut Notes, report: &ConnectReport, flow: Flow) {
     let cpu_share = (report.cpu_us.0 + report.cpu_us.1) as f64 * 1e3 / working_ns;
     if flow.rate.is_some() {
         let late = |numerator| quantile_us(&report.lateness, numerator);
-        let latency = quantile_us(&report.connect, 50);
+        // Where the kernel's evidence is asked for, the first byte is the answer, as a connection that
+        // the server dropped may be established.
+        let to_first_byte = report.opened.is_some() && report.first_byte.count() > 0;
+        let answer = if to_first_byte { &report.first_byte } else { &report.connect };
+        let latency = quantile_us(answer, 50);
         notes.found(validity::client_late(late(50), late(99), latency));
         notes.found(validity::client_bottleneck(cpu_share, None));
     } else if let Some(closed) = kept_at_once(report, flow.at_once, flow.pause_every) {

@@ -39,6 +39,8 @@ pub struct LabSpec {
     pub packet_relay: bool,
     /// Whether a packet tap watches a link without an emulator.
     pub tap: bool,
+    /// Whether the server reaches addresses that no host has over the link.
+    pub silent_addresses: bool,
     /// Sysctls of the client host.
     pub client_sysctls: Vec<(String, String)>,
     /// Sysctls of the server host.
@@ -54,6 +56,7 @@ impl LabSpec {
             ipv6: reader.typed_flag("ipv6")?.unwrap_or(false),
             packet_relay: reader.typed_flag("packet-relay")?.unwrap_or(false),
             tap: reader.typed_flag("tap")?.unwrap_or(false),
+            silent_addresses: false,
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
         })

@@ -30,6 +30,10 @@ fn is_own(address: IpAddr) -> bool {
     Udp::bind(SocketAddr::new(address, 0)).is_ok()
 }
 
+fn no_server() -> TrialError {
+    TrialError::Target("there is no server to connect to".to_owned())
+}
+
 /// One arm, being run.
 pub(super) struct ConnectTrial<'a> {
     pub(super) settings: &'a ConnectSettings,
@@ -143,7 +147,7 @@ impl<'a> ConnectTrial<'a> {
 
     /// Where connections go.
     fn at(&self) -> Result<SocketAddr, TrialError> {
-        self.at.ok_or_else(|| TrialError::Target("there is no server to connect to".to_owned()))
+        self.at.ok_or_else(no_server)
     }
 
     /// The server that is not ours, if it runs on this machine.
@@ -163,16 +167,17 @@ impl<'a> ConnectTrial<'a> {
             fast_open: self.settings.fast_open,
             speak: self.settings.first_byte,
             trace_limit: TRACE_MAX,
+            further: 0,
         };
-        begin_greeting(hosts, &greet)
+        let (greeting, listening) = begin_greeting(hosts, &greet)?;
+        let at = listening.first().copied().ok_or_else(no_server)?;
+        Ok((greeting, at))
     }
 
     pub(super) fn load_on(&self, target: SocketAddr) -> ConnectLoad {
         let settings = self.settings;
         let at_once = settings.at_once();
         ConnectLoad {
-            target,
-            count: settings.count,
             duration_ns: settings.duration.map(|long| long.as_nanos() as u64),
             concurrency: at_once,
             rate_per_s: settings.rate,
@@ -197,6 +202,7 @@ impl<'a> ConnectTrial<'a> {
             ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
             ladder_slack_ns: (LADDER_SLACK + settings.lab.link.rtt).as_nanos() as u64,
+            ..ConnectLoad::to(target, settings.count)
         }
     }
 }

@@ -1,12 +1,9 @@
 //! What comes before the measurement: measured as well, and in none of its figures.
 
-use tcptoll_model::record::Warmup;
-
 use super::trial::ConnectTrial;
-use crate::experiments::bench::opening::{Trace, drive, end_greeting};
+use crate::experiments::bench::opening::{Trace, drive, end_greeting, warmed};
 use crate::experiments::{Context, TrialError};
 use crate::lab::{Hosts, LabError};
-use crate::messages::ConnectReport;
 
 impl ConnectTrial<'_> {
     /// Opens connections for caches, routes and branch predictors: to the server that is measured
@@ -34,26 +31,7 @@ impl ConnectTrial<'_> {
         if context.interrupt.signal().is_some() {
             return Err(LabError::Interrupted.into());
         }
-        self.notes.arm.warmup = Some(kept(report));
+        self.notes.arm.warmup = Some(warmed(report));
         Ok(())
-    }
-}
-
-fn kept(report: ConnectReport) -> Warmup {
-    let histograms = [
-        ("connect_of_failed_us", &report.connect_of_failed),
-        ("connect_us", &report.connect),
-        ("first_byte_us", &report.first_byte),
-    ];
-    Warmup {
-        attempts: report.attempts,
-        ok: report.ok,
-        elapsed_s: report.elapsed_ns as f64 / 1e9,
-        histograms: histograms
-            .into_iter()
-            .filter(|(_, histogram)| histogram.count() > 0)
-            .map(|(name, histogram)| (name.to_owned(), histogram.summary_us()))
-            .collect(),
-        errors: report.errors,
     }
 }

@@ -127,7 +127,8 @@ impl TimeWaitTrial<'_> {
     }
 
     /// Holds the kernel's count of TIME-WAIT, socket by socket, against what must be there: the ports
-    /// held before and the connections closed since, without those that the kernel ended early.
+    /// held before and the connections closed since, without those that the kernel or a reset of the
+    /// server ended early (RFC 1337).
     pub(super) fn check_time_wait(&mut self, report: &ShortReport, client: Span<'_>) {
         let age_ns = client.after.at_ns.saturating_sub(self.since_ns);
         let Some(port_use) = &self.notes.arm.own.port_use else { return };
@@ -138,7 +139,10 @@ impl TimeWaitTrial<'_> {
         if !counts {
             return;
         }
-        let gone = port_use.time_wait_overflows + port_use.time_wait_reused;
+        let server = self.notes.arm.server.as_ref();
+        let resets = server.and_then(|host| host.counters.get("TcpOutRsts")).copied().unwrap_or(0);
+        let resets = resets.max(0).unsigned_abs();
+        let gone = port_use.time_wait_overflows + port_use.time_wait_reused + resets;
         let expected = (self.held + report.connections).saturating_sub(gone);
         let witness = port_use.client_time_wait;
         let ran_out = report.errors.contains_key("local-ports").then_some(self.forecast.at_once);

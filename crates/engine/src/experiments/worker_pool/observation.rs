@@ -17,7 +17,7 @@ use tcptoll_model::warning::Warning;
 
 use super::recovery::recovery_s;
 use super::trial::{BACKEND_GROUP, Driven, LOCAL_GROUP, PoolTrial};
-use crate::experiments::bench::notes::{mean_us, path_sample, quantile_us};
+use crate::experiments::bench::notes::{mean_us, path_sample, quantile_us, set_cpu};
 use crate::experiments::bench::procedure::Seen;
 use crate::messages::{GROUP_LATENCY, GroupReport, HttpReport, WorkerSample};
 
@@ -104,9 +104,9 @@ impl PoolTrial<'_> {
         let settings = self.settings;
         let begun_ns = driven.begun_ns();
         let stalled = driven.stalled.and_then(|stalled| stalled.from_ns.zip(stalled.until_ns));
-        let stalled_s = begun_ns.zip(stalled).map(|(begun, (from, until))| {
-            [from, until].map(|at| at.saturating_sub(begun) as f64 / 1e9)
-        });
+        let stalled_s = begun_ns
+            .zip(stalled)
+            .map(|(begun, (from, until))| [from, until].map(|at| seconds_since(begun, at)));
         let queue = self.queue.as_ref();
         WorkerPool {
             workers: settings.front.workers,
@@ -214,29 +214,19 @@ impl PoolTrial<'_> {
         notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
         let front_us = seen.client.children_cpu_us();
         let between_us = seen.client.after.at_ns.saturating_sub(seen.client.before.at_ns) / 1_000;
-        let (user_us, system_us) = report.cpu_us;
+        let all_us = (report.cpu_us.0 + front_us.0, report.cpu_us.1 + front_us.1);
         if between_us > 0 {
-            let all_us = user_us + system_us + front_us.0 + front_us.1;
-            let share = all_us as f64 / between_us as f64;
+            let share = (all_us.0 + all_us.1) as f64 / between_us as f64;
             notes.found(validity::client_bottleneck(share, None));
         }
-        let operations = report.attempts.saturating_sub(report.unsent());
-        notes.client_cpu(report.cpu_us, operations, report.attempts);
-        if let Some(server) = seen.server {
-            if let Some(summary) = &mut notes.arm.server {
-                summary.processes = Some(server.after.children).filter(|count| *count > 0);
-                summary.memory_bytes =
-                    Some(server.after.children_memory_bytes).filter(|bytes| *bytes > 0);
-            }
-            let calls = driven.group(BACKEND_GROUP).map_or(0, |group| group.attempts);
-            notes.server_cpu(server.children_cpu_us(), calls, calls);
-        }
-        if report.unsent() > 0 {
-            notes.warn(&Warning::UnsentRequests {
-                unsent: report.unsent(),
-                of: report.attempts,
-                connections: self.settings.load.connections,
-            });
+        set_cpu(&mut notes.arm.client, all_us, report.attempts + report.warmup.0);
+        notes.arm.client.processes = Some(seen.client.after.children).filter(|count| *count > 0);
+        if let (Some(server), Some(summary)) = (seen.server, &mut notes.arm.server) {
+            let after = server.after;
+            summary.processes = Some(after.children).filter(|count| *count > 0);
+            summary.memory_bytes = Some(after.children_memory_bytes).filter(|bytes| *bytes > 0);
+            let requests = report.attempts + report.warmup.0;
+            set_cpu(summary, server.children_cpu_us(), requests);
         }
         // A request that waits in the client is no request of the front service's queue.
         if report.queued > 0 {
@@ -287,10 +277,15 @@ fn recorded(group: &GroupReport) -> RequestGroup {
     }
 }
 
+/// From one instant to another, which may come before it, s.
+fn seconds_since(begun_ns: u64, at_ns: u64) -> f64 {
+    (i128::from(at_ns) - i128::from(begun_ns)) as f64 / 1e9
+}
+
 /// A series whose time counts from one instant, counted from a later one; what came before is left
 /// out.
 fn shifted(series: &Series, from_ns: u64, begun_ns: u64) -> Series {
-    let by_s = (i128::from(from_ns) - i128::from(begun_ns)) as f64 / 1e9;
+    let by_s = seconds_since(begun_ns, from_ns);
     let point = |[at_s, least, mean, greatest]: [f64; 4]| [at_s + by_s, least, mean, greatest];
     let points = series.points.iter().copied().map(point);
     Series { points: points.filter(|[at_s, ..]| *at_s >= 0.0).collect() }

@@ -26,23 +26,10 @@ fn greeter(connections: usize) -> SocketAddr {
 
 fn load(target: SocketAddr) -> ConnectLoad {
     ConnectLoad {
-        target,
-        count: 40,
         concurrency: 3,
-        rate_per_s: None,
-        duration_ns: None,
-        pause_every: None,
-        pause_ns: 0,
-        ramp_ns: 0,
         timeout_ns: 20_000_000_000,
-        bind: Vec::new(),
-        fast_open: false,
-        congestion: None,
-        send: Vec::new(),
-        first_byte: true,
-        ladder_ns: Vec::new(),
-        ladder_slack_ns: 0,
         trace_limit: 10,
+        ..ConnectLoad::to(target, 40)
     }
 }
 

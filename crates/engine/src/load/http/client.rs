@@ -333,7 +333,7 @@ impl<D: Driver> Client<'_, D> {
         self.under_way += 1;
         let request = self.take_request();
         if measured {
-            self.grouped(request, due, |group, since_ns| group.due(since_ns));
+            self.grouped(request, due, Group::due);
         }
         self.requests.begin(0, slot, due + self.load.timeout_ns);
         let it = &mut self.slots[slot as usize];

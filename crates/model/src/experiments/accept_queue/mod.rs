@@ -1,5 +1,8 @@
 //! What happens to clients when connections arrive faster than the server accepts them?
 
+mod advice;
+mod columns;
+mod conclusion;
 mod options;
 
 use super::figures::{
@@ -60,7 +63,7 @@ pub const SPEC: Spec = Spec {
     // A retransmission costs 1 s and more: smaller differences do not tell a full queue from a queue.
     margin: 0.05,
     operation: Noun { one: "connection", many: "connections", short: "conn" },
-    tables: &[],
+    tables: columns::TABLES,
     causes: &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL],
-    conclude: |_| {},
+    conclude: conclusion::conclude,
 };

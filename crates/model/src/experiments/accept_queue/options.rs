@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::experiments::option::Opt;
 use crate::experiments::options::{
     ABORT_ON_OVERFLOW, ACCEPT_DELAY, ARRIVALS, BACKLOG, BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY,
-    CONNECT_RATE, CONNECT_TIMEOUT, IPV6, LINK, LISTENERS, LOAD, MAX_SYN_BACKLOG, PACKET_RELAY,
-    PAUSE, PAUSE_EVERY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP,
+    CONNECT_RATE, CONNECT_TIMEOUT, FIRST_BYTE, IPV6, LINK, LISTENERS, LOAD, MAX_SYN_BACKLOG,
+    PACKET_RELAY, PAUSE, PAUSE_EVERY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP,
 };
 use crate::study::{RoundsAsked, Study};
 
@@ -39,12 +39,13 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PAUSE_EVERY,
     &PAUSE,
     &CONNECT_TIMEOUT,
+    &FIRST_BYTE,
     &BIND,
     &BACKLOG.by_default("128"),
     &SOMAXCONN,
     &MAX_SYN_BACKLOG,
     &LISTENERS,
-    &ACCEPT_DELAY.by_default("500us"),
+    &ACCEPT_DELAY.by_default("1ms"),
     &ABORT_ON_OVERFLOW,
     &SYNCOOKIES,
     &TAP,
@@ -52,13 +53,14 @@ pub(super) const OPTIONS: &[&Opt] = &[
 
 /// Options that choose what is compared, or how much arrives: with any of them typed, no backlogs are
 /// added.
-const CHOSEN: [&str; 12] = [
+const CHOSEN: [&str; 13] = [
     "abort-on-overflow",
     "accept-delay",
     "backlog",
     "concurrency",
     "count",
     "duration",
+    "first-byte",
     "max-syn-backlog",
     "pause-every",
     "rate",
@@ -74,13 +76,24 @@ const BACKLOGS: [u32; 2] = [128, 1024];
 /// Rounds of a run without a choice: the fewest from which an interval has both ends.
 const ROUNDS: u32 = 5;
 
-/// Without a choice, a backlog that is too short is compared with one that is not.
+/// Time limit of a connection in a run without a choice: a refused ACK of a SYN cookie is never answered,
+/// and three seconds are enough for the first steps of both ladders.
+const TIMEOUT: &str = "3s";
+
+/// Without a choice, a backlog that is too short is compared with one that is not. Connections of the
+/// first are expected to fail.
 pub(super) fn complete(study: &mut Study) {
     let typed = |option: &&str| !study.values(option).is_empty();
     if CHOSEN.iter().any(typed) {
         return;
     }
     study.factors.insert("backlog".to_owned(), BACKLOGS.map(Value::from).to_vec());
+    if study.values("timeout").is_empty() {
+        study.settings.insert("timeout".to_owned(), Value::from(TIMEOUT));
+    }
+    if study.failures.is_none() {
+        study.failures = Some("expected".to_owned());
+    }
     if study.rounds == RoundsAsked::default() {
         study.rounds.fixed = Some(ROUNDS);
     }
@@ -110,6 +123,9 @@ mod tests {
         assert_eq!((plain.arms().unwrap().len(), plain.rounds.fixed), (2, Some(5)));
         let link = study(&[("link", "metro"), ("tap", "true")]);
         assert_eq!(link.arms().unwrap().len(), 2, "a link is no choice");
+        assert_eq!(plain.values("timeout"), [Value::from("3s")]);
+        assert_eq!(plain.failures.as_deref(), Some("expected"));
+        assert_eq!(study(&[("timeout", "9s")]).values("timeout"), [Value::from("9s")]);
     }
 
     #[test]

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::record::{Advice, Summary};
 
-use super::causes::WORKERS_STUCK;
-use super::effects::{Factor, SLOWER, Told, workers};
+use super::effects::{Factor, SLOWER, STUCK, Told, workers};
 
 /// Options that change how the backend is called. Arms that differ in others too are no proof.
 const FIXES: [&str; 10] = [
@@ -132,7 +131,7 @@ struct Tried<'a> {
 
 impl Tried<'_> {
     fn helped(&self) -> bool {
-        !self.told.is_stuck() && self.faster.is_some_and(|faster| faster.ratio >= SLOWER)
+        !self.told.all_busy() && self.faster.is_some_and(|faster| faster.ratio >= SLOWER)
     }
 
     fn ratio(&self) -> f64 {
@@ -148,12 +147,12 @@ impl Tried<'_> {
             format!(" have {} the speed of {}", faster.words(), self.ill.arm.name)
         });
         Advice {
-            cause: WORKERS_STUCK.id.to_owned(),
+            cause: STUCK.to_owned(),
             change: if self.helped() { *change } else { *useless }.to_owned(),
             cost: (*cost).to_owned(),
             undo: (*undo).to_owned(),
             proof: Some(format!(
-                "in this run, arm {}: requests that never call the backend{faster}{busy}",
+                "arm {}: requests that never call the backend{faster}{busy}",
                 self.told.arm.name
             )),
         }
@@ -168,7 +167,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
         fix.general && !tried.iter().any(|tried| tried.fix.options.contains(&fix.options[0]))
     });
     advice.extend(untried.map(|fix| Advice {
-        cause: WORKERS_STUCK.id.to_owned(),
+        cause: STUCK.to_owned(),
         change: fix.change.to_owned(),
         cost: fix.cost.to_owned(),
         undo: fix.undo.to_owned(),
@@ -236,7 +235,7 @@ mod tests {
         assert_eq!(
             advice[0].proof.as_deref(),
             Some(
-                "in this run, arm limit: requests that never call the backend have 100× \
+                "arm limit: requests that never call the backend have 100× \
                  (95 % CI 80.0–125) the speed of stalled; 10 of 20 workers busy"
             )
         );

@@ -8,14 +8,25 @@ use crate::record::Arm;
 use crate::units::human_us;
 
 use super::advice;
-use super::effects::{Told, workers};
+use super::effects::{STUCK, Told, workers};
 
 /// Every worker waits for a backend that has stopped, so requests that never call it wait too.
 pub(super) const WORKERS_STUCK: CauseSpec =
-    CauseSpec { id: "workers-stuck", test: workers_stuck, remedy: Remedy::Computed(advice::of) };
+    CauseSpec { id: STUCK, test: workers_stuck, remedy: Remedy::Computed(advice::of) };
+
+/// The queue of the backend was full, and workers were left all the same. Advice to raise its backlog
+/// would be false: a stopped backend answers nobody in a longer queue either.
+const BACKEND_QUEUE_FULL: CauseSpec = CauseSpec {
+    test: |arm| {
+        let stuck = Told::of(arm).is_some_and(Told::is_stuck);
+        if stuck { None } else { (ACCEPT_QUEUE_FULL.test)(arm) }
+    },
+    remedy: Remedy::Computed(|_| Vec::new()),
+    ..ACCEPT_QUEUE_FULL
+};
 
 /// Every cause that a run may name, in the order of the answer.
-pub(super) const ALL: &[&CauseSpec] = &[&WORKERS_STUCK, &ACCEPT_QUEUE_FULL];
+pub(super) const ALL: &[&CauseSpec] = &[&WORKERS_STUCK, &BACKEND_QUEUE_FULL];
 
 fn workers_stuck(arm: &Arm) -> Option<Finding> {
     let told = Told::of(arm).filter(|told| told.is_stuck())?;

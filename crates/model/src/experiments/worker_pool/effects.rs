@@ -8,6 +8,9 @@ use crate::units::human_count;
 
 use super::{LOCAL, LOCAL_LATENCY_MEAN};
 
+/// The cause that a run of this experiment looks for.
+pub(super) const STUCK: &str = "workers-stuck";
+
 /// From this share of busy workers on, a request that needs no backend has to wait.
 const ALL_BUSY: f64 = 0.9;
 

@@ -43,6 +43,7 @@ impl Pair {
             client_cpu: Some(*client),
             server_cpu: Some(*server),
             client_addresses: addresses.to_vec(),
+            silent_addresses: false,
         };
         let hosts = Machine::default().lab(&plan, &LinkSpec::parse("direct")?)?;
         Ok(Self { hosts, output: Output::new()? })

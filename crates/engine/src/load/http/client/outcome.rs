@@ -1,5 +1,6 @@
 //! What became of a request, and what becomes of its slot then.
 
+use super::super::groups::Group;
 use super::super::slot::State;
 use super::{Client, queue};
 use crate::clock::monotonic_ns;
@@ -32,9 +33,9 @@ impl<D: Driver> Client<'_, D> {
                 self.grouped(request, due_ns, |group, since_ns| group.ok(since_ns, latency_ns));
             } else {
                 self.tally.report.ok += 1;
-                self.grouped(request, due_ns, |group, since_ns| group.ok_untimed(since_ns));
+                self.grouped(request, due_ns, Group::ok_untimed);
             }
-            self.grouped(request, at_ns, |group, since_ns| group.completed(since_ns));
+            self.grouped(request, at_ns, Group::completed);
             if let Some(first) = self.tally.span(sent_ns, first_ns) {
                 self.tally.first_byte.record_ns(first);
             }

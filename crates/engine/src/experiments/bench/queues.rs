@@ -1,0 +1,148 @@
+//! From what client, server and link report of a load to the record of its queues.
+//!
+//! The client's evidence says which connections waited for which retransmission, the server's observer
+//! how long each queue was, the kernels' counters which packets were dropped. This file puts them
+//! together, and notes where figures that must be equal are not.
+
+use std::time::Duration;
+
+use tcptoll_model::drops::{Counted, Doubt, balance};
+use tcptoll_model::half_open::HalfOpenSettings;
+use tcptoll_model::link::LinkSpec;
+use tcptoll_model::record::{DropBalance, ListenerQueue, Queues, RetryLadder};
+use tcptoll_model::warning::Warning;
+
+use super::hosts::read_sysctls;
+use super::notes::Notes;
+use crate::lab::{Handle, LabError};
+use crate::messages::Opened;
+
+/// A SYN that is answered later than this is retransmitted, although nobody dropped it.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(900);
+
+/// The retry ladders of both hosts.
+#[derive(Clone, Debug, Default)]
+pub(in crate::experiments) struct Ladders {
+    /// Of the client's SYNs.
+    pub(in crate::experiments) syn: Vec<Duration>,
+    /// Of the server's SYN-ACKs.
+    pub(in crate::experiments) syn_ack: Vec<Duration>,
+}
+
+/// What the client's kernel knows, on both ladders, with the server's queues.
+pub(in crate::experiments) fn queues_of(
+    opened: &Opened,
+    ladders: &Ladders,
+    listeners: Vec<ListenerQueue>,
+    accept_intervals: (u64, u64),
+) -> Queues {
+    let ladder = |at: &[Duration], connections: &[u64], off| RetryLadder {
+        at_s: at.iter().map(Duration::as_secs_f64).collect(),
+        connections: connections.to_vec(),
+        off,
+    };
+    let (number, sum_ns) = accept_intervals;
+    Queues {
+        listeners,
+        outcomes: opened.outcomes.clone(),
+        syn_ladder: ladder(&ladders.syn, &opened.syn_steps, opened.syn_off),
+        syn_ack_ladder: ladder(&ladders.syn_ack, &opened.syn_ack_steps, opened.syn_ack_off),
+        accept_interval_us: (number > 0).then(|| sum_ns as f64 / 1e3 / number as f64),
+        reset_at_once: opened.reset_at_once.clone(),
+        ..Queues::default()
+    }
+}
+
+/// Fills in how many half-open requests each listener holds, from this host's settings.
+pub(in crate::experiments) fn limit_half_open(
+    host: &mut Handle,
+    listeners: &mut [ListenerQueue],
+) -> Result<(), LabError> {
+    const BACKLOG: &str = "net.ipv4.tcp_max_syn_backlog";
+    const COOKIES: &str = "net.ipv4.tcp_syncookies";
+    let got = read_sysctls(host, &[BACKLOG, COOKIES])?;
+    let number = |name: &str| got.get(name).and_then(|text| text.parse().ok());
+    // A kernel without cookies does not have that sysctl.
+    let (max_syn_backlog, syncookies) = (number(BACKLOG), number(COOKIES).unwrap_or(0));
+    for listener in listeners {
+        listener.half_open_limit = max_syn_backlog.map(|max_syn_backlog| {
+            HalfOpenSettings { backlog: listener.limit, max_syn_backlog, syncookies }.holds()
+        });
+    }
+    Ok(())
+}
+
+/// The drops of a trial whose counters and wire have been taken, by kind; absent where retransmissions
+/// have other reasons too. Figures that must be equal and are not become warnings.
+///
+/// `aborts`: `tcp_abort_on_overflow` is on. The load's clients are the only ones that connect.
+pub(in crate::experiments) fn balance_of(
+    notes: &mut Notes,
+    link: &LinkSpec,
+    opened: &Opened,
+    listeners: &mut [ListenerQueue],
+    aborts: bool,
+) -> Option<DropBalance> {
+    let arm = &notes.arm;
+    let server = arm.server.as_ref()?;
+    let lossy = link.loss > 0.0 || link.queue.is_some();
+    let late = link.rtt + link.jitter * 2 >= ANSWERED_WITHIN;
+    let lost = arm.link.as_ref().is_some_and(|link| link.unwanted_drops > 0)
+        || arm.wire.as_ref().is_some_and(|wire| wire.lost_on_purpose + wire.queue_drops > 0);
+    if lossy || late || lost || arm.partial || opened.unknown > 0 {
+        return None;
+    }
+    let of = |counters: &std::collections::BTreeMap<String, i64>, name: &str| {
+        counters.get(name).map_or(0, |&value| u64::try_from(value).unwrap_or(0))
+    };
+    let (at_client, at_server) =
+        (|name: &str| of(&arm.client.counters, name), |name: &str| of(&server.counters, name));
+    let counted = Counted {
+        syns_unanswered: opened.syns_unanswered,
+        established: opened.established,
+        syn_acks_again: at_client("TcpExtTCPSYNChallenge"),
+        opened: at_server("TcpPassiveOpens"),
+        overflows: at_server("TcpExtListenOverflows"),
+        drops: at_server("TcpExtListenDrops"),
+        cookies_sent: at_server("TcpExtSyncookiesSent"),
+        cookies_received: at_server("TcpExtSyncookiesRecv"),
+        requests_reset: at_server("TcpExtEmbryonicRsts"),
+        resets_on_wire: arm
+            .wire
+            .as_ref()
+            .filter(|wire| wire.tap_drops == 0)
+            .map(|wire| wire.server_to_client.rst),
+        aborts,
+    };
+    let (drops, mut doubts) = balance(&counted);
+    let expected = drops.as_ref().and_then(|drops| counted.by_sockets(drops));
+    let by_sockets: Option<u64> = listeners.iter().map(|listener| listener.drops).sum();
+    if let (Some(expected), Some(by_sockets)) = (expected, by_sockets) {
+        if by_sockets == expected {
+            attribute(listeners, counted.drops);
+        } else {
+            doubts.push(Doubt {
+                what: "packet dropped at the listeners",
+                ours: by_sockets,
+                witness: expected,
+            });
+        }
+    }
+    for doubt in doubts {
+        notes.warn(&Warning::WitnessDisagrees {
+            what: doubt.what.to_owned(),
+            ours: doubt.ours,
+            witness: doubt.witness,
+        });
+    }
+    drops
+}
+
+/// Where one listener dropped all that was dropped, each of its packets counts once.
+fn attribute(listeners: &mut [ListenerQueue], counted: u64) {
+    let mut dropping =
+        listeners.iter_mut().filter(|listener| listener.drops.is_some_and(|n| n > 0));
+    if let (Some(only), None) = (dropping.next(), dropping.next()) {
+        only.drops = Some(counted);
+    }
+}

@@ -1,0 +1,100 @@
+//! From what the hosts and the link reported of `syn-queue` to the arm that is recorded.
+
+use tcptoll_model::experiments::figures::{DROPS, FAILED_SHARE, FAILURE};
+use tcptoll_model::experiments::syn_queue::HALF_OPEN_PEAK;
+use tcptoll_model::record::{DropBalance, HalfOpenPeer, Own};
+use tcptoll_model::warning::Warning;
+
+use super::trial::SynQueueTrial;
+use crate::experiments::bench::opening::take_opened;
+use crate::experiments::bench::procedure::Seen;
+use crate::experiments::bench::queues::{balance_of, queues_of};
+use crate::load::half_open::AGAIN;
+use crate::messages::ConnectReport;
+
+impl SynQueueTrial<'_> {
+    pub(super) fn take_load(&mut self, report: &ConnectReport, seen: &Seen<'_>) {
+        take_opened(&mut self.notes, report, &self.ladders.syn, self.settings.flow());
+        let notes = &mut self.notes;
+        let attempts = report.attempts;
+        notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
+        notes.client_cpu(report.cpu_us, attempts, attempts);
+        notes.server_cpu(self.greeted.cpu_us, self.greeted.accepted, attempts);
+        if let (Some(server), Some(span)) = (&mut notes.arm.server, seen.server) {
+            server.rss_peak_bytes = Some(span.after.rss_peak_bytes);
+        }
+        let failed: u64 = report.errors.values().sum();
+        let share = (attempts > 0).then(|| failed as f64 / attempts as f64);
+        notes.metric(&FAILED_SHARE, share, attempts);
+        if let Some(first) = self.listeners.first() {
+            notes.metric(&HALF_OPEN_PEAK, first.half_open_peak.map(f64::from), 1);
+            let drops = first.drops.filter(|_| attempts > 0);
+            notes.metric(&DROPS, drops.map(|drops| drops as f64 / attempts as f64), attempts);
+        }
+        let expected = self.pressed.expected();
+        let held = self.listeners.first().and_then(|first| first.half_open_peak).map(u64::from);
+        if let Some(held) = held.filter(|held| *held < expected && !report.partial) {
+            notes.warn(&Warning::WitnessDisagrees {
+                what: "half-open request of the peer at the server".to_owned(),
+                ours: expected,
+                witness: held,
+            });
+        }
+        self.opened = report.opened.clone().unwrap_or_default();
+        self.notes.histogram(&FAILURE, &self.opened.failure);
+    }
+
+    /// Once counters and wire are known: what was dropped, and the whole record of the queues.
+    pub(super) fn record_queues(&mut self) {
+        let drops = if self.peer_competes() {
+            self.counted_together()
+        } else {
+            let link = &self.settings.lab.link;
+            balance_of(&mut self.notes, link, &self.opened, &self.listeners, false)
+        };
+        let listeners = std::mem::take(&mut self.listeners);
+        let intervals = self.greeted.accept_intervals;
+        let mut queues = queues_of(&self.opened, &self.ladders, listeners, intervals);
+        queues.drops = drops;
+        let report = &self.pressed.report;
+        queues.half_open_peer = (self.pressed.sources > 0).then(|| HalfOpenPeer {
+            syns_sent: report.syns,
+            addresses: report.addresses,
+            sources: self.pressed.sources,
+            per_s: report.syns as f64 / (report.elapsed_ns.max(1) as f64 / 1e9),
+        });
+        self.notes.arm.own = Own::from(Box::new(queues));
+    }
+
+    /// Whether the server may have dropped SYNs of the peer too, or answered them with cookies: the
+    /// peer has more sources than the queue holds, or requests time out before their source sends again.
+    fn peer_competes(&self) -> bool {
+        let sources = self.pressed.sources;
+        let pass_s = sources as f64 / self.settings.peer_rate(sources);
+        sources > u64::from(self.pressed.holds) || pass_s > AGAIN.as_secs_f64() * 1.5
+    }
+
+    /// Drops of the clients' SYNs and of the peer's, which no counter separates. The clients' alone are
+    /// no more than all.
+    fn counted_together(&mut self) -> Option<DropBalance> {
+        let counters = &self.notes.arm.server.as_ref()?.counters;
+        let of = |name: &str| counters.get(name).map_or(0, |&n| u64::try_from(n).unwrap_or(0));
+        let (counted, overflows) = (of("TcpExtListenDrops"), of("TcpExtListenOverflows"));
+        let link = &self.settings.lab.link;
+        let unanswered = self.opened.syns_unanswered;
+        if link.loss == 0.0 && link.queue.is_none() && unanswered > counted {
+            self.notes.warn(&Warning::WitnessDisagrees {
+                what: "SYN without an answer".to_owned(),
+                ours: unanswered,
+                witness: counted,
+            });
+        }
+        Some(DropBalance {
+            syns_unanswered: unanswered,
+            syns_dropped: overflows,
+            syns_dropped_half_open: counted.checked_sub(overflows)?,
+            counted,
+            ..DropBalance::default()
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Reads the status of a front service again and again, in a thread beside the load.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tcptoll_kernel::cpu;
+
+use super::status::{Reader, Reading, Source};
+use crate::clock::monotonic_ns;
+use crate::messages::{SAMPLES_MAX, WorkerSample, WorkersSeen};
+
+/// Samples that are kept: more than a load of 10 minutes has at the shortest interval that experiments
+/// use, 10 ms.
+const KEPT_MAX: usize = 100_000;
+
+/// The shortest time between two readings, ns.
+const EVERY_MIN_NS: u64 = 1_000_000;
+
+/// Readings without an answer, one after the other, after which nothing is read any more.
+const MISSED_MAX: u32 = 50;
+
+/// The end of the watch is looked for this often.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A thread that reads, and what it has seen.
+pub(in crate::servers) struct WorkersWatch {
+    ended: Arc<AtomicBool>,
+    seen: Arc<Mutex<Seen>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    samples: Vec<WorkerSample>,
+    missed: u64,
+    beyond: u64,
+    first_error: Option<String>,
+}
+
+impl WorkersWatch {
+    /// Begins to read, on any of these CPUs.
+    pub(super) fn begin(source: Source, every_ns: u64, cpus: Vec<u32>) -> Self {
+        let (ended, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
+        let (its_end, its_seen) = (Arc::clone(&ended), Arc::clone(&seen));
+        let every_ns = every_ns.max(EVERY_MIN_NS);
+        let thread = thread::spawn(move || {
+            // Not on the CPU of the load, if there is another.
+            let _ = cpu::allow(&cpus);
+            watch(&mut Reader::new(source), every_ns, &its_end, &its_seen);
+        });
+        Self { ended, seen, thread: Some(thread) }
+    }
+
+    /// Ends the readings, and gives samples from this number on.
+    pub(in crate::servers) fn take(&mut self, from: u64) -> WorkersSeen {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = usize::try_from(from).ok().and_then(|from| seen.samples.get(from..));
+        let rest = rest.unwrap_or_default();
+        let samples = rest[..rest.len().min(SAMPLES_MAX)].to_vec();
+        WorkersSeen {
+            left: (rest.len() - samples.len()) as u64,
+            samples,
+            missed: seen.missed,
+            beyond: seen.beyond,
+            first_error: seen.first_error.clone(),
+        }
+    }
+}
+
+impl Drop for WorkersWatch {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+fn watch(reader: &mut Reader, every_ns: u64, ended: &AtomicBool, seen: &Mutex<Seen>) {
+    let mut due_ns = monotonic_ns();
+    let mut missed_in_turn = 0;
+    while !ended.load(Ordering::Relaxed) && missed_in_turn < MISSED_MAX {
+        let now = monotonic_ns();
+        if now < due_ns {
+            thread::sleep(LOOK_EVERY.min(Duration::from_nanos(due_ns - now)));
+            continue;
+        }
+        let read = reader.read();
+        let at_ns = monotonic_ns();
+        missed_in_turn = if read.is_ok() { 0 } else { missed_in_turn + 1 };
+        seen.lock().unwrap_or_else(PoisonError::into_inner).add(at_ns, read);
+        // What was due meanwhile is left out.
+        due_ns += (at_ns.saturating_sub(due_ns) / every_ns + 1) * every_ns;
+    }
+}
+
+impl Seen {
+    fn add(&mut self, at_ns: u64, read: Result<Reading, String>) {
+        match read {
+            Ok(_) if self.samples.len() == KEPT_MAX => self.beyond += 1,
+            Ok(Reading { busy, waiting, .. }) => {
+                self.samples.push(WorkerSample { at_ns, busy, waiting });
+            }
+            Err(error) => {
+                self.missed += 1;
+                self.first_error.get_or_insert(error);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn samples_are_taken_in_parts_and_a_missed_reading_is_counted_with_its_reason() {
+        let mut seen = Seen::default();
+        for at_ns in 0..SAMPLES_MAX as u64 + 2 {
+            seen.add(at_ns, Ok(Reading { busy: 1, total: 2, waiting: None }));
+        }
+        seen.add(0, Err("first".to_owned()));
+        seen.add(0, Err("second".to_owned()));
+        let mut watch = WorkersWatch {
+            ended: Arc::new(AtomicBool::new(false)),
+            seen: Arc::new(Mutex::new(seen)),
+            thread: None,
+        };
+        let first = watch.take(0);
+        assert_eq!((first.samples.len(), first.left, first.missed), (SAMPLES_MAX, 2, 2));
+        assert_eq!(first.first_error.as_deref(), Some("first"));
+        let rest = watch.take(SAMPLES_MAX as u64);
+        assert_eq!((rest.samples[0].at_ns, rest.samples.len(), rest.left), (1_000, 2, 0));
+        assert!(watch.take(u64::MAX).samples.is_empty());
+        // The longest part fits a message.
+        let longest =
+            vec![WorkerSample { at_ns: u64::MAX, busy: 1_000, waiting: Some(8_192) }; 1_000];
+        let longest = WorkersSeen { samples: longest, ..WorkersSeen::default() };
+        assert!(serde_json::to_string(&longest).unwrap().len() < crate::channel::MESSAGE_MAX);
+    }
+
+    #[test]
+    fn a_status_is_read_until_it_is_taken() {
+        let path = std::env::temp_dir().join(format!("tcptoll-watch-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let page = br#"{"accepted conn":9,"listen queue":3,"idle processes":0,"active processes":2,
+            "total processes":2,"max active processes":2}"#;
+        let begun = monotonic_ns();
+        let source = Source::Own(path.clone());
+        let mut watch = WorkersWatch::begin(source, EVERY_MIN_NS, cpu::allowed());
+        for _ in 0..3 {
+            listener.accept().unwrap().0.write_all(page).unwrap();
+        }
+        // The fourth reading has begun: three are complete. Its connection is refused from now on.
+        drop(listener.accept().unwrap());
+        drop(listener);
+        std::fs::remove_file(&path).unwrap();
+        let seen = watch.take(0);
+        assert_eq!(seen.samples.len(), 3);
+        assert!(seen.missed >= 1, "{seen:?}");
+        let sample = seen.samples[0];
+        assert_eq!((sample.busy, sample.waiting), (2, Some(3)));
+        assert!(sample.at_ns >= begun && seen.samples[2].at_ns > sample.at_ns);
+    }
+}

@@ -1,0 +1,177 @@
+//! Which figures stand in the tables of `accept-queue`.
+
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::columns::{
+    CONN_RATE, CONNECT_P50, ECHO_P50, ERRORS, OK, client_cpu, every, server_cpu,
+};
+use super::super::figures::{
+    CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE,
+    FIRST_BYTE_MEAN, QUEUE_FULL, SERVER_CPU, WAITED,
+};
+use crate::causes::queues::overflowed;
+use crate::record::{Arm, ListenerQueue, Summary};
+use crate::units::human_count;
+
+use Figure::{Count, Estimate, Number, Share, Words};
+use Quantile::{Max, P50, P90, P99};
+
+/// The listener whose queue is shown: the one that overflowed, or else the measured one.
+pub(super) fn listener(arm: &Arm) -> Option<&ListenerQueue> {
+    overflowed(arm.own.queues.as_deref()?)
+}
+
+/// Its longest queue, of how many it holds: `129 of 129`.
+fn queue(arm: &Arm) -> Option<String> {
+    let listener = listener(arm)?;
+    let holds = u64::from(listener.limit) + 1;
+    Some(format!("{} of {}", human_count(u64::from(listener.peak)), human_count(holds)))
+}
+
+fn queue_share(arm: &Arm) -> Option<f64> {
+    let listener = listener(arm)?;
+    Some(f64::from(listener.peak) / (f64::from(listener.limit) + 1.0))
+}
+
+/// Packets that the kernel dropped at the listener.
+fn drops(arm: &Arm) -> Option<u64> {
+    listener(arm)?.drops
+}
+
+fn share_of(arm: &Arm, metric: &str) -> Option<f64> {
+    value(arm, metric).filter(|share| *share > 0.0)
+}
+
+fn any_waited(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| share_of(arm, WAITED.name).is_some())
+}
+
+fn any_failed(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| arm.histograms.get(FAILURE.name).is_some_and(|h| h.count > 0))
+}
+
+const GROUP: &str = "first byte";
+
+const fn first_byte(quantile: Quantile) -> Column {
+    Column::quantile((GROUP, quantile.name()), quantile.name(), FIRST_BYTE.name, quantile)
+}
+
+const CONNECT_MAX: Column = Column::quantile(("connect", "max"), "connect max", CONNECT.name, Max);
+const WAITED_SHARE: Column = Column::new(
+    ("", "waited"),
+    "waited for a SYN",
+    (WAITED.name, WAITED.unit),
+    Share(|arm| share_of(arm, WAITED.name)),
+)
+.flush_right()
+.when(any_waited);
+const QUEUE: Column =
+    Column::new(("", "queue"), "accept queue peak", ("accept_queue", ""), Words(queue))
+        .flush_right()
+        .sorted_by(queue_share)
+        .shown(Show::Always);
+const DROPPED: Column =
+    Column::new(("", "drops"), "packets dropped", ("listener_drops", "packets"), Count(drops))
+        .flush_right();
+const FAILED_AFTER: Column =
+    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, P50).when(any_failed);
+const FULL: Column = Column::whole(
+    "queue full",
+    (QUEUE_FULL.name, QUEUE_FULL.unit),
+    Share(|arm| value(arm, QUEUE_FULL.name)),
+);
+
+/// The tables, in the order of every report.
+pub(super) const TABLES: &[Table] = &[
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Text],
+        has: every,
+        parts: &[
+            &[first_byte(P50), first_byte(P99), first_byte(Max).shown(Show::Always)],
+            &[CONNECT_P50, CONNECT_MAX],
+            &[QUEUE, DROPPED, WAITED_SHARE],
+            &[FAILED_AFTER, OK],
+        ],
+    },
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Page],
+        has: every,
+        parts: &[&[
+            first_byte(P50).called("first byte p50"),
+            first_byte(P90).called("first byte p90"),
+            first_byte(P99).called("first byte p99"),
+            first_byte(Max).called("first byte max"),
+            Column::whole(
+                "first byte mean",
+                (FIRST_BYTE_MEAN.name, FIRST_BYTE_MEAN.unit),
+                Estimate(FIRST_BYTE_MEAN.unit),
+            ),
+            CONNECT_P50,
+            CONNECT_MAX,
+            QUEUE,
+            FULL,
+            DROPPED,
+            WAITED_SHARE,
+            FAILED_AFTER,
+            OK,
+            ERRORS,
+        ]],
+    },
+    Table {
+        id: "costs",
+        title: "Connections: rate, CPU and handshakes",
+        forms: &[Form::Page],
+        has: every,
+        parts: &[&[
+            CONN_RATE,
+            Column::whole(
+                "connect mean",
+                (CONNECT_MEAN.name, CONNECT_MEAN.unit),
+                Estimate(CONNECT_MEAN.unit),
+            ),
+            Column::quantile(
+                ("", "failed: connect p50"),
+                "failed: connect p50",
+                CONNECT_OF_FAILED.name,
+                P50,
+            ),
+            Column::whole("drops per connection", (DROPS.name, DROPS.unit), Estimate("")),
+            Column::whole(
+                "client CPU µs/conn",
+                (CLIENT_CPU.name, CLIENT_CPU.unit),
+                Number(client_cpu, 1.0),
+            ),
+            Column::whole(
+                "server CPU µs/conn",
+                (SERVER_CPU.name, SERVER_CPU.unit),
+                Number(server_cpu, 1.0),
+            ),
+            ECHO_P50,
+        ]],
+    },
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Markdown],
+        has: every,
+        parts: &[&[
+            first_byte(P50).called("first byte p50"),
+            first_byte(P99).called("first byte p99"),
+            first_byte(Max).called("first byte max"),
+            CONNECT_P50,
+            QUEUE,
+            DROPPED,
+            WAITED_SHARE,
+            Column::whole(
+                "failed",
+                (FAILED_SHARE.name, FAILED_SHARE.unit),
+                Share(|arm| share_of(arm, FAILED_SHARE.name)),
+            ),
+            FAILED_AFTER,
+            OK,
+        ]],
+    },
+];

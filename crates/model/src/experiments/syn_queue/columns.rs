@@ -1,0 +1,202 @@
+//! Which figures stand in the tables of `syn-queue`.
+
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::columns::{
+    CONN_RATE, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, client_cpu, every, server_cpu,
+};
+use super::super::figures::{
+    CLIENT_CPU, CONNECT, CONNECT_MEAN, DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE_MEAN, SERVER_CPU,
+    WAITED,
+};
+use super::HALF_OPEN_PEAK;
+use crate::record::{Arm, ListenerQueue, Summary};
+use crate::units::human_count;
+
+use Figure::{Count, Estimate, Number, Share, Words};
+use Quantile::{Max, P50, P90, P99};
+
+/// The measured listener.
+pub(super) fn listener(arm: &Arm) -> Option<&ListenerQueue> {
+    arm.own.queues.as_deref()?.listeners.first()
+}
+
+/// Half-open requests at most, of how many it holds: `129 of 129`.
+pub(super) fn half_open(arm: &Arm) -> Option<String> {
+    let listener = listener(arm)?;
+    let peak = human_count(u64::from(listener.half_open_peak?));
+    Some(match listener.half_open_limit {
+        Some(limit) => format!("{peak} of {}", human_count(u64::from(limit))),
+        None => peak,
+    })
+}
+
+fn half_open_peak(arm: &Arm) -> Option<f64> {
+    listener(arm)?.half_open_peak.map(f64::from)
+}
+
+/// A counter of the server's kernel; `None`: the kernel does not have it, or it stayed 0.
+pub(super) fn of_server(arm: &Arm, name: &str) -> Option<u64> {
+    let value = arm.server.as_ref()?.counters.get(name)?;
+    u64::try_from(*value).ok().filter(|value| *value > 0)
+}
+
+/// SYNs that the server's kernel dropped for its SYN queue.
+pub(super) fn dropped(arm: &Arm) -> Option<u64> {
+    let drops = arm.own.queues.as_deref()?.drops.as_ref()?;
+    Some(drops.syns_dropped_half_open)
+}
+
+fn cookies(arm: &Arm) -> Option<u64> {
+    of_server(arm, "TcpExtSyncookiesSent")
+}
+
+/// TCP options that a connection near the end had agreed on.
+pub(super) fn options(arm: &Arm) -> Option<String> {
+    /// `TCPI_OPT_*` of `linux/tcp.h`.
+    const NAMES: [(u8, &str); 3] = [(1, "timestamps"), (2, "SACK"), (4, "window scale")];
+    let options = arm.client.tcp_info.as_ref()?.options;
+    let has: Vec<&str> =
+        NAMES.iter().filter(|(bit, _)| options & bit != 0).map(|(_, name)| *name).collect();
+    Some(if has.is_empty() { "none".to_owned() } else { has.join(", ") })
+}
+
+fn share_of(arm: &Arm, metric: &str) -> Option<f64> {
+    value(arm, metric).filter(|share| *share > 0.0)
+}
+
+fn any_waited(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| share_of(arm, WAITED.name).is_some())
+}
+
+fn any_failed(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| arm.histograms.get(FAILURE.name).is_some_and(|h| h.count > 0))
+}
+
+const fn connect(quantile: Quantile) -> Column {
+    Column::quantile(("connect", quantile.name()), quantile.name(), CONNECT.name, quantile)
+}
+
+const HALF_OPEN: Column =
+    Column::new(("", "half-open"), "half-open requests", ("half_open", ""), Words(half_open))
+        .flush_right()
+        .sorted_by(half_open_peak)
+        .shown(Show::Always);
+const DROPPED: Column = Column::new(
+    ("", "SYNs dropped"),
+    "SYNs dropped",
+    ("syns_dropped_half_open", "packets"),
+    Count(dropped),
+)
+.flush_right();
+const COOKIES: Column = Column::new(
+    ("", "cookies"),
+    "SYN cookies sent",
+    ("syn_cookies_sent", "packets"),
+    Count(cookies),
+)
+.flush_right();
+const WAITED_SHARE: Column = Column::new(
+    ("", "waited"),
+    "waited for a SYN",
+    (WAITED.name, WAITED.unit),
+    Share(|arm| share_of(arm, WAITED.name)),
+)
+.flush_right()
+.when(any_waited);
+const FAILED_AFTER: Column =
+    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, P50).when(any_failed);
+const OPTIONS: Column = Column::whole("TCP options", ("tcp_options", ""), Words(options));
+
+/// The tables, in the order of every report.
+pub(super) const TABLES: &[Table] = &[
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Text],
+        has: every,
+        parts: &[
+            &[connect(P50).shown(Show::Always), connect(P99), connect(Max)],
+            &[HALF_OPEN, DROPPED, COOKIES, WAITED_SHARE],
+            &[FAILED_AFTER, OK],
+        ],
+    },
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Page],
+        has: every,
+        parts: &[&[
+            connect(P50).called("connect p50"),
+            connect(P90).called("connect p90"),
+            connect(P99).called("connect p99"),
+            connect(Max).called("connect max"),
+            Column::whole(
+                "connect mean",
+                (CONNECT_MEAN.name, CONNECT_MEAN.unit),
+                Estimate(CONNECT_MEAN.unit),
+            ),
+            FIRST_BYTE_P50,
+            HALF_OPEN,
+            DROPPED,
+            COOKIES,
+            WAITED_SHARE,
+            FAILED_AFTER,
+            OK,
+            ERRORS,
+        ]],
+    },
+    Table {
+        id: "costs",
+        title: "Connections: rate, CPU and TCP options",
+        forms: &[Form::Page],
+        has: every,
+        parts: &[&[
+            CONN_RATE,
+            Column::whole(
+                "first byte mean",
+                (FIRST_BYTE_MEAN.name, FIRST_BYTE_MEAN.unit),
+                Estimate(FIRST_BYTE_MEAN.unit),
+            ),
+            OPTIONS,
+            Column::whole("drops per connection", (DROPS.name, DROPS.unit), Estimate("")),
+            Column::whole(
+                "half-open peak",
+                (HALF_OPEN_PEAK.name, HALF_OPEN_PEAK.unit),
+                Estimate(""),
+            ),
+            Column::whole(
+                "client CPU µs/conn",
+                (CLIENT_CPU.name, CLIENT_CPU.unit),
+                Number(client_cpu, 1.0),
+            ),
+            Column::whole(
+                "server CPU µs/conn",
+                (SERVER_CPU.name, SERVER_CPU.unit),
+                Number(server_cpu, 1.0),
+            ),
+            ECHO_P50,
+        ]],
+    },
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Markdown],
+        has: every,
+        parts: &[&[
+            connect(P50).called("connect p50"),
+            connect(Max).called("connect max"),
+            HALF_OPEN,
+            DROPPED,
+            COOKIES,
+            WAITED_SHARE,
+            Column::whole(
+                "failed",
+                (FAILED_SHARE.name, FAILED_SHARE.unit),
+                Share(|arm| share_of(arm, FAILED_SHARE.name)),
+            ),
+            FAILED_AFTER,
+            OPTIONS,
+            OK,
+        ]],
+    },
+];

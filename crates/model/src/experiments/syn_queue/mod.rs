@@ -1,0 +1,78 @@
+//! What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and
+//! without SYN cookies?
+
+pub mod columns;
+mod conclusion;
+mod options;
+
+use super::figures::{
+    CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE, DROPS, FAILED_SHARE,
+    FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, IN_FLIGHT, LATENESS, RATE_RESOLUTION, RTT, SERVER_CPU,
+    WAITED, metric,
+};
+use super::spec::{Better, MetricSpec, Noun, Spec};
+use crate::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
+use crate::causes::spec::CauseSpec;
+
+/// The most half-open requests that the measured listener was seen to hold.
+pub const HALF_OPEN_PEAK: MetricSpec =
+    metric("half_open_peak", "requests", "half-open requests at most", Better::Neither);
+
+/// Most half-open requests that the peer keeps.
+pub const HALF_OPEN_MAX: u64 = 65_536;
+
+/// Every cause that a run may name, in the order of the answer.
+const CAUSES: &[&CauseSpec] = &[&SYN_QUEUE_FULL, &ACCEPT_QUEUE_FULL];
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll syn-queue
+      the same clients: without half-open requests, with a full SYN queue, with SYN cookies, with a
+      longer queue
+  tcptoll syn-queue --syncookies 0,1,2
+      a full SYN queue with cookies never, when it is full, and always
+  tcptoll syn-queue --syncookies 0 --backlog 4096 --max-syn-backlog 1024,2048 --half-open 1000
+      whether a longer tcp_max_syn_backlog holds 1,000 half-open requests
+  tcptoll syn-queue --syncookies 0 --half-open full --half-open-rate 30 \\
+    --server-sysctl net.ipv4.tcp_synack_retries=1
+      a slow peer: requests time out between its SYNs, and some clients get in on a retransmitted SYN
+  tcptoll syn-queue --syncookies 1 --client-sysctl net.ipv4.tcp_timestamps=0,1
+      what connections of SYN cookies lose without TCP timestamps
+
+The peer that fills the queue exists inside the lab only, and there is no option for another server.
+An option with several values makes an arm of each; the others are compared with the first.";
+
+/// The experiment.
+pub const SPEC: Spec = Spec {
+    name: "syn-queue",
+    question: "What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and without SYN cookies?",
+    about: "Fill a listener's SYN queue and measure what its ordinary clients experience",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: None,
+    complete: options::complete,
+    compares: options::compares,
+    metrics: &[
+        &CLIENT_CPU,
+        &CONNECT_MEAN,
+        &CONNECTIONS_RATE,
+        &DROPS,
+        &FAILED_SHARE,
+        &FIRST_BYTE_MEAN,
+        &HALF_OPEN_PEAK,
+        &IN_FLIGHT,
+        &RATE_RESOLUTION,
+        &SERVER_CPU,
+        &WAITED,
+    ],
+    histograms: &[&CONNECT_OF_FAILED, &CONNECT, &FAILURE, &FIRST_BYTE, &LATENESS, &RTT],
+    primary: CONNECT_MEAN.name,
+    answers: &[CONNECT.name, FIRST_BYTE.name],
+    // A retransmission costs 1 s and more; cookies cost microseconds, which a margin of 5 % tells apart.
+    margin: 0.05,
+    operation: Noun { one: "connection", many: "connections", short: "conn" },
+    tables: columns::TABLES,
+    causes: CAUSES,
+    conclude: conclusion::conclude,
+};
