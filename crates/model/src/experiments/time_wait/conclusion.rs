@@ -42,7 +42,7 @@ fn answer(summary: &Summary) -> String {
         && alone
         && !matches!(supply, Supply::RanOut(_) | Supply::Left(_))
     {
-        sentences.push(format!("Ports stay available by {}.", supply.words(arm)));
+        sentences.push(format!("What keeps ports available: {}.", supply.words(arm)));
     }
     within(sentences)
 }
