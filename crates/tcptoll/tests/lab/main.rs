@@ -41,5 +41,6 @@ mod stream_memory;
 mod studies;
 mod support;
 mod targets;
+mod time_wait;
 mod truth;
 mod worker_pool;
