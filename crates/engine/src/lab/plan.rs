@@ -30,6 +30,6 @@ pub struct Plan {
     /// Further addresses of the client host.
     pub client_addresses: Vec<IpAddr>,
     /// Whether the server is to reach the addresses of [`silent_address`] over the link.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub silent_addresses: bool,
 }

@@ -57,7 +57,7 @@ impl SynQueueTrial<'_> {
             self.counted_together()
         } else {
             let link = &self.settings.lab.link;
-            balance_of(&mut self.notes, link, &self.opened, &self.listeners, false)
+            balance_of(&mut self.notes, link, &self.opened, &mut self.listeners, false)
         };
         let listeners = std::mem::take(&mut self.listeners);
         let intervals = self.greeted.accept_intervals;
