@@ -22,6 +22,9 @@ const OPTIONS: [&str; 10] = [
 /// Share of client CPU that was idle.
 const IDLE: &str = "client_idle_share";
 
+/// From this difference of the idle share on, it is worth a clause.
+const IDLE_MIN: f64 = 0.05;
+
 /// A change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fix {
@@ -237,7 +240,7 @@ fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
             interval(summary, CONNECT_CPU, ill, well)
         ));
     }
-    if let Some((with, without)) = both(IDLE) {
+    if let Some((with, without)) = both(IDLE).filter(|(with, without)| with - without >= IDLE_MIN) {
         parts.push(format!(
             "the client's CPU is idle for {:.0} % instead of {:.0} %",
             with * 100.0,

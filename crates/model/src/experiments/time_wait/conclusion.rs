@@ -42,7 +42,7 @@ fn answer(summary: &Summary) -> String {
         && alone
         && !matches!(supply, Supply::RanOut(_) | Supply::Left(_))
     {
-        sentences.push(format!("Ports stay available by {}.", supply.words(arm)));
+        sentences.push(format!("What keeps ports available: {}.", supply.words(arm)));
     }
     within(sentences)
 }
@@ -121,8 +121,11 @@ fn flat(arms: &[&Arm]) -> Option<String> {
     Some(format!("connect(2) takes {cost} of CPU, without a step{expected}."))
 }
 
-/// What the run compared.
+/// What the run compared. A single comparison has a sentence before the answer.
 fn fixes(summary: &Summary) -> Option<String> {
+    if summary.comparisons.len() < 2 {
+        return None;
+    }
     let told = |one: &Comparison| {
         let ratio = one.ratio.unwrap_or(1.0);
         let ci = one.ci95.map_or_else(String::new, |[low, high]| {
@@ -294,20 +297,22 @@ mod tests {
         let two = [(CONNECT_CPU_MEAN.name, 7.4), (IDLE_SHARE.name, 0.7)];
         let mut two = arm("two sources", PortUse::default(), &two);
         two.factors.insert("sources".into(), Value::from(2));
-        let compared = Comparison {
+        let compared = |name: &str, ratio| Comparison {
             metric: CONNECT_CPU_PER_OP.name.into(),
-            a: "two sources".into(),
+            a: name.into(),
             b: "as it was".into(),
-            ratio: Some(0.0086),
-            ci95: Some([0.0081, 0.0091]),
+            ratio: Some(ratio),
+            ci95: Some([ratio - 0.0005, ratio + 0.0005]),
             ..Comparison::default()
         };
-        let told = concluded(vec![was, two], vec![compared]);
+        let compared = vec![compared("two sources", 0.0086), compared("four sources", 0.0084)];
+        let told = concluded(vec![was, two], compared);
         assert_eq!(
             told.answer,
             "as it was: connect(2) takes 861 µs of CPU with 17,000 ports in TIME-WAIT. Connect CPU per \
-             operation relative to as it was: two sources 0.0086× (95 % CI 0.0081–0.0091). The \
-             client's CPU is idle for 1 % (as it was) to 70 % (two sources)."
+             operation relative to as it was: two sources 0.0086× (95 % CI 0.0081–0.0091), four \
+             sources 0.0084× (95 % CI 0.0079–0.0089). The client's CPU is idle for 1 % (as it was) to \
+             70 % (two sources)."
         );
         assert_eq!(told.causes.len(), 2, "{:?}", told.causes);
         assert!(told.advice.iter().any(|one| one.proof.is_some()), "{:?}", told.advice);

@@ -47,36 +47,34 @@ impl Supply {
         all.checked_sub(used.client_time_wait).map(Self::Left)
     }
 
-    /// A clause: `the server closes first and keeps TIME-WAIT (2,000 sockets)`.
+    /// A clause: `server closes first: 2,000 in TIME-WAIT there`.
     pub fn words(self, arm: &Arm) -> String {
         let expected = arm.own.port_use.as_ref().and_then(|used| used.lasts_expected_s);
         match self {
             Self::RanOut(after) => {
                 let after = after.map_or_else(String::new, |s| format!(" after {s:.1} s"));
                 let expected =
-                    expected.map_or_else(String::new, |s| format!(" (at this rate {s:.1} s)"));
-                format!("nothing: they ran out{after}{expected}")
+                    expected.map_or_else(String::new, |s| format!(" (expected {s:.1} s)"));
+                format!("nothing: used up{after}{expected}")
             }
             Self::LongLived(connections) => format!(
-                "long-lived connections: {} for {} operations",
+                "long-lived: {} connections for {} operations",
                 human_count(connections),
                 human_count(arm.ok)
             ),
             Self::Reused(ports) => {
-                format!("tcp_tw_reuse: {} ports reused from TIME-WAIT", human_count(ports))
+                format!("tcp_tw_reuse: {} ports reused", human_count(ports))
             }
-            Self::Ended(sockets) => format!(
-                "tcp_max_tw_buckets: {} connections ended without TIME-WAIT",
-                human_count(sockets)
-            ),
-            Self::ServerKeeps(sockets) => format!(
-                "the server closes first and keeps TIME-WAIT ({} sockets)",
-                human_count(sockets)
-            ),
+            Self::Ended(sockets) => {
+                format!("tcp_max_tw_buckets: {} without TIME-WAIT", human_count(sockets))
+            }
+            Self::ServerKeeps(sockets) => {
+                format!("server closes first: {} in TIME-WAIT there", human_count(sockets))
+            }
             Self::Left(ports) => {
-                let expected = expected
-                    .map_or_else(String::new, |s| format!("; at this rate they last {s:.1} s"));
-                format!("the run was shorter: {} ports are left{expected}", human_count(ports))
+                let expected =
+                    expected.map_or_else(String::new, |s| format!(", expected to last {s:.1} s"));
+                format!("not used up: {} left{expected}", human_count(ports))
             }
         }
     }
@@ -108,21 +106,18 @@ mod tests {
         };
         let reused =
             PortUse { time_wait_reused: 7_000, client_time_wait: 2_000, ..PortUse::default() };
-        assert_eq!(of(reused), "tcp_tw_reuse: 7,000 ports reused from TIME-WAIT");
+        assert_eq!(of(reused), "tcp_tw_reuse: 7,000 ports reused");
         let server = PortUse { server_time_wait: 1_000, ..PortUse::default() };
-        assert_eq!(of(server), "the server closes first and keeps TIME-WAIT (1,000 sockets)");
+        assert_eq!(of(server), "server closes first: 1,000 in TIME-WAIT there");
         let ended =
             PortUse { time_wait_overflows: 900, client_time_wait: 100, ..PortUse::default() };
-        assert_eq!(of(ended), "tcp_max_tw_buckets: 900 connections ended without TIME-WAIT");
+        assert_eq!(of(ended), "tcp_max_tw_buckets: 900 without TIME-WAIT");
         let left = PortUse {
             client_time_wait: 28_000,
             lasts_expected_s: Some(14.116),
             ..PortUse::default()
         };
-        assert_eq!(
-            of(left),
-            "the run was shorter: 232 ports are left; at this rate they last 14.1 s"
-        );
+        assert_eq!(of(left), "not used up: 232 left, expected to last 14.1 s");
     }
 
     #[test]
@@ -135,7 +130,7 @@ mod tests {
         arm.errors.insert("local-ports".into(), 12);
         let supply = Supply::of(&arm).unwrap();
         assert_eq!(supply, Supply::RanOut(Some(14.2)));
-        assert_eq!(supply.words(&arm), "nothing: they ran out after 14.2 s (at this rate 14.1 s)");
+        assert_eq!(supply.words(&arm), "nothing: used up after 14.2 s (expected 14.1 s)");
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn marks(lines: &[Line<'_>]) -> Vec<Mark> {
 fn draw(lines: &[Line<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let [left, bottom] = if wide { [72.0, 330.0] } else { [60.0, 270.0] };
-    let frame = Frame::of(screen, left, 44.0, bottom);
+    let frame = Frame::of(screen, left, 66.0, bottom);
     let marks = marks(lines);
     let costs = lines.iter().flat_map(|line| &line.points).map(|point| point.connect_cpu_us);
     let longest = lines.iter().map(Line::last).chain(marks.iter().map(|mark| mark.ports));
@@ -120,11 +120,11 @@ fn draw(lines: &[Line<'_>], screen: Screen) -> Svg {
         plot.group("", &mark.text, |plot| {
             plot.svg.line(&mark.class, (at, plot.frame.top), (at, bottom));
         });
-        // Beside the line, where there is room; on a phone in two rows.
-        let row = if wide { n % 2 } else { n % 3 } as f64;
+        // Above the frame, in rows, as lines may be next to each other.
+        let row = (n % 3) as f64;
         let anchor = if at > (left + frame.right) / 2.0 { Anchor::End } else { Anchor::Start };
         let beside = if anchor == Anchor::End { at - 5.0 } else { at + 5.0 };
-        plot.svg.text("name", (beside, frame.top + 12.0 + row * 16.0), anchor, &mark.text);
+        plot.svg.text("name", (beside, frame.top - 6.0 - row * 15.0), anchor, &mark.text);
     }
     for line in lines {
         one(&mut plot, line, wide);

@@ -1,0 +1,236 @@
+//! Do local ports run out exactly where arithmetic says, who keeps TIME-WAIT, and what does each fix do?
+//!
+//! The range has few ports, so that each test is short. Counts are exact: ports, sockets in TIME-WAIT
+//! by `sock_diag`, and counters of the kernel. No test asserts an upper limit of a time.
+
+use tcptoll_model::record::{Arm, PortUse, Summary};
+
+use crate::support::{Folder, TOLERANCE, checked_summary, no_lab, only, run, tcptoll};
+
+/// A range of 1,000 ports.
+const RANGE: &str = "32768-33767";
+
+/// Runs `time-wait` once with the small range.
+fn waited(args: &[&str]) -> Summary {
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let mut all = vec!["time-wait", "--quiet", "--format", "json", "--out", &record];
+    all.extend(["--link-tolerance", TOLERANCE, "--seed", "1", "--allow-errors"]);
+    all.extend(["--port-range", RANGE, "--rounds", "1"]);
+    all.extend(args);
+    let ran = run(&mut tcptoll(&all));
+    assert!(matches!(ran.status, Some(0 | 1)), "{args:?}: {:?}: {}", ran.status, ran.stderr);
+    checked_summary(&ran.stdout)
+}
+
+/// What a run is refused with.
+fn refused(args: &[&str]) -> String {
+    let ran = run(&mut tcptoll(&[&["time-wait", "--quiet", "--dry-run"], args].concat()));
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{args:?}: {}", ran.stderr);
+    ran.stderr
+}
+
+fn port_use(arm: &Arm) -> &PortUse {
+    arm.own.port_use.as_ref().expect("the arm has what its ports showed")
+}
+
+/// TIME-WAIT that a reset of the server ended early (RFC 1337): a port more that can be used.
+fn resets(arm: &Arm) -> u64 {
+    let server = arm.server.as_ref().expect("the server is the lab's");
+    server.counters.get("TcpOutRsts").copied().unwrap_or(0).unsigned_abs()
+}
+
+/// Every operation succeeded or failed for want of a port.
+fn no_port(arm: &Arm) -> u64 {
+    let failed = arm.errors.get("local-ports").copied().unwrap_or(0);
+    assert_eq!(arm.attempts, arm.ok + failed, "{:?}", arm.errors);
+    failed
+}
+
+#[test]
+fn ports_run_out_exactly_at_the_number_that_the_forecast_has() {
+    if no_lab() {
+        return;
+    }
+    let summary = waited(&["--count", "1100"]);
+    let arm = only(&summary);
+    let forecast = arm.ports.as_ref().unwrap();
+    assert_eq!((forecast.usable, forecast.at_once, forecast.held_s), (1_000, 1_000, 60.0));
+    // Nothing is free again within the run, and what fails is told apart from everything else.
+    assert_eq!((arm.ok, no_port(arm)), (1_000 + resets(arm), 100 - resets(arm)));
+    let ports = port_use(arm);
+    assert_eq!((ports.client_time_wait, ports.server_time_wait), (1_000, 0));
+    assert_eq!((ports.time_wait_overflows, ports.time_wait_reused), (0, 0));
+    let point =
+        |of: fn(&tcptoll_model::record::PortPoint) -> u64| ports.curve.iter().map(of).sum::<u64>();
+    assert_eq!((point(|p| p.connections), point(|p| p.failed)), (arm.ok, no_port(arm)));
+    assert_eq!(ports.cliff_expected, Some(500.0));
+    assert!(
+        !summary.warnings.iter().any(|w| w.id == "witness-disagrees"),
+        "{:?}",
+        summary.warnings
+    );
+}
+
+#[test]
+fn time_wait_is_on_the_host_that_closes_first_and_nowhere_with_long_lived_connections() {
+    if no_lab() {
+        return;
+    }
+    let of = |close: &str| {
+        let summary = waited(&["--close", close, "--count", "300", "--workers", "2"]);
+        let arm = only(&summary).clone();
+        assert_eq!((arm.ok, no_port(&arm)), (300, 0), "{close}");
+        let ports = port_use(&arm);
+        (ports.client_time_wait + resets(&arm), ports.server_time_wait, arm.connections_ok.unwrap())
+    };
+    assert_eq!(of("client"), (300, 0, 300));
+    let (client, server, connections) = of("server");
+    // The server's TIME-WAIT ends when the client comes again from the same port.
+    assert_eq!((client, connections), (0, 300));
+    assert!((1..=300).contains(&server), "{server}");
+    let (client, server, connections) = of("never");
+    // They end with the run: the client's workers close them.
+    assert!(connections <= 2 && client == connections && server == 0, "{connections}: {client}");
+}
+
+#[test]
+fn tw_reuse_lets_the_load_go_on_with_ports_that_are_a_second_old() {
+    if no_lab() {
+        return;
+    }
+    let with = |reuse| {
+        let held = ["--held", "100%", "--count", "300", "--tw-reuse", reuse];
+        let summary = waited(&held);
+        let arm = only(&summary).clone();
+        (arm.ok, no_port(&arm), port_use(&arm).time_wait_reused, arm.ports.unwrap().held_s)
+    };
+    // Over veth 2 is as good as off.
+    for reuse in ["0", "2"] {
+        assert_eq!(with(reuse), (0, 300, 0, 60.0), "{reuse}");
+    }
+    assert_eq!(with("1"), (300, 0, 300, 1.0));
+}
+
+#[test]
+fn a_second_source_address_doubles_the_ports() {
+    if no_lab() {
+        return;
+    }
+    let summary = waited(&["--sources", "2", "--count", "2050"]);
+    let arm = only(&summary);
+    assert_eq!(arm.ports.as_ref().unwrap().at_once, 2_000);
+    assert_eq!((arm.ok, no_port(arm)), (2_000 + resets(arm), 50 - resets(arm)));
+    let ports = port_use(arm);
+    assert_eq!((ports.client_time_wait, ports.cliff_expected), (2_000, Some(1_000.0)));
+}
+
+#[test]
+fn time_wait_beyond_max_tw_buckets_ends_early_and_is_counted() {
+    if no_lab() {
+        return;
+    }
+    let summary = waited(&["--max-tw-buckets", "100", "--count", "1500"]);
+    let arm = only(&summary);
+    assert_eq!((arm.ok, no_port(arm)), (1_500, 0), "ports are free again immediately");
+    let ports = port_use(arm);
+    let ended = ports.client_time_wait + ports.time_wait_overflows + resets(arm);
+    assert_eq!(ended, 1_500, "{ports:?}");
+    assert!((1..=100).contains(&ports.client_time_wait), "{ports:?}");
+}
+
+#[test]
+fn held_ports_are_there_when_the_measurement_begins_whoever_chooses_the_port() {
+    if no_lab() {
+        return;
+    }
+    for bind_no_port in ["on", "off"] {
+        let summary = waited(&["--held", "60%", "--bind-no-port", bind_no_port, "--count", "50"]);
+        let arm = only(&summary);
+        let ports = port_use(arm);
+        assert_eq!((ports.held_ports, arm.ok), (600, 50), "{bind_no_port}: {:?}", arm.errors);
+        assert_eq!(ports.client_time_wait + resets(arm), 650, "{bind_no_port}");
+        assert_eq!(ports.cliff_expected, Some(500.0), "{bind_no_port}");
+        let least = ports.curve.iter().map(|point| point.ports).fold(f64::INFINITY, f64::min);
+        assert!(least >= 600.0, "{bind_no_port}: {least}");
+    }
+    let summary = waited(&["--held", "60%", "--close", "server", "--count", "50"]);
+    assert_eq!(port_use(only(&summary)).held_ports, 0, "the server holds what it closes first");
+}
+
+#[test]
+fn operations_that_no_worker_begins_in_time_are_failures_of_their_own_class() {
+    if no_lab() {
+        return;
+    }
+    // 100 due in 1 s, each of 50 ms: one worker begins at most 20.
+    let load = ["--rate", "100", "--duration", "1s", "--work", "50ms", "--workers", "1"];
+    let summary = waited(&load);
+    let arm = only(&summary);
+    let unsent = arm.errors.get("unsent").copied().unwrap_or(0);
+    assert_eq!((arm.attempts, arm.ok + unsent), (100, 100), "{:?}", arm.errors);
+    assert!(unsent >= 80, "{unsent}");
+}
+
+#[test]
+fn open_files_that_run_out_are_told_apart_from_ports() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let script = "ulimit -n 40 && exec \"$0\" \"$@\"";
+    let mut program = std::process::Command::new("sh");
+    program.args(["-c", script, env!("CARGO_BIN_EXE_tcptoll"), "time-wait", "--quiet"]);
+    program.args(["--format", "json", "--out", &record, "--link-tolerance", TOLERANCE]);
+    program.args(["--rounds", "1", "--close", "never", "--workers", "60", "--count", "2000"]);
+    let ran = run(&mut program);
+    assert_eq!(ran.status, Some(1), "{}", ran.stderr);
+    let summary = checked_summary(&ran.stdout);
+    let arm = only(&summary);
+    let failed = arm.errors.get("local-fds").copied().unwrap_or(0);
+    assert!(failed > 0 && !arm.errors.contains_key("local-ports"), "{:?}", arm.errors);
+    assert!(!summary.valid);
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let both = ["--tw-reuse", "1", "--client-sysctl", "net.ipv4.tcp_tw_reuse=0"];
+    let error = refused(&both);
+    assert!(error.contains("--tw-reuse 1: --client-sysctl net.ipv4.tcp_tw_reuse=0"), "{error}");
+    let error = refused(&["--port-range", "2000-1000"]);
+    assert!(error.contains("--port-range 2000-1000: write two ports"), "{error}");
+    let error = refused(&["--port-range", "1000-1999", "--held", "1001"]);
+    assert!(error.contains("--held 1001: there are 1000 local ports"), "{error}");
+    let error = refused(&["--link", "loopback", "--sources", "2"]);
+    assert!(error.contains("--sources 2: on loopback"), "{error}");
+    let error = refused(&["--workers", "1001"]);
+    assert!(error.contains("--workers 1001: "), "{error}");
+}
+
+/// Nothing of it depends on the machine being quiet but the place of the cliff, which is printed.
+#[test]
+fn the_cliff_of_the_default_range_is_near_half_of_it() {
+    if no_lab() {
+        return;
+    }
+    let folder = Folder::new();
+    let record = folder.path("record.jsonl");
+    let mut all = vec!["time-wait", "--quiet", "--format", "json", "--out", &record];
+    all.extend(["--link-tolerance", TOLERANCE, "--seed", "1", "--count", "15500"]);
+    let ran = run(&mut tcptoll(&all));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let summary = checked_summary(&ran.stdout);
+    let ports = port_use(only(&summary));
+    assert_eq!(ports.cliff_expected, Some(14_116.0));
+    let found = ports.cliff.expect("the cost rises in a step");
+    println!(
+        "cliff at {:.0} ports instead of 14,116 ({:+.2} %): {:.1} µs below, {:.1} µs above ({:.0} times)",
+        found.at_ports,
+        (found.at_ports / 14_116.0 - 1.0) * 100.0,
+        found.below_us,
+        found.above_us,
+        found.factor()
+    );
+    assert!(found.factor() > 2.0, "{found:?}");
+}
