@@ -230,7 +230,7 @@ mod tests {
         let waiting = TcpStream::connect(all[0]).unwrap();
         for at in &all[1..] {
             let mut greeted = TcpStream::connect(at).unwrap();
-            greeted.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            greeted.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
             assert_eq!(greeted.read(&mut [0; 4]).unwrap(), 1);
         }
         parent.send(&Request::<()>::Stop).unwrap();

@@ -134,8 +134,7 @@ impl AcceptQueueSettings {
             arrivals,
             pause_every: reader.typed_count("pause-every", 1, COUNT_MAX)?,
             pause: reader.read("pause", limited)?,
-            timeout: reader
-                .read("timeout", |typed| time_above_zero(typed).and_then(|time| in_limits(time)))?,
+            timeout: reader.read("timeout", |typed| time_above_zero(typed).and_then(in_limits))?,
             first_byte: reader.flag("first-byte")?,
             bind: reader.addresses("bind")?,
             backlog: reader.count("backlog", 0, most)? as i32,

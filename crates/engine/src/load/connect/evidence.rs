@@ -96,14 +96,12 @@ impl Evidence {
     }
 
     fn outcome(&mut self, name: &'static str, took_ns: u64) {
-        let known = self.outcomes.iter_mut().find(|(of, _)| *of == name);
-        match known {
-            Some((_, times)) => times.record_ns(took_ns),
-            None => {
-                let mut times = Histogram::new();
-                times.record_ns(took_ns);
-                self.outcomes.push((name, times));
-            }
+        if let Some((_, times)) = self.outcomes.iter_mut().find(|(of, _)| *of == name) {
+            times.record_ns(took_ns);
+        } else {
+            let mut times = Histogram::new();
+            times.record_ns(took_ns);
+            self.outcomes.push((name, times));
         }
     }
 
