@@ -35,8 +35,8 @@ impl HalfOpenSettings {
     /// is kept for clients of earlier connections, whose round trip the kernel remembers. With cookies
     /// on, `tcp_max_syn_backlog` has no effect. With cookies for every SYN nothing is held.
     ///
-    /// Source:  Linux `tcp_conn_request()` of net/ipv4/tcp_input.c and `inet_csk_reqsk_queue_is_full()`
-    ///          of include/net/inet_connection_sock.h; measured on 6.18 for backlogs 1 to 128 and
+    /// Source:  Linux `tcp_conn_request()` of `net/ipv4/tcp_input.c` and `inet_csk_reqsk_queue_is_full()`
+    ///          of `include/net/inet_connection_sock.h`; measured on 6.18 for backlogs 1 to 128 and
     ///          `tcp_max_syn_backlog` 1 to 128.
     pub fn holds(self) -> u32 {
         match self.syncookies {

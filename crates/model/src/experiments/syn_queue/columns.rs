@@ -73,7 +73,7 @@ fn any_failed(summary: &Summary) -> bool {
 }
 
 const fn connect(quantile: Quantile) -> Column {
-    Column::quantile(("connect", quantile.name()), quantile.name(), CONNECT.name, quantile)
+    Column::quantile(("connected in", quantile.name()), quantile.name(), CONNECT.name, quantile)
 }
 
 const HALF_OPEN: Column =
