@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use crate::record::Arm;
-use crate::record::ListenerQueue;
+use crate::record::{Arm, ListenerQueue};
+use crate::stats::histogram::Histogram;
 
 /// An overflow hits at most this share of the connections to be rare: 1 of 1,000. Then neither the
 /// p99.9 of the clients nor any quantile below it shows the overflow.
@@ -78,8 +78,11 @@ impl fmt::Display for Overflow {
 const CLASSES: [&str; 3] = ["connect-timeout", "reset", "timeout"];
 
 /// Connections that waited for a retransmission of either side, or failed as a full queue makes them
-/// fail. A connection that waited and then failed counts once where its ladder says so, so this is at
-/// most the number of attempts.
+/// fail.
+///
+/// A connection may wait on both ladders, and then fail: added up they are too many. Where the whole
+/// distribution of those that succeeded is there, those that took at least the first step bound the
+/// waits too, and the smaller figure is taken.
 ///
 /// None: nothing was attempted.
 pub fn hit_by(arm: &Arm) -> Option<u64> {
@@ -91,7 +94,28 @@ pub fn hit_by(arm: &Arm) -> Option<u64> {
         None => arm.rungs.iter().sum(),
     };
     let failed: u64 = CLASSES.iter().filter_map(|class| arm.errors.get(*class)).sum();
+    let waited = slow(arm).map_or(waited, |slow| waited.min(slow));
     (arm.attempts > 0).then(|| waited.saturating_add(failed).min(arm.attempts))
+}
+
+/// A bucket of a distribution is this exact.
+const BUCKET: f64 = 0.995;
+
+/// Connections that succeeded and took at least the first step of either ladder.
+///
+/// None: no ladder or no whole distribution is there.
+fn slow(arm: &Arm) -> Option<u64> {
+    let queues = arm.own.queues.as_deref()?;
+    let first = [&queues.syn_ladder, &queues.syn_ack_ladder]
+        .into_iter()
+        .filter_map(|ladder| ladder.at_s.first().copied())
+        .reduce(f64::min)?;
+    let times = ["first_byte_us", "connect_us"]
+        .into_iter()
+        .find_map(|name| arm.histograms.get(name).filter(|histogram| histogram.count > 0))?;
+    let whole = Histogram::from_summary(times).ok()??;
+    let late = |(ns, _): &(u64, u64)| *ns as f64 >= first * 1e9 * BUCKET;
+    Some(whole.buckets_ns().iter().filter(|bucket| late(bucket)).map(|(_, count)| count).sum())
 }
 
 #[cfg(test)]
@@ -151,6 +175,20 @@ mod tests {
         assert_eq!(Overflow::of(&arm(1), &unseen), Some(Overflow::Rare));
         let dropping = ListenerQueue { slices: 200, dropping_slices: 150, ..unseen };
         assert_eq!(Overflow::of(&Arm::default(), &dropping), Some(Overflow::Lasting));
+    }
+
+    #[test]
+    fn a_connection_that_waited_on_both_ladders_counts_once_where_its_time_is_known() {
+        let mut both = arm(40);
+        let queues = both.own.queues.as_deref_mut().unwrap();
+        queues.syn_ack_ladder = RetryLadder { at_s: vec![1.0], connections: vec![30], off: 0 };
+        assert_eq!(hit_by(&both), Some(70), "nothing says which are the same");
+        let mut times = Histogram::new();
+        for at in 0..1_000_u64 {
+            times.record_ns(if at < 50 { 1_002_000_000 } else { 300_000_000 });
+        }
+        both.histograms.insert("first_byte_us".to_owned(), times.summary_us());
+        assert_eq!(hit_by(&both), Some(50));
     }
 
     #[test]

@@ -44,7 +44,6 @@ fn answer(summary: &Summary) -> String {
             let several = measured.len() > 1;
             sentences.extend(hit(arm, several));
             sentences.extend(well.and_then(|well| spared(arm, well)));
-            sentences.extend(verdict(summary, arm, well));
             if well.is_none() {
                 sentences.extend(told(arm));
             }
@@ -118,20 +117,6 @@ fn spared(ill: &Arm, well: &Arm) -> Option<String> {
         text += &format!(", and the queue held at most {}", human_count(u64::from(queue.peak)));
     }
     Some(text + ".")
-}
-
-/// The ratio of the two arms with its interval, where it was compared.
-fn verdict(summary: &Summary, ill: &Arm, well: Option<&Arm>) -> Option<String> {
-    let well = well?;
-    let found = summary
-        .comparisons
-        .iter()
-        .find(|c| c.metric == super::FIRST_BYTE_MEAN.name && c.a == well.name && c.b == ill.name)?;
-    let [low, high] = found.ci95?;
-    Some(format!(
-        "Mean time to first byte of {}: {:.2}× that of {} (95 % CI {low:.2}–{high:.2}).",
-        well.name, found.ratio?, ill.name
-    ))
 }
 
 /// What clients were told, and when.

@@ -1,7 +1,6 @@
 use super::*;
 use crate::record::{
-    Comparison, DropBalance, HistogramSummary, HostSummary, ListenerQueue, Outcome, Queues,
-    RetryLadder, Verdict,
+    DropBalance, HistogramSummary, HostSummary, ListenerQueue, Outcome, Queues, RetryLadder,
 };
 
 fn histogram(count: u64, max: f64) -> HistogramSummary {
@@ -82,25 +81,6 @@ fn the_answer_begins_with_the_connections_that_waited_and_then_names_the_arm_tha
     let proof = advice.proof.as_deref().unwrap();
     assert!(proof.starts_with("in this run, arm backlog=1024: all 500 connections"), "{proof}");
     assert_eq!(summary.advice.len(), 1, "{:?}", summary.advice);
-}
-
-#[test]
-fn an_interval_is_stated_where_the_two_arms_were_compared() {
-    let mut summary = concluded(vec![short(), long()]);
-    summary.comparisons = vec![Comparison {
-        metric: "first_byte_us_mean".into(),
-        a: "backlog=1024".into(),
-        b: "backlog=128".into(),
-        ratio: Some(0.124),
-        ci95: Some([0.11, 0.14]),
-        verdict: Verdict::Lower,
-        ..Comparison::default()
-    }];
-    conclude(&mut summary);
-    let end =
-        "Mean time to first byte of backlog=1024: 0.12× that of backlog=128 (95 % CI 0.11–0.14).";
-    assert!(summary.answer.ends_with(end), "{}", summary.answer);
-    assert!(summary.answer.chars().count() <= ANSWER_MAX, "{}", summary.answer);
 }
 
 #[test]
