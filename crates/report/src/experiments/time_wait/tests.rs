@@ -99,7 +99,9 @@ fn the_terminal_has_a_line_of_bars_within_its_width() {
                 _ => None,
             })
             .collect();
-        assert!(lines.iter().any(|line| line.contains("▁█") && line.contains("7.00 µs to 840 µs")));
+        assert!(
+            lines.iter().any(|line| line.contains("▁▁") && line.contains("██ 7.00 µs to 840 µs"))
+        );
         assert!(lines.iter().any(|line| line.trim() == "^"), "{lines:?}");
         let widest = lines.iter().skip(1).map(|line| line.chars().count()).max();
         assert!(widest <= Some(width), "{lines:?}");
