@@ -43,6 +43,9 @@ const STACK_BYTES: usize = 256 << 10;
 /// A worker that waits for its next operation looks for a stop this often.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The number under which the poller knows the workers.
+const WORKERS: u64 = 0;
+
 /// Runs the load until all operations are done, its time is over, or the parent says stop.
 pub fn run(
     load: &ShortLoad,
@@ -54,6 +57,10 @@ pub fn run(
     let shared = Shared::new(load);
     let watcher = Watcher::new(&shared)?;
     let (told, ended) = UnixStream::pair().map_err(failed("socketpair"))?;
+    // All files of its own are open before workers may take the last ones.
+    let mut poller = Poller::new(2)?;
+    poller.add(&*channel, CHANNEL, Interest::READ)?;
+    poller.add(&told, WORKERS, Interest::READ)?;
     let (cpu, moments) = std::thread::scope(|scope| {
         let shared = &shared;
         let mut workers = Vec::new();
@@ -80,7 +87,7 @@ pub fn run(
             drop(ended);
             used
         });
-        let watched = look_after(shared, channel, &told);
+        let watched = look_after(shared, channel, &mut poller);
         if watched.is_err() {
             shared.stop();
         }
@@ -129,13 +136,8 @@ fn check(load: &ShortLoad) -> Result<(), LoadError> {
 fn look_after(
     shared: &Shared<'_>,
     channel: &mut Channel,
-    told: &UnixStream,
+    poller: &mut Poller,
 ) -> Result<(), LoadError> {
-    /// The number under which the poller knows the workers.
-    const WORKERS: u64 = 0;
-    let mut poller = Poller::new(2)?;
-    poller.add(&*channel, CHANNEL, Interest::READ)?;
-    poller.add(told, WORKERS, Interest::READ)?;
     loop {
         for event in poller.wait(Some(PROGRESS))? {
             if event.token == WORKERS {
