@@ -303,3 +303,28 @@ fn settle(limit_ns: u64) -> Result<(), SysError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_the_lab_alone_is_not_carried_out_on_the_machines_own_network() {
+        let (client, server) = (orders(Role::Client), orders(Role::Server));
+        let outside = orders(Role::Outside);
+        for name in [
+            BackendSpec::NAME,
+            EndHalfOpen::NAME,
+            FrontSpec::NAME,
+            KeepHalfOpen::NAME,
+            ServerSpec::NAME,
+            Stall::NAME,
+            TakeWorkers::NAME,
+            WatchWorkers::NAME,
+        ] {
+            assert!(client.knows(name) || server.knows(name), "{name}");
+            assert!(!outside.knows(name), "{name}");
+        }
+        assert!(outside.knows(HttpLoad::NAME));
+    }
+}

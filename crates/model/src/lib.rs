@@ -19,6 +19,7 @@ pub mod experiments;
 pub mod half_open;
 pub mod handshake;
 pub mod http;
+pub mod lab_network;
 pub mod ladder;
 pub mod link;
 pub mod link_model;

@@ -21,8 +21,9 @@ pub struct Calls {
     pub queue: u64,
     /// Whether each worker keeps a connection that is established already.
     pub pooled: bool,
-    /// Calls that may be under way concurrently: 1 where all others are answered from a cache.
-    pub concurrent_max: Option<u64>,
+    /// Time for which a value is answered from a cache, s. One worker at a time refreshes an expired
+    /// value, all others answer it. None: no cache.
+    pub cached_s: Option<f64>,
     /// Time limit of one attempt to connect, s. None: that of the kernel, which outlasts the stall.
     pub connect_timeout_s: Option<f64>,
     /// Time limit of the answer on an established connection, s.
@@ -63,8 +64,8 @@ pub fn expected(calls: &Calls) -> Option<Expected> {
     }
     let workers = calls.workers as f64;
     let work = (rate + calls.local_per_s) * calls.work_s;
-    if let Some(most) = calls.concurrent_max.filter(|most| *most < calls.workers) {
-        return Some(few(calls, most as f64, work));
+    if let Some(cached_s) = calls.cached_s {
+        return refreshing(calls, cached_s, work);
     }
     let tries = calls.retries as f64;
     // A call that meets the full queue, and one that waits for an answer and then meets it.
@@ -113,14 +114,19 @@ pub fn expected(calls: &Calls) -> Option<Expected> {
     })
 }
 
-/// Of few concurrent calls each begins as soon as one before it has ended.
-fn few(calls: &Calls, most: f64, work: f64) -> Expected {
-    Expected {
+/// One worker refreshes the value once it has expired: when a stall begins, that may take as long as a
+/// value is kept, and until the next call.
+///
+/// None: a value outlasts the stall, or nearly so.
+fn refreshing(calls: &Calls, cached_s: f64, work: f64) -> Option<Expected> {
+    let begins_s = cached_s + 1.0 / calls.backend_per_s;
+    let steady = calls.stall_s - begins_s >= calls.stall_s * STEADY_SHARE;
+    steady.then(|| Expected {
         wait_s: calls.stall_s,
-        stuck: (most + work).min(calls.workers as f64),
-        steady_s: [(most / calls.backend_per_s).min(calls.stall_s), calls.stall_s],
+        stuck: (1.0 + work).min(calls.workers as f64),
+        steady_s: [begins_s, calls.stall_s],
         local_wait_s: 0.0,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -136,7 +142,7 @@ mod tests {
             work_s: 0.0,
             queue: 5,
             pooled: false,
-            concurrent_max: None,
+            cached_s: None,
             connect_timeout_s: None,
             answer_timeout_s: 10.0,
             retries: 0,
@@ -215,10 +221,12 @@ mod tests {
 
     #[test]
     fn a_cache_that_one_worker_refreshes_holds_that_worker() {
-        let cached = expected(&Calls { concurrent_max: Some(1), ..calls() }).unwrap();
+        let cached = expected(&Calls { cached_s: Some(1.0), ..calls() }).unwrap();
         near(cached.stuck, 1.0);
-        near(cached.steady_s[0], 0.02);
+        // The value may have come just before the stall.
+        near(cached.steady_s[0], 1.02);
         near(cached.local_wait_s, 0.0);
+        assert_eq!(expected(&Calls { cached_s: Some(2.0), ..calls() }), None);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("keepalive-sayings", include_str!("../../../studies/keepalive-sayings.toml")),
     ("keepalive-select", include_str!("../../../studies/keepalive-select.toml")),
     ("message-2008", include_str!("../../../studies/message-2008.toml")),
+    ("queue-overflow-2021", include_str!("../../../studies/queue-overflow-2021.toml")),
     ("time-wait-2021", include_str!("../../../studies/time-wait-2021.toml")),
     ("time-wait-service", include_str!("../../../studies/time-wait-service.toml")),
     ("tour", include_str!("../../../studies/tour.toml")),

@@ -60,6 +60,12 @@ impl<H: 'static> Orders<H> {
         self
     }
 
+    /// Whether an order of this name is in the table.
+    #[cfg(test)]
+    pub fn knows(&self, name: &str) -> bool {
+        self.handlers.contains_key(name)
+    }
+
     /// Waits for the next order, carries it out and answers it.
     ///
     /// Errors: the parent is gone, or does not speak as it should.

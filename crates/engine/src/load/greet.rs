@@ -197,3 +197,45 @@ impl Greeter<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{Ipv4Addr, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::messages::{Reply, Request};
+
+    #[test]
+    fn further_listeners_greet_while_the_first_is_slow_to_accept() {
+        let greet = Greet {
+            at: (Ipv4Addr::LOCALHOST, 0).into(),
+            backlog: 8,
+            accept_delay_ns: 3_600_000_000_000,
+            speak: true,
+            fast_open: false,
+            trace_limit: 0,
+            further: 2,
+        };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut parent, mut channel) = (Channel::new(ours), Channel::new(theirs));
+        let server = thread::spawn(move || run(&greet, &mut channel, || {}).unwrap());
+        let started: Reply<(), Listening> = parent.receive(None).unwrap();
+        let Reply::Started(listening) = started else { panic!("{started:?}") };
+        let all = listening.all();
+        assert_eq!(all.len(), 3);
+        let waiting = TcpStream::connect(all[0]).unwrap();
+        for at in &all[1..] {
+            let mut greeted = TcpStream::connect(at).unwrap();
+            greeted.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            assert_eq!(greeted.read(&mut [0; 4]).unwrap(), 1);
+        }
+        parent.send(&Request::<()>::Stop).unwrap();
+        let (report, _) = server.join().unwrap();
+        assert_eq!((report.accepted, report.accept_intervals), (2, (0, 0)));
+        drop(waiting);
+    }
+}

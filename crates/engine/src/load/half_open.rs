@@ -1,9 +1,9 @@
 //! A peer that opens half-open requests at a listener and never sends the last ACK.
 //!
 //! It sends SYNs whose source addresses belong to nobody, so that the server's SYN-ACKs reach no socket
-//! and nobody answers with a reset. Every source sends its SYN again each 600 ms: the kernel then answers
-//! with another SYN-ACK and keeps the request, or opens it anew if it had timed out. So the number of
-//! requests stays, as far as the server holds them.
+//! and nobody answers with a reset. Every source sends its SYN again after a time: the kernel then answers with
+//! another SYN-ACK and keeps the request, or opens it anew if it had timed out. If that time is below 1 s,
+//! the number of requests stays, as far as the server holds them.
 //!
 //! It exists in a lab only. A host outside a lab does not know the order, and [`HalfOpenPeer::begin`]
 //! refuses everything but the lab's server, in a network namespace that has no device but the lab's.
@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use tcptoll_kernel::raw_ip::{RawIp, devices_up};
 use tcptoll_kernel::socket::errno::{EAGAIN, ENOBUFS};
+use tcptoll_model::lab_network::{Addresses, DEVICE, SILENT_ADDRESSES, silent_address};
 use tcptoll_model::packet::syn::{endpoints, syn};
 
 use super::LoadError;
 use crate::clock::monotonic_ns;
-use crate::lab::plan::{Addresses, DEVICE, SILENT_ADDRESSES, silent_address};
 use crate::messages::{HalfOpenReport, KeepHalfOpen};
 
 /// Most requests that are kept.
@@ -34,9 +34,9 @@ pub const RATE_MAX: f64 = 50_000.0;
 /// The first SYNs of all sources take no longer.
 pub const FIRST_PASS: Duration = Duration::from_secs(30);
 
-/// Each source sends no sooner again. The kernel answers one SYN of a request in 500 ms
-/// (`tcp_invalid_ratelimit`), and its first timer runs for 1 s.
-pub const AGAIN: Duration = Duration::from_millis(600);
+/// Each source sends again no sooner. The kernel answers one SYN of a request in 500 ms
+/// (`tcp_invalid_ratelimit`), and the first timer of a request runs for 1 s.
+pub const AGAIN_MIN: Duration = Duration::from_millis(100);
 
 /// SYNs sent without a pause, where the schedule is behind.
 const TOGETHER: usize = 32;
@@ -74,6 +74,7 @@ impl HalfOpenPeer {
         let sender = Sender {
             raw,
             rate_per_s: order.rate_per_s,
+            again_ns: order.again_ns,
             stop: Arc::clone(&stop),
             report: HalfOpenReport {
                 addresses: packets.len().min(addresses.len()) as u64,
@@ -121,7 +122,7 @@ fn waited(first_pass: &Receiver<()>) -> Result<(), &'static str> {
 
 /// Why an order is not carried out in a network namespace where these devices are up.
 fn check(order: &KeepHalfOpen, devices: &[String]) -> Result<(), String> {
-    let KeepHalfOpen { target, number, rate_per_s } = *order;
+    let KeepHalfOpen { target, number, rate_per_s, again_ns } = *order;
     let lab = Addresses::of(false, target.is_ipv6());
     if target.ip() != lab.server || target.port() == 0 {
         return Err(format!(
@@ -148,6 +149,12 @@ fn check(order: &KeepHalfOpen, devices: &[String]) -> Result<(), String> {
             "{rate_per_s} SYNs per second: write a rate above 0 and at most {RATE_MAX}"
         ));
     }
+    if u128::from(again_ns) < AGAIN_MIN.as_nanos() {
+        return Err(format!(
+            "SYNs again after {again_ns} ns: write a time of at least {} ms",
+            AGAIN_MIN.as_millis()
+        ));
+    }
     if number as f64 / rate_per_s > FIRST_PASS.as_secs_f64() {
         return Err(format!(
             "{number} half-open requests at {rate_per_s} SYNs per second take more than {} s to open: \
@@ -162,6 +169,7 @@ fn check(order: &KeepHalfOpen, devices: &[String]) -> Result<(), String> {
 struct Sender {
     raw: RawIp,
     rate_per_s: f64,
+    again_ns: u64,
     stop: Arc<AtomicBool>,
     report: HalfOpenReport,
 }
@@ -184,7 +192,7 @@ impl Sender {
             }
             // Told once; nobody listens any more after that.
             let _ = passed.try_send(());
-            let next = (pass_ns + AGAIN.as_nanos() as u64).max(monotonic_ns());
+            let next = pass_ns.saturating_add(self.again_ns).max(monotonic_ns());
             self.wait_until(next);
             pass_ns = next;
         }
@@ -234,7 +242,8 @@ mod tests {
     use super::*;
 
     fn order(target: &str, number: u64, rate_per_s: f64) -> KeepHalfOpen {
-        KeepHalfOpen { target: target.parse::<SocketAddr>().unwrap(), number, rate_per_s }
+        let target = target.parse::<SocketAddr>().unwrap();
+        KeepHalfOpen { target, number, rate_per_s, again_ns: 600_000_000 }
     }
 
     fn devices(names: &[&str]) -> Vec<String> {
@@ -284,6 +293,8 @@ mod tests {
             [0.0, -1.0, f64::NAN, f64::INFINITY, 50_001.0].iter().all(|&rate| refused(9, rate))
         );
         assert!(refused(31, 1.0) && !refused(30, 1.0), "30 s");
+        let flood = KeepHalfOpen { again_ns: 99_999_999, ..order("10.77.0.2:80", 9, 9.0) };
+        assert!(check(&flood, &lab).is_err());
     }
 
     #[test]

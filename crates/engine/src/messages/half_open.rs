@@ -17,6 +17,8 @@ pub struct KeepHalfOpen {
     pub number: u64,
     /// SYNs per second, at most.
     pub rate_per_s: f64,
+    /// Each source sends its SYN again after this, ns.
+    pub again_ns: u64,
 }
 
 // Each source has sent its first SYN.

@@ -41,6 +41,43 @@ fn listeners_show_their_queue_and_its_limit() {
     });
 }
 
+/// Connections that wait at the listener of this port, as `/proc/net/tcp` has it.
+fn waiting_by_proc(port: u16) -> u32 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+    let listener = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|words| words[1].ends_with(&format!(":{port:04X}")) && words[3] == "0A")
+        .unwrap();
+    u32::from_str_radix(listener[4].split_once(':').unwrap().1, 16).unwrap()
+}
+
+#[test]
+fn a_queue_of_limit_n_holds_n_and_one_by_every_account_of_the_kernel() {
+    let Some(host) = Host::new() else { return };
+    host.run(|| {
+        for limit in [1_u32, 4, 128] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            socket2::SockRef::from(&listener).listen(limit as i32).unwrap();
+            let at = listener.local_addr().unwrap();
+            let sockets: Vec<_> = (0..limit + 8)
+                .map(|_| {
+                    let kind = socket2::Type::STREAM.nonblocking();
+                    let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
+                    let _ = socket.connect(&at.into());
+                    socket
+                })
+                .collect();
+            let seen = SockDiag::open().unwrap().listeners().unwrap();
+            let seen = seen.iter().find(|listener| listener.address == at).unwrap();
+            assert_eq!((seen.accept_queue_limit, seen.accept_queue_len), (limit, limit + 1));
+            assert_eq!(waiting_by_proc(at.port()), limit + 1);
+            assert_eq!(seen.drops, Some(7));
+            drop(sockets);
+        }
+    });
+}
+
 #[test]
 fn each_listener_counts_its_own_drops() {
     let Some(host) = Host::new() else { return };

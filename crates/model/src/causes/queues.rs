@@ -22,7 +22,7 @@ pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
     test: accept::accept_queue_full,
     remedy: Remedy::Setting {
         change: "Raise the backlog of listen(2), and net.core.somaxconn with it; it must hold the connections that arrive while the server does not accept.",
-        cost: "A few hundred bytes of kernel memory for each connection that waits.",
+        cost: "About 2.7 kB of kernel memory for each connection that waits, and a longer wait: the last one waits for all before it.",
         undo: "Set both back; listen(2) must be called again for either to take effect.",
     },
 };
@@ -32,7 +32,7 @@ pub const SYN_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "syn-queue-full",
     test: syn::syn_queue_full,
     remedy: Remedy::Setting {
-        change: "Set net.ipv4.tcp_syncookies=1, the kernel's default. Without cookies, raise the backlog of listen(2), net.core.somaxconn and net.ipv4.tcp_max_syn_backlog: each must be larger than the number of half-open requests, the last by a third.",
+        change: "Set net.ipv4.tcp_syncookies=1, the kernel's default. Without cookies, raise the backlog of listen(2), net.core.somaxconn and net.ipv4.tcp_max_syn_backlog: the first two must exceed the number of half-open requests, and three quarters of the last must too.",
         cost: "The server does not retransmit the SYN-ACK of a cookie. Its connection keeps SACK and window scaling only where both hosts use TCP timestamps. A longer queue costs about 300 bytes of kernel memory for each half-open request.",
         undo: "Set the former values; listen(2) must be called again for a backlog or net.core.somaxconn to take effect.",
     },

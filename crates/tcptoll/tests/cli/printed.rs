@@ -219,6 +219,7 @@ fn every_cause_and_error_class_is_explained() {
         "dns",
         "local-ports",
         "local-fds",
+        "local-memory",
         "reset",
         "timeout",
         "truncated",

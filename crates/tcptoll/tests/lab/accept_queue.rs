@@ -56,11 +56,9 @@ fn balances(summary: &Summary, arm: &Arm) {
 }
 
 /// A queue that nothing is taken from is filled by more connections than it holds.
-fn filled(backlog: &str, count: &str) -> Summary {
+fn filled(queue: &[&str], count: &str) -> Summary {
     // The first accept comes when all have arrived; a few connections are served, the others give up.
-    accept_queue(&[
-        "--backlog",
-        backlog,
+    let load = [
         "--count",
         count,
         "--concurrency",
@@ -71,7 +69,8 @@ fn filled(backlog: &str, count: &str) -> Summary {
         "2500ms",
         "--warmup",
         "0",
-    ])
+    ];
+    accept_queue(&[queue, &load].concat())
 }
 
 #[test]
@@ -80,7 +79,7 @@ fn a_queue_of_limit_n_holds_n_and_one() {
         return;
     }
     for (backlog, count) in [(1, "12"), (4, "20"), (128, "160"), (4_096, "4200")] {
-        let summary = filled(&backlog.to_string(), count);
+        let summary = filled(&["--backlog", &backlog.to_string()], count);
         let arm = only(&summary);
         let [queue] = queues(arm).listeners.as_slice() else { panic!("one listener") };
         assert_eq!((queue.limit, queue.peak), (backlog, backlog + 1), "{queue:?}");
@@ -118,10 +117,12 @@ fn every_slow_connect_on_a_direct_link_has_its_dropped_syn() {
     if no_lab() {
         return;
     }
-    let load = ["--backlog", "16", "--count", "120", "--concurrency", "120"];
+    // Without cookies: where the machine is busy, handshakes are in flight here too, and a cookie whose ACK
+    // meets a full queue is never answered.
+    let load = ["--backlog", "16", "--count", "60", "--concurrency", "60", "--syncookies", "0"];
     let summary = accept_queue(&[&load[..], &["--accept-delay", "4ms"]].concat());
     let arm = only(&summary);
-    assert_eq!((arm.attempts, arm.ok), (120, 120), "{:?}", arm.errors);
+    assert_eq!((arm.attempts, arm.ok), (60, 60), "{:?}", arm.errors);
     let queues = queues(arm);
     let waited: u64 = queues.syn_ladder.connections.iter().sum();
     assert!(waited > 0, "{queues:?}");
@@ -238,8 +239,7 @@ fn somaxconn_clamps_the_backlog_and_the_queue_holds_one_more_than_that() {
     if no_lab() {
         return;
     }
-    let load = ["--backlog", "4096", "--somaxconn", "16", "--count", "60", "--concurrency", "60"];
-    let summary = accept_queue(&[&load[..], &["--accept-delay", "4ms"]].concat());
+    let summary = filled(&["--backlog", "4096", "--somaxconn", "16"], "60");
     let arm = only(&summary);
     let queue = &queues(arm).listeners[0];
     assert_eq!((queue.limit, queue.peak), (16, 17));

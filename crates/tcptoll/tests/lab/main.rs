@@ -40,6 +40,7 @@ mod stream;
 mod stream_memory;
 mod studies;
 mod support;
+mod syn_queue;
 mod targets;
 mod time_wait;
 mod truth;

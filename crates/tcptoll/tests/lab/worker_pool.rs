@@ -71,6 +71,21 @@ fn longest_ms(group: &RequestGroup, [from_s, until_s]: [f64; 2]) -> f64 {
     within.map(|[.., greatest]| greatest / 1e3).fold(0.0, f64::max)
 }
 
+/// The second half of a stall.
+fn late_part(pool: &WorkerPool) -> [f64; 2] {
+    let [from_s, until_s] = pool.stalled_s.expect("the backend stalled");
+    [f64::midpoint(from_s, until_s), until_s]
+}
+
+/// Slices within this time in which requests were answered.
+fn answered(group: &RequestGroup, [from_s, until_s]: [f64; 2]) -> usize {
+    let points = &group.rate_per_s.points;
+    // Each slice as a whole.
+    let width_s = points[1][0] - points[0][0];
+    let within = |at_s: f64| at_s >= from_s && at_s + width_s <= until_s;
+    points.iter().filter(|[at_s, _, mean, _]| within(*at_s) && *mean > 0.0).count()
+}
+
 fn metric(arm: &Arm, name: &str) -> f64 {
     arm.metrics.get(name).unwrap_or_else(|| panic!("{name} of {}", arm.name)).value
 }
@@ -104,10 +119,14 @@ fn a_stalled_backend_holds_every_worker_and_a_cache_keeps_them_free() {
     let peak = found.backend_queue.points.iter().map(|[.., most]| *most).fold(0.0, f64::max);
     assert!((peak - 2.0).abs() < 1e-9, "{peak}");
     assert!(found.backend_drops.unwrap() >= 2, "{:?}", found.backend_drops);
-    // While one worker refreshes the value, the others answer the one before.
-    let [slow, fast] = [stalled, cached].map(|arm| metric(arm, "local_latency_us_mean"));
-    assert!(fast * 3.0 < slow, "{fast} µs with a cache, {slow} µs without");
-    assert_eq!(failed(group(cached, "backend")), 0);
+    // Nothing was answered while every worker waited. With a cache one worker refreshes the value, and
+    // the others answer the one before.
+    assert_eq!(answered(local, late_part(found)), 0);
+    let found = pool(cached);
+    for name in ["local", "backend"] {
+        assert!(answered(group(cached, name), late_part(found)) > 0, "{name}");
+        assert_eq!(failed(group(cached, name)), 0, "{name}");
+    }
 }
 
 #[test]
@@ -115,7 +134,7 @@ fn pooled_connections_lose_no_syn_to_a_full_queue() {
     if lacks(&["redis-server"]) {
         return;
     }
-    // A pool of 4 fits the queue of 5; connections per request do not.
+    // A pool of 8 fits the queue of 10.
     let args = ["--workers", "8", "--backend-backlog", "9", "--stall", "400ms"];
     let summary = pooled(&[&args[..], &["--connection", "pooled"]].concat());
     let arm = only(&summary);
@@ -140,7 +159,7 @@ fn a_connect_time_out_bounds_the_workers_that_php_fpm_reports_stuck() {
     // 2 wait for an answer; 50 calls a second wait 0.1 s each.
     assert!((found.stuck_expected.unwrap() - 7.0).abs() < 1e-9, "{:?}", found.stuck_expected);
     let stuck = found.stuck_measured.unwrap();
-    assert!((4.5..12.0).contains(&stuck), "{stuck} workers stuck, 7 expected");
+    assert!((4.0..13.0).contains(&stuck), "{stuck} workers stuck, 7 expected");
     // Each of these calls failed, after 100 ms at least; all others went well.
     let backend = group(arm, "backend");
     let failed_calls = failed(backend);
@@ -151,11 +170,11 @@ fn a_connect_time_out_bounds_the_workers_that_php_fpm_reports_stuck() {
 
 #[test]
 fn a_mariadb_that_never_stalls_answers_every_request() {
-    if lacks(&["mariadbd"]) {
+    if lacks(&["mariadbd", "nginx", "php-fpm8.2"]) {
         return;
     }
-    let args = ["--backend", "mariadb", "--workers", "4", "--stall", "0", "--duration", "500ms"];
-    let summary = pooled(&args);
+    let args = ["--front", "php-fpm", "--backend", "mariadb", "--workers", "4", "--stall", "0"];
+    let summary = pooled(&[&args[..], &["--duration", "500ms"]].concat());
     let arm = only(&summary);
     assert_eq!(arm.ok, arm.attempts, "{:?}", arm.errors);
     let found = pool(arm);

@@ -155,8 +155,14 @@ impl<'a> AcceptQueueTrial<'a> {
     fn record_queues(&mut self) {
         let settings = self.settings;
         let link = &settings.lab.link;
-        let drops =
-            balance_of(&mut self.notes, link, &self.opened, &mut self.listeners, settings.aborts);
+        // A client that does not wait for the first byte sends a FIN, which a half-open request takes as
+        // one more last ACK.
+        let drops = if settings.first_byte {
+            let (opened, aborts) = (&self.opened, settings.aborts);
+            balance_of(&mut self.notes, link, opened, &mut self.listeners, aborts)
+        } else {
+            None
+        };
         let listeners = std::mem::take(&mut self.listeners);
         let attempts = self.notes.arm.attempts;
         let dropped = listeners.first().and_then(|first| first.drops).filter(|_| attempts > 0);

@@ -1,16 +1,20 @@
 //! From what the hosts and the link reported of `syn-queue` to the arm that is recorded.
 
+use std::time::Duration;
+
 use tcptoll_model::experiments::figures::{DROPS, FAILED_SHARE, FAILURE};
 use tcptoll_model::experiments::syn_queue::HALF_OPEN_PEAK;
-use tcptoll_model::record::{DropBalance, HalfOpenPeer, Own};
+use tcptoll_model::record::{Arm, DropBalance, HalfOpenPeer, ListenerQueue, Own};
 use tcptoll_model::warning::Warning;
 
 use super::trial::SynQueueTrial;
 use crate::experiments::bench::opening::take_opened;
 use crate::experiments::bench::procedure::Seen;
 use crate::experiments::bench::queues::{balance_of, queues_of};
-use crate::load::half_open::AGAIN;
 use crate::messages::ConnectReport;
+
+/// A source that sends again within this keeps its request: the request's first timer runs for 1 s.
+const KEPT_WITHIN: Duration = Duration::from_millis(900);
 
 impl SynQueueTrial<'_> {
     pub(super) fn take_load(&mut self, report: &ConnectReport, seen: &Seen<'_>) {
@@ -26,7 +30,10 @@ impl SynQueueTrial<'_> {
         let failed: u64 = report.errors.values().sum();
         let share = (attempts > 0).then(|| failed as f64 / attempts as f64);
         notes.metric(&FAILED_SHARE, share, attempts);
-        if let Some(first) = self.listeners.first() {
+        if let Some(first) = self.listeners.first_mut() {
+            if self.pressed.sources > 0 {
+                drops_of_the_only(first, &notes.arm);
+            }
             notes.metric(&HALF_OPEN_PEAK, first.half_open_peak.map(f64::from), 1);
             let drops = first.drops.filter(|_| attempts > 0);
             notes.metric(&DROPS, drops.map(|drops| drops as f64 / attempts as f64), attempts);
@@ -71,7 +78,8 @@ impl SynQueueTrial<'_> {
     fn peer_competes(&self) -> bool {
         let sources = self.pressed.sources;
         let pass_s = sources as f64 / self.settings.peer_rate(sources);
-        sources > u64::from(self.pressed.holds) || pass_s > AGAIN.as_secs_f64() * 1.5
+        let again_s = self.settings.again.as_secs_f64().max(pass_s);
+        sources > u64::from(self.pressed.holds) || again_s > KEPT_WITHIN.as_secs_f64()
     }
 
     /// Drops of the clients' SYNs and of the peer's, which no counter separates. The clients' alone are
@@ -97,4 +105,17 @@ impl SynQueueTrial<'_> {
             ..DropBalance::default()
         })
     }
+}
+
+/// Takes the drops of the only listener from its host's counter.
+///
+/// The kernel also counts each retransmitted SYN of an open request in the listener's own `sk_drops`:
+/// it answers the SYN and discards it (`tcp_check_req()`, seen on Linux 6.18). With a peer that
+/// retransmits SYNs all the time, that figure says nothing, nor does its course over time.
+fn drops_of_the_only(listener: &mut ListenerQueue, arm: &Arm) {
+    let counters = arm.server.as_ref().map(|server| &server.counters);
+    let drops = counters.map(|counters| counters.get("TcpExtListenDrops").copied().unwrap_or(0));
+    listener.drops = drops.and_then(|drops| u64::try_from(drops).ok());
+    listener.dropped_so_far = None;
+    (listener.slices, listener.dropping_slices) = (0, 0);
 }

@@ -12,7 +12,7 @@ use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::opening::Flow;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
 use crate::lab::plan::is_silent;
-use crate::load::half_open::{AGAIN, FIRST_PASS, RATE_MAX};
+use crate::load::half_open::{AGAIN_MIN, FIRST_PASS, RATE_MAX};
 
 /// The most connections one trial opens.
 const COUNT_MAX: u64 = 1_000_000;
@@ -23,7 +23,10 @@ const CLIENTS_PER_S: f64 = 100.0;
 /// SYNs per second of the peer, at most, where the user does not say: a tenth of a CPU.
 const PEER_PER_S: f64 = 20_000.0;
 
-/// The longest time limit of one connection.
+/// The first SYNs of all sources leave within this, where the user does not say.
+const WITHIN: Duration = Duration::from_millis(500);
+
+/// The longest time limit of one connection, and the longest time until a source sends again.
 const TIME_MAX: Duration = Duration::from_hours(1);
 
 /// Half-open requests that a peer keeps.
@@ -56,6 +59,8 @@ pub struct SynQueueSettings {
     pub half_open: HalfOpen,
     /// SYNs of the peer per second, if the user said.
     pub half_open_rate: Option<f64>,
+    /// Each source of the peer sends again after this.
+    pub again: Duration,
 }
 
 impl SynQueueSettings {
@@ -71,9 +76,12 @@ impl SynQueueSettings {
         }
         lab.silent_addresses = half_open != HalfOpen::Number(0);
         let half_open_rate = reader.typed_read("half-open-rate", peer_rate)?;
-        if let (Some(typed), HalfOpen::Number(0)) = (reader.typed("half-open-rate"), half_open) {
-            let why = "it has no effect with --half-open 0: leave one of them out";
-            return Err(wrong("half-open-rate", &typed, why));
+        let again = reader.read("half-open-again", peer_again)?;
+        for option in ["half-open-rate", "half-open-again"] {
+            if let (Some(typed), HalfOpen::Number(0)) = (reader.typed(option), half_open) {
+                let why = "it has no effect with --half-open 0: leave one of them out";
+                return Err(wrong(option, &typed, why));
+            }
         }
         if let (Some(rate), HalfOpen::Number(number)) = (half_open_rate, half_open)
             && number as f64 / rate > FIRST_PASS.as_secs_f64()
@@ -114,15 +122,12 @@ impl SynQueueSettings {
             count: reader.count("count", 1, COUNT_MAX)?,
             concurrency,
             rate: concurrency.is_none().then(|| asked.unwrap_or(CLIENTS_PER_S)),
-            timeout: reader.read("timeout", |typed| {
-                time_above_zero(typed).and_then(|time| {
-                    if time > TIME_MAX { Err("write at most 1h".to_owned()) } else { Ok(time) }
-                })
-            })?,
+            timeout: reader.read("timeout", limited)?,
             bind,
             backlog: reader.count("backlog", 0, most)? as i32,
             half_open,
             half_open_rate,
+            again,
         })
     }
 
@@ -137,8 +142,8 @@ impl SynQueueSettings {
 
     /// SYNs per second of a peer with so many sources.
     pub(super) fn peer_rate(&self, number: u64) -> f64 {
-        let kept = number as f64 / AGAIN.as_secs_f64();
-        self.half_open_rate.unwrap_or_else(|| kept.clamp(1.0, PEER_PER_S))
+        let within = number as f64 / WITHIN.as_secs_f64();
+        self.half_open_rate.unwrap_or_else(|| within.clamp(1.0, PEER_PER_S))
     }
 
     /// Connections that begin per second, if all goes well.
@@ -175,6 +180,20 @@ fn half_open(typed: &str) -> Result<HalfOpen, String> {
     }
 }
 
+fn limited(typed: &str) -> Result<Duration, String> {
+    match time_above_zero(typed)? {
+        time if time > TIME_MAX => Err("write at most 1h".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn peer_again(typed: &str) -> Result<Duration, String> {
+    match limited(typed)? {
+        time if time < AGAIN_MIN => Err(format!("write at least {} ms", AGAIN_MIN.as_millis())),
+        time => Ok(time),
+    }
+}
+
 fn peer_rate(typed: &str) -> Result<f64, String> {
     let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= RATE_MAX);
     rate.ok_or_else(|| format!("write SYNs per second, above 0 and at most {RATE_MAX}"))
@@ -197,7 +216,8 @@ mod tests {
         let plain = read(&[]).unwrap();
         assert_eq!((plain.half_open, plain.count, plain.rate), (HalfOpen::Full, 200, Some(100.0)));
         assert!(plain.lab.silent_addresses);
-        assert!((plain.peer_rate(129) - 215.0).abs() < 1e-9, "each source every 600 ms");
+        assert!((plain.peer_rate(129) - 258.0).abs() < 1e-9, "all within 500 ms");
+        assert_eq!(plain.again, Duration::from_millis(600));
         assert!((plain.peer_rate(65_536) - 20_000.0).abs() < 1e-9);
         assert!((plain.peer_rate(0) - 1.0).abs() < 1e-9, "a rate of 0 never ends");
         // 2 s of arrivals, 4 s for the last, and the first pass of the peer.
@@ -222,6 +242,8 @@ mod tests {
             ("half-open-rate", "0"),
             ("half-open-rate", "50001"),
             ("half-open-rate", "NaN"),
+            ("half-open-again", "50ms"),
+            ("half-open-again", "2h"),
         ] {
             let refused = read(&[(option, typed)]).unwrap_err();
             assert!(refused.starts_with(&format!("--{option} {typed}: write ")), "{refused}");

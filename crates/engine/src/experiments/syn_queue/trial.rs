@@ -119,7 +119,12 @@ impl<'a> SynQueueTrial<'a> {
         if number == 0 {
             return Ok(());
         }
-        let order = KeepHalfOpen { target, number, rate_per_s: self.settings.peer_rate(number) };
+        let order = KeepHalfOpen {
+            target,
+            number,
+            rate_per_s: self.settings.peer_rate(number),
+            again_ns: ns(self.settings.again),
+        };
         let begun = hosts.client.begin(&order)?;
         hosts.client.wait(begun, context.interrupt, &mut |_| {})?;
         let link = &self.settings.lab.link;

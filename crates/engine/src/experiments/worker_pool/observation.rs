@@ -190,16 +190,13 @@ impl PoolTrial<'_> {
             work_s: seconds(settings.front.work),
             queue: u64::from(pool.backend_limit?) + 1,
             pooled: backend.connection == Connection::Pooled,
-            // Others answer the expired value while one worker refreshes it.
-            concurrent_max: settings.front.cache.map(|_| 1),
+            cached_s: settings.front.cache.map(seconds),
             connect_timeout_s: backend.connect_timeout.map(seconds),
             answer_timeout_s: seconds(backend.answer_timeout),
             retries: backend.retries.count,
             pauses_s: backend.retries.pauses_mean_ns() as f64 / 1e9,
             stall_s: until_s - from_s,
         })
-        // A value that outlasts the stall is not refreshed during it.
-        .filter(|_| settings.front.cache.is_none_or(|cache| seconds(cache) < until_s - from_s))
     }
 
     /// Whether the client kept its schedule, and whether its CPU or the stall made the figures. The

@@ -118,8 +118,12 @@ impl PoolSettings {
         }
         let load = load(&reader)?;
         let stall = stall(&reader, &load)?;
-        let backend = backend(&reader, &load)?;
-        Ok(Self { lab, load, stall, front: front(&reader)?, backend })
+        let (front, backend) = (front(&reader)?, backend(&reader, &load)?);
+        if front.kind == FrontKind::Workers && backend.kind != BackendKind::Redis {
+            let why = "the front service `workers` speaks to Redis alone: add --front php-fpm";
+            return Err(wrong("backend", backend.kind.name(), why));
+        }
+        Ok(Self { lab, load, stall, front, backend })
     }
 
     /// Connections of the front service to the backend in a trial, at most.
@@ -329,6 +333,7 @@ mod tests {
             ("rate", "0", "above 0"),
             ("workers", "0", "from 1"),
             ("front", "apache", "workers or php-fpm"),
+            ("backend", "mariadb", "--front php-fpm"),
             ("connect-timeout", "0", "above 0"),
             ("duration", "11m", "10m"),
         ] {

@@ -92,3 +92,81 @@ fn a_refused_connection_frees_its_slot() {
     let (report, _) = ran(&load(closed), false);
     assert_eq!((report.attempts, report.errors["connect-refused"]), (40, 40), "{report:?}");
 }
+
+#[test]
+fn several_servers_take_turns_or_each_further_one_gets_a_connection_at_times() {
+    let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let turns = ConnectLoad { further: vec![at(2), at(3)], ..load(at(1)) };
+    let mut targets = Targets::of(&turns, 0);
+    assert_eq!((0..5).map(|now| targets.next(now)).collect::<Vec<_>>(), [0, 1, 2, 0, 1]);
+    let mut targets = Targets::of(&ConnectLoad { further_every_ns: 100, ..turns }, 0);
+    let places: Vec<usize> =
+        [0, 10, 20, 99, 100, 110, 115, 120].map(|now| targets.next(now)).into();
+    assert_eq!(places, [1, 2, 0, 0, 1, 2, 0, 0]);
+}
+
+#[test]
+fn the_evidence_has_an_outcome_for_each_connection_and_what_was_never_answered() {
+    let listener = Tcp::listener((Ipv4Addr::LOCALHOST, 0).into(), 1, false).unwrap();
+    // The queue holds two; the others give up before the first step.
+    let wanted = ConnectLoad {
+        count: 5,
+        concurrency: 5,
+        timeout_ns: 300_000_000,
+        evidence: true,
+        ladder_ns: vec![1_000_000_000, 2_000_000_000],
+        ladder_slack_ns: 600_000_000,
+        syn_ack_ladder_ns: vec![1_000_000_000],
+        ..load(listener.local().unwrap())
+    };
+    let (report, _) = ran(&wanted, false);
+    let opened = report.opened.unwrap();
+    let counts: Vec<(&str, u64)> =
+        opened.outcomes.iter().map(|(name, outcome)| (name.as_str(), outcome.count)).collect();
+    assert_eq!(counts, [("connect-timeout", 3), ("timeout", 2)]);
+    assert_eq!((opened.established, opened.syns_unanswered, opened.unknown), (2, 3, 0));
+    assert_eq!((opened.failure.count(), opened.syn_off, opened.reset_at_once), (5, 0, None));
+    assert!(opened.outcomes["timeout"].min_us >= 300_000.0, "{:?}", opened.outcomes);
+}
+
+#[test]
+fn a_handshake_that_waited_for_a_second_syn_stands_on_the_first_step() {
+    let listener = Tcp::listener((Ipv4Addr::LOCALHOST, 0).into(), 1, false).unwrap();
+    let at = listener.local().unwrap();
+    let full: Vec<_> = (0..2).map(|_| std::net::TcpStream::connect(at).unwrap()).collect();
+    // Once the load's SYN has been dropped, the queue is emptied.
+    let serving = thread::spawn(move || {
+        let mut diag = tcptoll_kernel::sock_diag::SockDiag::open().unwrap();
+        let dropped = |listeners: Vec<tcptoll_kernel::sock_diag::ListenSocket>| {
+            listeners.iter().any(|one| one.address == at && one.drops != Some(0))
+        };
+        while !dropped(diag.listeners().unwrap()) {
+            thread::yield_now();
+        }
+        let mut taken = Vec::new();
+        while taken.len() < 3 {
+            if let Some((stream, _)) = listener.accept().unwrap() {
+                stream.write(b"h").unwrap();
+                taken.push(stream);
+            }
+        }
+        drop(full);
+        // Until the load has ended: a FIN would be one more segment.
+        taken
+    });
+    let wanted = ConnectLoad {
+        count: 1,
+        concurrency: 1,
+        evidence: true,
+        ladder_ns: vec![1_000_000_000, 2_000_000_000, 3_000_000_000],
+        ladder_slack_ns: 900_000_000,
+        syn_ack_ladder_ns: vec![1_000_000_000],
+        ..load(at)
+    };
+    let (report, _) = ran(&wanted, false);
+    drop(serving.join().unwrap());
+    let opened = report.opened.unwrap();
+    assert_eq!((report.ok, opened.syns_unanswered), (1, 1), "{opened:?}");
+    assert_eq!((opened.syn_steps, opened.syn_off), (vec![1, 0, 0], 0));
+    assert_eq!((opened.syn_ack_steps, opened.syn_ack_off), (vec![0], 0));
+}

@@ -93,8 +93,8 @@ impl Status {
             let (mut stream, _) = listener.accept()?;
             let listeners = diag.listeners().map_err(io::Error::other)?;
             let own = listeners.iter().find(|one| one.address.port() == requests.port());
-            let waiting = own.map_or(0, |one| u64::from(one.accept_queue_len));
-            let text = serde_json::to_string(&self.now(waiting))?;
+            let own = own.ok_or_else(|| io::Error::other("its own listener is not there"))?;
+            let text = serde_json::to_string(&self.now(own.accept_queue_len.into()))?;
             // A reader that went away is no reason to end.
             let _ = stream.set_write_timeout(Some(LIMIT));
             let _ = stream.write_all(text.as_bytes());

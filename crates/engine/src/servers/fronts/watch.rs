@@ -115,7 +115,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
 
@@ -145,27 +145,46 @@ mod tests {
         assert!(serde_json::to_string(&longest).unwrap().len() < crate::channel::MESSAGE_MAX);
     }
 
+    /// Waits until the watch has seen enough. Its reader gives up long before this does.
+    fn wait_until(watch: &WorkersWatch, enough: impl Fn(&Seen) -> bool) {
+        let begun = std::time::Instant::now();
+        while !enough(&watch.seen.lock().unwrap()) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", watch.seen);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
     fn a_status_is_read_until_it_is_taken() {
         let path = std::env::temp_dir().join(format!("tcptoll-watch-{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
-        let page = br#"{"accepted conn":9,"listen queue":3,"idle processes":0,"active processes":2,
-            "total processes":2,"max active processes":2}"#;
+        let serving = thread::spawn(move || {
+            let page: &[u8] = br#"{"accepted conn":9,"listen queue":3,"idle processes":0,
+                "active processes":2,"total processes":2,"max active processes":2}"#;
+            // Until the test itself connects and sends something.
+            loop {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.set_nonblocking(true).unwrap();
+                let mut byte = [0];
+                if matches!(std::io::Read::read(&mut stream, &mut byte), Ok(1)) {
+                    return;
+                }
+                let _ = stream.write_all(page);
+            }
+        });
         let begun = monotonic_ns();
         let source = Source::Own(path.clone());
         let mut watch = WorkersWatch::begin(source, EVERY_MIN_NS, cpu::allowed());
-        for _ in 0..3 {
-            listener.accept().unwrap().0.write_all(page).unwrap();
+        wait_until(&watch, |seen| seen.samples.len() >= 3);
+        while !serving.is_finished() {
+            let _ = UnixStream::connect(&path).and_then(|mut stream| stream.write_all(b"."));
         }
-        // The fourth reading has begun: three are complete. Its connection is refused from now on.
-        drop(listener.accept().unwrap());
-        drop(listener);
         std::fs::remove_file(&path).unwrap();
+        wait_until(&watch, |seen| seen.missed >= 1);
         let seen = watch.take(0);
-        assert_eq!(seen.samples.len(), 3);
-        assert!(seen.missed >= 1, "{seen:?}");
         let sample = seen.samples[0];
         assert_eq!((sample.busy, sample.waiting), (2, Some(3)));
         assert!(sample.at_ns >= begun && seen.samples[2].at_ns > sample.at_ns);
+        assert!(seen.first_error.is_some());
     }
 }

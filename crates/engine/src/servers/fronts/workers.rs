@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
@@ -125,7 +125,8 @@ fn work(shared: &Shared, mut caller: Caller) {
             Err(error) => {
                 // Reset while it waited, or no descriptor left: the latter stays so until a
                 // connection is closed, and is not to be asked for all the time.
-                eprintln!("accept: {error}");
+                static SAID: Once = Once::new();
+                SAID.call_once(|| eprintln!("accept: {error}"));
                 thread::sleep(Duration::from_millis(1));
             }
         }

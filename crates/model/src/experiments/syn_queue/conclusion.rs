@@ -5,7 +5,7 @@ use super::CAUSES;
 use super::columns::{dropped, listener, of_server};
 use crate::bound;
 use crate::effective::same_effective;
-use crate::experiments::conclusion::{explain, explanations, step};
+use crate::experiments::conclusion::{capital, explain, explanations, step};
 use crate::record::{Arm, NextStep, Summary};
 use crate::units::{human_count, human_us};
 use crate::warning::Warning;
@@ -66,16 +66,16 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
         .filter_map(|arm| {
             let max = arm.histograms.get("connect_us")?.max?;
             Some(format!(
-                "arm {} ({}): all {} connected, the slowest in {}",
+                "arm {}: all {} connected with {}, the slowest in {}",
                 arm.name,
-                means(arm),
                 human_count(arm.ok),
+                means(arm),
                 human_us(max)
             ))
         })
         .take(2)
         .collect();
-    (!well.is_empty()).then(|| format!("in this run, {}", well.join("; ")))
+    (!well.is_empty()).then(|| well.join("; "))
 }
 
 /// Backlogs above `net.core.somaxconn` are clamped to it.
@@ -113,13 +113,17 @@ fn answer(summary: &Summary) -> String {
 /// What a full queue did to the clients of an arm.
 fn turned_away(summary: &Summary, arm: &Arm) -> String {
     let held = listener(arm).and_then(|queue| queue.half_open_peak);
-    let full = held.map_or_else(String::new, |held| {
-        format!(" by {} half-open requests", human_count(u64::from(held)))
-    });
-    let name =
-        if summary.arms.len() > 1 { format!("In arm {}, the", arm.name) } else { "The".to_owned() };
+    let full = held.map_or_else(
+        || "the SYN queue was full".to_owned(),
+        |held| format!("{} half-open requests filled the SYN queue", human_count(u64::from(held))),
+    );
+    let full = if summary.arms.len() > 1 {
+        format!("In arm {}, {full}", arm.name)
+    } else {
+        capital(&full)
+    };
     let mut text = format!(
-        "{name} SYN queue was full{full}: {} of {} clients connected",
+        "{full}: {} of {} clients connected",
         human_count(arm.ok),
         human_count(arm.attempts)
     );
@@ -129,7 +133,7 @@ fn turned_away(summary: &Summary, arm: &Arm) -> String {
         text += &format!(", the slowest in {}", human_us(max));
     }
     if let Some(dropped) = dropped(arm) {
-        text += &format!("; the server dropped {} SYNs", human_count(dropped));
+        text += &format!(", and the server dropped {} SYNs", human_count(dropped));
     }
     text + "."
 }
@@ -145,7 +149,7 @@ fn unharmed(arm: &Arm) -> String {
     let held = listener(arm).and_then(|queue| queue.half_open_peak).filter(|held| *held > 0);
     let beside = held.map_or_else(
         || "without half-open requests".to_owned(),
-        |held| format!("beside {} half-open requests", human_count(u64::from(held))),
+        |held| format!("next to {} half-open requests", human_count(u64::from(held))),
     );
     let cookies = of_server(arm, "TcpExtSyncookiesSent").map_or("", |_| ", with SYN cookies");
     let within = typical(arm).map_or_else(String::new, |typical| format!(", in {typical}"));
@@ -239,13 +243,13 @@ mod tests {
         ]);
         assert_eq!(
             summary.answer,
-            "In arm full, the SYN queue was full by 129 half-open requests: 0 of 200 clients connected; the server dropped 800 SYNs. With SYN cookies all 200 connected, in 62.0 µs (median). With a longer queue all 200 connected, in 62.0 µs (median)."
+            "In arm full, 129 half-open requests filled the SYN queue: 0 of 200 clients connected, and the server dropped 800 SYNs. With SYN cookies all 200 connected, in 62.0 µs (median). With a longer queue all 200 connected, in 62.0 µs (median)."
         );
         assert!(summary.answer.chars().count() <= 400);
         let [advice] = summary.advice.as_slice() else { panic!("{:?}", summary.advice) };
         let proof = advice.proof.as_ref().unwrap();
-        assert!(proof.contains("arm cookies (SYN cookies): all 200 connected"), "{proof}");
-        assert!(proof.contains("arm longer (a longer queue)"), "{proof}");
+        assert!(proof.contains("arm cookies: all 200 connected with SYN cookies"), "{proof}");
+        assert!(proof.contains("arm longer: all 200 connected with a longer queue"), "{proof}");
     }
 
     #[test]
@@ -262,7 +266,7 @@ mod tests {
         assert!(summary.causes.is_empty());
         assert_eq!(
             summary.answer,
-            "cookies: 200 of 200 clients connected beside 129 half-open requests, with SYN cookies, in 62.0 µs (median)."
+            "cookies: 200 of 200 clients connected next to 129 half-open requests, with SYN cookies, in 62.0 µs (median)."
         );
         assert_eq!(concluded(Vec::new()).answer, "Nothing was measured.");
     }

@@ -34,9 +34,9 @@ Examples:
       a full SYN queue with cookies never, when it is full, and always
   tcptoll syn-queue --syncookies 0 --backlog 4096 --max-syn-backlog 1024,2048 --half-open 1000
       whether a longer tcp_max_syn_backlog holds 1,000 half-open requests
-  tcptoll syn-queue --syncookies 0 --half-open full --half-open-rate 30 \\
+  tcptoll syn-queue --syncookies 0 --half-open-again 10s --timeout 8s \\
     --server-sysctl net.ipv4.tcp_synack_retries=1
-      a slow peer: requests time out between its SYNs, and some clients get in on a retransmitted SYN
+      requests time out after 3 s, and clients get in with the SYN that they retransmit next
   tcptoll syn-queue --syncookies 1 --client-sysctl net.ipv4.tcp_timestamps=0,1
       what connections of SYN cookies lose without TCP timestamps
 

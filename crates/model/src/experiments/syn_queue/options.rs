@@ -32,11 +32,18 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PEER,
         "half-open-rate",
         "PER_SECOND",
-        "SYNs that the peer sends per second. Each of its sources sends again in turn; a request whose \
-         turn comes too late times out at the server and is opened anew",
+        "SYNs that the peer sends per second, at most",
     )
     .number()
-    .derived("each source every 600 ms, at most 20000"),
+    .derived("all sources within 500 ms, at most 20000"),
+    &Opt::each(
+        PEER,
+        "half-open-again",
+        "TIME",
+        "Time after which each source of the peer sends its SYN again. Up to 900 ms the server keeps the \
+         request; after a longer time it may have timed out, and is opened anew",
+    )
+    .by_default("600ms"),
     &Opt::each(LOAD, "count", "N", "Connections of ordinary clients in all")
         .number()
         .by_default("200"),
@@ -52,10 +59,11 @@ pub(super) const OPTIONS: &[&Opt] = &[
 ];
 
 /// Options that choose what is compared: with any of them typed, no arms are added.
-const CHOSEN: [&str; 8] = [
+const CHOSEN: [&str; 9] = [
     "backlog",
     "client-sysctl",
     "half-open",
+    "half-open-again",
     "half-open-rate",
     "max-syn-backlog",
     "server-sysctl",

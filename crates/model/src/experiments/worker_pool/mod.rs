@@ -68,7 +68,7 @@ Examples:
       retries immediately, and retries with back-off and jitter
   tcptoll worker-pool --stall 0,2s --front php-fpm --workers 100 --rate 200
       PHP-FPM with 100 workers behind nginx
-  tcptoll worker-pool --connection per-request,pooled --backend mariadb
+  tcptoll worker-pool --connection per-request,pooled --front php-fpm --backend mariadb
       persistent connections to MariaDB
 
 An option with several values makes an arm of each; the others are compared against the first.

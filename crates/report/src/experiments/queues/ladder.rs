@@ -81,7 +81,7 @@ pub(super) fn picture(summary: &Summary) -> Option<Picture> {
 
 fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (left, pitch) = if wide { (84.0, 124.0) } else { (58.0, 120.0) };
+    let (left, pitch) = if wide { (84.0, 124.0) } else { (68.0, 120.0) };
     let top = 40.0;
     let frame = Frame::of(screen, left, top - 22.0, top + pitch * rows.len() as f64);
     let ends = rows.iter().flat_map(|row| row.connected.iter().chain(&row.served));
@@ -218,7 +218,8 @@ fn waited(queues: &Queues) -> Option<String> {
         let steps: Vec<String> = steps(ladder)
             .map(|(at, count)| format!("{} at {} s", number::count(count), number::trimmed(at)))
             .collect();
-        (!steps.is_empty()).then(|| format!("retransmitted {packet}s served {}", steps.join(", ")))
+        (!steps.is_empty())
+            .then(|| format!("{packet} retransmissions brought {} on", steps.join(", ")))
     };
     let parts: Vec<String> = [(&queues.syn_ladder, "SYN"), (&queues.syn_ack_ladder, "SYN-ACK")]
         .into_iter()

@@ -103,14 +103,16 @@ fn tooltip(row: &Row<'_>) -> String {
 fn caption(summary: &Summary, rows: &[Row<'_>]) -> String {
     let of = |row: &Row<'_>| {
         let arm = summary.arms.get(row.at)?;
+        let what = match row.outcome {
+            "reset" => "reset".to_owned(),
+            "connect-refused" => "refused".to_owned(),
+            other => format!("told {}", told(other)),
+        };
+        let were = if row.times.count == 1 { "was" } else { "were" };
         Some(format!(
-            "{}{} told {} after {} (median).",
+            "{}{} {were} {what} after {} (median).",
             before(summary, arm),
             connections(row.times.count),
-            match row.outcome {
-                "reset" => "with a reset",
-                other => told(other),
-            },
             number::time(row.times.p50_us)
         ))
     };

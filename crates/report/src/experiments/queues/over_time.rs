@@ -104,7 +104,7 @@ fn draw(at: usize, panels: &[Panel<'_>], screen: Screen) -> Svg {
         let x = Scale::from_zero(last, left, frame.right);
         let y = Scale::from_zero(most * 1.08, bottom, top);
         let mut plot = Plot::on(svg, frame, x, y);
-        plot.y_axis(if wide { 4 } else { 3 }, |value| number::figure(value));
+        plot.y_axis(if wide { 4 } else { 3 }, number::trimmed);
         plot.base();
         if let Some((limit, word)) = near {
             let text = format!("{word} {}", number::count(limit as u64));
@@ -145,6 +145,9 @@ fn caption(arm: &Arm, queues: &Queues) -> String {
     let mut said = Vec::new();
     for listener in &queues.listeners {
         let share = listener.full_share().map_or_else(String::new, |share| {
+            if listener.full_samples == 0 {
+                return format!(", never full in {} samples", number::count(listener.samples));
+            }
             format!(
                 ", full in {} of {} samples",
                 number::plain_percent(share),

@@ -28,7 +28,7 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     let arms = recorded(summary);
     let mut blocks = over_time(&arms, width);
-    blocks.extend(outcomes(&arms));
+    blocks.extend(outcomes(&arms, width));
     blocks
 }
 
@@ -113,7 +113,7 @@ fn line(series: &Series, holds: f64, end: f64, room: usize) -> String {
         .collect()
 }
 
-fn outcomes(arms: &[(usize, &Arm, &Queues)]) -> Vec<Block> {
+fn outcomes(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
     let failed = |queues: &Queues| {
         queues.outcomes.iter().any(|(name, times)| name != "ok" && times.count > 0)
     };
@@ -138,14 +138,21 @@ fn outcomes(arms: &[(usize, &Arm, &Queues)]) -> Vec<Block> {
     rows.truncate(OUTCOMES);
     let cells =
         |of: &dyn Fn(&Outcome) -> String| rows.iter().map(|row| of(row.2)).collect::<Vec<_>>();
-    let lines = lay_out(vec![
-        Column::new("", Align::Left, rows.iter().map(|row| row.0.clone()).collect()),
-        Column::new("told", Align::Left, rows.iter().map(|row| row.1.to_owned()).collect()),
-        Column::new("connections", Align::Right, cells(&|times| number::count(times.count))),
-        Column::new("first", Align::Right, cells(&|times| number::time(times.min_us))),
-        Column::new("median", Align::Right, cells(&|times| number::time(times.p50_us))),
-        Column::new("last", Align::Right, cells(&|times| number::time(times.max_us))),
-    ]);
+    let table = |whole: bool| {
+        let mut table = vec![
+            Column::new("", Align::Left, rows.iter().map(|row| row.0.clone()).collect()),
+            Column::new("told", Align::Left, rows.iter().map(|row| row.1.to_owned()).collect()),
+            Column::new("connections", Align::Right, cells(&|times| number::count(times.count))),
+            Column::new("median", Align::Right, cells(&|times| number::time(times.p50_us))),
+        ];
+        if whole {
+            table.insert(3, Column::new("first", Align::Right, cells(&|t| number::time(t.min_us))));
+            table.push(Column::new("last", Align::Right, cells(&|t| number::time(t.max_us))));
+        }
+        lay_out(table)
+    };
+    let whole = table(true);
+    let lines = if whole.width() <= width { whole } else { table(false) };
     let mut blocks = vec![
         Block::Blank,
         Block::Line(vec![(Tone::Strong, "what clients were told, and when".to_owned())]),

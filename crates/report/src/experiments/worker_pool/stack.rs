@@ -8,6 +8,9 @@ use crate::{clean, number};
 /// Places of a panel that have a tooltip, at most.
 const HITS: usize = 40;
 
+/// A step of this many usual ones is a gap.
+const GAP: f64 = 3.0;
+
 /// All panels.
 pub(super) struct Stack {
     pub(super) panels: Vec<Panel>,
@@ -89,6 +92,13 @@ impl Stack {
     }
 }
 
+/// Points that follow each other: a line does not go on over a gap, as where no request succeeded.
+pub(super) fn pieces(points: &[(f64, f64)]) -> impl Iterator<Item = &[(f64, f64)]> {
+    let steps = points.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    let usual = steps.clone().sum::<f64>() / steps.len().max(1) as f64;
+    points.chunk_by(move |a, b| b.0 - a.0 <= usual * GAP)
+}
+
 impl Panel {
     fn keys(&self) -> impl Iterator<Item = (String, &str)> {
         self.lines.iter().filter_map(|line| {
@@ -123,7 +133,12 @@ impl Panel {
         for line in &self.lines {
             plot.group(&line.class, &line.name, |plot| {
                 let class = format!("curve {}", line.dash);
-                plot.line(class.trim_end(), line.points.iter().copied());
+                for piece in pieces(&line.points) {
+                    match piece {
+                        [alone] => plot.dot("full", *alone, 2.0, ""),
+                        piece => plot.line(class.trim_end(), piece.iter().copied()),
+                    }
+                }
             });
         }
         if wide {

@@ -114,3 +114,13 @@ fn bins_hold_some_requests_each_and_their_mean() {
     assert!((binned[0].0 - 0.125).abs() < 1e-9, "the middle of a bin");
     assert!(bins::of(&Series::default(), 100, 5.0).is_empty());
 }
+
+#[test]
+fn a_line_does_not_go_on_where_nothing_succeeded() {
+    let whole = |from: u32, to: u32| (from..to).map(|at| (f64::from(at), 1.0));
+    let points: Vec<(f64, f64)> = whole(0, 10).chain(whole(20, 30)).collect();
+    let pieces: Vec<usize> = stack::pieces(&points).map(<[_]>::len).collect();
+    assert_eq!(pieces, [10, 10]);
+    assert_eq!(stack::pieces(&points[..10]).count(), 1);
+    assert_eq!(stack::pieces(&[]).count(), 0);
+}

@@ -111,7 +111,7 @@ fn spared(ill: &Arm, well: &Arm) -> Option<String> {
         human_count(well.ok),
         human_us(max(well)?)
     );
-    if let Some(before) = max(ill) {
+    if let Some(before) = max(ill).filter(|before| Some(*before) > max(well)) {
         text += &format!(" instead of {}", human_us(before));
     }
     if let Some(queue) = listener(well) {

@@ -6,8 +6,15 @@ use crate::record::{Arm, HistogramSummary};
 use crate::units::{human_count, human_us};
 
 /// Classes of failures before the handshake was complete.
-const BEFORE: [&str; 6] =
-    ["bind", "connect-refused", "connect-timeout", "local-fds", "local-ports", "unreachable"];
+const BEFORE: [&str; 7] = [
+    "bind",
+    "connect-refused",
+    "connect-timeout",
+    "local-fds",
+    "local-memory",
+    "local-ports",
+    "unreachable",
+];
 
 fn count_of(arm: &Arm, histogram: &str) -> u64 {
     arm.histograms.get(histogram).map_or(0, |histogram| histogram.count)
