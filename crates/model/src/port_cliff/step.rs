@@ -210,7 +210,9 @@ mod tests {
         assert_eq!(found(&even(5, 1.0, |share| if share < 0.5 { 7.0 } else { 840.0 })), None);
         assert_eq!(found(&[]), None);
         let mut none = even(100, 1.0, |share| if share < 0.5 { 7.0 } else { 840.0 });
-        none.iter_mut().for_each(|point| point.connections = 0);
+        for point in &mut none {
+            point.connections = 0;
+        }
         assert_eq!(found(&none), None);
     }
 

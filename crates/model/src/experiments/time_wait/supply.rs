@@ -126,7 +126,7 @@ mod tests {
             points: vec![[0.0, 0.0, 0.0, 0.0], [14.2, 0.0, 3.0, 9.0], [14.4, 9.0, 9.0, 9.0]],
         };
         let lasts_expected_s = Some(14.116);
-        let mut arm = arm(PortUse { failed_per_s, lasts_expected_s, ..PortUse::default() });
+        let mut arm = arm(PortUse { lasts_expected_s, failed_per_s, ..PortUse::default() });
         arm.errors.insert("local-ports".into(), 12);
         let supply = Supply::of(&arm).unwrap();
         assert_eq!(supply, Supply::RanOut(Some(14.2)));

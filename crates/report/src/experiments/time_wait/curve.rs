@@ -122,7 +122,8 @@ fn draw(lines: &[Line<'_>], screen: Screen) -> Svg {
         });
         // Above the frame, in rows, as lines may be next to each other.
         let row = (n % 3) as f64;
-        let anchor = if at > (left + frame.right) / 2.0 { Anchor::End } else { Anchor::Start };
+        let anchor =
+            if at > f64::midpoint(left, frame.right) { Anchor::End } else { Anchor::Start };
         let beside = if anchor == Anchor::End { at - 5.0 } else { at + 5.0 };
         plot.svg.text("name", (beside, frame.top - 6.0 - row * 15.0), anchor, &mark.text);
     }
