@@ -70,10 +70,8 @@ pub(super) fn preamble(folder: &RunFolder, workers: u64, files: u64, severity: &
 /// Where `http` keeps what does not fit its buffers.
 pub(super) fn temporary_paths(folder: &RunFolder) -> String {
     let folder = folder.path().display();
-    ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|kind| format!("  {kind}_temp_path {folder}/{kind};\n"))
-        .collect()
+    let line = |kind| format!("  {kind}_temp_path {folder}/{kind};\n");
+    ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(line).concat()
 }
 
 /// Since 1.19.5 (its CHANGES).

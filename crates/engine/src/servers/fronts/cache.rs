@@ -60,6 +60,7 @@ mod tests {
 
     type Answer = Result<Vec<u8>, &'static str>;
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is compared with answers")]
     fn ok(text: &str) -> Answer {
         Ok(text.as_bytes().to_vec())
     }

@@ -149,7 +149,7 @@ mod tests {
     fn wait_until(watch: &WorkersWatch, enough: impl Fn(&Seen) -> bool) {
         let begun = std::time::Instant::now();
         while !enough(&watch.seen.lock().unwrap()) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", watch.seen);
+            assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", watch.seen);
             thread::sleep(Duration::from_millis(1));
         }
     }

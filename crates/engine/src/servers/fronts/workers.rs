@@ -201,7 +201,7 @@ fn path(head: &[u8]) -> Option<String> {
 fn use_cpu(time: Duration) {
     let us = time.as_micros() as u64;
     let begun = cpu::thread_time();
-    while us > 0 {
+    loop {
         let used = cpu::thread_time().since(begun);
         if used.user_us + used.system_us >= us {
             return;
