@@ -6,21 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::record::{Advice, Summary};
 
-use super::effects::{Factor, SLOWER, STUCK, Told, workers};
-
-/// Options that change how the backend is called. Arms that differ in others too are no proof.
-const FIXES: [&str; 10] = [
-    "abort-on-overflow",
-    "answer-timeout",
-    "backend-backlog",
-    "backoff",
-    "cache",
-    "connect-timeout",
-    "connection",
-    "jitter",
-    "retries",
-    "workers",
-];
+use super::effects::{FIXES, Factor, SLOWER, STUCK, Told, plainest, workers};
 
 /// A setting that may keep workers from waiting.
 struct Fix {
@@ -176,10 +162,10 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     advice
 }
 
-/// The arms that differ from the first stuck one in fixes alone.
+/// The arms that differ from the plainest one without a free worker in fixes alone.
 fn tried(summary: &Summary) -> Vec<Tried<'_>> {
     let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::of).collect();
-    let Some(ill) = told.iter().copied().find(|told| told.is_stuck()) else { return Vec::new() };
+    let Some(ill) = plainest(&told) else { return Vec::new() };
     let mut tried: Vec<Tried<'_>> = told
         .iter()
         .filter(|told| told.pool.stalled_s.is_some())
@@ -243,6 +229,21 @@ mod tests {
         assert!(advice[1].proof.as_deref().unwrap().contains("20 of 20 workers busy"));
         assert!(advice[2..].iter().all(|other| other.proof.is_none()));
         assert!(advice.iter().all(|one| !one.cost.is_empty() && !one.undo.is_empty()));
+    }
+
+    #[test]
+    fn arms_are_compared_with_the_one_that_has_no_fix_even_if_a_noisy_start_hides_its_stall() {
+        // Slow before the stall too: on its own it does not show the cause.
+        let arms = vec![
+            with("published", &[], 20.0, 900.0),
+            with("abort", &[("abort-on-overflow", "on")], 20.0, 800e3),
+            with("limit", &[("connect-timeout", "100ms")], 10.0, 520.0),
+        ];
+        let advice = of(&summary(arms, &[]));
+        let proofs: Vec<&str> = advice.iter().filter_map(|one| one.proof.as_deref()).collect();
+        assert_eq!(proofs.len(), 2, "{proofs:?}");
+        assert!(proofs.iter().all(|proof| proof.contains("the speed of published")), "{proofs:?}");
+        assert!(!advice.iter().any(|one| one.change.starts_with("Set net.ipv4.tcp_abort")));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::record::{NextStep, Summary};
 use crate::units::human_us;
 
 use super::causes;
-use super::effects::{Factor, Told, digits, workers};
+use super::effects::{Factor, Told, digits, plainest, workers};
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
 const STATED: usize = 3;
@@ -21,7 +21,7 @@ fn answer(summary: &Summary) -> String {
     let told: Vec<Told<'_>> =
         summary.arms.iter().filter_map(Told::of).filter(|told| told.arm.ok > 0).collect();
     let Some(first) = told.first() else { return "No request succeeded.".to_owned() };
-    let stuck = told.iter().copied().find(|told| told.is_stuck());
+    let stuck = plainest(&told);
     let mut sentences = match stuck {
         Some(stuck) => {
             let mut sentences = vec![avalanche(summary, &told, stuck)];

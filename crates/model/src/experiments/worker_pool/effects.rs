@@ -17,6 +17,20 @@ const ALL_BUSY: f64 = 0.9;
 /// From this factor on, a request is slower by more than chance and the CPU that others use.
 pub(super) const SLOWER: f64 = 2.0;
 
+/// Options that change how the backend is called. Arms that differ in others too are no proof.
+pub(super) const FIXES: [&str; 10] = [
+    "abort-on-overflow",
+    "answer-timeout",
+    "backend-backlog",
+    "backoff",
+    "cache",
+    "connect-timeout",
+    "connection",
+    "jitter",
+    "retries",
+    "workers",
+];
+
 /// An arm with its pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told<'a> {
@@ -91,6 +105,18 @@ impl<'a> Told<'a> {
     pub(super) fn queue_peak(self) -> Option<f64> {
         self.pool.backend_queue.points.iter().map(|point| point[3]).reduce(f64::max)
     }
+}
+
+/// Of the arms without a free worker, the one with the fewest fixes: what others are compared with.
+///
+/// None: in no arm requests without the backend suffered.
+pub(super) fn plainest<'a>(all: &[Told<'a>]) -> Option<Told<'a>> {
+    all.iter().find(|told| told.is_stuck())?;
+    let fixes = |told: &Told<'_>| {
+        let factors = told.arm.factors.keys();
+        factors.filter(|option| FIXES.contains(&option.as_str())).count()
+    };
+    all.iter().copied().filter(|told| told.all_busy()).min_by_key(fixes)
 }
 
 impl Slowed {
