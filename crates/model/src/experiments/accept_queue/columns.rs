@@ -55,7 +55,8 @@ const fn first_byte(quantile: Quantile) -> Column {
     Column::quantile((GROUP, quantile.name()), quantile.name(), FIRST_BYTE.name, quantile)
 }
 
-const CONNECT_MAX: Column = Column::quantile(("connect", "max"), "connect max", CONNECT.name, Max);
+const CONNECT_MAX: Column =
+    Column::quantile((CONNECT_P50.group, "max"), "connect max", CONNECT.name, Max);
 const WAITED_SHARE: Column = Column::new(
     ("", "waited"),
     "waited for a SYN",

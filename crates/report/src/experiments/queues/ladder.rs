@@ -145,7 +145,7 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, pitch: f64, wide: bool) {
     let name = clean::shorten(&row.arm.name, if wide { 80 } else { 40 });
     plot.svg.text("name", (left + 2.0, top + 10.0), Anchor::Start, &name);
     plot.svg.text("tick", (left - 8.0, middle - 8.0), Anchor::End, "first byte");
-    plot.svg.text("tick", (left - 8.0, middle + 16.0), Anchor::End, "connect");
+    plot.svg.text("tick", (left - 8.0, middle + 16.0), Anchor::End, "connected");
     plot.group(&arm_class(row.at), "", |plot| {
         for (bars, up) in [(&row.served, true), (&row.connected, false)] {
             let what = if up { "had their first byte" } else { "were connected" };
