@@ -127,7 +127,7 @@ pub struct ShortLoad {
 
 order!(ShortLoad => ShortReport, "short-connections");
 
-/// What came of a [`ShortLoad`]. Distributions come before it: `connect`, `connect_cpu`, `latency`,
+/// What came of a [`ShortLoad`]. Distributions come before it: `establish`, `connect_cpu`, `latency`,
 /// `lateness`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShortReport {
@@ -236,7 +236,7 @@ impl ShortHistograms {
     pub fn named(self) -> [(&'static str, Histogram); 4] {
         let Self { connect, connect_cpu, latency, lateness } = self;
         [
-            ("connect", connect),
+            ("establish", connect),
             ("connect_cpu", connect_cpu),
             ("latency", latency),
             ("lateness", lateness),

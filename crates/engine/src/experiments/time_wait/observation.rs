@@ -46,7 +46,7 @@ impl TimeWaitTrial<'_> {
         let limit = settings.duration.filter(|_| short && !report.partial);
         arm.cut_after_s = limit.map(|long| long.as_secs_f64());
         let specs = [
-            ("connect", &CONNECT, Some(&CONNECT_MEAN)),
+            ("establish", &CONNECT, Some(&CONNECT_MEAN)),
             ("connect_cpu", &CONNECT_CPU, None),
             ("latency", &LATENCY, Some(&LATENCY_MEAN)),
             ("lateness", &LATENESS, None),

@@ -5,19 +5,18 @@
 //! read every 5 ms; in between, connections that were closed since are added. `sock_diag` counts the
 //! same socket by socket, at the end, in the trial.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tcptoll_kernel::{SysError, cpu};
-use tcptoll_model::counters::CpuTimes;
+use tcptoll_model::counters::{self, CpuTimes};
 
 use super::Shared;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
 use crate::messages::{Moment, POINTS_MAX};
-use crate::observe::cpu_times;
 
 /// TIME-WAIT is counted this often.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -154,6 +153,11 @@ fn time_wait(sockstat: &str) -> Option<u64> {
     let mut words = line.split_whitespace();
     words.find(|word| *word == "tw")?;
     words.next()?.parse().ok()
+}
+
+/// CPU time of the machine, one element a CPU; empty if it cannot be read.
+fn cpu_times() -> Vec<CpuTimes> {
+    counters::parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
 fn times_of(cpu: Option<u32>) -> Option<CpuTimes> {

@@ -55,7 +55,7 @@ Examples:
   tcptoll time-wait --rate 2000 --work 100us --duration 18s
       a service at 2,000 requests per second: its idle CPU until the ports run out
   tcptoll time-wait --held 60% --close client,server,never --count 500
-      the cost at one fixed number of ports in use, in rounds, per end that closes first
+      the cost after the same number of connections, in rounds, per end that closes first
   tcptoll time-wait --port-range 32768-40959 --tw-reuse 0,1
       a smaller range is used up sooner
 

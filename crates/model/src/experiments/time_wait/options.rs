@@ -65,8 +65,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PORTS,
         "held",
         "N|SHARE%",
-        "Local ports in TIME-WAIT before the measurement: a number, or a share of the ports of \
-         one source address",
+        "Connections before the measurement, closed by the end that --close names; the client's \
+         leave their ports in TIME-WAIT. A number, or a share of the ports of one source address",
     )
     .number()
     .by_default("0"),
