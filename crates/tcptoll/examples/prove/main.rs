@@ -19,6 +19,7 @@ mod links_used;
 mod memory;
 mod opening;
 mod pool;
+mod ports;
 mod queues;
 mod stream;
 mod studies;
@@ -68,9 +69,11 @@ const GROUPS: &[Group] = &[
     ("exchange-peers", stream::exchanges),
     ("stream-window", stream::windows),
     ("stream-bytes", stream::bytes),
-    ("accept-queue", queues::accept),
     ("messages-small", stream::small_messages),
     ("write-write-read", stream::write_write_read),
+    ("accept-queue", queues::accept),
+    ("port-cliff", ports::cliff),
+    ("port-fixes", ports::service),
     ("pool-stuck", pool::stuck),
     ("pool-avalanche", pool::avalanche),
     ("kills", faults::kills),

@@ -216,7 +216,7 @@ fn a_study_that_cannot_be_run_is_named_with_its_line_or_its_count() {
     let unknown = file("unknown.toml", &format!("{head}rouds = 3\n"));
     for (study, names) in [
         ("no-such-study".to_owned(), "neither a file nor a study that comes with tcptoll"),
-        ("nowhere".to_owned(), "there are backlog, backlog-clients, "),
+        ("nowhere".to_owned(), "there are avalanche-2021, backlog, backlog-clients, "),
         ("http".to_owned(), "did you mean http-keepalive-2019 or http-reuse?"),
         ("backlgo".to_owned(), "did you mean backlog?"),
         (unknown.clone(), "line 3"),

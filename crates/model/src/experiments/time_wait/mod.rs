@@ -70,7 +70,7 @@ pub const SPEC: Spec = Spec {
     options: options::OPTIONS,
     // A server elsewhere would lose its ports, or the machine its own.
     target: None,
-    complete: |_| {},
+    complete: options::complete,
     compares: |_| true,
     metrics: &[
         &BUSY_WORKERS,
