@@ -161,7 +161,7 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
              where the server closes first, a port is free again at once"
         );
     };
-    let per_s = count(per_s as u64);
+    let per_s = if per_s < 10.0 { format!("{per_s:.2}") } else { count(per_s as u64) };
     if let ClientCloses::Share(share) = closes {
         return format!(
             "{ports}{to}; the client closed first on {:.0} % of the connections, and keeps the \

@@ -61,7 +61,7 @@ warnings! {
         /// 99th percentile of lateness, µs.
         p99_us: f64,
     } => format!(
-        "the client started operations late (p99 {p99_us:.0} µs): lower --rate, or let fewer be at once (--concurrency, --connections)"
+        "the client started operations late (p99 {p99_us:.0} µs): lower --rate or the number of concurrent connections"
     );
 
     /// The link emulator released packets late.

@@ -60,7 +60,8 @@ fn went_to_one_address(asked: &Asked, name: &str) -> Summary {
     assert!(resolved.addresses.contains(&resolved.used));
     assert_eq!(summary.arms.len(), 2);
     for arm in &summary.arms {
-        assert_eq!((arm.rounds.len(), arm.failure.as_ref()), (3, None), "{}", arm.name);
+        // A trial that the machine disturbed is repeated.
+        assert!(arm.rounds.len() >= 3 && arm.failure.is_none(), "{}: {arm:?}", arm.name);
         assert!(arm.ok > 0, "{}: {:?}", arm.name, arm.errors);
     }
     summary

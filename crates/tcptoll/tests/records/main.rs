@@ -62,6 +62,10 @@ records! {
     messages_sizes,
     messages_stall,
     stream_windows,
+    accept_queue,
+    syn_queue,
+    time_wait,
+    worker_pool,
 }
 
 /// Name of the summary that no run has written.

@@ -43,6 +43,12 @@ run messages-stall messages --pattern write-write-read --message 100 --nagle on,
     --congestion cubic --duration 600ms --warmup 100ms
 run stream-windows stream --link rtt=20ms,rate=20mbit --window auto,16K,256K --congestion cubic \
     --duration 500ms --rounds 3
+run accept-queue accept-queue --link rtt=10ms --backlog 16,256 --count 200 --rate 1000 --accept-delay 4ms \
+    --timeout 1500ms --rounds 2
+run syn-queue syn-queue --half-open 40 --backlog 32 --syncookies 0,1 --count 40 --timeout 1500ms --rounds 1
+run time-wait time-wait --port-range 32768-34767 --sources 1,2 --count 2100 --rounds 1
+run worker-pool worker-pool --workers 4 --backend-backlog 2 --stall 0,600ms --stall-after 500ms \
+    --rate 60 --duration 2s --rounds 1
 
 # Against servers outside the lab.
 python3 -m http.server --bind 127.0.0.1 18080 >/dev/null 2>&1 &

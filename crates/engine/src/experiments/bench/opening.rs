@@ -145,6 +145,9 @@ pub(in crate::experiments) struct Flow {
     pub(in crate::experiments) pause_every: Option<u64>,
 }
 
+/// The first step of the ladder tells who waited if the round trip is below this share of it.
+const STEP_TELLS: f64 = 0.9;
+
 /// Notes what every load of connections has: counts, errors, latencies, rate, rungs of the client's
 /// ladder, and whether it was the client that set the pace.
 pub(in crate::experiments) fn take_opened(
@@ -175,7 +178,15 @@ pub(in crate::experiments) fn take_opened(
     notes.histogram(&CONNECT_OF_FAILED, &report.connect_of_failed);
     let handshakes = connect.count() + report.connect_of_failed.count();
     let waited: u64 = report.rungs.iter().sum();
-    let share = (handshakes > 0).then(|| waited as f64 / handshakes as f64);
+    // Where a round trip takes as long as the first step, each SYN is retransmitted and none waits.
+    let asked = notes.arm.link.as_ref().map(|link| link.asked.rtt_us + 2.0 * link.asked.jitter_us);
+    let tells = ladder.first().is_none_or(|step| {
+        asked.is_none_or(|rtt_us| rtt_us < step.as_secs_f64() * 1e6 * STEP_TELLS)
+    });
+    if !tells {
+        notes.arm.rungs.clear();
+    }
+    let share = (handshakes > 0 && tells).then(|| waited as f64 / handshakes as f64);
     notes.metric(&WAITED, share, handshakes);
     judge_client(notes, report, flow);
 }

@@ -85,6 +85,9 @@ pub(in crate::experiments) fn balance_of(
 ) -> Option<DropBalance> {
     let arm = &notes.arm;
     let server = arm.server.as_ref()?;
+    let by_sockets: Option<u64> = listeners.iter().map(|listener| listener.drops).sum();
+    let dropped = server.counters.get("TcpExtListenDrops").copied().unwrap_or(0);
+    attribute(listeners, u64::try_from(dropped).unwrap_or(0));
     let lossy = link.loss > 0.0 || link.queue.is_some();
     let late = link.rtt + link.jitter * 2 >= ANSWERED_WITHIN;
     let lost = arm.link.as_ref().is_some_and(|link| link.unwanted_drops > 0)
@@ -116,11 +119,9 @@ pub(in crate::experiments) fn balance_of(
     };
     let (drops, mut doubts) = balance(&counted);
     let expected = drops.as_ref().and_then(|drops| counted.by_sockets(drops));
-    let by_sockets: Option<u64> = listeners.iter().map(|listener| listener.drops).sum();
     if let (Some(expected), Some(by_sockets)) = (expected, by_sockets) {
-        if by_sockets == expected {
-            attribute(listeners, counted.drops);
-        } else {
+        // A retransmitted SYN of an open request counts too, although it is answered.
+        if by_sockets < expected {
             doubts.push(Doubt {
                 what: "packet dropped at the listeners",
                 ours: by_sockets,
@@ -138,11 +139,17 @@ pub(in crate::experiments) fn balance_of(
     drops
 }
 
-/// Where one listener dropped all that was dropped, each of its packets counts once.
+/// What each listener dropped, where the host's own count tells: `sk_drops` counts some packets twice,
+/// and some that were answered.
 fn attribute(listeners: &mut [ListenerQueue], counted: u64) {
-    let mut dropping =
-        listeners.iter_mut().filter(|listener| listener.drops.is_some_and(|n| n > 0));
-    if let (Some(only), None) = (dropping.next(), dropping.next()) {
-        only.drops = Some(counted);
+    let suspects = listeners.iter().filter(|one| one.drops.is_some_and(|drops| drops > 0)).count();
+    for listener in listeners.iter_mut().filter(|one| one.drops.is_some_and(|drops| drops > 0)) {
+        if counted == 0 {
+            listener.drops = Some(0);
+            listener.dropping_slices = 0;
+            listener.dropped_so_far = None;
+        } else if suspects == 1 {
+            listener.drops = Some(counted);
+        }
     }
 }

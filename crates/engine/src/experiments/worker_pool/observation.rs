@@ -118,7 +118,11 @@ impl PoolTrial<'_> {
                 .map(|(begun, (from, queue))| shifted(&queue.length, *from, begun))
                 .unwrap_or_default(),
             backend_limit: self.services().ok().map(|(backend, _)| backend.limit),
-            backend_drops: queue.and_then(|(_, queue)| queue.drops),
+            // The backend's is the only listener of its host; `sk_drops` counts resets of clients too.
+            backend_drops: queue.and(self.notes.arm.server.as_ref()).map(|server| {
+                let drops = server.counters.get("TcpExtListenDrops").copied().unwrap_or(0);
+                u64::try_from(drops).unwrap_or(0)
+            }),
             busy: self.over_time(begun_ns, |sample| Some(sample.busy)),
             waiting: self.over_time(begun_ns, |sample| sample.waiting),
             ..WorkerPool::default()

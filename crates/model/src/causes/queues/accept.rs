@@ -28,13 +28,8 @@ pub(super) fn accept_queue_full(arm: &Arm) -> Option<Finding> {
         // listen(n) holds n + 1.
         listener.accept_queue_peak > listener.accept_queue_limit
     });
-    if overflows == 0 && full.is_none() {
-        return None;
-    }
-    let (late, silent, _) = felt(arm);
-    let gave_up = arm.errors.get("connect-timeout").copied().unwrap_or(0);
-    if late + silent + gave_up == 0 && overflows == 0 {
-        // It was full for a moment and nobody was turned away.
+    // It may have been full for a moment: without an overflow nobody was turned away.
+    if overflows == 0 {
         return None;
     }
     let mut finding = match arm.own.queues.as_deref() {

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use super::counter;
 use crate::record::{Arm, ListenerQueue};
 use crate::stats::histogram::Histogram;
 
@@ -95,7 +96,12 @@ pub fn hit_by(arm: &Arm) -> Option<u64> {
     };
     let failed: u64 = CLASSES.iter().filter_map(|class| arm.errors.get(*class)).sum();
     let waited = slow(arm).map_or(waited, |slow| waited.min(slow));
-    (arm.attempts > 0).then(|| waited.saturating_add(failed).min(arm.attempts))
+    // Of more connections than packets dropped, the others waited for another reason: loss, say.
+    let dropped = match counter(arm, "TcpExtListenDrops") {
+        0 => u64::MAX,
+        dropped => dropped,
+    };
+    (arm.attempts > 0).then(|| waited.saturating_add(failed).min(dropped).min(arm.attempts))
 }
 
 /// A bucket of a distribution is this exact.

@@ -143,7 +143,7 @@ fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
     let proof = other.filter(|other| other.name != arm.name).map(|other| {
         let with = |arm: &Arm| match after(arm) {
             Some((count, time)) => {
-                format!("{} connections failed after {time}", human_count(count))
+                format!("{} connections failed (median after {time})", human_count(count))
             }
             None => "no connection failed".to_owned(),
         };

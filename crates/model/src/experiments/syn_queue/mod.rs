@@ -37,7 +37,7 @@ Examples:
   tcptoll syn-queue --syncookies 0 --half-open-again 10s --timeout 8s \\
     --server-sysctl net.ipv4.tcp_synack_retries=1
       requests time out after 3 s, and clients get in with the SYN that they retransmit next
-  tcptoll syn-queue --syncookies 1 --client-sysctl net.ipv4.tcp_timestamps=0,1
+  tcptoll syn-queue --syncookies 1 --client-sysctl net.ipv4.tcp_timestamps=0
       what connections of SYN cookies lose without TCP timestamps
 
 The peer that fills the queue exists inside the lab only, and there is no option for another server.

@@ -150,7 +150,9 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     let tried = tried(summary);
     let mut advice: Vec<Advice> = tried.iter().map(Tried::advice).collect();
     let untried = ALL.iter().filter(|fix| {
-        fix.general && !tried.iter().any(|tried| tried.fix.options.contains(&fix.options[0]))
+        let option = fix.options[0];
+        let typed = summary.command.iter().any(|word| word.strip_prefix("--") == Some(option));
+        fix.general && !typed && !tried.iter().any(|tried| tried.fix.options.contains(&option))
     });
     advice.extend(untried.map(|fix| Advice {
         cause: STUCK.to_owned(),
@@ -168,15 +170,16 @@ fn tried(summary: &Summary) -> Vec<Tried<'_>> {
     let Some(ill) = plainest(&told) else { return Vec::new() };
     let mut tried: Vec<Tried<'_>> = told
         .iter()
-        .filter(|told| told.pool.stalled_s.is_some())
-        .filter_map(|told| {
-            let changed = changed(told.arm, ill.arm);
+        .filter(|one| one.pool.stalled_s.is_some())
+        .filter_map(|one| {
+            let changed = changed(one.arm, ill.arm);
             if !changed.iter().all(|option| FIXES.contains(option)) {
                 return None;
             }
             let has = |fix: &&Fix| fix.options.iter().all(|option| changed.contains(option));
             let fix = ALL.iter().find(has)?;
-            Some(Tried { told: *told, ill, fix, faster: Factor::of(summary, ill, *told) })
+            let ill = without_retries(&told, *one).unwrap_or(ill);
+            Some(Tried { told: *one, ill, fix, faster: Factor::of(summary, ill, *one) })
         })
         .collect();
     tried.sort_by(|a, b| {
@@ -185,6 +188,20 @@ fn tried(summary: &Summary) -> Vec<Tried<'_>> {
             .unwrap_or(std::cmp::Ordering::Equal)
     });
     tried
+}
+
+/// The arm that is the same but for retries: what retries change is their effect alone.
+fn without_retries<'a>(told: &[Told<'a>], one: Told<'a>) -> Option<Told<'a>> {
+    const RETRIES: [&str; 3] = ["retries", "backoff", "jitter"];
+    one.arm.factors.contains_key(RETRIES[0]).then_some(())?;
+    let same = |other: &&Told<'a>| {
+        let changed = changed(one.arm, other.arm);
+        changed.contains(RETRIES[0])
+            && changed.iter().all(|option| RETRIES.contains(option))
+            && !other.arm.factors.contains_key(RETRIES[0])
+            && other.pool.stalled_s.is_some()
+    };
+    told.iter().find(same).copied()
 }
 
 /// Options whose level differs; an arm without a level has the setting of the run.

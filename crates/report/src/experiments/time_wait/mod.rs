@@ -75,12 +75,13 @@ fn forecasts(arms: &[Arm]) -> Vec<String> {
 /// Where connect(2) is to become slow, and how long the ports are to last.
 fn forecast(arm: &Arm) -> Option<String> {
     let used = of(arm)?;
-    let all = arm.ports.as_ref()?.at_once;
+    let free = arm.ports.as_ref()?.at_once.saturating_sub(used.held_ports);
+    let which = if used.held_ports > 0 { "free ports" } else { "ports" };
     let cliff =
         used.cliff_expected.map(|at| format!("connect(2) slow beyond {} ports in use", ports(at)));
     let lasts = used
         .lasts_expected_s
-        .map(|s| format!("{} ports last {s:.1} s at this rate", number::count(all)));
+        .map(|s| format!("{} {which} last {s:.1} s at this rate", number::count(free)));
     let parts: Vec<String> = cliff.into_iter().chain(lasts).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

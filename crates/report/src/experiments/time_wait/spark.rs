@@ -51,7 +51,7 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
         "CPU of connect(2), from 0 to {} ports in use (log scale{})",
         ports(most_ports),
         if lines.iter().any(|line| line.used.cliff_expected.is_some()) {
-            "; ^ where the cliff is expected"
+            "; ^ expected cliff"
         } else {
             ""
         }

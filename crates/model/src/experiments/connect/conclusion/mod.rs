@@ -237,6 +237,16 @@ fn many(arms: &[&Arm], compared: bool) -> Option<String> {
     Some(text + ".")
 }
 
+/// What else can go wrong when connecting, one command each.
+const GOES_WRONG: [(&str, &str); 3] = [
+    (
+        "tcptoll study queue-overflow-2021",
+        "full queues: what clients are told, and which setting helps",
+    ),
+    ("tcptoll study time-wait-2021", "local ports run low: the cost of connect(2), and each fix"),
+    ("tcptoll study avalanche-2021", "a stalled backend blocks a pool of workers, and each fix"),
+];
+
 fn next(summary: &Summary) -> Vec<NextStep> {
     let mut steps = Vec::new();
     if summary.causes.is_empty() && summary.place.kind == PlaceKind::Lab {
@@ -246,6 +256,11 @@ fn next(summary: &Summary) -> Vec<NextStep> {
         ));
     }
     steps.extend(explanations(summary));
+    if summary.study.as_deref() == Some("tour") {
+        for (command, why) in GOES_WRONG {
+            steps.push(step(command, why));
+        }
+    }
     if summary.study.is_none() {
         steps.push(step("tcptoll study connect-2021", "the published figures beside yours"));
     }
