@@ -6,8 +6,8 @@
 //! because without `IP_BIND_ADDRESS_NO_PORT` the kernel looks for a free port there. Over veth the
 //! kernel also processes the server's part of the handshake in that call.
 //!
-//! A failed operation is an attempt and is not repeated. Every wait has a limit. Read [`worker`], then
-//! [`watch`]; [`hold`] fills ports beforehand, [`echo`] is the server.
+//! A failed operation is an attempt and is not repeated. Every wait has a limit. Read `worker`, then
+//! `watch`; `hold` fills ports beforehand, `echo` is the server.
 
 pub mod echo;
 pub mod hold;

@@ -1,6 +1,6 @@
 //! Causes that lie in the client's local ports: they ran out, or the search for a free one was long.
 //!
-//! What to change is in [`fixes`]: it is worked out of the run, with the arms that prove it.
+//! What to change is in `fixes`: it is worked out of the run, with the arms that prove it.
 
 mod fixes;
 
