@@ -76,11 +76,6 @@ impl Blocking {
         self.0.set_int(libc::IPPROTO_IP, LOCAL_PORT_RANGE, both_ends.cast_signed())
     }
 
-    /// Ends the sending direction: the peer reads to its end.
-    pub fn finish(&self) -> io::Result<()> {
-        self.0.0.shutdown(Shutdown::Write)
-    }
-
     /// Connects.
     ///
     /// Errors: `ETIMEDOUT` if the handshake took longer than the limit.
