@@ -2,13 +2,14 @@
 
 use super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::figures::{
-    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECTIONS_RATE, FIRST_BYTE, RTT, SERVER_CPU,
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECTIONS_RATE, DROPS, FAILED_SHARE, FAILURE,
+    FIRST_BYTE, RTT, SERVER_CPU, WAITED,
 };
 use crate::ports::PortForecast;
 use crate::record::{Arm, Closing, Summary};
 use crate::units::human_count;
 
-use Figure::{Count, Estimate, Number, Rate, Words};
+use Figure::{Count, Estimate, Number, Rate, Share, Words};
 
 /// How many operations succeeded, of how many: `all 30,000`, `18 of 500`, `none of 500`.
 pub fn ok_of_attempts(arm: &Arm) -> String {
@@ -153,3 +154,51 @@ pub const COUNTED: Table = Table {
         Column::whole("io", ("io", ""), Words(|arm| arm.io.clone())),
     ]],
 };
+
+/// A share above 0.
+fn share_of(arm: &Arm, metric: &str) -> Option<f64> {
+    value(arm, metric).filter(|share| *share > 0.0)
+}
+
+fn any_waited(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| share_of(arm, WAITED.name).is_some())
+}
+
+fn any_failure(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| arm.histograms.get(FAILURE.name).is_some_and(|h| h.count > 0))
+}
+
+/// Connections that waited for a retransmitted SYN, where any did.
+pub(super) const WAITED_SHARE: Column = Column::new(
+    ("", "waited"),
+    "waited for a SYN",
+    (WAITED.name, WAITED.unit),
+    Share(|arm| share_of(arm, WAITED.name)),
+)
+.flush_right()
+.when(any_waited);
+/// After how long the median failure came, where any failed.
+pub(super) const FAILED_AFTER: Column =
+    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, Quantile::P50)
+        .when(any_failure);
+/// Share of the connections that failed.
+pub(super) const FAILED_OF_CONNECTIONS: Column = Column::whole(
+    "failed",
+    (FAILED_SHARE.name, FAILED_SHARE.unit),
+    Share(|arm| share_of(arm, FAILED_SHARE.name)),
+);
+/// Packets dropped for each connection.
+pub(super) const DROPS_EACH: Column =
+    Column::whole("drops per connection", (DROPS.name, DROPS.unit), Estimate(""));
+/// CPU of the client for each connection.
+pub(super) const CLIENT_CPU_EACH: Column = Column::whole(
+    "client CPU µs/conn",
+    (CLIENT_CPU.name, CLIENT_CPU.unit),
+    Number(client_cpu, 1.0),
+);
+/// CPU of the server for each connection.
+pub(super) const SERVER_CPU_EACH: Column = Column::whole(
+    "server CPU µs/conn",
+    (SERVER_CPU.name, SERVER_CPU.unit),
+    Number(server_cpu, 1.0),
+);

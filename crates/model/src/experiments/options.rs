@@ -1,6 +1,9 @@
 //! Options that several experiments have.
 
+use serde_json::Value;
+
 use super::option::{Only, Opt};
+use crate::study::{NamedArm, RoundsAsked, Study};
 
 /// Heading of where the two ends are.
 pub const PLACE: &str = "Place";
@@ -207,6 +210,30 @@ pub const WINDOW: Opt = Opt::each(
 pub const CONGESTION_OF_BOTH: Opt =
     Opt::each(SOCKETS, "congestion", "NAME", "Congestion control of both hosts: cubic, bbr, reno")
         .derived("the kernel's own");
+
+/// The arms of a run without a choice, each a name with the settings that it changes; one round unless
+/// rounds were asked for.
+pub(super) fn run_once(study: &mut Study, arms: &[(&str, &[(&str, &str)])]) {
+    study.named_arms = arms
+        .iter()
+        .map(|(name, settings)| NamedArm {
+            name: (*name).to_owned(),
+            settings: settings
+                .iter()
+                .map(|(option, value)| ((*option).to_owned(), Value::from(*value)))
+                .collect(),
+            ..NamedArm::default()
+        })
+        .collect();
+    if study.rounds == RoundsAsked::default() {
+        study.rounds.fixed = Some(1);
+    }
+}
+
+/// Arms are compared with the first, unless each runs once.
+pub(super) fn unless_each_runs_once(study: &Study) -> bool {
+    study.rounds.fixed != Some(1)
+}
 
 /// `metro,loss=1%,direct` is two links: a word without `=` begins the next.
 pub fn links(text: &str) -> Vec<String> {

@@ -2,17 +2,17 @@
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::super::columns::{
-    CONN_RATE, CONNECT_P50, ECHO_P50, ERRORS, OK, client_cpu, every, server_cpu,
+    CLIENT_CPU_EACH, CONN_RATE, CONNECT_P50, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER,
+    FAILED_OF_CONNECTIONS, OK, SERVER_CPU_EACH, WAITED_SHARE, every,
 };
 use super::super::figures::{
-    CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE,
-    FIRST_BYTE_MEAN, QUEUE_FULL, SERVER_CPU, WAITED,
+    CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, FIRST_BYTE, FIRST_BYTE_MEAN, QUEUE_FULL,
 };
 use crate::causes::queues::overflowed;
-use crate::record::{Arm, ListenerQueue, Summary};
+use crate::record::{Arm, ListenerQueue};
 use crate::units::human_count;
 
-use Figure::{Count, Estimate, Number, Share, Words};
+use Figure::{Count, Estimate, Share, Words};
 use Quantile::{Max, P50, P90, P99};
 
 /// The listener whose queue is shown: the one that overflowed, or else the measured one.
@@ -37,18 +37,6 @@ fn drops(arm: &Arm) -> Option<u64> {
     listener(arm)?.drops
 }
 
-fn share_of(arm: &Arm, metric: &str) -> Option<f64> {
-    value(arm, metric).filter(|share| *share > 0.0)
-}
-
-fn any_waited(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| share_of(arm, WAITED.name).is_some())
-}
-
-fn any_failed(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| arm.histograms.get(FAILURE.name).is_some_and(|h| h.count > 0))
-}
-
 const GROUP: &str = "first byte";
 
 const fn first_byte(quantile: Quantile) -> Column {
@@ -57,14 +45,6 @@ const fn first_byte(quantile: Quantile) -> Column {
 
 const CONNECT_MAX: Column =
     Column::quantile((CONNECT_P50.group, "max"), "connect max", CONNECT.name, Max);
-const WAITED_SHARE: Column = Column::new(
-    ("", "waited"),
-    "waited for a SYN",
-    (WAITED.name, WAITED.unit),
-    Share(|arm| share_of(arm, WAITED.name)),
-)
-.flush_right()
-.when(any_waited);
 const QUEUE: Column =
     Column::new(("", "queue"), "accept queue peak", ("accept_queue", ""), Words(queue))
         .flush_right()
@@ -73,8 +53,6 @@ const QUEUE: Column =
 const DROPPED: Column =
     Column::new(("", "drops"), "packets dropped", ("listener_drops", "packets"), Count(drops))
         .flush_right();
-const FAILED_AFTER: Column =
-    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, P50).when(any_failed);
 const FULL: Column = Column::whole(
     "queue full",
     (QUEUE_FULL.name, QUEUE_FULL.unit),
@@ -139,17 +117,9 @@ pub(super) const TABLES: &[Table] = &[
                 CONNECT_OF_FAILED.name,
                 P50,
             ),
-            Column::whole("drops per connection", (DROPS.name, DROPS.unit), Estimate("")),
-            Column::whole(
-                "client CPU µs/conn",
-                (CLIENT_CPU.name, CLIENT_CPU.unit),
-                Number(client_cpu, 1.0),
-            ),
-            Column::whole(
-                "server CPU µs/conn",
-                (SERVER_CPU.name, SERVER_CPU.unit),
-                Number(server_cpu, 1.0),
-            ),
+            DROPS_EACH,
+            CLIENT_CPU_EACH,
+            SERVER_CPU_EACH,
             ECHO_P50,
         ]],
     },
@@ -166,11 +136,7 @@ pub(super) const TABLES: &[Table] = &[
             QUEUE,
             DROPPED,
             WAITED_SHARE,
-            Column::whole(
-                "failed",
-                (FAILED_SHARE.name, FAILED_SHARE.unit),
-                Share(|arm| share_of(arm, FAILED_SHARE.name)),
-            ),
+            FAILED_OF_CONNECTIONS,
             FAILED_AFTER,
             OK,
         ]],

@@ -1,18 +1,16 @@
 //! Which figures stand in the tables of `syn-queue`.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table};
 use super::super::columns::{
-    CONN_RATE, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, client_cpu, every, server_cpu,
+    CLIENT_CPU_EACH, CONN_RATE, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER, FAILED_OF_CONNECTIONS,
+    FIRST_BYTE_P50, OK, SERVER_CPU_EACH, WAITED_SHARE, every,
 };
-use super::super::figures::{
-    CLIENT_CPU, CONNECT, CONNECT_MEAN, DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE_MEAN, SERVER_CPU,
-    WAITED,
-};
+use super::super::figures::{CONNECT, CONNECT_MEAN, FIRST_BYTE_MEAN};
 use super::HALF_OPEN_PEAK;
-use crate::record::{Arm, ListenerQueue, Summary};
+use crate::record::{Arm, ListenerQueue};
 use crate::units::human_count;
 
-use Figure::{Count, Estimate, Number, Share, Words};
+use Figure::{Count, Estimate, Words};
 use Quantile::{Max, P50, P90, P99};
 
 /// The measured listener.
@@ -60,18 +58,6 @@ pub(super) fn options(arm: &Arm) -> Option<String> {
     Some(if has.is_empty() { "none".to_owned() } else { has.join(", ") })
 }
 
-fn share_of(arm: &Arm, metric: &str) -> Option<f64> {
-    value(arm, metric).filter(|share| *share > 0.0)
-}
-
-fn any_waited(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| share_of(arm, WAITED.name).is_some())
-}
-
-fn any_failed(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| arm.histograms.get(FAILURE.name).is_some_and(|h| h.count > 0))
-}
-
 const fn connect(quantile: Quantile) -> Column {
     Column::quantile(("connected in", quantile.name()), quantile.name(), CONNECT.name, quantile)
 }
@@ -95,16 +81,6 @@ const COOKIES: Column = Column::new(
     Count(cookies),
 )
 .flush_right();
-const WAITED_SHARE: Column = Column::new(
-    ("", "waited"),
-    "waited for a SYN",
-    (WAITED.name, WAITED.unit),
-    Share(|arm| share_of(arm, WAITED.name)),
-)
-.flush_right()
-.when(any_waited);
-const FAILED_AFTER: Column =
-    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, P50).when(any_failed);
 const OPTIONS: Column = Column::whole("TCP options", ("tcp_options", ""), Words(options));
 
 /// The tables, in the order of every report.
@@ -158,22 +134,14 @@ pub(super) const TABLES: &[Table] = &[
                 Estimate(FIRST_BYTE_MEAN.unit),
             ),
             OPTIONS,
-            Column::whole("drops per connection", (DROPS.name, DROPS.unit), Estimate("")),
+            DROPS_EACH,
             Column::whole(
                 "half-open peak",
                 (HALF_OPEN_PEAK.name, HALF_OPEN_PEAK.unit),
                 Estimate(""),
             ),
-            Column::whole(
-                "client CPU µs/conn",
-                (CLIENT_CPU.name, CLIENT_CPU.unit),
-                Number(client_cpu, 1.0),
-            ),
-            Column::whole(
-                "server CPU µs/conn",
-                (SERVER_CPU.name, SERVER_CPU.unit),
-                Number(server_cpu, 1.0),
-            ),
+            CLIENT_CPU_EACH,
+            SERVER_CPU_EACH,
             ECHO_P50,
         ]],
     },
@@ -189,11 +157,7 @@ pub(super) const TABLES: &[Table] = &[
             DROPPED,
             COOKIES,
             WAITED_SHARE,
-            Column::whole(
-                "failed",
-                (FAILED_SHARE.name, FAILED_SHARE.unit),
-                Share(|arm| share_of(arm, FAILED_SHARE.name)),
-            ),
+            FAILED_OF_CONNECTIONS,
             FAILED_AFTER,
             OPTIONS,
             OK,

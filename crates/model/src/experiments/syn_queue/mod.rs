@@ -52,7 +52,7 @@ pub const SPEC: Spec = Spec {
     options: options::OPTIONS,
     target: None,
     complete: options::complete,
-    compares: options::compares,
+    compares: super::options::unless_each_runs_once,
     metrics: &[
         &CLIENT_CPU,
         &CONNECT_MEAN,

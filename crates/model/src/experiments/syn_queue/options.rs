@@ -1,13 +1,11 @@
 //! Options of `syn-queue`.
 
-use serde_json::Value;
-
 use crate::experiments::option::Opt;
 use crate::experiments::options::{
     BACKLOG, BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONNECT_RATE, CONNECT_TIMEOUT, IPV6, LINK,
-    LOAD, MAX_SYN_BACKLOG, PACKET_RELAY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP,
+    LOAD, MAX_SYN_BACKLOG, PACKET_RELAY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP, run_once,
 };
-use crate::study::{NamedArm, RoundsAsked, Study};
+use crate::study::Study;
 
 /// Heading of the peer that fills the queue.
 const PEER: &str = "Half-open requests";
@@ -99,29 +97,13 @@ pub(super) fn complete(study: &mut Study) {
     if CHOSEN.iter().any(typed) || !study.named_arms.is_empty() {
         return;
     }
-    study.named_arms = ARMS
-        .iter()
-        .map(|(name, settings)| NamedArm {
-            name: (*name).to_owned(),
-            settings: settings
-                .iter()
-                .map(|(option, value)| ((*option).to_owned(), Value::from(*value)))
-                .collect(),
-            ..NamedArm::default()
-        })
-        .collect();
-    if study.rounds == RoundsAsked::default() {
-        study.rounds.fixed = Some(1);
-    }
-}
-
-/// Arms are compared with the first, unless each runs once.
-pub(super) fn compares(study: &Study) -> bool {
-    study.rounds.fixed != Some(1)
+    run_once(study, &ARMS);
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn study(typed: &[(&str, &str)]) -> Study {

@@ -84,7 +84,7 @@ pub const SPEC: Spec = Spec {
     options: options::OPTIONS,
     target: None,
     complete: options::complete,
-    compares: options::compares,
+    compares: super::options::unless_each_runs_once,
     metrics: &[
         &BACKEND_FAILED,
         &BACKEND_LATENCY_MEAN,

@@ -1,10 +1,10 @@
 //! Options of `worker-pool`.
 
-use serde_json::Value;
-
 use crate::experiments::option::{Only, Opt};
-use crate::experiments::options::{CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL};
-use crate::study::{NamedArm, RoundsAsked, Study};
+use crate::experiments::options::{
+    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, run_once,
+};
+use crate::study::Study;
 
 /// Heading of the stall.
 const STALL: &str = "Stall";
@@ -143,29 +143,13 @@ pub(super) fn complete(study: &mut Study) {
     if CHOSEN.iter().any(typed) || !study.factors.is_empty() {
         return;
     }
-    study.named_arms = SWEEP
-        .iter()
-        .map(|(name, settings)| NamedArm {
-            name: (*name).to_owned(),
-            settings: settings
-                .iter()
-                .map(|(option, value)| ((*option).to_owned(), Value::from(*value)))
-                .collect(),
-            ..NamedArm::default()
-        })
-        .collect();
-    if study.rounds == RoundsAsked::default() {
-        study.rounds.fixed = Some(1);
-    }
-}
-
-/// Arms are compared against the first, unless each runs once.
-pub(super) fn compares(study: &Study) -> bool {
-    study.rounds.fixed != Some(1)
+    run_once(study, &SWEEP);
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn study(settings: &[(&str, &str)]) -> Study {
@@ -188,7 +172,7 @@ mod tests {
         let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["healthy", "stalled", "connect time-out", "retries immediately"]);
         assert_eq!(plain.rounds.fixed, Some(1));
-        assert!(!compares(&plain), "one round gives no interval");
+        assert!(!(super::super::SPEC.compares)(&plain), "one round gives no interval");
         assert_eq!(arms[0].settings["stall"], "0");
         assert_eq!(arms[0].settings["rate"], "50");
     }
