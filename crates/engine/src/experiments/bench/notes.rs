@@ -215,7 +215,7 @@ impl Notes {
         self.compare_syns_beside(0);
     }
 
-    /// As [`Self::compare_syns`], where so many SYNs came from no socket of the client.
+    /// As [`Self::compare_syns`], where this number of SYNs came from no socket of the client.
     pub(in crate::experiments) fn compare_syns_beside(&mut self, others: u64) {
         let sent = |name| self.arm.client.counters.get(name).copied().unwrap_or(0).max(0) as u64;
         let expected = sent("TcpActiveOpens") + sent("TcpExtTCPSynRetrans") + others;

@@ -22,7 +22,7 @@ use crate::lab::{Begun, Handle, Hosts, Interrupt, LabError};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, ReadQueue, Rows};
 
 /// In a pause slots are empty on purpose and what began before it goes on; where that is more than
-/// a fiftieth of the operations, the number at once says nothing.
+/// a fiftieth of the operations, the number of concurrent operations says nothing.
 const TURNS_PER_PAUSE: u64 = 50;
 
 /// Handshakes remembered for the timeline, at most.
@@ -235,7 +235,7 @@ impl Rate {
     }
 }
 
-/// Operations that were at once while all slots were to be filled: throughput times latency.
+/// Concurrent operations while all slots were to be filled: throughput times latency.
 ///
 /// An operation lasts from before `socket(2)` to after `close(2)`, because that is what takes up a
 /// slot; the latency that is reported, from `connect(2)` to established, is part of it. So what is

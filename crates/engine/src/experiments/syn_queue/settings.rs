@@ -32,7 +32,7 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 /// Half-open requests that a peer keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalfOpen {
-    /// So many; 0: there is no peer.
+    /// This number; 0: there is no peer.
     Number(u64),
     /// As many as the SYN queue holds.
     Full,
@@ -140,7 +140,7 @@ impl SynQueueSettings {
         }
     }
 
-    /// SYNs per second of a peer with so many sources.
+    /// SYNs per second of a peer with this number of sources.
     pub(super) fn peer_rate(&self, number: u64) -> f64 {
         let within = number as f64 / WITHIN.as_secs_f64();
         self.half_open_rate.unwrap_or_else(|| within.clamp(1.0, PEER_PER_S))
