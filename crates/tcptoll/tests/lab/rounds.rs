@@ -281,14 +281,15 @@ fn what_would_be_excluded_again_is_not_repeated_and_never_in_a_verdict() {
     let range = "net.ipv4.ip_local_port_range=40000 40063";
     let (summary, trials, status) =
         connect(&["--client-sysctl", range, "--count", "50,150", "--rounds", "2", "--warmup", "0"]);
-    let ill: Vec<(u32, u32)> = trials
-        .iter()
-        .filter(|trial| trial.arm.name == "count 150")
-        .map(|trial| (trial.round, trial.attempt))
-        .collect();
-    assert_eq!(ill, [(0, 0), (1, 0)]);
-    let short = |trial: &Trial| trial.lasting == Some(Lasting::Shortage);
-    assert!(trials.iter().all(|t| t.arm.name != "count 150" || t.invalid.is_some() && short(t)));
+    for round in 0..2 {
+        let ill: Vec<&Trial> =
+            trials.iter().filter(|t| t.arm.name == "count 150" && t.round == round).collect();
+        let (last, before) = ill.split_last().unwrap();
+        assert!(ill.iter().all(|trial| trial.invalid.is_some()));
+        // An unfit machine may pass, so it is tried again: three times at most.
+        assert!(before.iter().all(|trial| trial.lasting.is_none()));
+        assert!(last.lasting == Some(Lasting::Shortage) || before.len() == 3, "{last:?}");
+    }
     let [comparison] = summary.comparisons.as_slice() else { panic!("{:?}", summary.comparisons) };
     assert_eq!((comparison.rounds, comparison.verdict), (0, Verdict::NotEnough));
     assert!(summary.warnings.iter().any(|warning| warning.id == "trials-excluded"));
