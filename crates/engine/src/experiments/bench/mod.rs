@@ -5,6 +5,7 @@ pub(super) mod hosts;
 pub(super) mod notes;
 pub(super) mod opening;
 pub(super) mod procedure;
+pub(super) mod queue_load;
 pub(super) mod queues;
 pub(crate) mod settings;
 pub mod target;
