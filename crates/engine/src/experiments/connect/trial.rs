@@ -124,20 +124,9 @@ impl<'a> ConnectTrial<'a> {
             lab: LabSpec { tap: true, ..self.settings.lab.clone() },
             ..self.settings.clone()
         };
-        let mut silent = |_, _| {};
-        let mut quiet = Context {
-            interrupt: context.interrupt,
-            progress: &mut silent,
-            seed: context.seed,
-            witness: false,
-            tolerance: context.tolerance,
-            pcap: None,
-            certificates: context.certificates,
-            hosts: context.hosts,
-        };
         let mut witness = ConnectTrial::new(&self.notes.arm.name, &settings);
         // What was measured stands without it.
-        if let Err(error) = witness.run(&mut quiet) {
+        if let Err(error) = witness.run(&mut context.of_witness(&mut |_, _| {})) {
             self.notes.warn(&Warning::NoWitness { why: error.to_string() });
         }
         if let Some(timeline) = witness.notes.arm.timeline.take() {

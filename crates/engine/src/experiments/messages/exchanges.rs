@@ -75,20 +75,9 @@ impl<'a> Exchanges<'a> {
             lab: LabSpec { tap: true, ..self.settings.lab.clone() },
             ..self.settings.clone()
         };
-        let mut silent = |_, _| {};
-        let mut quiet = Context {
-            interrupt: context.interrupt,
-            progress: &mut silent,
-            seed: context.seed,
-            witness: false,
-            tolerance: context.tolerance,
-            pcap: None,
-            certificates: context.certificates,
-            hosts: context.hosts,
-        };
         let mut witness = Exchanges::new(&self.notes.arm.name, &settings);
         // What was measured stands without it.
-        if let Err(error) = witness.run(&mut quiet) {
+        if let Err(error) = witness.run(&mut context.of_witness(&mut |_, _| {})) {
             self.notes.warn(&Warning::NoWitness { why: error.to_string() });
         }
         let seen = witness.notes.ack_delays.take();
