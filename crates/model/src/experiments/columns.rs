@@ -160,27 +160,22 @@ fn share_of(arm: &Arm, metric: &str) -> Option<f64> {
     value(arm, metric).filter(|share| *share > 0.0)
 }
 
-fn any_waited(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| share_of(arm, WAITED.name).is_some())
+/// Share of the handshakes that waited for a retransmitted SYN, where any did.
+pub(super) fn waited(arm: &Arm) -> Option<f64> {
+    share_of(arm, WAITED.name)
 }
 
-fn any_failure(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| arm.histograms.get(FAILURE.name).is_some_and(|h| h.count > 0))
+/// Whether handshakes of any arm waited for a retransmitted SYN.
+pub(super) fn any_waited(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| waited(arm).is_some())
 }
 
 /// Connections that waited for a retransmitted SYN, where any did.
-pub(super) const WAITED_SHARE: Column = Column::new(
-    ("", "waited"),
-    "waited for a SYN",
-    (WAITED.name, WAITED.unit),
-    Share(|arm| share_of(arm, WAITED.name)),
-)
-.flush_right()
-.when(any_waited);
+pub(super) const WAITED_SHARE: Column =
+    Column::new(("", "waited"), "waited for a SYN", (WAITED.name, WAITED.unit), Share(waited));
 /// After how long the median failure came, where any failed.
 pub(super) const FAILED_AFTER: Column =
-    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, Quantile::P50)
-        .when(any_failure);
+    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, Quantile::P50);
 /// Share of the connections that failed.
 pub(super) const FAILED_OF_CONNECTIONS: Column = Column::whole(
     "failed",
