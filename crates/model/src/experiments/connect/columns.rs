@@ -2,13 +2,13 @@
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table};
 use super::super::columns::{
-    CONN_RATE, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, QUEUE_PEAK, WAITED_SHARE, any_waited,
-    client_cpu, every, waited,
+    CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK,
+    QUEUE_PEAK, WAITED_SHARE, any_waited, client_cpu, every, waited,
 };
-use super::super::figures::{CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, FIRST_BYTE};
+use super::super::figures::{CONNECT, FIRST_BYTE};
 use crate::record::{Arm, Summary};
 
-use Figure::{Estimate, Number, Time};
+use Figure::{Number, Time};
 use Quantile::{Max, P50, P90, P99, P999};
 
 /// Where handshakes waited, p99 is the length of a wait and p90 says whether most did.
@@ -41,8 +41,6 @@ const CPU_KERNEL: Column = Column::new(
     Number(|arm| arm.client.cpu_system_us_per_op, 1.0),
 )
 .shown(Show::Room);
-const MEAN: Column =
-    Column::whole("mean", (CONNECT_MEAN.name, CONNECT_MEAN.unit), Estimate(CONNECT_MEAN.unit));
 
 /// The tables, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
@@ -75,16 +73,11 @@ pub(super) const TABLES: &[Table] = &[
             answer(P99),
             answer(P999),
             answer(Max),
-            MEAN,
+            CONNECT_MEAN_COLUMN.called("mean"),
             FIRST_BYTE_P50,
             ECHO_P50,
             WAITED_SHARE,
-            Column::quantile(
-                ("", "failed: connect p50"),
-                "failed: connect p50",
-                CONNECT_OF_FAILED.name,
-                P50,
-            ),
+            CONNECT_OF_FAILED_P50,
             CONN_RATE,
             CPU_TOTAL,
             CPU_KERNEL,
