@@ -55,6 +55,9 @@ pub const CLIENT_SYSCTL: Opt = Opt::together(
 pub const CLIENT_SYSCTL_RETRIES: Opt = CLIENT_SYSCTL
     .worded("Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again");
 
+/// Number of connections of a load that opens them.
+pub const CONNECT_COUNT: Opt = Opt::each(LOAD, "count", "N", "Connections in all").number();
+
 /// Connections that may be in progress at a time.
 pub const CONCURRENCY: Opt =
     Opt::each(LOAD, "concurrency", "N", "Connections being opened at once, at most")

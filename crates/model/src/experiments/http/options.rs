@@ -2,7 +2,7 @@
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    BIND, CLIENT_SYSCTL, CONGESTION, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL,
+    BIND, CLIENT_SYSCTL, CONGESTION, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, TAP,
 };
 use crate::http::server;
 
@@ -210,11 +210,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .number()
         .derived("the server's own")
         .only(BY_NAME),
-    &Opt::flag(
-        "Output",
-        "tap",
+    &TAP.worded(
         "On a link without emulation: let a packet tap ride along, which counts packets by \
          kind (it costs CPU)",
-    )
-    .only(&[Only::Lab]),
+    ),
 ];
