@@ -62,7 +62,7 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
     too_many_failures(&mut summary, schedule);
     (schedule.spec.conclude)(&mut summary);
     match &study.answer {
-        Some(sentence) => summary.answer = answer::fill(sentence, &summary),
+        Some(sentence) => summary.answer = answer::fill(sentence, &summary, &schedule.metric),
         // What was asked comes first: whether the arms differ.
         None if !summary.comparisons.is_empty() => {
             summary.answer = format!("{} {}", verdicts(&summary.comparisons), summary.answer);

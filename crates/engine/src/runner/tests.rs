@@ -229,10 +229,12 @@ fn failures_alone_are_a_result_where_they_are_expected_and_the_server_was_reache
     assert_eq!(said(study(at_target), errors(Some(0))).0, none);
     assert_eq!(said(study(at_target), errors(Some(1))), (None, true));
     // One arm that fails is no result if the other has none either, and no fault if it has.
-    let one = || Fake::new(|call| match call.arm {
-        "level a" => Gives::Errors(None),
-        _ => Gives::Figure(10.0),
-    });
+    let one = || {
+        Fake::new(|call| match call.arm {
+            "level a" => Gives::Errors(None),
+            _ => Gives::Figure(10.0),
+        })
+    };
     assert_eq!(said(fixed(1), one()), (None, false));
     assert_eq!(said(study(expected), one()), (None, true));
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::isolation::{MARK, marked};
-use super::support::{Folder, TOLERANCE, lacks, run, tcptoll};
+use super::support::{Folder, TOLERANCE, lacks, no_lab, run, tcptoll};
 
 const PAGE: &str = include_str!("../../../../docs/guide/exit-status.md");
 
@@ -268,7 +268,7 @@ fn wrong(experiment: &str, (ending, expected): (&str, i32)) -> Option<String> {
 
 #[test]
 fn a_queue_whose_every_connection_times_out_ends_alike_with_one_arm_and_with_two() {
-    if lacks("the lab") {
+    if no_lab() {
         return;
     }
     // Half of a round trip: no handshake can end in time.
