@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::isolation::{MARK, marked};
-use super::support::{Folder, TOLERANCE, lacks, tcptoll};
+use super::support::{Folder, TOLERANCE, lacks, no_lab, run, tcptoll};
 
 const PAGE: &str = include_str!("../../../../docs/guide/exit-status.md");
 
@@ -264,4 +264,29 @@ fn wrong(experiment: &str, (ending, expected): (&str, i32)) -> Option<String> {
     let busy = expected == 0 && status == Some(1);
     (status != Some(expected) && !busy)
         .then(|| format!("{experiment}, {ending}: {status:?} for {expected}: {stderr}"))
+}
+
+#[test]
+fn a_queue_whose_every_connection_times_out_ends_alike_with_one_arm_and_with_two() {
+    if no_lab() {
+        return;
+    }
+    // Half of a round trip: no handshake can end in time.
+    let late = ["--link", "rtt=40ms", "--timeout", "20ms", "--count", "30", "--warmup", "0"];
+    let ended = |arms: &str, more: &[&str]| {
+        let folder = Folder::new();
+        let record = folder.path("record.jsonl");
+        let mut all = vec!["accept-queue", "--quiet", "--rounds", "1", "--out", &record];
+        all.extend(["--link-tolerance", TOLERANCE, "--backlog", arms]);
+        all.extend(late);
+        all.extend(more);
+        let ran = run(&mut tcptoll(&all));
+        assert!(!ran.stdout.is_empty(), "{}", ran.stderr);
+        let nothing = ran.stderr.starts_with("error: nothing was measured: ");
+        (ran.status, nothing)
+    };
+    for arms in ["4", "4,8"] {
+        assert_eq!(ended(arms, &[]), (Some(2), true), "{arms}");
+        assert_eq!(ended(arms, &["--allow-errors", "100%"]), (Some(0), false), "{arms}");
+    }
 }
