@@ -82,6 +82,18 @@ warnings! {
         quantile: &'static str,
     } => format!("{quantile} is not shown: {have} values, {need} needed (raise --count)");
 
+    /// Figures that mean nothing for so small a load are absent.
+    FiguresLeftOut "figures-left-out" {
+        /// The figures, plural.
+        figures: &'static str,
+        /// What there was, a clause.
+        have: String,
+        /// What is needed, a clause.
+        need: String,
+        /// What to raise.
+        remedy: &'static str,
+    } => format!("left out: {figures}. {have}; {need} ({remedy})");
+
     /// The lab lost packets that nobody asked it to lose.
     UnwantedDrops "unwanted-drops" {
         /// Packets.
