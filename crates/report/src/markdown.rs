@@ -6,7 +6,7 @@ use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Summary};
 
 use crate::columns::{self, Column, Kind};
-use crate::number::{self, ABSENT};
+use crate::number::{self, ABSENT, TimeUnit};
 use crate::own::{Own, Passage};
 use crate::{effect, figures, findings, published, rounds};
 
@@ -117,11 +117,15 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
         heads.extend(latency.iter().map(String::as_str));
     }
     heads.push("ok");
-    let row = |arm: &Arm| {
+    let estimates = metric.map(|metric| rounds::estimates(summary, metric)).unwrap_or_default();
+    let unit = TimeUnit::of_column(
+        summary.arms.iter().flat_map(|arm| figures::quantiles(arm, &primary.key)).flatten(),
+    );
+    let row = |(at, arm): (usize, &Arm)| {
         let mut cells = vec![arm.name.clone()];
         if let Some(metric) = metric {
             let absent = || ABSENT.to_owned();
-            let estimate = rounds::measured(arm, metric).map(|m| m.estimate());
+            let estimate = estimates.get(at).cloned().flatten();
             cells.push(estimate.as_ref().map_or_else(absent, |e| {
                 format!("{} {}", e.value, e.symbol).trim_end().to_owned()
             }));
@@ -132,14 +136,15 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
         }
         if with_latency {
             let [p50, p99, _, max] = figures::quantiles(arm, &primary.key);
-            cells.extend([p50, p99, max].map(number::time_or_absent));
+            let cell = |us: Option<f64>| us.map_or_else(|| ABSENT.to_owned(), |us| unit.text(us));
+            cells.extend([p50, p99, max].map(cell));
         }
         let errors = findings::errors(arm).map(|e| format!(" ({e})")).unwrap_or_default();
         let failure = arm.failure.as_ref().map(|f| format!("no result: {f}"));
         cells.push(failure.unwrap_or_else(|| format!("{}{errors}", findings::ok_of_attempts(arm))));
         cells
     };
-    let rows: Vec<Vec<String>> = summary.arms.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = summary.arms.iter().enumerate().map(row).collect();
     table(page, &heads, &[0], &rows);
 }
 
@@ -260,11 +265,10 @@ fn findings(page: &mut String, summary: &Summary) {
         let proof = a.proof.as_deref().unwrap_or("not proven in this run");
         format!("cure: {}. Costs: {}. Undo: {}. Proof: {proof}", a.change, a.cost, a.undo)
     }));
-    items.extend(
-        summary.warnings.iter().map(|w| {
-            format!("warning: {}{}", w.text, w.arm.as_deref().map(of).unwrap_or_default())
-        }),
-    );
+    items.extend(findings::warnings(summary).into_iter().map(|w| {
+        let arms = w.arms.map(|arms| format!(" ({arms})")).unwrap_or_default();
+        format!("warning: {}{arms}", w.text)
+    }));
     list(page, &items);
 }
 
