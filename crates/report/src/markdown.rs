@@ -6,7 +6,7 @@ use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Summary};
 
 use crate::columns::{self, Column, Kind};
-use crate::number::{self, ABSENT, TimeUnit};
+use crate::number::{self, ABSENT};
 use crate::own::{Own, Passage};
 use crate::{effect, figures, findings, published, rounds};
 
@@ -118,9 +118,10 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
     }
     heads.push("ok");
     let estimates = metric.map(|metric| rounds::estimates(summary, metric)).unwrap_or_default();
-    let unit = TimeUnit::of_column(
-        summary.arms.iter().flat_map(|arm| figures::quantiles(arm, &primary.key)).flatten(),
-    );
+    let times = [0, 1, 3].map(|quantile: usize| {
+        let of = |arm: &Arm| figures::quantiles(arm, &primary.key)[quantile];
+        number::times(&summary.arms.iter().map(of).collect::<Vec<_>>())
+    });
     let row = |(at, arm): (usize, &Arm)| {
         let mut cells = vec![arm.name.clone()];
         if let Some(metric) = metric {
@@ -135,9 +136,7 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
             cells.push(if arm.rounds.is_empty() { "1".to_owned() } else { counted.to_string() });
         }
         if with_latency {
-            let [p50, p99, _, max] = figures::quantiles(arm, &primary.key);
-            let cell = |us: Option<f64>| us.map_or_else(|| ABSENT.to_owned(), |us| unit.text(us));
-            cells.extend([p50, p99, max].map(cell));
+            cells.extend(times.iter().filter_map(|column| column.get(at).cloned()));
         }
         let errors = findings::errors(arm).map(|e| format!(" ({e})")).unwrap_or_default();
         let failure = arm.failure.as_ref().map(|f| format!("no result: {f}"));

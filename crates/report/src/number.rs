@@ -90,7 +90,11 @@ impl TimeUnit {
         let sizes = values.into_iter().map(f64::abs).filter(|us| us.is_finite() && *us > 0.0);
         let (least, greatest) =
             sizes.fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), us| (a.min(us), b.max(us)));
-        let readable = |unit: &Self| greatest / unit.us() < 99_999.5;
+        // Five digits before the point are read with less ease than two zeros after it, but not than three.
+        let readable = |unit: &Self| {
+            let most = if least < 10.0 * unit.us() { 99_999.5 } else { 9_999.5 };
+            greatest / unit.us() < most
+        };
         match least {
             // No value, or none but 0.
             us if us.is_infinite() => Some(Self::Micro),
@@ -460,12 +464,13 @@ mod tests {
     fn a_column_of_times_has_one_unit() {
         let some = |values: &[f64]| times(&values.iter().copied().map(Some).collect::<Vec<_>>());
         assert_eq!(some(&[1_120.0, 850.0]), ["1,120 µs", "850 µs"]);
-        assert_eq!(some(&[37_100.0, 48.0, 0.0]), ["37,100 µs", "48.0 µs", "0 µs"]);
+        assert_eq!(some(&[37_100.0, 48.0, 0.0]), ["37.1 ms", "0.0480 ms", "0 ms"]);
+        assert_eq!(some(&[37_100.0, 4.8]), ["37,100 µs", "4.80 µs"]);
         assert_eq!(some(&[48.0, 3_003_000.0]), ["0.0480 ms", "3,003 ms"]);
         assert_eq!(some(&[1_500.0, 3_003_000.0]), ["1.50 ms", "3,003 ms"]);
         assert_eq!(some(&[1_000_000.0, 200e6]), ["1.00 s", "200 s"]);
         assert_eq!(times(&[None, Some(5.0)]), [ABSENT, "5.00 µs"]);
-        assert_eq!(exact_times(&[37_060.0, 75.12]), ["37,060 µs", "75.12 µs"]);
+        assert_eq!(exact_times(&[37_060.0, 75.12]), ["37.06 ms", "0.07512 ms"]);
         let figures = [Some((850.0, Some([800.0, 1_200.0]))), None, Some((1_120.0, None))];
         let texts: Vec<Option<String>> = Estimate::column(&figures, "us")
             .iter()
