@@ -9,8 +9,25 @@ use crate::wrap::filled;
 pub(super) fn toml(text: &str, width: usize) -> String {
     let mut within = None;
     let mut out = String::with_capacity(text.len());
-    for line in text.lines() {
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
         let whole = within.is_none();
+        if whole && let Some(lead) = comment(line) {
+            // A paragraph is wrapped as a whole, or not at all.
+            let mut block = vec![line];
+            while let Some(next) = lines.next_if(|next| comment(next) == Some(lead)) {
+                block.push(next);
+            }
+            let fits = |line: &&str| display_width(line) <= width;
+            let words: Vec<&str> = block.iter().map(|line| line[lead.len()..].trim()).collect();
+            out += &if block.iter().all(fits) {
+                block.join("\n")
+            } else {
+                filled(&words.join(" "), lead, lead, width)
+            };
+            out.push('\n');
+            continue;
+        }
         within = after(line, within);
         let narrow = (whole && within.is_none() && display_width(line) > width)
             .then(|| narrow(line, width))
@@ -19,6 +36,12 @@ pub(super) fn toml(text: &str, width: usize) -> String {
         out.push('\n');
     }
     out
+}
+
+/// What a comment begins with, up to its first word; `None`: it is no comment, or an empty one.
+fn comment(line: &str) -> Option<&str> {
+    let words = line.trim_start().strip_prefix('#')?.trim_start();
+    (!words.is_empty()).then(|| &line[..line.len() - words.len()])
 }
 
 /// Whether the line after this one is inside a string of several lines, and what ends it.
@@ -39,10 +62,6 @@ fn after(line: &str, within: Option<&'static str>) -> Option<&'static str> {
 /// None: there is no place to break the line.
 fn narrow(line: &str, width: usize) -> Option<String> {
     let indent = &line[..line.len() - line.trim_start().len()];
-    if let Some(words) = line.trim_start().strip_prefix('#') {
-        let lead = format!("{indent}#{}", if words.starts_with(' ') { " " } else { "" });
-        return Some(filled(words.trim(), &lead, &lead, width));
-    }
     let (key, value) = line.split_once(" = ")?;
     let value = value.trim_end();
     if let Some(items) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -103,11 +122,10 @@ mod tests {
 
     #[test]
     fn comments_sentences_and_lists_are_wrapped() {
-        let text =
-            "# one two three four five\nx = \"one two three four\"\nl = [1, 2, 3, 4, 5, 6, 7]\n";
+        let text = "# one two three four five\n# six\n#   seven\nx = \"one two three four\"\nl = [1, 2, 3, 4, 5, 6, 7]\n";
         assert_eq!(
             toml(text, 16),
-            "# one two three\n# four five\nx = \"\"\"\\\none two three \\\nfour\"\"\"\nl = [\n  1, 2, 3, 4, \
+            "# one two three\n# four five six\n#   seven\nx = \"\"\"\\\none two three \\\nfour\"\"\"\nl = [\n  1, 2, 3, 4, \
              5,\n  6, 7\n]\n"
         );
     }

@@ -138,16 +138,19 @@ fn outcomes(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
     rows.truncate(OUTCOMES);
     let cells =
         |of: &dyn Fn(&Outcome) -> String| rows.iter().map(|row| of(row.2)).collect::<Vec<_>>();
+    let times = |of: fn(&Outcome) -> f64| {
+        number::times(&rows.iter().map(|row| Some(of(row.2))).collect::<Vec<_>>())
+    };
     let table = |whole: bool| {
         let mut table = vec![
             Column::new("", Align::Left, rows.iter().map(|row| row.0.clone()).collect()),
             Column::new("told", Align::Left, rows.iter().map(|row| row.1.to_owned()).collect()),
             Column::new("connections", Align::Right, cells(&|times| number::count(times.count))),
-            Column::new("median", Align::Right, cells(&|times| number::time(times.p50_us))),
+            Column::new("median", Align::Right, times(|t| t.p50_us)),
         ];
         if whole {
-            table.insert(3, Column::new("first", Align::Right, cells(&|t| number::time(t.min_us))));
-            table.push(Column::new("last", Align::Right, cells(&|t| number::time(t.max_us))));
+            table.insert(3, Column::new("first", Align::Right, times(|t| t.min_us)));
+            table.push(Column::new("last", Align::Right, times(|t| t.max_us)));
         }
         lay_out(table)
     };
