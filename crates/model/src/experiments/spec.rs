@@ -133,3 +133,13 @@ pub struct Noun {
     /// In headings: `conn`.
     pub short: &'static str,
 }
+
+impl Noun {
+    /// A connection.
+    pub(super) const CONNECTION: Self =
+        Self { one: "connection", many: "connections", short: "conn" };
+    /// A message.
+    pub(super) const MESSAGE: Self = Self { one: "message", many: "messages", short: "msg" };
+    /// A request.
+    pub(super) const REQUEST: Self = Self { one: "request", many: "requests", short: "req" };
+}

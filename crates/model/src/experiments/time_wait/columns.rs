@@ -1,7 +1,7 @@
 //! Which figures stand in the tables of `time-wait`: CPU of connect(2) below and above the step, idle
 //! CPU, TIME-WAIT on both hosts, what kept ports available.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, tidy, value};
 use super::super::columns::{ERRORS, OK, any_has, every};
 use super::super::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use super::super::spec::MetricSpec;
@@ -29,10 +29,6 @@ fn count(arm: &Arm, metric: &MetricSpec) -> Option<u64> {
 
 fn any_cliff(summary: &Summary) -> bool {
     any_has(summary, CLIFF_PORTS.name)
-}
-
-const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
 }
 
 const CPU: &str = "connect CPU µs";

@@ -1,8 +1,7 @@
 //! Which figures stand in the tables of `worker-pool`: both kinds of requests apart, workers, recovery.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, tidy, value};
 use super::super::columns::{ECHO_P50, ERRORS, OK, every};
-use super::super::spec::MetricSpec;
 use super::effects::Told;
 use super::{
     BACKEND_FAILED, BACKEND_LATENCY, BACKEND_LATENCY_MEAN, BACKEND_RATE, LOCAL_FAILED,
@@ -17,10 +16,6 @@ use Quantile::{Max, P50, P99};
 const WITHOUT: &str = "without backend";
 const WITH: &str = "with backend";
 const BUSY: &str = "workers busy";
-
-const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
-}
 
 fn pool(arm: &Arm) -> Option<&WorkerPool> {
     arm.own.worker_pool.as_deref()
