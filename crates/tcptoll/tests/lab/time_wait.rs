@@ -18,27 +18,19 @@ const RANGE: &str = "32768-33767";
 
 /// Runs `time-wait` once with the small range.
 fn waited(args: &[&str]) -> Summary {
-    let folder = Folder::new();
-    let record = folder.path("record.jsonl");
-    let mut all = vec!["time-wait", "--quiet", "--format", "json", "--out", &record];
-    all.extend(["--link-tolerance", TOLERANCE, "--seed", "1", "--allow-errors", "100%"]);
-    all.extend(["--port-range", RANGE, "--rounds", "1"]);
-    // A FIN that is retransmitted, as the server was held up, is answered with a reset. It must not end
-    // TIME-WAIT (RFC 1337), so that counts are exact.
-    all.extend(["--client-sysctl", "net.ipv4.tcp_rfc1337=1"]);
-    all.extend(args);
-    let ran = run(&mut tcptoll(&all));
-    assert!(matches!(ran.status, Some(0 | 1)), "{args:?}: {:?}: {}", ran.status, ran.stderr);
-    checked_summary(&ran.stdout)
+    ranged(RANGE, args)
 }
 
-/// Runs `time-wait` once with another range of ports.
+/// Runs `time-wait` once with this range of ports.
 fn ranged(range: &str, args: &[&str]) -> Summary {
     let folder = Folder::new();
     let record = folder.path("record.jsonl");
     let mut all = vec!["time-wait", "--quiet", "--format", "json", "--out", &record];
-    all.extend(["--link-tolerance", TOLERANCE, "--allow-errors", "100%", "--rounds", "1"]);
-    all.extend(["--port-range", range]);
+    all.extend(["--link-tolerance", TOLERANCE, "--seed", "1", "--allow-errors", "100%"]);
+    all.extend(["--port-range", range, "--rounds", "1"]);
+    // A FIN that is retransmitted, as the server was held up, is answered with a reset. It must not end
+    // TIME-WAIT (RFC 1337), so that counts are exact.
+    all.extend(["--client-sysctl", "net.ipv4.tcp_rfc1337=1"]);
     all.extend(args);
     let ran = run(&mut tcptoll(&all));
     assert!(matches!(ran.status, Some(0 | 1)), "{args:?}: {:?}: {}", ran.status, ran.stderr);
@@ -99,8 +91,7 @@ fn of_three_ports_the_kernel_assigns_two_and_of_five_all() {
         let arm = only(&summary);
         let forecast = arm.ports.as_ref().unwrap();
         assert_eq!((forecast.usable, forecast.at_once), (2, 2), "{range}");
-        let resets = resets(arm);
-        assert_eq!((arm.ok, no_port(arm)), (2 + resets, 4 - resets), "{range} {bind}");
+        assert_eq!((arm.ok, no_port(arm)), (2, 4), "{range} {bind}");
     }
     // All that the kernel assigns can be held.
     let summary = ranged("32768-32770", &["--held", "100%", "--count", "3", "--workers", "1"]);
@@ -110,8 +101,7 @@ fn of_three_ports_the_kernel_assigns_two_and_of_five_all() {
     let arm = only(&summary);
     assert_eq!(arm.ports.as_ref().unwrap().usable, 5);
     // A call leaves out the first or the last port, so the last one free may stay free.
-    let held = arm.ok - resets(arm);
-    assert!((4..=5).contains(&held), "{held}");
+    assert!((4..=5).contains(&arm.ok), "{}", arm.ok);
 }
 
 /// Figures that need more than a few operations.
