@@ -86,13 +86,11 @@ warnings! {
     FiguresLeftOut "figures-left-out" {
         /// The figures, plural.
         figures: &'static str,
-        /// What there was, a clause.
+        /// What there was of what is needed, a clause.
         have: String,
-        /// What is needed, a clause.
-        need: String,
         /// What to raise.
         remedy: &'static str,
-    } => format!("left out: {figures}. {have}; {need} ({remedy})");
+    } => format!("{figures} are left out: only {have} ({remedy})");
 
     /// The lab lost packets that nobody asked it to lose.
     UnwantedDrops "unwanted-drops" {

@@ -143,6 +143,10 @@ fn pooled_connections_lose_no_syn_to_a_full_queue() {
     assert_eq!(pool(arm).backend_drops, Some(0));
     assert_eq!(counter(&arm.client.counters, "TcpExtTCPSynRetrans"), 0);
     assert_eq!(arm.ok, arm.attempts, "{:?}", arm.errors);
+    // Nothing waited for a connection, so no time limit of connecting is advised.
+    let advised = |change: &str| summary.advice.iter().any(|one| one.change.starts_with(change));
+    assert!(!advised("Set a short time limit of connecting"), "{:?}", summary.advice);
+    assert!(summary.next.iter().all(|step| !step.command.contains("--connect-timeout")));
     // Yet a backend that does not answer holds a worker with a connection like one without.
     assert!(metric(arm, "workers_busy_peak") >= 8.0);
 }
@@ -169,6 +173,46 @@ fn a_connect_time_out_bounds_the_workers_that_php_fpm_reports_stuck() {
     assert!((20..=60).contains(&failed_calls), "{:?}", backend.errors);
     assert_eq!(failed(group(arm, "local")), 0);
     assert_eq!(backend.errors.keys().collect::<Vec<_>>(), ["status"]);
+    // Workers were left, so the queue is a cause of its own, with its place.
+    let full = summary.causes.iter().find(|cause| cause.id == "accept-queue-full").unwrap();
+    assert_eq!(full.evidence["listener"], "10.77.0.2:6379");
+    assert_eq!(full.evidence["backend_drops"], found.backend_drops.unwrap());
+    assert!(
+        full.text.contains("backend redis at 10.77.0.2:6379 on the server host"),
+        "{}",
+        full.text
+    );
+    // Workers that serve requests are expected as well, unless all were busy at some moment.
+    assert!(found.stuck_expected_max.is_none_or(|most| most >= 7.0), "{found:?}");
+}
+
+#[test]
+fn a_connect_time_out_below_the_round_trip_lets_no_call_succeed_and_is_named() {
+    if lacks(&["redis-server"]) {
+        return;
+    }
+    let args = ["--link", "rtt=40ms", "--stall", "0", "--connect-timeout", "10ms,1s"];
+    let summary = pooled(&[&args[..], &["--duration", "700ms"]].concat());
+    let [hurried, patient] = &summary.arms[..] else { panic!("{} arms", summary.arms.len()) };
+    let (backend, local) = (group(hurried, "backend"), group(hurried, "local"));
+    assert_eq!((backend.ok, failed(local)), (0, 0), "{:?}", hurried.errors);
+    let of = |arm: &Arm| {
+        let mut causes = summary.causes.iter().filter(|cause| cause.arm == arm.name);
+        causes.find(|cause| cause.id == "connect-timeout-short").cloned()
+    };
+    let cause = of(hurried).expect("it is named");
+    let server = hurried.server.as_ref().unwrap();
+    assert_eq!(
+        cause.evidence["TcpExtEmbryonicRsts"],
+        counter(&server.counters, "TcpExtEmbryonicRsts")
+    );
+    assert_eq!(cause.evidence["status_504"], backend.attempts);
+    assert!(cause.evidence["rtt_us_p50"].as_f64().unwrap() >= 40_000.0, "{:?}", cause.evidence);
+    assert!((pool(hurried).connect_timeout_s.unwrap() - 0.01).abs() < 1e-9);
+    assert_eq!(of(patient), None);
+    assert!(group(patient, "backend").ok > 0, "{:?}", patient.errors);
+    let fix = summary.advice.iter().find(|one| one.cause == "connect-timeout-short").unwrap();
+    assert!(fix.change.contains("the kernel retransmits the first SYN after 1 s"), "{fix:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tcptoll_model::experiments::time_wait::{
 use tcptoll_model::port_cliff::{self, Chooser};
 use tcptoll_model::record::{PortPoint, PortUse};
 use tcptoll_model::stats::Series;
-use tcptoll_model::units::{human_count, human_us};
+use tcptoll_model::units::human_count;
 use tcptoll_model::warning::Warning;
 
 use super::trial::{Driven, TimeWaitTrial};
@@ -86,8 +86,10 @@ impl TimeWaitTrial<'_> {
         if !enough {
             notes.warn(&Warning::FiguresLeftOut {
                 figures: "rates, busy workers and idle CPU",
-                have: format!("{} operations were started", human_count(begun)),
-                need: format!("at least {OPERATIONS_MIN} are needed"),
+                have: format!(
+                    "{} of at least {OPERATIONS_MIN} operations were started",
+                    human_count(begun)
+                ),
                 remedy: "raise --count, --duration or --rate",
             });
         }
@@ -132,8 +134,11 @@ impl TimeWaitTrial<'_> {
         if !seen.is_empty() && short && idle(seen).is_none() {
             notes.warn(&Warning::FiguresLeftOut {
                 figures: "idle CPU",
-                have: format!("the load ran for {}", human_us(report.elapsed_ns as f64 / 1e3)),
-                need: format!("at least {} ms are needed", TICKS_MIN * TICK_NS / 1_000_000),
+                have: format!(
+                    "{} of at least {} ms were measured",
+                    report.elapsed_ns / 1_000_000,
+                    TICKS_MIN * TICK_NS / 1_000_000
+                ),
                 remedy: "raise --count or --duration",
             });
         }

@@ -181,8 +181,8 @@ impl PoolTrial<'_> {
         self.notes.metric(&WORKERS_STUCK, mean, n);
         let local = pool.groups.get(LOCAL);
         let served_us = local.and_then(|local| mean_within(&local.latency_us, steady_s).0);
-        let always_free = peak_within(&pool.busy, steady_s)
-            .is_some_and(|peak| peak < pool.workers as f64);
+        let always_free =
+            peak_within(&pool.busy, steady_s).is_some_and(|peak| peak < pool.workers as f64);
         pool.stuck_expected_max = served_us
             .filter(|_| always_free)
             .and_then(|us| stuck::at_most(&calls, &expected, us / 1e6));

@@ -153,7 +153,10 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
         let option = fix.options[0];
         let typed = summary.command.iter().any(|word| word.strip_prefix("--") == Some(option));
         let useful = option != "connect-timeout" || connects_waited(summary);
-        fix.general && useful && !typed && !tried.iter().any(|tried| tried.fix.options.contains(&option))
+        fix.general
+            && useful
+            && !typed
+            && !tried.iter().any(|tried| tried.fix.options.contains(&option))
     });
     advice.extend(untried.map(|fix| Advice {
         cause: STUCK.to_owned(),

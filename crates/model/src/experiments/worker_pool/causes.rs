@@ -8,8 +8,8 @@ use crate::experiments::conclusion::cured;
 use crate::record::{Advice, Arm, Summary};
 use crate::units::{human_count, human_us};
 
-use super::{RTT, advice};
 use super::effects::{STUCK, Told, workers};
+use super::{RTT, advice};
 
 /// Every worker waits for a backend that has stopped, so requests that never call it wait too.
 pub(super) const WORKERS_STUCK: CauseSpec =
@@ -50,9 +50,10 @@ fn backend_queue_full(arm: &Arm) -> Option<Finding> {
     let pool = told.pool;
     // The server host has one listener, the backend's. That of the front service is on the client host.
     let listener = arm.server.as_ref()?.listeners.first();
-    let place = listener.map(|one| match one.address.contains(':') {
-        true => format!("[{}]:{}", one.address, one.port),
-        false => format!("{}:{}", one.address, one.port),
+    let place = listener.map(|one| {
+        let ipv6 = one.address.contains(':');
+        let address = if ipv6 { format!("[{}]", one.address) } else { one.address.clone() };
+        format!("{address}:{}", one.port)
     });
     let at = place.as_ref().map_or_else(String::new, |place| format!(" at {place}"));
     let holds = pool.backend_limit.map_or_else(String::new, |limit| {
@@ -61,9 +62,9 @@ fn backend_queue_full(arm: &Arm) -> Option<Finding> {
     let dropped = pool.backend_drops.filter(|drops| *drops > 0).map_or_else(String::new, |drops| {
         format!(": its kernel dropped {} SYNs or last ACKs", human_count(drops))
     });
-    let stall = if pool.stalled_s.is_some() { "" } else { ", without a stall" };
+    let stall = if pool.stalled_s.is_some() { "" } else { " without a stall" };
     finding.text = format!(
-        "The accept queue of the backend ({} on the server host{at}){holds} was full{stall}{dropped}.",
+        "The accept queue of the backend {}{at} on the server host{holds} was full{stall}{dropped}.",
         pool.backend
     );
     let more = [
@@ -116,9 +117,8 @@ fn rtt_us(arm: &Arm) -> Option<f64> {
 /// Both limits that make sense, for the longest round trip of the arms that have the cause.
 fn longer_timeout(summary: &Summary) -> Vec<Advice> {
     let id = CONNECT_TIMEOUT_SHORT.id;
-    let ill = |arm: &&Arm| {
-        summary.causes.iter().any(|cause| cause.id == id && cause.arm == arm.name)
-    };
+    let ill =
+        |arm: &&Arm| summary.causes.iter().any(|cause| cause.id == id && cause.arm == arm.name);
     let rtt = |arm: &Arm| rtt_us(arm).unwrap_or(0.0);
     let longest = summary.arms.iter().filter(ill).max_by(|a, b| rtt(a).total_cmp(&rtt(b)));
     let Some(arm) = longest else { return Vec::new() };
@@ -228,8 +228,8 @@ mod tests {
         let found = backend_queue_full(&healthy).unwrap();
         assert_eq!(
             found.text,
-            "The accept queue of the backend (redis on the server host at 10.77.0.2:6379) (backlog 4, \
-             holds 5) was full, without a stall: its kernel dropped 12 SYNs or last ACKs."
+            "The accept queue of the backend redis at 10.77.0.2:6379 on the server host (backlog 4, \
+             holds 5) was full without a stall: its kernel dropped 12 SYNs or last ACKs."
         );
         assert_eq!(found.evidence["listener"], "10.77.0.2:6379");
         assert!(!found.evidence.contains_key("never_answered"));

@@ -70,6 +70,13 @@ const BUSY_EXPECTED: Column = Column::new(
     ("workers_stuck_expected", "workers"),
     Number(|arm| pool(arm)?.stuck_expected, 1.0),
 );
+const BUSY_EXPECTED_MAX: Column = Column::new(
+    (BUSY, "at most"),
+    "workers busy, expected at most",
+    ("workers_stuck_expected_max", "workers"),
+    Number(|arm| pool(arm)?.stuck_expected_max, 1.0),
+)
+.when(|summary| summary.arms.iter().filter_map(Told::of).any(Told::expects_a_range));
 const BUSY_PEAK: Column = Column::new(
     (BUSY, "peak"),
     "workers busy, peak",
@@ -110,7 +117,7 @@ pub(super) const TABLES: &[Table] = &[
         parts: &[
             &[LOCAL_MEAN, LOCAL_P99, LOCAL_FAILS],
             &[BACKEND_MEAN, BACKEND_FAILS],
-            &[BUSY_MEAN, BUSY_EXPECTED, WORKERS],
+            &[BUSY_MEAN, BUSY_EXPECTED, BUSY_EXPECTED_MAX, WORKERS],
             &[RECOVERED],
             &[QUEUE, DROPS],
             &[OK],
@@ -144,6 +151,7 @@ pub(super) const TABLES: &[Table] = &[
         parts: &[&[
             BUSY_MEAN,
             BUSY_EXPECTED,
+            BUSY_EXPECTED_MAX,
             BUSY_PEAK,
             WORKERS,
             QUEUE,
@@ -165,6 +173,7 @@ pub(super) const TABLES: &[Table] = &[
             BACKEND_FAILS,
             BUSY_MEAN,
             BUSY_EXPECTED,
+            BUSY_EXPECTED_MAX,
             WORKERS,
             RECOVERED,
         ]],

@@ -4,8 +4,8 @@ use crate::experiments::conclusion::{explain, explanations, step};
 use crate::record::{NextStep, Summary};
 use crate::units::{human_count, human_us};
 
-use super::{BACKEND, causes};
 use super::effects::{Factor, Told, digits, plainest, workers};
+use super::{BACKEND, causes};
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
 const STATED: usize = 3;

@@ -107,11 +107,16 @@ impl<'a> Told<'a> {
     /// ` (expected: 20)`, ` (expected: 1 to 3.7)`; empty where nothing is expected.
     pub(super) fn expected_words(self) -> String {
         let Some(least) = self.pool.stuck_expected else { return String::new() };
-        let most = self.pool.stuck_expected_max.unwrap_or(least);
-        if most < least * (1.0 + WORTH_STATING) {
-            return format!(" (expected: {})", workers(least));
+        match self.pool.stuck_expected_max.filter(|_| self.expects_a_range()) {
+            Some(most) => format!(" (expected: {} to {})", workers(least), workers(most)),
+            None => format!(" (expected: {})", workers(least)),
         }
-        format!(" (expected: {} to {})", workers(least), workers(most))
+    }
+
+    /// Whether serving requests may take so many workers that the expected number is a range.
+    pub(super) fn expects_a_range(self) -> bool {
+        let ends = self.pool.stuck_expected.zip(self.pool.stuck_expected_max);
+        ends.is_some_and(|(least, most)| most >= least * (1.0 + WORTH_STATING))
     }
 
     /// Whether calls waited for a connection: SYNs were dropped at the backend's full queue, or
