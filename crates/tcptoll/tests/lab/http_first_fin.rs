@@ -69,6 +69,13 @@ fn as_the_packets(server: &str, port: u16, reuse: &str, io: &str) -> Arm {
     // What was open at the end the client closes first: the server has no reason to.
     let by_client = told.by_client + told.open_at_end;
     assert_eq!((by_client, told.by_server), (wire.by_client, wire.by_server), "{name}");
+    if told.both.is_none() {
+        // A machine that was too busy to see every FIN, or to end every connection in time: nothing is
+        // claimed of both.
+        let mut held = time_wait(arm).into_iter().zip(wire.time_wait);
+        assert!(held.all(|(ours, most)| ours.is_none_or(|ours| ours <= most)), "{name}");
+        return arm.clone();
+    }
     assert_eq!(told.both, Some(wire.both), "{name}");
     assert_eq!(time_wait(arm), wire.time_wait.map(Some), "{name}");
     arm.clone()

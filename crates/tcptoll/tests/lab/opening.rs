@@ -179,6 +179,14 @@ fn syns_lost_on_purpose_are_sent_again_and_both_are_counted() {
 mod alone {
     use super::*;
 
+    /// The quickest operation took less than this, unless the link itself was late for want of a CPU.
+    fn is_quicker(arm: &Arm, histogram: &str, limit_ms: f64) {
+        let lateness = arm.link.as_ref().and_then(|link| link.lateness_us.as_ref());
+        let late_us = lateness.and_then(|late| late.mean).unwrap_or(0.0);
+        let least_ms = min_ms(arm, histogram);
+        assert!(least_ms < limit_ms || late_us > 500.0, "{least_ms} ms, link late by {late_us} µs");
+    }
+
     #[test]
     fn a_connection_over_20_ms_takes_one_round_trip_and_its_first_byte_two() {
         if no_lab() {
@@ -190,8 +198,7 @@ mod alone {
         assert_eq!(kind(arm), LinkKind::EmulatedTun);
         // A link calibrated on a busy machine releases its first packets up to half a millisecond early.
         assert!(min_ms(arm, "connect_us") >= 19.0, "{} ms", min_ms(arm, "connect_us"));
-        // The quickest took less than two round trips. A busy machine may delay every other one.
-        assert!(min_ms(arm, "connect_us") < 40.0, "{} ms", min_ms(arm, "connect_us"));
+        is_quicker(arm, "connect_us", 40.0);
         assert!(min_ms(arm, "first_byte_us") >= 38.0, "{} ms", min_ms(arm, "first_byte_us"));
 
         let wire = arm.wire.as_ref().unwrap();
@@ -258,7 +265,7 @@ mod alone {
         all_opened(arm, 50);
         assert_eq!(kind(arm), LinkKind::EmulatedPacket);
         assert!(min_ms(arm, "connect_us") >= 9.0, "{} ms", min_ms(arm, "connect_us"));
-        assert!(min_ms(arm, "connect_us") < 20.0, "{} ms", min_ms(arm, "connect_us"));
+        is_quicker(arm, "connect_us", 20.0);
         // It was asked for, so it is no doubt.
         assert!(summary.warnings.iter().all(|warning| warning.id != "packet-fallback"));
     }
@@ -284,7 +291,7 @@ mod alone {
         assert_eq!((arm.attempts, arm.ok), (100, 100), "{:?}", arm.errors);
         assert!(counter(&arm.client.counters, "TcpExtTCPFastOpenActive") > 50);
         assert!(min_ms(arm, "first_byte_us") >= 19.0, "{} ms", min_ms(arm, "first_byte_us"));
-        assert!(min_ms(arm, "first_byte_us") < 40.0, "{} ms", min_ms(arm, "first_byte_us"));
+        is_quicker(arm, "first_byte_us", 40.0);
         assert!(!arm.histograms.contains_key("connect_us"), "connect() waits for nothing");
     }
 }

@@ -295,9 +295,11 @@ fn what_would_be_excluded_again_is_not_repeated_and_never_in_a_verdict() {
             trials.iter().filter(|t| t.arm.name == "count 150" && t.round == round).collect();
         let (last, before) = ill.split_last().unwrap();
         assert!(ill.iter().all(|trial| trial.invalid.is_some()));
-        // An unfit machine may pass, so it is tried again: three times at most.
+        // An unfit machine may pass, so it is tried again: three times at most, and not in the round after
+        // one that no repetition mended.
         assert!(before.iter().all(|trial| trial.lasting.is_none()));
-        assert!(last.lasting == Some(Lasting::Shortage) || before.len() == 3, "{last:?}");
+        let short = last.lasting == Some(Lasting::Shortage);
+        assert!(short || before.len() == 3 || round > 0, "{last:?}");
     }
     let [comparison] = summary.comparisons.as_slice() else { panic!("{:?}", summary.comparisons) };
     assert_eq!((comparison.rounds, comparison.verdict), (0, Verdict::NotEnough));
@@ -426,9 +428,11 @@ mod alone {
         );
         let rounds = summary.rounds.unwrap();
         if comparison.verdict != Verdict::Higher {
-            // A machine of which a hypervisor takes much has no rounds to compare, and no verdict.
+            // A machine of which a hypervisor takes much excludes rounds, or needs all of the time for
+            // repetitions: no verdict, and never a wrong one.
             assert_eq!(comparison.verdict, Verdict::NotEnough, "{comparison:?}");
-            assert!(rounds.excluded > 0 && comparison.rounds < rounds.done, "{rounds:?}");
+            let out_of_time = rounds.stopped.contains("time limit");
+            assert!(rounds.excluded > 0 || out_of_time, "{rounds:?}");
             return;
         }
         assert!(

@@ -36,6 +36,11 @@ fn drops(arm: &Arm) -> Option<u64> {
     listener(arm)?.drops
 }
 
+/// Where the drops of the listener are an upper bound.
+fn drops_bound(arm: &Arm) -> Option<String> {
+    listener(arm)?.drops_at_most.then(|| "at most".to_owned())
+}
+
 const GROUP: &str = "first byte";
 
 const fn first_byte(quantile: Quantile) -> Column {
@@ -52,6 +57,12 @@ const QUEUE: Column =
 const DROPPED: Column =
     Column::new(("", "drops"), "packets dropped", ("listener_drops", "packets"), Count(drops))
         .flush_right();
+const DROPPED_BOUND: Column = Column::new(
+    ("", "drops are"),
+    "packets dropped are",
+    ("listener_drops_bound", ""),
+    Words(drops_bound),
+);
 const FULL: Column =
     Column::whole("queue full", tidy(&QUEUE_FULL), Share(|arm| value(arm, QUEUE_FULL.name)));
 
@@ -65,7 +76,7 @@ pub(super) const TABLES: &[Table] = &[
         parts: &[
             &[first_byte(P50), first_byte(P99), first_byte(Max).shown(Show::Always)],
             &[CONNECT_P50, CONNECT_MAX],
-            &[QUEUE, DROPPED, WAITED_SHARE],
+            &[QUEUE, DROPPED_BOUND, DROPPED, WAITED_SHARE],
             &[FAILED_AFTER, OK],
         ],
     },
@@ -84,6 +95,7 @@ pub(super) const TABLES: &[Table] = &[
             CONNECT_MAX,
             QUEUE,
             FULL,
+            DROPPED_BOUND,
             DROPPED,
             WAITED_SHARE,
             FAILED_AFTER,
@@ -117,6 +129,7 @@ pub(super) const TABLES: &[Table] = &[
             first_byte(Max).called("first byte max"),
             CONNECT_P50,
             QUEUE,
+            DROPPED_BOUND,
             DROPPED,
             WAITED_SHARE,
             FAILED_OF_CONNECTIONS,

@@ -71,7 +71,10 @@ fn over_time(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
         vec![Block::Blank, Block::Line(vec![(Tone::Strong, clean::shorten(&heading, width))])];
     for (((_, listener), label), figure_text) in all.iter().zip(&names).zip(&figures) {
         let line = line(&listener.length, f64::from(listener.limit) + 1.0, end, room);
-        let drops = listener.drops.map_or_else(String::new, number::count);
+        let bound = if listener.drops_at_most { "≤ " } else { "" };
+        let drops = listener
+            .drops
+            .map_or_else(String::new, |drops| format!("{bound}{}", number::count(drops)));
         let label = if several {
             format!("  {label}{}", " ".repeat(name - clean::columns(label)))
         } else {
