@@ -3,7 +3,6 @@
 //! Text, HTML, CSV and Markdown render the same columns, so that they cannot disagree. A column is
 //! defined once; each table lists the columns that it has room for.
 
-use super::spec::MetricSpec;
 use crate::record::{Arm, Summary};
 
 /// A table, a row per arm.
@@ -236,11 +235,6 @@ impl Column {
     pub const fn sorted_by(self, sort: fn(&Arm) -> Option<f64>) -> Self {
         Self { sort: Some(sort), ..self }
     }
-}
-
-/// Name and unit of a metric, for a tidy table.
-pub(super) const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
 }
 
 /// The metric that a run is about: the stated one, or that of its first comparison.

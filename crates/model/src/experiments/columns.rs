@@ -1,15 +1,21 @@
 //! Columns that several experiments have, and what any arm may have counted.
 
-use super::column::{Column, Figure, Form, Quantile, Show, Table, tidy, value};
+use super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::figures::{
     ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
     DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, RTT, SERVER_CPU, WAITED,
 };
+use super::spec::MetricSpec;
 use crate::ports::PortForecast;
 use crate::record::{Arm, Closing, Summary};
 use crate::units::human_count;
 
 use Figure::{Count, Estimate, Number, Rate, Share, Words};
+
+/// Name and unit of a metric, for a tidy table.
+pub(super) const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
+    (metric.name, metric.unit)
+}
 
 /// How many operations succeeded, of how many: `all 30,000`, `18 of 500`, `none of 500`.
 pub fn ok_of_attempts(arm: &Arm) -> String {

@@ -138,8 +138,6 @@ impl Noun {
     /// A connection.
     pub(super) const CONNECTION: Self =
         Self { one: "connection", many: "connections", short: "conn" };
-    /// A message.
-    pub(super) const MESSAGE: Self = Self { one: "message", many: "messages", short: "msg" };
     /// A request.
     pub(super) const REQUEST: Self = Self { one: "request", many: "requests", short: "req" };
 }

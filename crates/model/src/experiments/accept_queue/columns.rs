@@ -1,10 +1,10 @@
 //! Which figures stand in the tables of `accept-queue`.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, tidy, value};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::super::columns::{
     CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, CONNECT_P50,
     DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER, FAILED_OF_CONNECTIONS, FIRST_BYTE_MEAN_COLUMN, OK,
-    SERVER_CPU_EACH, WAITED_SHARE, every,
+    SERVER_CPU_EACH, WAITED_SHARE, every, tidy,
 };
 use super::super::figures::{CONNECT, FIRST_BYTE, QUEUE_FULL};
 use crate::causes::queues::overflowed;

@@ -1,9 +1,9 @@
 //! Which figures stand in the tables of `http`.
 
-use super::super::column::{Column, Figure, Form, Quantile, Table, metric_of, tidy, value};
+use super::super::column::{Column, Figure, Form, Quantile, Table, metric_of, value};
 use super::super::columns::{
     CONN_RATE, CONNECT_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, QUEUE_PEAK, any_has,
-    client_cpu_column, every, server_cpu_column,
+    client_cpu_column, every, server_cpu_column, tidy,
 };
 use super::super::spec::MetricSpec;
 use super::{

@@ -4,9 +4,9 @@
 mod died;
 mod took;
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, tidy};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table};
 use super::super::columns::{
-    ECHO_P50, ERRORS, OK, client_cpu_column, every, ok_of_attempts, server_cpu_column,
+    ECHO_P50, ERRORS, OK, client_cpu_column, every, ok_of_attempts, server_cpu_column, tidy,
 };
 use super::{DETECTION, PACKETS};
 use crate::record::{Arm, Deaths, Keepalive, Summary, Traffic};

@@ -161,7 +161,7 @@ pub const SPEC: Spec = Spec {
     primary: RATE.name,
     answers: &[DETECTION.name, ARRIVAL.name],
     margin: 0.02,
-    operation: Noun::MESSAGE,
+    operation: Noun { one: "message", many: "messages", short: "msg" },
     tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,

@@ -1,7 +1,9 @@
 //! Which figures stand in the tables of `messages`: rates, latencies, what a message costs.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, tidy, value};
-use super::super::columns::{ECHO_P50, ERRORS, OK, client_cpu_column, every, server_cpu_column};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::columns::{
+    ECHO_P50, ERRORS, OK, client_cpu_column, every, server_cpu_column, tidy,
+};
 use super::{
     ACK_DELAY, CALLS, CLIENT_CPU_SHARE, CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, RATE,
     SERVER_CPU_SHARE, SERVER_SEGMENTS,

@@ -78,7 +78,7 @@ pub const SPEC: Spec = Spec {
     answers: &[LATENCY.name],
     // As for bandwidth: smaller differences decide nothing.
     margin: 0.02,
-    operation: Noun::MESSAGE,
+    operation: Noun { one: "message", many: "messages", short: "msg" },
     tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,

@@ -1,7 +1,7 @@
 //! Which figures stand in the tables of `stream`: goodput and what limited it, round trips, CPU, buffers.
 
-use super::super::column::{Column, Figure, Form, Show, Table, tidy, value};
-use super::super::columns::{ECHO_P50, ERRORS, OK, any_has, every};
+use super::super::column::{Column, Figure, Form, Show, Table, value};
+use super::super::columns::{ECHO_P50, ERRORS, OK, any_has, every, tidy};
 use super::super::figures::GOODPUT;
 use super::memory;
 use super::{

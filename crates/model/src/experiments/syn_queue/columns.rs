@@ -1,10 +1,10 @@
 //! Which figures stand in the tables of `syn-queue`.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, tidy};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table};
 use super::super::columns::{
     CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER,
     FAILED_OF_CONNECTIONS, FIRST_BYTE_MEAN_COLUMN, FIRST_BYTE_P50, OK, SERVER_CPU_EACH,
-    WAITED_SHARE, every,
+    WAITED_SHARE, every, tidy,
 };
 use super::super::figures::CONNECT;
 use super::HALF_OPEN_PEAK;

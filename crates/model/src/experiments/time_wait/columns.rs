@@ -1,8 +1,8 @@
 //! Which figures stand in the tables of `time-wait`: CPU of connect(2) below and above the step, idle
 //! CPU, TIME-WAIT on both hosts, what kept ports available.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, tidy, value};
-use super::super::columns::{ERRORS, OK, any_has, every};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::columns::{ERRORS, OK, any_has, every, tidy};
 use super::super::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use super::super::spec::MetricSpec;
 use super::supply::Supply;

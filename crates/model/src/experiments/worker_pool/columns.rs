@@ -1,7 +1,7 @@
 //! Which figures stand in the tables of `worker-pool`: both kinds of requests apart, workers, recovery.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, tidy, value};
-use super::super::columns::{ECHO_P50, ERRORS, OK, every};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::columns::{ECHO_P50, ERRORS, OK, every, tidy};
 use super::effects::Told;
 use super::{
     BACKEND_FAILED, BACKEND_LATENCY, BACKEND_LATENCY_MEAN, BACKEND_RATE, LOCAL_FAILED,
