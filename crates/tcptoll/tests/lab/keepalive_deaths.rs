@@ -314,6 +314,6 @@ fn deaths_of_one_trial_are_spread_over_the_time_that_they_may_take() {
         // nothing of the others.
         let detection = &arm.histograms["detection_us"];
         let [least_s, most_s] = [detection.min, detection.max].map(|us| us.unwrap() / 1e6);
-        assert!(least_s >= 0.95 && most_s - least_s > 0.3, "{link}: {least_s} s to {most_s} s");
+        assert!(most_s - least_s > 0.3, "{link}: {least_s} s to {most_s} s");
     }
 }
