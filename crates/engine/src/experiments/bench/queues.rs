@@ -103,6 +103,7 @@ pub(in crate::experiments) fn balance_of(
     let counted = Counted {
         syns_unanswered: opened.syns_unanswered,
         established: opened.established,
+        unfinished: arm.attempts.saturating_sub(opened.established),
         syn_acks_again: at_client("TcpExtTCPSYNChallenge"),
         opened: at_server("TcpPassiveOpens"),
         overflows: at_server("TcpExtListenOverflows"),
