@@ -306,9 +306,11 @@ fn what_would_be_excluded_again_is_not_repeated_and_never_in_a_verdict() {
     assert!(summary.warnings.iter().any(|warning| warning.id == "trials-excluded"));
     assert!(!summary.valid);
     assert_eq!(status, Some(1));
-    let rounds = summary.arms[1].rounds.iter().filter(|round| round.left_out.is_some()).count();
-    assert_eq!(rounds, 2);
-    assert!(summary.rounds.unwrap().excluded >= 2);
+    let tried = trials.iter().filter(|trial| trial.arm.name == "count 150").count();
+    let excluded = summary.arms[1].rounds.iter().filter(|round| round.left_out.is_some()).count();
+    assert!(tried >= 2);
+    assert_eq!(excluded, tried);
+    assert!(summary.rounds.unwrap().excluded as usize >= tried);
 }
 
 #[test]
