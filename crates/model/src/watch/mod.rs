@@ -1,0 +1,14 @@
+//! What the connections of a live machine do, look by look.
+//!
+//! A [`Look`] is what was read at one instant: levels and counters since boot. Two looks give rates, so
+//! a [`State`] needs two. The clock, the kernel and the files are elsewhere: looks come in as arguments.
+
+mod look;
+mod record;
+mod state;
+
+pub use look::{
+    Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process, Table,
+};
+pub use record::{WatchHeader, WatchLine, WatchSummary};
+pub use state::{DestinationState, ListenerState, Rates, State};
