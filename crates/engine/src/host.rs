@@ -154,7 +154,7 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|_, answers: Answers, channel| Ok(exchange::answer(&answers, channel)?))
         .on(|_, exchange: Exchange, channel| Ok(exchange::run(&exchange, channel)?))
         .on(|_, echo: Echo, channel| Ok(short::echo::run(&echo, channel)?))
-        .on(|_, hold: HoldPorts, _| Ok(short::hold::run(&hold)?))
+        .on(|_, hold: HoldPorts, channel| Ok(short::hold::run(&hold, channel)?))
         .on(|_, load: ShortLoad, channel| {
             let (report, histograms) = short::run(&load, channel)?;
             for (name, histogram) in histograms.named() {

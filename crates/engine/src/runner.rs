@@ -112,7 +112,7 @@ pub fn resume(
             record: runner.recorder.path().to_owned(),
             not_stored: None,
             signal: None,
-            nothing: conclusion::nothing(summary),
+            nothing: conclusion::nothing(summary, &runner.schedule),
         });
     }
     if !ended {
@@ -221,7 +221,7 @@ impl<'a> Runner<'a> {
         }
         self.recorder.write(&Line::Summary(Box::new(summary.clone())));
         Ok(Run {
-            nothing: conclusion::nothing(&summary),
+            nothing: conclusion::nothing(&summary, &self.schedule),
             summary,
             record: self.recorder.path().to_owned(),
             not_stored: self.recorder.failure().map(ToString::to_string),

@@ -18,8 +18,10 @@ use crate::stop::percent;
 use crate::study::{Study, StudyError, suggestion};
 use crate::units::{echo, human_count, human_rate, human_us};
 
-/// Stands where there is no figure.
+/// Stands where there is no figure of an arm.
 const ABSENT: &str = "not measured";
+/// Stands where both arms have their figures, and no comparison of them.
+const NOT_COMPARED: &str = "not compared";
 
 /// What a placeholder asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,21 +81,33 @@ fn no_arm(text: &str, names: &[&str]) -> String {
     format!("no arm is called {}; {}", echo(unknown), suggestion(unknown, names))
 }
 
-/// Fills the sentence; what was not measured is said to be so.
-pub fn fill(sentence: &str, summary: &Summary) -> String {
+/// Fills the sentence; what was not measured or not compared is said to be so.
+/// `metric` is the primary one, which placeholders without a metric mean.
+pub fn fill(sentence: &str, summary: &Summary, metric: &str) -> String {
     let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
     let filled = pieces(sentence).map(|piece| match piece {
         Piece::Text(text) => text.to_owned(),
         Piece::Placeholder(text) => {
-            read(text, &names).and_then(|read| one(read, summary)).unwrap_or(ABSENT.to_owned())
+            let Some((asked, own)) = read(text, &names) else { return ABSENT.to_owned() };
+            let metric = own.unwrap_or(metric);
+            one(asked, metric, summary).unwrap_or_else(|| absent(asked, metric, summary).to_owned())
         }
     });
     filled.collect()
 }
 
-/// What one placeholder becomes; `None` if it was not measured.
-fn one((asked, metric): (Asked<'_>, Option<&str>), summary: &Summary) -> Option<String> {
-    let metric = metric.or(summary.primary_metric.as_deref())?;
+/// Why a placeholder has no figure.
+fn absent(asked: Asked<'_>, metric: &str, summary: &Summary) -> &'static str {
+    let (Asked::Ratio(a, b) | Asked::Verdict(a, b)) = asked else { return ABSENT };
+    let measured = |name: &str| {
+        let arm = summary.arms.iter().find(|arm| arm.name == name)?;
+        consolidate::value(arm, metric)
+    };
+    if measured(a).and(measured(b)).is_some() { NOT_COMPARED } else { ABSENT }
+}
+
+/// What one placeholder becomes; `None` if it was not measured, or not compared.
+fn one(asked: Asked<'_>, metric: &str, summary: &Summary) -> Option<String> {
     let comparison = |a: &str, b: &str| {
         summary.comparisons.iter().find(|c| c.metric == metric && c.a == a && c.b == b)
     };
@@ -216,6 +230,8 @@ fn of_arms<'a>(text: &'a str, names: &[&'a str]) -> Option<Asked<'a>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    const PRIMARY: &str = "connect_us_mean";
     use crate::record::{Arm, HistogramSummary, Metric};
 
     pub(crate) fn summary() -> Summary {
@@ -292,8 +308,33 @@ pub(crate) mod tests {
             ("a { stays {", "a { stays {"),
             ("", ""),
         ] {
-            assert_eq!(fill(sentence, &summary()), filled, "{sentence}");
+            assert_eq!(fill(sentence, &summary(), PRIMARY), filled, "{sentence}");
         }
+    }
+
+    #[test]
+    fn arms_that_were_measured_and_not_compared_are_said_to_be_so() {
+        let mut summary = summary();
+        let sentences = [
+            "{backlog 16, link a/b / backlog 4096, link a/b}",
+            "{backlog 16, link a/b / backlog 4096, link a/b: connections_per_s}",
+        ];
+        // No round in which both arms count: there is no ratio.
+        summary.comparisons.iter_mut().for_each(|comparison| comparison.ratio = None);
+        let said = sentences.map(|sentence| fill(sentence, &summary, PRIMARY));
+        assert_eq!(said, ["not compared"; 2]);
+        summary.comparisons.clear();
+        let said = sentences.map(|sentence| fill(sentence, &summary, PRIMARY));
+        assert_eq!(said, ["not compared"; 2]);
+        let verdict = "{backlog 16, link a/b ? backlog 4096, link a/b}";
+        assert_eq!(fill(verdict, &summary, PRIMARY), "not compared");
+        // One of them has no figure.
+        summary.arms[1].metrics.clear();
+        assert_eq!(fill(verdict, &summary, PRIMARY), "not measured");
+        assert_eq!(
+            sentences.map(|sentence| fill(sentence, &summary, PRIMARY)),
+            ["not measured"; 2]
+        );
     }
 
     #[test]
@@ -304,10 +345,9 @@ pub(crate) mod tests {
             "{backlog 8}",
             "{backlog 16, link a/b: first_byte_us_mean}",
             "{backlog 16, link a/b: connect_us_p99_9}",
-            "{backlog 16, link a/b / backlog 4096, link a/b}",
-            "{backlog 16, link a/b ? backlog 4096, link a/b}",
+            "{backlog 16, link a/b / backlog 4096, link a/b: connect_us_p99_9}",
         ] {
-            assert_eq!(fill(sentence, &summary), "not measured", "{sentence}");
+            assert_eq!(fill(sentence, &summary, PRIMARY), "not measured", "{sentence}");
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Counted {
     pub syns_unanswered: u64,
     /// Handshakes that the client's kernel completed.
     pub established: u64,
+    /// Handshakes that the client began and did not complete. The server may have answered them too late.
+    pub unfinished: u64,
     /// The client's `TcpExtTCPSYNChallenge`: retransmitted SYN-ACKs that it acknowledged again.
     pub syn_acks_again: u64,
     /// The server's `TcpPassiveOpens`.
@@ -106,12 +108,14 @@ pub fn balance(seen: &Counted) -> (Option<DropBalance>, Vec<Doubt>) {
     };
     let Some(drops) = parts() else {
         compare("last ACK of a handshake", acks, seen.opened + seen.overflows);
-        if doubts.is_empty() {
-            let accepted = seen.opened + seen.requests_reset;
+        let answered = seen.opened + seen.requests_reset + seen.cookies_sent;
+        let possible = seen.established..=seen.established + seen.unfinished;
+        // An answer that came after its client gave up makes the parts inseparable, not the figures wrong.
+        if doubts.is_empty() && (seen.unfinished == 0 || !possible.contains(&answered)) {
             doubts.push(Doubt {
                 what: "handshake that the server answered",
                 ours: seen.established,
-                witness: accepted + seen.cookies_sent,
+                witness: answered,
             });
         }
         return (None, doubts);
@@ -121,7 +125,8 @@ pub fn balance(seen: &Counted) -> (Option<DropBalance>, Vec<Doubt>) {
         seen.syns_unanswered,
         drops.syns_dropped + drops.syns_dropped_half_open,
     );
-    if seen.aborts {
+    // The server also resets connections that it closed if their client sends something later.
+    if seen.aborts && drops.resets_sent < drops.acks_dropped {
         compare(
             "reset for a last ACK that met a full queue",
             drops.acks_dropped,
@@ -217,6 +222,27 @@ mod tests {
         assert_eq!(Counted { requests_reset: 82, ..seen }.by_sockets(&drops), None);
         let (_, doubts) = balance(&Counted { resets_on_wire: Some(82), ..seen });
         assert_eq!((doubts[0].ours, doubts[0].witness), (83, 82));
+    }
+
+    #[test]
+    fn resets_of_other_connections_are_no_doubt() {
+        let seen = Counted {
+            established: 10,
+            opened: 10,
+            resets_on_wire: Some(3),
+            aborts: true,
+            ..Counted::default()
+        };
+        let (drops, doubts) = balance(&seen);
+        assert_eq!((drops.unwrap().acks_dropped, doubts), (0, vec![]));
+    }
+
+    #[test]
+    fn answers_that_came_after_their_clients_gave_up_give_neither_a_balance_nor_a_doubt() {
+        let late = Counted { unfinished: 30, cookies_sent: 30, ..Counted::default() };
+        assert_eq!(balance(&late), (None, vec![]));
+        let (_, doubts) = balance(&Counted { unfinished: 29, ..late });
+        assert_eq!((doubts[0].ours, doubts[0].witness), (0, 30));
     }
 
     #[test]

@@ -2,6 +2,10 @@
 //! that never call it must wait.
 //!
 //! Little's law: busy workers are arrivals per second, multiplied by the time each holds a worker.
+//! A request that waits for no backend holds its worker too while it is served. The settings do not
+//! say for how long: where the CPU is short, it is many times as long. So [`at_most`] takes that time
+//! from the latency of requests without a call.
+//!
 //! The settings say both. While a backend is stopped its kernel still makes connections until the
 //! accept queue is full; a backlog of n holds n + 1. Those calls wait for the answer. Each further
 //! SYN is dropped: without a time limit of connecting, such a call waits for the end of the stall.
@@ -112,6 +116,19 @@ pub fn expected(calls: &Calls) -> Option<Expected> {
         steady_s: [begins_s, calls.stall_s],
         local_wait_s,
     })
+}
+
+/// Busy workers at most: those that wait, and those that serve requests.
+///
+/// `local_latency_s`: mean latency of requests without a call in the steady part, s. Some of it is
+/// spent outside of workers, so this is an upper limit. It holds only where a worker was always free:
+/// otherwise that latency has the wait for a worker in it.
+/// None: the settings leave no worker.
+pub fn at_most(calls: &Calls, expected: &Expected, local_latency_s: f64) -> Option<f64> {
+    let workers = calls.workers as f64;
+    let served_s = (local_latency_s - calls.work_s).max(0.0);
+    let served = (calls.backend_per_s + calls.local_per_s) * served_s;
+    (expected.stuck < workers).then(|| (expected.stuck + served).min(workers))
 }
 
 /// One worker refreshes the value once it has expired: when a stall begins, that may take as long as a
@@ -227,6 +244,22 @@ mod tests {
         near(cached.steady_s[0], 1.02);
         near(cached.local_wait_s, 0.0);
         assert_eq!(expected(&Calls { cached_s: Some(2.0), ..calls() }), None);
+    }
+
+    #[test]
+    fn serving_requests_takes_workers_too_for_as_long_as_their_latency_at_most() {
+        // 1 refreshes the value; 100 requests per second of 27 ms hold 2.7 more.
+        let cached = Calls { cached_s: Some(1.0), ..calls() };
+        let found = expected(&cached).unwrap();
+        near(at_most(&cached, &found, 0.027).unwrap(), 3.7);
+        near(at_most(&cached, &found, 10.0).unwrap(), 20.0);
+        // Work that the settings name is expected already: 1 + 100/s × 20 ms, and 7 ms more of each.
+        let working = Calls { work_s: 0.02, ..cached };
+        let found = expected(&working).unwrap();
+        near(found.stuck, 3.0);
+        near(at_most(&working, &found, 0.027).unwrap(), 3.7);
+        near(at_most(&working, &found, 0.019).unwrap(), 3.0);
+        assert_eq!(at_most(&calls(), &expected(&calls()).unwrap(), 0.001), None);
     }
 
     #[test]

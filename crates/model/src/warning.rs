@@ -82,6 +82,16 @@ warnings! {
         quantile: &'static str,
     } => format!("{quantile} is not shown: {have} values, {need} needed (raise --count)");
 
+    /// Figures that mean nothing for so small a load are absent.
+    FiguresLeftOut "figures-left-out" {
+        /// The figures, plural.
+        figures: &'static str,
+        /// What there was of what is needed, a clause.
+        have: String,
+        /// What to raise.
+        remedy: &'static str,
+    } => format!("{figures} are left out: only {have} ({remedy})");
+
     /// The lab lost packets that nobody asked it to lose.
     UnwantedDrops "unwanted-drops" {
         /// Packets.

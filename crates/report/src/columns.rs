@@ -10,7 +10,7 @@ use tcptoll_model::experiments::{columns as common, find, names};
 use tcptoll_model::record::{Arm, Metric, Summary};
 
 use crate::figures::{self, Primary};
-use crate::number::{self, ABSENT, Estimate};
+use crate::number::{self, ABSENT, Estimate, TimeUnit};
 use crate::own::Own;
 
 /// A table as a run shows it.
@@ -66,6 +66,8 @@ pub(crate) struct Column {
     /// Whether its cells are flush right.
     pub(crate) right: bool,
     sort: Option<fn(&Arm) -> Option<f64>>,
+    /// The unit of all its cells, if they are times.
+    pub(crate) time_unit: Option<TimeUnit>,
     source: Source,
 }
 
@@ -125,6 +127,7 @@ impl Column {
             over_unit: column.over_unit,
             right: column.right,
             sort: column.sort,
+            time_unit: None,
             source,
         }
     }
@@ -154,6 +157,7 @@ impl Column {
             over_unit: true,
             right: false,
             sort: None,
+            time_unit: None,
             source,
         }
     }
@@ -166,10 +170,11 @@ impl Column {
     pub(crate) fn text(&self, arm: &Arm, own: &Own, form: Form) -> String {
         let text = match &self.source {
             Source::Quantile(key, quantile) => {
-                arm.histograms.get(key).and_then(|h| quantile.of(h)).map(number::time)
+                arm.histograms.get(key).and_then(|h| quantile.of(h)).map(|us| self.time(us))
             }
             Source::Recorded => self.metric(arm).map(|m| match form {
-                Form::Page => Estimate::new(m.value, m.ci95, &m.unit).text(),
+                Form::Page => Estimate::within(m.value, m.ci95, &m.unit, self.time_unit).text(),
+                _ if number::is_time(&m.unit) => self.time(m.value),
                 _ => number::metric(m.value, &m.unit),
             }),
             Source::OfGreatest(of, greatest) => {
@@ -184,21 +189,53 @@ impl Column {
         match figure {
             Figure::Metric => self.metric(arm).map(|m| number::figure(m.value)),
             Figure::Estimate(unit) => self.metric(arm).map(|m| match form {
-                Form::Page => interval(m, unit),
-                _ => number::metric(m.value, unit),
+                Form::Page => self.interval(m, unit),
+                _ => self.figure(m.value, unit),
             }),
             Figure::Rate => match self.metric(arm)? {
-                m if form == Form::Page && m.ci95.is_some() => Some(interval(m, "")),
+                m if form == Form::Page && m.ci95.is_some() => Some(self.interval(m, "")),
                 _ => figures::rate(arm, &self.key),
             },
             // None is left here: each is a `Source` of its own.
             Figure::Quantile(..) | Figure::Answer(_) | Figure::OfGreatest(_) => None,
             Figure::Number(of, factor) => of(arm).map(|value| number::figure(value * factor)),
-            Figure::Time(of) => of(arm).map(number::time),
+            Figure::Time(of) => of(arm).map(|us| self.time(us)),
             Figure::Share(of) => of(arm).map(number::percent),
             Figure::Count(of) => of(arm).map(number::count),
             Figure::Words(of) => of(arm),
             Figure::Own => (own.words)(&self.key, arm),
+        }
+    }
+
+    /// A time in the unit of the column.
+    fn time(&self, us: f64) -> String {
+        self.time_unit.map_or_else(|| number::time(us), |unit| unit.text(us))
+    }
+
+    fn figure(&self, value: f64, unit: &str) -> String {
+        if number::is_time(unit) { self.time(value) } else { number::metric(value, unit) }
+    }
+
+    fn interval(&self, m: &Metric, unit: &str) -> String {
+        let value = self.figure(m.value, unit);
+        match m.ci95.map(|ends| ends.map(|end| self.figure(end, unit))) {
+            Some([low, high]) => format!("{value} [{low}, {high}]"),
+            None => value,
+        }
+    }
+
+    /// The time in its cell, µs; `None`: it has none, or no time.
+    fn us(&self, arm: &Arm) -> Option<f64> {
+        match &self.source {
+            Source::Quantile(key, quantile) => quantile.of(arm.histograms.get(key)?),
+            Source::Recorded => {
+                self.metric(arm).filter(|m| number::is_time(&m.unit)).map(|m| m.value)
+            }
+            Source::Described(Figure::Estimate(unit)) if number::is_time(unit) => {
+                self.metric(arm).map(|m| m.value)
+            }
+            Source::Described(Figure::Time(of)) => of(arm),
+            Source::Described(_) | Source::OfGreatest(..) => None,
         }
     }
 
@@ -249,11 +286,19 @@ impl Column {
     }
 }
 
-fn interval(m: &Metric, unit: &str) -> String {
-    let value = number::metric(m.value, unit);
-    match m.ci95.map(|ends| ends.map(|end| number::metric(end, unit))) {
-        Some([low, high]) => format!("{value} [{low}, {high}]"),
-        None => value,
+/// Gives each column of times its unit; neighbours of one distribution have the same.
+fn settle_units(parts: &mut [Vec<Column>], arms: &[&Arm]) {
+    let alike =
+        |a: &Column, b: &Column| a.distribution().is_some() && a.distribution() == b.distribution();
+    for run in parts.iter_mut().flat_map(|part| part.chunk_by_mut(alike)) {
+        let times = |column: &Column| -> Vec<f64> {
+            arms.iter().filter_map(|arm| column.us(arm)).collect()
+        };
+        let all: Vec<f64> = run.iter().flat_map(times).collect();
+        let unit = (!all.is_empty()).then(|| TimeUnit::of_column(all));
+        for column in run {
+            column.time_unit = unit;
+        }
     }
 }
 
@@ -284,12 +329,10 @@ fn resolved(table: &column::Table, summary: &Summary, primary: &Primary) -> Tabl
             .map(|column| Column::described(column, summary, primary))
             .collect()
     };
-    Table {
-        id: table.id,
-        title: table.title,
-        parts: table.parts.iter().map(part).collect(),
-        has: table.has,
-    }
+    let mut parts: Vec<Vec<Column>> = table.parts.iter().map(part).collect();
+    let arms: Vec<&Arm> = summary.arms.iter().filter(|arm| (table.has)(arm)).collect();
+    settle_units(&mut parts, &arms);
+    Table { id: table.id, title: table.title, parts, has: table.has }
 }
 
 fn described(spec: &Spec, summary: &Summary, primary: &Primary, form: Form) -> Vec<Table> {
@@ -321,6 +364,7 @@ fn of_figures(summary: &Summary, primary: &Primary, form: Form) -> Table {
     if form == Form::Page && failed {
         parts.push(of(&common::ERRORS));
     }
+    settle_units(&mut parts, &summary.arms.iter().collect::<Vec<_>>());
     Table { id: "figures", title: "", parts, has: common::every }
 }
 

@@ -119,15 +119,70 @@ pub(crate) fn causes(summary: &Summary) -> Vec<(&Cause, Option<String>)> {
             shown.push((cause, None));
         } else if shown.iter().all(|(known, _)| known.id != cause.id) {
             let others: Vec<&str> = same.into_iter().filter(|arm| *arm != cause.arm).collect();
-            let rest = match others.len().saturating_sub(NAMES_SHOWN) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let names = others[..others.len().min(NAMES_SHOWN)].join(", ");
-            shown.push((cause, Some(format!("the same cause in {names}{rest}"))));
+            shown.push((cause, Some(format!("the same cause in {}", listed(&others)))));
         }
     }
     shown
+}
+
+/// A warning to show, with the arms it is about; no names: it is about the run, or there is one arm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Warned {
+    /// What it says.
+    pub(crate) text: String,
+    /// Its arms, in words.
+    pub(crate) arms: Option<String>,
+}
+
+/// The warnings to show, in their order. Arms with equal texts share one line. Where more than four
+/// texts of one warning differ only by their figures, the first stands for all.
+pub(crate) fn warnings(summary: &Summary) -> Vec<Warned> {
+    let mut lines: Vec<(&WarningEntry, Vec<&str>)> = Vec::new();
+    for warning in &summary.warnings {
+        let arm = warning.arm.as_deref();
+        let is_same = |line: &&mut (&WarningEntry, Vec<&str>)| {
+            line.0.id == warning.id
+                && line.0.text == warning.text
+                && line.0.arm.is_some() == arm.is_some()
+        };
+        match lines.iter_mut().find(is_same) {
+            Some((_, arms)) => arms.extend(arm),
+            None => lines.push((warning, arm.into_iter().collect())),
+        }
+    }
+    let of_one = |id: &str| -> Vec<&(&WarningEntry, Vec<&str>)> {
+        lines.iter().filter(|(w, arms)| w.id == id && !arms.is_empty()).collect()
+    };
+    let several = summary.arms.len() > 1;
+    let mut shown = Vec::new();
+    let mut said: Vec<&str> = Vec::new();
+    for (warning, arms) in &lines {
+        let id = warning.id.as_str();
+        let same = of_one(id);
+        let too_many = !arms.is_empty() && same.len() > CAUSES_SHOWN;
+        if too_many && said.contains(&id) {
+            continue;
+        }
+        let mut names = listed(arms);
+        if too_many {
+            said.push(id);
+            let others: Vec<&str> =
+                same[1..].iter().flat_map(|(_, arms)| arms.iter().copied()).collect();
+            names += &format!("; with other figures also {}", listed(&others));
+        }
+        let arms = (several && !arms.is_empty()).then_some(names);
+        shown.push(Warned { text: warning.text.clone(), arms });
+    }
+    shown
+}
+
+/// Names of arms, the first twelve.
+fn listed(names: &[&str]) -> String {
+    let rest = match names.len().saturating_sub(NAMES_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{rest}", names[..names.len().min(NAMES_SHOWN)].join(", "))
 }
 
 /// Evidence in one line: `TcpExtListenOverflows 2,410 · backlog 16`.
@@ -307,6 +362,45 @@ mod tests {
         assert_eq!(shown[1].1, None);
         let few = Summary { causes: (0..4).map(|arm| cause("often", arm)).collect(), ..summary };
         assert_eq!(super::causes(&few).len(), 4);
+    }
+
+    #[test]
+    fn equal_warnings_of_several_arms_are_one_line_with_their_names() {
+        let entry = |id: &str, arm: Option<usize>, text: &str| WarningEntry {
+            id: id.to_owned(),
+            arm: arm.map(|arm| format!("arm {arm}")),
+            text: text.to_owned(),
+        };
+        let arms: Vec<Arm> =
+            (0..9).map(|at| Arm { name: format!("arm {at}"), ..Arm::default() }).collect();
+        let mut warnings = vec![
+            entry("late", Some(0), "it was late"),
+            entry("steal", None, "CPU time was stolen"),
+            entry("late", Some(1), "it was late by 3"),
+            entry("late", Some(2), "it was late"),
+        ];
+        let run = Summary { arms, warnings: warnings.clone(), ..Summary::default() };
+        let said = |summary: &Summary| -> Vec<(String, Option<String>)> {
+            super::warnings(summary).into_iter().map(|w| (w.text, w.arms)).collect()
+        };
+        let line = |text: &str, arms: Option<&str>| (text.to_owned(), arms.map(str::to_owned));
+        let expected = [
+            line("it was late", Some("arm 0, arm 2")),
+            line("CPU time was stolen", None),
+            line("it was late by 3", Some("arm 1")),
+        ];
+        assert_eq!(said(&run), expected);
+        // Of five texts the first stands for all.
+        warnings.extend(
+            (3..6).map(|arm| entry("late", Some(arm), &format!("it was late by {arm}{arm}"))),
+        );
+        let many = Summary { warnings, ..run.clone() };
+        let all = "arm 0, arm 2; with other figures also arm 1, arm 3, arm 4, arm 5";
+        let expected = [line("it was late", Some(all)), line("CPU time was stolen", None)];
+        assert_eq!(said(&many), expected);
+        // Of one arm no name is needed.
+        let one = Summary { arms: vec![Arm::default()], ..run };
+        assert!(super::warnings(&one).iter().all(|warned| warned.arms.is_none()));
     }
 
     #[test]

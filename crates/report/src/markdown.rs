@@ -117,11 +117,16 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
         heads.extend(latency.iter().map(String::as_str));
     }
     heads.push("ok");
-    let row = |arm: &Arm| {
+    let estimates = metric.map(|metric| rounds::estimates(summary, metric)).unwrap_or_default();
+    let times = [0, 1, 3].map(|quantile: usize| {
+        let of = |arm: &Arm| figures::quantiles(arm, &primary.key)[quantile];
+        number::times(&summary.arms.iter().map(of).collect::<Vec<_>>())
+    });
+    let row = |(at, arm): (usize, &Arm)| {
         let mut cells = vec![arm.name.clone()];
         if let Some(metric) = metric {
             let absent = || ABSENT.to_owned();
-            let estimate = rounds::measured(arm, metric).map(|m| m.estimate());
+            let estimate = estimates.get(at).cloned().flatten();
             cells.push(estimate.as_ref().map_or_else(absent, |e| {
                 format!("{} {}", e.value, e.symbol).trim_end().to_owned()
             }));
@@ -131,15 +136,14 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
             cells.push(if arm.rounds.is_empty() { "1".to_owned() } else { counted.to_string() });
         }
         if with_latency {
-            let [p50, p99, _, max] = figures::quantiles(arm, &primary.key);
-            cells.extend([p50, p99, max].map(number::time_or_absent));
+            cells.extend(times.iter().filter_map(|column| column.get(at).cloned()));
         }
         let errors = findings::errors(arm).map(|e| format!(" ({e})")).unwrap_or_default();
         let failure = arm.failure.as_ref().map(|f| format!("no result: {f}"));
         cells.push(failure.unwrap_or_else(|| format!("{}{errors}", findings::ok_of_attempts(arm))));
         cells
     };
-    let rows: Vec<Vec<String>> = summary.arms.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = summary.arms.iter().enumerate().map(row).collect();
     table(page, &heads, &[0], &rows);
 }
 
@@ -260,11 +264,10 @@ fn findings(page: &mut String, summary: &Summary) {
         let proof = a.proof.as_deref().unwrap_or("not proven in this run");
         format!("cure: {}. Costs: {}. Undo: {}. Proof: {proof}", a.change, a.cost, a.undo)
     }));
-    items.extend(
-        summary.warnings.iter().map(|w| {
-            format!("warning: {}{}", w.text, w.arm.as_deref().map(of).unwrap_or_default())
-        }),
-    );
+    items.extend(findings::warnings(summary).into_iter().map(|w| {
+        let arms = w.arms.map(|arms| format!(" ({arms})")).unwrap_or_default();
+        format!("warning: {}{arms}", w.text)
+    }));
     list(page, &items);
 }
 

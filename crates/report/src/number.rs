@@ -73,6 +73,8 @@ pub(crate) enum TimeUnit {
     Micro,
     /// Milliseconds.
     Milli,
+    /// Seconds.
+    Second,
 }
 
 impl TimeUnit {
@@ -82,28 +84,68 @@ impl TimeUnit {
         if us.abs() < 999.5 { Self::Micro } else { Self::Milli }
     }
 
-    /// For a row of values: that of the first, unless the largest would be unreadable in it.
-    pub(crate) fn of_row(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut values = values.into_iter();
-        let Some(first) = values.next() else { return Self::Micro };
-        if values.any(|us| us >= 99_999.5) { Self::Milli } else { Self::of(first) }
+    /// For a column of values: that of the least one, unless the greatest would be unreadable in it.
+    /// Every column of times is written in one unit, so that its figures can be compared.
+    pub(crate) fn of_column(values: impl IntoIterator<Item = f64>) -> Self {
+        let sizes = values.into_iter().map(f64::abs).filter(|us| us.is_finite() && *us > 0.0);
+        let (least, greatest) =
+            sizes.fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), us| (a.min(us), b.max(us)));
+        // Five digits before the point are read with less ease than two zeros after it, but not than three.
+        let readable = |unit: &Self| {
+            let most = if least < 10.0 * unit.us() { 99_999.5 } else { 9_999.5 };
+            greatest / unit.us() < most
+        };
+        match least {
+            // No value, or none but 0.
+            us if us.is_infinite() => Some(Self::Micro),
+            us if us < 999.5 => [Self::Micro, Self::Milli].into_iter().find(readable),
+            us if us < 999_500.0 => [Self::Milli].into_iter().find(readable),
+            _ => None,
+        }
+        .unwrap_or(Self::Second)
     }
 
-    /// `µs` or `ms`.
+    /// Microseconds in one of it.
+    fn us(self) -> f64 {
+        match self {
+            Self::Micro => 1.0,
+            Self::Milli => 1e3,
+            Self::Second => 1e6,
+        }
+    }
+
+    /// `µs`, `ms` or `s`.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Micro => "µs",
             Self::Milli => "ms",
+            Self::Second => "s",
         }
     }
 
     /// The figure in this unit, without it.
     pub(crate) fn figure(self, us: f64) -> String {
-        three(match self {
-            Self::Micro => us,
-            Self::Milli => us / 1_000.0,
-        })
+        three(us / self.us())
     }
+
+    /// The figure with this unit.
+    pub(crate) fn text(self, us: f64) -> String {
+        format!("{} {}", self.figure(us), self.symbol())
+    }
+}
+
+/// A column of latencies, all in one unit; [`ABSENT`] where there is none.
+pub(crate) fn times(column: &[Option<f64>]) -> Vec<String> {
+    let unit = TimeUnit::of_column(column.iter().flatten().copied());
+    let cell = |us: &Option<f64>| us.map_or_else(|| ABSENT.to_owned(), |us| unit.text(us));
+    column.iter().map(cell).collect()
+}
+
+/// As [`times`], with the digits of [`exact_time`].
+pub(crate) fn exact_times(column: &[f64]) -> Vec<String> {
+    let unit = TimeUnit::of_column(column.iter().copied());
+    let cell = |us: &f64| format!("{} {}", significant(us / unit.us(), 4), unit.symbol());
+    column.iter().map(cell).collect()
 }
 
 /// A latency to be compared with another: one digit more than [`time`], `37.06 ms`.
@@ -113,8 +155,7 @@ pub(crate) fn exact_time(us: f64) -> String {
         return format!("{} s", significant(us / 1e6, 4));
     }
     let unit = TimeUnit::of(us);
-    let value = if unit == TimeUnit::Milli { us / 1_000.0 } else { us };
-    format!("{} {}", significant(value, 4), unit.symbol())
+    format!("{} {}", significant(us / unit.us(), 4), unit.symbol())
 }
 
 /// [`time`], or [`ABSENT`].
@@ -251,6 +292,9 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// A figure and its 95 % interval, if there is one.
+pub(crate) type WithInterval = (f64, Option<[f64; 2]>);
+
 /// A figure with its interval, all in one unit and with the same decimals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
@@ -265,9 +309,28 @@ pub(crate) struct Estimate {
 impl Estimate {
     /// Three digits, or as many as the width of the interval gives a meaning to.
     pub(crate) fn new(value: f64, ci95: Option<[f64; 2]>, unit: &str) -> Self {
+        Self::within(value, ci95, unit, None)
+    }
+
+    /// A column of figures, each with its interval; times are all in one unit.
+    pub(crate) fn column(figures: &[Option<WithInterval>], unit: &str) -> Vec<Option<Self>> {
+        let time = is_time(unit)
+            .then(|| TimeUnit::of_column(figures.iter().flatten().map(|(value, _)| *value)));
+        let cell = |(value, ci95): (f64, _)| Self::within(value, ci95, unit, time);
+        figures.iter().map(|figure| figure.map(cell)).collect()
+    }
+
+    /// The figure in the unit of its column, if it has one.
+    pub(crate) fn within(
+        value: f64,
+        ci95: Option<[f64; 2]>,
+        unit: &str,
+        column: Option<TimeUnit>,
+    ) -> Self {
         let ends = ci95.unwrap_or([value; 2]);
         let greatest = ends.into_iter().fold(value.abs(), |most, end| most.max(end.abs()));
-        let (factor, symbol) = scale(unit, greatest);
+        let of_column = |time: TimeUnit| (1.0 / time.us(), time.symbol().to_owned());
+        let (factor, symbol) = column.map_or_else(|| scale(unit, greatest), of_column);
         let width = ci95.map(|[low, high]| (high - low) * factor);
         let decimals = decimals(greatest * factor, width);
         let text = |value: f64| fixed(value * factor, decimals);
@@ -300,6 +363,11 @@ impl Estimate {
     }
 }
 
+/// Whether values of this unit are times, which are written in µs, ms or s.
+pub(crate) fn is_time(unit: &str) -> bool {
+    matches!(unit, "us" | "µs")
+}
+
 /// The factor from a metric's unit to the reader's for values up to `greatest`, and its symbol.
 fn scale(unit: &str, greatest: f64) -> (f64, String) {
     let steps = |base: f64, symbols: &[&str], greatest: f64| {
@@ -316,6 +384,7 @@ fn scale(unit: &str, greatest: f64) -> (f64, String) {
         "us" | "µs" => match TimeUnit::of(greatest) {
             TimeUnit::Micro => (1.0, "µs".to_owned()),
             TimeUnit::Milli => (1e-3, "ms".to_owned()),
+            TimeUnit::Second => (1e-6, "s".to_owned()),
         },
         "bytes" => steps(1_024.0, &["B", "KiB", "MiB", "GiB", "TiB"], greatest),
         "bytes/s" | "bytes_per_s" => {
@@ -389,7 +458,27 @@ mod tests {
         assert_eq!(time(999.7), "1.00 ms");
         assert_eq!(exact_time(3_012_400.0), "3,012 ms");
         assert_eq!(exact_time(45_012_400.0), "45.01 s");
-        assert_eq!(TimeUnit::of_row([48.0, 3_003_000.0]).figure(48.0), "0.0480");
+    }
+
+    #[test]
+    fn a_column_of_times_has_one_unit() {
+        let some = |values: &[f64]| times(&values.iter().copied().map(Some).collect::<Vec<_>>());
+        assert_eq!(some(&[1_120.0, 850.0]), ["1,120 µs", "850 µs"]);
+        assert_eq!(some(&[37_100.0, 48.0, 0.0]), ["37.1 ms", "0.0480 ms", "0 ms"]);
+        assert_eq!(some(&[37_100.0, 4.8]), ["37,100 µs", "4.80 µs"]);
+        assert_eq!(some(&[48.0, 3_003_000.0]), ["0.0480 ms", "3,003 ms"]);
+        assert_eq!(some(&[1_500.0, 3_003_000.0]), ["1.50 ms", "3,003 ms"]);
+        assert_eq!(some(&[1_000_000.0, 200e6]), ["1.00 s", "200 s"]);
+        assert_eq!(times(&[None, Some(5.0)]), [ABSENT, "5.00 µs"]);
+        assert_eq!(exact_times(&[37_060.0, 75.12]), ["37.06 ms", "0.07512 ms"]);
+        let figures = [Some((850.0, Some([800.0, 1_200.0]))), None, Some((1_120.0, None))];
+        let texts: Vec<Option<String>> = Estimate::column(&figures, "us")
+            .iter()
+            .map(|e| e.as_ref().map(Estimate::text))
+            .collect();
+        let expected = ["850 [800, 1,200] µs", "1,120 µs"].map(|text| Some(text.to_owned()));
+        assert_eq!([texts[0].clone(), texts[2].clone()], expected);
+        assert_eq!(texts[1], None);
     }
 
     #[test]

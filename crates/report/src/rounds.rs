@@ -21,6 +21,13 @@ pub(crate) struct Measured<'a> {
     pub(crate) unit: &'a str,
 }
 
+/// A metric of each arm, in the reader's unit, which is the same for all.
+pub(crate) fn estimates(summary: &Summary, metric: &str) -> Vec<Option<Estimate>> {
+    let figures: Vec<_> =
+        summary.arms.iter().map(|arm| measured(arm, metric).map(|m| (m.value, m.ci95))).collect();
+    Estimate::column(&figures, unit(summary, metric))
+}
+
 impl Measured<'_> {
     /// In the reader's unit.
     pub(crate) fn estimate(&self) -> Estimate {

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod experiment;
+mod hint;
 mod rounds;
 mod serve;
 
 pub use experiment::{ExperimentArgs, Typed};
+pub(crate) use hint::mended;
 pub use rounds::RoundArgs;
 pub use serve::{Serve, ServeArgs, ServeKeepaliveArgs};
 

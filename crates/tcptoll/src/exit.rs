@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+use console::Term;
+
+use crate::wrap;
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -33,9 +37,35 @@ impl From<Status> for ExitCode {
 }
 
 /// Writes a sentence for people on stderr. What a user or a peer put into it cannot steer the
-/// terminal: see [`tcptoll_report::printable`].
+/// terminal: see [`tcptoll_report::printable`]. On a terminal it is wrapped at its width.
 pub fn say(sentence: &str) {
-    eprintln!("{}", tcptoll_report::printable(sentence.trim_end()));
+    let sentence = tcptoll_report::printable(sentence.trim_end());
+    match terminal() {
+        Some(width) => eprintln!("{}", wrap::narrowed(&sentence, wrap::room(width))),
+        None => eprintln!("{sentence}"),
+    }
+}
+
+/// Columns of the terminal that stderr is; `None`: it is none.
+fn terminal() -> Option<usize> {
+    let term = Term::stderr();
+    term.is_term().then(|| usize::from(term.size().1))
+}
+
+/// Prints help, the version or a mistake in the command line where it belongs, and gives its exit status.
+#[must_use]
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    match terminal().filter(|_| error.use_stderr()) {
+        Some(width) => {
+            let text = error.render();
+            let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            let text = if plain { text.to_string() } else { text.ansi().to_string() };
+            eprint!("{}", wrap::narrowed(&text, wrap::room(width)));
+        }
+        // clap has wrapped help; what goes into a pipe stays as it is.
+        None => drop(error.print()),
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Turns the outcome into an exit status, with the whole chain of causes on stderr.

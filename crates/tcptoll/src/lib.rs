@@ -11,6 +11,7 @@ mod limit;
 pub mod output;
 mod screen;
 pub mod studies;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -26,9 +27,8 @@ pub fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // clap gives 0 for --help and 2 for a mistake, and prints each where it belongs.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            // clap gives 0 for --help and 2 for a mistake.
+            return exit::refuse(&cli::mended(error, std::env::args_os()));
         }
     };
     exit::finish(commands::run(cli))

@@ -18,6 +18,12 @@ pub(crate) fn style() -> TextStyle {
     TextStyle { colour: term.is_term() && wanted, width: width.unwrap_or(80) }
 }
 
+/// Columns of the terminal that stdout is; `None`: it is none.
+pub(crate) fn terminal() -> Option<usize> {
+    let term = Term::stdout();
+    term.is_term().then(|| usize::from(term.size().1))
+}
+
 /// A line on stderr that says which arm runs and how long the run will still take.
 pub(crate) struct ProgressLine {
     bar: ProgressBar,

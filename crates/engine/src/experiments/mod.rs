@@ -63,6 +63,23 @@ pub struct Context<'a> {
     pub hosts: &'a dyn HostSource,
 }
 
+impl Context<'_> {
+    /// The context of a witness trial: a shorter trial that follows the measured one. It has no witness
+    /// of its own, writes no packets, and `silent` takes its progress.
+    pub(crate) fn of_witness<'b>(&'b mut self, silent: &'b mut dyn FnMut(u64, u64)) -> Context<'b> {
+        Context {
+            interrupt: self.interrupt,
+            progress: silent,
+            seed: self.seed,
+            witness: false,
+            tolerance: self.tolerance,
+            pcap: None,
+            certificates: self.certificates,
+            hosts: self.hosts,
+        }
+    }
+}
+
 /// What came of a trial.
 #[derive(Debug)]
 pub struct Outcome {

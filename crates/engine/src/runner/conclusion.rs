@@ -62,7 +62,7 @@ pub(super) fn of(header: &Header, schedule: &Schedule, ended: &Ended<'_>) -> Sum
     too_many_failures(&mut summary, schedule);
     (schedule.spec.conclude)(&mut summary);
     match &study.answer {
-        Some(sentence) => summary.answer = answer::fill(sentence, &summary),
+        Some(sentence) => summary.answer = answer::fill(sentence, &summary, &schedule.metric),
         // What was asked comes first: whether the arms differ.
         None if !summary.comparisons.is_empty() => {
             summary.answer = format!("{} {}", verdicts(&summary.comparisons), summary.answer);
@@ -91,11 +91,13 @@ fn failed(arm: &Arm) -> u64 {
     arm.errors.iter().filter(|(class, _)| *class != "interrupted").map(|(_, count)| *count).sum()
 }
 
-/// Why a run that came to its end measured nothing; `None`: something succeeded, or no arm came to
-/// a result.
-pub(super) fn nothing(summary: &Summary) -> Option<String> {
+/// Why a run that came to its end measured nothing; `None`: something was measured, or no arm came to
+/// a result. The one rule: an arm is measured if an operation succeeded, or if its failures are the
+/// result that was asked for (see [`failures_are_the_result`]).
+pub(super) fn nothing(summary: &Summary, schedule: &Schedule) -> Option<String> {
     let arms = || summary.arms.iter().filter(|arm| arm.failure.is_none());
-    if summary.partial || arms().next().is_none() || arms().any(|arm| arm.ok > 0) {
+    let measured = |arm: &Arm| arm.ok > 0 || failures_are_the_result(arm, schedule);
+    if summary.partial || arms().next().is_none() || arms().any(measured) {
         return None;
     }
     let mut classes: BTreeMap<&str, u64> = BTreeMap::new();
@@ -129,6 +131,18 @@ pub(super) fn nothing(summary: &Summary) -> Option<String> {
         ),
         (_, words) => format!("nothing was measured: {words}"),
     })
+}
+
+/// Whether the failures of an arm are its result: all of them are allowed, and its server was reached.
+/// The lab checks that its server listens before any load. A server outside was reached if a
+/// connection to it was opened.
+fn failures_are_the_result(arm: &Arm, schedule: &Schedule) -> bool {
+    let Some(at) = schedule.arms.iter().position(|planned| planned.name == arm.name) else {
+        return false;
+    };
+    let in_lab = schedule.plan(at).target().is_none();
+    let reached = in_lab || arm.connections_ok.is_some_and(|opened| opened > 0);
+    arm.attempts > 0 && schedule.arms[at].failures_allowed >= 1.0 && reached
 }
 
 fn rounds(schedule: &Schedule, ended: &Ended<'_>) -> Rounds {

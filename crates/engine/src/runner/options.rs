@@ -66,6 +66,7 @@ pub struct Run {
     pub not_stored: Option<String>,
     /// The signal that stopped the run, if one did.
     pub signal: Option<usize>,
-    /// Why nothing was measured although the run came to its end: no operation succeeded.
+    /// Why nothing was measured although the run came to its end: no operation succeeded, and
+    /// failures are not the result that was asked for.
     pub nothing: Option<String>,
 }

@@ -211,6 +211,35 @@ fn what_failed_before_the_first_success_is_recorded_with_it_and_alone_it_is_an_e
 }
 
 #[test]
+fn failures_alone_are_a_result_where_they_are_expected_and_the_server_was_reached() {
+    let expected = "failures = 'expected'\n[rounds]\nfixed = 1";
+    let at_target = "failures = 'expected'\n[rounds]\nfixed = 1\n[settings]\nto = '192.0.2.1:80'";
+    let errors = |opened| Fake::new(move |_| Gives::Errors(opened));
+    let said = |study: Study, fake| {
+        let run = run_it(&study, fake).run.unwrap();
+        (run.nothing, run.summary.valid)
+    };
+    let none = Some("nothing was measured: 2 of 2 failed with reset".to_owned());
+    // Failures were not asked for.
+    assert_eq!(said(fixed(1), errors(None)), (none.clone(), false));
+    // In the lab the server listens before any load.
+    assert_eq!(said(study(expected), errors(None)), (None, true));
+    // Nobody knows whether a server outside was there, unless a connection was opened.
+    assert_eq!(said(study(at_target), errors(None)).0, none);
+    assert_eq!(said(study(at_target), errors(Some(0))).0, none);
+    assert_eq!(said(study(at_target), errors(Some(1))), (None, true));
+    // One arm that fails is no result if the other has none either, and no fault if it has.
+    let one = || {
+        Fake::new(|call| match call.arm {
+            "level a" => Gives::Errors(None),
+            _ => Gives::Figure(10.0),
+        })
+    };
+    assert_eq!(said(fixed(1), one()), (None, false));
+    assert_eq!(said(study(expected), one()), (None, true));
+}
+
+#[test]
 fn a_run_ends_when_every_comparison_has_its_verdict() {
     let fake = Fake::new(|call| Gives::Figure(if call.arm == "level a" { 10.0 } else { 20.0 }));
     let ran = run_it(&study(COMPARED), fake);

@@ -2,14 +2,20 @@
 
 use super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::figures::{
-    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECTIONS_RATE, DROPS, FAILED_SHARE, FAILURE,
-    FIRST_BYTE, RTT, SERVER_CPU, WAITED,
+    ACCEPT_QUEUE_PEAK, CLIENT_CPU, CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, CONNECTIONS_RATE,
+    DROPS, FAILED_SHARE, FAILURE, FIRST_BYTE, FIRST_BYTE_MEAN, RTT, SERVER_CPU, WAITED,
 };
+use super::spec::MetricSpec;
 use crate::ports::PortForecast;
 use crate::record::{Arm, Closing, Summary};
 use crate::units::human_count;
 
 use Figure::{Count, Estimate, Number, Rate, Share, Words};
+
+/// Name and unit of a metric, for a tidy table.
+pub(super) const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
+    (metric.name, metric.unit)
+}
 
 /// How many operations succeeded, of how many: `all 30,000`, `18 of 500`, `none of 500`.
 pub fn ok_of_attempts(arm: &Arm) -> String {
@@ -69,14 +75,10 @@ pub const ECHO_P50: Column =
     Column::quantile(("ICMP echo", "p50"), "ICMP echo p50", RTT.name, Quantile::P50);
 /// Connections opened per second.
 pub const CONN_RATE: Column =
-    Column::new(("", "conn/s"), "conn/s", (CONNECTIONS_RATE.name, CONNECTIONS_RATE.unit), Rate)
-        .flush_right();
+    Column::new(("", "conn/s"), "conn/s", tidy(&CONNECTIONS_RATE), Rate).flush_right();
 /// The longest accept queue.
-pub const QUEUE_PEAK: Column = Column::whole(
-    "accept queue peak",
-    (ACCEPT_QUEUE_PEAK.name, ACCEPT_QUEUE_PEAK.unit),
-    Estimate(""),
-);
+pub const QUEUE_PEAK: Column =
+    Column::whole("accept queue peak", tidy(&ACCEPT_QUEUE_PEAK), Estimate(""));
 
 /// CPU of the client for each operation, µs.
 pub fn client_cpu(arm: &Arm) -> Option<f64> {
@@ -90,14 +92,12 @@ pub fn server_cpu(arm: &Arm) -> Option<f64> {
 
 /// CPU of the client for each operation, under a heading with the noun.
 pub const fn client_cpu_column(group: &'static str, whole: &'static str) -> Column {
-    let tidy = (CLIENT_CPU.name, CLIENT_CPU.unit);
-    Column::new((group, "client"), whole, tidy, Number(client_cpu, 1.0))
+    Column::new((group, "client"), whole, tidy(&CLIENT_CPU), Number(client_cpu, 1.0))
 }
 
 /// CPU of the server for each operation, under a heading with the noun.
 pub const fn server_cpu_column(group: &'static str, whole: &'static str) -> Column {
-    let tidy = (SERVER_CPU.name, SERVER_CPU.unit);
-    Column::new((group, "server"), whole, tidy, Number(server_cpu, 1.0))
+    Column::new((group, "server"), whole, tidy(&SERVER_CPU), Number(server_cpu, 1.0))
 }
 
 /// Whether a record has figures of this metric, per arm.
@@ -160,45 +160,44 @@ fn share_of(arm: &Arm, metric: &str) -> Option<f64> {
     value(arm, metric).filter(|share| *share > 0.0)
 }
 
-fn any_waited(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| share_of(arm, WAITED.name).is_some())
+/// Share of the handshakes that waited for a retransmitted SYN, where any did.
+pub(super) fn waited(arm: &Arm) -> Option<f64> {
+    share_of(arm, WAITED.name)
 }
 
-fn any_failure(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| arm.histograms.get(FAILURE.name).is_some_and(|h| h.count > 0))
+/// Whether handshakes of any arm waited for a retransmitted SYN.
+pub(super) fn any_waited(summary: &Summary) -> bool {
+    summary.arms.iter().any(|arm| waited(arm).is_some())
 }
 
 /// Connections that waited for a retransmitted SYN, where any did.
-pub(super) const WAITED_SHARE: Column = Column::new(
-    ("", "waited"),
-    "waited for a SYN",
-    (WAITED.name, WAITED.unit),
-    Share(|arm| share_of(arm, WAITED.name)),
-)
-.flush_right()
-.when(any_waited);
+pub(super) const WAITED_SHARE: Column =
+    Column::new(("", "waited"), "waited for a SYN", tidy(&WAITED), Share(waited));
 /// After how long the median failure came, where any failed.
 pub(super) const FAILED_AFTER: Column =
-    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, Quantile::P50)
-        .when(any_failure);
+    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, Quantile::P50);
 /// Share of the connections that failed.
-pub(super) const FAILED_OF_CONNECTIONS: Column = Column::whole(
-    "failed",
-    (FAILED_SHARE.name, FAILED_SHARE.unit),
-    Share(|arm| share_of(arm, FAILED_SHARE.name)),
+pub(super) const FAILED_OF_CONNECTIONS: Column =
+    Column::whole("failed", tidy(&FAILED_SHARE), Share(|arm| share_of(arm, FAILED_SHARE.name)));
+/// Mean of connect latency.
+pub(super) const CONNECT_MEAN_COLUMN: Column =
+    Column::whole("connect mean", tidy(&CONNECT_MEAN), Estimate(CONNECT_MEAN.unit));
+/// Mean time to the first byte.
+pub(super) const FIRST_BYTE_MEAN_COLUMN: Column =
+    Column::whole("first byte mean", tidy(&FIRST_BYTE_MEAN), Estimate(FIRST_BYTE_MEAN.unit));
+/// Median of connect latency, of connections that failed after their handshake.
+pub(super) const CONNECT_OF_FAILED_P50: Column = Column::quantile(
+    ("", "failed: connect p50"),
+    "failed: connect p50",
+    CONNECT_OF_FAILED.name,
+    Quantile::P50,
 );
 /// Packets dropped for each connection.
 pub(super) const DROPS_EACH: Column =
-    Column::whole("drops per connection", (DROPS.name, DROPS.unit), Estimate(""));
+    Column::whole("drops per connection", tidy(&DROPS), Estimate(""));
 /// CPU of the client for each connection.
-pub(super) const CLIENT_CPU_EACH: Column = Column::whole(
-    "client CPU µs/conn",
-    (CLIENT_CPU.name, CLIENT_CPU.unit),
-    Number(client_cpu, 1.0),
-);
+pub(super) const CLIENT_CPU_EACH: Column =
+    Column::whole("client CPU µs/conn", tidy(&CLIENT_CPU), Number(client_cpu, 1.0));
 /// CPU of the server for each connection.
-pub(super) const SERVER_CPU_EACH: Column = Column::whole(
-    "server CPU µs/conn",
-    (SERVER_CPU.name, SERVER_CPU.unit),
-    Number(server_cpu, 1.0),
-);
+pub(super) const SERVER_CPU_EACH: Column =
+    Column::whole("server CPU µs/conn", tidy(&SERVER_CPU), Number(server_cpu, 1.0));

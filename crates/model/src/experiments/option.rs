@@ -241,6 +241,12 @@ impl Opt {
         self
     }
 
+    /// It has another text in the help: with an example that suits the experiment.
+    pub(crate) const fn worded(mut self, help: &'static str) -> Self {
+        self.help = help;
+        self
+    }
+
     /// It has another heading in the help.
     pub(crate) const fn in_group(mut self, group: &'static str) -> Self {
         self.group = group;

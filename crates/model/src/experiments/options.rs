@@ -52,13 +52,11 @@ pub const CLIENT_SYSCTL: Opt = Opt::together(
 .only(&[Only::Lab]);
 
 /// Sysctls of the client host, where connections are opened.
-pub const CLIENT_SYSCTL_RETRIES: Opt = Opt::together(
-    PLACE,
-    "client-sysctl",
-    "NAME=VALUE",
-    "Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again",
-)
-.only(&[Only::Lab]);
+pub const CLIENT_SYSCTL_RETRIES: Opt = CLIENT_SYSCTL
+    .worded("Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again");
+
+/// Number of connections of a load that opens them.
+pub const CONNECT_COUNT: Opt = Opt::each(LOAD, "count", "N", "Connections in all").number();
 
 /// Connections that may be in progress at a time.
 pub const CONCURRENCY: Opt =

@@ -133,3 +133,11 @@ pub struct Noun {
     /// In headings: `conn`.
     pub short: &'static str,
 }
+
+impl Noun {
+    /// A connection.
+    pub(super) const CONNECTION: Self =
+        Self { one: "connection", many: "connections", short: "conn" };
+    /// A request.
+    pub(super) const REQUEST: Self = Self { one: "request", many: "requests", short: "req" };
+}

@@ -56,11 +56,14 @@ pub struct ListenerQueue {
     /// absent where they are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_open_limit: Option<u32>,
-    /// SYNs and ACKs that the kernel dropped at this listener (`sk_drops`); absent where the kernel
-    /// does not report it. Where several listeners dropped packets, the last ACK of a half-open request
-    /// counts twice, as in the kernel (Linux 6.18).
+    /// SYNs and ACKs that the kernel dropped at this listener; absent where the kernel does not report
+    /// it (`sk_drops`). It is exact unless `drops_at_most` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<u64>,
+    /// Whether `drops` is an upper bound. `sk_drops` counts a dropped last ACK twice (Linux 6.18). Where
+    /// several listeners dropped packets, `TcpExtListenDrops` of the host does not tell whose they were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drops_at_most: bool,
     /// Samples of the queue's length until it last held a connection or dropped one (all samples where
     /// it never did), and those in which it held `limit` + 1.
     pub samples: u64,
@@ -208,6 +211,7 @@ impl Merge for ListenerQueue {
             peak: rounds.iter().map(|round| round.peak).max()?,
             half_open_peak: rounds.iter().filter_map(|round| round.half_open_peak).max(),
             drops: sum_of_some(rounds, |round| round.drops),
+            drops_at_most: rounds.iter().any(|round| round.drops_at_most),
             samples: count(|round| round.samples),
             full_samples: count(|round| round.full_samples),
             slices: count(|round| round.slices),

@@ -45,9 +45,18 @@ pub struct WorkerPool {
     /// most the number of workers; absent where the settings do not say how long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck_expected: Option<f64>,
+    /// The same, and in addition the workers that requests hold while they are served: all requests
+    /// per second, multiplied by the mean latency of requests without the backend in the steady part.
+    /// That is an upper limit, because latency has waiting outside of workers in it. Absent where no
+    /// worker was free at some moment, or nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck_expected_max: Option<f64>,
     /// The steady part of the stall, over which both are taken, s after the load began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady_s: Option<[f64; 2]>,
+    /// Time limit of connecting to the backend, s; absent: the kernel's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_timeout_s: Option<f64>,
     /// From arithmetic: the time for which a call that meets the backend's full queue holds its
     /// worker, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,6 +107,7 @@ impl Merge for WorkerPool {
             backend_drops: crate::merge::sum_of_some(rounds, |round| round.backend_drops),
             stuck_measured: mean(|round| round.stuck_measured),
             stuck_expected: mean(|round| round.stuck_expected),
+            stuck_expected_max: mean(|round| round.stuck_expected_max),
             recovery_s: mean(|round| round.recovery_s),
             ..first.clone()
         })

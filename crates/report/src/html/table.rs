@@ -6,7 +6,7 @@ use tcptoll_model::record::{Arm, Summary};
 
 use super::arm::{ArmName, name};
 use crate::columns::{self, Column};
-use crate::number::{self, ABSENT};
+use crate::number::{self, ABSENT, Estimate};
 use crate::own::Own;
 use crate::rounds;
 use tcptoll_model::experiments::names;
@@ -43,11 +43,12 @@ pub(super) fn figures(summary: &Summary, own: &Own, table: columns::Table) -> Ta
     let metric = rounds::metric(summary);
     let mut shown = of(summary, own, &table.without(metric));
     let Some(key) = metric else { return shown };
-    let cell = |arm: &Arm| {
+    let estimates = rounds::estimates(summary, key);
+    let cell = |(arm, estimate): (&Arm, Option<Estimate>)| {
         let measured = rounds::measured(arm, key)?;
-        Some(Cell { text: measured.estimate().text(), value: Some(measured.value) })
+        Some(Cell { text: estimate?.text(), value: Some(measured.value) })
     };
-    let cells: Vec<Option<Cell>> = summary.arms.iter().map(cell).collect();
+    let cells: Vec<Option<Cell>> = summary.arms.iter().zip(estimates).map(cell).collect();
     if cells.iter().all(Option::is_none) || shown.rows.len() != cells.len() {
         return shown;
     }

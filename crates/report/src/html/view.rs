@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use tcptoll_model::experiments::column::Form;
 use tcptoll_model::experiments::figures::SERVER_CPU;
 use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, PlaceKind, Summary, WarningEntry};
+use tcptoll_model::record::{Arm, PlaceKind, Summary};
 
 use super::arm::{ArmName, each_arm, name};
 use super::picture::{Picture, keep_units};
@@ -195,7 +195,7 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         record_version: summary.record_version,
         invalid: findings::invalid(summary, own),
         doubts: findings::verdict_on_run(summary, own),
-        warnings: summary.warnings.iter().map(|w| warning(w, summary.arms.len())).collect(),
+        warnings: findings::warnings(summary).into_iter().map(warning).collect(),
         several: summary.arms.len() > 1,
         distribution: distribution::picture(summary, &primary, own)
             .map(|both_svg| Picture::new(both_svg, &distribution::caption(summary, &primary, own)))
@@ -240,8 +240,8 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
     }
 }
 
-fn warning(entry: &WarningEntry, arms: usize) -> Warning {
-    Warning { arm: entry.arm.clone().filter(|_| arms > 1), text: entry.text.clone() }
+fn warning(warned: findings::Warned) -> Warning {
+    Warning { arm: warned.arms, text: warned.text }
 }
 
 fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {

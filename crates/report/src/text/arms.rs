@@ -7,7 +7,7 @@ use super::{Page, Tone};
 use crate::clean;
 use crate::columns::{self, Kind};
 use crate::layout::{Align, Column, Lines, lay_out};
-use crate::number::{ABSENT, TimeUnit};
+use crate::number::ABSENT;
 use crate::own::{Block, Own};
 
 /// Columns that a name may take, from a roomy table to a tight one.
@@ -97,8 +97,7 @@ impl Laid {
     }
 }
 
-/// Columns with their cells; neighbours of one distribution share a unit in each row, which stands
-/// after them.
+/// Columns with their cells; neighbours of one distribution share a unit, which stands after them.
 fn laid_in(part: &[columns::Column], arms: &[&Arm], own: &Own) -> Vec<Laid> {
     let mut laid = Vec::new();
     for run in
@@ -124,26 +123,26 @@ fn one(column: &columns::Column, arms: &[&Arm], own: &Own) -> Laid {
     Laid { column: laid, show: column.show, alone: column.alone }
 }
 
-/// Figures of one distribution, and the unit of each row.
+/// Figures of one distribution, and their unit in each row that has any.
 fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
     let rows: Vec<Vec<Option<f64>>> =
         arms.iter().map(|arm| run.iter().map(|column| column.value(arm)).collect()).collect();
-    let unit = |row: &Vec<Option<f64>>| {
-        row.iter().any(Option::is_some).then(|| TimeUnit::of_row(row.iter().flatten().copied()))
-    };
-    let units: Vec<Option<TimeUnit>> = rows.iter().map(unit).collect();
+    let unit = run[0].time_unit;
     let mut laid: Vec<Laid> = Vec::new();
     for (at, column) in run.iter().enumerate() {
-        let cell = |(row, unit): (&Vec<Option<f64>>, &Option<TimeUnit>)| {
-            let figure = row[at].zip(*unit).map(|(us, unit)| unit.figure(us));
+        let cell = |row: &Vec<Option<f64>>| {
+            let figure = row[at].zip(unit).map(|(us, unit)| unit.figure(us));
             figure.unwrap_or_else(|| ABSENT.to_owned())
         };
-        let cells = rows.iter().zip(&units).map(cell).collect();
+        let cells = rows.iter().map(cell).collect();
         let column_of_cells = Column::new(&column.head, Align::Point, cells).under(&column.group);
         laid.push(Laid { column: column_of_cells, show: column.show, alone: column.alone });
     }
-    if units.iter().any(Option::is_some) {
-        let symbols = units.iter().map(|unit| unit.map_or("", TimeUnit::symbol).to_owned());
+    if let Some(unit) = unit {
+        let symbol = |row: &Vec<Option<f64>>| {
+            if row.iter().any(Option::is_some) { unit.symbol() } else { "" }
+        };
+        let symbols = rows.iter().map(|row| symbol(row).to_owned());
         let last = &run[run.len() - 1];
         let group = if last.over_unit { last.group.as_str() } else { "" };
         let column = Column::new("", Align::Left, symbols.collect()).gap(1).under(group);

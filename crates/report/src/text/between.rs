@@ -227,17 +227,21 @@ fn tables(page: &mut Page, runs: &Runs<'_>) {
 
 fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
     let names: Vec<&str> = rows.iter().map(|c| c.a.as_str()).collect();
-    let of = |run: &Summary, name: &str| -> Option<Estimate> {
-        let arm = run.arms.iter().find(|arm| arm.name == name)?;
-        rounds::measured(arm, metric).map(|m| Estimate { ci95: None, ..m.estimate() })
+    let column = |run: &Summary, of: fn(&Comparison) -> &str| -> Vec<String> {
+        let figure = |c: &&Comparison| {
+            let arm = run.arms.iter().find(|arm| arm.name == of(c))?;
+            rounds::measured(arm, metric).map(|m| (m.value, None))
+        };
+        let figures: Vec<_> = rows.iter().map(figure).collect();
+        let estimates = Estimate::column(&figures, rounds::unit(run, metric));
+        estimates.into_iter().map(|e| e.map_or_else(|| ABSENT.to_owned(), |e| e.text())).collect()
     };
-    let text = |e: Option<Estimate>| e.map_or_else(|| ABSENT.to_owned(), |e| e.text());
     let cells = |of: &dyn Fn(&Comparison) -> String| rows.iter().map(|c| of(c)).collect::<Vec<_>>();
     // A quantile of a run is no mean.
     let heads = if figures::is_quantile(metric) { ["A", "B"] } else { ["A mean", "B mean"] };
     let columns = vec![
-        Column::new(heads[0], Align::Right, cells(&|c| text(of(runs.a, &c.a)))),
-        Column::new(heads[1], Align::Right, cells(&|c| text(of(runs.b, &c.b)))),
+        Column::new(heads[0], Align::Right, column(runs.a, |c| &c.a)),
+        Column::new(heads[1], Align::Right, column(runs.b, |c| &c.b)),
         Column::new("A / B", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
         Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
         Column::new("verdict", Align::Left, cells(&|c| c.verdict.to_string())),

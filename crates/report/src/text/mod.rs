@@ -269,9 +269,9 @@ fn explain(page: &mut Page, summary: &Summary) {
         );
         page.labelled("", 14, &proof, Tone::Plain);
     }
-    for warning in &summary.warnings {
-        let arm = warning.arm.as_deref().map(of).unwrap_or_default();
-        page.labelled("  warning", 14, &format!("{}{arm}", warning.text), Tone::Doubt);
+    for warning in findings::warnings(summary) {
+        let arms = warning.arms.map(|arms| format!(" ({arms})")).unwrap_or_default();
+        page.labelled("  warning", 14, &format!("{}{arms}", warning.text), Tone::Doubt);
     }
 }
 

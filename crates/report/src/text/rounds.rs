@@ -71,11 +71,7 @@ fn key(summary: &Summary, metric: &str, range: (f64, f64), spark: Option<usize>)
 
 /// Mean, interval, unit and rounds.
 fn of_arms(summary: &Summary, metric: &str, range: (f64, f64), per: usize) -> Vec<Column> {
-    let estimates: Vec<Option<Estimate>> = summary
-        .arms
-        .iter()
-        .map(|arm| rounds::measured(arm, metric).map(|m| m.estimate()))
-        .collect();
+    let estimates = rounds::estimates(summary, metric);
     let cells = |of: &dyn Fn(&Estimate) -> String| {
         let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| ABSENT.to_owned(), of);
         estimates.iter().map(cell).collect::<Vec<_>>()

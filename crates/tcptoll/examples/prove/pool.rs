@@ -82,7 +82,8 @@ pub(crate) fn avalanche(table: &mut Table) -> anyhow::Result<()> {
             .collect();
         let stuck = pool.stuck_measured.zip(pool.stuck_expected);
         let stuck = stuck.map_or("not steady".to_owned(), |(measured, expected)| {
-            format!("{measured:.1} workers stuck, {expected:.1} from arithmetic")
+            let most = pool.stuck_expected_max.unwrap_or(expected);
+            format!("{measured:.1} workers busy, {expected:.1} to {most:.1} from arithmetic")
         });
         Table::fact(&format!("{STUDY}: {}", arm.name), &format!("{stuck}; {}", groups.join("; ")));
     }

@@ -5,6 +5,7 @@ mod explain;
 mod lab;
 mod links;
 mod manual;
+mod narrow;
 mod prose;
 mod runs;
 mod serve;

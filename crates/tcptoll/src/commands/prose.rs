@@ -8,21 +8,14 @@ use tcptoll_report::TextStyle;
 use textwrap::core::display_width;
 
 use crate::screen;
+use crate::wrap::{filled, room};
 
-/// Lines longer than this are hard to read; help is as wide.
-const WIDTH_MAX: usize = 100;
-/// Tables need some room, also on a terminal that has less.
-const WIDTH_MIN: usize = 60;
 /// Between two columns of a table.
 const GAP: usize = 2;
 
 /// Columns that words may take on stdout.
 pub(super) fn width() -> usize {
-    room(screen::style())
-}
-
-fn room(style: TextStyle) -> usize {
-    style.width.clamp(WIDTH_MIN, WIDTH_MAX)
+    room(screen::style().width)
 }
 
 /// The lines of a text: the first begins with `label`, the others with as many blanks.
@@ -31,18 +24,9 @@ pub(super) fn beside(label: &str, text: &str, width: usize) -> String {
     filled(text, label, &blanks, width)
 }
 
-fn filled(text: &str, first: &str, others: &str, width: usize) -> String {
-    let options = textwrap::Options::new(width)
-        .initial_indent(first)
-        .subsequent_indent(others)
-        // Names are looked for, and pasted: `keep-alive` stays in one piece.
-        .word_splitter(textwrap::WordSplitter::NoHyphenation);
-    textwrap::fill(text, options)
-}
-
 /// Markdown for a terminal. It ends with a line feed.
 pub(super) fn markdown(text: &str, style: TextStyle) -> String {
-    let mut page = Page { width: room(style), colour: style.colour, ..Page::default() };
+    let mut page = Page { width: room(style.width), colour: style.colour, ..Page::default() };
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
         page.take(event);
     }

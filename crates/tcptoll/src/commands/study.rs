@@ -8,10 +8,11 @@ use tcptoll_model::stop::{Target, percent};
 use tcptoll_model::study::Study;
 use tcptoll_report::{printable, printable_line};
 
-use super::prose;
+use super::{narrow, prose};
 use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
 use crate::exit::Status;
-use crate::{output, studies};
+use crate::wrap::room;
+use crate::{output, screen, studies};
 
 /// Does what `tcptoll study …` says.
 pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
@@ -62,7 +63,9 @@ pub(super) fn start(
 fn shown(name: &str) -> anyhow::Result<String> {
     let text = studies::text(name)?;
     let built_in = studies::BUILT_IN.iter().any(|(built_in, _)| *built_in == name);
-    Ok(if built_in { text } else { printable(&text) })
+    let text = if built_in { text } else { printable(&text) };
+    // What goes into a file is not touched.
+    Ok(screen::terminal().map_or_else(|| text.clone(), |width| narrow::toml(&text, room(width))))
 }
 
 /// A reader that closes the pipe early is an error that ends well, not a panic.
@@ -128,15 +131,21 @@ fn plan_text(schedule: &Schedule, width: usize) -> anyhow::Result<String> {
     let least_s = (round_s * f64::from(rule.fewest())).min(most_s);
     let all = if arms.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", arms.len()) };
     if rule.max == 1 {
-        writeln!(text, "{all}, about {}", seconds(round_s))?;
+        writeln!(text, "{all}, at least {}", seconds(round_s))?;
     } else if least_s.round() >= most_s.round() {
-        writeln!(text, "{all}, about {} a round, {} in all", seconds(round_s), seconds(most_s))?;
+        let (round, most) = (seconds(round_s), seconds(most_s));
+        writeln!(text, "{all}, about {round} a round, at least {most} in all")?;
     } else {
         let (round, least, most) = (seconds(round_s), seconds(least_s), seconds(most_s));
-        writeln!(text, "{all}, about {round} a round, {least} to {most} in all")?;
+        writeln!(text, "{all}, about {round} a round, at least {least} to {most} in all")?;
     }
+    writeln!(text, "{}", prose::beside("  ", NOT_INCLUDED, width))?;
     Ok(text)
 }
+
+/// What the times of a plan leave out, because nobody knows it before the run.
+const NOT_INCLUDED: &str = "Not included: link checks, witness trials (first round only) and repeats of invalid trials (up \
+                            to 3 each).";
 
 fn seconds(s: f64) -> String {
     match s {
@@ -172,7 +181,9 @@ mod tests {
         let goes_on = " to 30 rounds, at most 60 s; connect_us_mean\n  is looked at first\n2 \
                        arms, about 10 s a round, ";
         assert!(text.starts_with(begins) && text.contains(goes_on), "{text}");
-        assert!(text.ends_with("60 s in all\n"), "{text}");
+        let ends = "60 s in all\n  Not included: link checks, witness trials (first round only) and repeats of\n  \
+                    invalid trials (up to 3 each).\n";
+        assert!(text.ends_with(ends) && text.contains(" a round, at least "), "{text}");
     }
 
     #[test]
@@ -195,10 +206,10 @@ mod tests {
     #[test]
     fn a_plan_of_one_round_has_one_time() {
         let text = plan("[settings]\ncount = 50\n");
-        assert!(text.contains("1 arm, about ") && !text.contains("in all"), "{text}");
+        assert!(text.contains("1 arm, at least ") && !text.contains("in all"), "{text}");
         assert!(text.contains("rounds\n  1 round\n"), "nothing looks at a metric: {text}");
         let text = plan("[rounds]\nfixed = 3\n[settings]\ncount = 50\n");
-        assert!(text.contains(" a round, ") && !text.contains(" to "), "{text}");
+        assert!(text.contains(" a round, at least ") && !text.contains(" s to "), "{text}");
     }
 
     #[test]

@@ -321,3 +321,14 @@ fn without_the_right_to_write_nothing_is_created() {
     refused(&["connect", "--out", "/proc/no-such-folder/x/run.jsonl"], "/proc/no-such-folder/x");
     assert!(!Path::new("/proc/no-such-folder").exists());
 }
+
+#[test]
+fn a_server_named_by_a_wrong_option_is_answered_with_the_right_way() {
+    refused(&["http", "--to", "127.0.0.1:80"], "tip: name the server like this: tcptoll http URL");
+    for experiment in ["accept-queue", "syn-queue", "time-wait", "worker-pool"] {
+        let says = format!("tip: {experiment} measures in the lab only; ");
+        refused(&[experiment, "--to", "127.0.0.1:80"], &says);
+    }
+    let ran = tcptoll(&["accept-queue", "--connect-timeout", "3s"]);
+    assert!(!ran.stderr.contains("similar"), "{}", ran.stderr);
+}

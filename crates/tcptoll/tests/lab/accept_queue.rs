@@ -23,11 +23,22 @@ fn queues(arm: &Arm) -> &Queues {
     arm.own.queues.as_deref().expect("each arm has its queues")
 }
 
+/// Whether a client retransmitted more than SYNs. Then the server was held up, and may have answered a late
+/// packet of a connection that it had closed with a reset.
+fn held_up(arm: &Arm) -> bool {
+    let counters = &arm.client.counters;
+    counter(counters, "TcpRetransSegs") > counter(counters, "TcpExtTCPSynRetrans")
+}
+
 /// Kernel, clients and listeners agree on what was dropped, and every connection that waited for a second
 /// SYN has its dropped SYN.
 fn balances(summary: &Summary, arm: &Arm) {
-    let disagree: Vec<_> =
-        summary.warnings.iter().filter(|warning| warning.id == "witness-disagrees").collect();
+    let disagree: Vec<_> = summary
+        .warnings
+        .iter()
+        .filter(|warning| warning.id == "witness-disagrees")
+        .filter(|warning| !(held_up(arm) && warning.text.starts_with("reset ")))
+        .collect();
     assert!(disagree.is_empty(), "{disagree:?}");
     let queues = queues(arm);
     let drops = queues.drops.as_ref().expect("nothing was lost on the link");
@@ -96,11 +107,14 @@ fn the_listener_that_overflowed_is_told_from_two_others_by_its_own_drops() {
     if no_lab() {
         return;
     }
-    let load = ["--listeners", "3", "--backlog", "8", "--count", "400", "--rate", "800"];
-    let summary = accept_queue(&[&load[..], &["--accept-delay", "5ms"]].concat());
+    // The listener that accepts slowly gets 100 in half a second. The others have no full queue unless the
+    // machine stands still for a third of a second.
+    let load = ["--listeners", "3", "--backlog", "64", "--count", "300", "--rate", "600"];
+    let summary = accept_queue(&[&load[..], &["--accept-delay", "30ms"]].concat());
     let arm = only(&summary);
     let [full, second, third] = queues(arm).listeners.as_slice() else { panic!("three listeners") };
-    assert!(full.was_full() && full.drops.is_some_and(|drops| drops > 0), "{full:?}");
+    // Samples of a busy machine may miss the moments in which the queue was full. Drops do not.
+    assert!(full.peak > 32 && full.drops.is_some_and(|drops| drops > 0), "{full:?}");
     for other in [second, third] {
         assert!(!other.was_full(), "{other:?}");
         assert_eq!((other.drops, other.dropping_slices), (Some(0), 0), "{other:?}");
@@ -120,7 +134,7 @@ fn every_slow_connect_on_a_direct_link_has_its_dropped_syn() {
     // Without cookies: where the machine is busy, handshakes are in flight here too, and a cookie whose ACK
     // meets a full queue is never answered.
     let load = ["--backlog", "16", "--count", "60", "--concurrency", "60", "--syncookies", "0"];
-    let summary = accept_queue(&[&load[..], &["--accept-delay", "4ms"]].concat());
+    let summary = accept_queue(&[&load[..], &["--accept-delay", "10ms"]].concat());
     let arm = only(&summary);
     assert_eq!((arm.attempts, arm.ok), (60, 60), "{:?}", arm.errors);
     let queues = queues(arm);
@@ -145,8 +159,9 @@ const IN_FLIGHT: [&str; 12] = [
     "400",
     "--accept-delay",
     "10ms",
+    // Between two SYNs, the fourth at 3 s and the fifth at 7 s: what was accepted is also served by then.
     "--timeout",
-    "4500ms",
+    "5500ms",
 ];
 
 #[test]
@@ -160,7 +175,8 @@ fn with_handshakes_in_flight_dropped_syns_and_last_acks_balance_apart() {
     let queues = queues(arm);
     let drops = queues.drops.as_ref().unwrap();
     assert!(drops.syns_dropped > 0 && drops.acks_dropped > 0, "{drops:?}");
-    assert_eq!((drops.cookie_acks_refused, drops.resets_sent), (0, 0));
+    assert_eq!(drops.cookie_acks_refused, 0);
+    assert!(drops.resets_sent == 0 || held_up(arm), "{drops:?}");
     // The server's kernel sends its SYN-ACK again for a last ACK that it dropped, and the client
     // acknowledges each.
     let again = counter(&arm.server.as_ref().unwrap().counters, "TcpExtTCPSynRetrans");
@@ -211,8 +227,10 @@ fn with_cookies_a_refused_last_ack_stays_silent_and_is_counted_apart() {
         let queues = queues(arm);
         let drops = queues.drops.as_ref().unwrap();
         assert!(drops.cookie_acks_refused > 0, "{drops:?}");
-        assert_eq!((drops.acks_dropped, drops.resets_sent), (0, 0), "{drops:?}");
-        assert_eq!(arm.wire.as_ref().unwrap().server_to_client.rst, 0);
+        assert_eq!(drops.acks_dropped, 0, "{drops:?}");
+        let resets = arm.wire.as_ref().unwrap().server_to_client.rst;
+        assert_eq!(drops.resets_sent, resets, "{drops:?}");
+        assert!(resets == 0 || held_up(arm), "{resets} resets: {drops:?}");
         // These clients believe that they are connected, until their time is over.
         assert_eq!(arm.errors.get("timeout"), Some(&drops.cookie_acks_refused), "{:?}", arm.errors);
     }

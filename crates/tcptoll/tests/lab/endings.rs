@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::isolation::{MARK, marked};
-use crate::support::{Folder, TOLERANCE, checked_summary, last_line, no_lab, run, tcptoll};
+use crate::support::{
+    Folder, TOLERANCE, checked_summary, last_line, measured, no_lab, run, tcptoll,
+};
 
 /// A run that would take minutes, in a process group of its own, once its load has begun.
 fn long_run(folder: &Folder, mark: &str) -> Child {
@@ -51,7 +53,8 @@ fn stopped_by(signal: &str, status: i32, group: bool) {
     let took = asked.elapsed();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{stderr}");
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    // The whole run would take minutes.
+    assert!(took < Duration::from_secs(30), "{took:?}");
     let summary = checked_summary(&String::from_utf8(output.stdout).unwrap());
     assert!(summary.partial && summary.arms[0].partial);
     assert!((1..1_000_000).contains(&summary.arms[0].attempts), "{}", summary.arms[0].attempts);
@@ -143,7 +146,8 @@ fn a_broken_limit_is_said_and_gives_status_1_and_one_that_holds_gives_0() {
     );
     checked_summary(&broken.stdout);
     let held = run(tcptoll(&args).args(["--fail-if", "p50(connect_us) > 1e9"]));
-    assert_eq!((held.status, held.stderr.as_str()), (Some(0), ""));
+    let expected = i32::from(!checked_summary(&held.stdout).valid);
+    assert_eq!((held.status, held.stderr.as_str()), (Some(expected), ""));
     let unknown = run(tcptoll(&args).args(["--fail-if", "p50(connect_s) > 1"]));
     assert_eq!(unknown.status, Some(2));
     assert!(unknown.stderr.contains("connect_s is not one of"), "{}", unknown.stderr);
@@ -159,7 +163,7 @@ fn a_stored_record_is_shown_again_as_it_was() {
     let (record, html) = (folder.path("record.jsonl"), folder.path("report.html"));
     let args = ["connect", "--quiet", "--count", "50", "--format", "json", "--out", &record];
     let ran = run(&mut tcptoll(&args));
-    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(measured(&ran), "{}", ran.stderr);
 
     let again = run(&mut tcptoll(&["report", &record, "--format", "json", "--html", &html]));
     assert_eq!((again.status, again.stdout.as_str()), (Some(0), ran.stdout.as_str()));
@@ -200,7 +204,7 @@ fn without_out_the_record_goes_to_the_data_folder_and_two_runs_share_none() {
     for _ in 0..2 {
         let mut command = tcptoll(&["connect", "--quiet", "--count", "5"]);
         let ran = run(command.env("XDG_DATA_HOME", folder.0.path()));
-        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        assert!(measured(&ran), "{}", ran.stderr);
     }
     let records = fs::read_dir(folder.file("tcptoll")).unwrap().count();
     assert_eq!(records, 2);
@@ -216,7 +220,7 @@ fn of_a_record_torn_while_its_summary_was_written_every_finished_trial_is_shown(
     let mut args = vec!["connect", "--quiet", "--count", "20,30", "--rounds", "1"];
     args.extend(["--format", "json", "--out", &record]);
     let ran = run(&mut tcptoll(&args));
-    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(measured(&ran), "{}", ran.stderr);
     let text = fs::read_to_string(&record).unwrap();
     let whole = text.trim_end().rfind('\n').unwrap();
     fs::write(&record, &text[..whole + 100]).unwrap();
@@ -238,7 +242,7 @@ fn the_tour_ends_with_the_path_of_its_report() {
     command.current_dir(folder.0.path()).env("XDG_DATA_HOME", folder.0.path());
     let ran = run(&mut command);
     // A busy machine makes a run invalid, which is 1.
-    assert!(matches!(ran.status, Some(0 | 1)), "{}", ran.stderr);
+    assert!(measured(&ran), "{}", ran.stderr);
     let report = folder.file("tcptoll-report.html");
     let last = ran.stderr.lines().last().unwrap_or_default();
     assert!(last.ends_with(&report.display().to_string()), "{}", ran.stderr);

@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use super::isolation::{MARK, marked};
-use super::support::{Folder, TOLERANCE, lacks, tcptoll};
+use super::keepalive_many::{has_probed, is_server};
+use super::support::{Folder, TOLERANCE, lacks, no_lab, run, tcptoll};
 
 const PAGE: &str = include_str!("../../../../docs/guide/exit-status.md");
 
@@ -172,13 +173,16 @@ fn signalled(experiment: &str, ending: &str, folder: &Folder) -> Option<i32> {
     command.args(["--rounds", "1", "--link", "rtt=5ms", "--link-tolerance", TOLERANCE]);
     command.args(["--quiet", "--out", &folder.path("record.jsonl")]).env(MARK, &mark);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !marked(&mark).iter().any(|pid| opened(*pid) > 1) {
+    // Once the server has sent a probe, the warm-up of 100 ms is over. 50 connections that were opened
+    // have received at most 100 segments before the first response.
+    let begun = |pid: u32| match experiment {
+        _ if early => tcp(pid, ACTIVE_OPENS) > 1,
+        "keepalive" => is_server(pid) && has_probed(pid),
+        _ => tcp(pid, IN_SEGS) > 200,
+    };
+    while !marked(&mark).iter().any(|pid| begun(*pid)) {
         assert!(child.try_wait().unwrap().is_none(), "{experiment}, {ending}: it ended by itself");
         std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    if !early && experiment == "keepalive" {
-        // What is measured begins after the warm-up; no counter of the kernel shows it.
-        std::thread::sleep(std::time::Duration::from_secs(2));
     }
     let signal = ending.split(' ').next().unwrap();
     let kill = format!("kill -s {} {}", signal.trim_start_matches("SIG"), child.id());
@@ -186,15 +190,19 @@ fn signalled(experiment: &str, ending: &str, folder: &Folder) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Connections that the client host of a lab has opened.
-fn opened(pid: u32) -> u64 {
+/// Columns of `Tcp:` in `/proc/net/snmp`: connections opened, and segments received.
+const ACTIVE_OPENS: usize = 5;
+pub(crate) const IN_SEGS: usize = 10;
+
+/// A counter of the client host of a lab; 0 for every other process.
+pub(crate) fn tcp(pid: u32, column: usize) -> u64 {
     let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     if read("comm").trim() != "tcptoll-client" {
         return 0;
     }
     let snmp = read("net/snmp");
     let values = snmp.lines().rfind(|line| line.starts_with("Tcp:"));
-    values.and_then(|line| line.split_whitespace().nth(5)?.parse().ok()).unwrap_or(0)
+    values.and_then(|line| line.split_whitespace().nth(column)?.parse().ok()).unwrap_or(0)
 }
 
 /// The table's lines: an ending, and the status of each experiment where there is one.
@@ -264,4 +272,29 @@ fn wrong(experiment: &str, (ending, expected): (&str, i32)) -> Option<String> {
     let busy = expected == 0 && status == Some(1);
     (status != Some(expected) && !busy)
         .then(|| format!("{experiment}, {ending}: {status:?} for {expected}: {stderr}"))
+}
+
+#[test]
+fn a_queue_whose_every_connection_times_out_ends_alike_with_one_arm_and_with_two() {
+    if no_lab() {
+        return;
+    }
+    // Half of a round trip: no handshake can end in time.
+    let late = ["--link", "rtt=40ms", "--timeout", "20ms", "--count", "30", "--warmup", "0"];
+    let ended = |arms: &str, more: &[&str]| {
+        let folder = Folder::new();
+        let record = folder.path("record.jsonl");
+        let mut all = vec!["accept-queue", "--quiet", "--rounds", "1", "--out", &record];
+        all.extend(["--link-tolerance", TOLERANCE, "--backlog", arms]);
+        all.extend(late);
+        all.extend(more);
+        let ran = run(&mut tcptoll(&all));
+        assert!(!ran.stdout.is_empty(), "{}", ran.stderr);
+        let nothing = ran.stderr.starts_with("error: nothing was measured: ");
+        (ran.status, nothing)
+    };
+    for arms in ["4", "4,8"] {
+        assert_eq!(ended(arms, &[]), (Some(2), true), "{arms}");
+        assert_eq!(ended(arms, &["--allow-errors", "100%"]), (Some(0), false), "{arms}");
+    }
 }

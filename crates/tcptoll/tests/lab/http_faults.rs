@@ -7,8 +7,9 @@ use tcptoll_model::record::{Arm, Summary};
 use crate::http::{Asked, Faulty, PLANNED_S, ask};
 use crate::support::{Folder, lacks, only, run, tcptoll};
 
-/// A run takes so much longer than was planned at most, s.
-const OVER_S: f64 = 2.0;
+/// A run that ends takes at most this much longer than was planned, s: the timeout of 2 s, and what
+/// a busy machine adds.
+const OVER_S: f64 = 30.0;
 
 /// Most resident memory of a client with a few connections.
 const RESIDENT_MAX: u64 = 64 << 20;

@@ -69,6 +69,13 @@ fn as_the_packets(server: &str, port: u16, reuse: &str, io: &str) -> Arm {
     // What was open at the end the client closes first: the server has no reason to.
     let by_client = told.by_client + told.open_at_end;
     assert_eq!((by_client, told.by_server), (wire.by_client, wire.by_server), "{name}");
+    if told.both.is_none() {
+        // A machine that was too busy to see every FIN, or to end every connection in time: nothing is
+        // claimed of both.
+        let mut held = time_wait(arm).into_iter().zip(wire.time_wait);
+        assert!(held.all(|(ours, most)| ours.is_none_or(|ours| ours <= most)), "{name}");
+        return arm.clone();
+    }
     assert_eq!(told.both, Some(wire.both), "{name}");
     assert_eq!(time_wait(arm), wire.time_wait.map(Some), "{name}");
     arm.clone()
@@ -83,9 +90,10 @@ fn on_this_machine_time_wait_is_of_this_load_and_of_its_side() {
     for (at, reuse) in [("127.0.0.1:8000", "server-close"), ("[::]:8000", "client-close")] {
         let folder = Folder::new();
         let server = gunicorn(&folder, at);
-        let load = |requests: u32, reuse: &str| {
+        let record = folder.path("record.jsonl");
+        let load = |requests: u32, reuse: &str, out: &str| {
             format!(
-                "{} http http://127.0.0.1:8000/ --quiet --format json --out /dev/null \
+                "{} http http://127.0.0.1:8000/ --quiet --format json --out {out} \
                  --connections 4 --warmup 0 --rounds 1 --requests {requests} --reuse {reuse}",
                 env!("CARGO_BIN_EXE_tcptoll")
             )
@@ -96,8 +104,8 @@ fn on_this_machine_time_wait_is_of_this_load_and_of_its_side() {
              {}; echo $before \
              $(ss -Htan state time-wait dport = :8000 | wc -l) \
              $(ss -Htan state time-wait sport = :8000 | wc -l)",
-            load(50, "server-close"),
-            load(200, reuse)
+            load(50, "server-close", "/dev/null"),
+            load(200, reuse, &record)
         );
         let ran = run(&mut tcptoll(&["lab", "--quiet", "--", "sh", "-c", &script]));
         assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
@@ -111,6 +119,12 @@ fn on_this_machine_time_wait_is_of_this_load_and_of_its_side() {
         assert!(before > 0, "{name}: the first load left some");
         assert_eq!(told.closed() + told.open_at_end, arm.connections_ok.unwrap(), "{name}");
         let [ours, theirs] = time_wait(arm).map(Option::unwrap);
+        let record = tcptoll_engine::record::Record::read(record.as_ref()).unwrap();
+        if record.trials().count() > 1 {
+            // A busy machine repeated the trial, and sockets of each attempt are there.
+            assert!(ours <= on_client && theirs <= on_server, "{name}: {on_client}, {on_server}");
+            continue;
+        }
         // The first load's are all the server's; a new connection may have taken the place of some.
         assert_eq!(ours, on_client, "{name}");
         assert!(

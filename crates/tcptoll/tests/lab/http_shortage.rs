@@ -1,11 +1,11 @@
 //! Ports, files or the server run out, or the run is stopped: what is counted then?
 
-use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use tcptoll_model::record::Summary;
 
+use crate::exits::{IN_SEGS, tcp};
 use crate::http::{Asked, Faulty, ask, closing, load};
 use crate::support::{
     Folder, TOLERANCE, causes, checked_summary, lacks, last_line, no_lab, only, run, tcptoll,
@@ -23,6 +23,9 @@ fn with_64_local_ports_every_failure_is_of_class_local_ports_and_the_run_is_inva
         "client-close",
         "--client-sysctl",
         "net.ipv4.ip_local_port_range=40000 40063",
+        // A reset of a server that was held up must not end TIME-WAIT and free a port.
+        "--client-sysctl",
+        "net.ipv4.tcp_rfc1337=1",
         "--duration",
         "1s",
         "--warmup",
@@ -50,7 +53,7 @@ fn with_64_local_ports_every_failure_is_of_class_local_ports_and_the_run_is_inva
 fn with_files(files: u32, more: &[&str]) -> (Option<i32>, Summary) {
     let line = format!(
         "ulimit -n {files}; exec \"$0\" http --quiet --format json --out /dev/null --server null \
-         --workers 4 --rounds 1 --connections 300 --duration 300ms --warmup 0 --link-tolerance {TOLERANCE} \"$@\""
+         --workers 4 --rounds 1 --connections 300 --duration 1s --warmup 0 --link-tolerance {TOLERANCE} \"$@\""
     );
     let mut command = Command::new("sh");
     command.args(["-c", &line, env!("CARGO_BIN_EXE_tcptoll")]).args(more).stdin(Stdio::null());
@@ -103,16 +106,10 @@ fn a_server_that_is_killed_in_the_middle_makes_errors_and_the_run_ends() {
     assert!(arm.elapsed_s < 20.0, "{} s: the count ends it before its duration", arm.elapsed_s);
 }
 
-/// Whether the client of this run has connections.
+/// Whether the client of this run has received responses: 50 connections that were opened have
+/// received 100 segments at most before the first one.
 fn has_begun(mark: &str) -> bool {
-    crate::isolation::marked(mark).iter().any(|pid| {
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let sockets = fs::read_to_string(format!("/proc/{pid}/net/sockstat")).unwrap_or_default();
-        // TCP: inuse 1 orphan …
-        let inuse = sockets.lines().find_map(|line| line.strip_prefix("TCP: inuse "));
-        let inuse = inuse.and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
-        comm.trim() == "tcptoll-client" && inuse.is_some_and(|inuse| inuse > 0)
-    })
+    crate::isolation::marked(mark).iter().any(|pid| tcp(*pid, IN_SEGS) > 200)
 }
 
 /// A schedule that is kept only with a CPU.
@@ -125,7 +122,6 @@ mod alone {
             return;
         }
         for (signal, status, more) in
-            // A machine may stand still for a quarter of a second before 50 requests are due.
             [("INT", 130, ["--io", "epoll"]), ("TERM", 143, ["--rate", "200"])]
         {
             let folder = Folder::new();

@@ -20,8 +20,12 @@ fn a_tap_on_a_direct_link_sees_every_syn_the_kernel_counted() {
     let wire = arm.wire.as_ref().unwrap();
     let counters = &arm.client.counters;
     let sent = counter(counters, "TcpActiveOpens") + counter(counters, "TcpExtTCPSynRetrans");
-    assert_eq!((wire.client_to_server.syn, wire.tap_drops), (sent, 0));
     assert_eq!(arm.timeline.as_ref().unwrap().source, "measured");
+    // A tap without a CPU misses packets, and says how many.
+    let seen = wire.client_to_server.syn;
+    assert!(seen <= sent && seen + wire.tap_drops >= sent, "{seen} of {sent}: {wire:?}");
+    let warned = summary.warnings.iter().any(|warning| warning.id == "tap-drops");
+    assert_eq!(warned, wire.tap_drops > 0, "{:?}", summary.warnings);
 }
 
 #[test]
@@ -33,10 +37,11 @@ fn a_tap_on_a_direct_link_calls_nothing_a_retransmission_that_the_kernels_did_no
     let arm = only(&summary);
     let wire = arm.wire.as_ref().unwrap();
     let server = &arm.server.as_ref().unwrap().counters;
-    assert_eq!(
-        (wire.client_to_server.retransmission, wire.server_to_client.retransmission),
-        (counter(&arm.client.counters, "TcpRetransSegs"), counter(server, "TcpRetransSegs"))
-    );
+    let seen = [&wire.client_to_server, &wire.server_to_client].map(|way| way.retransmission);
+    let sent = [&arm.client.counters, server].map(|counters| counter(counters, "TcpRetransSegs"));
+    // A tap without a CPU misses packets, and calls none a retransmission for that.
+    let fewer = seen[0] <= sent[0] && seen[1] <= sent[1];
+    assert!(seen == sent || wire.tap_drops > 0 && fewer, "{seen:?} of {sent:?}: {wire:?}");
     // Nobody set SO_KEEPALIVE.
     let probes = wire.client_to_server.keepalive_probe + wire.server_to_client.keepalive_probe;
     assert_eq!(probes, 0);

@@ -13,8 +13,9 @@ const BURST: [&str; 12] = [
     "200",
     "--concurrency",
     "200",
+    // 0.4 s for all 200; a busy machine may need ten times as long for each.
     "--accept-delay",
-    "5ms",
+    "2ms",
     "--timeout",
     "4s",
 ];
@@ -88,7 +89,9 @@ fn over_10_ms_with_cookies_connections_open_and_never_hear_the_server() {
     // operations, those that succeeded; handshakes of the others are apart.
     let count = |name: &str| ill.histograms.get(name).map_or(0, |histogram| histogram.count);
     assert_eq!((count("connect_us"), count("first_byte_us")), (ill.ok, ill.ok));
-    assert_eq!(ill.metrics["connect_us_mean"].n, ill.ok);
+    // Of a trial that was repeated, as the machine was busy, the figure is one of rounds.
+    let behind = if ill.rounds.is_empty() { ill.ok } else { 1 };
+    assert_eq!(ill.metrics["connect_us_mean"].n, behind);
     assert!(count("connect_of_failed_us") > 0, "{:?}", ill.errors);
     long_queue_is_well(&summary);
 }
@@ -156,13 +159,13 @@ fn a_slow_server_is_waited_for_until_the_timeout_and_no_longer() {
     if no_lab() {
         return;
     }
-    // The first is accepted after 1 s, the others later still.
-    let args = ["--accept-delay", "1s", "--timeout", "200ms", "--count", "3", "--concurrency", "3"];
+    // The first is accepted after 3 s, the others later still.
+    let args = ["--accept-delay", "3s", "--timeout", "800ms", "--count", "3", "--concurrency", "3"];
     let summary = connect(&args);
     let arm = only(&summary);
     assert_eq!((arm.attempts, arm.ok), (3, 0));
     assert_eq!(arm.errors["timeout"], 3, "connected, but never greeted: {:?}", arm.errors);
-    assert!(arm.elapsed_s >= 0.2, "{} s", arm.elapsed_s);
+    assert!(arm.elapsed_s >= 0.8, "{} s", arm.elapsed_s);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use crate::keepalive::told;
-use crate::support::{Folder, checked_summary, only, run, tcptoll};
+use crate::support::{Folder, checked_summary, measured, only, run, tcptoll};
 
 /// A server that runs until it is stopped.
 struct Served {
@@ -94,20 +94,18 @@ fn a_port_that_is_taken_is_named_and_nothing_is_served() {
 fn a_server_that_closes_idle_connections_is_not_taken_for_a_false_alarm() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string();
-    // Closes each of 20 when it hears of it, and is over then.
-    let server = std::thread::spawn(move || {
-        let closing = (0..20).map(|_| {
-            let (mut stream, _) = listener.accept().unwrap();
-            std::thread::spawn(move || drop(stream.read(&mut [0; 64])))
-        });
-        closing.collect::<Vec<_>>().into_iter().for_each(|one| one.join().unwrap());
+    // Closes each when it hears of it. A busy machine repeats a trial, so there may be more than 20.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || drop(stream.read(&mut [0; 64])));
+        }
     });
     let folder = Folder::new();
     let record = folder.path("record.jsonl");
     let mut command = tcptoll(&["keepalive", "--to", &to, "--mechanism", "heartbeat"]);
     command.args(["--sockets", "20", "--quiet", "--format", "json", "--out", &record]);
     let ran = run(&mut command);
-    server.join().unwrap();
     let summary = checked_summary(&ran.stdout);
     let arm = only(&summary);
     assert_eq!((arm.attempts, arm.ok), (20, 0), "{:?}", arm.errors);
@@ -122,6 +120,7 @@ mod alone {
     #[test]
     fn keepalive_measures_what_is_served_elsewhere() {
         let served = Served::new(&[]);
+        let mut connections = 0;
         for (mechanism, at) in
             [("tcp", served.on), ("heartbeat", served.on), ("heartbeat", served.off)]
         {
@@ -131,18 +130,21 @@ mod alone {
             command.args(["--quiet", "--format", "json", "--out", &record]);
             command.args(["--sockets", "20", "--duration", "1s"]);
             let ran = run(&mut command);
-            assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{mechanism}");
+            assert!(measured(&ran) && ran.stderr.is_empty(), "{mechanism}: {}", ran.stderr);
             let summary = checked_summary(&ran.stdout);
             let arm = only(&summary);
             assert_eq!((arm.attempts, arm.ok), (20, 20), "{mechanism}: {:?}", arm.errors);
             assert_eq!(told(arm).side, "client");
+            // A busy machine repeats a trial.
+            connections += 20 * arm.rounds.len().max(1);
             if mechanism == "heartbeat" {
-                assert!((18..=22).contains(&told(arm).nulls_sent), "{}", told(arm).nulls_sent);
+                // One each in a second, or two where the window ends late.
+                assert!((15..=45).contains(&told(arm).nulls_sent), "{}", told(arm).nulls_sent);
             } else {
                 assert!(arm.metrics["keepalive_probes"].value > 0.0, "{:?}", arm.metrics);
             }
         }
         let said = served.interrupted();
-        assert!(said.contains("60 connections accepted"), "{said}");
+        assert!(said.contains(&format!("{connections} connections accepted")), "{said}");
     }
 }

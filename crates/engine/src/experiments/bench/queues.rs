@@ -103,6 +103,7 @@ pub(in crate::experiments) fn balance_of(
     let counted = Counted {
         syns_unanswered: opened.syns_unanswered,
         established: opened.established,
+        unfinished: arm.attempts.saturating_sub(opened.established),
         syn_acks_again: at_client("TcpExtTCPSYNChallenge"),
         opened: at_server("TcpPassiveOpens"),
         overflows: at_server("TcpExtListenOverflows"),
@@ -139,10 +140,14 @@ pub(in crate::experiments) fn balance_of(
     drops
 }
 
-/// What each listener dropped, where the host's own count tells: `sk_drops` counts some packets twice,
-/// and some that were answered.
+/// Corrects each listener's drops by the host's own count. `sk_drops` counts some packets twice, and some
+/// that were answered.
+///
+/// The drops of a single listener are the host's. With several, the sum shows whether any packet was
+/// counted twice: if it is the host's count, each figure is exact. Otherwise each is an upper bound.
 fn attribute(listeners: &mut [ListenerQueue], counted: u64) {
     let suspects = listeners.iter().filter(|one| one.drops.is_some_and(|drops| drops > 0)).count();
+    let by_sockets: u64 = listeners.iter().filter_map(|one| one.drops).sum();
     for listener in listeners.iter_mut().filter(|one| one.drops.is_some_and(|drops| drops > 0)) {
         if counted == 0 {
             listener.drops = Some(0);
@@ -150,6 +155,36 @@ fn attribute(listeners: &mut [ListenerQueue], counted: u64) {
             listener.dropped_so_far = None;
         } else if suspects == 1 {
             listener.drops = Some(counted);
+        } else {
+            listener.drops_at_most = by_sockets != counted;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The drops of each listener after they were corrected, and which are upper bounds.
+    fn attributed(by_sockets: [u64; 3], counted: u64) -> Vec<(Option<u64>, bool)> {
+        let of = |drops| ListenerQueue { drops: Some(drops), ..ListenerQueue::default() };
+        let mut listeners = by_sockets.map(of);
+        attribute(&mut listeners, counted);
+        listeners.iter().map(|one| (one.drops, one.drops_at_most)).collect()
+    }
+
+    #[test]
+    fn drops_of_a_single_listener_are_those_that_the_host_counted() {
+        let none = (Some(0), false);
+        assert_eq!(attributed([0, 30, 0], 20), [none, (Some(20), false), none]);
+        assert_eq!(attributed([0, 30, 4], 0), [none; 3]);
+    }
+
+    #[test]
+    fn drops_of_several_listeners_are_exact_or_upper_bounds() {
+        let exact = [(Some(0), false), (Some(30), false), (Some(4), false)];
+        assert_eq!(attributed([0, 30, 4], 34), exact);
+        let bounds = [(Some(0), false), (Some(30), true), (Some(4), true)];
+        assert_eq!(attributed([0, 30, 4], 25), bounds);
     }
 }

@@ -14,7 +14,7 @@ use super::unreached::nothing_reached;
 use crate::experiments::bench::hosts::{PortsNeeded, ladder_of, launch};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::opening::{
-    LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive, end_greeting,
+    LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive_measured, end_greeting,
 };
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
@@ -124,20 +124,9 @@ impl<'a> ConnectTrial<'a> {
             lab: LabSpec { tap: true, ..self.settings.lab.clone() },
             ..self.settings.clone()
         };
-        let mut silent = |_, _| {};
-        let mut quiet = Context {
-            interrupt: context.interrupt,
-            progress: &mut silent,
-            seed: context.seed,
-            witness: false,
-            tolerance: context.tolerance,
-            pcap: None,
-            certificates: context.certificates,
-            hosts: context.hosts,
-        };
         let mut witness = ConnectTrial::new(&self.notes.arm.name, &settings);
         // What was measured stands without it.
-        if let Err(error) = witness.run(&mut quiet) {
+        if let Err(error) = witness.run(&mut context.of_witness(&mut |_, _| {})) {
             self.notes.warn(&Warning::NoWitness { why: error.to_string() });
         }
         if let Some(timeline) = witness.notes.arm.timeline.take() {
@@ -245,9 +234,7 @@ impl Trial for ConnectTrial<'_> {
     ) -> Result<ConnectReport, TrialError> {
         let load = self.load_on(self.at()?);
         let total = self.settings.expected_count();
-        let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
-        let report = drive(&mut hosts.client, &load, &mut self.trace, context.interrupt, tell)?;
+        let report = drive_measured(&mut hosts.client, &load, &mut self.trace, total, context)?;
         match &self.settings.to {
             Some(to) if report.established == 0 && !report.partial => {
                 Err(TrialError::Target(nothing_reached(&to.typed, &report)))

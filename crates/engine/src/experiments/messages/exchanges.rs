@@ -11,10 +11,11 @@ use super::settings::MessagesSettings;
 use crate::experiments::bench::hosts::PortsNeeded;
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::service::Server;
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Begun, Hosts};
-use crate::messages::{Answers, AnswersReport, Exchange, ExchangeReport, Rows, Watch};
+use crate::lab::Hosts;
+use crate::messages::{Answers, Exchange, ExchangeReport, Rows, Watch};
 
 /// Exchanges of the warm-up at least. The server acknowledges without delay until its first answer: from
 /// then on the answers are to carry the acknowledgements (`inet_csk_in_pingpong_mode` of Linux; on 6.18 the
@@ -28,10 +29,8 @@ const WITNESS: Duration = Duration::from_millis(500);
 pub(super) struct Exchanges<'a> {
     settings: &'a MessagesSettings,
     notes: Notes,
-    /// The end that answers, while it runs, and where it listens.
-    server: Option<(Begun<Answers>, SocketAddr)>,
-    /// What it reports at its end.
-    answered: Option<AnswersReport>,
+    /// The end that answers.
+    server: Server<Answers>,
 }
 
 impl<'a> Exchanges<'a> {
@@ -57,7 +56,7 @@ impl<'a> Exchanges<'a> {
     fn new(name: &str, settings: &'a MessagesSettings) -> Self {
         let mut notes = Notes::new(name, &[]);
         notes.arm.own.message = Some(observation::way(settings));
-        Self { settings, notes, server: None, answered: None }
+        Self { settings, notes, server: Server::default() }
     }
 
     fn run(&mut self, context: &mut Context<'_>) -> Result<(), TrialError> {
@@ -75,20 +74,9 @@ impl<'a> Exchanges<'a> {
             lab: LabSpec { tap: true, ..self.settings.lab.clone() },
             ..self.settings.clone()
         };
-        let mut silent = |_, _| {};
-        let mut quiet = Context {
-            interrupt: context.interrupt,
-            progress: &mut silent,
-            seed: context.seed,
-            witness: false,
-            tolerance: context.tolerance,
-            pcap: None,
-            certificates: context.certificates,
-            hosts: context.hosts,
-        };
         let mut witness = Exchanges::new(&self.notes.arm.name, &settings);
         // What was measured stands without it.
-        if let Err(error) = witness.run(&mut quiet) {
+        if let Err(error) = witness.run(&mut context.of_witness(&mut |_, _| {})) {
             self.notes.warn(&Warning::NoWitness { why: error.to_string() });
         }
         let seen = witness.notes.ack_delays.take();
@@ -112,8 +100,7 @@ impl Trial for Exchanges<'_> {
             response_bytes: settings.response_bytes,
             work_ns: settings.receiver_work.as_nanos() as u64,
         };
-        let (at, answering) = hosts.server()?.start(&order)?;
-        self.server = Some((answering, at));
+        self.server.listen(hosts, &order)?;
         Ok(Watch { tap: settings.lab.tap, ack_delays: true, ..Watch::default() })
     }
 
@@ -122,11 +109,10 @@ impl Trial for Exchanges<'_> {
         hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<ExchangeReport, TrialError> {
-        let Some((_, target)) = self.server else { return Err(observation::no_server()) };
         let settings = self.settings;
         let ns = |time: Duration| time.as_nanos() as u64;
         let order = Exchange {
-            target,
+            target: self.server.at()?,
             sockets: settings.client_sockets(),
             writes: settings.writes(),
             response_bytes: settings.response_bytes,
@@ -144,14 +130,11 @@ impl Trial for Exchanges<'_> {
     }
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
-        if let Some((answering, _)) = self.server.take() {
-            self.answered = Some(hosts.server()?.stop(answering)?.answer);
-        }
-        Ok(())
+        self.server.end(hosts)
     }
 
     fn take(&mut self, report: &ExchangeReport, seen: &Seen<'_>) -> Taken {
-        let answered = self.answered.take().unwrap_or_default();
+        let answered = self.server.answer.take().unwrap_or_default();
         observation::take_exchanges(&mut self.notes, self.settings, (report, &answered), seen);
         Taken { operations: answered.answered, stamped: seen.tapped }
     }

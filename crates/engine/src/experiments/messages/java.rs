@@ -21,6 +21,7 @@ use super::settings::{Encoding, MessagesSettings};
 use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::{Notes, Span};
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::service::not_started;
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::bench::transfer::{self, Ended, round_trip};
 use crate::experiments::{Context, Outcome, TrialError};
@@ -300,7 +301,7 @@ impl Trial for JavaTrial<'_> {
     }
 
     fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Line, TrialError> {
-        let Some((_, at)) = &self.server else { return Err(observation::no_server()) };
+        let Some((_, at)) = &self.server else { return Err(not_started()) };
         let order = self.perform("sender", at.ip(), at.port());
         let sent = hosts
             .client

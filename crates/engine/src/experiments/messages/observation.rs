@@ -13,22 +13,15 @@ use tcptoll_model::record::{Acks, Buffer, MessageWay, SocketEnd, Transfer, Warmu
 use tcptoll_model::wire::AckDelays;
 
 use super::settings::{MessagesSettings, Program, coalesce_name};
-use crate::experiments::TrialError;
 use crate::experiments::bench::notes::{Notes, mean_us, path_sample, segments_sent};
 use crate::experiments::bench::procedure::Seen;
 use crate::experiments::bench::transfer::{Ended, goodput, quiet_us, warn_of_buffers};
-use crate::lab::LabError;
 use crate::messages::{
     AnswersReport, Coalesce, ExchangeReport, SocketSettings, SocketsGot, TransferReport,
 };
 
 /// A message that was written and did not arrive over a connection that reported no error.
 const MISSING: &str = "truncated";
-
-/// The procedure listens before it loads.
-pub(super) fn no_server() -> TrialError {
-    TrialError::Lab(LabError::Refused("the receiver was not started".to_owned()))
-}
 
 /// How the messages of an arm are sent, as its settings have it.
 pub(super) fn way(settings: &MessagesSettings) -> MessageWay {

@@ -7,9 +7,10 @@ use super::settings::MessagesSettings;
 use crate::experiments::bench::hosts::PortsNeeded;
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::service::Server;
 use crate::experiments::bench::transfer::{self, Bulk, Ended, OneWay, round_trip};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Begun, Hosts};
+use crate::lab::Hosts;
 use crate::messages::{Receiving, Rows, Sending, TransferReport, TransferServer, Watch};
 
 /// One arm, being run.
@@ -17,10 +18,8 @@ pub(super) struct OneWayTrial<'a> {
     settings: &'a MessagesSettings,
     bulk: Bulk,
     notes: Notes,
-    /// The receiver, while it runs, and where it listens.
-    server: Option<(Begun<TransferServer>, std::net::SocketAddr)>,
-    /// What it reports at its end.
-    received: Option<TransferReport>,
+    /// The receiver.
+    server: Server<TransferServer>,
 }
 
 impl<'a> OneWayTrial<'a> {
@@ -34,8 +33,7 @@ impl<'a> OneWayTrial<'a> {
             settings,
             bulk: bulk(settings),
             notes: Notes::new(&arm.name, &[]),
-            server: None,
-            received: None,
+            server: Server::default(),
         };
         trial.notes.arm.own.message = Some(observation::way(settings));
         let ports = PortsNeeded { at_a_time: 1, connections: 1 };
@@ -82,8 +80,7 @@ impl Trial for OneWayTrial<'_> {
 
     fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
         let order = self.bulk.server(hosts.addresses.server);
-        let (at, receiving) = hosts.server()?.start(&order)?;
-        self.server = Some((receiving, at));
+        self.server.listen(hosts, &order)?;
         Ok(Watch { tap: self.settings.lab.tap, ..Watch::default() })
     }
 
@@ -92,20 +89,16 @@ impl Trial for OneWayTrial<'_> {
         hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<TransferReport, TrialError> {
-        let Some((_, at)) = &self.server else { return Err(observation::no_server()) };
-        self.bulk.drive(hosts, (*at, &self.notes.sources), context)
+        self.bulk.drive(hosts, (self.server.at()?, &self.notes.sources), context)
     }
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
-        if let Some((receiving, _)) = self.server.take() {
-            self.received = Some(hosts.server()?.stop(receiving)?.answer);
-        }
-        Ok(())
+        self.server.end(hosts)
     }
 
     fn take(&mut self, sent: &TransferReport, seen: &Seen<'_>) -> Taken {
         let lab = &self.settings.lab;
-        if let Some(received) = &self.received {
+        if let Some(received) = &self.server.answer {
             let ended = Ended { client: sent, server: received };
             transfer::take(&mut self.notes, &self.bulk, ended, (&lab.link, lab.ipv6));
             observation::take_one_way(&mut self.notes, ended, seen);

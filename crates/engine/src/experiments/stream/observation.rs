@@ -15,7 +15,7 @@ use crate::messages::TransferReport;
 impl StreamTrial<'_> {
     pub(super) fn take_reports(&mut self, client: &TransferReport) {
         let nothing = TransferReport::default();
-        let server = self.served.as_ref().unwrap_or(&nothing);
+        let server = self.server.answer.as_ref().unwrap_or(&nothing);
         let lab = &self.settings.lab;
         let ended = Ended { client, server };
         let cpu = [cpu_s_per_gb(client), cpu_s_per_gb(server)];

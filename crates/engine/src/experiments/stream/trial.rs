@@ -6,19 +6,18 @@ use super::settings::StreamSettings;
 use crate::experiments::bench::hosts::PortsNeeded;
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::service::Server;
 use crate::experiments::bench::transfer;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Begun, Hosts, LabError};
+use crate::lab::Hosts;
 use crate::messages::{Rows, TransferReport, TransferServer, Watch};
 
 /// One arm, being run.
 pub(super) struct StreamTrial<'a> {
     pub(super) settings: &'a StreamSettings,
     pub(super) notes: Notes,
-    /// The end that listens, while it does.
-    listening: Option<(Begun<TransferServer>, std::net::SocketAddr)>,
-    /// What it reports at its end.
-    pub(super) served: Option<TransferReport>,
+    /// The end that listens.
+    pub(super) server: Server<TransferServer>,
 }
 
 impl<'a> StreamTrial<'a> {
@@ -29,7 +28,7 @@ impl<'a> StreamTrial<'a> {
         context: &mut Context<'_>,
     ) -> Result<Outcome, TrialError> {
         let mut trial =
-            Self { settings, notes: Notes::new(&arm.name, &[]), listening: None, served: None };
+            Self { settings, notes: Notes::new(&arm.name, &[]), server: Server::default() };
         let ports = settings.ports();
         let needed = PortsNeeded { at_a_time: ports, connections: ports };
         procedure::run(&mut trial, Site::Lab(settings.lab.clone(), needed), context)?;
@@ -46,8 +45,7 @@ impl Trial for StreamTrial<'_> {
 
     fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
         let order = self.settings.bulk.server(hosts.addresses.server);
-        let (at, begun) = hosts.server()?.start(&order)?;
-        self.listening = Some((begun, at));
+        self.server.listen(hosts, &order)?;
         Ok(Watch { tap: self.settings.lab.tap, ..Watch::default() })
     }
 
@@ -56,18 +54,13 @@ impl Trial for StreamTrial<'_> {
         hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<TransferReport, TrialError> {
-        let at = self.listening.as_ref().map(|(_, at)| *at);
-        let at = at.ok_or_else(|| LabError::Refused("nothing listens for the load".to_owned()))?;
-        self.settings.bulk.drive(hosts, (at, &self.notes.sources), context)
+        self.settings.bulk.drive(hosts, (self.server.at()?, &self.notes.sources), context)
     }
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
-        if let Some((begun, _)) = self.listening.take() {
-            // All connections have ended at the client, and their last packets have arrived: the
-            // server has read to the end of each, or has its error.
-            self.served = Some(hosts.server()?.stop(begun)?.answer);
-        }
-        Ok(())
+        // All connections have ended at the client, and their last packets have arrived: the server has
+        // read to the end of each, or has its error.
+        self.server.end(hosts)
     }
 
     fn take(&mut self, report: &TransferReport, seen: &Seen<'_>) -> Taken {

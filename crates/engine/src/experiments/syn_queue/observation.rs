@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use tcptoll_model::experiments::figures::{DROPS, FAILED_SHARE, FAILURE};
+use tcptoll_model::experiments::figures::DROPS;
 use tcptoll_model::experiments::syn_queue::HALF_OPEN_PEAK;
 use tcptoll_model::record::{Arm, DropBalance, HalfOpenPeer, ListenerQueue, Own};
 use tcptoll_model::warning::Warning;
 
 use super::trial::SynQueueTrial;
-use crate::experiments::bench::opening::take_opened;
 use crate::experiments::bench::procedure::Seen;
-use crate::experiments::bench::queues::{balance_of, queues_of};
+use crate::experiments::bench::queue_load::QueueLoad;
+use crate::experiments::bench::queues::balance_of;
 use crate::messages::ConnectReport;
 
 /// A source that sends again within this keeps its request: the request's first timer runs for 1 s.
@@ -18,19 +18,10 @@ const KEPT_WITHIN: Duration = Duration::from_millis(900);
 
 impl SynQueueTrial<'_> {
     pub(super) fn take_load(&mut self, report: &ConnectReport, seen: &Seen<'_>) {
-        take_opened(&mut self.notes, report, &self.ladders.syn, self.settings.flow());
         let notes = &mut self.notes;
+        self.queue.take(notes, report, self.settings.flow(), seen);
         let attempts = report.attempts;
-        notes.arm.client.rss_peak_bytes = Some(seen.client.after.rss_peak_bytes);
-        notes.client_cpu(report.cpu_us, attempts, attempts);
-        notes.server_cpu(self.greeted.cpu_us, self.greeted.accepted, attempts);
-        if let (Some(server), Some(span)) = (&mut notes.arm.server, seen.server) {
-            server.rss_peak_bytes = Some(span.after.rss_peak_bytes);
-        }
-        let failed: u64 = report.errors.values().sum();
-        let share = (attempts > 0).then(|| failed as f64 / attempts as f64);
-        notes.metric(&FAILED_SHARE, share, attempts);
-        if let Some(first) = self.listeners.first_mut() {
+        if let Some(first) = self.queue.listeners.first_mut() {
             if self.pressed.sources > 0 {
                 drops_of_the_only(first, &notes.arm);
             }
@@ -39,7 +30,8 @@ impl SynQueueTrial<'_> {
             notes.metric(&DROPS, drops.map(|drops| drops as f64 / attempts as f64), attempts);
         }
         let expected = self.pressed.expected();
-        let held = self.listeners.first().and_then(|first| first.half_open_peak).map(u64::from);
+        let held =
+            self.queue.listeners.first().and_then(|first| first.half_open_peak).map(u64::from);
         if let Some(held) = held.filter(|held| *held < expected && !report.partial) {
             notes.warn(&Warning::WitnessDisagrees {
                 what: "half-open request of the peer at the server".to_owned(),
@@ -47,8 +39,6 @@ impl SynQueueTrial<'_> {
                 witness: held,
             });
         }
-        self.opened = report.opened.clone().unwrap_or_default();
-        self.notes.histogram(&FAILURE, &self.opened.failure);
     }
 
     /// Once counters and wire are known: what was dropped, and the whole record of the queues.
@@ -57,11 +47,10 @@ impl SynQueueTrial<'_> {
             self.counted_together()
         } else {
             let link = &self.settings.lab.link;
-            balance_of(&mut self.notes, link, &self.opened, &mut self.listeners, false)
+            let QueueLoad { opened, listeners, .. } = &mut self.queue;
+            balance_of(&mut self.notes, link, opened, listeners, false)
         };
-        let listeners = std::mem::take(&mut self.listeners);
-        let intervals = self.greeted.accept_intervals;
-        let mut queues = queues_of(&self.opened, &self.ladders, listeners, intervals);
+        let mut queues = self.queue.recorded();
         queues.drops = drops;
         let report = &self.pressed.report;
         queues.half_open_peer = (self.pressed.sources > 0).then(|| HalfOpenPeer {
@@ -89,7 +78,7 @@ impl SynQueueTrial<'_> {
         let of = |name: &str| counters.get(name).map_or(0, |&n| u64::try_from(n).unwrap_or(0));
         let (counted, overflows) = (of("TcpExtListenDrops"), of("TcpExtListenOverflows"));
         let link = &self.settings.lab.link;
-        let unanswered = self.opened.syns_unanswered;
+        let unanswered = self.queue.opened.syns_unanswered;
         if link.loss == 0.0 && link.queue.is_none() && unanswered > counted {
             self.notes.warn(&Warning::WitnessDisagrees {
                 what: "SYN without an answer".to_owned(),

@@ -5,26 +5,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tcptoll_model::half_open::HalfOpenSettings;
-use tcptoll_model::record::ListenerQueue;
 use tcptoll_model::study::PlannedArm;
 
 use super::settings::{HalfOpen, SynQueueSettings};
-use crate::experiments::bench::hosts::{PortsNeeded, ladder_of, read_sysctls, syn_ack_ladder_of};
+use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::opening::{
-    LADDER_SLACK, Trace, begin_greeting, drive, end_greeting, recorded_queues,
-};
+use crate::experiments::bench::opening::{Trace, drive_measured};
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
-use crate::experiments::bench::queues::{Ladders, limit_half_open};
+use crate::experiments::bench::queue_load::QueueLoad;
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Begun, Handle, Hosts, LabError};
+use crate::lab::{Handle, Hosts, LabError};
 use crate::messages::{
-    ConnectLoad, ConnectReport, EndHalfOpen, Greet, GreetReport, HalfOpenReport, KeepHalfOpen,
-    Opened, Rows, Watch, WatchQueues,
+    ConnectLoad, ConnectReport, EndHalfOpen, Greet, HalfOpenReport, KeepHalfOpen, Rows, Watch,
 };
-
-/// One look at the queues of this number counts half-open requests too: every 50 ms, for 1 % of a CPU.
-const HALF_OPEN_EVERY: u32 = 5;
 
 /// The last of the peer's first SYNs has arrived after this, on top of the way: two looks at half-open
 /// requests, so that a full queue is seen before the load too.
@@ -56,15 +49,8 @@ impl Pressed {
 pub(super) struct SynQueueTrial<'a> {
     pub(super) settings: &'a SynQueueSettings,
     pub(super) notes: Notes,
-    pub(super) ladders: Ladders,
-    /// Our server while it runs, and where it listens.
-    server: Option<Begun<Greet>>,
-    at: Option<SocketAddr>,
-    pub(super) greeted: GreetReport,
-    pub(super) listeners: Vec<ListenerQueue>,
+    pub(super) queue: QueueLoad,
     pub(super) pressed: Pressed,
-    /// What the client's kernel knows.
-    pub(super) opened: Opened,
 }
 
 impl<'a> SynQueueTrial<'a> {
@@ -77,13 +63,8 @@ impl<'a> SynQueueTrial<'a> {
         let mut trial = Self {
             settings,
             notes: Notes::new(&arm.name, &settings.bind),
-            ladders: Ladders::default(),
-            server: None,
-            at: None,
-            greeted: GreetReport::default(),
-            listeners: Vec::new(),
+            queue: QueueLoad::default(),
             pressed: Pressed::default(),
-            opened: Opened::default(),
         };
         let ports = PortsNeeded { at_a_time: settings.ports(), connections: settings.count };
         procedure::run(&mut trial, Site::Lab(settings.lab.clone(), ports), context)?;
@@ -91,36 +72,25 @@ impl<'a> SynQueueTrial<'a> {
         Ok(trial.notes.into_outcome(&arm.factors))
     }
 
-    fn load_on(&self, target: SocketAddr, seed: u64) -> ConnectLoad {
+    fn order(&self, seed: u64) -> Result<ConnectLoad, TrialError> {
         let settings = self.settings;
-        let rungs = |ladder: &[Duration]| ladder.iter().copied().map(ns).collect();
-        ConnectLoad {
+        Ok(ConnectLoad {
             concurrency: settings.flow().at_once,
             rate_per_s: settings.rate,
             seed,
             timeout_ns: ns(settings.timeout),
-            bind: self.notes.sources.clone(),
-            ladder_ns: rungs(&self.ladders.syn),
-            ladder_slack_ns: ns(LADDER_SLACK + settings.lab.link.rtt),
-            evidence: true,
-            syn_ack_ladder_ns: rungs(&self.ladders.syn_ack),
-            ..ConnectLoad::to(target, settings.count)
-        }
+            ..self.queue.order(settings.count, &self.notes, settings.lab.link.rtt)?
+        })
     }
 
     /// Begins the peer, and waits until all of its first SYNs have arrived.
-    fn press(
-        &mut self,
-        hosts: &mut Hosts,
-        target: SocketAddr,
-        context: &Context<'_>,
-    ) -> Result<(), TrialError> {
+    fn press(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
         let number = self.pressed.sources;
         if number == 0 {
             return Ok(());
         }
         let order = KeepHalfOpen {
-            target,
+            target: self.queue.target()?,
             number,
             rate_per_s: self.settings.peer_rate(number),
             again_ns: ns(self.settings.again),
@@ -130,12 +100,6 @@ impl<'a> SynQueueTrial<'a> {
         let link = &self.settings.lab.link;
         hosts.time.pause(link.rtt / 2 + link.jitter + ARRIVED);
         Ok(())
-    }
-
-    fn at(&self) -> Result<SocketAddr, TrialError> {
-        self.at.ok_or_else(|| {
-            TrialError::Lab(LabError::Refused("the server host reported no listener".to_owned()))
-        })
     }
 }
 
@@ -173,10 +137,7 @@ impl Trial for SynQueueTrial<'_> {
     }
 
     fn prepare(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<(), TrialError> {
-        self.ladders = Ladders {
-            syn: ladder_of(&mut hosts.client)?,
-            syn_ack: syn_ack_ladder_of(hosts.server()?)?,
-        };
+        self.queue.prepare(hosts)?;
         let (now, when_full) = holds(hosts.server()?, self.settings.backlog)?;
         self.pressed.holds = now;
         self.pressed.sources = match self.settings.half_open {
@@ -187,7 +148,6 @@ impl Trial for SynQueueTrial<'_> {
     }
 
     fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
-        hosts.server()?.ask(&WatchQueues { half_open_every: HALF_OPEN_EVERY })?;
         let greet = Greet {
             at: SocketAddr::new(hosts.addresses.server, 0),
             backlog: self.settings.backlog,
@@ -197,8 +157,7 @@ impl Trial for SynQueueTrial<'_> {
             trace_limit: 0,
             further: 0,
         };
-        let (server, listening) = begin_greeting(hosts, &greet)?;
-        (self.server, self.at) = (Some(server), listening.first().copied());
+        self.queue.listen(hosts, &greet)?;
         Ok(Watch { tap: self.settings.lab.tap, ..Watch::default() })
     }
 
@@ -207,14 +166,10 @@ impl Trial for SynQueueTrial<'_> {
         hosts: &mut Hosts,
         context: &mut Context<'_>,
     ) -> Result<ConnectReport, TrialError> {
-        let target = self.at()?;
-        self.press(hosts, target, context)?;
-        let load = self.load_on(target, context.seed);
-        let total = self.settings.count;
-        let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
-        let report =
-            drive(&mut hosts.client, &load, &mut Trace::default(), context.interrupt, tell)?;
+        self.press(hosts, context)?;
+        let load = self.order(context.seed)?;
+        let (client, total) = (&mut hosts.client, self.settings.count);
+        let report = drive_measured(client, &load, &mut Trace::default(), total, context)?;
         if self.pressed.sources > 0 {
             self.pressed.report = hosts.client.ask(&EndHalfOpen)?;
             if let Some(why) = &self.pressed.report.failed {
@@ -225,12 +180,7 @@ impl Trial for SynQueueTrial<'_> {
     }
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
-        let Some(greeting) = self.server.take() else { return Ok(()) };
-        let at = self.at()?;
-        let server = hosts.server()?;
-        self.greeted = end_greeting(server, greeting, &mut Trace::default())?;
-        self.listeners = recorded_queues(server, &[at])?;
-        Ok(limit_half_open(server, &mut self.listeners)?)
+        self.queue.end(hosts)
     }
 
     fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {

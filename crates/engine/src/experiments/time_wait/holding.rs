@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tcptoll_model::ports::PortForecast;
+use tcptoll_model::ports::{PortForecast, assigned};
 
 use super::settings::TimeWaitSettings;
 use crate::experiments::{Context, TrialError};
@@ -47,7 +47,7 @@ impl TimeWaitSettings {
         let order = HoldPorts {
             target,
             sources: self.sources.clone(),
-            range,
+            range: assigned(range.0, range.1),
             count,
             late_port: self.late_port,
             close: self.close,
@@ -57,6 +57,9 @@ impl TimeWaitSettings {
         let begun = hosts.client.begin(&order)?;
         let held = hosts.client.wait(begun, context.interrupt, &mut |_| {})?.answer;
         hosts.server()?.stop(serving)?;
+        if context.interrupt.signal().is_some() {
+            return Err(LabError::Interrupted.into());
+        }
         if held.closed < count || held.time_wait != wanted {
             return Err(LabError::Refused(too_few(&held, count, wanted)).into());
         }

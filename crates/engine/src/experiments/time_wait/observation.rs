@@ -12,6 +12,7 @@ use tcptoll_model::experiments::time_wait::{
 use tcptoll_model::port_cliff::{self, Chooser};
 use tcptoll_model::record::{PortPoint, PortUse};
 use tcptoll_model::stats::Series;
+use tcptoll_model::units::human_count;
 use tcptoll_model::warning::Warning;
 
 use super::trial::{Driven, TimeWaitTrial};
@@ -27,6 +28,16 @@ const MAY_DIFFER: (f64, u64) = (0.01, 8);
 
 /// Share of the window at its beginning and at its end.
 const EDGE: f64 = 0.1;
+
+/// Operations below which a rate is left out. Between the first and the last of n operations are n - 1
+/// intervals, so the rate of n operations is off by up to 1 / n. For 20 that is 5 %, the margin of the
+/// experiment. The idle CPU of fewer operations is that of a machine without the load.
+const OPERATIONS_MIN: u64 = 20;
+
+/// Ticks of `/proc/stat` below which a share of idle CPU is left out: each reading is off by up to one
+/// tick of 10 ms, which is 5 % of 20 ticks.
+const TICKS_MIN: u64 = 20;
+const TICK_NS: u64 = 10_000_000;
 
 impl TimeWaitTrial<'_> {
     pub(super) fn take_report(&mut self, driven: &Driven) {
@@ -59,17 +70,29 @@ impl TimeWaitTrial<'_> {
                 notes.metric(mean, mean_us(histogram), histogram.count());
             }
         }
-        let seconds = report.elapsed_ns.max(1) as f64 / 1e9;
-        notes.metric(&RATE, Some(report.ok as f64 / seconds), report.ok);
+        let begun = begun(report);
+        let seconds = report.elapsed_ns as f64 / 1e9;
+        let enough = has_enough(report) && seconds > 0.0;
+        let per_s = |count: u64| enough.then(|| count as f64 / seconds);
+        notes.metric(&RATE, per_s(report.ok), report.ok);
         let connected = report.connections;
-        notes.metric(&CONNECTIONS_RATE, Some(connected as f64 / seconds), connected);
+        notes.metric(&CONNECTIONS_RATE, per_s(connected), connected);
         let cpu_us = report.connect_cpu_ns as f64 / 1e3 / report.connects as f64;
         notes.metric(&CONNECT_CPU_MEAN, Some(cpu_us), report.connects);
-        let begun = report.attempts - report.errors.get("unsent").copied().unwrap_or(0);
         let per_op_us = (begun > 0).then(|| report.connect_cpu_ns as f64 / 1e3 / begun as f64);
         notes.metric(&CONNECT_CPU_PER_OP, per_op_us, begun);
-        let busy = report.busy_ns as f64 / report.elapsed_ns.max(1) as f64;
-        notes.metric(&BUSY_WORKERS, Some(busy), report.attempts);
+        let busy = enough.then(|| report.busy_ns as f64 / report.elapsed_ns as f64);
+        notes.metric(&BUSY_WORKERS, busy, report.attempts);
+        if !enough {
+            notes.warn(&Warning::FiguresLeftOut {
+                figures: "rates, busy workers and idle CPU",
+                have: format!(
+                    "{} of at least {OPERATIONS_MIN} operations were started",
+                    human_count(begun)
+                ),
+                remedy: "raise --count, --duration or --rate",
+            });
+        }
     }
 
     pub(super) fn take_port_use(&mut self, report: &ShortReport, client: Span<'_>) {
@@ -78,7 +101,9 @@ impl TimeWaitTrial<'_> {
         let server = if loopback { ours.server } else { theirs.server };
         let counters = difference(&client.before.counters, &client.after.counters);
         let grew = |name: &str| counters.get(name).copied().unwrap_or(0).max(0).unsigned_abs();
-        let moments = Moments::of(&report.moments);
+        // Nothing is divided by a time in which next to nothing happened.
+        let seen = if has_enough(report) { report.moments.as_slice() } else { &[] };
+        let moments = Moments::of(seen);
         let settings = self.settings;
         let binds = !settings.sources.is_empty() && !settings.late_port;
         let chooser = if binds { Chooser::Bind } else { Chooser::Connect };
@@ -104,7 +129,19 @@ impl TimeWaitTrial<'_> {
         notes.metric(&CLIENT_TIME_WAIT, ours.client.map(|count| count as f64), 1);
         notes.metric(&SERVER_TIME_WAIT, server.map(|count| count as f64), 1);
         let idle = |moments: &[Moment]| idle_share(moments);
-        notes.metric(&IDLE_SHARE, idle(&report.moments), 1);
+        notes.metric(&IDLE_SHARE, idle(seen), 1);
+        let short = report.elapsed_ns < (TICKS_MIN + 2) * TICK_NS;
+        if !seen.is_empty() && short && idle(seen).is_none() {
+            notes.warn(&Warning::FiguresLeftOut {
+                figures: "idle CPU",
+                have: format!(
+                    "{} of at least {} ms were measured",
+                    report.elapsed_ns / 1_000_000,
+                    TICKS_MIN * TICK_NS / 1_000_000
+                ),
+                remedy: "raise --count or --duration",
+            });
+        }
         notes.metric(&IDLE_SHARE_FIRST, idle(moments.first(EDGE)), 1);
         notes.metric(&IDLE_SHARE_LAST, idle(moments.last(EDGE)), 1);
         let peak = report.moments.iter().map(|moment| moment.ports_range.1).max();
@@ -189,6 +226,16 @@ fn point(sums: &CurvePoint) -> Option<PortPoint> {
         })
 }
 
+/// Operations that a worker started.
+fn begun(report: &ShortReport) -> u64 {
+    report.attempts.saturating_sub(report.errors.get("unsent").copied().unwrap_or(0))
+}
+
+/// Whether there were enough operations for rates and idle CPU.
+fn has_enough(report: &ShortReport) -> bool {
+    begun(report) >= OPERATIONS_MIN
+}
+
 /// Least, mean and greatest of what was looked at.
 fn range(sum: u64, looks: u64, (least, greatest): (u64, u64)) -> Option<[f64; 3]> {
     (looks > 0).then(|| [least as f64, sum as f64 / looks as f64, greatest as f64])
@@ -201,7 +248,7 @@ fn rate(count: u64, ns: u64) -> Option<[f64; 3]> {
 fn idle_share(moments: &[Moment]) -> Option<f64> {
     let sum = |of: fn(&Moment) -> u64| moments.iter().map(of).sum::<u64>();
     let (idle, all) = (sum(|moment| moment.cpu.0), sum(|moment| moment.cpu.1));
-    (all > 0).then(|| idle as f64 / all as f64)
+    (all >= TICKS_MIN).then(|| idle as f64 / all as f64)
 }
 
 /// What was seen over time.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tcptoll_model::experiments::time_wait::SPEC;
+use tcptoll_model::ports::assigned;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::{parse_count, parse_share, parse_time};
 
@@ -134,7 +135,10 @@ impl TimeWaitSettings {
 
     /// Ports of one source address, as far as the settings say.
     fn expected_ports(&self) -> u64 {
-        self.range.map_or(DEFAULT_PORTS, |(low, high)| u64::from(high - low) + 1)
+        self.range.map_or(DEFAULT_PORTS, |(low, high)| {
+            let (low, high) = assigned(low, high);
+            u64::from(high - low) + 1
+        })
     }
 
     /// Connections before the measurement cannot be more than ports, and long-lived ones leave none.

@@ -11,7 +11,7 @@ use tcptoll_model::experiments::worker_pool::{
 use tcptoll_model::pool::Connection;
 use tcptoll_model::record::{RequestGroup, Series, Warmup, WorkerPool};
 use tcptoll_model::stats::{Histogram, SeriesBuilder};
-use tcptoll_model::stuck::{self, Calls, Expected};
+use tcptoll_model::stuck::{self, Calls};
 use tcptoll_model::validity;
 use tcptoll_model::warning::Warning;
 
@@ -123,6 +123,7 @@ impl PoolTrial<'_> {
                 let drops = server.counters.get("TcpExtListenDrops").copied().unwrap_or(0);
                 u64::try_from(drops).unwrap_or(0)
             }),
+            connect_timeout_s: settings.backend.connect_timeout.map(|limit| limit.as_secs_f64()),
             busy: self.over_time(begun_ns, |sample| Some(sample.busy)),
             waiting: self.over_time(begun_ns, |sample| sample.waiting),
             ..WorkerPool::default()
@@ -167,7 +168,8 @@ impl PoolTrial<'_> {
         let peak = pool.busy.points.iter().map(|[.., greatest]| *greatest).reduce(f64::max);
         let samples = self.workers.samples.len() as u64;
         self.notes.metric(&WORKERS_BUSY_PEAK, peak, samples);
-        let Some(expected) = self.expected(pool) else { return };
+        let Some(calls) = self.calls(pool) else { return };
+        let Some(expected) = stuck::expected(&calls) else { return };
         pool.stuck_expected = Some(expected.stuck);
         pool.wait_expected_s = Some(expected.wait_s);
         pool.local_wait_expected_s = Some(expected.local_wait_s);
@@ -177,17 +179,24 @@ impl PoolTrial<'_> {
         let (mean, n) = mean_within(&pool.busy, steady_s);
         pool.stuck_measured = mean;
         self.notes.metric(&WORKERS_STUCK, mean, n);
+        let local = pool.groups.get(LOCAL);
+        let served_us = local.and_then(|local| mean_within(&local.latency_us, steady_s).0);
+        let always_free =
+            peak_within(&pool.busy, steady_s).is_some_and(|peak| peak < pool.workers as f64);
+        pool.stuck_expected_max = served_us
+            .filter(|_| always_free)
+            .and_then(|us| stuck::at_most(&calls, &expected, us / 1e6));
     }
 
-    /// How many workers must wait, from the settings.
-    fn expected(&self, pool: &WorkerPool) -> Option<Expected> {
+    /// What is called during the stall, from the settings.
+    fn calls(&self, pool: &WorkerPool) -> Option<Calls> {
         let settings = self.settings;
         // As long as it was, which is what all else is compared with.
         let [from_s, until_s] = pool.stalled_s?;
         let seconds = |time: Duration| time.as_secs_f64();
         let backend = &settings.backend;
         let backend_per_s = settings.load.backend_per_s();
-        stuck::expected(&Calls {
+        Some(Calls {
             workers: settings.front.workers,
             backend_per_s,
             local_per_s: settings.load.rate_per_s - backend_per_s,
@@ -299,6 +308,12 @@ fn mean_within(series: &Series, [from_s, until_s]: [f64; 2]) -> (Option<f64>, u6
         series.points.iter().filter(within).map(|[_, _, mean, _]| *mean).collect();
     let n = means.len() as u64;
     ((n > 0).then(|| means.iter().sum::<f64>() / n as f64), n)
+}
+
+/// The greatest value of a series within a stretch of time. None: it has no point there.
+fn peak_within(series: &Series, [from_s, until_s]: [f64; 2]) -> Option<f64> {
+    let within = series.points.iter().filter(|[at_s, ..]| (from_s..until_s).contains(at_s));
+    within.map(|[.., greatest]| *greatest).reduce(f64::max)
 }
 
 #[cfg(test)]

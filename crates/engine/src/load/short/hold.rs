@@ -13,19 +13,23 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tcptoll_kernel::SysError;
+use tcptoll_kernel::epoll::{Interest, Poller};
 use tcptoll_kernel::sock_diag::{Closed, End, SockDiag};
 use tcptoll_kernel::socket::blocking::{Blocking, BlockingOptions};
 use tcptoll_kernel::socket::errno;
 
 use super::worker::{exchange, to_end};
-use super::{class_of_connecting, lock, spawn};
+use super::{class_of_connecting, failed, lock, spawn};
+use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
+use crate::load::control::{CHANNEL, stop_requested};
 use crate::messages::{CloseFirst, HoldPorts, PortsHeld};
 
 /// Connections that are opened concurrently: with a round trip of 10 ms, 28,000 take 5 s.
@@ -42,20 +46,22 @@ const SETTLED_NS: u64 = 500_000_000;
 /// up to 7 of 600 connections on Linux 6.18).
 const ROUNDS_MAX: u32 = 5;
 
-/// Holds ports until as many are held as asked, or all have been tried.
-///
-/// It does not look at the channel: each connection has its time limit, and their number is bounded.
-pub fn run(order: &HoldPorts) -> Result<PortsHeld, LoadError> {
+/// The number under which the poller knows the threads.
+const THREADS_ENDED: u64 = 0;
+
+/// Holds ports until as many are held as asked, all have been tried, or the parent says stop.
+pub fn run(order: &HoldPorts, channel: &mut Channel) -> Result<PortsHeld, LoadError> {
     let begun_ns = monotonic_ns();
     let shared = Shared::default();
     let mut candidates = Candidates::of(order);
     let mut wanted = order.count;
     let mut time_wait = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        shared.fill_all(order, &candidates, wanted)?;
+        shared.fill_all(order, &candidates, wanted, channel)?;
         time_wait = settled(order)?;
         wanted = order.expected.saturating_sub(time_wait.len() as u64);
-        if wanted == 0 || shared.failures.load(Ordering::Relaxed) >= FAILURES_MAX {
+        let stopped = shared.stopped.load(Ordering::SeqCst);
+        if wanted == 0 || stopped || shared.failures.load(Ordering::Relaxed) >= FAILURES_MAX {
             break;
         }
         candidates = candidates.without(&time_wait);
@@ -105,6 +111,8 @@ struct Shared {
     errors: Mutex<BTreeMap<String, u64>>,
     /// Whether this kernel lets no socket have a port of its own.
     kernel_chooses: AtomicBool,
+    /// Whether the parent said stop: no further connection is opened.
+    stopped: AtomicBool,
 }
 
 /// How far one round has come.
@@ -116,25 +124,59 @@ struct Round {
 }
 
 impl Shared {
-    /// Opens and closes this number of connections.
+    /// Opens and closes this number of connections, and looks at the channel meanwhile.
     fn fill_all(
         &self,
         order: &HoldPorts,
         candidates: &Candidates,
         wanted: u64,
-    ) -> Result<(), SysError> {
+        channel: &mut Channel,
+    ) -> Result<(), LoadError> {
         let round = Round::default();
-        let spawned = std::thread::scope(|scope| {
+        let (told, ended) = UnixStream::pair().map_err(failed("socketpair"))?;
+        let mut poller = Poller::new(2)?;
+        poller.add(&*channel, CHANNEL, Interest::READ)?;
+        poller.add(&told, THREADS_ENDED, Interest::READ)?;
+        // The last thread that ends closes it, which ends the wait below.
+        let ended = Arc::new(ended);
+        std::thread::scope(|scope| {
             for _ in 0..THREADS.min(wanted) {
-                spawn(scope, || self.fill(order, &round, candidates, wanted))?;
+                let (ended, round) = (Arc::clone(&ended), &round);
+                let work = move || {
+                    self.fill(order, round, candidates, wanted);
+                    drop(ended);
+                };
+                if let Err(error) = spawn(scope, work) {
+                    self.stopped.store(true, Ordering::SeqCst);
+                    return Err(SysError::new("clone", "a thread", error).into());
+                }
             }
-            Ok(())
-        });
-        spawned.map_err(|error: io::Error| SysError::new("clone", "a thread", error))
+            drop(ended);
+            let watched = self.watch(channel, &mut poller);
+            if watched.is_err() {
+                self.stopped.store(true, Ordering::SeqCst);
+            }
+            watched
+        })
+    }
+
+    /// Waits until the threads have ended; a stop of the parent ends them.
+    fn watch(&self, channel: &mut Channel, poller: &mut Poller) -> Result<(), LoadError> {
+        loop {
+            for event in poller.wait(None)? {
+                if event.token == THREADS_ENDED {
+                    return Ok(());
+                }
+                stop_requested(channel)?;
+                self.stopped.store(true, Ordering::SeqCst);
+            }
+        }
     }
 
     fn fill(&self, order: &HoldPorts, round: &Round, candidates: &Candidates, wanted: u64) {
-        while self.failures.load(Ordering::Relaxed) < FAILURES_MAX {
+        while self.failures.load(Ordering::Relaxed) < FAILURES_MAX
+            && !self.stopped.load(Ordering::SeqCst)
+        {
             if round.begun.fetch_add(1, Ordering::SeqCst) >= wanted {
                 return;
             }

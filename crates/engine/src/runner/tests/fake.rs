@@ -32,6 +32,8 @@ pub(super) enum Gives {
     Figure(f64),
     /// A figure of a trial that is excluded, because of what may pass or not.
     Invalid(Option<Lasting>),
+    /// A failure of its only operation; with so many connections opened.
+    Errors(Option<u64>),
     /// Nothing.
     Failure,
     /// Nothing: its link is out of tolerance.
@@ -161,7 +163,12 @@ impl Plan for FakePlan {
             nth
         };
         let call = Call { arm: &arm.name, nth, interrupt: context.interrupt };
+        let mut errors = None;
         let (figure, invalid, lasting) = match (self.script)(&call) {
+            Gives::Errors(opened) => {
+                errors = Some(opened);
+                (1.0, None, None)
+            }
             Gives::Figure(figure) => (figure, None, None),
             Gives::Invalid(lasting) => (1.0, Some("the machine was unfit".to_owned()), lasting),
             Gives::Failure => return Err(TrialError::Target("nobody answers".to_owned())),
@@ -177,7 +184,9 @@ impl Plan for FakePlan {
                 name: arm.name.clone(),
                 factors: arm.factors.clone(),
                 attempts: 1,
-                ok: 1,
+                ok: u64::from(errors.is_none()),
+                errors: errors.map(|_| ("reset".to_owned(), 1)).into_iter().collect(),
+                connections_ok: errors.flatten(),
                 metrics: [("figure_us".to_owned(), metric)].into(),
                 ..Arm::default()
             },

@@ -110,7 +110,9 @@ fn observed(arm: &Arm, queues: &Queues) -> Finding {
         if let (Some(drops), Some(others)) = (listener.drops, others) {
             note("listener_drops", drops.into());
             note("drops_of_other_listeners", others.into());
-            text.push(attributed(queues.listeners.len(), drops, others));
+            let at_most = queues.listeners.iter().any(|listener| listener.drops_at_most);
+            note("drops_at_most", at_most.into());
+            text.push(attributed(queues.listeners.len(), drops, others, at_most));
         }
     }
     if let Some(share) = listener.full_share() {
@@ -151,14 +153,15 @@ fn queue(listener: &ListenerQueue) -> String {
     )
 }
 
-fn attributed(listeners: usize, drops: u64, others: u64) -> String {
+fn attributed(listeners: usize, drops: u64, others: u64, at_most: bool) -> String {
+    let bound = if at_most { "at most " } else { "" };
     match others {
         0 => format!(
             "Of {listeners} listeners only this one dropped packets ({}).",
             human_count(drops)
         ),
         others => format!(
-            "It dropped {} packets, the other {} listeners {}.",
+            "It dropped {bound}{} packets, the other {} listeners {bound}{}.",
             human_count(drops),
             listeners - 1,
             human_count(others)

@@ -69,12 +69,40 @@ pub(super) fn syn_queue_full(arm: &Arm) -> Option<Finding> {
             human_count(syns)
         )
     };
+    if lossy(arm) {
+        // Each client that waited or gave up lost at least one packet. The kernel counted these drops; the
+        // link may have lost any of the packets, too.
+        let delayed = late + gave_up;
+        let explained = delayed.min(syns);
+        evidence.insert("delayed_or_gave_up".to_owned(), delayed.into());
+        evidence.insert("explained_by_drops_at_most".to_owned(), explained.into());
+        let clients = if delayed == 0 {
+            String::new()
+        } else {
+            format!(
+                " {} handshakes waited for a retransmitted SYN or were given up. These drops explain \
+                 at most {} of them; the link also loses packets.",
+                human_count(delayed),
+                human_count(explained)
+            )
+        };
+        return Some(Finding { text: format!("{what}.{clients}"), evidence });
+    }
     let waited = (!ladder.is_empty())
         .then(|| format!(", and handshakes waited for the next one ({})", ladder.join(", ")));
     let lost = (gave_up > 0)
         .then(|| format!("; {} gave up before they were connected", human_count(gave_up)));
     let text = [what, waited.unwrap_or_default(), lost.unwrap_or_default()].concat();
     Some(Finding { text: text + ".", evidence })
+}
+
+/// Whether packets were lost on the link as well, by its settings or as counted.
+fn lossy(arm: &Arm) -> bool {
+    let by_link =
+        arm.link.as_ref().is_some_and(|link| link.asked.loss > 0.0 || link.unwanted_drops > 0);
+    let on_wire =
+        arm.wire.as_ref().is_some_and(|wire| wire.lost_on_purpose > 0 || wire.queue_drops > 0);
+    by_link || on_wire
 }
 
 /// None: the kernel dropped no SYN for its SYN queue.
@@ -99,7 +127,7 @@ fn dropped(arm: &Arm, listener: Option<&ListenerQueue>) -> Option<Dropped> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{HalfOpenPeer, HostSummary, Queues};
+    use crate::record::{HalfOpenPeer, HostSummary, Queues, Wire};
 
     /// 129 half-open requests of a peer; 40 of 200 clients waited for a retransmitted SYN.
     fn arm(counters: &[(&str, i64)], waited: u64) -> Arm {
@@ -149,6 +177,24 @@ mod tests {
         assert_eq!(syn_queue_full(&arm(&drops, 0)), None);
         let cookies = [("TcpExtTCPReqQFullDoCookies", 200), ("TcpExtSyncookiesSent", 200)];
         assert_eq!(syn_queue_full(&arm(&cookies, 3)), None);
+    }
+
+    #[test]
+    fn on_a_lossy_link_drops_explain_at_most_as_many_waits_as_they_are() {
+        let mut arm = arm(&[("TcpExtTCPReqQFullDrop", 40), ("TcpExtListenDrops", 40)], 55);
+        arm.errors.insert("connect-timeout".to_owned(), 5);
+        arm.wire = Some(Wire { lost_on_purpose: 1, ..Wire::default() });
+        let found = syn_queue_full(&arm).unwrap();
+        assert_eq!(
+            found.text,
+            "The SYN queue was full (129 half-open requests) and SYN cookies are off: the server dropped 40 SYNs. 60 handshakes waited for a retransmitted SYN or were given up. These drops explain at most 40 of them; the link also loses packets."
+        );
+        assert_eq!(found.evidence["explained_by_drops_at_most"], 40);
+        assert_eq!(found.evidence["delayed_or_gave_up"], 60);
+        // More drops than handshakes: several SYNs of one client may have been dropped.
+        arm.rungs = vec![10, 0];
+        let found = syn_queue_full(&arm).unwrap();
+        assert_eq!(found.evidence["explained_by_drops_at_most"], 15);
     }
 
     #[test]

@@ -2,17 +2,16 @@
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::super::columns::{
-    CLIENT_CPU_EACH, CONN_RATE, CONNECT_P50, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER,
-    FAILED_OF_CONNECTIONS, OK, SERVER_CPU_EACH, WAITED_SHARE, every,
+    CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, CONNECT_P50,
+    DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER, FAILED_OF_CONNECTIONS, FIRST_BYTE_MEAN_COLUMN, OK,
+    SERVER_CPU_EACH, WAITED_SHARE, every, tidy,
 };
-use super::super::figures::{
-    CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, FIRST_BYTE, FIRST_BYTE_MEAN, QUEUE_FULL,
-};
+use super::super::figures::{CONNECT, FIRST_BYTE, QUEUE_FULL};
 use crate::causes::queues::overflowed;
 use crate::record::{Arm, ListenerQueue};
 use crate::units::human_count;
 
-use Figure::{Count, Estimate, Share, Words};
+use Figure::{Count, Share, Words};
 use Quantile::{Max, P50, P90, P99};
 
 /// The listener whose queue is shown: the one that overflowed, or else the measured one.
@@ -37,6 +36,11 @@ fn drops(arm: &Arm) -> Option<u64> {
     listener(arm)?.drops
 }
 
+/// Where the drops of the listener are an upper bound.
+fn drops_bound(arm: &Arm) -> Option<String> {
+    listener(arm)?.drops_at_most.then(|| "at most".to_owned())
+}
+
 const GROUP: &str = "first byte";
 
 const fn first_byte(quantile: Quantile) -> Column {
@@ -53,11 +57,14 @@ const QUEUE: Column =
 const DROPPED: Column =
     Column::new(("", "drops"), "packets dropped", ("listener_drops", "packets"), Count(drops))
         .flush_right();
-const FULL: Column = Column::whole(
-    "queue full",
-    (QUEUE_FULL.name, QUEUE_FULL.unit),
-    Share(|arm| value(arm, QUEUE_FULL.name)),
+const DROPPED_BOUND: Column = Column::new(
+    ("", "drops are"),
+    "packets dropped are",
+    ("listener_drops_bound", ""),
+    Words(drops_bound),
 );
+const FULL: Column =
+    Column::whole("queue full", tidy(&QUEUE_FULL), Share(|arm| value(arm, QUEUE_FULL.name)));
 
 /// The tables, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
@@ -69,7 +76,7 @@ pub(super) const TABLES: &[Table] = &[
         parts: &[
             &[first_byte(P50), first_byte(P99), first_byte(Max).shown(Show::Always)],
             &[CONNECT_P50, CONNECT_MAX],
-            &[QUEUE, DROPPED, WAITED_SHARE],
+            &[QUEUE, DROPPED_BOUND, DROPPED, WAITED_SHARE],
             &[FAILED_AFTER, OK],
         ],
     },
@@ -83,15 +90,12 @@ pub(super) const TABLES: &[Table] = &[
             first_byte(P90).called("first byte p90"),
             first_byte(P99).called("first byte p99"),
             first_byte(Max).called("first byte max"),
-            Column::whole(
-                "first byte mean",
-                (FIRST_BYTE_MEAN.name, FIRST_BYTE_MEAN.unit),
-                Estimate(FIRST_BYTE_MEAN.unit),
-            ),
+            FIRST_BYTE_MEAN_COLUMN,
             CONNECT_P50,
             CONNECT_MAX,
             QUEUE,
             FULL,
+            DROPPED_BOUND,
             DROPPED,
             WAITED_SHARE,
             FAILED_AFTER,
@@ -106,17 +110,8 @@ pub(super) const TABLES: &[Table] = &[
         has: every,
         parts: &[&[
             CONN_RATE,
-            Column::whole(
-                "connect mean",
-                (CONNECT_MEAN.name, CONNECT_MEAN.unit),
-                Estimate(CONNECT_MEAN.unit),
-            ),
-            Column::quantile(
-                ("", "failed: connect p50"),
-                "failed: connect p50",
-                CONNECT_OF_FAILED.name,
-                P50,
-            ),
+            CONNECT_MEAN_COLUMN,
+            CONNECT_OF_FAILED_P50,
             DROPS_EACH,
             CLIENT_CPU_EACH,
             SERVER_CPU_EACH,
@@ -134,6 +129,7 @@ pub(super) const TABLES: &[Table] = &[
             first_byte(Max).called("first byte max"),
             CONNECT_P50,
             QUEUE,
+            DROPPED_BOUND,
             DROPPED,
             WAITED_SHARE,
             FAILED_OF_CONNECTIONS,

@@ -62,7 +62,7 @@ pub const SPEC: Spec = Spec {
     answers: &[FIRST_BYTE.name, CONNECT.name],
     // A retransmission costs 1 s and more: smaller differences do not tell a full queue from a queue.
     margin: 0.05,
-    operation: Noun { one: "connection", many: "connections", short: "conn" },
+    operation: Noun::CONNECTION,
     tables: columns::TABLES,
     causes: &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL],
     conclude: conclusion::conclude,

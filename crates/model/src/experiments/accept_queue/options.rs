@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::experiments::option::Opt;
 use crate::experiments::options::{
     ABORT_ON_OVERFLOW, ACCEPT_DELAY, ARRIVALS, BACKLOG, BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY,
-    CONNECT_RATE, CONNECT_TIMEOUT, FIRST_BYTE, IPV6, LINK, LISTENERS, LOAD, MAX_SYN_BACKLOG,
-    PACKET_RELAY, PAUSE, PAUSE_EVERY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP,
+    CONNECT_COUNT, CONNECT_RATE, CONNECT_TIMEOUT, FIRST_BYTE, IPV6, LINK, LISTENERS, LOAD,
+    MAX_SYN_BACKLOG, PACKET_RELAY, PAUSE, PAUSE_EVERY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP,
 };
 use crate::study::{RoundsAsked, Study};
 
@@ -17,7 +17,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PACKET_RELAY,
     &CLIENT_SYSCTL_RETRIES,
     &SERVER_SYSCTL,
-    &Opt::each(LOAD, "count", "N", "Connections in all").number().derived("500"),
+    &CONNECT_COUNT.derived("500"),
     &Opt::each(
         LOAD,
         "duration",

@@ -1,25 +1,17 @@
 //! Which figures stand in the tables of `connect`.
 
-use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table};
 use super::super::columns::{
-    CONN_RATE, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, QUEUE_PEAK, client_cpu, every,
+    CONN_RATE, CONNECT_MEAN_COLUMN, CONNECT_OF_FAILED_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK,
+    QUEUE_PEAK, WAITED_SHARE, any_waited, client_cpu, every, waited,
 };
-use super::super::figures::{CONNECT, CONNECT_MEAN, CONNECT_OF_FAILED, FIRST_BYTE, WAITED};
+use super::super::figures::{CONNECT, FIRST_BYTE};
 use crate::record::{Arm, Summary};
 
-use Figure::{Estimate, Number, Share, Time};
+use Figure::{Number, Time};
 use Quantile::{Max, P50, P90, P99, P999};
 
-/// Share of the handshakes that waited for a retransmitted SYN, where any did.
-fn waited(arm: &Arm) -> Option<f64> {
-    value(arm, WAITED.name).filter(|share| *share > 0.0)
-}
-
 /// Where handshakes waited, p99 is the length of a wait and p90 says whether most did.
-fn any_waited(summary: &Summary) -> bool {
-    summary.arms.iter().any(|arm| waited(arm).is_some())
-}
-
 fn none_waited(summary: &Summary) -> bool {
     !any_waited(summary)
 }
@@ -38,8 +30,6 @@ const fn answer(quantile: Quantile) -> Column {
     Column::answer(quantile).shown(Show::Always)
 }
 
-const WAITED_SHARE: Column =
-    Column::new(("", "waited"), "waited for a SYN", (WAITED.name, WAITED.unit), Share(waited));
 const CPU: &str = "CPU µs/conn";
 const CPU_TOTAL: Column =
     Column::new((CPU, "total"), "CPU total µs", ("", "us"), Number(client_cpu, 1.0))
@@ -51,8 +41,6 @@ const CPU_KERNEL: Column = Column::new(
     Number(|arm| arm.client.cpu_system_us_per_op, 1.0),
 )
 .shown(Show::Room);
-const MEAN: Column =
-    Column::whole("mean", (CONNECT_MEAN.name, CONNECT_MEAN.unit), Estimate(CONNECT_MEAN.unit));
 
 /// The tables, in the order of every report.
 pub(super) const TABLES: &[Table] = &[
@@ -68,7 +56,7 @@ pub(super) const TABLES: &[Table] = &[
                 answer(P99),
                 answer(P999).when(none_waited),
                 answer(Max),
-                WAITED_SHARE.flush_right().shown(Show::Always).when(any_waited),
+                WAITED_SHARE.shown(Show::Always).when(any_waited),
                 FIRST_BYTE_P50.when(answer_is_another),
             ],
             &[CPU_TOTAL, CPU_KERNEL, CONN_RATE, OK],
@@ -85,16 +73,11 @@ pub(super) const TABLES: &[Table] = &[
             answer(P99),
             answer(P999),
             answer(Max),
-            MEAN,
+            CONNECT_MEAN_COLUMN.called("mean"),
             FIRST_BYTE_P50,
             ECHO_P50,
             WAITED_SHARE,
-            Column::quantile(
-                ("", "failed: connect p50"),
-                "failed: connect p50",
-                CONNECT_OF_FAILED.name,
-                P50,
-            ),
+            CONNECT_OF_FAILED_P50,
             CONN_RATE,
             CPU_TOTAL,
             CPU_KERNEL,

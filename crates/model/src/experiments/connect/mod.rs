@@ -59,7 +59,7 @@ pub const SPEC: Spec = Spec {
     answers: &[CONNECT.name, FIRST_BYTE.name],
     // Differences in connect latency below this relative size change no decision.
     margin: 0.01,
-    operation: Noun { one: "connection", many: "connections", short: "conn" },
+    operation: Noun::CONNECTION,
     tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,

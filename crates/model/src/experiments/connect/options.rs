@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONGESTION, CONNECT_RATE, CONNECT_TIMEOUT, IPV6,
-    LINK, LOAD, PACKET_RELAY, PAUSE, PAUSE_EVERY, PLACE, SERVER_SYSCTL,
+    BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONGESTION, CONNECT_COUNT, CONNECT_RATE,
+    CONNECT_TIMEOUT, IPV6, LINK, LOAD, PACKET_RELAY, PAUSE, PAUSE_EVERY, PLACE, SERVER_SYSCTL, TAP,
 };
 use crate::study::{RoundsAsked, Study};
 
@@ -35,9 +35,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "KM",
         "Distance between the hosts, for the physical floor beside the result",
     ),
-    &Opt::each(LOAD, "count", "N", "Connections in all")
-        .number()
-        .derived("1000, within 10s with --to"),
+    &CONNECT_COUNT.derived("1000, within 10s with --to"),
     &Opt::each(
         LOAD,
         "duration",
@@ -84,13 +82,10 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::each(SERVER, "accept-delay", "TIME", "Time its process works before each accept(2)")
         .by_default("0")
         .only(&[Only::Lab]),
-    &Opt::flag(
-        "Output",
-        "tap",
+    &TAP.worded(
         "On a link without emulation: let the packet tap ride along in the measured trial, \
          instead of a shorter one of its own (it costs CPU)",
-    )
-    .only(&[Only::Lab]),
+    ),
     &Opt::setting(
         "max-time",
         "TIME",

@@ -3,7 +3,7 @@
 use super::super::column::{Column, Figure, Form, Quantile, Table, metric_of, value};
 use super::super::columns::{
     CONN_RATE, CONNECT_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, QUEUE_PEAK, any_has,
-    client_cpu_column, every, server_cpu_column,
+    client_cpu_column, every, server_cpu_column, tidy,
 };
 use super::super::spec::MetricSpec;
 use super::{
@@ -64,10 +64,6 @@ fn closed_by_client(arm: &Arm) -> Option<f64> {
 pub fn time_wait(arm: &Arm) -> [Option<u64>; 2] {
     [CLIENT_TIME_WAIT, SERVER_TIME_WAIT]
         .map(|metric| value(arm, metric.name).map(|sockets| sockets.round() as u64))
-}
-
-const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
 }
 
 const fn latency(quantile: Quantile) -> Column {

@@ -115,7 +115,7 @@ pub const SPEC: Spec = Spec {
     primary: RATE.name,
     answers: &[LATENCY.name, CONNECT.name, FIRST_BYTE.name],
     margin: 0.02,
-    operation: Noun { one: "request", many: "requests", short: "req" },
+    operation: Noun::REQUEST,
     tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,

@@ -2,7 +2,7 @@
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    BIND, CONGESTION, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL,
+    BIND, CLIENT_SYSCTL, CONGESTION, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, TAP,
 };
 use crate::http::server;
 
@@ -45,13 +45,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
     .only(&[Only::Lab]),
     &IPV6,
     &PACKET_RELAY,
-    &Opt::together(
-        PLACE,
-        "client-sysctl",
-        "NAME=VALUE",
-        "Sysctl of the client host, like net.ipv4.tcp_tw_reuse=1; may be given again",
-    )
-    .only(&[Only::Lab]),
+    &CLIENT_SYSCTL
+        .worded("Sysctl of the client host, like net.ipv4.tcp_tw_reuse=1; may be given again"),
     &SERVER_SYSCTL,
     &Opt::each(
         REQUESTS,
@@ -215,11 +210,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .number()
         .derived("the server's own")
         .only(BY_NAME),
-    &Opt::flag(
-        "Output",
-        "tap",
+    &TAP.worded(
         "On a link without emulation: let a packet tap ride along, which counts packets by \
          kind (it costs CPU)",
-    )
-    .only(&[Only::Lab]),
+    ),
 ];

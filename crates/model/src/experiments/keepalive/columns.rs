@@ -6,9 +6,8 @@ mod took;
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table};
 use super::super::columns::{
-    ECHO_P50, ERRORS, OK, client_cpu_column, every, ok_of_attempts, server_cpu_column,
+    ECHO_P50, ERRORS, OK, client_cpu_column, every, ok_of_attempts, server_cpu_column, tidy,
 };
-use super::super::spec::MetricSpec;
 use super::{DETECTION, PACKETS};
 use crate::record::{Arm, Deaths, Keepalive, Summary, Traffic};
 
@@ -69,10 +68,6 @@ fn any_tried(summary: &Summary) -> bool {
 
 const fn known_after(whole: &'static str, quantile: Quantile) -> Column {
     Column::quantile(("", whole), whole, DETECTION.name, quantile)
-}
-
-const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
 }
 
 const AFTER: &str = "known after, s";

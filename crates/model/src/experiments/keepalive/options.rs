@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use crate::experiments::option::{Only, Opt};
-use crate::experiments::options::{CONGESTION, IPV6, PACKET_RELAY, PLACE, links};
+use crate::experiments::options::{
+    CLIENT_SYSCTL, CONGESTION, IPV6, PACKET_RELAY, PLACE, SERVER_SYSCTL, links,
+};
 use crate::study::Study;
 
 /// Heading of the connections and the writer.
@@ -50,20 +52,11 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "ADDRESS",
         "Source addresses of the client, separated by commas; taken in turn",
     ),
-    &Opt::together(
-        PLACE,
-        "client-sysctl",
-        "NAME=VALUE",
-        "Sysctl of the client host, like net.ipv4.tcp_retries2=8; may be given again",
-    )
-    .only(&[Only::Lab]),
-    &Opt::together(
-        PLACE,
-        "server-sysctl",
-        "NAME=VALUE",
+    &CLIENT_SYSCTL
+        .worded("Sysctl of the client host, like net.ipv4.tcp_retries2=8; may be given again"),
+    &SERVER_SYSCTL.worded(
         "Sysctl of the server host, like net.ipv4.tcp_keepalive_time=60; may be given again",
-    )
-    .only(&[Only::Lab]),
+    ),
     &Opt::each(CONNECTIONS, "sockets", "N", "Connections, the one that writes among them")
         .number()
         .by_default("1000"),

@@ -1,8 +1,9 @@
 //! Which figures stand in the tables of `messages`: rates, latencies, what a message costs.
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
-use super::super::columns::{ECHO_P50, ERRORS, OK, client_cpu_column, every, server_cpu_column};
-use super::super::spec::MetricSpec;
+use super::super::columns::{
+    ECHO_P50, ERRORS, OK, client_cpu_column, every, server_cpu_column, tidy,
+};
 use super::{
     ACK_DELAY, CALLS, CLIENT_CPU_SHARE, CLIENT_SEGMENTS, GOODPUT, LATENCY, LATENCY_MEAN, RATE,
     SERVER_CPU_SHARE, SERVER_SEGMENTS,
@@ -21,10 +22,6 @@ pub(super) fn limit(arm: &Arm) -> Option<&'static str> {
     let transfer = arm.own.transfer.as_ref()?;
     let (direction, way) = Direction::of(transfer).next()?;
     Some(limited_by(transfer, direction, way)?.by.name())
-}
-
-const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
 }
 
 const fn latency(quantile: Quantile) -> Column {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    CLIENT_SYSCTL, CONGESTION_OF_BOTH, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, SOCKETS,
+    CLIENT_SYSCTL, CONGESTION_OF_BOTH, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, SOCKETS, TAP,
     WINDOW,
 };
 use crate::study::{Compare, RoundsAsked, Study};
@@ -84,12 +84,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "CPU time that the receiver works on each message",
     )
     .by_default("0"),
-    &Opt::flag(
-        "Output",
-        "tap",
-        "On a link without emulation: watch the measured trial with a packet tap (it costs CPU)",
-    )
-    .only(&[Only::Lab]),
+    &TAP,
 ];
 
 /// Options that choose how messages are sent: with any of them typed, nothing is swept.

@@ -1,9 +1,8 @@
 //! Which figures stand in the tables of `stream`: goodput and what limited it, round trips, CPU, buffers.
 
 use super::super::column::{Column, Figure, Form, Show, Table, value};
-use super::super::columns::{ECHO_P50, ERRORS, OK, any_has, every};
+use super::super::columns::{ECHO_P50, ERRORS, OK, any_has, every, tidy};
 use super::super::figures::GOODPUT;
-use super::super::spec::MetricSpec;
 use super::memory;
 use super::{
     CLIENT_CPU_PER_GB, GOODPUT_DOWN, GOODPUT_UP, LINK_SHARE, LOADED_RTT, RETRANSMITTED,
@@ -113,10 +112,6 @@ fn transferred(summary: &Summary) -> bool {
 /// What a page says: as it is.
 fn asked_words(buffer: Buffer) -> String {
     buffer.asked_bytes.map_or_else(|| "auto".to_owned(), crate::units::text_size)
-}
-
-const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
 }
 
 const MBIT_S: &str = "Mbit/s";

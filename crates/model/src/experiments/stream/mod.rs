@@ -106,7 +106,7 @@ pub const SPEC: Spec = Spec {
     answers: &[],
     // Goodput differs by some percent from one run to the next; smaller differences decide nothing.
     margin: 0.02,
-    operation: Noun { one: "connection", many: "connections", short: "conn" },
+    operation: Noun::CONNECTION,
     tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,

@@ -2,7 +2,7 @@
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    CLIENT_SYSCTL, CONGESTION_OF_BOTH, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, SOCKETS,
+    CLIENT_SYSCTL, CONGESTION_OF_BOTH, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, SOCKETS, TAP,
     WINDOW,
 };
 use crate::study::Study;
@@ -68,12 +68,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .number()
         .by_default("100")
         .only(&[Only::With("memory", "")]),
-    &Opt::flag(
-        "Output",
-        "tap",
-        "On a link without emulation: watch the link with a packet tap (it costs CPU)",
-    )
-    .only(&[Only::Lab]),
+    &TAP.worded("On a link without emulation: watch the link with a packet tap (it costs CPU)"),
 ];
 
 /// Arms are compared by goodput. Memory is the same in every round, and no single figure compares it.

@@ -2,10 +2,11 @@
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table};
 use super::super::columns::{
-    CLIENT_CPU_EACH, CONN_RATE, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER, FAILED_OF_CONNECTIONS,
-    FIRST_BYTE_P50, OK, SERVER_CPU_EACH, WAITED_SHARE, every,
+    CLIENT_CPU_EACH, CONN_RATE, CONNECT_MEAN_COLUMN, DROPS_EACH, ECHO_P50, ERRORS, FAILED_AFTER,
+    FAILED_OF_CONNECTIONS, FIRST_BYTE_MEAN_COLUMN, FIRST_BYTE_P50, OK, SERVER_CPU_EACH,
+    WAITED_SHARE, every, tidy,
 };
-use super::super::figures::{CONNECT, CONNECT_MEAN, FIRST_BYTE_MEAN};
+use super::super::figures::CONNECT;
 use super::HALF_OPEN_PEAK;
 use crate::record::{Arm, ListenerQueue};
 use crate::units::human_count;
@@ -106,11 +107,7 @@ pub(super) const TABLES: &[Table] = &[
             connect(P90).called("connect p90"),
             connect(P99).called("connect p99"),
             connect(Max).called("connect max"),
-            Column::whole(
-                "connect mean",
-                (CONNECT_MEAN.name, CONNECT_MEAN.unit),
-                Estimate(CONNECT_MEAN.unit),
-            ),
+            CONNECT_MEAN_COLUMN,
             FIRST_BYTE_P50,
             HALF_OPEN,
             DROPPED,
@@ -128,18 +125,10 @@ pub(super) const TABLES: &[Table] = &[
         has: every,
         parts: &[&[
             CONN_RATE,
-            Column::whole(
-                "first byte mean",
-                (FIRST_BYTE_MEAN.name, FIRST_BYTE_MEAN.unit),
-                Estimate(FIRST_BYTE_MEAN.unit),
-            ),
+            FIRST_BYTE_MEAN_COLUMN,
             OPTIONS,
             DROPS_EACH,
-            Column::whole(
-                "half-open peak",
-                (HALF_OPEN_PEAK.name, HALF_OPEN_PEAK.unit),
-                Estimate(""),
-            ),
+            Column::whole("half-open peak", tidy(&HALF_OPEN_PEAK), Estimate("")),
             CLIENT_CPU_EACH,
             SERVER_CPU_EACH,
             ECHO_P50,

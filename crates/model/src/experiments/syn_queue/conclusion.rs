@@ -66,16 +66,27 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
         .filter_map(|arm| {
             let max = arm.histograms.get("connect_us")?.max?;
             Some(format!(
-                "arm {}: all {} connected with {}, the slowest in {}",
+                "arm {}: all {} connected with {}, {}",
                 arm.name,
                 human_count(arm.ok),
                 means(arm),
-                human_us(max)
+                slowest(arm, max)
             ))
         })
         .take(2)
         .collect();
     (!well.is_empty()).then(|| well.join("; "))
+}
+
+/// The slowest connect. In an open loop the time counts from when the connection was due, so it includes
+/// what the client was late by.
+fn slowest(arm: &Arm, max_us: f64) -> String {
+    let took = human_us(max_us);
+    if arm.histograms.contains_key("lateness_us") {
+        format!("the slowest {took} after it was due")
+    } else {
+        format!("the slowest in {took}")
+    }
 }
 
 /// Backlogs above `net.core.somaxconn` are clamped to it.
@@ -130,7 +141,7 @@ fn turned_away(summary: &Summary, arm: &Arm) -> String {
     if arm.ok > 0
         && let Some(max) = arm.histograms.get("connect_us").and_then(|connect| connect.max)
     {
-        text += &format!(", the slowest in {}", human_us(max));
+        text += &format!(", {}", slowest(arm, max));
     }
     if let Some(dropped) = dropped(arm) {
         text += &format!(", and the server dropped {} SYNs", human_count(dropped));
@@ -258,6 +269,14 @@ mod tests {
         assert_eq!(summary.advice[0].proof, None);
         assert!(!summary.answer.contains("With "), "{}", summary.answer);
         assert!(summary.answer.contains("12 of 200 clients connected, the slowest in 190 µs"));
+    }
+
+    #[test]
+    fn the_slowest_of_an_open_loop_counts_from_when_it_was_due() {
+        let mut full = arm("full", 12, 129, 129);
+        full.histograms.insert("lateness_us".to_owned(), HistogramSummary::default());
+        let summary = concluded(vec![full]);
+        assert!(summary.answer.contains("connected, the slowest 190 µs after it was due, and"));
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub const SPEC: Spec = Spec {
     answers: &[CONNECT.name, FIRST_BYTE.name],
     // A retransmission costs 1 s and more; cookies cost microseconds, which a margin of 5 % tells apart.
     margin: 0.05,
-    operation: Noun { one: "connection", many: "connections", short: "conn" },
+    operation: Noun::CONNECTION,
     tables: columns::TABLES,
     causes: CAUSES,
     conclude: conclusion::conclude,

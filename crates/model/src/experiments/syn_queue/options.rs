@@ -2,8 +2,9 @@
 
 use crate::experiments::option::Opt;
 use crate::experiments::options::{
-    BACKLOG, BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONNECT_RATE, CONNECT_TIMEOUT, IPV6, LINK,
-    LOAD, MAX_SYN_BACKLOG, PACKET_RELAY, SERVER_SYSCTL, SOMAXCONN, SYNCOOKIES, TAP, run_once,
+    BACKLOG, BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONNECT_COUNT, CONNECT_RATE,
+    CONNECT_TIMEOUT, IPV6, LINK, MAX_SYN_BACKLOG, PACKET_RELAY, SERVER_SYSCTL, SOMAXCONN,
+    SYNCOOKIES, TAP, run_once,
 };
 use crate::study::Study;
 
@@ -42,9 +43,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
          request; after a longer time it may have timed out, and is opened anew",
     )
     .by_default("600ms"),
-    &Opt::each(LOAD, "count", "N", "Connections of ordinary clients in all")
-        .number()
-        .by_default("200"),
+    &CONNECT_COUNT.worded("Connections of ordinary clients in all").by_default("200"),
     &CONCURRENCY,
     &CONNECT_RATE.derived("100; none with --concurrency"),
     &CONNECT_TIMEOUT.by_default("4s"),

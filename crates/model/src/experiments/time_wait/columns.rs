@@ -2,7 +2,7 @@
 //! CPU, TIME-WAIT on both hosts, what kept ports available.
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
-use super::super::columns::{ERRORS, OK, any_has, every};
+use super::super::columns::{ERRORS, OK, any_has, every, tidy};
 use super::super::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
 use super::super::spec::MetricSpec;
 use super::supply::Supply;
@@ -29,10 +29,6 @@ fn count(arm: &Arm, metric: &MetricSpec) -> Option<u64> {
 
 fn any_cliff(summary: &Summary) -> bool {
     any_has(summary, CLIFF_PORTS.name)
-}
-
-const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
 }
 
 const CPU: &str = "connect CPU µs";

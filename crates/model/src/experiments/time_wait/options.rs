@@ -1,7 +1,8 @@
 //! Options of `time-wait`.
 
+use crate::experiments::option::Only;
 use crate::experiments::option::Opt;
-use crate::experiments::options::{CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL};
+use crate::experiments::options::{IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL};
 use crate::study::Study;
 
 /// Heading of local ports and what keeps them.
@@ -12,7 +13,14 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &LINK,
     &IPV6,
     &PACKET_RELAY,
-    &CLIENT_SYSCTL,
+    &Opt::together(
+        PLACE,
+        "client-sysctl",
+        "NAME=VALUE",
+        "Sysctl of the client host, like net.ipv4.tcp_timestamps=0; may be given again. All apply to \
+         every arm: a list of values makes no arms. --port-range, --tw-reuse and --max-tw-buckets do",
+    )
+    .only(&[Only::Lab]),
     &SERVER_SYSCTL,
     &Opt::each(
         PORTS,

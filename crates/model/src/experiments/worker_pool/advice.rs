@@ -152,7 +152,11 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     let untried = ALL.iter().filter(|fix| {
         let option = fix.options[0];
         let typed = summary.command.iter().any(|word| word.strip_prefix("--") == Some(option));
-        fix.general && !typed && !tried.iter().any(|tried| tried.fix.options.contains(&option))
+        let useful = option != "connect-timeout" || connects_waited(summary);
+        fix.general
+            && useful
+            && !typed
+            && !tried.iter().any(|tried| tried.fix.options.contains(&option))
     });
     advice.extend(untried.map(|fix| Advice {
         cause: STUCK.to_owned(),
@@ -162,6 +166,13 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
         proof: None,
     }));
     advice
+}
+
+/// Whether calls of an arm without a free worker waited for a connection. A connect time-out is of no
+/// use to calls that wait for an answer only: those of open connections, or of a queue with room.
+fn connects_waited(summary: &Summary) -> bool {
+    let told = summary.arms.iter().filter_map(Told::of);
+    told.filter(|told| told.is_stuck()).any(Told::connects_waited)
 }
 
 /// The arms that differ from the plainest one without a free worker in fixes alone.
@@ -261,6 +272,20 @@ mod tests {
         assert_eq!(proofs.len(), 2, "{proofs:?}");
         assert!(proofs.iter().all(|proof| proof.contains("the speed of published")), "{proofs:?}");
         assert!(!advice.iter().any(|one| one.change.starts_with("Set net.ipv4.tcp_abort")));
+    }
+
+    #[test]
+    fn a_connect_time_out_is_advised_only_where_calls_waited_for_a_connection() {
+        let advised = |drops, retransmitted| {
+            let mut stalled = with("pooled", &[], 20.0, 800e3);
+            stalled.own.worker_pool.as_mut().unwrap().backend_drops = Some(drops);
+            stalled.client.counters.insert("TcpExtTCPSynRetrans".to_owned(), retransmitted);
+            let advice = of(&summary(vec![stalled], &[]));
+            assert!(advice.iter().any(|one| one.change.starts_with("Limit the time")));
+            advice.iter().any(|one| one.change.starts_with("Set a short time limit of connecting"))
+        };
+        assert!(advised(40, 0) && advised(0, 3));
+        assert!(!advised(0, 0), "all calls waited for an answer");
     }
 
     #[test]

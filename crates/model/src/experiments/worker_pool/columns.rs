@@ -1,8 +1,7 @@
 //! Which figures stand in the tables of `worker-pool`: both kinds of requests apart, workers, recovery.
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
-use super::super::columns::{ECHO_P50, ERRORS, OK, every};
-use super::super::spec::MetricSpec;
+use super::super::columns::{ECHO_P50, ERRORS, OK, every, tidy};
 use super::effects::Told;
 use super::{
     BACKEND_FAILED, BACKEND_LATENCY, BACKEND_LATENCY_MEAN, BACKEND_RATE, LOCAL_FAILED,
@@ -17,10 +16,6 @@ use Quantile::{Max, P50, P99};
 const WITHOUT: &str = "without backend";
 const WITH: &str = "with backend";
 const BUSY: &str = "workers busy";
-
-const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
-    (metric.name, metric.unit)
-}
 
 fn pool(arm: &Arm) -> Option<&WorkerPool> {
     arm.own.worker_pool.as_deref()
@@ -75,6 +70,13 @@ const BUSY_EXPECTED: Column = Column::new(
     ("workers_stuck_expected", "workers"),
     Number(|arm| pool(arm)?.stuck_expected, 1.0),
 );
+const BUSY_EXPECTED_MAX: Column = Column::new(
+    (BUSY, "at most"),
+    "workers busy, expected at most",
+    ("workers_stuck_expected_max", "workers"),
+    Number(|arm| pool(arm)?.stuck_expected_max, 1.0),
+)
+.when(|summary| summary.arms.iter().filter_map(Told::of).any(Told::expects_a_range));
 const BUSY_PEAK: Column = Column::new(
     (BUSY, "peak"),
     "workers busy, peak",
@@ -115,7 +117,7 @@ pub(super) const TABLES: &[Table] = &[
         parts: &[
             &[LOCAL_MEAN, LOCAL_P99, LOCAL_FAILS],
             &[BACKEND_MEAN, BACKEND_FAILS],
-            &[BUSY_MEAN, BUSY_EXPECTED, WORKERS],
+            &[BUSY_MEAN, BUSY_EXPECTED, BUSY_EXPECTED_MAX, WORKERS],
             &[RECOVERED],
             &[QUEUE, DROPS],
             &[OK],
@@ -149,6 +151,7 @@ pub(super) const TABLES: &[Table] = &[
         parts: &[&[
             BUSY_MEAN,
             BUSY_EXPECTED,
+            BUSY_EXPECTED_MAX,
             BUSY_PEAK,
             WORKERS,
             QUEUE,
@@ -170,6 +173,7 @@ pub(super) const TABLES: &[Table] = &[
             BACKEND_FAILS,
             BUSY_MEAN,
             BUSY_EXPECTED,
+            BUSY_EXPECTED_MAX,
             WORKERS,
             RECOVERED,
         ]],

@@ -2,10 +2,10 @@
 
 use crate::experiments::conclusion::{explain, explanations, step};
 use crate::record::{NextStep, Summary};
-use crate::units::human_us;
+use crate::units::{human_count, human_us};
 
-use super::causes;
 use super::effects::{Factor, Told, digits, plainest, workers};
+use super::{BACKEND, causes};
 
 /// Arms whose effect is stated one by one; of more, the best and the worst.
 const STATED: usize = 3;
@@ -32,16 +32,29 @@ fn answer(summary: &Summary) -> String {
             vec![calm(told.iter().copied().find(|told| told.busy().is_some()).unwrap_or(*first))]
         }
     };
+    sentences.splice(1..1, too_short(summary));
     sentences.truncate(3);
     sentences.join(" ")
+}
+
+/// Calls that failed because connecting takes longer than its time limit.
+fn too_short(summary: &Summary) -> Option<String> {
+    let cause = summary.causes.iter().find(|cause| cause.id == causes::CONNECT_TIMEOUT_SHORT.id)?;
+    let arm = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
+    let group = Told::of(arm)?.pool.groups.get(BACKEND)?;
+    Some(format!(
+        "{} of {} requests that need the backend fail in {}: its connect time-out is shorter than the \
+         round trip.",
+        human_count(group.errors.values().sum()),
+        human_count(group.attempts),
+        arm.name
+    ))
 }
 
 /// `20 of 20 workers wait for redis (expected: 20)`.
 fn waiting(told: Told<'_>) -> Option<String> {
     let pool = told.pool;
-    let expected = pool
-        .stuck_expected
-        .map_or_else(String::new, |expected| format!(" (expected: {})", workers(expected)));
+    let expected = told.expected_words();
     Some(format!(
         "{} of {} workers wait for {}{expected}",
         workers(told.busy()?),
@@ -124,7 +137,8 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     }
     let told: Vec<Told<'_>> = summary.arms.iter().filter_map(Told::of).collect();
     let tried = |option: &str| summary.arms.iter().any(|arm| arm.factors.contains_key(option));
-    if told.iter().any(|told| told.is_stuck()) && !tried("connect-timeout") {
+    let stuck_connecting = |told: &Told<'_>| told.is_stuck() && told.connects_waited();
+    if told.iter().any(stuck_connecting) && !tried("connect-timeout") {
         steps.push(step(
             "tcptoll worker-pool --connect-timeout none,100ms",
             "what a connect time-out changes, in rounds",

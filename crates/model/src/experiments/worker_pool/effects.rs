@@ -17,6 +17,9 @@ const ALL_BUSY: f64 = 0.9;
 /// From this factor on, a request is slower by more than chance and the CPU that others use.
 pub(super) const SLOWER: f64 = 2.0;
 
+/// An upper limit of expected workers that is higher by less than this share is not stated.
+const WORTH_STATING: f64 = 0.05;
+
 /// Options that change how the backend is called. Arms that differ in others too are no proof.
 pub(super) const FIXES: [&str; 10] = [
     "abort-on-overflow",
@@ -99,6 +102,29 @@ impl<'a> Told<'a> {
         // A request that timed out has no latency.
         let failed = self.local_failed().is_some_and(|share| share > 0.0);
         self.all_busy() && (slower || failed)
+    }
+
+    /// ` (expected: 20)`, ` (expected: 1 to 3.7)`; empty where nothing is expected.
+    pub(super) fn expected_words(self) -> String {
+        let Some(least) = self.pool.stuck_expected else { return String::new() };
+        match self.pool.stuck_expected_max.filter(|_| self.expects_a_range()) {
+            Some(most) => format!(" (expected: {} to {})", workers(least), workers(most)),
+            None => format!(" (expected: {})", workers(least)),
+        }
+    }
+
+    /// Whether serving requests may take so many workers that the expected number is a range.
+    pub(super) fn expects_a_range(self) -> bool {
+        let ends = self.pool.stuck_expected.zip(self.pool.stuck_expected_max);
+        ends.is_some_and(|(least, most)| most >= least * (1.0 + WORTH_STATING))
+    }
+
+    /// Whether calls waited for a connection: SYNs were dropped at the backend's full queue, or
+    /// retransmitted.
+    pub(super) fn connects_waited(self) -> bool {
+        let retransmitted = self.arm.client.counters.get("TcpExtTCPSynRetrans");
+        self.pool.backend_drops.is_some_and(|drops| drops > 0)
+            || retransmitted.is_some_and(|count| *count > 0)
     }
 
     /// The longest accept queue of the backend.

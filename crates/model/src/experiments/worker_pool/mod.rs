@@ -101,7 +101,7 @@ pub const SPEC: Spec = Spec {
     answers: &[LOCAL_LATENCY.name, BACKEND_LATENCY.name],
     // A stall changes latency by factors; differences below a tenth decide nothing.
     margin: 0.1,
-    operation: Noun { one: "request", many: "requests", short: "req" },
+    operation: Noun::REQUEST,
     tables: columns::TABLES,
     causes: causes::ALL,
     conclude: conclusion::conclude,

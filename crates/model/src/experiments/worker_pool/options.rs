@@ -1,9 +1,7 @@
 //! Options of `worker-pool`.
 
 use crate::experiments::option::{Only, Opt};
-use crate::experiments::options::{
-    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, run_once,
-};
+use crate::experiments::options::{IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, run_once};
 use crate::study::Study;
 
 /// Heading of the stall.
@@ -18,7 +16,14 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &LINK,
     &IPV6,
     &PACKET_RELAY,
-    &CLIENT_SYSCTL,
+    &Opt::together(
+        PLACE,
+        "client-sysctl",
+        "NAME=VALUE",
+        "Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again. All apply to \
+         every arm: a list of values makes no arms. In a study, client-sysctl may differ between arms",
+    )
+    .only(&[Only::Lab]),
     &SERVER_SYSCTL,
     &Opt::each(LOAD, "rate", "PER_SECOND", "Requests per second, due whether or not others ended")
         .number()

@@ -67,8 +67,9 @@ fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
 fn bars(timeline: &Timeline, width: usize) -> Vec<Block> {
     let end = expected::timeline_end(timeline);
     let cells = |f: &dyn Fn(&Step) -> String| timeline.steps.iter().map(f).collect::<Vec<_>>();
-    let number = |step: &Step| number::TimeUnit::of(step.p50_us).figure(step.p50_us);
-    let symbol = |step: &Step| number::TimeUnit::of(step.p50_us).symbol().to_owned();
+    let unit = number::TimeUnit::of_column(timeline.steps.iter().map(|step| step.p50_us));
+    let number = |step: &Step| unit.figure(step.p50_us);
+    let symbol = |_: &Step| unit.symbol().to_owned();
     let table = vec![
         Column::new("", Align::Left, cells(&|s| clean::shorten(&s.at, 8))),
         Column::new("", Align::Left, cells(&|s| clean::shorten(&s.name, 34))),
@@ -179,10 +180,13 @@ fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Block> {
     let names: Vec<&str> = rows.iter().map(|(arm, _)| arm.name.as_str()).collect();
     let cells =
         |f: &dyn Fn(&Expected<'_>) -> String| rows.iter().map(|(_, e)| f(e)).collect::<Vec<_>>();
+    let times = |of: fn(&Expected<'_>) -> f64| {
+        number::exact_times(&rows.iter().map(|(_, e)| of(e)).collect::<Vec<_>>())
+    };
     let lines = lay_out(vec![
         Column::new("connect, median", Align::Left, clean::shorten_all(&names, 26)),
-        Column::new("expected", Align::Right, cells(&|e| number::exact_time(e.theory_us))),
-        Column::new("measured", Align::Right, cells(&|e| number::exact_time(e.measured_us))),
+        Column::new("expected", Align::Right, times(|e| e.theory_us)),
+        Column::new("measured", Align::Right, times(|e| e.measured_us)),
         Column::new("off", Align::Right, cells(&|e| e.off())),
     ]);
     let mut how: Vec<String> =

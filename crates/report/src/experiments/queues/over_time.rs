@@ -157,7 +157,8 @@ fn caption(arm: &Arm, queues: &Queues) -> String {
         let drops = match listener.drops {
             Some(0) => "; no packet was dropped".to_owned(),
             Some(drops) => format!(
-                "; {} packets were dropped, in {} of {} slices of 100 ms",
+                "; {}{} packets were dropped, in {} of {} slices of 100 ms",
+                if listener.drops_at_most { "at most " } else { "" },
                 number::count(drops),
                 number::count(listener.dropping_slices),
                 number::count(listener.slices)

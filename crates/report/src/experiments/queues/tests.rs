@@ -21,6 +21,7 @@ fn arm(name: &str, limit: u32, waited: u64) -> Arm {
         limit,
         peak: if waited > 0 { limit + 1 } else { 100 },
         drops: Some(waited),
+        drops_at_most: false,
         samples: 10,
         full_samples: u64::from(waited > 0),
         slices: 10,

@@ -71,7 +71,10 @@ fn over_time(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
         vec![Block::Blank, Block::Line(vec![(Tone::Strong, clean::shorten(&heading, width))])];
     for (((_, listener), label), figure_text) in all.iter().zip(&names).zip(&figures) {
         let line = line(&listener.length, f64::from(listener.limit) + 1.0, end, room);
-        let drops = listener.drops.map_or_else(String::new, number::count);
+        let bound = if listener.drops_at_most { "≤ " } else { "" };
+        let drops = listener
+            .drops
+            .map_or_else(String::new, |drops| format!("{bound}{}", number::count(drops)));
         let label = if several {
             format!("  {label}{}", " ".repeat(name - clean::columns(label)))
         } else {
@@ -138,16 +141,19 @@ fn outcomes(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
     rows.truncate(OUTCOMES);
     let cells =
         |of: &dyn Fn(&Outcome) -> String| rows.iter().map(|row| of(row.2)).collect::<Vec<_>>();
+    let times = |of: fn(&Outcome) -> f64| {
+        number::times(&rows.iter().map(|row| Some(of(row.2))).collect::<Vec<_>>())
+    };
     let table = |whole: bool| {
         let mut table = vec![
             Column::new("", Align::Left, rows.iter().map(|row| row.0.clone()).collect()),
             Column::new("told", Align::Left, rows.iter().map(|row| row.1.to_owned()).collect()),
             Column::new("connections", Align::Right, cells(&|times| number::count(times.count))),
-            Column::new("median", Align::Right, cells(&|times| number::time(times.p50_us))),
+            Column::new("median", Align::Right, times(|t| t.p50_us)),
         ];
         if whole {
-            table.insert(3, Column::new("first", Align::Right, cells(&|t| number::time(t.min_us))));
-            table.push(Column::new("last", Align::Right, cells(&|t| number::time(t.max_us))));
+            table.insert(3, Column::new("first", Align::Right, times(|t| t.min_us)));
+            table.push(Column::new("last", Align::Right, times(|t| t.max_us)));
         }
         lay_out(table)
     };

@@ -237,8 +237,13 @@ fn caption_of_one(one: Drawn<'_>) -> String {
     let pool = one.pool;
     let mut parts = Vec::new();
     if let (Some(measured), Some(expected)) = (pool.stuck_measured, pool.stuck_expected) {
+        let serving =
+            pool.stuck_expected_max.filter(|most| number::three(*most) != number::three(expected));
+        let serving = serving.map_or_else(String::new, |most| {
+            format!(", or up to {} with those that serve requests", number::three(most))
+        });
         parts.push(format!(
-            "Busy workers during the stall: {}, expected from the settings: {}.",
+            "Busy workers during the stall: {}, expected from the settings: {}{serving}.",
             number::three(measured),
             number::three(expected)
         ));

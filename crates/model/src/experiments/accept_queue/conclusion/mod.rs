@@ -6,11 +6,14 @@ use crate::causes::queues::overflow::{Overflow, hit_by};
 use crate::effective::same_effective;
 use crate::experiments::conclusion::{explain, explanations, step};
 use crate::experiments::figures::FIRST_BYTE;
-use crate::record::{Arm, NextStep, Summary};
+use crate::record::{Arm, Comparison, NextStep, Summary};
 use crate::units::{human_count, human_share, human_us};
 
-/// Most characters of an answer.
+/// Most characters of an answer, with the verdict that comes first.
 const ANSWER_MAX: usize = 400;
+
+/// Characters of the verdict of one comparison without its names, or of the count of several.
+const VERDICT_MAX: usize = 110;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -58,14 +61,26 @@ fn answer(summary: &Summary) -> String {
             if measured.len() > 1 { format!(" ({})", measured[0].name) } else { String::new() }
         ));
     }
-    shortened(sentences)
+    shortened(sentences, ANSWER_MAX.saturating_sub(verdict(&summary.comparisons)))
 }
 
-/// The sentences that an answer has room for: at most three, the first in any case.
-fn shortened(sentences: Vec<String>) -> String {
+/// Characters that the verdict before the answer needs.
+fn verdict(comparisons: &[Comparison]) -> usize {
+    match comparisons {
+        [] => 0,
+        [one] => {
+            let names = [&one.a, &one.b, &one.metric];
+            VERDICT_MAX + names.iter().map(|name| name.chars().count()).sum::<usize>()
+        }
+        _ => VERDICT_MAX,
+    }
+}
+
+/// The sentences that so many characters have room for: at most three, the first in any case.
+fn shortened(sentences: Vec<String>, room: usize) -> String {
     let mut text = String::new();
     for sentence in sentences.into_iter().take(3) {
-        if !text.is_empty() && text.chars().count() + 1 + sentence.chars().count() > ANSWER_MAX {
+        if !text.is_empty() && text.chars().count() + 1 + sentence.chars().count() > room {
             break;
         }
         if !text.is_empty() {
@@ -112,9 +127,6 @@ fn spared(ill: &Arm, well: &Arm) -> Option<String> {
     );
     if let Some(before) = max(ill).filter(|before| Some(*before) > max(well)) {
         text += &format!(" instead of {}", human_us(before));
-    }
-    if let Some(queue) = listener(well) {
-        text += &format!(", and the queue held at most {}", human_count(u64::from(queue.peak)));
     }
     Some(text + ".")
 }

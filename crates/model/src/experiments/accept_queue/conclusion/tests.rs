@@ -73,7 +73,7 @@ fn the_answer_begins_with_the_connections_that_waited_and_then_names_the_arm_tha
         summary.answer,
         "With backlog=128, 246 of 500 connections (49.2 %) waited for a retransmission: the accept \
          queue (limit 128) was full. With backlog=1024, all 500 had their first byte within 131 ms \
-         instead of 1.05 s, and the queue held at most 251."
+         instead of 1.05 s."
     );
     let advice = &summary.advice[0];
     assert!(advice.change.contains("to more than 251"), "{}", advice.change);
@@ -81,6 +81,24 @@ fn the_answer_begins_with_the_connections_that_waited_and_then_names_the_arm_tha
     let proof = advice.proof.as_deref().unwrap();
     assert!(proof.starts_with("in this run, arm backlog=1024: all 500 connections"), "{proof}");
     assert_eq!(summary.advice.len(), 1, "{:?}", summary.advice);
+}
+
+#[test]
+fn an_answer_leaves_room_for_the_verdict_before_it() {
+    let with = |comparison: Comparison| {
+        let mut summary = crate::answer::tests::summary();
+        summary.arms = vec![short(), long()];
+        summary.comparisons = vec![comparison];
+        conclude(&mut summary);
+        summary.answer
+    };
+    let name = |length: usize| "n".repeat(length);
+    let brief = Comparison { a: name(11), b: name(10), ..Comparison::default() };
+    assert!(with(brief).contains("instead of 1.05 s"), "both sentences have room");
+    let long = Comparison { a: name(60), b: name(60), ..Comparison::default() };
+    let answer = with(long);
+    assert!(answer.ends_with("was full.") && answer.contains("246 of 500"), "{answer}");
+    assert!(answer.chars().count() + VERDICT_MAX + 120 <= ANSWER_MAX, "{answer}");
 }
 
 #[test]
