@@ -2,19 +2,20 @@
 //!
 //! # Memory
 //!
-//! The newest state has up to [`LISTENERS_MAX`] listeners: 1,024 × 250 B = 0.26 MB. Of each of the
-//! [`LOOKS_MAX`] = 600 looks before it, what has something to show is kept:
+//! The newest state has up to [`LISTENERS_MAX`] listeners, 1,024 × 330 B = 0.34 MB, and 64 diagnoses,
+//! 64 × 2.6 kB = 0.17 MB. Of each of the [`LOOKS_MAX`] = 600 looks before it, what has something to show is
+//! kept:
 //!
 //! | kept of a look | at most | bytes each | sum |
 //! | --- | --- | --- | --- |
-//! | levels, limits, rates, socket states | 1 | 2,000 | 2.0 kB |
-//! | listeners with a queue, a drop or a diagnosis | 24 | 250 | 6.0 kB |
-//! | destinations | 12 | 180 | 2.2 kB |
-//! | diagnoses, with their fixes | 3 | 2,700 | 8.1 kB |
+//! | levels, limits, rates, socket states | 1 | 1,800 | 1.8 kB |
+//! | listeners with a queue, a drop or a diagnosis | 20 | 330 | 6.6 kB |
+//! | destinations | 12 | 150 | 1.8 kB |
+//! | diagnoses, with their fixes | 3 | 2,600 | 7.8 kB |
 //!
-//! That is 18.3 kB × 600 = 11 MB at worst, where all is busy and wrong for ten minutes, and 2 kB × 600 = 1.2 MB
-//! where nothing happens. What is followed between looks adds 8,192 sockets × 120 B = 1 MB at most.
-//! A test counts what is held.
+//! That is 18 kB × 600 = 11 MB at worst, where all is busy and wrong for ten minutes, and about 2 MB where
+//! nothing happens. What is followed between looks adds 8,192 sockets × 120 B = 1 MB at most; held
+//! diagnoses, 64 × 2.6 kB = 0.17 MB. A test counts what is held.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -31,7 +32,7 @@ pub const LOOKS_MAX: usize = 600;
 /// Listeners of a state, at most.
 pub const LISTENERS_MAX: usize = 1_024;
 /// Listeners kept of a look that is past.
-const PAST_LISTENERS: usize = 24;
+const PAST_LISTENERS: usize = 20;
 /// Destinations kept of a look that is past.
 const PAST_DESTINATIONS: usize = 12;
 /// Diagnoses kept of a look that is past.

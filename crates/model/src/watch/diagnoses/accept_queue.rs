@@ -52,16 +52,12 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     let estimated = group.iter().filter(hit).any(|one| one.overflows_estimated);
     let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
     let queue = if peak > limit {
-        format!(
-            "accept queue full ({} of limit {})",
-            human_count(peak.into()),
-            human_count(limit.into())
-        )
+        format!("accept queue full, {} of {}", human_count(peak.into()), human_count(limit.into()))
     } else {
         format!("accept queue full between looks (limit {})", human_count(limit.into()))
     };
     let about = if estimated { "~" } else { "" };
-    let text = format!("{about}{} packets/s dropped at {subject}: {queue}", per_s(rate));
+    let text = format!("{about}{} drops/s at {subject}: {queue}", per_s(rate));
     let mut evidence = of_listener(state, group, worst);
     evidence.insert("overflows_per_s".into(), rounded(rate));
     if estimated {
@@ -74,7 +70,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
 /// The host counted overflows, and which listener had them cannot be told.
 fn unattributed(state: &State, rate: f64) -> Diagnosis {
     let text = format!(
-        "{} packets/s dropped at full accept queues; the kernel's counts do not tell at which listener",
+        "{} drops/s at full accept queues; the kernel's counts do not tell at which listener",
         per_s(rate)
     );
     let dropping =

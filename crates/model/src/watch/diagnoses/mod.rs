@@ -99,6 +99,7 @@ impl Held {
         self.last.retain(|(id, subject), _| {
             found.iter().any(|one| one.id == *id && one.subject == *subject)
         });
+        found.shrink_to_fit();
         state.diagnoses = found;
     }
 }
@@ -106,7 +107,11 @@ impl Held {
 /// A diagnosis whose evidence ended.
 fn ended(one: &Diagnosis, ago_s: f64) -> Diagnosis {
     let mut one = one.clone();
-    one.text = format!("{} (ended {ago_s:.0} s ago)", one.text);
+    let text = format!("{}; ended {:.0} s ago", one.text, ago_s.floor());
+    // Where there is no room the evidence alone says it.
+    if text.chars().count() <= TEXT_MAX {
+        one.text = text;
+    }
     one.evidence.insert("ended_s_ago".into(), rounded(ago_s));
     one
 }

@@ -15,9 +15,9 @@ fn listener() -> ListenerState {
         sockets: 1,
         accept_queue_recent_peak: 65_536,
         accept_queue_limit: 65_535,
-        overflows_per_s: Some(1_234_567.0),
+        overflows_per_s: Some(123_456.0),
         overflows_estimated: true,
-        drops_per_s: Some(1_234_567.0),
+        drops_per_s: Some(123_456.0),
         drops: Some(1),
         syn_queue_len: Some(9),
         ..ListenerState::default()
@@ -53,11 +53,11 @@ fn limits() -> super::super::Limits {
 /// A state in which everything is wrong, with the longest figures.
 fn worst() -> State {
     let rates = Rates {
-        overflows_per_s: 1_234_567.0,
-        syns_dropped_per_s: 1_234_567.0,
-        cookies_sent_per_s: 1_234_567.0,
-        aborted_for_memory_per_s: 1_234_567.0,
-        time_wait_overflows_per_s: 1_234_567.0,
+        overflows_per_s: 123_456.0,
+        syns_dropped_per_s: 123_456.0,
+        cookies_sent_per_s: 123_456.0,
+        aborted_for_memory_per_s: 123_456.0,
+        time_wait_overflows_per_s: 123_456.0,
         ..Rates::default()
     };
     let mut near = listener();

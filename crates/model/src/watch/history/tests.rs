@@ -70,7 +70,7 @@ fn one_of_three_listeners_that_overflows_is_named_with_the_rate_of_the_host() {
     assert_eq!(named(second), [("accept-queue-full", "10.0.0.7:81")]);
     assert_eq!(
         second.diagnoses[0].text,
-        "200 packets/s dropped at 10.0.0.7:81: accept queue full (129 of limit 128)"
+        "200 drops/s at 10.0.0.7:81: accept queue full, 129 of 128"
     );
     assert_eq!(second.listeners[0].port, 81, "what is named comes first");
     assert!((second.uptime_s - 1_002.0).abs() < 1e-9);
@@ -88,7 +88,7 @@ fn a_diagnosis_stays_ten_seconds_after_its_evidence_ended() {
     }
     assert_eq!(
         texts[3].as_deref().unwrap(),
-        "10.0 packets/s dropped at 10.0.0.7:80: accept queue full between looks (limit 128) (ended 4 s ago)"
+        "10.0 drops/s at 10.0.0.7:80: accept queue full between looks (limit 128); ended 4 s ago"
     );
     let shown: Vec<bool> = texts.iter().map(Option::is_some).collect();
     assert_eq!(shown, [[true; 9].as_slice(), &[false; 2]].concat());
@@ -232,9 +232,10 @@ fn bytes(state: &State) -> usize {
     fn text(text: &str) -> usize {
         text.len() + 16
     }
-    // Nodes of a BTreeMap hold 11 entries and are at least about half full.
+    // Nodes of a BTreeMap hold 11 entries; where there are several they may be half full.
     fn map<K, V>(len: usize) -> usize {
-        len.div_ceil(6) * (11 * (size_of::<K>() + size_of::<V>()) + 32)
+        let nodes = if len <= 11 { len.min(1) } else { len.div_ceil(5) };
+        nodes * (11 * (size_of::<K>() + size_of::<V>()) + 32)
     }
     let listener = |one: &ListenerState| {
         text(&one.address) + one.process.as_ref().map_or(0, |process| text(&process.name))
@@ -306,24 +307,25 @@ fn crowd(second: u32, busy: u32) -> Look {
     look
 }
 
+/// A look every 120 s: 720 looks, more than the history holds. 80 busy listeners are more than a state has
+/// room for diagnoses of.
 #[test]
 fn one_day_of_a_thousand_listeners_stays_within_the_stated_memory() {
     const QUIET_HELD: usize = 3_000_000;
-    const BUSY_HELD: usize = 11_500_000;
-    for (step, busy, limit) in [(10, 0, QUIET_HELD), (40, 1_000, BUSY_HELD)] {
+    const BUSY_HELD: usize = 12_000_000;
+    for (busy, limit) in [(0, QUIET_HELD), (80, BUSY_HELD)] {
         let mut history = History::new("a-host-name-of-some-length", 0.0);
         let mut most = 0;
-        for (number, second) in (0..86_400).step_by(step).enumerate() {
+        for (number, second) in (0..86_400).step_by(120).enumerate() {
             history.push(crowd(second, busy));
             assert!(history.len() <= LOOKS_MAX + 1 && history.listeners.followed() == 1_000);
             if number % 200 == 199 {
                 let held: usize = history.iter_back().map(bytes).sum();
                 most = most.max(held);
                 let newest = bytes(history.latest().unwrap());
-                assert!(newest < 700_000, "{newest}");
+                assert!(newest < 800_000, "{newest}");
             }
         }
-        println!("{busy} busy: {most} bytes at most");
         assert!(most < limit, "{busy} busy listeners: {most} bytes held");
         assert!(busy == 0 || most > limit / 2, "the bound is not idle: {most}");
     }
