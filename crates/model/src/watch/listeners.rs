@@ -137,7 +137,7 @@ impl Listeners {
     /// Parts of recent peaks that ended since the last look: 0, 1 or more.
     fn parts_ended(&mut self, at_s: f64) -> u32 {
         let since = at_s - self.part_s;
-        if since < 0.0 || since >= 2.0 * RECENT_S {
+        if !(0.0..2.0 * RECENT_S).contains(&since) {
             self.part_s = at_s;
             return 2;
         }

@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    fn host(overflows: u64, drops: u64) -> Option<HostDrops> {
-        Some(HostDrops { overflows, drops })
+    fn host(overflows: u64, drops: u64) -> HostDrops {
+        HostDrops { overflows, drops }
     }
 
     fn dropped(drops: u64) -> Suspect {
@@ -98,12 +98,8 @@ mod tests {
 
     const UNKNOWN: Suspect = Suspect { drops: None, was_full: false };
 
-    fn parts(
-        host: Option<HostDrops>,
-        suspects: &[Suspect],
-        others: bool,
-    ) -> Vec<Option<(f64, bool)>> {
-        let parts = attribute(host, suspects, others).into_iter();
+    fn parts(host: HostDrops, suspects: &[Suspect], others: bool) -> Vec<Option<(f64, bool)>> {
+        let parts = attribute(Some(host), suspects, others).into_iter();
         parts.map(|part| part.map(|part| (part.packets, part.estimated))).collect()
     }
 
@@ -120,7 +116,7 @@ mod tests {
     fn without_an_overflow_no_drop_is_one() {
         let seen = parts(host(0, 12), &[dropped(12), UNKNOWN], true);
         assert_eq!(seen, [Some((0.0, false)); 2]);
-        assert_eq!(parts(None, &[dropped(12)], false), [None], "the host's counters broke off");
+        assert_eq!(attribute(None, &[dropped(12)], false), [None], "the host's counters broke off");
     }
 
     #[test]
@@ -154,7 +150,7 @@ mod tests {
         ) {
             let suspects: Vec<Suspect> =
                 suspects.into_iter().map(|(drops, was_full)| Suspect { drops, was_full }).collect();
-            let parts = attribute(host(overflows, overflows + more), &suspects, others);
+            let parts = attribute(Some(host(overflows, overflows + more)), &suspects, others);
             prop_assert_eq!(parts.len(), suspects.len());
             let sum: f64 = parts.iter().flatten().map(|part| part.packets).sum();
             prop_assert!(sum <= overflows as f64 + 1e-6, "{} of {}", sum, overflows);

@@ -133,10 +133,10 @@ fn the_queue_limit_tells_whose_backlog_is_to_be_raised() {
 
 #[test]
 fn overflows_that_no_listener_can_be_blamed_for_are_named_without_one() {
-    let mut state = State::default();
-    state.rates = Some(Rates { overflows_per_s: 3.0, ..Rates::default() });
-    state.listeners = vec![ListenerState { overflows_per_s: None, ..listener() }];
-    state.listeners[0].accept_queue_recent_peak = 1;
+    let blameless =
+        ListenerState { overflows_per_s: None, accept_queue_recent_peak: 1, ..listener() };
+    let rates = Some(Rates { overflows_per_s: 3.0, ..Rates::default() });
+    let state = State { rates, listeners: vec![blameless], ..State::default() };
     let found = only(&state);
     assert_eq!(
         (found.id.as_str(), found.subject.as_str()),
