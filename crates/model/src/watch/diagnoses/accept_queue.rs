@@ -109,11 +109,11 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             .max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let subject = place(&worst.address, worst.port);
         let text = format!(
-            "{:.0} % of the accept queue of {subject} in use: {} of limit {}{}",
+            "{:.0} % of the accept queue of {subject} in use: {} of {}{}",
             100.0 * share(&worst),
             human_count(worst.accept_queue_recent_peak.into()),
             human_count(worst.accept_queue_limit.into()),
-            if worst.drops == Some(0) { ", nothing dropped yet" } else { "" }
+            if worst.drops == Some(0) { ", no drop yet" } else { "" }
         );
         Some(Diagnosis {
             id: NEAR.into(),

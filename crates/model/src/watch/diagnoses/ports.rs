@@ -59,8 +59,9 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
         let subject = place(&used.to.address, used.to.port);
         let end = match ends_s {
             _ if used.left == 0 => ": connect(2) fails".to_owned(),
-            Some(s) => format!(", {s:.0} s to the end at this rate"),
-            None => String::new(),
+            // A longer time is no forecast.
+            Some(s) if s < 3_600.0 => format!(", {s:.0} s to the end at this rate"),
+            _ => String::new(),
         };
         let text = format!(
             "{} of {} local ports left to {subject}{end}",
@@ -96,7 +97,7 @@ pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
         }
         let subject = place(&to.address, to.port);
         let text = format!(
-            "{:.0} % of the local ports in use to {subject}: connect(2) searches long ({} of {})",
+            "{:.0} % of local ports in use to {subject} ({} of {}): connect(2) is slow",
             100.0 * f64::from(used.taken) / f64::from(used.range),
             human_count(used.taken.into()),
             human_count(used.range.into())
