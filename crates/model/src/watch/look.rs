@@ -10,7 +10,8 @@ use crate::counters::Counters;
 /// Levels and counters of one network namespace at one instant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
-    /// Monotonic time since the watch began, s. Later looks have later times.
+    /// Time since the watch began, s, of a clock that goes on while the machine is suspended
+    /// (`CLOCK_BOOTTIME`). Later looks have later times.
     pub at_s: f64,
     /// Wall-clock time, RFC 3339.
     pub time: String,
@@ -44,7 +45,7 @@ pub struct ListenerLook {
     pub accept_queue_limit: u32,
     /// Half-open requests (SYN-RECEIVED). None: they were not looked at in this look.
     pub syn_queue_len: Option<u32>,
-    /// `sk_drops` of sock_diag, modulo 2^32. None: the kernel does not report it.
+    /// `sk_drops` of `sock_diag`, modulo 2^32. None: the kernel does not report it.
     pub drops: Option<u32>,
 }
 

@@ -23,8 +23,12 @@ pub struct State {
     pub host: String,
     /// Time since boot, s.
     pub uptime_s: f64,
-    /// What is wrong, problems first.
+    /// What is wrong, problems first. One whose evidence ended stays for some seconds, with
+    /// `ended_s_ago` in its evidence.
     pub diagnoses: Vec<Diagnosis>,
+    /// Diagnoses that there was no room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub diagnoses_left_out: u64,
     /// Listeners, those with a diagnosis or a queue first.
     pub listeners: Vec<ListenerState>,
     /// Listeners that there was no room for.
@@ -43,6 +47,9 @@ pub struct State {
     /// Rates of the namespace; absent: the counters did not continue (another namespace, a wrap).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
+    /// Segments of the last seconds; absent like `rates`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Segments>,
     /// Levels now.
     pub counted: Counted,
     /// Limits now.
@@ -56,13 +63,27 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref)] // serde hands it over like this
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 /// A listener over one interval.
+///
+/// Each listening socket is one entry. Several sockets of one address and port (`SO_REUSEPORT`) each
+/// have a queue and a limit of their own, and one may overflow while the others are empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListenerState {
     /// Local address.
     pub address: String,
     /// Local port.
     pub port: u16,
+    /// Inode of the socket. It distinguishes sockets of one address and port.
+    #[serde(default)]
+    pub inode: u64,
+    /// Listening sockets of this address and port, this one included: above 1 with `SO_REUSEPORT`.
+    #[serde(default)]
+    pub sockets: u32,
     /// Its process; absent where it may not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
@@ -70,6 +91,9 @@ pub struct ListenerState {
     pub accept_queue_len: u32,
     /// The longest queue of any look since the watch began.
     pub accept_queue_peak: u32,
+    /// The longest queue of the looks of the last 5 to 10 s.
+    #[serde(default)]
+    pub accept_queue_recent_peak: u32,
     /// The backlog after the clamp to `somaxconn`; the queue holds one more.
     pub accept_queue_limit: u32,
     /// Half-open requests now; absent if they were not looked at.
@@ -79,6 +103,10 @@ pub struct ListenerState {
     /// dropped, or none: then it is the host's `TcpExtListenOverflows`. Absent where it cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflows_per_s: Option<f64>,
+    /// Whether `overflows_per_s` is estimated: several listeners dropped packets, and this one has
+    /// its share by `sk_drops`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub overflows_estimated: bool,
     /// Packets that the kernel dropped here, per second (`sk_drops`); absent where the kernel does not
     /// report it, and in the first interval of a new listener.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,6 +138,17 @@ pub struct DestinationState {
     /// Time until none is left if they go on to rise like this, s; absent if they do not rise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts_s: Option<f64>,
+}
+
+/// Segments of the last seconds: a share needs more than one interval to be worth stating.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Segments {
+    /// Time that they are of, s: at most 10 s, or one interval where that is longer.
+    pub over_s: f64,
+    /// Segments sent, retransmissions not included (`TcpOutSegs`).
+    pub sent: u64,
+    /// Segments retransmitted (`TcpRetransSegs`).
+    pub retransmitted: u64,
 }
 
 /// Rates of a namespace, per second.
