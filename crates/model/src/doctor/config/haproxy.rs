@@ -2,7 +2,7 @@
 
 use super::reading::{Reading, clipped, join, place, words};
 use super::values::{address, count, seconds};
-use super::{Buffers, Listen, Place, ServerConfig, Sourced, Upstream};
+use super::{Buffers, ENTRIES_MAX, Listen, Place, ServerConfig, Sourced, Upstream};
 
 /// Its configuration file in packages of Debian, Red Hat and Alpine, and in the official image.
 const FILES: [&str; 2] = ["/etc/haproxy/haproxy.cfg", "/usr/local/etc/haproxy/haproxy.cfg"];
@@ -176,7 +176,8 @@ impl Haproxy {
         for section in sections {
             let settings = &section.settings;
             let listens_max = global.maxconn.clone();
-            for bind in &section.binds {
+            let left = ENTRIES_MAX.saturating_sub(config.listens.len());
+            for bind in section.binds.iter().take(left) {
                 // Without a backlog, HAProxy asks for as many as it may have connections.
                 let maxconn = settings.maxconn.clone().or_else(|| bind.maxconn.clone());
                 let workers = maxconn.or_else(|| listens_max.clone());
@@ -192,7 +193,7 @@ impl Haproxy {
                     buffers: None,
                 });
             }
-            if section.servers.is_empty() {
+            if section.servers.is_empty() || config.upstreams.len() >= ENTRIES_MAX {
                 continue;
             }
             config.upstreams.push(Upstream {

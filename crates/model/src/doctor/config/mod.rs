@@ -14,8 +14,6 @@ mod nginx_tree;
 mod php_fpm;
 mod reading;
 mod redis;
-#[cfg(test)]
-mod tests;
 mod values;
 
 use serde::{Deserialize, Serialize};

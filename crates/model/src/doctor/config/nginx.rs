@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::nginx_tree::{Directive, Tree};
 use super::reading::{Reading, clipped, folder, join, option};
 use super::values::{address, count, seconds, size, switch};
-use super::{Buffers, Listen, ServerConfig, Sourced, Upstream};
+use super::{Buffers, ENTRIES_MAX, Listen, ServerConfig, Sourced, Upstream};
 
 /// Configuration files as Debian, Red Hat, Alpine and the official image have it, and as a build
 /// from source has it.
@@ -159,7 +159,7 @@ impl Nginx<'_, '_> {
             self.groups.clear();
             for inside in &one.inside {
                 match inside.name.as_str() {
-                    "upstream" => self.group(inside, is_http),
+                    "upstream" if self.groups.len() < ENTRIES_MAX => self.group(inside, is_http),
                     "map" => self.map(inside),
                     _ => {}
                 }
@@ -266,6 +266,9 @@ impl Nginx<'_, '_> {
 
     /// One address; several servers may share it, of which only one may set its parameters.
     fn listen(&mut self, on: String, by: Option<&Directive>, timeout: Option<Sourced<f64>>) {
+        if self.config.listens.len() >= ENTRIES_MAX {
+            return;
+        }
         let known = self.config.listens.iter().position(|listen| listen.on == on);
         let index = known.unwrap_or_else(|| {
             let backlog = self.reading.default(BACKLOG);

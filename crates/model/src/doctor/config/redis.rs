@@ -1,8 +1,8 @@
 //! Redis: `name value` lines, over which arguments `--name value` stand.
 
-use super::reading::{Reading, folder, join, place, words};
+use super::reading::{Reading, clipped, folder, join, place, words};
 use super::values::count;
-use super::{Listen, Place, ServerConfig, Sourced};
+use super::{ENTRIES_MAX, Listen, Place, ServerConfig, Sourced};
 
 /// Configuration files of Debian, Red Hat and Alpine, and of the official image's documentation.
 const FILES: [&str; 4] =
@@ -26,10 +26,10 @@ impl Settings {
         let number = count(first).map(|value| Sourced { value, at: at.clone() });
         let time = number.clone().map(|Sourced { value, at }| Sourced { value: value as f64, at });
         match name.to_ascii_lowercase().as_str() {
-            "bind" => self.bind = values.to_vec(),
+            "bind" => self.bind = values.iter().take(ENTRIES_MAX).cloned().collect(),
             "port" if number.is_some() => self.port = number,
             "tls-port" if number.is_some() => self.tls_port = number,
-            "unixsocket" => self.socket = Some(first.to_owned()).filter(|path| !path.is_empty()),
+            "unixsocket" => self.socket = Some(clipped(first)).filter(|path| !path.is_empty()),
             "tcp-backlog" if number.is_some() => self.backlog = number,
             "tcp-keepalive" if time.is_some() => self.keepalive = time,
             "timeout" if time.is_some() => self.timeout = time,
@@ -66,7 +66,7 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
                 bare if bare.contains(':') && !bare.starts_with('[') => format!("[{bare}]"),
                 other => other.to_owned(),
             };
-            let on = format!("{host}:{port}");
+            let on = clipped(&format!("{host}:{port}"));
             config.listens.push(Listen { on, backlog: backlog.clone(), ..Listen::default() });
         }
     }
