@@ -4,9 +4,6 @@ use super::reading::{Reading, folder, join, option, place};
 use super::values::{count, seconds};
 use super::{Listen, Place, ServerConfig, Sourced};
 
-/// The backlog that PHP-FPM asks for on Linux.
-const BACKLOG: u64 = 511;
-
 /// Configuration files: the official image's, Red Hat's.
 const FILES: [&str; 2] = ["/usr/local/etc/php-fpm.conf", "/etc/php-fpm.conf"];
 
@@ -14,8 +11,8 @@ const FILES: [&str; 2] = ["/usr/local/etc/php-fpm.conf", "/etc/php-fpm.conf"];
 struct Pool {
     name: String,
     listen: Option<String>,
-    /// Absent inside: left to the kernel.
-    backlog: Option<Option<Sourced<u64>>>,
+    /// Absent also for a negative one, which leaves the backlog to the kernel.
+    backlog: Option<Sourced<u64>>,
     children: Option<Sourced<u64>>,
     limit: Option<Sourced<f64>>,
 }
@@ -35,7 +32,9 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
         let Some(on) = on else { continue };
         config.listens.push(Listen {
             on: super::reading::clipped(&on),
-            backlog: pool.backlog.unwrap_or_else(|| reading.default(BACKLOG)),
+            // By default PHP-FPM asks for -1 on Linux: as many as the kernel allows. Its old versions
+            // asked for 511; which one does is not known for sure, so none is claimed.
+            backlog: pool.backlog,
             section: Some(super::reading::clipped(&pool.name)),
             workers: pool.children,
             request_timeout_s: pool.limit.or_else(|| reading.default(0.0)),
@@ -133,7 +132,7 @@ fn set(pool: &mut Pool, key: &str, value: &str, at: &Place) {
     let number = || count(value).map(|value| Sourced { value, at: at.clone() });
     match key {
         "listen" => pool.listen = Some(value.to_owned()),
-        "listen.backlog" => pool.backlog = Some(number()),
+        "listen.backlog" => pool.backlog = number(),
         "pm.max_children" => pool.children = number(),
         "request_terminate_timeout" => {
             pool.limit = seconds(value, 1.0).map(|value| Sourced { value, at: at.clone() });

@@ -26,7 +26,9 @@ pub(super) fn seconds(text: &str, bare: f64) -> Option<f64> {
             "y" => 31_536_000.0,
             _ => return None,
         };
-        total += number as f64 * unit;
+        // 700 ms are 0.7 s, not 0.7000000000000001 s.
+        let number = number as f64;
+        total += if unit < 1.0 { number / (1.0 / unit).round() } else { number * unit };
         rest = rest.get(unit_end..)?.trim_start();
     }
     Some(total)
