@@ -316,7 +316,7 @@ impl Apache<'_, '_> {
                 // Outside its section, the balancer comes first.
                 let outside = usize::from(first.starts_with("balancer://"));
                 let balancer = if outside == 1 { Some(clipped(first)) } else { own };
-                self.pass(values.get(outside..).unwrap_or_default(), at, balancer);
+                self.pass(values.get(outside..).unwrap_or_default(), at, balancer.as_deref());
             }
             "proxyset" => {
                 let own = sections.iter().rev().find(|one| one.name == "proxy");
@@ -337,7 +337,7 @@ impl Apache<'_, '_> {
     }
 
     /// A target with its parameters, on its own or as a member of a balancer.
-    fn pass(&mut self, values: &[String], at: &Place, balancer: Option<String>) {
+    fn pass(&mut self, values: &[String], at: &Place, balancer: Option<&str>) {
         let Some((url, values)) = values.split_first() else { return };
         if url == "!" || url.contains('$') {
             return;
@@ -348,7 +348,7 @@ impl Apache<'_, '_> {
             None if url.starts_with("balancer://") => None,
             None => url_host(url),
         };
-        let name = match (&balancer, &server) {
+        let name = match (balancer, &server) {
             (Some(balancer), _) => balancer.trim_end_matches('/').to_owned(),
             (None, Some(server)) => clipped(server),
             // The balancer's members say more.

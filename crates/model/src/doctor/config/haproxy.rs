@@ -160,7 +160,7 @@ impl Haproxy {
                 let mut section = Section { kind, name, settings: inherited, binds, servers };
                 // An old form has the address behind the name.
                 if let Some(on) = values.get(1).filter(|on| on.contains(':')) {
-                    section.bind(&[on.clone()], at);
+                    section.bind(std::slice::from_ref(on), at);
                 }
                 self.sections.push(section);
             }
@@ -170,7 +170,7 @@ impl Haproxy {
 
     fn fill(self, reading: &Reading<'_>, config: &mut ServerConfig) {
         let Self { global, sections, .. } = self;
-        config.workers = global.maxconn.clone();
+        config.workers.clone_from(&global.maxconn);
         config.buffers =
             Some(global.buffers).filter(|one| one.receive.is_some() || one.send.is_some());
         for section in sections {

@@ -1,4 +1,4 @@
-//! MariaDB and MySQL: option files with groups, over which arguments stand.
+//! MariaDB and `MySQL`: option files with groups, over which arguments stand.
 
 use std::collections::BTreeMap;
 
@@ -37,15 +37,14 @@ pub(super) fn read(reading: &mut Reading<'_>) -> ServerConfig {
     let is_given = |name: &str| arguments.iter().any(|one| one == name);
     let directory = reading.process.directory.clone();
     if !is_given("--no-defaults") {
-        let mut files = match argument("--defaults-file") {
-            Some(file) => vec![join(&directory, &file)],
-            None => {
-                let mut files: Vec<String> = FILES.iter().map(|&file| file.to_owned()).collect();
-                files.extend(argument("--defaults-extra-file").map(|file| join(&directory, &file)));
-                let home = reading.process.environment.get("HOME");
-                files.extend(home.map(|home| join(home, ".my.cnf")));
-                reading.all_of(&files)
-            }
+        let mut files = if let Some(file) = argument("--defaults-file") {
+            vec![join(&directory, &file)]
+        } else {
+            let mut files: Vec<String> = FILES.iter().map(|&file| file.to_owned()).collect();
+            files.extend(argument("--defaults-extra-file").map(|file| join(&directory, &file)));
+            let home = reading.process.environment.get("HOME");
+            files.extend(home.map(|home| join(home, ".my.cnf")));
+            reading.all_of(&files)
         };
         files.dedup();
         for file in files {

@@ -207,7 +207,7 @@ pub struct Upstream {
     /// `host:port`, or the path of a Unix socket.
     pub servers: Vec<String>,
     /// Idle connections that it keeps to them; absent: it keeps none, or its program sets no limit
-    /// (HAProxy, Apache), which [`Self::reuses`] says.
+    /// (`HAProxy`, Apache), which [`Self::reuses`] says.
     pub idle_connections: Option<Sourced<u64>>,
     /// How long it keeps an idle connection, s.
     pub idle_timeout_s: Option<Sourced<f64>>,

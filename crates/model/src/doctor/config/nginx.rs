@@ -364,19 +364,16 @@ impl Nginx<'_, '_> {
             None => None,
         };
         let version = level.http_version.clone().or(default_version);
-        let field = match &level.connection {
-            Some(field) => {
-                let value = match self.maps.get(&field.value) {
-                    Some(value) => value.clone(),
-                    None if field.value.starts_with('$') => return None,
-                    None => field.value.clone(),
-                };
-                Sourced { value, at: field.at.clone() }
-            }
-            None => {
-                let close = if newer? { "" } else { "close" };
-                self.reading.default(close.to_owned())?
-            }
+        let field = if let Some(field) = &level.connection {
+            let value = match self.maps.get(&field.value) {
+                Some(value) => value.clone(),
+                None if field.value.starts_with('$') => return None,
+                None => field.value.clone(),
+            };
+            Sourced { value, at: field.at.clone() }
+        } else {
+            let close = if newer? { "" } else { "close" };
+            self.reading.default(close.to_owned())?
         };
         let value = field.value.trim().to_ascii_lowercase();
         if value == "close" {
