@@ -6,6 +6,7 @@
 
 pub mod channel;
 pub mod clock;
+pub mod doctor;
 pub mod experiments;
 pub mod files;
 pub mod host;

@@ -21,6 +21,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("experiments", 5),
     ("record", 5),
     ("lab", 4),
+    ("doctor", 3),
     ("host", 3),
     ("passport", 3),
     ("load", 2),

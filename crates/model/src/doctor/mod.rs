@@ -2,7 +2,7 @@
 //!
 //! A rule is a function from [`Machine`] to diagnoses. It names a fault only from evidence in it.
 
-mod config;
+pub mod config;
 mod machine;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
