@@ -93,9 +93,8 @@ const REUSE_S: f64 = 1.0;
 /// but `tcp_tw_reuse` is taken for off.
 pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
     let text = |name: &str| settings.sysctls.get(name).map(|value| value.trim());
-    let (low, high) = range(text("net.ipv4.ip_local_port_range")?)?;
     let reserved = text("net.ipv4.ip_local_reserved_ports").unwrap_or_default();
-    let usable = u64::from(high - low) + 1 - reserved_within(reserved, low, high);
+    let usable = u64::from(usable(text("net.ipv4.ip_local_port_range")?, reserved)?);
     let (sources, destinations) = (settings.sources.max(1), settings.destinations.max(1));
     let at_once = usable.saturating_mul(sources).saturating_mul(destinations);
     let reuse = reuse_after_s(settings);
@@ -180,6 +179,14 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
         "{ports}{to}; the client closes first, so each is held {held_s} s: \
          at most {per_s} connections per second for long, {at_once} within the first minute"
     )
+}
+
+/// Ports that connect(2) may choose, by `net.ipv4.ip_local_port_range` and
+/// `net.ipv4.ip_local_reserved_ports`. None: the range is not one.
+pub fn usable(range_text: &str, reserved_text: &str) -> Option<u32> {
+    let (low, high) = range(range_text)?;
+    let reserved = reserved_within(reserved_text, low, high);
+    Some(u32::from(high - low) + 1 - u32::try_from(reserved).ok()?)
 }
 
 /// Reads `32768  60999`.
