@@ -196,7 +196,8 @@ pub fn join_network(network: &Network) -> Result<(), SysError> {
     }
     let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads != 1 {
-        let reason = io::Error::other(format!("{threads} threads, and its user namespace needs one"));
+        let reason =
+            io::Error::other(format!("{threads} threads, and its user namespace needs one"));
         return Err(SysError::new("setns", network.to_string(), reason));
     }
     setns(&owner, CloneFlags::CLONE_NEWUSER).map_err(failed("setns"))?;

@@ -13,9 +13,7 @@ use std::net::SocketAddr;
 use netlink_packet_core::{DecodeError, NLM_F_DUMP, Parseable};
 use netlink_packet_sock_diag::{
     AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage,
-    inet::{
-        ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags, nlas::Nla,
-    },
+    inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags, nlas::Nla},
 };
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
