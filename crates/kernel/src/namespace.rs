@@ -162,13 +162,13 @@ impl fmt::Display for Network {
 ///
 /// Who has the privilege joins it directly and keeps every right outside of it, such as to read the
 /// owners of sockets. Everyone else joins the user namespace that owns it first, and can do so if
-/// they made it: then all rights in it come with it, and those over other users' processes go. That
+/// they made it: then all rights in it come with it, and those over processes outside of it go. That
 /// needs a process with one thread. `/proc/thread-self/net` and `/proc/sys/net` follow the thread;
 /// `/proc/PID` does not change, as the PID namespace stays.
 ///
 /// Errors: [`SysError::on`] names the namespace, [`SysError::hint`] the remedy. ENOENT and EACCES of
 /// `open`: there is no such process, or it is another user's. EPERM of `setns`: this user may not
-/// join. EINVAL of `setns`: the file is no network namespace. The thread has not moved then.
+/// join. EINVAL of `setns`: the file is no network namespace. The thread's network has not changed then.
 ///
 /// Source: `netns_install()` in net/core/net_namespace.c and `userns_install()` in
 /// kernel/user_namespace.c, Linux 6.18.

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use tcptoll_model::tcp_info::TcpState;
 use tcptoll_model::watch::{DESTINATIONS_MAX, Destination};
 
-/// Pairs in the map: 0.9 MB.
+/// Pairs in the map: 1.2 MB.
 const PAIRS_MAX: usize = 14_336;
 /// Pairs that the next dump counts from its first socket on.
 const KEPT_MAX: usize = 1_024;
