@@ -251,7 +251,7 @@ fn a_watch_joins_the_namespace_of_another_process_and_bounds_its_hostile_name() 
     assert_eq!((only.accept_queue_limit, only.syn_queue_len), (7, Some(0)));
     let process = only.process.as_ref().unwrap();
     // PR_SET_NAME keeps 15 bytes; the byte that is no UTF-8 is replaced.
-    assert_eq!((process.pid, process.name.as_str()), (pid, "\u{1b}[2J\n\"\u{fffd}<b>\u{7} an"));
+    assert_eq!((process.pid, process.name.as_str()), (pid, "\u{1b}[2J\n\"\u{fffd}<b>\u{7} and"));
     let gone = Options { network: Some(Network::OfProcess(pid)), ..Options::default() };
     let refused = Reader::open(&gone).unwrap_err().to_string();
     assert_eq!(
