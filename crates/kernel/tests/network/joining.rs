@@ -1,4 +1,5 @@
 //! Who may join the network namespace of another process, as the kernel has it.
+#![expect(unsafe_code, reason = "a child with one thread is between fork and exec")]
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
