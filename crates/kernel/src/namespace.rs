@@ -170,8 +170,8 @@ impl fmt::Display for Network {
 /// `open`: there is no such process, or it is another user's. EPERM of `setns`: this user may not
 /// join. EINVAL of `setns`: the file is no network namespace. The thread's network has not changed then.
 ///
-/// Source: `netns_install()` in net/core/net_namespace.c and `userns_install()` in
-/// kernel/user_namespace.c, Linux 6.18.
+/// Source: `netns_install()` in `net/core/net_namespace.c` and `userns_install()` in
+/// `kernel/user_namespace.c`, Linux 6.18.
 pub fn join_network(network: &Network) -> Result<(), SysError> {
     let failed = |op| move |e| SysError::new(op, network.to_string(), io::Error::from(e));
     let path = network.path();

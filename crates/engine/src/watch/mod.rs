@@ -62,7 +62,7 @@ impl Reader {
     /// Must be called before any thread is started: joining a user namespace needs a process with one
     /// thread, and threads that exist already stay where they are.
     ///
-    /// Errors: those of [`join_network`]; ENOENT if the kernel was built without sock_diag.
+    /// Errors: those of [`join_network`]; ENOENT if the kernel was built without `sock_diag`.
     pub fn open(options: &Options) -> Result<Self, SysError> {
         if let Some(network) = &options.network {
             join_network(network)?;

@@ -20,7 +20,7 @@ const SEARCH_SHARE: u32 = 200;
 /// Time between two checks of what was found.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// After this time a socket without a readable owner is searched for again: it may have been handed on.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
+const FORGET_EVERY: Duration = Duration::from_mins(1);
 /// Processes that a search looks at.
 const PROCESSES_MAX: usize = 32_768;
 /// Open files of one process that a search looks at, the lowest numbers first. A server opens its
@@ -195,7 +195,7 @@ mod tests {
         owners.look_up(Duration::from_secs(1), [u64::MAX].into_iter());
         let until = owners.search_from;
         assert!(until >= Duration::from_secs(11));
-        owners.look_up(until - Duration::from_nanos(1), [u64::MAX - 1].into_iter());
+        owners.look_up(until.saturating_sub(Duration::from_nanos(1)), [u64::MAX - 1].into_iter());
         assert!(!owners.known.contains_key(&(u64::MAX - 1)));
         owners.look_up(until, [u64::MAX - 1].into_iter());
         assert!(owners.known.contains_key(&(u64::MAX - 1)));

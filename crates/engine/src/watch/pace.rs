@@ -8,7 +8,7 @@ const SHARE: u32 = 100;
 const EVERY_MIN: Duration = Duration::from_secs(2);
 /// Time between two tables, at most: an older one says little. From 0.6 s of CPU a table on, the share is
 /// exceeded for that.
-const EVERY_MAX: Duration = Duration::from_secs(60);
+const EVERY_MAX: Duration = Duration::from_mins(1);
 
 /// Decides when the next table is due, from the CPU time of the one before: 43 ms of it make 4.3 s.
 #[derive(Clone, Copy, Debug, Default)]

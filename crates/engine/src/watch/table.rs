@@ -162,7 +162,9 @@ mod tests {
 
     fn read(listeners: &[ListenSocket], sockets: &[Connection]) -> Read {
         let mut builder = TableBuilder::new(listeners, &Kept::default());
-        sockets.iter().for_each(|socket| builder.add(socket));
+        for socket in sockets {
+            builder.add(socket);
+        }
         builder.finish()
     }
 

@@ -44,7 +44,7 @@ pub struct ListenerLook {
     pub accept_queue_limit: u32,
     /// Half-open requests (SYN-RECEIVED). None: they were not looked at in this look.
     pub syn_queue_len: Option<u32>,
-    /// `sk_drops` of sock_diag, modulo 2^32. None: the kernel does not report it.
+    /// `sk_drops` of `sock_diag`, modulo 2^32. None: the kernel does not report it.
     pub drops: Option<u32>,
 }
 
