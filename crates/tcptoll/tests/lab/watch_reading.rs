@@ -198,8 +198,8 @@ fn every_figure_of_a_look_is_that_of_ss_nstat_and_proc_at_the_same_moment() {
         assert_eq!((table.states["FIN-WAIT-2"], table.states["CLOSE-WAIT"]), (1, 1));
         let overflows = look.listeners.iter().find(|listener| listener.address == at).unwrap();
         assert!(overflows.drops >= Some(3) && overflows.accept_queue_len == 2, "{overflows:?}");
-        let others = look.listeners.iter().filter(|listener| listener.address != at);
-        assert!(others.into_iter().all(|listener| listener.drops == Some(0)));
+        let mut others = look.listeners.iter().filter(|listener| listener.address != at);
+        assert!(others.all(|listener| listener.drops == Some(0)));
         // All are this process's; no request is half open.
         for listener in &look.listeners {
             assert_eq!(listener.process.as_ref().unwrap().pid, std::process::id());
