@@ -18,3 +18,4 @@ pub mod passport;
 pub mod record;
 pub mod runner;
 pub mod servers;
+pub mod watch;

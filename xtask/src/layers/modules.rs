@@ -24,6 +24,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("doctor", 3),
     ("host", 3),
     ("passport", 3),
+    ("watch", 3),
     ("load", 2),
     ("observe", 2),
     ("servers", 2),

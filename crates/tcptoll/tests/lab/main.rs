@@ -45,4 +45,5 @@ mod syn_queue;
 mod targets;
 mod time_wait;
 mod truth;
+mod watch_reading;
 mod worker_pool;
