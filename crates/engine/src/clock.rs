@@ -9,6 +9,12 @@ use std::time::Duration;
 
 pub use tcptoll_kernel::clock::{monotonic_ns, wait_until};
 
+/// The wall clock as RFC 3339 has it, in UTC, to 1 ms.
+pub fn wall_clock() -> String {
+    let now = jiff::Timestamp::now();
+    now.round(jiff::Unit::Millisecond).unwrap_or(now).to_string()
+}
+
 /// The time of a trial, as the parent has it. What a trial decides by time it decides by this, so
 /// that a recorded trial can be run again in less time.
 pub trait Time: Debug {

@@ -6,6 +6,7 @@
 
 pub mod channel;
 pub mod clock;
+pub mod doctor;
 pub mod experiments;
 pub mod files;
 pub mod host;
@@ -17,3 +18,4 @@ pub mod passport;
 pub mod record;
 pub mod runner;
 pub mod servers;
+pub mod watch;

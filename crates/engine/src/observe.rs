@@ -285,6 +285,8 @@ mod tests {
     #[test]
     fn a_listener_serves_the_address_it_is_bound_to_or_every_address() {
         let listener = |address: &str| ListenSocket {
+            inode: 1,
+            uid: 0,
             address: address.parse().unwrap(),
             accept_queue_len: 0,
             accept_queue_limit: 4,

@@ -46,6 +46,15 @@ pub fn thread_cpu_ns() -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
+/// CPU time of this process, ns, of all its threads, also of those that have ended
+/// (`CLOCK_PROCESS_CPUTIME_ID`).
+pub fn process_cpu_ns() -> u64 {
+    use nix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .expect("every Linux since 2.6.12 has this clock");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
 /// CPUs the calling thread may use, ascending.
 pub fn allowed() -> Vec<u32> {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
@@ -294,7 +303,8 @@ fn pages(place: usize) -> u64 {
     text.split_whitespace().nth(place).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-fn page_bytes() -> u64 {
+/// Bytes of a page, in which the kernel counts memory.
+pub fn page_bytes() -> u64 {
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
     page.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096)
 }

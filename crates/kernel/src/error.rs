@@ -46,6 +46,16 @@ impl SysError {
                 "no free local port: widen net.ipv4.ip_local_port_range or add --bind addresses",
             ),
             ("socket", Some(libc::EMFILE)) => Some("raise the limit of open files: ulimit -n"),
+            ("open", Some(libc::EACCES)) if self.on.starts_with("network namespace") => Some(
+                "only root and the user who runs that process may read it: use sudo, or run as that user",
+            ),
+            ("open", Some(libc::ENOENT)) if self.on.starts_with("network namespace") => {
+                Some("there is no such process or file")
+            }
+            ("setns", Some(libc::EPERM)) => Some(
+                "only root and the user who made the namespace may join it: use sudo, or run as that user",
+            ),
+            ("setns", Some(libc::EINVAL)) => Some("the file is not a network namespace"),
             ("open", Some(libc::EACCES)) => Some("the file's permissions do not allow it"),
             _ => None,
         }

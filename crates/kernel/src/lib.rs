@@ -21,6 +21,7 @@ pub mod packet_socket;
 pub mod process;
 pub mod raw_ip;
 pub mod ring;
+pub mod root;
 pub mod slab;
 pub mod sock_diag;
 pub mod socket;

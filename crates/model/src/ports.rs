@@ -95,10 +95,8 @@ const REUSE_S: f64 = 1.0;
 /// but `tcp_tw_reuse` is taken for off.
 pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
     let text = |name: &str| settings.sysctls.get(name).map(|value| value.trim());
-    let (low, high) = range(text("net.ipv4.ip_local_port_range")?)?;
-    let (low, high) = assigned(low, high);
     let reserved = text("net.ipv4.ip_local_reserved_ports").unwrap_or_default();
-    let usable = u64::from(high - low) + 1 - reserved_within(reserved, low, high);
+    let usable = u64::from(usable(text("net.ipv4.ip_local_port_range")?, reserved)?);
     let (sources, destinations) = (settings.sources.max(1), settings.destinations.max(1));
     let at_once = usable.saturating_mul(sources).saturating_mul(destinations);
     let reuse = reuse_after_s(settings);
@@ -197,6 +195,15 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
 /// second with `tcp_tw_reuse=1`; with 5 and 7 ports 5 and 7 connections.
 pub fn assigned(low: u16, high: u16) -> (u16, u16) {
     if high.checked_sub(low) == Some(2) { (low, high - 1) } else { (low, high) }
+}
+
+/// Ports that connect(2) may choose, by `net.ipv4.ip_local_port_range` and
+/// `net.ipv4.ip_local_reserved_ports`. None: the range is not one.
+pub fn usable(range_text: &str, reserved_text: &str) -> Option<u32> {
+    let (low, high) = range(range_text)?;
+    let (low, high) = assigned(low, high);
+    let reserved = reserved_within(reserved_text, low, high);
+    Some(u32::from(high - low) + 1 - u32::try_from(reserved).ok()?)
 }
 
 /// Reads `32768  60999`.

@@ -51,6 +51,23 @@ impl TcpState {
             _ => return None,
         })
     }
+
+    /// Its name in RFC 9293, as the record spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Established => "ESTABLISHED",
+            Self::SynSent => "SYN-SENT",
+            Self::SynReceived => "SYN-RECEIVED",
+            Self::FinWait1 => "FIN-WAIT-1",
+            Self::FinWait2 => "FIN-WAIT-2",
+            Self::TimeWait => "TIME-WAIT",
+            Self::Closed => "CLOSED",
+            Self::CloseWait => "CLOSE-WAIT",
+            Self::LastAck => "LAST-ACK",
+            Self::Listen => "LISTEN",
+            Self::Closing => "CLOSING",
+        }
+    }
 }
 
 /// One `struct tcp_info` reply, split by what its fields mean.
@@ -365,6 +382,9 @@ mod tests {
         let all: Vec<String> = (0..=13).map(spelt).collect();
         let expected = "null ESTABLISHED SYN-SENT SYN-RECEIVED FIN-WAIT-1 FIN-WAIT-2 TIME-WAIT \
                         CLOSED CLOSE-WAIT LAST-ACK LISTEN CLOSING SYN-RECEIVED null";
+        assert_eq!(all.join(" "), expected);
+        let named = |number| TcpState::from_kernel(number).map_or("null", TcpState::name);
+        let all: Vec<&str> = (0..=13).map(named).collect();
         assert_eq!(all.join(" "), expected);
     }
 

@@ -183,6 +183,8 @@ mod tests {
 
     fn socket(port: u16, length: u32, drops: Option<u32>) -> ListenSocket {
         ListenSocket {
+            inode: 1,
+            uid: 0,
             address: ([10, 77, 0, 2], port).into(),
             accept_queue_len: length,
             accept_queue_limit: 4,

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // the helpers of tests are tests
 
 mod hosts;
+mod joining;
 mod netlink;
 mod packet_socket;
 mod raw_ip;

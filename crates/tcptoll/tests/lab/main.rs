@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accept_queue;
+mod configurations;
 mod endings;
 mod exits;
 mod first_fin;
@@ -44,4 +45,5 @@ mod syn_queue;
 mod targets;
 mod time_wait;
 mod truth;
+mod watch_reading;
 mod worker_pool;

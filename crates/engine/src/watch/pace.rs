@@ -1,0 +1,52 @@
+//! How often may the table of all sockets be read?
+
+use std::time::Duration;
+
+/// Share of one CPU that reading the table may take.
+const SHARE: u32 = 100;
+/// Time between two tables where they are cheap.
+const EVERY_MIN: Duration = Duration::from_secs(2);
+/// Time between two tables, at most: an older one says little. From 0.6 s of CPU a table on, the share is
+/// exceeded for that.
+const EVERY_MAX: Duration = Duration::from_mins(1);
+
+/// Decides when the next table is due, from the CPU time of the one before: 43 ms of it make 4.3 s.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// When the newest began, and the time until the next.
+    newest: Option<(Duration, Duration)>,
+}
+
+impl Pace {
+    /// Whether a table is due; the first is due at once.
+    pub(super) fn is_due(self, now: Duration) -> bool {
+        self.newest.is_none_or(|(began, every)| now >= began + every)
+    }
+
+    /// A table was read.
+    pub(super) fn took(&mut self, began: Duration, cpu: Duration) {
+        self.newest = Some((began, cpu.saturating_mul(SHARE).clamp(EVERY_MIN, EVERY_MAX)));
+    }
+
+    /// Time between two tables.
+    pub(super) fn every(self) -> Duration {
+        self.newest.map_or(EVERY_MIN, |(_, every)| every)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_read_so_seldom_that_it_takes_a_hundredth_of_a_cpu() {
+        let ms = Duration::from_millis;
+        let mut pace = Pace::default();
+        assert!(pace.is_due(Duration::ZERO) && pace.every() == ms(2_000));
+        for (cpu, every) in [(0, 2_000), (20, 2_000), (43, 4_300), (599, 59_900), (5_000, 60_000)] {
+            pace.took(ms(1_000), ms(cpu));
+            assert_eq!(pace.every(), ms(every));
+            assert!(!pace.is_due(ms(1_000 + every - 1)) && pace.is_due(ms(1_000 + every)));
+        }
+    }
+}

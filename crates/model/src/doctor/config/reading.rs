@@ -1,0 +1,254 @@
+//! Reading a configuration within bounds: files by path, their lines, and where a value stands.
+
+use std::collections::BTreeMap;
+
+use super::{DEFAULT_OF, Place, Program, ServerConfig, Sourced};
+
+/// Files of one server's configuration, at most.
+const FILES_MAX: usize = 256;
+/// Length of one file, bytes, at most.
+pub(super) const FILE_MAX: usize = 1 << 20;
+/// Length of all files of one server, bytes, at most.
+const ALL_MAX: usize = 8 << 20;
+/// Files that include each other, at most.
+pub(super) const DEPTH_MAX: usize = 8;
+/// Reasons in `unread`, at most.
+const UNREAD_MAX: usize = 16;
+/// Characters of a name that is kept.
+const NAME_MAX: usize = 256;
+
+/// Where the text of files comes from.
+pub trait Files {
+    /// The text of a file.
+    ///
+    /// Errors: why it cannot be read.
+    fn read(&mut self, path: &str) -> Result<String, String>;
+
+    /// Paths that match a pattern of the shell (`*`, `?`, `[…]`), in order. A path without a
+    /// wildcard matches itself if it is there. A folder matches too.
+    ///
+    /// Errors: why a folder cannot be listed.
+    fn matching(&mut self, pattern: &str) -> Result<Vec<String>, String>;
+}
+
+/// What is known of a running server besides its files.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Process {
+    /// Its main process.
+    pub pid: u32,
+    /// Its version.
+    pub version: Option<String>,
+    /// Its arguments, the program's name first. Several may stand in one, as titles have them.
+    pub arguments: Vec<String>,
+    /// Path of its program.
+    pub program: String,
+    /// Its working directory.
+    pub directory: String,
+    /// Its environment, where that may be read.
+    pub environment: BTreeMap<String, String>,
+    /// CPUs that it may use.
+    pub cpus: u64,
+    /// `net.ipv4.tcp_keepalive_time`, s.
+    pub kernel_keepalive_s: f64,
+}
+
+/// One configuration while it is read.
+pub(super) struct Reading<'a> {
+    program: Program,
+    pub(super) process: &'a Process,
+    files: &'a mut dyn Files,
+    files_left: usize,
+    bytes_left: usize,
+    unread: Vec<String>,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(program: Program, process: &'a Process, files: &'a mut dyn Files) -> Self {
+        let (files_left, bytes_left) = (FILES_MAX, ALL_MAX);
+        Self { program, process, files, files_left, bytes_left, unread: Vec::new() }
+    }
+
+    /// The configuration so far: nothing but the process.
+    pub(super) fn config(&self) -> ServerConfig {
+        let mut config = ServerConfig::new(self.program, self.process.pid);
+        config.version.clone_from(&self.process.version);
+        config
+    }
+
+    pub(super) fn into_unread(self) -> Vec<String> {
+        self.unread
+    }
+
+    /// Notes that a part of the configuration is not known.
+    pub(super) fn missing(&mut self, reason: impl Into<String>) {
+        let reason = reason.into();
+        if self.unread.len() < UNREAD_MAX && !self.unread.contains(&reason) {
+            self.unread.push(reason);
+        }
+    }
+
+    /// The text of a file; a file that cannot be read is noted.
+    pub(super) fn text(&mut self, path: &str) -> Option<String> {
+        let Some(left) = self.files_left.checked_sub(1) else {
+            self.missing(format!("{}: more than {FILES_MAX} files", clipped(path)));
+            return None;
+        };
+        self.files_left = left;
+        let text = match self.files.read(path) {
+            Ok(text) => text,
+            Err(reason) => {
+                self.missing(format!("{}: {reason}", clipped(path)));
+                return None;
+            }
+        };
+        if text.len() > FILE_MAX {
+            self.missing(format!("{}: longer than 1 MiB", clipped(path)));
+            return None;
+        }
+        let Some(left) = self.bytes_left.checked_sub(text.len()) else {
+            self.missing(format!("{}: all files together are longer than 8 MiB", clipped(path)));
+            return None;
+        };
+        self.bytes_left = left;
+        Some(text)
+    }
+
+    /// Paths that a pattern names. A path without a wildcard that is not there is noted, unless the
+    /// program itself accepts that.
+    pub(super) fn included(&mut self, pattern: &str, depth: usize, optional: bool) -> Vec<String> {
+        if depth >= DEPTH_MAX {
+            self.missing(format!(
+                "{}: more than {DEPTH_MAX} files include each other",
+                clipped(pattern)
+            ));
+            return Vec::new();
+        }
+        match self.files.matching(pattern) {
+            Ok(paths) => {
+                if paths.is_empty() && !optional && !pattern.contains(['*', '?', '[']) {
+                    self.missing(format!("{}: no such file", clipped(pattern)));
+                }
+                paths
+            }
+            Err(reason) => {
+                self.missing(format!("{}: {reason}", clipped(pattern)));
+                Vec::new()
+            }
+        }
+    }
+
+    /// The first of these paths that is there; otherwise, it is noted that none is.
+    pub(super) fn first_of(&mut self, candidates: &[&str]) -> Option<String> {
+        let mut refused = None;
+        for path in candidates {
+            match self.files.matching(path) {
+                Ok(paths) if !paths.is_empty() => return Some((*path).to_owned()),
+                Ok(_) => {}
+                Err(reason) => refused = refused.or(Some(format!("{path}: {reason}"))),
+            }
+        }
+        let name = self.program.name();
+        let none = || format!("the configuration file of {name} is in none of its usual places");
+        self.missing(refused.unwrap_or_else(none));
+        None
+    }
+
+    /// Those of these paths that are there.
+    pub(super) fn all_of(&mut self, candidates: &[String]) -> Vec<String> {
+        let mut found = Vec::new();
+        for path in candidates {
+            found.extend(self.included(path, 0, true));
+        }
+        found
+    }
+
+    /// A default of the program; none while a file is missing that may set another value.
+    pub(super) fn default<T>(&self, value: T) -> Option<Sourced<T>> {
+        self.unread.is_empty().then(|| Sourced { value, at: self.default_place() })
+    }
+
+    fn default_place(&self) -> Place {
+        let version = self.process.version.as_deref().map(|version| format!(" {version}"));
+        let (name, version) = (self.program.name(), version.unwrap_or_default());
+        Place { file: format!("{DEFAULT_OF}{name}{version}"), line: None }
+    }
+
+    /// The place of an argument.
+    pub(super) fn command_line(&self) -> Place {
+        Place { file: format!("the command line of PID {}", self.process.pid), line: None }
+    }
+
+    /// Whether the server's version is known to be this one or a later one.
+    pub(super) fn is_at_least(&self, version: [u64; 3]) -> Option<bool> {
+        let text = self.process.version.as_deref()?;
+        let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u64>);
+        let mut own = [0; 3];
+        for (place, part) in own.iter_mut().zip(&mut parts) {
+            *place = part.unwrap_or(0);
+        }
+        (own[0] > 0).then_some(own >= version)
+    }
+}
+
+/// A place in a file; `line` counts from 0.
+pub(super) fn place(file: &str, line: usize) -> Place {
+    Place { file: clipped(file), line: u32::try_from(line + 1).ok() }
+}
+
+/// The first characters of a name: a hostile one may have a million.
+pub(super) fn clipped(name: &str) -> String {
+    name.chars().take(NAME_MAX).collect()
+}
+
+/// A path as a program sees it that resolves it against this folder.
+pub(super) fn join(folder: &str, path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_owned();
+    }
+    format!("{}/{}", folder.trim_end_matches('/'), path.strip_prefix("./").unwrap_or(path))
+}
+
+/// The folder of a file.
+pub(super) fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| if folder.is_empty() { "/" } else { folder })
+}
+
+/// Words of one line: separated by white space, quoted by `"` or `'`, where `\` keeps the next
+/// character. Ends at `comment` where a word would begin.
+pub(super) fn words(line: &str, comment: Option<char>) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.chars().peekable();
+    loop {
+        while rest.next_if(|c| c.is_whitespace()).is_some() {}
+        match rest.peek() {
+            None => return words,
+            Some(&first) if Some(first) == comment => return words,
+            Some(_) => {}
+        }
+        let (mut word, mut quote) = (String::new(), None);
+        while let Some(c) = rest.next() {
+            match quote {
+                Some(end) if c == end => quote = None,
+                None if c == '"' || c == '\'' => quote = Some(c),
+                None if c.is_whitespace() => break,
+                _ if c == '\\' && quote != Some('\'') => word.extend(rest.next()),
+                _ => word.push(c),
+            }
+        }
+        words.push(word);
+    }
+}
+
+/// The value of an option: `-c FILE` or `-cFILE`, as `getopt` takes both.
+pub(super) fn option(arguments: &[String], short: &str) -> Option<String> {
+    let mut arguments = arguments.iter().skip(1);
+    while let Some(argument) = arguments.next() {
+        if argument == short {
+            return arguments.next().cloned();
+        }
+        if let Some(value) = argument.strip_prefix(short) {
+            return Some(value.to_owned());
+        }
+    }
+    None
+}

@@ -1,0 +1,9 @@
+//! What is wrong with a machine's connections, from its state, its sysctls and its servers' configuration.
+//!
+//! A rule is a function from [`Machine`] to diagnoses. It names a fault only from evidence in it.
+
+pub mod config;
+mod machine;
+
+pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
+pub use machine::{Machine, Neighbour};

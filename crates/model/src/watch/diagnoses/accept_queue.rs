@@ -1,0 +1,195 @@
+//! A listener's accept queue that overflows, or is about to.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{evidence, per_s, place, rounded};
+use crate::diagnosis::{Diagnosis, Fix, Severity};
+use crate::units::{echo, human_count};
+use crate::watch::state::{ListenerState, State};
+
+pub(super) const FULL: &str = "accept-queue-full";
+pub(super) const NEAR: &str = "accept-queue-near";
+
+/// The subject where the listener cannot be told.
+const UNKNOWN: &str = "a listener of this host";
+/// What `listen(2)` is asked for in the end, at least: the default of `somaxconn` since Linux 5.4.
+const BACKLOG_MIN: u32 = 4_096;
+/// `somaxconn` and the backlog were 16 bits wide before Linux 4.1, and a longer queue than this is no
+/// remedy.
+const BACKLOG_MAX: u32 = 65_535;
+
+/// Sockets of one address and port.
+type Group<'a> = Vec<&'a ListenerState>;
+
+fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
+    let mut groups: BTreeMap<(&str, u16), Group<'_>> = BTreeMap::new();
+    for one in &state.listeners {
+        groups.entry((one.address.as_str(), one.port)).or_default().push(one);
+    }
+    groups.into_values()
+}
+
+/// Packets met a full accept queue in the interval.
+pub(super) fn full(state: &State) -> Vec<Diagnosis> {
+    let found: Vec<Diagnosis> =
+        groups(state).filter_map(|group| overflowed(state, &group)).collect();
+    match state.rates.as_ref().map(|rates| rates.overflows_per_s) {
+        Some(rate) if rate > 0.0 && found.is_empty() => vec![unattributed(state, rate)],
+        _ => found,
+    }
+}
+
+fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
+    let hit = |one: &&&ListenerState| one.overflows_per_s.is_some_and(|rate| rate > 0.0);
+    let rate: f64 = group.iter().filter(hit).filter_map(|one| one.overflows_per_s).sum();
+    let by_rate = |a: &&&ListenerState, b: &&&ListenerState| {
+        a.overflows_per_s.unwrap_or(0.0).total_cmp(&b.overflows_per_s.unwrap_or(0.0))
+    };
+    let worst = group.iter().filter(hit).max_by(by_rate)?;
+    let subject = place(&worst.address, worst.port);
+    let estimated = group.iter().filter(hit).any(|one| one.overflows_estimated);
+    let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
+    let queue = if peak > limit {
+        format!("accept queue full, {} of {}", human_count(peak.into()), human_count(limit.into()))
+    } else {
+        format!("accept queue full between looks (limit {})", human_count(limit.into()))
+    };
+    let about = if estimated { "~" } else { "" };
+    let text = format!("{about}{} drops/s at {subject}: {queue}", per_s(rate));
+    let mut evidence = of_listener(state, group, worst);
+    evidence.insert("overflows_per_s".into(), rounded(rate));
+    if estimated {
+        evidence.insert("overflows_estimated".into(), true.into());
+    }
+    let fix = Some(longer(worst, state.limits.somaxconn));
+    Some(Diagnosis { id: FULL.into(), severity: Severity::Problem, subject, text, evidence, fix })
+}
+
+/// The host counted overflows, and which listener had them cannot be told.
+fn unattributed(state: &State, rate: f64) -> Diagnosis {
+    let text = format!(
+        "{} drops/s at full accept queues; the kernel's counts do not tell at which listener",
+        per_s(rate)
+    );
+    let dropping =
+        state.listeners.iter().filter(|one| one.drops_per_s.is_some_and(|rate| rate > 0.0));
+    let evidence = evidence([
+        ("overflows_per_s", Some(rounded(rate))),
+        ("listeners_that_dropped", Some(dropping.count().into())),
+        ("somaxconn", state.limits.somaxconn.map(Value::from)),
+    ]);
+    Diagnosis {
+        id: FULL.into(),
+        severity: Severity::Problem,
+        subject: UNKNOWN.into(),
+        text,
+        evidence,
+        // A longer queue for a listener that nobody can name is no advice.
+        fix: None,
+    }
+}
+
+/// The queue passed 80 % of its limit in the last seconds, and nothing was dropped.
+pub(super) fn near(state: &State) -> Vec<Diagnosis> {
+    let near = |one: &&&ListenerState| {
+        let (peak, limit) = (one.accept_queue_recent_peak, one.accept_queue_limit);
+        limit > 0 && u64::from(peak) * 5 > u64::from(limit) * 4
+    };
+    let of = |group: Group<'_>| {
+        // A queue of 1 is a connection that came just now.
+        let share = |one: &&&ListenerState| {
+            f64::from(one.accept_queue_recent_peak) / f64::from(one.accept_queue_limit)
+        };
+        let worst = group
+            .iter()
+            .filter(near)
+            .filter(|one| one.accept_queue_recent_peak > 1)
+            .max_by(|a, b| share(a).total_cmp(&share(b)))?;
+        let subject = place(&worst.address, worst.port);
+        let text = format!(
+            "{:.0} % of the accept queue of {subject} in use: {} of {}{}",
+            100.0 * share(&worst),
+            human_count(worst.accept_queue_recent_peak.into()),
+            human_count(worst.accept_queue_limit.into()),
+            if worst.drops == Some(0) { ", no drop yet" } else { "" }
+        );
+        Some(Diagnosis {
+            id: NEAR.into(),
+            severity: Severity::Warning,
+            subject,
+            text,
+            evidence: of_listener(state, &group, worst),
+            fix: Some(longer(worst, state.limits.somaxconn)),
+        })
+    };
+    groups(state).filter_map(of).collect()
+}
+
+fn of_listener(state: &State, group: &Group<'_>, worst: &ListenerState) -> BTreeMap<String, Value> {
+    let full = group.iter().filter(|one| one.accept_queue_recent_peak > one.accept_queue_limit);
+    evidence([
+        ("accept_queue_len", Some(worst.accept_queue_len.into())),
+        ("accept_queue_recent_peak", Some(worst.accept_queue_recent_peak.into())),
+        ("accept_queue_limit", Some(worst.accept_queue_limit.into())),
+        ("somaxconn", state.limits.somaxconn.map(Value::from)),
+        ("drops_per_s", worst.drops_per_s.map(rounded)),
+        ("process", worst.process.as_ref().map(|process| echo(&process.name).into())),
+        ("pid", worst.process.as_ref().map(|process| process.pid.into())),
+        ("sockets", (group.len() > 1).then(|| group.len().into())),
+        ("sockets_full", (group.len() > 1).then(|| full.count().into())),
+    ])
+}
+
+/// A longer queue. `listen(2)` clamps the application's backlog to `somaxconn`, so the limit says which
+/// of the two is the smaller.
+fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
+    let limit = listener.accept_queue_limit;
+    let wanted = limit.saturating_mul(2).clamp(BACKLOG_MIN, BACKLOG_MAX).max(limit);
+    let by_application = somaxconn.is_some_and(|max| limit < max);
+    let setting = backlog_setting(listener, wanted);
+    let mut commands = Vec::new();
+    let mut undo = format!("Set the former backlog (the limit was {limit})");
+    if somaxconn.is_none_or(|max| max < wanted) {
+        commands.push(format!("sysctl -w net.core.somaxconn={wanted}"));
+        if let Some(max) = somaxconn {
+            undo = format!("sysctl -w net.core.somaxconn={max}; set the former backlog");
+        }
+    }
+    commands.push(setting);
+    let change = match somaxconn {
+        Some(max) if by_application => format!(
+            "Raise the application's backlog, which limits the queue to {limit} (somaxconn is {max}), and restart it."
+        ),
+        Some(max) if limit == max => format!(
+            "Raise net.core.somaxconn, which limits the queue to {max}, and the application's backlog; restart it."
+        ),
+        _ => "Raise net.core.somaxconn and the application's backlog, and restart it.".to_owned(),
+    };
+    let held = human_count(u64::from(wanted) + 1);
+    Fix {
+        change,
+        commands,
+        effect: format!("The queue holds {held} connections: a burst of that size is no longer dropped."),
+        risk: "A server that accepts too slowly fills any queue, and clients wait longer. A waiting connection \
+               takes about 2.7 kB."
+            .to_owned(),
+        undo: format!("{undo}, and restart the application."),
+    }
+}
+
+/// The line of the configuration that sets the backlog, by the name of the process.
+fn backlog_setting(listener: &ListenerState, wanted: u32) -> String {
+    let name = listener.process.as_ref().map_or("", |process| process.name.as_str());
+    let place = place(&listener.address, listener.port);
+    match name {
+        "nginx" => format!("listen {place} backlog={wanted};"),
+        "redis-server" | "valkey-server" => format!("tcp-backlog {wanted}"),
+        "haproxy" => format!("bind {place} backlog {wanted}"),
+        "apache2" | "httpd" => format!("ListenBackLog {wanted}"),
+        "mariadbd" | "mysqld" => format!("back_log = {wanted}"),
+        _ if name.starts_with("php-fpm") => format!("listen.backlog = {wanted}"),
+        _ => format!("listen(fd, {wanted})"),
+    }
+}

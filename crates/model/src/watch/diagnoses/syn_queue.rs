@@ -1,0 +1,79 @@
+//! A SYN queue that is full: SYNs are dropped, or answered with cookies.
+
+use super::{evidence, per_s, rounded, sysctl};
+use crate::diagnosis::{Diagnosis, Fix};
+use crate::watch::state::{ListenerState, State};
+
+pub(super) const FULL: &str = "syn-queue-full";
+/// The kernel has no count of it for each listener.
+const SUBJECT: &str = "SYN queues of this host";
+/// `net.ipv4.tcp_syncookies`: cookies for all, full or not.
+const ALWAYS: u32 = 2;
+
+/// SYNs met a full queue of half-open requests in the interval.
+pub(super) fn full(state: &State) -> Vec<Diagnosis> {
+    let Some(rates) = &state.rates else { return Vec::new() };
+    let dropped = rates.syns_dropped_per_s > 0.0;
+    // With 2 a cookie is no sign of a full queue.
+    let cookies = rates.cookies_sent_per_s > 0.0 && state.limits.syncookies != Some(ALWAYS);
+    if !dropped && !cookies {
+        return Vec::new();
+    }
+    let text = if dropped {
+        format!("{} SYNs/s dropped: a SYN queue is full", per_s(rates.syns_dropped_per_s))
+    } else {
+        format!(
+            "{} SYN cookies/s sent: a SYN queue is full; clients still connect",
+            per_s(rates.cookies_sent_per_s)
+        )
+    };
+    let half_open = |one: &ListenerState| Some((one.syn_queue_len?, super::subject(one)));
+    let longest = state.listeners.iter().filter_map(half_open).max_by_key(|(len, _)| *len);
+    let longest = longest.filter(|(len, _)| *len > 0);
+    let evidence = evidence([
+        ("syns_dropped_per_s", Some(rounded(rates.syns_dropped_per_s))),
+        ("cookies_sent_per_s", Some(rounded(rates.cookies_sent_per_s))),
+        ("tcp_syncookies", state.limits.syncookies.map(Into::into)),
+        ("tcp_max_syn_backlog", state.limits.max_syn_backlog.map(Into::into)),
+        ("longest_syn_queue", longest.as_ref().map(|(len, _)| (*len).into())),
+        ("longest_syn_queue_of", longest.map(|(_, place)| place.into())),
+    ]);
+    vec![Diagnosis {
+        id: FULL.into(),
+        severity: super::severity(dropped),
+        subject: SUBJECT.into(),
+        text,
+        evidence,
+        fix: Some(fix(state)),
+    }]
+}
+
+fn fix(state: &State) -> Fix {
+    if state.limits.syncookies == Some(0) {
+        return sysctl(
+            "net.ipv4.tcp_syncookies",
+            0,
+            1,
+            "Turn SYN cookies on.".to_owned(),
+            "A SYN that meets a full queue is answered, and the client connects.",
+            "Without TCP timestamps, a connection by cookie has no SACK and no window scaling.",
+        );
+    }
+    let somaxconn = state.limits.somaxconn;
+    let wanted = somaxconn.map_or(4_096, |max| max.saturating_mul(2).clamp(4_096, 65_535).max(max));
+    Fix {
+        change: "Raise the backlog of the listener and net.core.somaxconn: they limit half-open requests. If SYNs \
+                 come from addresses that never answer, it is a SYN flood, and cookies are the right answer."
+            .to_owned(),
+        commands: vec![
+            format!("sysctl -w net.core.somaxconn={wanted}"),
+            format!("listen(fd, {wanted})"),
+        ],
+        effect: "More half-open requests fit, and fewer cookies are sent.".to_owned(),
+        risk: "A half-open request takes about 300 bytes; a SYN flood fills any queue.".to_owned(),
+        undo: match somaxconn {
+            Some(max) => format!("sysctl -w net.core.somaxconn={max}; set the former backlog, and restart."),
+            None => "Set the former net.core.somaxconn and backlog, and restart.".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,21 @@
+//! What the connections of a live machine do, look by look.
+//!
+//! A [`Look`] is what was read at one instant: levels and counters since boot. Two looks give rates, so
+//! a [`State`] needs two. The clock, the kernel and the files are elsewhere: looks come in as arguments.
+
+mod destinations;
+pub mod diagnoses;
+mod history;
+mod listeners;
+mod look;
+mod overflow;
+mod rates;
+mod record;
+mod state;
+
+pub use history::{History, LISTENERS_MAX, LOOKS_MAX};
+pub use look::{
+    Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process, Table,
+};
+pub use record::{WatchHeader, WatchLine, WatchSummary};
+pub use state::{DestinationState, ListenerState, Rates, Segments, State};

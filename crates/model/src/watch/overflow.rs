@@ -1,0 +1,160 @@
+//! Which listener's accept queue overflowed, where the kernel counts overflows of all listeners in one sum?
+//!
+//! The namespace has `TcpExtListenOverflows` and `TcpExtListenDrops`; each listener has `sk_drops`. Each
+//! drop at a listener raises its `sk_drops` (`tcp_listendrop()` of include/net/tcp.h), so a listener whose
+//! count did not rise had no overflow. The reverse does not hold: a RST that ends a half-open request
+//! raises `sk_drops` too, as any port scan shows, and a dropped last ACK counts twice. So `sk_drops` alone
+//! is no evidence of a full queue.
+
+/// What the namespace counted over one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HostDrops {
+    /// Change of `TcpExtListenOverflows`.
+    pub overflows: u64,
+    /// Change of `TcpExtListenDrops`.
+    pub drops: u64,
+}
+
+/// What one listener showed over the same interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Suspect {
+    /// Change of `sk_drops`; absent if it is not known.
+    pub drops: Option<u64>,
+    /// Whether a look of the last seconds found its queue full.
+    pub was_full: bool,
+}
+
+/// A listener's part of the overflows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Part {
+    /// SYNs and ACKs that met its full accept queue.
+    pub packets: f64,
+    /// Whether it is a share by `sk_drops` and not a count.
+    pub estimated: bool,
+}
+
+impl Part {
+    const NONE: Self = Self { packets: 0.0, estimated: false };
+
+    fn exactly(packets: u64) -> Self {
+        Self { packets: packets as f64, estimated: false }
+    }
+}
+
+/// The part of each listener, in the order given. Absent: it cannot be told.
+///
+/// `others`: whether listeners that are not in the list may have dropped packets in the interval.
+pub(super) fn attribute(
+    host: Option<HostDrops>,
+    suspects: &[Suspect],
+    others: bool,
+) -> Vec<Option<Part>> {
+    let Some(host) = host else { return vec![None; suspects.len()] };
+    if host.overflows == 0 {
+        return vec![Some(Part::NONE); suspects.len()];
+    }
+    let rose = |one: &Suspect| one.drops != Some(0);
+    let risers = suspects.iter().filter(|one| rose(one)).count();
+    let known = !others && suspects.iter().all(|one| one.drops.is_some());
+    let sum: u64 = suspects.iter().filter_map(|one| one.drops).sum();
+    // Nothing but overflows was dropped, and nothing counted twice: then each count is a count of
+    // overflows.
+    let all_overflows = known && host.drops == host.overflows && sum == host.overflows;
+    let full = |one: &Suspect| one.drops.filter(|drops| *drops > 0 && one.was_full);
+    let by_full: u64 = suspects.iter().filter_map(full).sum();
+    suspects
+        .iter()
+        .map(|one| match one.drops {
+            Some(0) => Some(Part::NONE),
+            _ if risers == 1 && !others => Some(Part::exactly(host.overflows)),
+            Some(drops) if all_overflows => Some(Part::exactly(drops)),
+            // Those whose queue was seen full share the overflows. None has more than it dropped.
+            _ => full(one).map(|drops| {
+                let (drops, by_full) = (drops as f64, by_full as f64);
+                let share = host.overflows as f64 * drops / by_full;
+                Part { packets: share.min(drops), estimated: true }
+            }),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn host(overflows: u64, drops: u64) -> HostDrops {
+        HostDrops { overflows, drops }
+    }
+
+    fn dropped(drops: u64) -> Suspect {
+        Suspect { drops: Some(drops), was_full: false }
+    }
+
+    fn full(drops: u64) -> Suspect {
+        Suspect { was_full: true, ..dropped(drops) }
+    }
+
+    const UNKNOWN: Suspect = Suspect { drops: None, was_full: false };
+
+    fn parts(host: HostDrops, suspects: &[Suspect], others: bool) -> Vec<Option<(f64, bool)>> {
+        let parts = attribute(Some(host), suspects, others).into_iter();
+        parts.map(|part| part.map(|part| (part.packets, part.estimated))).collect()
+    }
+
+    #[test]
+    fn the_only_listener_that_dropped_has_all_overflows_of_the_host() {
+        // 60 last ACKs count twice: 100 overflows, 160 drops of the socket.
+        let seen = parts(host(100, 100), &[dropped(0), dropped(160), dropped(0)], false);
+        assert_eq!(seen, [Some((0.0, false)), Some((100.0, false)), Some((0.0, false))]);
+        // A kernel without sk_drops, and a single listener.
+        assert_eq!(parts(host(7, 7), &[UNKNOWN], false), [Some((7.0, false))]);
+    }
+
+    #[test]
+    fn without_an_overflow_no_drop_is_one() {
+        let seen = parts(host(0, 12), &[dropped(12), UNKNOWN], true);
+        assert_eq!(seen, [Some((0.0, false)); 2]);
+        assert_eq!(attribute(None, &[dropped(12)], false), [None], "the host's counters broke off");
+    }
+
+    #[test]
+    fn counts_that_add_up_to_the_overflows_are_exact() {
+        let seen = parts(host(30, 30), &[dropped(10), dropped(20)], false);
+        assert_eq!(seen, [Some((10.0, false)), Some((20.0, false))]);
+    }
+
+    #[test]
+    fn otherwise_those_seen_full_share_and_the_rest_is_not_told() {
+        // The second listener is scanned: its drops are RSTs.
+        let seen = parts(host(100, 100), &[full(150), dropped(40), dropped(0)], false);
+        assert_eq!(seen, [Some((100.0, true)), None, Some((0.0, false))]);
+        let seen = parts(host(100, 100), &[full(150), full(50)], false);
+        assert_eq!(seen, [Some((75.0, true)), Some((25.0, true))]);
+        let seen = parts(host(100, 100), &[dropped(150), dropped(50)], false);
+        assert_eq!(seen, [None, None], "none was seen full");
+    }
+
+    #[test]
+    fn a_listener_that_vanished_may_have_had_a_part() {
+        assert_eq!(parts(host(9, 9), &[dropped(9)], true), [None]);
+        assert_eq!(parts(host(9, 9), &[full(4)], true), [Some((4.0, true))]);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_never_negative_and_never_more_than_the_host_counted(
+            overflows in 0_u64..1_000, more in 0_u64..100, others: bool,
+            suspects in prop::collection::vec((prop::option::of(0_u64..500), any::<bool>()), 0..6),
+        ) {
+            let suspects: Vec<Suspect> =
+                suspects.into_iter().map(|(drops, was_full)| Suspect { drops, was_full }).collect();
+            let parts = attribute(Some(host(overflows, overflows + more)), &suspects, others);
+            prop_assert_eq!(parts.len(), suspects.len());
+            let sum: f64 = parts.iter().flatten().map(|part| part.packets).sum();
+            prop_assert!(sum <= overflows as f64 + 1e-6, "{} of {}", sum, overflows);
+            prop_assert!(parts.iter().flatten().all(|part| part.packets >= 0.0));
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What two looks say together: levels, peaks, rates, and what is wrong.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::look::{Counted, Limits, LookCost, Process};
+use crate::diagnosis::Diagnosis;
+
+/// The state of a namespace over one interval. `watch --once --format json` prints one.
+///
+/// Rates are over `interval_s`, which ends with the look. Peaks are of the whole watch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct State {
+    /// Wall-clock time of the look, RFC 3339.
+    pub time: String,
+    /// Time since the watch began, s.
+    pub at_s: f64,
+    /// Time between the two looks, s. Above the asked interval where the machine was busy.
+    pub interval_s: f64,
+    /// Host name, as the kernel has it.
+    pub host: String,
+    /// Time since boot, s.
+    pub uptime_s: f64,
+    /// What is wrong, problems first. One whose evidence ended stays for some seconds, with
+    /// `ended_s_ago` in its evidence.
+    pub diagnoses: Vec<Diagnosis>,
+    /// Diagnoses that there was no room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub diagnoses_left_out: u64,
+    /// Listeners, those with a diagnosis or a queue first.
+    pub listeners: Vec<ListenerState>,
+    /// Listeners that there was no room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub listeners_left_out: u64,
+    /// Destinations with the most local ports in use.
+    pub destinations: Vec<DestinationState>,
+    /// Destinations that there was no room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub destinations_left_out: u64,
+    /// Sockets by state, from the newest dump of all sockets.
+    pub states: BTreeMap<String, u64>,
+    /// Age of that dump at the look, s; absent: none was made yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table_age_s: Option<f64>,
+    /// Rates of the namespace; absent: the counters did not continue (another namespace, a wrap).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<Rates>,
+    /// Segments of the last seconds; absent like `rates`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Segments>,
+    /// Levels now.
+    pub counted: Counted,
+    /// Limits now.
+    pub limits: Limits,
+    /// What watching costs.
+    pub cost: LookCost,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref)] // serde hands it over like this
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref)] // serde hands it over like this
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// A listener over one interval.
+///
+/// Each listening socket is one entry. Several sockets of one address and port (`SO_REUSEPORT`) each
+/// have a queue and a limit of their own, and one may overflow while the others are empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ListenerState {
+    /// Local address.
+    pub address: String,
+    /// Local port.
+    pub port: u16,
+    /// Inode of the socket. It distinguishes sockets of one address and port.
+    #[serde(default)]
+    pub inode: u64,
+    /// Listening sockets of this address and port, this one included: above 1 with `SO_REUSEPORT`.
+    #[serde(default)]
+    pub sockets: u32,
+    /// Its process; absent where it may not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+    /// Connections that wait for accept(2) now.
+    pub accept_queue_len: u32,
+    /// The longest queue of any look since the watch began.
+    pub accept_queue_peak: u32,
+    /// The longest queue of the looks of the last 5 to 10 s.
+    #[serde(default)]
+    pub accept_queue_recent_peak: u32,
+    /// The backlog after the clamp to `somaxconn`; the queue holds one more.
+    pub accept_queue_limit: u32,
+    /// Half-open requests now; absent if they were not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syn_queue_len: Option<u32>,
+    /// SYNs and last ACKs that met a full accept queue, per second. Exact where one listener alone
+    /// dropped, or none: then it is the host's `TcpExtListenOverflows`. Absent where it cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflows_per_s: Option<f64>,
+    /// Whether `overflows_per_s` is estimated: several listeners dropped packets, and this one has
+    /// its share by `sk_drops`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub overflows_estimated: bool,
+    /// Packets that the kernel dropped here, per second (`sk_drops`); absent where the kernel does not
+    /// report it, and in the first interval of a new listener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drops_per_s: Option<f64>,
+    /// Packets dropped here since the watch began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drops: Option<u64>,
+}
+
+/// A destination in the newest dump.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DestinationState {
+    /// Remote address.
+    pub address: String,
+    /// Remote port.
+    pub port: u16,
+    /// Local ports in use from the source address that uses the most.
+    pub ports_in_use: u32,
+    /// Of those, in TIME-WAIT.
+    pub time_wait: u32,
+    /// Local ports left to that source; absent where the range is not readable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports_left: Option<u32>,
+    /// Sockets in SYN-SENT.
+    pub syn_sent: u32,
+    /// Change of the ports in use, per second, between the two newest dumps; absent before the second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports_per_s: Option<f64>,
+    /// Time until none is left if they go on to rise like this, s; absent if they do not rise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts_s: Option<f64>,
+}
+
+/// Segments of the last seconds: a share needs more than one interval to be worth stating.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Segments {
+    /// Time that they are of, s: at most 10 s, or one interval where that is longer.
+    pub over_s: f64,
+    /// Segments sent, retransmissions not included (`TcpOutSegs`).
+    pub sent: u64,
+    /// Segments retransmitted (`TcpRetransSegs`).
+    pub retransmitted: u64,
+}
+
+/// Rates of a namespace, per second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rates {
+    /// Connections opened from here (`TcpActiveOpens`).
+    pub active_opens_per_s: f64,
+    /// Connections accepted by the kernel (`TcpPassiveOpens`).
+    pub passive_opens_per_s: f64,
+    /// Segments sent (`TcpOutSegs`).
+    pub segments_out_per_s: f64,
+    /// Segments retransmitted (`TcpRetransSegs`).
+    pub retransmitted_per_s: f64,
+    /// SYNs retransmitted (`TcpExtTCPSynRetrans`).
+    pub syns_retransmitted_per_s: f64,
+    /// SYNs and ACKs that met a full accept queue (`TcpExtListenOverflows`).
+    pub overflows_per_s: f64,
+    /// Everything that listeners dropped (`TcpExtListenDrops`).
+    pub drops_per_s: f64,
+    /// SYN cookies sent (`TcpExtSyncookiesSent`).
+    pub cookies_sent_per_s: f64,
+    /// SYNs dropped because the SYN queue was full without cookies (`TcpExtTCPReqQFullDrop`).
+    pub syns_dropped_per_s: f64,
+    /// Connections reset (`TcpEstabResets`).
+    pub resets_per_s: f64,
+    /// Connections closed for want of memory (`TcpExtTCPAbortOnMemory`).
+    pub aborted_for_memory_per_s: f64,
+    /// TIME-WAIT that ended early at `tcp_max_tw_buckets` (`TcpExtTCPTimeWaitOverflow`).
+    pub time_wait_overflows_per_s: f64,
+}
