@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-pub use tcptoll_kernel::clock::{monotonic_ns, wait_until};
+pub use tcptoll_kernel::clock::{boottime_ns, monotonic_ns, wait_until};
 
 /// The wall clock as RFC 3339 has it, in UTC, to 1 ms.
 pub fn wall_clock() -> String {

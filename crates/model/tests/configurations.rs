@@ -69,6 +69,7 @@ fn reuses(version: &str, location: &str) -> Option<bool> {
 }
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value)] // callers write the value in place
 fn is<T: PartialEq + Debug + Clone>(value: Option<&Sourced<T>>, expected: T, at: &str) {
     let value = value.expect("it is read");
     assert_eq!((&value.value, value.at.to_string().as_str()), (&expected, at));

@@ -9,11 +9,13 @@ mod experiment;
 mod hint;
 mod rounds;
 mod serve;
+mod watch;
 
 pub use experiment::{ExperimentArgs, Typed};
 pub(crate) use hint::mended;
 pub use rounds::RoundArgs;
 pub use serve::{Serve, ServeArgs, ServeKeepaliveArgs};
+pub use watch::{DoctorArgs, WatchArgs};
 
 use rounds::percent;
 
@@ -47,6 +49,10 @@ pub enum Command {
     /// Measure: an experiment with its options
     #[command(flatten)]
     Experiment(Box<ExperimentArgs>),
+    /// Watch this machine's connections: queues, drops, ports, what is wrong and which setting to change
+    Watch(WatchArgs),
+    /// Find what is wrong with this machine's connections and servers, in seconds
+    Doctor(DoctorArgs),
     /// Serve on its own: two ports, without and with keep-alive
     Serve(ServeArgs),
     /// Run a study: list, show, check or run one by its name or file
@@ -106,6 +112,8 @@ pub enum SchemaOf {
     Summary,
     /// A study file, once its TOML is read as JSON
     Study,
+    /// The object that `watch --once --format json` prints, and each line of its record holds
+    Watch,
     /// Not a schema: every experiment with its options, their defaults, its metrics and distributions
     Experiments,
 }

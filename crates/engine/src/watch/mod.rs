@@ -5,6 +5,7 @@
 //! ([`pace`]). No privilege is needed; the owner of a socket is named where `/proc/PID/fd` may be read.
 
 mod levels;
+mod live;
 mod owners;
 mod pace;
 mod pairs;
@@ -19,11 +20,12 @@ use tcptoll_kernel::namespace::join_network;
 use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag, States};
 use tcptoll_model::watch::{ListenerLook, Look, LookCost, Table};
 
+pub use self::live::Watch;
 use self::owners::Owners;
 use self::pace::Pace;
 use self::pairs::Kept;
 use self::table::TableBuilder;
-use crate::clock::{monotonic_ns, wall_clock};
+use crate::clock::{boottime_ns, wall_clock};
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -180,5 +182,5 @@ impl Reader {
 }
 
 fn now() -> Duration {
-    Duration::from_nanos(monotonic_ns())
+    Duration::from_nanos(boottime_ns())
 }

@@ -1,6 +1,7 @@
 //! One file per sub-command that does more than print.
 
 mod compare;
+mod doctor;
 mod explain;
 mod lab;
 mod links;
@@ -10,6 +11,7 @@ mod prose;
 mod runs;
 mod serve;
 mod study;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -18,6 +20,7 @@ use tcptoll_engine::record::Record;
 use tcptoll_model::experiments;
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
+use tcptoll_model::watch::State;
 
 use crate::cli::{
     Cli, Command, ExperimentArgs, Format, OutputArgs, ReportArgs, SchemaOf, TourArgs,
@@ -33,6 +36,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => tour(args),
         Command::Experiment(args) => experiment(&args),
+        Command::Watch(args) => watch::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report(&args),
@@ -126,6 +131,7 @@ fn schema(of: SchemaOf) -> anyhow::Result<Status> {
     let text = match of {
         SchemaOf::Summary => serde_json::to_string_pretty(&schemars::schema_for!(Summary))?,
         SchemaOf::Study => serde_json::to_string_pretty(&schemars::schema_for!(Study))?,
+        SchemaOf::Watch => serde_json::to_string_pretty(&schemars::schema_for!(State))?,
         SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
     };
     println!("{text}");

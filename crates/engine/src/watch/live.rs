@@ -1,0 +1,43 @@
+//! A reader and the memory of what it read: what every way to show a watch begins with.
+
+use tcptoll_kernel::SysError;
+use tcptoll_model::watch::{History, State};
+
+use super::{Options, Reader};
+use crate::clock::boottime_ns;
+
+/// Watches one network namespace, and remembers the last minutes.
+#[derive(Debug)]
+pub struct Watch {
+    reader: Reader,
+    history: History,
+}
+
+impl Watch {
+    /// As [`Reader::open`]: before any thread is started.
+    pub fn open(options: &Options) -> Result<Self, SysError> {
+        let reader = Reader::open(options)?;
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let uptime_s = std::time::Duration::from_nanos(boottime_ns()).as_secs_f64();
+        Ok(Self { reader, history: History::new(host.trim(), uptime_s) })
+    }
+
+    /// Looks once; gives what this look and the one before it say together.
+    ///
+    /// Errors: as [`Reader::look`]; the memory stays as it was.
+    pub fn look(&mut self) -> Result<&State, SysError> {
+        let look = self.reader.look()?;
+        Ok(self.history.push(look))
+    }
+
+    /// As [`look`](Self::look), with a new table of all sockets whatever it costs.
+    pub fn look_at_all(&mut self) -> Result<&State, SysError> {
+        let look = self.reader.look_at_all()?;
+        Ok(self.history.push(look))
+    }
+
+    /// The last minutes.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+}

@@ -1,0 +1,96 @@
+//! Which words do `watch` and `doctor` take?
+#![allow(clippy::doc_markdown)] // the doc comments are the help text, which has no back quotes
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Format;
+
+const WATCH_AFTER: &str = "\
+Examples:
+  tcptoll watch                                  the screen; h shows its keys, q quits
+  tcptoll watch --once                           look for a second, print it, end
+  tcptoll watch --once --format json | jq '.diagnoses'
+  tcptoll watch --netns 4711                     in the network namespace of process 4711
+  tcptoll watch --record night.jsonl             also keep what is seen; later:
+  tcptoll report night.jsonl --html night.html
+  tcptoll watch --listen 127.0.0.1:9464          without a screen, for Prometheus: /metrics
+
+It only reads, and needs no privileges. Owners of sockets are shown where they may be read.";
+
+/// Options of `watch`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = WATCH_AFTER)]
+pub struct WatchArgs {
+    /// Look for one interval, print what was seen, and end
+    #[arg(long)]
+    pub once: bool,
+    /// What --once prints on stdout
+    #[arg(long, value_enum, default_value_t, requires = "once")]
+    pub format: Format,
+    /// Time between two looks, from 100ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub interval: String,
+    /// End after this time, like 8h [default: goes on until it is stopped]
+    #[arg(long, value_name = "TIME", conflicts_with = "once")]
+    pub duration: Option<String>,
+    /// Network namespace to look at: of a process, or a file like /run/netns/NAME
+    #[arg(long, value_name = "PID|FILE")]
+    pub netns: Option<String>,
+    /// Do not look up which process owns a socket
+    #[arg(long)]
+    pub no_owners: bool,
+    /// Write what is seen to this file (JSON Lines); `tcptoll report FILE` draws it
+    #[arg(long, value_name = "FILE", conflicts_with = "once")]
+    pub record: Option<PathBuf>,
+    /// Size that the record may reach, like 64M; older intervals are then joined
+    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "record")]
+    pub record_limit: String,
+    /// Serve metrics for Prometheus at this address, like 127.0.0.1:9464; no screen
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "once")]
+    pub listen: Option<SocketAddr>,
+    /// Another host name by which scrapers may ask for the metrics; may be given again
+    #[arg(long, value_name = "HOST", requires = "listen")]
+    pub allow_host: Vec<String>,
+    /// No screen: write a line when something begins or ends to be wrong
+    #[arg(long, conflicts_with = "once")]
+    pub no_screen: bool,
+}
+
+const DOCTOR_AFTER: &str = "\
+Examples:
+  tcptoll doctor                                 what is wrong, and what to change
+  tcptoll doctor --prove accept-queue-full       re-create it in the lab, with and without the fix
+  tcptoll doctor --netns 4711 --format json      of a container, for a script
+  tcptoll doctor --html doctor.html              the findings as a page
+
+It only reads, and needs no privileges. Configuration files are read where that is allowed.
+
+Exit status: 0 nothing found; 1 something found; 2 not examined; 130 and 143 stopped by a signal.";
+
+/// Options of `doctor`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = DOCTOR_AFTER)]
+pub struct DoctorArgs {
+    /// Time to look for, from 1s to 1h: counts since boot are no rates
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub duration: String,
+    /// Network namespace to examine: of a process, or a file like /run/netns/NAME
+    #[arg(long, value_name = "PID|FILE")]
+    pub netns: Option<String>,
+    /// Re-create a finding in the lab, with and without its fix; without a name, each that the lab
+    /// can hold
+    #[arg(long, value_name = "FINDING", num_args = 0..=1, default_missing_value = "all")]
+    pub prove: Option<String>,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Also write a self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// No progress on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
+}
