@@ -1,3 +1,6 @@
 //! What `tcptoll doctor` looks at on a live machine. It only reads.
 
+mod examination;
 pub mod servers;
+
+pub use examination::examine;

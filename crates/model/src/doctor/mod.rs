@@ -4,6 +4,8 @@
 
 pub mod config;
 mod machine;
+mod rules;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
 pub use machine::{Machine, Neighbour};
+pub use rules::diagnose;
