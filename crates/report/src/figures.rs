@@ -45,15 +45,21 @@ pub(crate) fn quantiles(arm: &Arm, key: &str) -> [Option<f64>; 4] {
     }
 }
 
-/// A rate with its resolution, where that is above 2 % of the rate: `97.9`, `27.3 ± 3.1`. The
-/// resolution is what the edges of the load may add or hide; over rounds there is an interval
-/// instead.
+/// A rate with its resolution, where that is above 2 % of the rate: `97.9`, `27.3 ± 3.1`. A rate below
+/// its resolution is only known not to be above both together: `≤ 53.6`. The resolution is what the
+/// edges of the load may add or hide; over rounds there is an interval instead.
 pub(crate) fn rate(arm: &Arm, key: &str) -> Option<String> {
     let rate = arm.metrics.get(key)?;
     let text = number::three(rate.value);
     let resolution = arm.metrics.get("rate_resolution_per_s").map_or(0.0, |m| m.value);
-    let coarse = arm.rounds.is_empty() && resolution > RESOLUTION_SHOWN * rate.value;
-    Some(if coarse { format!("{text} ± {}", number::three(resolution)) } else { text })
+    if !arm.rounds.is_empty() || resolution <= RESOLUTION_SHOWN * rate.value {
+        return Some(text);
+    }
+    Some(if resolution < rate.value {
+        format!("{text} ± {}", number::three(resolution))
+    } else {
+        format!("≤ {}", number::three(rate.value + resolution))
+    })
 }
 
 /// A middle of the distribution to compare arms by: the median, else the mean.
@@ -275,6 +281,7 @@ mod tests {
         let text = |arm: &Arm| rate(arm, "connections_per_s");
         assert_eq!(text(&with(2.0)).as_deref(), Some("100"));
         assert_eq!(text(&with(3.3)).as_deref(), Some("100 ± 3.30"));
+        assert_eq!(text(&with(150.0)).as_deref(), Some("≤ 250"));
         let rounds = vec![tcptoll_model::record::Round::default()];
         assert_eq!(text(&Arm { rounds, ..with(3.3) }).as_deref(), Some("100"));
         assert_eq!(text(&Arm::default()), None);
