@@ -108,7 +108,8 @@ pub struct ListenerState {
     #[serde(default, skip_serializing_if = "is_false")]
     pub overflows_estimated: bool,
     /// Packets that the kernel dropped here, per second (`sk_drops`); absent where the kernel does not
-    /// report it, and in the first interval of a new listener.
+    /// report it, and in the first interval of a new listener. Not each is a fault: it rises once for a
+    /// port scan, and once a connection with `TCP_DEFER_ACCEPT` (`deferred` of nginx).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops_per_s: Option<f64>,
     /// Packets dropped here since the watch began.

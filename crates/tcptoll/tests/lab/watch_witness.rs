@@ -36,6 +36,15 @@ pub(crate) fn of_listener(at: SocketAddr, inode: u64, figure: &str) -> String {
     format!("{figure} of {at} {inode}")
 }
 
+fn half_open_at(port: u16) -> String {
+    format!("half-open at {port}")
+}
+
+/// Whether a state says that it does not know this figure: the half-open requests of sockets that share a port.
+pub(crate) fn is_untold(name: &str, state: &State) -> bool {
+    state.listeners.iter().any(|one| one.syn_queue_len.is_none() && name == half_open_at(one.port))
+}
+
 /// Every figure, as other programs show it. `within` is put before each command, such as `nsenter …`.
 ///
 /// Of each listening socket its queue, limit and drops; half-open requests by port; sockets by state and by
@@ -68,7 +77,7 @@ pub(crate) fn by_others(within: &[&str]) -> anyhow::Result<Figures> {
         *all.entry(format!("state {state}")).or_default() += 1;
         let (local, remote) = (address(words[3])?, address(words[4])?);
         if state == "SYN-RECEIVED" {
-            *all.entry(format!("half-open at {}", local.port())).or_default() += 1;
+            *all.entry(half_open_at(local.port())).or_default() += 1;
         } else if !listening.contains(&local.port()) {
             let pair = pairs.entry((remote, local.ip())).or_default();
             pair[0] += 1;
@@ -106,7 +115,7 @@ pub(crate) fn by_the_watch(state: &State) -> anyhow::Result<Figures> {
         all.insert(of_listener(at, one.inode, "queue"), one.accept_queue_len.into());
         all.insert(of_listener(at, one.inode, "limit"), one.accept_queue_limit.into());
         if let Some(half_open) = one.syn_queue_len {
-            *all.entry(format!("half-open at {}", one.port)).or_default() += i64::from(half_open);
+            *all.entry(half_open_at(one.port)).or_default() += i64::from(half_open);
         }
     }
     for (name, count) in &state.states {

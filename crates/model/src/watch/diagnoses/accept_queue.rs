@@ -108,12 +108,18 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             .filter(|one| one.accept_queue_recent_peak > 1)
             .max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let subject = place(&worst.address, worst.port);
+        let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
+        let queue = if peak > limit {
+            format!("accept queue of {subject} full")
+        } else {
+            format!("{:.0} % of the accept queue of {subject} in use", 100.0 * share(&worst))
+        };
         let text = format!(
-            "{:.0} % of the accept queue of {subject} in use: {} of {}{}",
-            100.0 * share(&worst),
-            human_count(worst.accept_queue_recent_peak.into()),
-            human_count(worst.accept_queue_limit.into()),
-            if worst.drops == Some(0) { ", no drop yet" } else { "" }
+            "{queue}: {} of {}{}",
+            human_count(peak.into()),
+            human_count(limit.into()),
+            // The first look does not know what was dropped before it.
+            if worst.drops == Some(0) && state.interval_s > 0.0 { ", no drop yet" } else { "" }
         );
         Some(Diagnosis {
             id: NEAR.into(),

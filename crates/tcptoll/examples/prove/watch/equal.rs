@@ -14,7 +14,7 @@ use tcptoll_model::watch::{Rates, State};
 
 use super::row;
 use crate::links::tcptoll;
-use crate::watch_witness::{Figures, Load, by_others, by_the_watch, of_listener, ten_busy_listeners};
+use crate::watch_witness::{Figures, Load, by_others, by_the_watch, is_untold, of_listener, ten_busy_listeners};
 
 /// Moments at which the library looks.
 const MOMENTS: usize = 50;
@@ -22,6 +22,8 @@ const MOMENTS: usize = 50;
 const PROGRAM_MOMENTS: usize = 10;
 /// Time between two moments.
 const BETWEEN: Duration = Duration::from_millis(700);
+
+const GOAL: &str = "equal to ss and nstat, or between their two readings";
 
 /// How many figures of a kind were right.
 #[derive(Default)]
@@ -31,6 +33,8 @@ struct Kinds(BTreeMap<String, Kind>);
 struct Kind {
     equal: usize,
     between: usize,
+    /// How far apart the two readings around a figure were, at most.
+    apart: i64,
     wrong: Vec<String>,
 }
 
@@ -39,6 +43,7 @@ impl Kinds {
     fn add(&mut self, kind: &str, name: &str, figure: i64, ends: (i64, i64)) {
         let kind = self.0.entry(kind.to_owned()).or_default();
         let (low, high) = (ends.0.min(ends.1), ends.0.max(ends.1));
+        kind.apart = kind.apart.max(high - low);
         if low == high && figure == low {
             kind.equal += 1;
         } else if (low..=high).contains(&figure) {
@@ -49,10 +54,14 @@ impl Kinds {
     }
 
     /// All levels of one moment.
-    fn add_all(&mut self, ours: &Figures, before: &Figures, after: &Figures) {
+    fn add_all(&mut self, moment: &Moment) -> anyhow::Result<()> {
+        let Moment { state, before, after } = moment;
+        let ours = &by_the_watch(state)?;
         let figures = |all: &Figures, name: &str| all.get(name).copied().unwrap_or(0);
         // What only others see is a figure of the watch too: 0.
-        let known = |name: &&String| !name.starts_with("nstat") && !name.starts_with("drops of");
+        let known = |name: &&String| {
+            !name.starts_with("nstat") && !name.starts_with("drops of") && !is_untold(name, state)
+        };
         let names: std::collections::BTreeSet<&String> =
             ours.keys().chain(before.keys()).chain(after.keys()).filter(known).collect();
         for name in names {
@@ -63,22 +72,36 @@ impl Kinds {
                 (figures(before, name), figures(after, name)),
             );
         }
+        Ok(())
     }
 
+    /// A row a kind.
     fn rows(&self, of: &str) {
         for (name, kind) in &self.0 {
-            let right = kind.equal + kind.between;
-            let all = right + kind.wrong.len();
-            let some: Vec<&str> = kind.wrong.iter().take(3).map(String::as_str).collect();
-            let wrong =
-                if some.is_empty() { String::new() } else { format!("; WRONG {}", some.join("; ")) };
-            row(
-                &format!("{of}: {name}"),
-                "equal to ss and nstat, or between their two readings",
-                &format!("{right} of {all} ({} equal, {} between){wrong}", kind.equal, kind.between),
-                kind.wrong.is_empty() && kind.equal > 0,
-            );
+            row(&format!("{of}: {name}"), GOAL, &kind.text(), kind.wrong.is_empty());
         }
+    }
+
+    /// One row for all.
+    fn row(&self, of: &str) {
+        let each: Vec<String> =
+            self.0.iter().map(|(name, kind)| format!("{name} {}", kind.text())).collect();
+        row(of, GOAL, &each.join("; "), self.0.values().all(|kind| kind.wrong.is_empty()));
+    }
+}
+
+impl Kind {
+    fn text(&self) -> String {
+        let right = self.equal + self.between;
+        let all = right + self.wrong.len();
+        let mut text = format!("{right} of {all}");
+        if self.between > 0 {
+            text += &format!(", {} of them between readings up to {} apart", self.between, self.apart);
+        }
+        for wrong in self.wrong.iter().take(3) {
+            text += &format!(", WRONG {wrong}");
+        }
+        text
     }
 }
 
@@ -170,14 +193,15 @@ pub(super) fn inside() -> anyhow::Result<()> {
             let moment = moment(&mut watch, load.pid(), frozen)?;
             ensure!(moment.state.listeners.len() == 10, "{} listeners", moment.state.listeners.len());
             if frozen {
-                kinds.add_all(&by_the_watch(&moment.state)?, &moment.before, &moment.after);
+                kinds.add_all(&moment)?;
             }
             if let Some(last) = &last {
                 changes(&mut kinds, last, &moment)?;
             }
             last = Some(moment);
         }
-        kinds.rows(&format!("ten busy listeners, {MOMENTS} looks, {what}"));
+        let of = format!("ten busy listeners, {MOMENTS} looks, {what}");
+        if frozen { kinds.rows(&of) } else { kinds.row(&of) }
     }
     let mut kinds = Kinds::default();
     for _ in 0..PROGRAM_MOMENTS {
@@ -190,10 +214,9 @@ pub(super) fn inside() -> anyhow::Result<()> {
         ])?;
         let after = by_others(&[])?;
         resume(load.pid())?;
-        let state: State = serde_json::from_str(&text)?;
-        kinds.add_all(&by_the_watch(&state)?, &before, &after);
+        kinds.add_all(&Moment { state: serde_json::from_str(&text)?, before, after })?;
     }
-    kinds.rows(&format!("tcptoll watch --once, {PROGRAM_MOMENTS} runs, load frozen"));
+    kinds.row(&format!("tcptoll watch --once, {PROGRAM_MOMENTS} runs, load frozen"));
     let counts = load.finish()?;
     let sum = |name: &str| {
         let of = |one: &serde_json::Value| one[name].as_u64().unwrap_or(0);
