@@ -150,7 +150,7 @@ impl Listeners {
             .each(self.each(|one| Some(one.limit.into()))),
             gauge(
                 "listener_accept_queue_fill",
-                "Accept queue over its limit, of the fullest socket. The queue overflows above 1.",
+                "Accept queue over its limit, of the fullest socket. Above 1 the queue is full.",
             )
             .unit(ratio())
             .each(self.each(|one| one.fill.map(Value::from))),

@@ -162,7 +162,7 @@ impl Metrics {
             ];
             (labels, 1_u64.into())
         });
-        let help = "1: this is wrong now, or was in the last minute. Read: tcptoll explain ID.";
+        let help = "Fault that holds now, or held in the last 60 s. The command tcptoll explain ID explains it.";
         let mut families = vec![Family::new(Kind::Gauge, "diagnosis", help).each(diagnoses)];
         families.extend(self.listeners.families());
         families.extend(self.destinations.families());
