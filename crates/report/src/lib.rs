@@ -20,6 +20,7 @@ mod html;
 mod layout;
 mod markdown;
 mod number;
+mod openmetrics;
 mod own;
 mod published;
 mod rounds;
@@ -28,6 +29,8 @@ mod text;
 use std::path::Path;
 
 use tcptoll_model::record::{Comparison, Summary, WarningEntry};
+
+pub use self::openmetrics::{Metrics, MetricsFormat};
 
 /// `text` without what steers a terminal, as it may come from a file, a peer or a command line.
 ///

@@ -12,6 +12,7 @@ mod overflow;
 mod rates;
 mod record;
 mod state;
+mod totals;
 
 pub use history::{History, LISTENERS_MAX, LOOKS_MAX};
 pub use look::{
@@ -19,3 +20,4 @@ pub use look::{
 };
 pub use record::{WatchHeader, WatchLine, WatchSummary};
 pub use state::{DestinationState, ListenerState, Rates, Segments, State};
+pub use totals::Totals;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::look::{Counted, Limits, LookCost, Process};
+use super::totals::Totals;
 use crate::diagnosis::Diagnosis;
 
 /// The state of a namespace over one interval. `watch --once --format json` prints one.
@@ -47,6 +48,9 @@ pub struct State {
     /// Rates of the namespace; absent: the counters did not continue (another namespace, a wrap).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
+    /// Counters since the namespace began, for what makes rates itself. Not printed: `rates` are.
+    #[serde(skip)]
+    pub totals: Totals,
     /// Segments of the last seconds; absent like `rates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<Segments>,

@@ -3,6 +3,7 @@
 //! One loop looks and hands each state to the [`Sink`]s that were asked for: the screen or the lines
 //! of text, the record, the metrics.
 
+mod endpoint;
 mod lines;
 
 use std::sync::Arc;
@@ -29,6 +30,8 @@ const FAILURES_MAX: u32 = 5;
 trait Sink {
     /// Takes a state.
     fn state(&mut self, state: &State) -> anyhow::Result<()>;
+    /// A look failed.
+    fn failed(&mut self) {}
     /// The watch has ended.
     fn end(&mut self, summary: &WatchSummary) -> anyhow::Result<()>;
 }
@@ -38,6 +41,8 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let interval = interval(&args.interval)?;
     let lasts = args.duration.as_deref().map(|text| parse_time(text).context("--duration"));
     let lasts = lasts.transpose()?;
+    // Before the namespace is joined: the metrics are served where this program was started.
+    let endpoint = args.listen.map(|at| endpoint::Bound::new(at, &args.allow_host)).transpose()?;
     // Before any thread: see Reader::open.
     let options = Options { network: network(args.netns.as_deref())?, owners: !args.no_owners };
     let mut watch = Watch::open(&options).context("this network namespace cannot be watched")?;
@@ -46,6 +51,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     }
     let stopped = stops()?;
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(lines::Lines::default())];
+    if let Some(endpoint) = endpoint {
+        sinks.push(Box::new(endpoint.serve(interval)?));
+    }
     let began = Instant::now();
     let mut due = began;
     let mut summary = WatchSummary::default();
@@ -71,6 +79,7 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
             Err(error) if failures < FAILURES_MAX => {
                 failures += 1;
                 summary.missed += 1;
+                sinks.iter_mut().for_each(|sink| sink.failed());
                 say(&format!("a look failed: {error}"));
             }
             Err(error) => return Err(error).context("looks fail again and again"),
