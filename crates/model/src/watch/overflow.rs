@@ -76,7 +76,9 @@ pub(super) fn attribute(
         .map(|one| match one.drops {
             Some(0) => Some(Part::NONE),
             None if risers == 1 && !others => Some(Part::exactly(host.overflows)),
-            Some(drops) if risers == 1 && !others && host.overflows <= drops + read_later(drops) => {
+            Some(drops)
+                if risers == 1 && !others && host.overflows <= drops + read_later(drops) =>
+            {
                 Some(Part::exactly(host.overflows))
             }
             Some(drops) if all_overflows => Some(Part::exactly(drops)),

@@ -40,7 +40,8 @@ struct Listener {
 
 impl Listener {
     fn see(&mut self, at_s: f64, sockets: &[&ListenerState], complete: bool) {
-        let sum = |of: fn(&ListenerState) -> u32| sockets.iter().map(|one| u64::from(of(one))).sum();
+        let sum =
+            |of: fn(&ListenerState) -> u32| sockets.iter().map(|one| u64::from(of(one))).sum();
         self.sockets = sockets.len() as u64;
         self.queue = sum(|one| one.accept_queue_len);
         self.limit = sum(|one| one.accept_queue_limit);

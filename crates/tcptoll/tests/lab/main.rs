@@ -45,5 +45,7 @@ mod syn_queue;
 mod targets;
 mod time_wait;
 mod truth;
+mod watch_live;
 mod watch_reading;
+mod watch_witness;
 mod worker_pool;

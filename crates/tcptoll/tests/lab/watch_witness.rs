@@ -109,7 +109,10 @@ pub(crate) fn by_others(within: &[&str]) -> anyhow::Result<Figures> {
 /// The same figures as a state of a watch has them, but for drops and counters, which it shows as changes.
 pub(crate) fn by_the_watch(state: &State) -> anyhow::Result<Figures> {
     let mut all = Figures::new();
-    ensure!(state.listeners_left_out == 0 && state.destinations_left_out == 0, "something left out");
+    ensure!(
+        state.listeners_left_out == 0 && state.destinations_left_out == 0,
+        "something left out"
+    );
     for one in &state.listeners {
         let at = SocketAddr::new(one.address.parse()?, one.port);
         all.insert(of_listener(at, one.inode, "queue"), one.accept_queue_len.into());

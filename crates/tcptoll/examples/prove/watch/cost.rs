@@ -105,7 +105,11 @@ pub(super) fn used(pid: u32) -> anyhow::Result<Used> {
         let kb: u64 = line.trim().trim_end_matches(" kB").parse()?;
         anyhow::Ok(kb << 10)
     };
-    Ok(Used { cpu_s: ticks as f64 / ticks_per_s, resident: kb("VmRSS:")?, most_resident: kb("VmHWM:")? })
+    Ok(Used {
+        cpu_s: ticks as f64 / ticks_per_s,
+        resident: kb("VmRSS:")?,
+        most_resident: kb("VmHWM:")?,
+    })
 }
 
 pub(super) fn mib(bytes: u64) -> String {
@@ -159,7 +163,8 @@ fn rows(what: &str, used: &Used, passed: Duration, states: &[State]) {
         &format!("{:.2} %: {:+.1} %", 100.0 * claim, 100.0 * (claim / share - 1.0)),
         (claim / share - 1.0).abs() <= CLAIM_OFF,
     );
-    let listed = states.iter().map(|state| state.listeners.len() as u64 + state.listeners_left_out).min();
+    let listed =
+        states.iter().map(|state| state.listeners.len() as u64 + state.listeners_left_out).min();
     let longest = states.iter().map(|state| state.interval_s).fold(0.0, f64::max);
     let due = passed.as_secs();
     row(
@@ -185,7 +190,9 @@ fn rows(what: &str, used: &Used, passed: Duration, states: &[State]) {
             states.len(),
             seen.copied().unwrap_or(0)
         ),
-        aged == states.len() && oldest <= most + 1.5 && seen.is_some_and(|n| *n >= CONNECTIONS as u64),
+        aged == states.len()
+            && oldest <= most + 1.5
+            && seen.is_some_and(|n| *n >= CONNECTIONS as u64),
     );
 }
 
@@ -201,7 +208,12 @@ impl Screen {
         let line = format!("exec '{}' watch --record '{record}'", tcptoll()?.display());
         let size = ["-x", "200", "-y", "60"];
         output_of(
-            &[&["tmux", "-L", &socket, "-f", "/dev/null", "new-session", "-d"], &size[..], &[&line]].concat(),
+            &[
+                &["tmux", "-L", &socket, "-f", "/dev/null", "new-session", "-d"],
+                &size[..],
+                &[&line],
+            ]
+            .concat(),
         )?;
         let mut screen = Self { socket, pid: 0 };
         screen.pid = screen.tmux(&["display-message", "-p", "#{pane_pid}"])?.trim().parse()?;

@@ -126,7 +126,8 @@ fn look(second: u64) -> Look {
         table: Some(Table {
             at_s: second as f64,
             took_s: 0.04,
-            states: [("ESTABLISHED".to_owned(), 50_000), ("TIME-WAIT".to_owned(), 20_000 + second)].into(),
+            states: [("ESTABLISHED".to_owned(), 50_000), ("TIME-WAIT".to_owned(), 20_000 + second)]
+                .into(),
             destinations: (0..64).map(destination).collect(),
             destinations_left_out: 5,
         }),
@@ -185,7 +186,9 @@ pub(super) fn sped_up() -> anyhow::Result<()> {
             history.len(),
             text as f64 / 1e3
         ),
-        last.most_resident <= MEMORY_MAX && last.resident <= full + FULL_GROWTH_MAX && diagnoses > 0,
+        last.most_resident <= MEMORY_MAX
+            && last.resident <= full + FULL_GROWTH_MAX
+            && diagnoses > 0,
     );
     Ok(())
 }

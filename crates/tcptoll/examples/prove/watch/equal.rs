@@ -14,7 +14,9 @@ use tcptoll_model::watch::{Rates, State};
 
 use super::row;
 use crate::links::tcptoll;
-use crate::watch_witness::{Figures, Load, by_others, by_the_watch, is_untold, of_listener, ten_busy_listeners};
+use crate::watch_witness::{
+    Figures, Load, by_others, by_the_watch, is_untold, of_listener, ten_busy_listeners,
+};
 
 /// Moments at which the library looks.
 const MOMENTS: usize = 50;
@@ -96,7 +98,8 @@ impl Kind {
         let all = right + self.wrong.len();
         let mut text = format!("{right} of {all}");
         if self.between > 0 {
-            text += &format!(", {} of them between readings up to {} apart", self.between, self.apart);
+            text +=
+                &format!(", {} of them between readings up to {} apart", self.between, self.apart);
         }
         for wrong in self.wrong.iter().take(3) {
             text += &format!(", WRONG {wrong}");
@@ -191,7 +194,11 @@ pub(super) fn inside() -> anyhow::Result<()> {
         for _ in 0..MOMENTS {
             sleep(BETWEEN);
             let moment = moment(&mut watch, load.pid(), frozen)?;
-            ensure!(moment.state.listeners.len() == 10, "{} listeners", moment.state.listeners.len());
+            ensure!(
+                moment.state.listeners.len() == 10,
+                "{} listeners",
+                moment.state.listeners.len()
+            );
             if frozen {
                 kinds.add_all(&moment)?;
             }
@@ -210,7 +217,13 @@ pub(super) fn inside() -> anyhow::Result<()> {
         let before = by_others(&[])?;
         let tcptoll = tcptoll()?.display().to_string();
         let text = crate::watch_witness::output_of(&[
-            &tcptoll, "watch", "--once", "--format", "json", "--interval", "100ms",
+            &tcptoll,
+            "watch",
+            "--once",
+            "--format",
+            "json",
+            "--interval",
+            "100ms",
         ])?;
         let after = by_others(&[])?;
         resume(load.pid())?;
@@ -224,7 +237,12 @@ pub(super) fn inside() -> anyhow::Result<()> {
     };
     super::fact(
         "the load of the ten listeners, by its own count",
-        &format!("{} attempts, {} connected, {} accepted", sum("attempts"), sum("connected"), sum("accepted")),
+        &format!(
+            "{} attempts, {} connected, {} accepted",
+            sum("attempts"),
+            sum("connected"),
+            sum("accepted")
+        ),
     );
     Ok(())
 }

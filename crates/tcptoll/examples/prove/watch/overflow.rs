@@ -128,7 +128,8 @@ fn scenario(scenario: &Scenario) -> anyhow::Result<()> {
     sleep(Duration::from_millis(500));
     let named = program.finish()?;
     let counts = load.finish()?;
-    let late: u64 = counts.as_array().context("counts")?.iter().filter_map(|one| one["late"].as_u64()).sum();
+    let late: u64 =
+        counts.as_array().context("counts")?.iter().filter_map(|one| one["late"].as_u64()).sum();
     ensure!(late == 0, "this machine is too busy: {late} attempts sent a second SYN");
     for (number, at) in at.iter().enumerate() {
         let refused = serde_json::from_value::<Vec<f64>>(counts[number]["refused"].clone())?;
@@ -195,7 +196,9 @@ fn overflowed(
         counted += truth;
         windows.push(ours / truth.max(1) as f64 - 1.0);
     }
-    let worst = windows.iter().fold(0.0_f64, |worst, one| if one.abs() > worst.abs() { *one } else { worst });
+    let worst = windows
+        .iter()
+        .fold(0.0_f64, |worst, one| if one.abs() > worst.abs() { *one } else { worst });
     row(
         &format!("{}: its rate, against the load's own count", scenario.what),
         &format!("within 5 % in each window of {WINDOW} s"),
@@ -231,9 +234,15 @@ fn spared(
         }
     }
     row(
-        &format!("{}: a listener that does not{}", scenario.what, if scanned { ", scanned" } else { "" }),
+        &format!(
+            "{}: a listener that does not{}",
+            scenario.what,
+            if scanned { ", scanned" } else { "" }
+        ),
         if scanned { "0, or not told; never named" } else { "0 in each state; never named" },
-        &format!("0 in {zero} states, not told in {untold}, wrong in {wrong}; named {accused} times"),
+        &format!(
+            "0 in {zero} states, not told in {untold}, wrong in {wrong}; named {accused} times"
+        ),
         wrong == 0 && accused == 0 && zero + untold == states.len() - 1,
     );
     Ok(())

@@ -43,7 +43,9 @@ impl Bound {
         let hosts = match Hosts::new(allow_hosts) {
             Ok(hosts) => hosts,
             Err(name) => {
-                bail!("--allow-host {name}: write a host name or an address, without scheme and port")
+                bail!(
+                    "--allow-host {name}: write a host name or an address, without scheme and port"
+                )
             }
         };
         let listener = TcpListener::bind(listen)
