@@ -4,6 +4,7 @@
 //! of text, the record, the metrics.
 
 mod lines;
+mod record;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,6 +47,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     }
     let stopped = stops()?;
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(lines::Lines::default())];
+    if let Some(path) = &args.record {
+        sinks.push(Box::new(record::Record::create(path, args, interval.as_secs_f64())?));
+    }
     let began = Instant::now();
     let mut due = began;
     let mut summary = WatchSummary::default();
