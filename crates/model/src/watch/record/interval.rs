@@ -381,7 +381,8 @@ fn join_destinations(
     first
 }
 
-fn greatest(a: &Counted, b: &Counted) -> Counted {
+/// The greater of each level.
+pub(in crate::watch) fn greatest(a: &Counted, b: &Counted) -> Counted {
     Counted {
         sockets: a.sockets.max(b.sockets),
         time_wait: a.time_wait.max(b.time_wait),

@@ -9,6 +9,7 @@ mod recording;
 
 use serde::{Deserialize, Serialize};
 
+pub(in crate::watch) use interval::greatest;
 pub use interval::{Count, DestinationPart, DiagnosisPart, Interval, ListenerPart, Others};
 pub use recording::Recording;
 
@@ -99,7 +100,6 @@ pub struct WatchSummary {
     pub missed: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref)] // serde hands it over like this
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

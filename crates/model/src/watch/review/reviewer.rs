@@ -9,6 +9,7 @@ use super::{
 };
 use crate::watch::record::{
     DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart, WatchLine,
+    greatest,
 };
 
 /// Descriptions that are remembered, at most.
@@ -151,8 +152,7 @@ impl Reviewer {
         for part in &interval.diagnoses {
             self.diagnosis(part, at_s)?;
         }
-        let levels = std::mem::take(&mut self.review.levels);
-        self.review.levels = levels_of(levels, &interval);
+        self.review.levels = greatest(&self.review.levels, &interval.levels);
         self.review.ended_at = Some(interval.time);
         Ok(())
     }
@@ -298,17 +298,6 @@ fn check(interval: &Interval, last_s: f64) -> Result<(), Misfit> {
         return Err(Misfit("no diagnosis has such a time"));
     }
     Ok(())
-}
-
-fn levels_of(most: crate::watch::Counted, interval: &Interval) -> crate::watch::Counted {
-    let now = &interval.levels;
-    crate::watch::Counted {
-        sockets: most.sockets.max(now.sockets),
-        time_wait: most.time_wait.max(now.time_wait),
-        orphans: most.orphans.max(now.orphans),
-        memory_bytes: most.memory_bytes.max(now.memory_bytes),
-        tracked: most.tracked.max(now.tracked),
-    }
 }
 
 fn closed(episode: Episode, sum: &DiagnosisPart) -> Episode {
