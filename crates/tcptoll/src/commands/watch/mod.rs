@@ -5,6 +5,7 @@
 
 mod endpoint;
 mod lines;
+mod record;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +54,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(lines::Lines::default())];
     if let Some(endpoint) = endpoint {
         sinks.push(Box::new(endpoint.serve(interval)?));
+    }
+    if let Some(path) = &args.record {
+        sinks.push(Box::new(record::Record::create(path, args, interval.as_secs_f64())?));
     }
     let began = Instant::now();
     let mut due = began;
