@@ -98,7 +98,7 @@ impl History {
             cost: look.cost,
         };
         if let Some(table) = look.table {
-            state.destinations = self.dumps.states(&table, state.limits.local_ports);
+            state.destinations = self.dumps.states(&table, &state.limits);
             let more = table.destinations.len() - state.destinations.len();
             state.destinations_left_out = table.destinations_left_out + more as u64;
             state.table_age_s = Some(look.at_s - table.at_s).filter(|age| *age >= 0.0);

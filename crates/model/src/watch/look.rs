@@ -113,6 +113,14 @@ pub struct Limits {
     pub tracked_max: Option<u64>,
 }
 
+impl Limits {
+    /// Whether connect(2) may take a local port that is in TIME-WAIT to this address (after 1 s, where both
+    /// ends have TCP timestamps).
+    pub fn reuses_time_wait(&self, to: std::net::IpAddr) -> bool {
+        self.tw_reuse == Some(1) || (self.tw_reuse == Some(2) && to.is_loopback())
+    }
+}
+
 /// All sockets of the namespace but listeners, from one dump.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {

@@ -132,7 +132,8 @@ pub struct DestinationState {
     pub ports_in_use: u32,
     /// Of those, in TIME-WAIT.
     pub time_wait: u32,
-    /// Local ports left to that source; absent where the range is not readable.
+    /// Local ports left to that source; absent where the range is not readable. A port in TIME-WAIT is
+    /// left where `tcp_tw_reuse` lets connect(2) take it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports_left: Option<u32>,
     /// Sockets in SYN-SENT.
@@ -140,7 +141,8 @@ pub struct DestinationState {
     /// Change of the ports in use, per second, between the two newest dumps; absent before the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports_per_s: Option<f64>,
-    /// Time until none is left if they go on to rise like this, s; absent if they do not rise.
+    /// Time until none is left if they go on to rise like this, s; absent if they do not rise, and where
+    /// ports in TIME-WAIT are taken again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts_s: Option<f64>,
 }
@@ -152,7 +154,8 @@ pub struct Segments {
     pub over_s: f64,
     /// Segments sent, retransmissions not included (`TcpOutSegs`).
     pub sent: u64,
-    /// Segments retransmitted (`TcpRetransSegs`).
+    /// Segments retransmitted, SYNs and SYN-ACKs not included (`TcpRetransSegs` less
+    /// `TcpExtTCPSynRetrans`).
     pub retransmitted: u64,
 }
 
