@@ -50,6 +50,8 @@ struct Chart<'a> {
     tick: fn(f64) -> String,
     /// The greatest value of the axis, where it is not that of the lines.
     most: Option<f64>,
+    /// The listener that it is about, in the words of a diagnosis.
+    subject: Option<String>,
     view: &'a View<'a>,
 }
 
@@ -113,6 +115,7 @@ fn queues(view: &View<'_>, series: &Series) -> Vec<Picture> {
             lines,
             tick: count_tick,
             most: near.then_some(greatest.max(peak) * 1.08),
+            subject: Some(name.clone()),
             view,
         };
         let title = format!("Accept queue of {name}{process}");
@@ -135,8 +138,14 @@ fn dropped(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
         number::whole(total as i64),
         number::three(peak)
     );
-    let chart =
-        Chart { label: "packets per second".into(), lines, tick: count_tick, most: None, view };
+    let chart = Chart {
+        label: "packets per second".into(),
+        lines,
+        tick: count_tick,
+        most: None,
+        subject: None,
+        view,
+    };
     any.then(|| chart.picture("Drops and overflows".to_owned(), caption, false))
 }
 
@@ -200,6 +209,7 @@ fn ports(view: &View<'_>, points: &[Interval], raw: &[String]) -> Option<Picture
         lines,
         tick: count_tick,
         most: view.review.limits.local_ports.map(|ports| f64::from(ports) * 1.05),
+        subject: None,
         view,
     };
     Some(chart.picture("Local ports left by destination".into(), caption, false))
@@ -219,7 +229,8 @@ fn sockets(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
         most(levels.sockets),
         most(levels.time_wait)
     );
-    let chart = Chart { label: "sockets".into(), lines, tick: count_tick, most: None, view };
+    let chart =
+        Chart { label: "sockets".into(), lines, tick: count_tick, most: None, subject: None, view };
     Some(chart.picture("Sockets".into(), caption, false))
 }
 
@@ -233,8 +244,14 @@ fn retransmitted(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
         number::whole(again as i64),
         number::percent(again as f64 / (again + sent).max(1) as f64)
     );
-    let chart =
-        Chart { label: "segments per second".into(), lines, tick: count_tick, most: None, view };
+    let chart = Chart {
+        label: "segments per second".into(),
+        lines,
+        tick: count_tick,
+        most: None,
+        subject: None,
+        view,
+    };
     Some(chart.picture("Retransmissions".into(), caption, false))
 }
 
@@ -261,6 +278,7 @@ fn memory(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
         lines,
         tick: number::bytes_tick,
         most: None,
+        subject: None,
         view,
     };
     Some(chart.picture("TCP memory".into(), caption, true))
@@ -298,8 +316,8 @@ impl Chart<'_> {
         let several = self.lines.len() > 1;
         let key = if several { 8.0 + plot::KEY * self.lines.len() as f64 } else { 0.0 };
         let mut plot = Plot::new(frame, 26.0 + key, x, y);
-        bands(&mut plot, self.view);
-        plot.y_axis(4, self.tick);
+        bands(&mut plot, self.view, self.subject.as_deref());
+        plot.y_axis(5, self.tick);
         time_axis(&mut plot, self.view, if wide { 8 } else { 4 });
         plot.base();
         plot.y_label(&self.label);
@@ -351,21 +369,44 @@ fn runs(steps: &[Step]) -> Vec<Vec<(f64, f64)>> {
 }
 
 /// What was wrong, and where nothing was seen, behind the curves.
-fn bands(plot: &mut Plot, view: &View<'_>) {
+///
+/// Behind a listener's queue: what was wrong with it. Elsewhere problems of all kinds, and warnings as a strip
+/// above them: bands over bands would hide the curves.
+fn bands(plot: &mut Plot, view: &View<'_>, subject: Option<&str>) {
     let Frame { top, bottom, .. } = plot.frame;
-    let mut band = |class: &str, from_s: f64, to_s: f64| {
+    let mut band = |class: &str, [from_s, to_s]: [f64; 2], height: f64| {
         let (from, to) = (plot.x.at(from_s), plot.x.at(to_s));
-        let size = ((to - from).max(1.5), bottom - top);
-        plot.svg.rect(class, (from, top), size, "");
+        plot.svg.rect(class, (from, top), ((to - from).max(1.5), height), "");
     };
-    let mut episodes: Vec<&Episode> = view.review.episodes.iter().collect();
-    episodes.sort_by_key(|one| one.severity);
-    for one in episodes.iter().take(BANDS_MAX).rev() {
-        band(class(one), one.from_s, one.to_s);
+    let of = |severity: Severity| {
+        let about = |one: &&Episode| subject.is_none_or(|subject| one.subject == subject);
+        let episodes = view.review.episodes.iter().filter(|one| one.severity == severity);
+        union(episodes.filter(about).map(|one| [one.from_s, one.to_s]).collect())
+    };
+    let height = if subject.is_some() { bottom - top } else { 5.0 };
+    for span in of(Severity::Warning) {
+        band("warned", span, height);
+    }
+    for span in of(Severity::Problem) {
+        band("problem", span, bottom - top);
     }
     for gap in view.review.gaps.iter().take(BANDS_MAX) {
-        band("margin", gap.at_s - gap.lasted_s, gap.at_s);
+        band("margin", [gap.at_s - gap.lasted_s, gap.at_s], bottom - top);
     }
+}
+
+/// Spans of time without overlaps, in order, at most [`BANDS_MAX`].
+fn union(mut spans: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
+    spans.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let mut joined: Vec<[f64; 2]> = Vec::new();
+    for [from, to] in spans {
+        match joined.last_mut() {
+            Some(last) if from <= last[1] => last[1] = last[1].max(to),
+            _ => joined.push([from, to]),
+        }
+    }
+    joined.truncate(BANDS_MAX);
+    joined
 }
 
 fn class(one: &Episode) -> &'static str {
@@ -461,6 +502,14 @@ mod tests {
 
     fn step(from_s: f64, to_s: f64, value: Option<f64>) -> Step {
         Step { from_s, to_s, value }
+    }
+
+    #[test]
+    fn spans_that_overlap_are_one_band() {
+        let spans = vec![[5.0, 9.0], [1.0, 3.0], [2.0, 4.0], [9.0, 10.0]];
+        assert_eq!(union(spans), [[1.0, 4.0], [5.0, 10.0]]);
+        let many = (0..500).map(|n| [f64::from(n), f64::from(n) + 0.5]).collect();
+        assert_eq!(union(many).len(), BANDS_MAX);
     }
 
     #[test]

@@ -324,7 +324,11 @@ pub(super) fn gaps(view: &View<'_>) -> Table {
 pub(super) fn fixes(review: &Review) -> Vec<&Episode> {
     let mut fixes: Vec<&Episode> = Vec::new();
     for one in &review.episodes {
-        let known = fixes.iter().any(|fix| (&fix.id, &fix.subject) == (&one.id, &one.subject));
+        // The same change answers both a queue that is near its limit and one that overflows.
+        let change = |one: &Episode| one.fix.as_ref().map(|fix| fix.change.clone());
+        let known = fixes.iter().any(|fix| {
+            fix.subject == one.subject && (fix.id == one.id || change(fix) == change(one))
+        });
         if one.fix.is_some() && !known && fixes.len() < ROWS_MAX {
             fixes.push(one);
         }

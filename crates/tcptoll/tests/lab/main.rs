@@ -47,5 +47,6 @@ mod time_wait;
 mod truth;
 mod watch_live;
 mod watch_reading;
+mod watch_record;
 mod watch_witness;
 mod worker_pool;
