@@ -78,11 +78,7 @@ fn state() -> State {
             retransmitted: Some(0),
             ..Totals::default()
         },
-        counted: Counted {
-            time_wait: Some(3),
-            memory_bytes: Some(8_192),
-            ..Counted::default()
-        },
+        counted: Counted { time_wait: Some(3), memory_bytes: Some(8_192), ..Counted::default() },
         limits: Limits {
             somaxconn: Some(4_096),
             local_ports: Some(28_232),
@@ -97,6 +93,50 @@ fn state() -> State {
         },
         ..State::default()
     }
+}
+
+/// A page that lacks nothing.
+pub(super) fn full() -> String {
+    let count = Some(1);
+    let state = State {
+        totals: Totals {
+            active_opens: count,
+            passive_opens: count,
+            failed_opens: count,
+            segments_out: count,
+            retransmitted: count,
+            timeouts: count,
+            syns_retransmitted: count,
+            overflows: count,
+            drops: count,
+            cookies_sent: count,
+            syns_dropped: count,
+            resets: count,
+            aborted_for_memory: count,
+            time_wait_overflows: count,
+        },
+        counted: Counted {
+            sockets: count,
+            time_wait: count,
+            orphans: count,
+            memory_bytes: count,
+            tracked: count,
+        },
+        limits: Limits {
+            somaxconn: Some(1),
+            local_ports: Some(1),
+            max_tw_buckets: count,
+            max_orphans: count,
+            memory_max_bytes: count,
+            memory_pressure_bytes: count,
+            tracked_max: count,
+            ..Limits::default()
+        },
+        ..state()
+    };
+    let mut metrics = metrics();
+    metrics.take(&state, 1.0);
+    page(&metrics)
 }
 
 fn metrics() -> Metrics {
@@ -149,7 +189,8 @@ fn drops_never_go_down_when_sockets_of_a_port_come_and_go() {
     let sample = "tcptoll_listener_dropped_packets_total{listener=\"10.0.0.7:443\"}";
     let mut metrics = metrics();
     let mut look = |at_s: f64, sockets: &[(u64, Option<u64>)]| {
-        let sockets = sockets.iter().map(|(inode, drops)| listener("10.0.0.7", 443, *inode, 0, *drops));
+        let sockets =
+            sockets.iter().map(|(inode, drops)| listener("10.0.0.7", 443, *inode, 0, *drops));
         let state = State { at_s, listeners: sockets.collect(), ..State::default() };
         metrics.take(&state, at_s);
         value(&page(&metrics), sample)
@@ -200,7 +241,8 @@ fn queues_between_two_scrapes_are_seen_in_the_peak() {
         metrics.take(&State { at_s, listeners, ..State::default() }, at_s);
     }
     let page = page(&metrics);
-    let of = |name: &str| value(&page, &format!("tcptoll_listener_{name}{{listener=\"10.0.0.7:80\"}}"));
+    let of =
+        |name: &str| value(&page, &format!("tcptoll_listener_{name}{{listener=\"10.0.0.7:80\"}}"));
     assert_eq!(of("accept_queue_connections").as_deref(), Some("3"));
     assert_eq!(of("accept_queue_peak_connections").as_deref(), Some("64.0"));
     assert_eq!(of("accept_queue_fill_peak_ratio").as_deref(), Some("0.5"));
@@ -248,8 +290,10 @@ fn the_largest_page_has_a_bound() {
         ..listener(&address(n), 65_535, n, u32::MAX, Some(u64::MAX))
     });
     let destinations = (0..2_000).map(|n| destination(&address(n), 28_000));
-    let name = |n: u64| format!("[{}]:{}", address(n % 2_000), if n < 1_000 { 65_535 } else { 443 });
-    let diagnoses = (0..2_000).rev().map(|n| diagnosis(&"i".repeat(500), Severity::Problem, &name(n)));
+    let name =
+        |n: u64| format!("[{}]:{}", address(n % 2_000), if n < 1_000 { 65_535 } else { 443 });
+    let diagnoses =
+        (0..2_000).rev().map(|n| diagnosis(&"i".repeat(500), Severity::Problem, &name(n)));
     let state = State {
         listeners: listeners.collect(),
         destinations: destinations.collect(),

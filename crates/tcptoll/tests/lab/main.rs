@@ -45,5 +45,6 @@ mod syn_queue;
 mod targets;
 mod time_wait;
 mod truth;
+mod watch_metrics;
 mod watch_reading;
 mod worker_pool;

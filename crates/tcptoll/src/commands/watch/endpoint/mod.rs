@@ -43,7 +43,9 @@ impl Bound {
         let hosts = match Hosts::new(allow_hosts) {
             Ok(hosts) => hosts,
             Err(name) => {
-                bail!("--allow-host {name}: write a host name or an address, without scheme and port")
+                bail!(
+                    "--allow-host {name}: write a host name or an address, without scheme and port"
+                )
             }
         };
         let listener = TcpListener::bind(listen)
@@ -105,7 +107,7 @@ struct Page {
 struct Made {
     metrics: Metrics,
     looked: Option<Instant>,
-    /// As OpenMetrics and as text, once somebody asked for it.
+    /// As `OpenMetrics` and as text, once somebody asked for it.
     texts: [Option<Arc<str>>; 2],
 }
 

@@ -82,7 +82,8 @@ fn only_names_of_this_endpoint_are_answered() {
     }
     assert_eq!(get(""), Err(NO_HOST), "HTTP/1.1 needs one");
     assert_eq!(get("Host: localhost\r\nHost: localhost\r\n"), Err(NO_HOST));
-    let absolute = |target: &str| asked(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    let absolute =
+        |target: &str| asked(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     assert!(absolute("http://127.0.0.1:9464/metrics").is_ok());
     assert_eq!(absolute("http://127.0.0.1").unwrap().target, Target::Index);
     assert_eq!(absolute("http://attacker.example/metrics"), Err(WRONG_HOST));
@@ -136,7 +137,8 @@ fn what_is_not_whole_is_waited_for_and_what_follows_stays() {
 
 #[test]
 fn a_name_that_is_no_host_is_refused_at_the_start() {
-    for name in ["", "http://x", "x:9464", "x/y", "x y", "*", "münchen", "[::1", &"x".repeat(254)] {
+    for name in ["", "http://x", "x:9464", "x/y", "x y", "*", "münchen", "[::1", &"x".repeat(254)]
+    {
         let refused = Hosts::new(&[name.to_owned()]).err().map(str::to_owned);
         assert_eq!(refused.as_deref(), Some(name));
     }

@@ -70,13 +70,14 @@ pub(super) fn serve(listener: &TcpListener, hosts: &Hosts, bounds: Bounds, pages
         }
         let (hosts, pages) = (hosts.clone(), Arc::clone(pages));
         // Where no thread can be made the client is closed, and the next may have more luck.
-        let _started = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
-            let _seat = seat;
-            let Ok(local) = stream.local_addr() else { return };
-            let client = Client { stream, local: local.ip(), hosts, bounds, pages };
-            // A client that vanished or was too slow has no answer; nobody is left to tell.
-            let _gone = client.serve();
-        });
+        let _started =
+            thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
+                let _seat = seat;
+                let Ok(local) = stream.local_addr() else { return };
+                let client = Client { stream, local: local.ip(), hosts, bounds, pages };
+                // A client that vanished or was too slow has no answer; nobody is left to tell.
+                let _gone = client.serve();
+            });
     }
 }
 
