@@ -121,7 +121,7 @@ fn sample(metric: &mut MetricEncoder<'_>, kind: Kind, value: Value) -> std::fmt:
     }
 }
 
-/// The page in OpenMetrics 1.0.
+/// The page in `OpenMetrics` 1.0.
 pub(super) fn openmetrics(families: Vec<Family>) -> String {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Page(families)));
@@ -130,7 +130,7 @@ pub(super) fn openmetrics(families: Vec<Family>) -> String {
     page
 }
 
-/// An OpenMetrics page in Prometheus' own text format, version 0.0.4.
+/// An `OpenMetrics` page in Prometheus' own text format, version 0.0.4.
 ///
 /// There a family has the name of its samples, suffix included, and neither units nor infos exist. A
 /// label's value has the same escapes in both, and no line feed, so lines can be told apart.

@@ -54,7 +54,7 @@ impl Listener {
         self.fill_peak.see(at_s, self.fill);
         // Half-open requests are counted with a dump of all sockets, not at each look.
         let half_open = sockets.iter().filter_map(|one| one.syn_queue_len).map(u64::from);
-        self.syn_queue = half_open.reduce(|a, b| a.saturating_add(b)).or(self.syn_queue);
+        self.syn_queue = half_open.reduce(u64::saturating_add).or(self.syn_queue);
         self.see_drops(sockets, complete);
         let names = sockets.iter().filter_map(|one| one.process.as_ref());
         let name = names.map(|process| label(&process.name)).min();

@@ -37,7 +37,7 @@ const LABEL_MAX: usize = 128;
 /// The formats of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsFormat {
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
     /// Prometheus' text format, version 0.0.4.
     Classic,
@@ -188,5 +188,7 @@ fn place(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
+#[cfg(test)]
+mod docs_tests;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ pub(super) const HOLD_S: f64 = 600.0;
 /// Places for things by name.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
-    slots: BTreeMap<String, Slot<T>>,
+    by_name: BTreeMap<String, Slot<T>>,
     room: usize,
     /// Places beyond `room` for what is urgent.
     reserve: usize,
@@ -24,39 +24,39 @@ struct Slot<T> {
 
 impl<T: Default> Slots<T> {
     pub(super) fn new(room: usize, reserve: usize) -> Self {
-        Self { slots: BTreeMap::new(), room, reserve, now_s: 0.0 }
+        Self { by_name: BTreeMap::new(), room, reserve, now_s: 0.0 }
     }
 
     /// A look begins: places whose things were not seen for [`HOLD_S`] become free.
     pub(super) fn look(&mut self, at_s: f64) {
         self.now_s = at_s;
-        self.slots.retain(|_, slot| at_s - slot.seen_s <= HOLD_S);
+        self.by_name.retain(|_, slot| at_s - slot.seen_s <= HOLD_S);
     }
 
     /// The place of a thing that this look shows; none if there is no room. One that has a place keeps it.
     pub(super) fn place(&mut self, name: &str, urgent: bool) -> Option<&mut T> {
         let room = self.room + if urgent { self.reserve } else { 0 };
-        if !self.slots.contains_key(name) {
-            if self.slots.len() >= room {
+        if !self.by_name.contains_key(name) {
+            if self.by_name.len() >= room {
                 return None;
             }
             let slot = Slot { seen_s: self.now_s, of: T::default() };
-            self.slots.insert(name.to_owned(), slot);
+            self.by_name.insert(name.to_owned(), slot);
         }
-        let slot = self.slots.get_mut(name)?;
+        let slot = self.by_name.get_mut(name)?;
         slot.seen_s = self.now_s;
         Some(&mut slot.of)
     }
 
     /// Whether a thing has a place.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.slots.contains_key(name)
+        self.by_name.contains_key(name)
     }
 
     /// What was seen in the newest look or at most `within_s` before it, by name.
     pub(super) fn seen(&self, within_s: f64) -> impl Iterator<Item = (&str, &T)> {
         let seen = move |slot: &Slot<T>| self.now_s - slot.seen_s <= within_s;
-        let all = self.slots.iter().filter(move |(_, slot)| seen(slot));
+        let all = self.by_name.iter().filter(move |(_, slot)| seen(slot));
         all.map(|(name, slot)| (name.as_str(), &slot.of))
     }
 }

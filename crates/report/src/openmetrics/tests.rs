@@ -95,6 +95,50 @@ fn state() -> State {
     }
 }
 
+/// A page that lacks nothing.
+pub(super) fn full() -> String {
+    let count = Some(1);
+    let state = State {
+        totals: Totals {
+            active_opens: count,
+            passive_opens: count,
+            failed_opens: count,
+            segments_out: count,
+            retransmitted: count,
+            timeouts: count,
+            syns_retransmitted: count,
+            overflows: count,
+            drops: count,
+            cookies_sent: count,
+            syns_dropped: count,
+            resets: count,
+            aborted_for_memory: count,
+            time_wait_overflows: count,
+        },
+        counted: Counted {
+            sockets: count,
+            time_wait: count,
+            orphans: count,
+            memory_bytes: count,
+            tracked: count,
+        },
+        limits: Limits {
+            somaxconn: Some(1),
+            local_ports: Some(1),
+            max_tw_buckets: count,
+            max_orphans: count,
+            memory_max_bytes: count,
+            memory_pressure_bytes: count,
+            tracked_max: count,
+            ..Limits::default()
+        },
+        ..state()
+    };
+    let mut metrics = metrics();
+    metrics.take(&state, 1.0);
+    page(&metrics)
+}
+
 fn metrics() -> Metrics {
     Metrics::new("1.2.3", 1.0)
 }

@@ -46,6 +46,7 @@ mod targets;
 mod time_wait;
 mod truth;
 mod watch_live;
+mod watch_metrics;
 mod watch_reading;
 mod watch_record;
 mod watch_witness;

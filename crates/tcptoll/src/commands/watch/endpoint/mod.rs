@@ -107,7 +107,7 @@ struct Page {
 struct Made {
     metrics: Metrics,
     looked: Option<Instant>,
-    /// As OpenMetrics and as text, once somebody asked for it.
+    /// As `OpenMetrics` and as text, once somebody asked for it.
     texts: [Option<Arc<str>>; 2],
 }
 

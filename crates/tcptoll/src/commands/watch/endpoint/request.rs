@@ -189,7 +189,7 @@ fn values<'a>(
     all.map(|field| std::str::from_utf8(field.value).map(str::trim).map_err(|_| MALFORMED))
 }
 
-/// OpenMetrics where it is asked for, and not less than text; else the text format that all versions read.
+/// `OpenMetrics` where it is asked for, and not less than text; else the text format that all versions read.
 fn format(fields: &[Header<'_>]) -> MetricsFormat {
     let (mut open, mut text) = (0.0_f32, 0.0_f32);
     for range in values(fields, "accept").flatten().flat_map(|value| value.split(',')) {
