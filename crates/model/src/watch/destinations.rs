@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::look::{DESTINATIONS_MAX, Table};
+use super::look::{DESTINATIONS_MAX, Limits, Table};
 use super::rates::interval;
 use super::state::DestinationState;
 
@@ -44,18 +44,17 @@ impl Dumps {
 
     /// The destinations of a dump.
     ///
-    /// `local_ports`: ports that connect(2) may choose. More ports in use than that means that programs
-    /// chose some themselves: how many are left is not known then.
-    pub(super) fn states(
-        &mut self,
-        table: &Table,
-        local_ports: Option<u32>,
-    ) -> Vec<DestinationState> {
+    /// More ports in use than connect(2) may choose means that programs chose some themselves: how many
+    /// are left is not known then.
+    pub(super) fn states(&mut self, table: &Table, limits: &Limits) -> Vec<DestinationState> {
         self.see(table);
         let states = table.destinations.iter().take(DESTINATIONS_MAX).map(|one| {
-            let ports_left = local_ports.and_then(|all| all.checked_sub(one.ports_in_use));
+            let reused = limits.reuses_time_wait(one.to.ip());
+            let taken = one.ports_in_use.checked_sub(if reused { one.time_wait } else { 0 });
+            let ports_left = limits.local_ports.zip(taken);
+            let ports_left = ports_left.and_then(|(all, taken)| all.checked_sub(taken));
             let ports_per_s = self.per_s.get(&one.to).copied();
-            let rising = ports_per_s.filter(|per_s| *per_s > 0.0);
+            let rising = ports_per_s.filter(|per_s| *per_s > 0.0 && !reused);
             DestinationState {
                 address: one.to.ip().to_string(),
                 port: one.to.port(),
@@ -82,25 +81,53 @@ mod tests {
         Table { at_s, destinations: vec![one], ..Table::default() }
     }
 
+    fn range(local_ports: u32) -> Limits {
+        Limits { local_ports: Some(local_ports), ..Limits::default() }
+    }
+
+    #[test]
+    fn a_port_in_time_wait_is_left_where_it_is_taken_again() {
+        for (to, tw_reuse, left) in [
+            ("10.0.0.9:80", 0, 100),
+            ("10.0.0.9:80", 1, 1_000),
+            ("10.0.0.9:80", 2, 100),
+            ("127.0.0.1:80", 2, 1_000),
+            ("[::1]:80", 2, 1_000),
+        ] {
+            let mut dumps = Dumps::default();
+            let limits = Limits { tw_reuse: Some(tw_reuse), ..range(1_000) };
+            let mut table = table(0.0, 900);
+            table.destinations[0].to = to.parse().unwrap();
+            table.destinations[0].time_wait = 900;
+            let first = &dumps.states(&table, &limits)[0];
+            assert_eq!(first.ports_left, Some(left), "{to} {tw_reuse}");
+            table.at_s = 1.0;
+            table.destinations[0].ports_in_use = 950;
+            let second = &dumps.states(&table, &limits)[0];
+            assert_eq!(second.lasts_s.is_none(), left == 1_000, "{to} {tw_reuse}");
+        }
+    }
+
     #[test]
     fn ports_last_as_long_as_the_two_newest_dumps_say() {
         let mut dumps = Dumps::default();
-        let first = &dumps.states(&table(0.0, 10_000), Some(28_232))[0];
+        let range = &range(28_232);
+        let first = &dumps.states(&table(0.0, 10_000), range)[0];
         assert_eq!(
             (first.ports_left, first.ports_per_s, first.lasts_s),
             (Some(18_232), None, None)
         );
-        let second = &dumps.states(&table(2.0, 11_000), Some(28_232))[0];
+        let second = &dumps.states(&table(2.0, 11_000), range)[0];
         assert_eq!((second.ports_per_s, second.lasts_s), (Some(500.0), Some(17_232.0 / 500.0)));
-        let same = &dumps.states(&table(2.0, 11_000), Some(28_232))[0];
+        let same = &dumps.states(&table(2.0, 11_000), range)[0];
         assert_eq!(same, second, "a dump that is shown again keeps its rate");
-        let falling = &dumps.states(&table(3.0, 10_000), Some(28_232))[0];
+        let falling = &dumps.states(&table(3.0, 10_000), range)[0];
         assert_eq!((falling.ports_per_s, falling.lasts_s), (Some(-1_000.0), None));
     }
 
     #[test]
     fn more_ports_than_the_range_has_leave_an_unknown_number() {
-        let state = &Dumps::default().states(&table(0.0, 101), Some(100))[0];
+        let state = &Dumps::default().states(&table(0.0, 101), &range(100))[0];
         assert_eq!((state.ports_in_use, state.ports_left), (101, None));
     }
 }

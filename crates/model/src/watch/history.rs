@@ -8,7 +8,7 @@
 //!
 //! | kept of a look | at most | bytes each | sum |
 //! | --- | --- | --- | --- |
-//! | levels, limits, rates, socket states | 1 | 1,800 | 1.8 kB |
+//! | levels, limits, rates, counters, socket states | 1 | 2,000 | 2.0 kB |
 //! | listeners with a queue, a drop or a diagnosis | 20 | 330 | 6.6 kB |
 //! | destinations | 12 | 150 | 1.8 kB |
 //! | diagnoses, with their fixes | 3 | 2,600 | 7.8 kB |
@@ -25,6 +25,7 @@ use super::listeners::Listeners;
 use super::look::Look;
 use super::rates::{Recent, host_drops, interval, rates};
 use super::state::{ListenerState, State};
+use super::totals::Totals;
 use crate::counters::Counters;
 
 /// Looks that can be gone back to: 10 minutes at 1 s.
@@ -91,15 +92,17 @@ impl History {
             table_age_s: None,
             segments: rates.as_ref().and_then(|_| self.recent.sum()),
             rates,
+            totals: Totals::of(&look.counters),
             counted: look.counted,
             limits: look.limits,
             cost: look.cost,
         };
         if let Some(table) = look.table {
-            state.destinations = self.dumps.states(&table, state.limits.local_ports);
+            state.destinations = self.dumps.states(&table, &state.limits);
             let more = table.destinations.len() - state.destinations.len();
             state.destinations_left_out = table.destinations_left_out + more as u64;
-            state.table_age_s = Some(look.at_s - table.at_s).filter(|age| *age >= 0.0);
+            // A look that reads the table begins before the table does: that one is new.
+            state.table_age_s = Some((look.at_s - table.at_s).max(0.0));
             state.states = table.states;
         }
         self.held.apply(&mut state);

@@ -43,7 +43,8 @@ pub struct ListenerLook {
     pub accept_queue_len: u32,
     /// The backlog after the clamp to `somaxconn`; the queue holds one more.
     pub accept_queue_limit: u32,
-    /// Half-open requests (SYN-RECEIVED). None: they were not looked at in this look.
+    /// Half-open requests (SYN-RECEIVED) at the newest dump of all sockets, as old as [`Look::table`].
+    /// None: the listener is newer, or it is one of several with its address.
     pub syn_queue_len: Option<u32>,
     /// `sk_drops` of `sock_diag`, modulo 2^32. None: the kernel does not report it.
     pub drops: Option<u32>,
@@ -111,6 +112,14 @@ pub struct Limits {
     /// `net.netfilter.nf_conntrack_max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracked_max: Option<u64>,
+}
+
+impl Limits {
+    /// Whether connect(2) may take a local port that is in TIME-WAIT to this address (after 1 s, where both
+    /// ends have TCP timestamps).
+    pub fn reuses_time_wait(&self, to: std::net::IpAddr) -> bool {
+        self.tw_reuse == Some(1) || (self.tw_reuse == Some(2) && to.is_loopback())
+    }
 }
 
 /// All sockets of the namespace but listeners, from one dump.

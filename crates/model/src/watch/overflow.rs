@@ -41,7 +41,16 @@ impl Part {
     }
 }
 
+/// How many more overflows than drops the same packets can make: the host's counters are read up to some ms
+/// after the listeners.
+fn read_later(drops: u64) -> u64 {
+    2 + drops / 20
+}
+
 /// The part of each listener, in the order given. Absent: it cannot be told.
+///
+/// No listener has more overflows than its `sk_drops` rose by. Where the host counted more than the only
+/// listener that dropped, the rest was at one that was opened and closed between two looks.
 ///
 /// `others`: whether listeners that are not in the list may have dropped packets in the interval.
 pub(super) fn attribute(
@@ -66,7 +75,12 @@ pub(super) fn attribute(
         .iter()
         .map(|one| match one.drops {
             Some(0) => Some(Part::NONE),
-            _ if risers == 1 && !others => Some(Part::exactly(host.overflows)),
+            None if risers == 1 && !others => Some(Part::exactly(host.overflows)),
+            Some(drops)
+                if risers == 1 && !others && host.overflows <= drops + read_later(drops) =>
+            {
+                Some(Part::exactly(host.overflows))
+            }
             Some(drops) if all_overflows => Some(Part::exactly(drops)),
             // Those whose queue was seen full share the overflows. None has more than it dropped.
             _ => full(one).map(|drops| {
@@ -108,6 +122,8 @@ mod tests {
         // 60 last ACKs count twice: 100 overflows, 160 drops of the socket.
         let seen = parts(host(100, 100), &[dropped(0), dropped(160), dropped(0)], false);
         assert_eq!(seen, [Some((0.0, false)), Some((100.0, false)), Some((0.0, false))]);
+        // The counters were read a little later than the listeners.
+        assert_eq!(parts(host(101, 101), &[dropped(100)], false), [Some((101.0, false))]);
         // A kernel without sk_drops, and a single listener.
         assert_eq!(parts(host(7, 7), &[UNKNOWN], false), [Some((7.0, false))]);
     }
@@ -134,6 +150,16 @@ mod tests {
         assert_eq!(seen, [Some((75.0, true)), Some((25.0, true))]);
         let seen = parts(host(100, 100), &[dropped(150), dropped(50)], false);
         assert_eq!(seen, [None, None], "none was seen full");
+    }
+
+    #[test]
+    fn overflows_of_a_listener_that_no_look_saw_are_not_put_on_another() {
+        // 100 overflows at a listener that lived between two looks, and one RST at another.
+        let seen = parts(host(100, 100), &[dropped(1), dropped(0)], false);
+        assert_eq!(seen, [None, Some((0.0, false))]);
+        let seen = parts(host(100, 100), &[full(40), dropped(0)], false);
+        assert_eq!(seen, [Some((40.0, true)), Some((0.0, false))]);
+        assert_eq!(parts(host(100, 100), &[dropped(0)], false), [Some((0.0, false))]);
     }
 
     #[test]

@@ -67,6 +67,10 @@ impl Recent {
         let Some((sent, retransmitted)) = sent.zip(change(before, after, "TcpRetransSegs")) else {
             return self.intervals.clear();
         };
+        // A peer that is not there, or a full queue, leaves SYNs unanswered: no path lost them. The two
+        // counters are read one after the other, so that the SYNs may be ahead by some.
+        let syns = change(before, after, "TcpExtTCPSynRetrans").unwrap_or(0);
+        let retransmitted = retransmitted.saturating_sub(syns);
         self.intervals.push_back(Segments { over_s: interval_s, sent, retransmitted });
         // With 1 s intervals a sum of 10 s may come out as 10.000001 s.
         let over = |intervals: &VecDeque<Segments>| -> f64 {
@@ -125,6 +129,20 @@ mod tests {
             assert_eq!(interval(before, now), None);
         }
         assert_eq!(interval(5.0, 3605.0), Some(3600.0), "a suspended machine");
+    }
+
+    #[test]
+    fn a_syn_that_nobody_answers_is_no_lost_segment() {
+        let mut recent = Recent::default();
+        let with_syns = |sent, retransmitted, syns| {
+            let mut counters = counters(sent, retransmitted);
+            counters.insert("TcpExtTCPSynRetrans".to_owned(), syns);
+            counters
+        };
+        recent.push(&with_syns(0, 0, 0), &with_syns(1_000, 70, 60), 1.0);
+        assert_eq!(recent.sum().map(|sum| (sum.sent, sum.retransmitted)), Some((1_000, 10)));
+        recent.push(&with_syns(0, 0, 0), &with_syns(1_000, 60, 61), 1.0);
+        assert_eq!(recent.sum().map(|sum| sum.retransmitted), Some(10));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::look::{Counted, Limits, LookCost, Process};
+use super::totals::Totals;
 use crate::diagnosis::Diagnosis;
 
 /// The state of a namespace over one interval. `watch --once --format json` prints one.
@@ -47,6 +48,9 @@ pub struct State {
     /// Rates of the namespace; absent: the counters did not continue (another namespace, a wrap).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
+    /// Counters since the namespace began, for what makes rates itself. Not printed: `rates` are.
+    #[serde(skip)]
+    pub totals: Totals,
     /// Segments of the last seconds; absent like `rates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<Segments>,
@@ -96,7 +100,8 @@ pub struct ListenerState {
     pub accept_queue_recent_peak: u32,
     /// The backlog after the clamp to `somaxconn`; the queue holds one more.
     pub accept_queue_limit: u32,
-    /// Half-open requests now; absent if they were not looked at.
+    /// Half-open requests at the newest dump of all sockets, `table_age_s` ago; absent if the listener is
+    /// newer, or one of several with its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syn_queue_len: Option<u32>,
     /// SYNs and last ACKs that met a full accept queue, per second. Exact where one listener alone
@@ -108,7 +113,8 @@ pub struct ListenerState {
     #[serde(default, skip_serializing_if = "is_false")]
     pub overflows_estimated: bool,
     /// Packets that the kernel dropped here, per second (`sk_drops`); absent where the kernel does not
-    /// report it, and in the first interval of a new listener.
+    /// report it, and in the first interval of a new listener. Not each is a fault: it rises once for a
+    /// port scan, and once a connection with `TCP_DEFER_ACCEPT` (`deferred` of nginx).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops_per_s: Option<f64>,
     /// Packets dropped here since the watch began.
@@ -127,7 +133,8 @@ pub struct DestinationState {
     pub ports_in_use: u32,
     /// Of those, in TIME-WAIT.
     pub time_wait: u32,
-    /// Local ports left to that source; absent where the range is not readable.
+    /// Local ports left to that source; absent where the range is not readable. A port in TIME-WAIT is
+    /// left where `tcp_tw_reuse` lets connect(2) take it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports_left: Option<u32>,
     /// Sockets in SYN-SENT.
@@ -135,7 +142,8 @@ pub struct DestinationState {
     /// Change of the ports in use, per second, between the two newest dumps; absent before the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports_per_s: Option<f64>,
-    /// Time until none is left if they go on to rise like this, s; absent if they do not rise.
+    /// Time until none is left if they go on to rise like this, s; absent if they do not rise, and where
+    /// ports in TIME-WAIT are taken again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts_s: Option<f64>,
 }
@@ -147,7 +155,8 @@ pub struct Segments {
     pub over_s: f64,
     /// Segments sent, retransmissions not included (`TcpOutSegs`).
     pub sent: u64,
-    /// Segments retransmitted (`TcpRetransSegs`).
+    /// Segments retransmitted, SYNs and SYN-ACKs not included (`TcpRetransSegs` less
+    /// `TcpExtTCPSynRetrans`).
     pub retransmitted: u64,
 }
 
@@ -178,4 +187,24 @@ pub struct Rates {
     pub aborted_for_memory_per_s: f64,
     /// TIME-WAIT that ended early at `tcp_max_tw_buckets` (`TcpExtTCPTimeWaitOverflow`).
     pub time_wait_overflows_per_s: f64,
+}
+
+impl Rates {
+    /// Each rate with the name of what it counts: its field without `_per_s`.
+    pub fn named(&self) -> [(&'static str, f64); 12] {
+        [
+            ("active_opens", self.active_opens_per_s),
+            ("passive_opens", self.passive_opens_per_s),
+            ("segments_out", self.segments_out_per_s),
+            ("retransmitted", self.retransmitted_per_s),
+            ("syns_retransmitted", self.syns_retransmitted_per_s),
+            ("overflows", self.overflows_per_s),
+            ("drops", self.drops_per_s),
+            ("cookies_sent", self.cookies_sent_per_s),
+            ("syns_dropped", self.syns_dropped_per_s),
+            ("resets", self.resets_per_s),
+            ("aborted_for_memory", self.aborted_for_memory_per_s),
+            ("time_wait_overflows", self.time_wait_overflows_per_s),
+        ]
+    }
 }

@@ -25,6 +25,9 @@ mod stream;
 mod studies;
 mod table;
 mod truth;
+mod watch;
+#[path = "../../tests/lab/watch_witness.rs"]
+mod watch_witness;
 
 use std::process::ExitCode;
 
@@ -76,6 +79,10 @@ const GROUPS: &[Group] = &[
     ("port-fixes", ports::service),
     ("pool-stuck", pool::stuck),
     ("pool-avalanche", pool::avalanche),
+    ("watch-equal", watch::equal),
+    ("watch-overflow", watch::overflow),
+    ("watch-cost", watch::cost),
+    ("watch-day", watch::day),
     ("kills", faults::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),
@@ -93,6 +100,15 @@ fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if let Some(ran) = contest::bare::is_asked_for(&wanted) {
         return ran.map_or(ExitCode::from(2), |()| ExitCode::SUCCESS);
+    }
+    if let Some(ran) = watch::is_asked_for(&wanted) {
+        return ran.map_or_else(
+            |error| {
+                eprintln!("error: {error:#}");
+                ExitCode::from(2)
+            },
+            |()| ExitCode::SUCCESS,
+        );
     }
     if let Some(unknown) = wanted.iter().find(|w| GROUPS.iter().all(|(name, _)| name != w)) {
         let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();

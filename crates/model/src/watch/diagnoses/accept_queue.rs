@@ -33,12 +33,17 @@ fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
 
 /// Packets met a full accept queue in the interval.
 pub(super) fn full(state: &State) -> Vec<Diagnosis> {
-    let found: Vec<Diagnosis> =
+    let mut found: Vec<Diagnosis> =
         groups(state).filter_map(|group| overflowed(state, &group)).collect();
-    match state.rates.as_ref().map(|rates| rates.overflows_per_s) {
-        Some(rate) if rate > 0.0 && found.is_empty() => vec![unattributed(state, rate)],
-        _ => found,
+    let Some(rates) = &state.rates else { return found };
+    let told: f64 = state.listeners.iter().filter_map(|one| one.overflows_per_s).sum();
+    // The host's counters are read a little later than those of the listeners.
+    let late = 2.0 / state.interval_s.max(1e-3) + 0.05 * rates.overflows_per_s;
+    let rest = rates.overflows_per_s - told;
+    if rest > 0.0 && (found.is_empty() || rest > late) {
+        found.push(unattributed(state, rest));
     }
+    found
 }
 
 fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
@@ -108,13 +113,17 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             .filter(|one| one.accept_queue_recent_peak > 1)
             .max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let subject = place(&worst.address, worst.port);
-        let text = format!(
-            "{:.0} % of the accept queue of {subject} in use: {} of {}{}",
-            100.0 * share(&worst),
-            human_count(worst.accept_queue_recent_peak.into()),
-            human_count(worst.accept_queue_limit.into()),
-            if worst.drops == Some(0) { ", no drop yet" } else { "" }
-        );
+        let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
+        let of = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
+        let queue = if peak > limit {
+            format!("{of} in the accept queue of {subject}, which is full")
+        } else {
+            let share = 100.0 * share(&worst);
+            format!("{share:.0} % of the accept queue of {subject} in use: {of}")
+        };
+        // The first look does not know what was dropped before it.
+        let none = worst.drops == Some(0) && state.interval_s > 0.0;
+        let text = queue + if none { ", no drop yet" } else { "" };
         Some(Diagnosis {
             id: NEAR.into(),
             severity: Severity::Warning,

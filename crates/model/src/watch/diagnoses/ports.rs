@@ -34,11 +34,11 @@ struct Use<'a> {
 ///
 /// With `tcp_tw_reuse` a new connection may take a port in TIME-WAIT after 1 s, so those are not counted.
 fn uses(state: &State) -> impl Iterator<Item = Use<'_>> {
-    let (range, reuse) = (state.limits.local_ports, state.limits.tw_reuse);
+    let limits = &state.limits;
     state.destinations.iter().filter_map(move |to| {
-        let range = range.filter(|range| *range > 0)?;
-        let loopback = to.address.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-        let reusable = reuse == Some(1) || (reuse == Some(2) && loopback);
+        let range = limits.local_ports.filter(|range| *range > 0)?;
+        let at: Option<IpAddr> = to.address.parse().ok();
+        let reusable = at.is_some_and(|at| limits.reuses_time_wait(at));
         let taken = to.ports_in_use.checked_sub(if reusable { to.time_wait } else { 0 })?;
         // More than the range has: programs choose ports themselves, and how many are left is not known.
         Some(Use { to, range, taken, left: range.checked_sub(taken)? })

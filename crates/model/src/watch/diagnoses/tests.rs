@@ -146,6 +146,23 @@ fn overflows_that_no_listener_can_be_blamed_for_are_named_without_one() {
 }
 
 #[test]
+fn overflows_beyond_those_of_the_named_listeners_are_named_too() {
+    let named = |of_host| {
+        let full = ListenerState { overflows_per_s: Some(40.0), ..listener() };
+        let rates = Some(Rates { overflows_per_s: of_host, ..Rates::default() });
+        let state = State { rates, listeners: vec![full], interval_s: 1.0, ..State::default() };
+        of(&state).into_iter().map(|one| (one.subject, one.text)).collect::<Vec<_>>()
+    };
+    // Some were counted between the two readings of a look.
+    assert_eq!((named(40.0).len(), named(44.0).len()), (1, 1));
+    let both = named(140.0);
+    let (subject, text) =
+        both.iter().find(|(subject, _)| subject == "a listener of this host").unwrap();
+    assert_eq!((both.len(), subject.as_str()), (2, "a listener of this host"));
+    assert!(text.starts_with("100 drops/s at full accept queues"), "{text}");
+}
+
+#[test]
 fn a_queue_is_near_its_limit_above_four_fifths_of_it() {
     let near = |peak, limit| {
         let mut listener = listener();
@@ -156,6 +173,10 @@ fn a_queue_is_near_its_limit_above_four_fifths_of_it() {
     assert_eq!(near(102, 128), []);
     assert_eq!(near(103, 128)[0].id, "accept-queue-near");
     assert!(near(103, 128)[0].text.starts_with("80 % of the accept queue of [2001:"));
+    let full = near(129, 128).remove(0).text;
+    assert!(full.starts_with("129 of 128 in the accept queue of [2001:"), "{full}");
+    // A state without an interval is the first, which does not know what was dropped before.
+    assert!(full.ends_with(":65535, which is full"), "{full}");
     assert_eq!(near(1, 1), [], "a single connection that waits is no queue");
     assert_eq!(near(1, 0), []);
 }
