@@ -46,4 +46,5 @@ mod targets;
 mod time_wait;
 mod truth;
 mod watch_reading;
+mod watch_screen;
 mod worker_pool;

@@ -87,7 +87,6 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
                 After::Signal(signal) => break signal as usize,
             }
         }
-        let mut failed = None;
         match watch.look() {
             Ok(state) => {
                 failures = 0;
@@ -99,16 +98,16 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
             Err(error) if failures < FAILURES_MAX => {
                 failures += 1;
                 summary.missed += 1;
-                failed = Some(format!("a look failed: {error}"));
+                let sentence = format!("a look failed: {error}");
+                match &mut screen {
+                    Some(screen) => screen.say(&sentence),
+                    None => say(&sentence),
+                }
             }
             Err(error) => return Err(error).context("looks fail again and again"),
         }
-        match (&mut screen, failed) {
-            (Some(screen), failed) => {
-                failed.iter().for_each(|sentence| screen.say(sentence));
-                screen.draw(watch.history())?;
-            }
-            (None, failed) => failed.iter().for_each(|sentence| say(sentence)),
+        if let Some(screen) = &mut screen {
+            screen.draw(watch.history())?;
         }
         due += interval;
         while due + interval < Instant::now() {
