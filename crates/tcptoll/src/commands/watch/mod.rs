@@ -99,7 +99,6 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
                 After::Signal(signal) => break signal as usize,
             }
         }
-        let mut failed = None;
         match watch.look() {
             Ok(state) => {
                 failures = 0;
@@ -112,16 +111,16 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
                 failures += 1;
                 summary.missed += 1;
                 sinks.iter_mut().for_each(|sink| sink.failed());
-                failed = Some(format!("a look failed: {error}"));
+                let sentence = format!("a look failed: {error}");
+                match &mut screen {
+                    Some(screen) => screen.say(&sentence),
+                    None => say(&sentence),
+                }
             }
             Err(error) => return Err(error).context("looks fail again and again"),
         }
-        match (&mut screen, failed) {
-            (Some(screen), failed) => {
-                failed.iter().for_each(|sentence| screen.say(sentence));
-                screen.draw(watch.history())?;
-            }
-            (None, failed) => failed.iter().for_each(|sentence| say(sentence)),
+        if let Some(screen) = &mut screen {
+            screen.draw(watch.history())?;
         }
         due += interval;
         while due + interval < Instant::now() {

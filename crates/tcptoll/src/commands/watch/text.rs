@@ -56,9 +56,10 @@ pub(super) fn nothing_wrong(state: &State) -> String {
     if state.rates.is_none() {
         return "No verdict yet: rates need a second look.".to_owned();
     }
-    let limits = match state.listeners.is_empty() {
-        true => "no listener here",
-        false => "no drops, every accept queue below 80 % of its limit",
+    let limits = if state.listeners.is_empty() {
+        "no listener here"
+    } else {
+        "no drops, every accept queue below 80 % of its limit"
     };
     format!("Nothing is wrong: {limits}.")
 }
@@ -149,10 +150,8 @@ fn verdict(text: &mut String, state: &State, words: usize) {
     let (problems, warnings) = (count(Severity::Problem), count(Severity::Warning));
     let found: Vec<String> =
         [name(problems, "problem"), name(warnings, "warning")].into_iter().flatten().collect();
-    let sentence = match found.is_empty() {
-        true => nothing_wrong(state),
-        false => format!("{}.", found.join(" and ")),
-    };
+    let sentence =
+        if found.is_empty() { nothing_wrong(state) } else { format!("{}.", found.join(" and ")) };
     *text += &paragraph(&sentence, words);
 }
 

@@ -375,7 +375,7 @@ fn part<T>(
         if at == 0 {
             text += &which;
             if display_width(&text) > place.width {
-                text = which.trim_start().to_owned();
+                which.trim_start().clone_into(&mut text);
             }
         }
         let sorted = view.sort != Sort::Pressing && column.sort == Some(view.sort);

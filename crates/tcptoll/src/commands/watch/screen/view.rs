@@ -189,11 +189,7 @@ impl View {
                 self.filter.clear();
                 self.typing = false;
             }
-            Key::Backspace => {
-                if self.filter.pop().is_none() {
-                    self.typing = false;
-                }
-            }
+            Key::Backspace => self.typing = self.filter.pop().is_some(),
             Key::Ctrl('u') => self.filter.clear(),
             Key::Char(c) if self.filter.chars().count() < FILTER_MAX => {
                 self.filter.push_str(&tcptoll_report::printable_line(c.encode_utf8(&mut [0; 4])));
