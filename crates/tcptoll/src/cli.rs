@@ -5,17 +5,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod doctor;
 mod experiment;
 mod hint;
 mod rounds;
 mod serve;
 mod watch;
 
+pub use doctor::DoctorArgs;
 pub use experiment::{ExperimentArgs, Typed};
 pub(crate) use hint::mended;
 pub use rounds::RoundArgs;
 pub use serve::{Serve, ServeArgs, ServeKeepaliveArgs};
-pub use watch::{DoctorArgs, WatchArgs};
+pub use watch::WatchArgs;
 
 use rounds::percent;
 
