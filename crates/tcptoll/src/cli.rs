@@ -116,6 +116,8 @@ pub enum SchemaOf {
     Study,
     /// The object that `watch --once --format json` prints, and each line of its record holds
     Watch,
+    /// The object that `doctor --format json` prints
+    Doctor,
     /// Not a schema: every experiment with its options, their defaults, its metrics and distributions
     Experiments,
 }

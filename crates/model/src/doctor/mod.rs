@@ -1,11 +1,16 @@
 //! What is wrong with a machine's connections, from its state, its sysctls and its servers' configuration.
 //!
 //! A rule is a function from [`Machine`] to diagnoses. It names a fault only from evidence in it.
+//! [`Examination`] is what the user gets.
 
 pub mod config;
+mod examination;
 mod machine;
+mod proof;
 mod rules;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
+pub use examination::{Examination, Examined, NotExamined, REPORT_VERSION};
 pub use machine::{Machine, Neighbour};
+pub use proof::{Proof, ProofVerdict};
 pub use rules::diagnose;

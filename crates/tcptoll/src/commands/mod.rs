@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use tcptoll_engine::record::Record;
+use tcptoll_model::doctor::Examination;
 use tcptoll_model::experiments;
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
@@ -132,6 +133,7 @@ fn schema(of: SchemaOf) -> anyhow::Result<Status> {
         SchemaOf::Summary => serde_json::to_string_pretty(&schemars::schema_for!(Summary))?,
         SchemaOf::Study => serde_json::to_string_pretty(&schemars::schema_for!(Study))?,
         SchemaOf::Watch => serde_json::to_string_pretty(&schemars::schema_for!(State))?,
+        SchemaOf::Doctor => serde_json::to_string_pretty(&schemars::schema_for!(Examination))?,
         SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
     };
     println!("{text}");
