@@ -4,8 +4,8 @@
 
 pub mod config;
 mod machine;
-mod rules;
+pub mod rules;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
-pub use machine::{Machine, Neighbour};
+pub use machine::{Machine, Neighbour, Opening, StandingQueue};
 pub use rules::diagnose;
