@@ -3,4 +3,4 @@
 mod examination;
 pub mod servers;
 
-pub use examination::examine;
+pub use examination::{Progress, examine};

@@ -69,11 +69,14 @@ pub struct NotExamined {
     /// What to type to have it examined; absent: there is no way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+    /// Whether no examination like this one looks at it, on any machine.
+    #[serde(default)]
+    pub by_design: bool,
 }
 
 impl Examination {
-    /// What was seen of a machine, and what is wrong with it.
-    pub fn of(machine: &Machine, findings: Vec<Diagnosis>) -> Self {
+    /// What was seen of a machine, or of this namespace of it, and what is wrong with it.
+    pub fn of(machine: &Machine, netns: Option<&str>, findings: Vec<Diagnosis>) -> Self {
         let state = &machine.state;
         let listed = state.table_age_s.is_some();
         let time_wait = state.states.get("TIME-WAIT").copied().unwrap_or(0);
@@ -83,8 +86,8 @@ impl Examination {
             tcptoll_version: env!("CARGO_PKG_VERSION").to_owned(),
             time: state.time.clone(),
             host: state.host.clone(),
-            netns: None,
-            lasted_s: state.at_s,
+            netns: netns.map(str::to_owned),
+            lasted_s: state.interval_s,
             examined: Examined {
                 listeners: state.listeners.len() as u64 + state.listeners_left_out,
                 connections: listed.then(|| all.saturating_sub(time_wait)),
@@ -92,7 +95,7 @@ impl Examination {
                 sysctls: machine.sysctls.len() as u64,
                 servers: machine.servers.clone(),
                 queues: state.listeners.clone(),
-                not_examined: not_examined(machine),
+                not_examined: not_examined(machine, netns),
             },
             findings,
             proofs: Vec::new(),
@@ -106,77 +109,91 @@ impl Examination {
 }
 
 /// What was not looked at: first what could not be, then what no examination looks at.
-fn not_examined(machine: &Machine) -> Vec<NotExamined> {
+fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     let state = &machine.state;
+    let namespace = netns.map(|netns| format!(" --netns {}", crate::shell::argument(netns)));
+    let again = format!("tcptoll doctor{}", namespace.as_deref().unwrap_or_default());
+    let sudo = Some(format!("sudo {again}"));
     let mut parts = Vec::new();
-    let sudo = "sudo tcptoll doctor";
+    let mut part = |what: String, why: &str, remedy: Option<String>| {
+        parts.push(NotExamined { what, why: why.to_owned(), remedy, by_design: false });
+    };
     for server in &machine.servers {
         for reason in &server.unread {
-            parts.push(NotExamined {
-                what: format!("configuration of {} (PID {})", server.program.name(), server.pid),
-                why: reason.clone(),
-                remedy: reason.contains("permission denied").then(|| sudo.to_owned()),
-            });
+            let (why, refused) = match reason.split_once(DENIED) {
+                Some((path, _)) => (format!("{path}{DENIED}"), true),
+                None => (reason.clone(), false),
+            };
+            part(
+                format!("configuration of {} (PID {})", server.program.name(), server.pid),
+                &why,
+                sudo.clone().filter(|_| refused),
+            );
         }
+    }
+    for note in &machine.notes {
+        part("this examination".to_owned(), note, None);
     }
     let nameless = state.listeners.iter().filter(|one| one.process.is_none()).count();
     if nameless > 0 {
-        parts.push(NotExamined {
-            what: format!("processes of {nameless} of {} listeners", state.listeners.len()),
-            why: "their /proc/PID/fd belongs to another user; the findings name their ports alone"
-                .to_owned(),
-            remedy: Some(sudo.to_owned()),
-        });
+        part(
+            format!("processes of {nameless} of {} listeners", state.listeners.len()),
+            "other users own them; findings name their ports only",
+            sudo,
+        );
     }
     if state.listeners_left_out > 0 {
-        parts.push(NotExamined {
-            what: format!("{} more listeners", state.listeners_left_out),
-            why: "only the listeners with a finding or a queue are followed one by one".to_owned(),
-            remedy: None,
-        });
+        part(
+            format!("{} more listeners", state.listeners_left_out),
+            "only listeners with a finding or a queue are listed",
+            None,
+        );
     }
     if state.table_age_s.is_none() {
-        parts.push(NotExamined {
-            what: "connections and local ports".to_owned(),
-            why: "the kernel did not list its sockets".to_owned(),
-            remedy: None,
-        });
+        part(
+            "connections and local ports".to_owned(),
+            "the kernel did not list its sockets",
+            Some(again.clone()),
+        );
     }
     if state.rates.is_none() {
-        parts.push(NotExamined {
-            what: "rates: drops, overflows, retransmissions".to_owned(),
-            why: "the counters of the first look and the last do not belong together".to_owned(),
-            remedy: Some("tcptoll doctor".to_owned()),
-        });
+        part(
+            "rates of drops, overflows and retransmissions".to_owned(),
+            "the kernel's counters did not continue from the first look to the last",
+            Some(again),
+        );
     }
-    parts.extend(standing());
+    parts.extend(by_design(namespace.as_deref().unwrap_or_default()));
     parts
 }
 
+/// How a reason begins that privileges remove.
+const DENIED: &str = "permission denied";
+
 /// What no examination looks at.
-fn standing() -> [NotExamined; 3] {
-    let part = |what: &str, why: &str, remedy: &str| NotExamined {
+fn by_design(namespace: &str) -> [NotExamined; 3] {
+    let part = |what: &str, why: &str, remedy: Option<String>| NotExamined {
         what: what.to_owned(),
         why: why.to_owned(),
-        remedy: Some(remedy.to_owned()),
+        remedy,
+        by_design: true,
     };
     [
         part(
-            "times outside this examination",
-            "a queue that overflows once an hour is seen only by a longer look",
-            "tcptoll watch --record night.jsonl",
+            "other times",
+            "a queue that overflows once an hour needs a longer look",
+            Some(format!("tcptoll watch{namespace} --record night.jsonl")),
         ),
         part(
             "other network namespaces",
             "containers have listeners and counters of their own",
-            "tcptoll doctor --netns PID",
+            Some("tcptoll doctor --netns PID".to_owned()),
         ),
-        NotExamined {
-            what: "configuration of other programs".to_owned(),
-            why: "only that of nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB is read"
-                .to_owned(),
-            remedy: None,
-        },
+        part(
+            "configuration of other programs",
+            "only files of nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB are read",
+            None,
+        ),
     ]
 }
 
@@ -199,7 +216,7 @@ mod tests {
         machine.state.states = [("ESTABLISHED", 7), ("SYN-SENT", 2), ("TIME-WAIT", 40)]
             .map(|(state, count)| (state.to_owned(), count))
             .into();
-        let examined = Examination::of(&machine, Vec::new()).examined;
+        let examined = Examination::of(&machine, None, Vec::new()).examined;
         assert_eq!((examined.connections, examined.time_wait), (Some(9), Some(40)));
     }
 
@@ -207,7 +224,7 @@ mod tests {
     fn connections_that_were_not_listed_are_absent_and_named() {
         let mut machine = machine();
         machine.state.table_age_s = None;
-        let examined = Examination::of(&machine, Vec::new()).examined;
+        let examined = Examination::of(&machine, None, Vec::new()).examined;
         assert_eq!((examined.connections, examined.time_wait), (None, None));
         assert!(examined.not_examined[0].what.starts_with("connections"));
     }
@@ -219,14 +236,17 @@ mod tests {
         server.unread = vec!["/etc/nginx/a.conf: permission denied: run with sudo".to_owned()];
         machine.servers = vec![server];
         let process = Some(Process { pid: 7, name: "nginx".to_owned() });
-        machine.state.listeners = vec![
-            ListenerState { process, ..ListenerState::default() },
-            ListenerState::default(),
-        ];
-        let parts = Examination::of(&machine, Vec::new()).examined.not_examined;
-        assert_eq!(parts.len(), 2 + standing().len());
+        machine.state.listeners =
+            vec![ListenerState { process, ..ListenerState::default() }, ListenerState::default()];
+        let parts = Examination::of(&machine, Some("42"), Vec::new()).examined.not_examined;
+        assert_eq!(parts.len(), 2 + by_design("").len());
         assert_eq!(parts[0].what, "configuration of nginx (PID 7)");
+        assert_eq!(parts[0].why, "/etc/nginx/a.conf: permission denied");
         assert_eq!(parts[1].what, "processes of 1 of 2 listeners");
-        assert!(parts[..2].iter().all(|one| one.remedy.as_deref() == Some("sudo tcptoll doctor")));
+        assert!(
+            parts[..2]
+                .iter()
+                .all(|one| one.remedy.as_deref() == Some("sudo tcptoll doctor --netns 42"))
+        );
     }
 }

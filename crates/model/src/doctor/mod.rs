@@ -7,10 +7,10 @@ pub mod config;
 mod examination;
 mod machine;
 mod proof;
-mod rules;
+pub mod rules;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
 pub use examination::{Examination, Examined, NotExamined, REPORT_VERSION};
-pub use machine::{Machine, Neighbour};
+pub use machine::{Machine, Neighbour, Opening, StandingQueue};
 pub use proof::{Proof, ProofVerdict};
 pub use rules::diagnose;

@@ -66,7 +66,15 @@ pub(super) struct Reading<'a> {
 impl<'a> Reading<'a> {
     pub(super) fn new(program: Program, process: &'a Process, files: &'a mut dyn Files) -> Self {
         let (files_left, bytes_left) = (FILES_MAX, ALL_MAX);
-        Self { program, process, files, files_left, bytes_left, unread: Vec::new(), read: Vec::new() }
+        Self {
+            program,
+            process,
+            files,
+            files_left,
+            bytes_left,
+            unread: Vec::new(),
+            read: Vec::new(),
+        }
     }
 
     /// The configuration so far: nothing but the process.

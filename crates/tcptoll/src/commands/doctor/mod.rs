@@ -13,7 +13,8 @@ use crate::exit::Status;
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     let lasts = parse_time(&args.duration).context("--duration")?;
     let network = super::watch::network(args.netns.as_deref())?;
-    let machine = examine(&Options { network, owners: true }, lasts)?;
+    let options = Options { network, owners: true };
+    let machine = examine(&options, lasts, &|| false, &mut |_| {})?;
     let found = diagnose(&machine);
     super::study::print(&(serde_json::to_string(&found)? + "\n"))?;
     Ok(if found.is_empty() { Status::Met } else { Status::Missed })
