@@ -5,10 +5,12 @@
 //! ```toml
 //! findings = ["accept-queue-full"]   # ids of findings
 //! when = { tcp_syncookies = 0 }      # only with this evidence; the first file that fits is taken
+//! mostly = ["time_wait", "ports_in_use"]   # only where the first is more than half of the second
 //! cannot = "…"                       # why the lab cannot hold it; then nothing else follows
 //!
 //! [takes.limit]                      # `$limit` in the study
 //! evidence = "accept_queue_limit"    # the first of these names that is a number
+//! share_of = "local_ports"           # divided by this evidence
 //! times = 2                          # what becomes of it
 //! plus = 50
 //! least = 8                          # bounds of the lab
@@ -37,6 +39,9 @@ pub struct Template {
     /// Evidence that it is for.
     #[serde(default)]
     when: BTreeMap<String, Value>,
+    /// Only where the first of this evidence is more than half of the second.
+    #[serde(default)]
+    mostly: Option<[String; 2]>,
     /// Why the lab cannot hold these.
     #[serde(default)]
     pub cannot: Option<String>,
@@ -56,6 +61,8 @@ pub struct Template {
 #[serde(deny_unknown_fields)]
 struct Take {
     evidence: Vec<String>,
+    #[serde(default)]
+    share_of: Option<String>,
     #[serde(default = "one")]
     times: f64,
     #[serde(default)]
@@ -95,7 +102,11 @@ impl Template {
     /// Whether this is how to re-create a finding.
     pub fn fits(&self, finding: &Diagnosis) -> bool {
         let has = |(name, wanted): (&String, &Value)| finding.evidence.get(name) == Some(wanted);
-        self.findings.contains(&finding.id) && self.when.iter().all(has)
+        let mostly = self.mostly.as_ref().is_none_or(|[part, all]| {
+            let both = number(finding, part).zip(number(finding, all));
+            both.is_some_and(|(part, all)| part * 2.0 > all)
+        });
+        self.findings.contains(&finding.id) && self.when.iter().all(has) && mostly
     }
 
     /// The study, with the finding's figures.
@@ -123,18 +134,23 @@ impl Template {
     }
 }
 
+/// Evidence that is a number.
+fn number(finding: &Diagnosis, name: &str) -> Option<f64> {
+    finding.evidence.get(name)?.as_f64().filter(|one| one.is_finite())
+}
+
 impl Take {
     /// The figure for the lab, and what it stands for where that is another one.
     fn of(&self, finding: &Diagnosis) -> (u32, Option<String>) {
-        let number = |name: &String| finding.evidence.get(name)?.as_f64();
-        let found = self.evidence.iter().find_map(number).filter(|one| one.is_finite());
-        let Some(found) = found else {
+        let found = self.evidence.iter().find_map(|name| number(finding, name));
+        let whole = self.share_of.as_ref().map_or(Some(1.0), |name| number(finding, name));
+        let Some((found, whole)) = found.zip(whole.filter(|whole| *whole > 0.0)) else {
             let note = |words: &String| {
                 format!("{words} is not known here: {} in the lab", human_count(self.otherwise.into()))
             };
             return (self.otherwise, self.words.as_ref().map(note));
         };
-        let wanted = found.mul_add(self.times, self.plus).round();
+        let wanted = (found / whole).mul_add(self.times, self.plus).round();
         // The cast saturates, and the bounds are of the type.
         let figure = (wanted as u32).clamp(self.least, self.most);
         let differs = (f64::from(figure) - found).abs() >= 1.0;
@@ -245,6 +261,25 @@ against = "as it is"
         assert!(template.fits(&finding(16.into())) && !template.fits(&finding(17.into())));
         let other = Diagnosis { id: "other".into(), ..finding(16.into()) };
         assert!(!template.fits(&other));
+    }
+
+    #[test]
+    fn a_share_of_the_machine_becomes_the_same_share_of_the_lab() {
+        let text = TEXT.replace("times = 2\n", "times = 1000\nshare_of = \"range\"\n");
+        let template = Template::from_toml(&text).unwrap();
+        let mut ports = finding(150.into());
+        ports.evidence.insert("range".into(), 200.into());
+        let study = template.fill(&ports).unwrap().study;
+        assert_eq!(study.arms().unwrap()[0].settings["count"], 800, "75 % of 1,000, and 50");
+        ports.evidence.insert("range".into(), 0.into());
+        let study = template.fill(&ports).unwrap().study;
+        assert_eq!(study.arms().unwrap()[0].settings["count"], 300, "a share of nothing is not known");
+        let text = TEXT.replace("differs =", "mostly = [\"limit\", \"range\"]\ndiffers =");
+        let template = Template::from_toml(&text).unwrap();
+        for (range, fits) in [(200, true), (300, false)] {
+            ports.evidence.insert("range".into(), range.into());
+            assert_eq!(template.fits(&ports), fits, "150 of {range}");
+        }
     }
 
     #[test]
