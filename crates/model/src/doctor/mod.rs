@@ -4,7 +4,10 @@
 
 pub mod config;
 mod machine;
+pub mod neighbours;
+pub mod routes;
 pub mod rules;
+pub mod seen;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
 pub use machine::{Machine, Neighbour, Opening, StandingQueue};
