@@ -302,7 +302,7 @@ fn check_files(args: &OutputArgs) -> anyhow::Result<()> {
 }
 
 /// Opens the file for appending, so that what is there stays until there is something to write.
-fn check_writable(path: &Path) -> std::io::Result<()> {
+pub(crate) fn check_writable(path: &Path) -> std::io::Result<()> {
     let existed = path.exists();
     std::fs::OpenOptions::new().append(true).create(true).open(path)?;
     if !existed {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
+use tcptoll_engine::doctor::Progress as Examining;
 use tcptoll_engine::runner::{ATTEMPTS_MAX, Progress};
 use tcptoll_report::TextStyle;
 
@@ -75,6 +76,43 @@ impl ProgressLine {
             message += &format!(" · about {:02}:{:02} left", left / 60, left % 60);
         }
         self.bar.set_message(message);
+    }
+}
+
+/// A line on stderr that says how far an examination is. It starts no thread: an examination joins
+/// namespaces, and needs a process with one thread for that.
+pub(crate) struct ExaminationLine {
+    bar: ProgressBar,
+}
+
+impl ExaminationLine {
+    /// Shows nothing if `quiet`, or if stderr is no terminal.
+    pub(crate) fn new(quiet: bool) -> Self {
+        let hidden = quiet || !Term::stderr().is_term();
+        let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        bar.set_style(style);
+        bar.set_message("examining");
+        bar.tick();
+        Self { bar }
+    }
+
+    /// Shows how far the examination is.
+    pub(crate) fn show(&self, progress: &Examining) {
+        let (passed, lasts) = (progress.passed.as_secs(), progress.lasts.as_secs());
+        let mut message = format!("examining · {passed} of {lasts} s");
+        if progress.diagnoses > 0 {
+            message += &format!(" · {} found so far", progress.diagnoses);
+        }
+        self.bar.set_message(message);
+        self.bar.tick();
+    }
+}
+
+impl Drop for ExaminationLine {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 

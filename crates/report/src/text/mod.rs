@@ -21,17 +21,29 @@ use crate::{TextStyle, clean, figures, findings, number, published};
 const PROSE_MAX: usize = 110;
 
 /// The text so far.
-struct Page {
+pub(crate) struct Page {
     out: String,
     style: TextStyle,
 }
 
 impl Page {
-    fn width(&self) -> usize {
+    /// An empty one.
+    pub(crate) fn new(style: TextStyle) -> Self {
+        Self { out: String::new(), style }
+    }
+
+    /// The text, which ends with a line feed if there is any.
+    pub(crate) fn into_text(self) -> String {
+        self.out
+    }
+
+    /// Columns of the terminal.
+    pub(crate) fn width(&self) -> usize {
         self.style.width.max(60)
     }
 
-    fn paint(&self, tone: Tone, text: &str) -> String {
+    /// `text` in the colour of `tone`, where colour is wanted.
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Plain => return text.to_owned(),
             Tone::Strong => "1",
@@ -49,19 +61,21 @@ impl Page {
         }
     }
 
-    fn line(&mut self, text: &str) {
+    /// A line as it is.
+    pub(crate) fn line(&mut self, text: &str) {
         self.out.push_str(text);
         self.out.push('\n');
     }
 
-    fn blank(&mut self) {
+    /// An empty line, unless there is one.
+    pub(crate) fn blank(&mut self) {
         if !self.out.is_empty() && !self.out.ends_with("\n\n") {
             self.out.push('\n');
         }
     }
 
     /// Headings in `tone`, then rows.
-    fn table(&mut self, lines: &Lines, tone: Tone) {
+    pub(crate) fn table(&mut self, lines: &Lines, tone: Tone) {
         for head in &lines.heads {
             self.line(&self.paint(tone, head));
         }
@@ -71,12 +85,12 @@ impl Page {
     }
 
     /// Words wrapped at the width, each line after `indent` blanks.
-    fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
+    pub(crate) fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
         self.labelled("", indent, text, tone);
     }
 
     /// A label, then words wrapped beside it from column `indent` on.
-    fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
+    pub(crate) fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
         let room = self.width().min(PROSE_MAX).saturating_sub(indent).max(20);
         let label = format!("{label:indent$}");
         let blanks = " ".repeat(indent);
@@ -106,7 +120,7 @@ pub(crate) fn render(
     record: Option<&Path>,
     style: TextStyle,
 ) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     place(&mut page, summary, record);
     // A forecast comes before what happened.
     for line in figures::addresses(summary).into_iter().chain((own.forecasts)(&summary.arms)) {
@@ -167,7 +181,7 @@ fn place(page: &mut Page, summary: &Summary, record: Option<&Path>) {
 }
 
 /// Phrases joined by ` · `, broken between phrases.
-fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
+pub(crate) fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for phrase in phrases {
         let phrase = clean::shorten(phrase, width);

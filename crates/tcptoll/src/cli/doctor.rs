@@ -9,31 +9,44 @@ use super::Format;
 
 const DOCTOR_AFTER: &str = "\
 Examples:
-  tcptoll doctor                                 what is wrong, and what to change
+  tcptoll doctor                                 what is wrong here, and which setting to change
+  sudo tcptoll doctor                            also what only root may read
+  tcptoll doctor --duration 5m --html doctor.html
+      look for five minutes, and write a page
   tcptoll doctor --prove accept-queue-full       re-create it in the lab, with and without the fix
-  tcptoll doctor --netns 4711 --format json      of a container, for a script
-  tcptoll doctor --html doctor.html              the findings as a page
+  sudo tcptoll doctor --netns 4711               in the container of process 4711
+  tcptoll doctor -q --format json | jq -r '.findings[].id'
+  tcptoll explain accept-queue-full              what a finding means
 
-It only reads, and needs no privileges. Configuration files are read where that is allowed.
+It examines listeners, connections, the kernel's counters and settings, and the configuration files of
+nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB that run here. It only reads, and runs no program.
+It needs no privileges; what could not be read is named.
 
-Exit status: 0 nothing found; 1 something found; 2 not examined; 130 and 143 stopped by a signal.";
+Exit status: 0 nothing found; 1 something found; 2 not examined; 3 examined, but the result could not be
+written; 130 and 143 stopped by a signal.";
 
 /// Options of `doctor`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = DOCTOR_AFTER)]
 pub struct DoctorArgs {
-    /// Time to look for, from 1s to 1h: counts since boot are no rates
+    /// How long to look, from 1s to 1h. Faults that come and go need a longer look
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub duration: String,
     /// Network namespace to examine: of a process, or a file like /run/netns/NAME
     #[arg(long, value_name = "PID|FILE")]
     pub netns: Option<String>,
-    /// Re-create a finding in the lab, with and without its fix; without a name, each that the lab
-    /// can hold
+    /// Re-create this finding in the lab, with and without its fix; without a name, each finding that
+    /// the lab can re-create
     #[arg(long, value_name = "FINDING", num_args = 0..=1, default_missing_value = "all")]
     pub prove: Option<String>,
-    /// What to print on stdout
-    #[arg(long, value_enum, default_value_t)]
+    /// What to print on stdout: text, or one JSON object (`tcptoll schema doctor`)
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "text|json"
+    )]
     pub format: Format,
     /// Also write a self-contained HTML page
     #[arg(long, value_name = "FILE")]

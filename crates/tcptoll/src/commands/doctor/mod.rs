@@ -1,21 +1,103 @@
 //! `doctor`: what is wrong with this machine's connections and servers, in one pass.
+//!
+//! It examines (`engine::doctor`), judges (`model::doctor`), prints (`report`), and with `--prove` hands
+//! the findings to the lab (`prove`).
+
+mod prove;
+mod wanted;
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::doctor::examine;
 use tcptoll_engine::watch::Options;
-use tcptoll_model::doctor::diagnose;
-use tcptoll_model::units::parse_time;
+use tcptoll_model::doctor::{Examination, diagnose};
 
-use crate::cli::DoctorArgs;
-use crate::exit::Status;
+use crate::cli::{DoctorArgs, Format};
+use crate::exit::{Status, say};
+use crate::screen::{self, ExaminationLine};
 
 /// Does what `tcptoll doctor …` says.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
-    let lasts = parse_time(&args.duration).context("--duration")?;
+    let lasts = wanted::duration(args)?;
     let network = super::watch::network(args.netns.as_deref())?;
-    let options = Options { network, owners: true };
-    let machine = examine(&options, lasts, &|| false, &mut |_| {})?;
-    let found = diagnose(&machine);
-    super::study::print(&(serde_json::to_string(&found)? + "\n"))?;
-    Ok(if found.is_empty() { Status::Met } else { Status::Missed })
+    let stopped = stops()?;
+    let signal = || stopped.load(Ordering::SeqCst);
+    let line = ExaminationLine::new(args.quiet);
+    // Before any thread: see Reader::open.
+    let machine =
+        examine(&Options { network, owners: true }, lasts, &|| signal() != 0, &mut |progress| {
+            line.show(&progress)
+        })
+        .context("this network namespace cannot be examined")?;
+    drop(line);
+    if signal() != 0 {
+        say("stopped before the examination ended; nothing is reported");
+        return Ok(Status::Stopped(signal() as u8));
+    }
+    let findings = diagnose(&machine);
+    let mut examination = Examination::of(&machine, args.netns.as_deref(), findings);
+    let examined = if examination.findings.is_empty() { Status::Met } else { Status::Missed };
+    if args.format == Format::Text {
+        let text = tcptoll_report::examination_text(&examination, prove::PROVABLE, screen::style());
+        if !printed(&text) {
+            return Ok(Status::NotStored);
+        }
+    }
+    if let Some(which) = &args.prove {
+        examination.proofs = prove::run(&examination.findings, which, args.quiet, &mut |proof| {
+            if args.format == Format::Text {
+                let text = format!("\n{}", tcptoll_report::proof_text(proof, screen::style()));
+                super::study::print(&text)?;
+            }
+            Ok(())
+        })?;
+    }
+    let mut stored = match &args.html {
+        Some(path) => written(path, &examination),
+        None => true,
+    };
+    if args.format == Format::Json {
+        stored &= printed(&(serde_json::to_string(&examination)? + "\n"));
+    }
+    Ok(match signal() {
+        _ if !stored => Status::NotStored,
+        0 => examined,
+        signal => Status::Stopped(signal as u8),
+    })
+}
+
+/// Prints on stdout; whether that went well. A reader that has seen enough is no failure.
+fn printed(text: &str) -> bool {
+    let Err(error) = super::study::print(text) else { return true };
+    let closed = error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe);
+    if !closed {
+        say(&format!("error: examined, but standard output cannot be written: {error:#}"));
+    }
+    closed
+}
+
+/// Writes the page; whether that went well.
+fn written(path: &Path, examination: &Examination) -> bool {
+    let page = tcptoll_report::examination_html(examination, prove::PROVABLE);
+    let outcome = std::fs::write(path, page);
+    if let Err(error) = &outcome {
+        say(&format!("error: examined, but --html {} cannot be written: {error}", path.display()));
+    }
+    outcome.is_ok()
+}
+
+/// The number of the signal that asked to stop; 0: none did.
+fn stops() -> anyhow::Result<Arc<AtomicUsize>> {
+    let stopped = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&stopped), signal as usize)?;
+    }
+    Ok(stopped)
 }
