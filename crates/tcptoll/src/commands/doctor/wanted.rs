@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use tcptoll_model::doctor::rules::ids;
 use tcptoll_model::units::parse_time;
 
-use super::prove::PROVABLE;
+use super::prove::{PROVABLE, why_not};
 use crate::cli::DoctorArgs;
 use crate::output::check_writable;
 use crate::studies::did_you_mean;
@@ -53,6 +53,9 @@ fn page(path: &Path) -> anyhow::Result<()> {
 fn finding(name: &str) -> anyhow::Result<()> {
     if PROVABLE.contains(&name) {
         return Ok(());
+    }
+    if let Some(why) = why_not(name) {
+        bail!("--prove {name}: {why}");
     }
     let list = PROVABLE.join(", ");
     if ids().any(|id| id == name) {
