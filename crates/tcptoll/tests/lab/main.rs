@@ -13,6 +13,7 @@
 mod accept_queue;
 mod configurations;
 mod doctor;
+mod doctor_examination;
 mod endings;
 mod exits;
 mod first_fin;
