@@ -6,8 +6,11 @@
 pub mod config;
 mod examination;
 mod machine;
+pub mod neighbours;
 mod proof;
+pub mod routes;
 pub mod rules;
+pub mod seen;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
 pub use examination::{Examination, Examined, NotExamined, REPORT_VERSION};

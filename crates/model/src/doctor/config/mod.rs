@@ -222,6 +222,8 @@ pub struct Upstream {
     pub requests_per_connection: Option<Sourced<u64>>,
     /// Whether its requests let the connection be reused (HTTP/1.1, no `Connection: close`).
     pub reuses: Option<Sourced<bool>>,
+    /// Whether requests are passed on by FastCGI: then `fastcgi_keep_conn` decides the reuse.
+    pub fastcgi: bool,
     /// Time-out of connecting, s.
     pub connect_timeout_s: Option<Sourced<f64>>,
     /// A request waits this long for a free connection, s.

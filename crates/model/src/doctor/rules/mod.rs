@@ -11,6 +11,7 @@ mod buffers;
 mod keepalive;
 mod ports;
 mod queues;
+mod servers;
 mod tables;
 mod upstreams;
 

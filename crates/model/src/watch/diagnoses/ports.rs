@@ -9,8 +9,8 @@ use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::units::human_count;
 use crate::watch::state::{DestinationState, State};
 
-pub(super) const SCARCE: &str = "local-ports-scarce";
-pub(super) const SLOW: &str = "ports-search-slow";
+pub(crate) const SCARCE: &str = "local-ports-scarce";
+pub(crate) const SLOW: &str = "ports-search-slow";
 
 /// Few: less than a tenth of the range is left.
 const FEW_SHARE: f64 = 0.1;
@@ -37,8 +37,7 @@ fn uses(state: &State) -> impl Iterator<Item = Use<'_>> {
     let (range, reuse) = (state.limits.local_ports, state.limits.tw_reuse);
     state.destinations.iter().filter_map(move |to| {
         let range = range.filter(|range| *range > 0)?;
-        let loopback = to.address.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-        let reusable = reuse == Some(1) || (reuse == Some(2) && loopback);
+        let reusable = is_reusable(reuse, &to.address);
         let taken = to.ports_in_use.checked_sub(if reusable { to.time_wait } else { 0 })?;
         // More than the range has: programs choose ports themselves, and how many are left is not known.
         Some(Use { to, range, taken, left: range.checked_sub(taken)? })
@@ -78,7 +77,7 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
             subject,
             text,
             evidence,
-            fix: Some(fix(state, &used)),
+            fix: Some(used.fix(state)),
         })
     };
     uses(state).filter_map(of).collect()
@@ -108,7 +107,7 @@ pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
             subject,
             text,
             evidence: of_destination(state, &used),
-            fix: Some(fix(state, &used)),
+            fix: Some(used.fix(state)),
         })
     };
     uses(state).filter_map(of).collect()
@@ -127,10 +126,23 @@ fn of_destination(state: &State, used: &Use<'_>) -> std::collections::BTreeMap<S
     ])
 }
 
-fn fix(state: &State, used: &Use<'_>) -> Fix {
+impl Use<'_> {
+    fn fix(&self, state: &State) -> Fix {
+        let mostly_time_wait = self.to.time_wait > self.to.ports_in_use / 2;
+        fix(state.limits.tw_reuse, self.range, mostly_time_wait)
+    }
+}
+
+/// Whether a new connection to this address may take a port in TIME-WAIT.
+pub(crate) fn is_reusable(reuse: Option<u32>, address: &str) -> bool {
+    let loopback = address.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    reuse == Some(1) || (reuse == Some(2) && loopback)
+}
+
+/// More ports for one destination: TIME-WAIT is reused, or the range is widened.
+pub(crate) fn fix(reuse: Option<u32>, range: u32, mostly_time_wait: bool) -> Fix {
     const RANGE: &str = "net.ipv4.ip_local_port_range";
-    let mostly_time_wait = used.to.time_wait > used.to.ports_in_use / 2;
-    if let Some(reuse) = state.limits.tw_reuse.filter(|reuse| *reuse != 1 && mostly_time_wait) {
+    if let Some(reuse) = reuse.filter(|reuse| *reuse != 1 && mostly_time_wait) {
         return sysctl(
             "net.ipv4.tcp_tw_reuse",
             reuse.into(),
@@ -141,7 +153,7 @@ fn fix(state: &State, used: &Use<'_>) -> Fix {
             "Both hosts need TCP timestamps, which alone tell an old segment from a new one.",
         );
     }
-    if used.range < WIDE {
+    if range < WIDE {
         return Fix {
             change: "Keep connections open and reuse them; or widen the range of local ports.".to_owned(),
             commands: vec![format!("sysctl {RANGE}"), format!("sysctl -w {RANGE}=\"{WIDEST}\"")],
