@@ -5,10 +5,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::SysError;
+use tcptoll_model::doctor::Machine;
 use tcptoll_model::doctor::neighbours::forgets;
 use tcptoll_model::doctor::rules::SYSCTLS;
 use tcptoll_model::doctor::seen::Seen;
-use tcptoll_model::doctor::Machine;
 use tcptoll_model::watch::{History, Look};
 
 use super::{peers, servers};

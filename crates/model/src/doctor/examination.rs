@@ -138,7 +138,7 @@ fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     if nameless > 0 {
         part(
             format!("processes of {nameless} of {} listeners", state.listeners.len()),
-            "their /proc/PID/fd may not be read; findings name the ports only",
+            "their /proc/PID/fd may not be read, or they are new; findings name only ports",
             sudo,
         );
     }
