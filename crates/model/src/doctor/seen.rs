@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Opening, StandingQueue};
 use crate::diagnosis::Diagnosis;
 use crate::watch::State;
+use crate::watch::diagnoses::accept_queue::{FULL, UNKNOWN};
 use crate::watch::diagnoses::{self, DIAGNOSES_MAX, place};
 
 /// Sockets that are followed: eight times what a state has.
@@ -116,6 +117,10 @@ impl Seen {
             self.name(one);
         }
         let mut found: Vec<Diagnosis> = std::mem::take(&mut self.found).into_values().collect();
+        // One look may tell which listener it was where another one does not.
+        if found.iter().any(|one| one.id == FULL && one.subject != UNKNOWN) {
+            found.retain(|one| one.id != FULL || one.subject != UNKNOWN);
+        }
         diagnoses::sort(&mut found);
         whole.diagnoses_left_out = found.len().saturating_sub(DIAGNOSES_MAX) as u64;
         found.truncate(DIAGNOSES_MAX);

@@ -90,8 +90,21 @@ pub fn diagnose(machine: &Machine) -> Vec<Diagnosis> {
         queues::name_the_setting(machine, one);
     }
     found.extend(RULES.iter().flat_map(|(_, rule)| rule(machine)));
+    found.iter_mut().for_each(fit);
     let place = |id: &str| ids().position(|known| known == id);
     found.sort_by_cached_key(|one| (one.severity, place(&one.id), one.subject.clone()));
     found.dedup_by(|second, first| second.id == first.id && second.subject == first.subject);
     found
 }
+
+/// Cuts a text that an absurd figure of a configuration made too long.
+fn fit(one: &mut Diagnosis) {
+    if let Some((at, _)) = one.text.char_indices().nth(live::TEXT_MAX) {
+        let keep = one.text[..at].char_indices().next_back().map_or(0, |(at, _)| at);
+        one.text.truncate(keep);
+        one.text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests;

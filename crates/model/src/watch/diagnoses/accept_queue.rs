@@ -13,7 +13,7 @@ pub(crate) const FULL: &str = "accept-queue-full";
 pub(crate) const NEAR: &str = "accept-queue-near";
 
 /// The subject where the listener cannot be told.
-const UNKNOWN: &str = "a listener of this host";
+pub(crate) const UNKNOWN: &str = "a listener of this host";
 /// What `listen(2)` is asked for in the end, at least: the default of `somaxconn` since Linux 5.4.
 const BACKLOG_MIN: u32 = 4_096;
 /// `somaxconn` and the backlog were 16 bits wide before Linux 4.1, and a longer queue than this is no
