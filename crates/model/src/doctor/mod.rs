@@ -11,9 +11,11 @@ mod proof;
 pub mod routes;
 pub mod rules;
 pub mod seen;
+mod template;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
 pub use examination::{Examination, Examined, NotExamined, REPORT_VERSION};
 pub use machine::{Machine, Neighbour, Opening, StandingQueue};
-pub use proof::{Proof, ProofVerdict};
+pub use proof::{Proof, ProofArm, ProofVerdict, ProvenFix, failures, judge};
 pub use rules::diagnose;
+pub use template::{Filled, Template};
