@@ -185,7 +185,7 @@ fn by_design(namespace: &str) -> [NotExamined; 3] {
     };
     [
         part(
-            "other times",
+            "faults at other times",
             "a queue that overflows once an hour needs a longer look",
             Some(format!("tcptoll watch{namespace} --record night.jsonl")),
         ),

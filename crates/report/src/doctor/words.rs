@@ -81,13 +81,18 @@ pub(super) fn place(examination: &Examination) -> Vec<String> {
 /// A server with its version and how many of its files were read.
 pub(super) fn server(server: &ServerConfig) -> String {
     let version = server.version.as_ref().map(|version| format!(" {version}"));
-    let files = match server.files_read.len() {
-        0 => "no file".to_owned(),
-        n => plural(n as u64, "file"),
+    let files = match (server.files_read.len(), server.unread.is_empty()) {
+        (0, false) => "its configuration could not be read".to_owned(),
+        (0, true) => "no configuration file".to_owned(),
+        (n, true) => format!("{} read", plural(n as u64, "file")),
+        (n, false) => format!("{} read, others could not be", plural(n as u64, "file")),
     };
-    let unread = if server.unread.is_empty() { "" } else { ", not all could be read" };
-    let name = server.program.name();
-    format!("{name}{} (PID {}, {files} read{unread})", version.unwrap_or_default(), server.pid)
+    format!(
+        "{}{} (PID {}, {files})",
+        server.program.name(),
+        version.unwrap_or_default(),
+        server.pid
+    )
 }
 
 /// What was examined, in phrases, for a reader to whom nothing was found.
