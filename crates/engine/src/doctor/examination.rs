@@ -49,7 +49,6 @@ pub fn examine(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Machine, SysError> {
     let mut reader = Reader::open(options)?;
-    let began = Instant::now();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let uptime_s = Duration::from_nanos(boottime_ns()).as_secs_f64();
     let history = || History::new(host.trim(), uptime_s);
@@ -59,6 +58,7 @@ pub fn examine(
     let settings = sysctls();
     let every = LOOK_EVERY.min(lasts / 4).max(Duration::from_millis(1));
     let first = reader.look_at_all()?;
+    let began = Instant::now();
     whole.push(first.clone());
     let mut last = take(&mut seen, &mut all, first, true);
     let mut is_halved = false;

@@ -12,6 +12,7 @@
 
 mod accept_queue;
 mod configurations;
+mod doctor_examination;
 mod endings;
 mod exits;
 mod first_fin;
