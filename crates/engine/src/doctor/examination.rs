@@ -5,10 +5,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tcptoll_kernel::SysError;
+use tcptoll_model::doctor::Machine;
 use tcptoll_model::doctor::neighbours::forgets;
 use tcptoll_model::doctor::rules::SYSCTLS;
 use tcptoll_model::doctor::seen::Seen;
-use tcptoll_model::doctor::{Machine, ServerConfig};
 use tcptoll_model::watch::{History, Look};
 
 use super::{peers, servers};
@@ -99,7 +99,6 @@ pub fn examine(
         notes
             .push(format!("{left_out} connections to further peers were not looked at one by one"));
     }
-    notes.extend(unread(&servers));
     notes.truncate(NOTES_MAX);
     Ok(Machine {
         state: summary.state,
@@ -154,19 +153,6 @@ fn changed(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) 
             )
         })
         .collect()
-}
-
-/// A note for each server whose configuration was not read whole.
-fn unread(servers: &[ServerConfig]) -> Vec<String> {
-    let of = |server: &ServerConfig| {
-        let first = server.unread.first()?;
-        Some(format!(
-            "{} (process {}): its configuration could not be read whole ({first}); rules that need it were skipped",
-            server.program.name(),
-            server.pid
-        ))
-    };
-    servers.iter().filter_map(of).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Machine, Proof, ServerConfig};
 use crate::diagnosis::{Diagnosis, Severity};
-use crate::watch::ListenerState;
+use crate::watch::{ListenerState, State};
 
 /// Version of the object that `doctor --format json` prints.
 pub const REPORT_VERSION: u32 = 1;
@@ -78,7 +78,7 @@ impl Examination {
     /// What was seen of a machine, or of this namespace of it, and what is wrong with it.
     pub fn of(machine: &Machine, netns: Option<&str>, findings: Vec<Diagnosis>) -> Self {
         let state = &machine.state;
-        let listed = state.table_age_s.is_some();
+        let listed = was_listed(state);
         let time_wait = state.states.get("TIME-WAIT").copied().unwrap_or(0);
         let all: u64 = state.states.values().sum();
         Self {
@@ -138,7 +138,7 @@ fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     if nameless > 0 {
         part(
             format!("processes of {nameless} of {} listeners", state.listeners.len()),
-            "other users own them; findings name their ports only",
+            "their /proc/PID/fd may not be read, or they are new; findings name only ports",
             sudo,
         );
     }
@@ -149,7 +149,7 @@ fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
             None,
         );
     }
-    if state.table_age_s.is_none() {
+    if !was_listed(state) {
         part(
             "connections and local ports".to_owned(),
             "the kernel did not list its sockets",
@@ -167,6 +167,11 @@ fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     parts
 }
 
+/// Whether the kernel listed its sockets.
+fn was_listed(state: &State) -> bool {
+    state.table_age_s.is_some() || !state.states.is_empty()
+}
+
 /// How a reason begins that privileges remove.
 const DENIED: &str = "permission denied";
 
@@ -180,7 +185,7 @@ fn by_design(namespace: &str) -> [NotExamined; 3] {
     };
     [
         part(
-            "other times",
+            "faults at other times",
             "a queue that overflows once an hour needs a longer look",
             Some(format!("tcptoll watch{namespace} --record night.jsonl")),
         ),

@@ -163,13 +163,7 @@ mod tests {
 
     fn arm(name: &str, attempts: u64, failed: u64) -> Arm {
         let errors = BTreeMap::from([("timeout".to_owned(), failed)]);
-        Arm {
-            name: name.into(),
-            attempts,
-            ok: attempts - failed,
-            errors,
-            ..Arm::default()
-        }
+        Arm { name: name.into(), attempts, ok: attempts - failed, errors, ..Arm::default() }
     }
 
     fn summary(metric: &str, verdict: Verdict, failed: [u64; 2]) -> Summary {

@@ -146,7 +146,10 @@ impl Take {
         let whole = self.share_of.as_ref().map_or(Some(1.0), |name| number(finding, name));
         let Some((found, whole)) = found.zip(whole.filter(|whole| *whole > 0.0)) else {
             let note = |words: &String| {
-                format!("{words} is not known here: {} in the lab", human_count(self.otherwise.into()))
+                format!(
+                    "{words} is not known here: {} in the lab",
+                    human_count(self.otherwise.into())
+                )
             };
             return (self.otherwise, self.words.as_ref().map(note));
         };
@@ -234,7 +237,10 @@ against = "as it is"
         let Filled { study, scaled } = template.fill(&finding(16.into())).unwrap();
         assert_eq!(study.question, "Does a limit of 16, with 82 at once, matter?");
         let arms = study.arms().unwrap();
-        assert_eq!((&arms[0].settings["backlog"], &arms[1].settings["backlog"]), (&16.into(), &4096.into()));
+        assert_eq!(
+            (&arms[0].settings["backlog"], &arms[1].settings["backlog"]),
+            (&16.into(), &4096.into())
+        );
         assert_eq!(arms[0].settings["count"], 82);
         assert_eq!(scaled, ["The link is direct."]);
     }
@@ -273,7 +279,11 @@ against = "as it is"
         assert_eq!(study.arms().unwrap()[0].settings["count"], 800, "75 % of 1,000, and 50");
         ports.evidence.insert("range".into(), 0.into());
         let study = template.fill(&ports).unwrap().study;
-        assert_eq!(study.arms().unwrap()[0].settings["count"], 300, "a share of nothing is not known");
+        assert_eq!(
+            study.arms().unwrap()[0].settings["count"],
+            300,
+            "a share of nothing is not known"
+        );
         let text = TEXT.replace("differs =", "mostly = [\"limit\", \"range\"]\ndiffers =");
         let template = Template::from_toml(&text).unwrap();
         for (range, fits) in [(200, true), (300, false)] {

@@ -56,15 +56,15 @@ fn servers(page: &mut Page, examination: &Examination) {
 /// What was not looked at, and what to type to have it examined.
 fn missing(page: &mut Page, examination: &Examination, by_design: bool) {
     let parts = words::missing(examination, by_design);
-    let label = |at: usize| if at == 0 { "  not examined" } else { "" };
+    let label = |at: usize| if at == 0 { "  unexamined" } else { "" };
     let tone = if by_design { Tone::Plain } else { Tone::Doubt };
     for (at, part) in parts.iter().enumerate() {
         let text = format!("{}: {}", part.what, part.why);
-        page.labelled(label(at), INDENT + 2, &text, tone);
+        page.labelled(label(at), INDENT, &text, tone);
         // One remedy for several parts stands after the last of them.
         let next = parts.get(at + 1).and_then(|next| next.remedy.as_ref());
         if let Some(remedy) = part.remedy.as_ref().filter(|remedy| Some(*remedy) != next) {
-            page.line(&format!("{}to examine: {remedy}", " ".repeat(INDENT + 2)));
+            page.line(&format!("{}to examine: {remedy}", " ".repeat(INDENT)));
         }
     }
 }
@@ -80,7 +80,7 @@ fn finding(page: &mut Page, one: &Diagnosis, provable: bool) {
         page.labelled("  change", INDENT, &fix.change, Tone::Plain);
         for (at, command) in fix.commands.iter().enumerate() {
             // In one piece, so that it can be copied.
-            let label = if at == 0 { "  type" } else { "" };
+            let label = if at == 0 { "  how" } else { "" };
             page.line(&format!("{label:INDENT$}{command}"));
         }
         for (label, text) in
@@ -99,20 +99,14 @@ fn finding(page: &mut Page, one: &Diagnosis, provable: bool) {
 
 fn evidence(page: &mut Page, one: &Diagnosis) {
     let rows = words::evidence(one);
-    let widest = rows.iter().map(|row| clean::columns(&row.name)).max().unwrap_or(0);
+    let widest = rows.iter().map(|(name, _)| clean::columns(name)).max().unwrap_or(0);
     let column = widest.min(NAMES_MAX);
-    for (at, row) in rows.iter().enumerate() {
+    for (at, (name, value)) in rows.iter().enumerate() {
         let label = if at == 0 { "  evidence" } else { "" };
-        let name = clean::shorten(&row.name, column);
+        let name = clean::shorten(name, column);
         let blanks = " ".repeat(column + 2 - clean::columns(&name));
-        let place = row.at.as_ref().map(|at| format!("  ({at})")).unwrap_or_default();
-        let text = format!("{}{place}", row.value);
-        page.labelled(
-            &format!("{label:INDENT$}{name}{blanks}"),
-            INDENT + column + 2,
-            &text,
-            Tone::Plain,
-        );
+        let label = format!("{label:INDENT$}{name}{blanks}");
+        page.labelled(&label, INDENT + column + 2, value, Tone::Plain);
     }
 }
 

@@ -47,8 +47,7 @@ struct Finding {
     problem: bool,
     subject: String,
     text: String,
-    evidence: Vec<[String; 3]>,
-    places: bool,
+    evidence: Vec<(String, String)>,
     fix: Option<Fix>,
     explain: String,
     prove: Option<String>,
@@ -89,11 +88,17 @@ struct Listener {
 #[derive(Serialize)]
 struct Server {
     name: String,
-    settings: Vec<[String; 3]>,
-    listens: Vec<Vec<String>>,
-    upstreams: Vec<Vec<String>>,
+    groups: Vec<Group>,
     files: Vec<String>,
     unread: Vec<String>,
+}
+
+/// Settings of one part of a server: name, value and where it stands.
+#[derive(Serialize)]
+struct Group {
+    /// The part; empty: the server as a whole.
+    of: String,
+    rows: Vec<[String; 3]>,
 }
 
 /// Puts the page of a cleaned examination together.
@@ -130,7 +135,6 @@ pub(super) fn of(examination: &Examination, provable: &[&str]) -> View {
 }
 
 fn finding(examination: &Examination, one: &Diagnosis, provable: &[&str]) -> Finding {
-    let evidence = words::evidence(one);
     let fix = one.fix.as_ref().map(|fix| Fix {
         change: fix.change.clone(),
         commands: fix.commands.join("\n"),
@@ -148,11 +152,7 @@ fn finding(examination: &Examination, one: &Diagnosis, provable: &[&str]) -> Fin
         problem: one.severity == Severity::Problem,
         subject: one.subject.clone(),
         text: one.text.clone(),
-        places: evidence.iter().any(|row| row.at.is_some()),
-        evidence: evidence
-            .into_iter()
-            .map(|row| [row.name, row.value, row.at.unwrap_or_default()])
-            .collect(),
+        evidence: words::evidence(one),
         fix,
         explain: format!("tcptoll explain {}", one.id),
         prove: (proof.is_none() && provable.contains(&one.id.as_str()))
@@ -209,88 +209,98 @@ fn listener(one: &ListenerState) -> Listener {
 
 fn server(one: &ServerConfig) -> Server {
     let version = one.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
-    let mut settings = Vec::new();
-    let mut add = |name: &str, value: Option<(String, String)>| {
-        settings.extend(value.map(|(value, at)| [name.to_owned(), value, at]));
-    };
-    add("keep-alive of clients' idle connections", time(one.keepalive_timeout_s.as_ref()));
-    add("requests per connection", count(one.keepalive_requests.as_ref(), "no limit"));
-    add("TCP keep-alive probes after", time_or(one.tcp_keepalive_s.as_ref(), "none are sent"));
-    add("workers", count(one.workers.as_ref(), "0"));
-    for (name, size) in buffers(one.buffers.as_ref()) {
-        add(name, size);
-    }
+    let mut groups = vec![whole(one)];
+    groups.extend(one.listens.iter().map(|listen| listening(listen, one)));
+    groups.extend(one.upstreams.iter().map(upstream));
+    groups.retain(|group| !group.of.is_empty() || !group.rows.is_empty());
     Server {
         name: format!("{}{version} · PID {}", one.program.name(), one.pid),
-        settings,
-        listens: one.listens.iter().map(listen).collect(),
-        upstreams: one.upstreams.iter().map(upstream).collect(),
+        groups,
         files: one.files_read.clone(),
         unread: one.unread.clone(),
     }
 }
 
-fn listen(one: &Listen) -> Vec<String> {
-    let absent = || number::ABSENT.to_owned();
-    let placed = |value: Option<(String, String)>| {
-        value.map_or_else(absent, |(value, at)| format!("{value} ({at})"))
-    };
-    vec![
-        one.section.as_ref().map_or_else(|| one.on.clone(), |name| format!("{} ({name})", one.on)),
-        placed(count(one.backlog.as_ref(), "0")),
-        placed(time(one.keepalive_timeout_s.as_ref())),
-        placed(count(one.workers.as_ref(), "0")),
-    ]
+fn whole(one: &ServerConfig) -> Group {
+    let mut rows = vec![
+        time("idle connections of clients are kept for", one.keepalive_timeout_s.as_ref(), "0 s"),
+        count("requests per connection", one.keepalive_requests.as_ref(), "no limit"),
+        time("TCP keep-alive probes after", one.tcp_keepalive_s.as_ref(), "never"),
+        count("requests or connections at one time", one.workers.as_ref(), "0"),
+    ];
+    rows.extend(buffers(one.buffers.as_ref()));
+    Group { of: String::new(), rows: rows.into_iter().flatten().collect() }
 }
 
-fn upstream(one: &Upstream) -> Vec<String> {
-    let absent = || number::ABSENT.to_owned();
-    let placed = |value: Option<(String, String)>| {
-        value.map_or_else(absent, |(value, at)| format!("{value} ({at})"))
+/// An address that a server listens on, with what differs there from the server as a whole.
+fn listening(one: &Listen, server: &ServerConfig) -> Group {
+    let own = |listen: &Option<Sourced<f64>>, whole: &Option<Sourced<f64>>| {
+        listen.clone().filter(|_| listen != whole)
     };
+    let keepalive = own(&one.keepalive_timeout_s, &server.keepalive_timeout_s);
+    let probes = own(&one.tcp_keepalive_s, &server.tcp_keepalive_s);
+    let workers = one.workers.clone().filter(|_| one.workers != server.workers);
+    let mut rows = vec![
+        count("backlog asked for", one.backlog.as_ref(), "0"),
+        time("idle connections of clients are kept for", keepalive.as_ref(), "0 s"),
+        time("TCP keep-alive probes after", probes.as_ref(), "never"),
+        count("requests or connections at one time", workers.as_ref(), "0"),
+        time("a request may take", one.request_timeout_s.as_ref(), "no limit"),
+    ];
+    rows.extend(buffers(one.buffers.as_ref()));
+    let section = one.section.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    Group {
+        of: format!("listens on {}{section}", one.on),
+        rows: rows.into_iter().flatten().collect(),
+    }
+}
+
+fn upstream(one: &Upstream) -> Group {
     let mut members = one.servers[..one.servers.len().min(MEMBERS_MAX)].join(", ");
     if one.servers.len() > MEMBERS_MAX {
         members += &format!(" and {} more", one.servers.len() - MEMBERS_MAX);
     }
-    let reuses = one.reuses.as_ref().map(|reuses| {
-        let word = if reuses.value { "yes" } else { "no" };
-        (word.to_owned(), reuses.at.to_string())
-    });
-    vec![
-        one.name.clone(),
-        members,
-        placed(count(one.idle_connections.as_ref(), "0")),
-        placed(time(one.idle_timeout_s.as_ref())),
-        placed(reuses),
-        placed(time(one.connect_timeout_s.as_ref())),
-        placed(time(one.response_timeout_s.as_ref())),
-    ]
-}
-
-fn buffers(buffers: Option<&Buffers>) -> [(&'static str, Option<(String, String)>); 2] {
-    let size =
-        |of: Option<&Sourced<u64>>| of.map(|size| (number::bytes(size.value), size.at.to_string()));
-    [
-        ("receive buffer", size(buffers.and_then(|of| of.receive.as_ref()))),
-        ("send buffer", size(buffers.and_then(|of| of.send.as_ref()))),
-    ]
-}
-
-/// A time and its place.
-fn time(of: Option<&Sourced<f64>>) -> Option<(String, String)> {
-    time_or(of, "0 s")
-}
-
-/// As [`time`], with words for zero.
-fn time_or(of: Option<&Sourced<f64>>, zero: &str) -> Option<(String, String)> {
-    let value = |value: f64| {
-        if value == 0.0 { zero.to_owned() } else { number::metric(value, "s") }
+    let yes = |name: &str, of: Option<&Sourced<bool>>| {
+        let word = |yes: bool| if yes { "yes" } else { "no" };
+        of.map(|one| [name.to_owned(), word(one.value).to_owned(), one.at.to_string()])
     };
-    of.map(|one| (value(one.value), one.at.to_string()))
+    let rows = [
+        count("idle connections kept", one.idle_connections.as_ref(), "none"),
+        time("an idle connection is kept for", one.idle_timeout_s.as_ref(), "0 s"),
+        yes("requests let the connection be reused", one.reuses.as_ref()),
+        count("requests per connection", one.requests_per_connection.as_ref(), "no limit"),
+        time("connect time-out", one.connect_timeout_s.as_ref(), "none"),
+        time("a request waits for a connection", one.queue_timeout_s.as_ref(), "0 s"),
+        time("response time-out", one.response_timeout_s.as_ref(), "none"),
+        yes("TCP keep-alive probes", one.probes.as_ref()),
+    ];
+    Group {
+        of: format!("upstream {}: {members}", one.name),
+        rows: rows.into_iter().flatten().collect(),
+    }
 }
 
-/// A count and its place, with words for zero.
-fn count(of: Option<&Sourced<u64>>, zero: &str) -> Option<(String, String)> {
-    let value = |n: u64| if n == 0 { zero.to_owned() } else { number::count(n) };
-    of.map(|one| (value(one.value), one.at.to_string()))
+fn buffers(buffers: Option<&Buffers>) -> [Option<[String; 3]>; 2] {
+    let row = |name: &str, of: Option<&Sourced<u64>>| {
+        of.map(|size| [name.to_owned(), number::bytes(size.value), size.at.to_string()])
+    };
+    [
+        row("receive buffer asked for", buffers.and_then(|of| of.receive.as_ref())),
+        row("send buffer asked for", buffers.and_then(|of| of.send.as_ref())),
+    ]
+}
+
+/// The row of a time, with words for zero.
+fn time(name: &str, of: Option<&Sourced<f64>>, zero: &str) -> Option<[String; 3]> {
+    let of = of?;
+    let value =
+        if of.value == 0.0 { zero.to_owned() } else { format!("{} s", words::three(of.value)) };
+    Some([name.to_owned(), value, of.at.to_string()])
+}
+
+/// The row of a count, with words for zero.
+fn count(name: &str, of: Option<&Sourced<u64>>, zero: &str) -> Option<[String; 3]> {
+    let of = of?;
+    let value = if of.value == 0 { zero.to_owned() } else { number::count(of.value) };
+    Some([name.to_owned(), value, of.at.to_string()])
 }

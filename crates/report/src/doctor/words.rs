@@ -12,31 +12,29 @@ const REASONS_MAX: usize = 3;
 /// Programs whose configuration is read.
 pub(super) const PROGRAMS: &str = "nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB";
 
-/// A piece of evidence: its name, its value, where the value stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Evidence {
-    pub(super) name: String,
-    pub(super) value: String,
-    pub(super) at: Option<String>,
-}
-
-/// The evidence of a diagnosis. A value with its place is an object of `value` and `at`.
-pub(super) fn evidence(diagnosis: &Diagnosis) -> Vec<Evidence> {
-    let one = |(name, value): (&String, &Value)| {
-        let at = value.get("at").filter(|_| value.get("value").is_some()).map(findings::plain);
-        let shown = value.get("value").filter(|_| at.is_some()).unwrap_or(value);
-        Evidence { name: name.clone(), value: shown_value(name, shown), at }
-    };
-    diagnosis.evidence.iter().map(one).collect()
+/// The evidence of a diagnosis: names and values.
+pub(super) fn evidence(diagnosis: &Diagnosis) -> Vec<(String, String)> {
+    diagnosis.evidence.iter().map(|(name, value)| (name.clone(), shown(name, value))).collect()
 }
 
 /// A value as a reader would write it; numbers that name something have no separators.
-fn shown_value(name: &str, value: &Value) -> String {
-    let names = |end: &&str| name == *end || name.ends_with(&format!("_{end}"));
+fn shown(name: &str, value: &Value) -> String {
+    let ends = |end: &&str| name == *end || name.ends_with(&format!("_{end}"));
+    let fraction = |n: &serde_json::Number| n.as_f64().filter(|_| n.is_f64());
     match value {
-        Value::Number(n) if ["pid", "port", "inode"].iter().any(|end| names(&end)) => n.to_string(),
+        Value::Number(n) if ["pid", "port", "inode"].iter().any(|end| ends(&end)) => n.to_string(),
+        Value::Number(n) => fraction(n).map_or_else(|| findings::plain(value), three),
         _ => findings::plain(value),
     }
+}
+
+/// Three digits, without needless zeros behind the point.
+pub(super) fn three(value: f64) -> String {
+    let text = number::three(value);
+    if !text.contains('.') {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// What is said of a severity.
@@ -83,13 +81,18 @@ pub(super) fn place(examination: &Examination) -> Vec<String> {
 /// A server with its version and how many of its files were read.
 pub(super) fn server(server: &ServerConfig) -> String {
     let version = server.version.as_ref().map(|version| format!(" {version}"));
-    let files = match server.files_read.len() {
-        0 => "no file".to_owned(),
-        n => plural(n as u64, "file"),
+    let files = match (server.files_read.len(), server.unread.is_empty()) {
+        (0, false) => "its configuration could not be read".to_owned(),
+        (0, true) => "no configuration file".to_owned(),
+        (n, true) => format!("{} read", plural(n as u64, "file")),
+        (n, false) => format!("{} read, others could not be", plural(n as u64, "file")),
     };
-    let unread = if server.unread.is_empty() { "" } else { ", not all could be read" };
-    let name = server.program.name();
-    format!("{name}{} (PID {}, {files} read{unread})", version.unwrap_or_default(), server.pid)
+    format!(
+        "{}{} (PID {}, {files})",
+        server.program.name(),
+        version.unwrap_or_default(),
+        server.pid
+    )
 }
 
 /// What was examined, in phrases, for a reader to whom nothing was found.
@@ -145,26 +148,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_name_something_have_no_separators() {
-        assert_eq!(shown_value("pid", &4711.into()), "4711");
-        assert_eq!(shown_value("local_port", &8080.into()), "8080");
-        assert_eq!(shown_value("ports_in_use", &8080.into()), "8,080");
-    }
-
-    #[test]
-    fn a_value_with_its_place_is_told_apart_from_other_objects() {
-        let both = serde_json::json!({"value": 60, "at": "/etc/nginx/nginx.conf:12"});
-        let diagnosis = Diagnosis {
-            id: String::new(),
-            severity: Severity::Warning,
-            subject: String::new(),
-            text: String::new(),
-            evidence: [("idle_s".to_owned(), both), ("at".to_owned(), "x".into())].into(),
-            fix: None,
-        };
-        let [at, idle] = &evidence(&diagnosis)[..] else { panic!() };
-        assert_eq!((at.value.as_str(), &at.at), ("x", &None));
-        assert_eq!(idle.value, "60");
-        assert_eq!(idle.at.as_deref(), Some("/etc/nginx/nginx.conf:12"));
+    fn numbers_that_name_something_have_no_separators_and_fractions_no_idle_zeros() {
+        assert_eq!(shown("pid", &4711.into()), "4711");
+        assert_eq!(shown("local_port", &8080.into()), "8080");
+        assert_eq!(shown("ports_in_use", &8080.into()), "8,080");
+        assert_eq!(shown("idle_s", &60.0.into()), "60");
+        assert_eq!(shown("overflows_per_s", &8.201.into()), "8.2");
+        assert_eq!(shown("drops_per_s", &0.003.into()), "0.003");
+        assert_eq!(shown("is_reused", &false.into()), "no");
     }
 }
