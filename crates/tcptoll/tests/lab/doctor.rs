@@ -92,9 +92,9 @@ fn without_a_lab_a_finding_is_not_proven_and_the_status_says_so() {
         return;
     }
     let machine = Machine::start(kind, true).unwrap();
-    // In its user namespace no further one may be made.
+    // In its user namespace no further network may be made.
     let pid = machine.pid.to_string();
-    let none = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
+    let none = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" \"$@\"";
     let mut command = Command::new("nsenter");
     command.args(["--target", &pid, "--user", "--preserve-credentials", "sh", "-c", none]);
     command.arg(tcptoll(&[]).get_program());
