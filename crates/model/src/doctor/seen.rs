@@ -180,3 +180,6 @@ pub struct Summary {
     /// See [`Machine::tracked_per_s`](super::Machine::tracked_per_s).
     pub tracked_per_s: Option<f64>,
 }
+
+#[cfg(test)]
+mod tests;
