@@ -88,12 +88,14 @@ pub fn examine(
         looks: seen.looks(),
         diagnoses: seen.diagnoses(),
     });
-    let summary = seen.finish(state);
+    let mut summary = seen.finish(state);
     let routes = peers::routes();
     let now = sysctls();
     let forgets = forgets(&now, summary.state.counted.tracked);
     let (neighbours, left_out) = peers::neighbours(&routes, forgets)?;
     let servers = servers::configured();
+    // The dump of connections and the files were the largest part.
+    summary.state.cost = reader.cost();
     let mut notes = changed(&settings, &now);
     if left_out > 0 {
         notes

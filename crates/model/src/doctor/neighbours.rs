@@ -145,3 +145,6 @@ fn longest(slot: &mut Option<f64>, s: Option<f64>) {
         *slot = Some(slot.map_or(s, |longest: f64| longest.max(s)));
     }
 }
+
+#[cfg(test)]
+mod tests;

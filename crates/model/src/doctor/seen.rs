@@ -19,14 +19,17 @@ pub struct Seen {
     /// By inode: a socket that is made anew is another.
     queues: BTreeMap<u64, Queue>,
     /// Ports in use and in TIME-WAIT by destination, of each dump of all sockets.
-    dumps: Vec<(f64, BTreeMap<String, (u32, u32)>)>,
+    dumps: Vec<(f64, Ports)>,
     tracked: Vec<(f64, u64)>,
 }
+
+/// Ports in use and in TIME-WAIT, by destination.
+type Ports = BTreeMap<String, (u32, u32)>;
 
 /// The queue of one socket.
 #[derive(Debug)]
 struct Queue {
-    queue: StandingQueue,
+    lengths: StandingQueue,
     peak: u32,
     drops: Option<u64>,
 }
@@ -60,7 +63,7 @@ impl Seen {
                 continue;
             }
             let entry = self.queues.entry(one.inode).or_insert_with(|| Queue {
-                queue: StandingQueue {
+                lengths: StandingQueue {
                     on: place(&one.address, one.port),
                     shortest: length,
                     ..StandingQueue::default()
@@ -68,7 +71,7 @@ impl Seen {
                 peak: 0,
                 drops: None,
             });
-            let queue = &mut entry.queue;
+            let queue = &mut entry.lengths;
             queue.shortest = queue.shortest.min(length);
             queue.longest = queue.longest.max(length);
             queue.limit = one.accept_queue_limit;
@@ -128,7 +131,7 @@ impl Seen {
         let looks = self.looks;
         let stands = |queue: &StandingQueue| queue.shortest > 0 && queue.looks == looks;
         let standing =
-            self.queues.values().map(|one| &one.queue).filter(|queue| stands(queue)).cloned();
+            self.queues.values().map(|one| &one.lengths).filter(|queue| stands(queue)).cloned();
         Summary {
             standing: standing.collect(),
             openings: self.openings(),
@@ -180,3 +183,6 @@ pub struct Summary {
     /// See [`Machine::tracked_per_s`](super::Machine::tracked_per_s).
     pub tracked_per_s: Option<f64>,
 }
+
+#[cfg(test)]
+mod tests;

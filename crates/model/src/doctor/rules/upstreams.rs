@@ -20,10 +20,11 @@ pub(super) fn close_race(machine: &Machine) -> Vec<Diagnosis> {
                 let own = listen.keepalive_timeout_s.as_ref();
                 let Some(closes) = own.or(server.keepalive_timeout_s.as_ref()) else { continue };
                 // 0: it serves one request a connection, so none is reused.
-                if closes.value <= 0.0 || idle.is_some_and(|idle| closes.value > idle.value) {
+                if closes.value <= 0.0 || !idle.lasts(closes.value) {
                     continue;
                 }
-                let one = race(Ends { proxy, upstream, target, server, listen }, closes, idle);
+                let one =
+                    race(Ends { proxy, upstream, target, server, listen }, closes, idle.time());
                 if !found.iter().any(|known| known.subject == one.subject) {
                     found.push(one);
                 }
@@ -33,21 +34,44 @@ pub(super) fn close_race(machine: &Machine) -> Vec<Diagnosis> {
     found
 }
 
-/// For how long a proxy reuses an idle connection: `Some(None)` is without limit. None: it does not
-/// reuse any, or its time is not known.
-fn idle_time<'u>(proxy: &ServerConfig, upstream: &'u Upstream) -> Option<Option<&'u Sourced<f64>>> {
+/// For how long a proxy reuses an idle connection.
+#[derive(Clone, Copy)]
+enum Idle<'u> {
+    For(&'u Sourced<f64>),
+    Unlimited,
+}
+
+impl<'u> Idle<'u> {
+    fn time(self) -> Option<&'u Sourced<f64>> {
+        match self {
+            Self::For(time) => Some(time),
+            Self::Unlimited => None,
+        }
+    }
+
+    /// Whether the proxy may still reuse a connection that was idle for this long.
+    fn lasts(self, s: f64) -> bool {
+        self.time().is_none_or(|time| s <= time.value)
+    }
+}
+
+/// None: the proxy does not reuse connections, or its time is not known.
+fn idle_time<'u>(proxy: &ServerConfig, upstream: &'u Upstream) -> Option<Idle<'u>> {
     if upstream.reuses.as_ref().is_none_or(|reuses| !reuses.value) || upstream.fastcgi {
         return None;
     }
+    let time = upstream.idle_timeout_s.as_ref();
     match proxy.program {
         Program::Nginx => {
             upstream.idle_connections.as_ref()?;
-            Some(Some(upstream.idle_timeout_s.as_ref()?))
+            time.map(Idle::For)
         }
         // Without `ttl` it keeps them for ever.
-        Program::Apache => Some(upstream.idle_timeout_s.as_ref().filter(|ttl| ttl.value > 0.0)),
+        Program::Apache => {
+            Some(time.filter(|ttl| ttl.value > 0.0).map_or(Idle::Unlimited, Idle::For))
+        }
         // HAProxy closes idle connections by demand: their time is not known.
-        _ => Some(Some(upstream.idle_timeout_s.as_ref()?)),
+        _ => time.map(Idle::For),
     }
 }
 
