@@ -29,6 +29,8 @@ use crate::cli::{
 use crate::exit::Status;
 use crate::{output, studies};
 
+pub(crate) use doctor::prove::{COMMAND as PROVE, serve as prove};
+
 /// Studies that follow the first in the tour, `tour-NAME` each.
 const TOUR_PARTS: &[&str] = &["buffers", "nagle"];
 

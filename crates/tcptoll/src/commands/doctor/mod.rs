@@ -3,7 +3,7 @@
 //! It examines (`engine::doctor`), judges (`model::doctor`), prints (`report`), and with `--prove` hands
 //! the findings to the lab (`prove`).
 
-mod prove;
+pub(crate) mod prove;
 mod wanted;
 
 use std::io::ErrorKind;
@@ -15,16 +15,20 @@ use anyhow::Context as _;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::doctor::examine;
 use tcptoll_engine::watch::Options;
-use tcptoll_model::doctor::{Examination, diagnose};
+use tcptoll_model::doctor::{Examination, Proof, ProofVerdict, diagnose};
 
 use crate::cli::{DoctorArgs, Format};
 use crate::exit::{Status, say};
 use crate::screen::{self, ExaminationLine};
 
+use prove::Prover;
+
 /// Does what `tcptoll doctor …` says.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     let lasts = wanted::duration(args)?;
     let network = super::watch::network(args.netns.as_deref())?;
+    // An examination of another namespace cannot leave it again.
+    let prover = args.prove.as_ref().map(|_| Prover::start()).transpose()?;
     let stopped = stops()?;
     let signal = || stopped.load(Ordering::SeqCst);
     let line = ExaminationLine::new(args.quiet);
@@ -33,9 +37,15 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
         examine(&Options { network, owners: true }, lasts, &|| signal() != 0, &mut |progress| {
             line.show(&progress)
         })
-        .context("this network namespace cannot be examined")?;
+        .with_context(|| match &args.netns {
+            Some(netns) => format!("--netns {netns}"),
+            None => "this network namespace cannot be examined".to_owned(),
+        })?;
     drop(line);
     if signal() != 0 {
+        if let Some(prover) = prover {
+            prover.dismiss();
+        }
         say("stopped before the examination ended; nothing is reported");
         return Ok(Status::Stopped(signal() as u8));
     }
@@ -48,8 +58,13 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
             return Ok(Status::NotStored);
         }
     }
-    if let Some(which) = &args.prove {
-        examination.proofs = prove::run(&examination.findings, which, args.quiet, &mut |proof| {
+    if let Some((prover, which)) = prover.zip(args.prove.as_deref()) {
+        let found = &examination.findings;
+        if which != wanted::ALL && !found.iter().any(|one| one.id == which) {
+            say(&format!("{which} was not found here: nothing is proven"));
+        }
+        let stopped = || signal() != 0;
+        examination.proofs = prover.prove(found, which, args.quiet, &stopped, &mut |proof| {
             if args.format == Format::Text {
                 let text = format!("\n{}", tcptoll_report::proof_text(proof, screen::style()));
                 super::study::print(&text)?;
@@ -57,6 +72,9 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
             Ok(())
         })?;
     }
+    // A finding that the lab can hold, and no lab.
+    let no_lab = |proof: &Proof| proof.verdict == ProofVerdict::NotRun && !proof.command.is_empty();
+    let no_lab = examination.proofs.iter().any(no_lab);
     let mut stored = match &args.html {
         Some(path) => written(path, &examination),
         None => true,
@@ -66,6 +84,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     }
     Ok(match signal() {
         _ if !stored => Status::NotStored,
+        0 if no_lab => Status::NotMeasured,
         0 => examined,
         signal => Status::Stopped(signal as u8),
     })

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use tcptoll_model::doctor::rules::ids;
 use tcptoll_model::units::parse_time;
 
-use super::prove::PROVABLE;
+use super::prove::{PROVABLE, why_not};
 use crate::cli::DoctorArgs;
 use crate::output::check_writable;
 use crate::studies::did_you_mean;
@@ -54,11 +54,15 @@ fn finding(name: &str) -> anyhow::Result<()> {
     if PROVABLE.contains(&name) {
         return Ok(());
     }
+    if let Some(why) = why_not(name) {
+        bail!("--prove {name}: {why}");
+    }
     let list = PROVABLE.join(", ");
     if ids().any(|id| id == name) {
         bail!("--prove {name}: the lab cannot re-create this finding; it can re-create {list}");
     }
     let all: Vec<&str> = ids().collect();
-    let meant = did_you_mean(name, &all).map(|meant| format!(" {meant}")).unwrap_or_default();
-    bail!("--prove {name}: no finding has this name;{meant} The lab can re-create {list}")
+    let meant = did_you_mean(name, &all).map(|meant| format!("; {meant}"));
+    let meant = meant.unwrap_or_else(|| ".".to_owned());
+    bail!("--prove {name}: no finding has this name{meant} The lab can re-create {list}")
 }

@@ -62,11 +62,19 @@ def start(ports, *command):
     return server
 
 
-def listens(port):
-    """Whether a socket listens; asked of the kernel, so that no connection is used up."""
+def sockets(port, state):
+    """Sockets of a local port, asked of the kernel, so that no connection is used up."""
     with open("/proc/self/net/tcp") as file:
         lines = [line.split() for line in file]
-    return any(line[3] == "0A" and line[1].endswith(f":{port:04X}") for line in lines[1:])
+    return [line for line in lines[1:] if line[3] == state and line[1].endswith(f":{port:04X}")]
+
+
+def listens(port):
+    return bool(sockets(port, "0A"))
+
+
+def established(port):
+    return sockets(port, "01")
 
 
 def nginx(text, ports):
@@ -228,7 +236,7 @@ def conntrack_near_full(planted):
 
 
 def syn_queue_full(planted):
-    """50 SYNs a second from hosts that never answer, and a listener with room for 16 of them."""
+    """50 SYNs a second from hosts that never answer, and a listener with room for 16 of them; or one, and 4,096."""
     device = net.tun("tun0")
     net.up("tun0", HOST + "/24")
     net.sh("ip", "route", "add", net.ROUTE, "dev", "tun0")
@@ -247,14 +255,38 @@ def syn_queue_full(planted):
             os.read(device, 65536)
 
     background(answers)
-    every(0.02, one)
+    every(0.02 if planted else 1.0, one)
 
 
 def keepalive_beyond_nat(planted):
-    """Twenty connections to a database behind a gateway that say nothing for hours."""
-    neighbour(lambda: sink(FAR, DB))
-    for _ in range(20):
-        KEPT.append(patient(FAR, DB, keepalive_s=None if planted else 60))
+    """Redis that never closes and never probes idle connections, with twenty clients behind a gateway."""
+    file = write(
+        "redis.conf",
+        f'bind {HOST}\nprotected-mode no\nport {DB}\nsave ""\ntimeout 0\n'
+        f"tcp-keepalive {0 if planted else 60}\n",
+    )
+
+    def clients():
+        def stay():
+            kept = []
+            while len(kept) < 20:
+                try:
+                    kept.append(socket.create_connection((HOST, DB), source_address=(FAR, 0)))
+                except OSError:
+                    # Redis does not listen yet.
+                    time.sleep(0.01)
+            while True:
+                time.sleep(3600)
+
+        background(stay)
+
+    neighbour(clients)
+    start([DB], "redis-server", file)
+    limit = time.monotonic() + 60
+    while len(established(DB)) < 20:
+        if time.monotonic() > limit:
+            raise SystemExit("the clients did not connect")
+        time.sleep(0.005)
 
 
 def retransmissions(planted):
