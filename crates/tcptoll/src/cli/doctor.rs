@@ -18,12 +18,12 @@ Examples:
   tcptoll doctor -q --format json | jq -r '.findings[].id'
   tcptoll explain accept-queue-full              what a finding means
 
-It examines listeners, connections, the kernel's counters and settings, and the configuration files of
-nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB that run here. It only reads, and runs no program.
-It needs no privileges; what could not be read is named.
+It examines listeners, connections, the kernel's counters and settings, and the configuration
+files of nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB that run here. It only reads, and runs
+no program of this machine. It needs no privileges; what could not be read is named.
 
-Exit status: 0 nothing found; 1 something found; 2 not examined; 3 examined, but the result could not be
-written; 130 and 143 stopped by a signal.";
+Exit status: 0 nothing found; 1 something found; 2 not examined, or --prove had no lab;
+3 examined, but the result could not be written; 130 and 143 stopped by a signal.";
 
 /// Options of `doctor`.
 #[derive(Clone, Debug, Args)]

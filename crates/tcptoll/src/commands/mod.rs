@@ -138,6 +138,5 @@ fn schema(of: SchemaOf) -> anyhow::Result<Status> {
         SchemaOf::Doctor => serde_json::to_string_pretty(&schemars::schema_for!(Examination))?,
         SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
     };
-    println!("{text}");
-    Ok(Status::Met)
+    study::print(&(text + "\n"))
 }

@@ -37,7 +37,10 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
         examine(&Options { network, owners: true }, lasts, &|| signal() != 0, &mut |progress| {
             line.show(&progress)
         })
-        .context("this network namespace cannot be examined")?;
+        .with_context(|| match &args.netns {
+            Some(netns) => format!("--netns {netns}"),
+            None => "this network namespace cannot be examined".to_owned(),
+        })?;
     drop(line);
     if signal() != 0 {
         if let Some(prover) = prover {

@@ -62,6 +62,7 @@ fn finding(name: &str) -> anyhow::Result<()> {
         bail!("--prove {name}: the lab cannot re-create this finding; it can re-create {list}");
     }
     let all: Vec<&str> = ids().collect();
-    let meant = did_you_mean(name, &all).map(|meant| format!(" {meant}")).unwrap_or_default();
-    bail!("--prove {name}: no finding has this name;{meant} The lab can re-create {list}")
+    let meant = did_you_mean(name, &all).map(|meant| format!("; {meant}"));
+    let meant = meant.unwrap_or_else(|| ".".to_owned());
+    bail!("--prove {name}: no finding has this name{meant} The lab can re-create {list}")
 }

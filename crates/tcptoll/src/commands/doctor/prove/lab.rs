@@ -49,11 +49,8 @@ pub(crate) fn serve() -> anyhow::Result<Status> {
 /// What the lab shows of a finding; why there is no verdict is part of it.
 fn prove(finding: &Diagnosis, quiet: bool, interrupt: &Interrupt) -> Proof {
     let begun = Instant::now();
-    let mut proof = Proof {
-        finding: finding.id.clone(),
-        subject: finding.subject.clone(),
-        ..Proof::default()
-    };
+    let mut proof =
+        Proof { finding: finding.id.clone(), subject: finding.subject.clone(), ..Proof::default() };
     let template = match templates::of(finding) {
         Ok(Some(template)) => template,
         Ok(None) => {
