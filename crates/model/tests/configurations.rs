@@ -220,6 +220,20 @@ fn arguments_of_redis_stand_over_its_file() {
 }
 
 #[test]
+fn a_file_of_redis_that_names_another_folder_is_not_taken() {
+    let text = "port 6379\ndir /var/lib/redis\ntcp-backlog 9";
+    let own = ("/run/redis.conf", "port 6379\ntcp-backlog 8\ndir ./");
+    let title = ["redis-server *:6379"];
+    let both = config(Program::Redis, (&title, None), &[("/etc/redis/redis.conf", text), own]);
+    is(both.listens[0].backlog.as_ref(), 8, "/run/redis.conf:2");
+    let other = config(Program::Redis, (&title, None), &[("/etc/redis/redis.conf", text)]);
+    assert_eq!((other.listens[0].backlog.as_ref(), other.unread.len()), (None, 1));
+    let here = text.replace("/var/lib/redis", "/run/");
+    let same = config(Program::Redis, (&title, None), &[("/etc/redis/redis.conf", &here)]);
+    is(same.listens[0].backlog.as_ref(), 9, "/etc/redis/redis.conf:3");
+}
+
+#[test]
 fn a_file_of_redis_for_another_port_is_not_taken() {
     let title = ["redis-server *:7000"];
     let files = [("/etc/redis/redis.conf", "port 6379\ntcp-backlog 9")];

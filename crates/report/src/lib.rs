@@ -12,6 +12,7 @@
 mod clean;
 mod columns;
 mod csv;
+mod doctor;
 mod effect;
 mod experiments;
 mod figures;
@@ -29,6 +30,7 @@ mod watch;
 
 use std::path::Path;
 
+use tcptoll_model::doctor::{Examination, Proof};
 use tcptoll_model::record::{Comparison, Summary, WarningEntry};
 
 pub use self::openmetrics::{Metrics, MetricsFormat};
@@ -130,6 +132,36 @@ pub fn markdown(summary: &Summary) -> String {
     match clean::summary(summary) {
         Ok(clean) => markdown::render(&clean, experiments::own(&clean)),
         Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+}
+
+/// An examination for a terminal: what was looked at, what is wrong, what to type.
+///
+/// `provable` names the findings that `--prove` can re-create. As [`text()`], it ends with a line feed
+/// and holds no control character of the machine's own.
+#[must_use]
+pub fn examination_text(examination: &Examination, provable: &[&str], style: TextStyle) -> String {
+    match clean::of(examination) {
+        Ok(clean) => doctor::text(&clean, provable, style),
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+}
+
+/// What the lab showed of a finding, for a terminal, as [`examination_text`].
+#[must_use]
+pub fn proof_text(proof: &Proof, style: TextStyle) -> String {
+    match clean::of(proof) {
+        Ok(clean) => doctor::proof_text(&clean, style),
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+}
+
+/// An examination as one self-contained HTML file, as [`html`].
+#[must_use]
+pub fn examination_html(examination: &Examination, provable: &[&str]) -> String {
+    match clean::of(examination) {
+        Ok(clean) => doctor::html(&clean, examination, provable),
+        Err(error) => html::cannot_show(&error),
     }
 }
 

@@ -5,17 +5,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod doctor;
 mod experiment;
 mod hint;
 mod rounds;
 mod serve;
 mod watch;
 
+pub use doctor::DoctorArgs;
 pub use experiment::{ExperimentArgs, Typed};
 pub(crate) use hint::mended;
 pub use rounds::RoundArgs;
 pub use serve::{Serve, ServeArgs, ServeKeepaliveArgs};
-pub use watch::{DoctorArgs, WatchArgs};
+pub use watch::WatchArgs;
 
 use rounds::percent;
 
@@ -116,6 +118,8 @@ pub enum SchemaOf {
     Watch,
     /// The object that `report --format json` prints of a watch's record
     WatchReport,
+    /// The object that `doctor --format json` prints
+    Doctor,
     /// Not a schema: every experiment with its options, their defaults, its metrics and distributions
     Experiments,
 }

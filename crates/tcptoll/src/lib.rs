@@ -24,6 +24,9 @@ pub fn main() -> ExitCode {
     if let Some(status) = lab::reexecuted(std::env::args_os()) {
         return ExitCode::from(u8::try_from(status).unwrap_or(1));
     }
+    if std::env::args_os().nth(1).is_some_and(|word| word == commands::PROVE) {
+        return exit::finish(commands::prove());
+    }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -41,6 +41,28 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     })
 }
 
+/// Runs a study and stores its record where records go; prints progress on stderr, and nothing else.
+///
+/// The signals are the caller's.
+pub(crate) fn measure(
+    study: &Study,
+    tolerance_text: &str,
+    quiet: bool,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Run> {
+    let mut schedule = Schedule::of(study)?;
+    schedule.prepare()?;
+    let options = RunOptions {
+        record: record_in_folder(study)?,
+        seed: any_seed(),
+        tolerance: tolerance(Some(tolerance_text))?,
+        tolerance_text: Some(tolerance_text.to_owned()),
+        ..options()?
+    };
+    let line = ProgressLine::new(quiet);
+    Ok(runner::run(schedule, &options, interrupt, &mut |progress| line.show(progress))?)
+}
+
 /// What can be known before a name is resolved or anything measured.
 pub(crate) struct Checked {
     pub(crate) schedule: Schedule,
@@ -275,9 +297,14 @@ pub fn record_folder() -> anyhow::Result<PathBuf> {
 }
 
 fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
-    if let Some(path) = &args.out {
-        return Ok(path.clone());
+    match &args.out {
+        Some(path) => Ok(path.clone()),
+        None => record_in_folder(study),
     }
+}
+
+/// A file in the folder for records that no other run has.
+fn record_in_folder(study: &Study) -> anyhow::Result<PathBuf> {
     let folder = record_folder()?;
     let name = if study.name.is_empty() { &study.experiment } else { &study.name };
     // Two runs may begin in one second.
@@ -302,7 +329,7 @@ fn check_files(args: &OutputArgs) -> anyhow::Result<()> {
 }
 
 /// Opens the file for appending, so that what is there stays until there is something to write.
-fn check_writable(path: &Path) -> std::io::Result<()> {
+pub(crate) fn check_writable(path: &Path) -> std::io::Result<()> {
     let existed = path.exists();
     std::fs::OpenOptions::new().append(true).create(true).open(path)?;
     if !existed {

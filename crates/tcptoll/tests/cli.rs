@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/doctor.rs"]
+mod doctor;
 #[path = "cli/keepalive.rs"]
 mod keepalive;
 #[path = "cli/printed.rs"]

@@ -15,7 +15,7 @@ mod table;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tcptoll_kernel::SysError;
+pub use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu;
 pub use tcptoll_kernel::namespace::Network;
 use tcptoll_kernel::namespace::join_network;
@@ -178,7 +178,8 @@ impl Reader {
         }
     }
 
-    fn cost(&self) -> LookCost {
+    /// What all reading has cost so far, and what else this process did meanwhile.
+    pub fn cost(&self) -> LookCost {
         let cpu_ns = cpu::process_cpu_ns().saturating_sub(self.cpu_before_ns);
         let cpu = Duration::from_nanos(cpu_ns);
         let passed = now().saturating_sub(self.began).max(Duration::from_nanos(1));

@@ -92,7 +92,7 @@ mod at {
 }
 
 /// `sizeof(struct inet_diag_msg)`.
-const HEADER_BYTES: usize = 72;
+pub(super) const HEADER_BYTES: usize = 72;
 
 impl Connection {
     /// Reads `struct inet_diag_msg`; attributes behind it are not looked at.

@@ -7,6 +7,7 @@
 mod closed;
 mod connections;
 mod memory;
+mod silence;
 
 use std::net::SocketAddr;
 
@@ -20,6 +21,7 @@ use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 pub use self::closed::{Closed, End};
 pub use self::connections::{Connection, States, Timer};
 pub use self::memory::MemorySums;
+pub use self::silence::Silence;
 use crate::{error::SysError, netlink::Channel};
 
 /// A socket in LISTEN.

@@ -1,11 +1,21 @@
 //! What is wrong with a machine's connections, from its state, its sysctls and its servers' configuration.
 //!
 //! A rule is a function from [`Machine`] to diagnoses. It names a fault only from evidence in it.
+//! [`Examination`] is what the user gets.
 
 pub mod config;
+mod examination;
 mod machine;
-mod rules;
+pub mod neighbours;
+mod proof;
+pub mod routes;
+pub mod rules;
+pub mod seen;
+mod template;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
-pub use machine::{Machine, Neighbour};
+pub use examination::{Examination, Examined, NotExamined, REPORT_VERSION};
+pub use machine::{Machine, Neighbour, Opening, StandingQueue};
+pub use proof::{Proof, ProofArm, ProofVerdict, ProvenFix, failures, judge};
 pub use rules::diagnose;
+pub use template::{Filled, Template};

@@ -26,8 +26,10 @@ use crate::clean;
 use crate::own::Own;
 
 const TEMPLATE: &str = include_str!("report.html");
+/// The style of every page.
 pub(crate) const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+/// The script of every page.
+pub(crate) const SCRIPT: &str = include_str!("script.js");
 
 /// The page of a cleaned summary; `original` is embedded as data.
 pub(crate) fn render(summary: &Summary, own: &Own, original: &Summary) -> String {
@@ -65,6 +67,7 @@ pub(crate) fn cannot_show(error: &serde_json::Error) -> String {
     error_page(&clean::cannot_show(error))
 }
 
+/// A page of one sentence.
 pub(crate) fn error_page(text: &str) -> String {
     let text = svg::escape(&clean::line(text));
     format!(

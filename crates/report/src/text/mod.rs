@@ -32,7 +32,7 @@ impl Page {
         Self { out: String::new(), style }
     }
 
-    /// What was written.
+    /// The text, which ends with a line feed if there is any.
     pub(crate) fn into_text(self) -> String {
         self.out
     }
@@ -48,7 +48,8 @@ impl Page {
         self.style.width.max(60)
     }
 
-    fn paint(&self, tone: Tone, text: &str) -> String {
+    /// `text` in the colour of `tone`, where colour is wanted.
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Plain => return text.to_owned(),
             Tone::Strong => "1",
@@ -66,7 +67,8 @@ impl Page {
         }
     }
 
-    fn line(&mut self, text: &str) {
+    /// A line as it is.
+    pub(crate) fn line(&mut self, text: &str) {
         self.out.push_str(text);
         self.out.push('\n');
     }
@@ -94,7 +96,7 @@ impl Page {
     }
 
     /// A label, then words wrapped beside it from column `indent` on.
-    fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
+    pub(crate) fn labelled(&mut self, label: &str, indent: usize, text: &str, tone: Tone) {
         let room = self.width().min(PROSE_MAX).saturating_sub(indent).max(20);
         let label = format!("{label:indent$}");
         let blanks = " ".repeat(indent);
@@ -124,7 +126,7 @@ pub(crate) fn render(
     record: Option<&Path>,
     style: TextStyle,
 ) -> String {
-    let mut page = Page { out: String::new(), style };
+    let mut page = Page::new(style);
     place(&mut page, summary, record);
     // A forecast comes before what happened.
     for line in figures::addresses(summary).into_iter().chain((own.forecasts)(&summary.arms)) {

@@ -6,6 +6,7 @@
 mod closing;
 #[path = "../bench/contest/mod.rs"]
 mod contest;
+mod doctor;
 mod faults;
 #[path = "../../tests/lab/first_fin.rs"]
 mod first_fin;
@@ -16,6 +17,8 @@ mod http_wire;
 mod keepalive;
 mod links;
 mod links_used;
+#[path = "../../tests/lab/machines/mod.rs"]
+mod machines;
 mod memory;
 mod opening;
 mod pool;
@@ -83,6 +86,8 @@ const GROUPS: &[Group] = &[
     ("watch-overflow", watch::overflow),
     ("watch-cost", watch::cost),
     ("watch-day", watch::day),
+    ("doctor-twelve", doctor::twelve),
+    ("doctor-prove", doctor::prove),
     ("kills", faults::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),

@@ -88,8 +88,8 @@ mod tests {
     fn every_cause_and_warning_that_can_be_named_is_explained() {
         let explained: BTreeSet<&str> = sections().map(|(name, _)| name).collect();
         let causes = experiments::ALL.iter().flat_map(|spec| spec.causes).map(|cause| cause.id);
-        let live = tcptoll_model::watch::diagnoses::ids();
-        for name in causes.chain(Warning::IDS.iter().copied()).chain(live) {
+        let found = tcptoll_model::doctor::rules::ids();
+        for name in causes.chain(Warning::IDS.iter().copied()).chain(found) {
             assert!(explained.contains(name), "{name} has no section in docs/causes.md");
         }
     }

@@ -16,6 +16,7 @@ mod watch;
 
 use std::path::PathBuf;
 
+use tcptoll_model::doctor::Examination;
 use tcptoll_model::experiments;
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
@@ -25,6 +26,8 @@ use tcptoll_model::watch::review::Review;
 use crate::cli::{Cli, Command, ExperimentArgs, Format, OutputArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
 use crate::{output, studies};
+
+pub(crate) use doctor::prove::{COMMAND as PROVE, serve as prove};
 
 /// Studies that follow the first in the tour, `tour-NAME` each.
 const TOUR_PARTS: &[&str] = &["buffers", "nagle"];
@@ -107,8 +110,8 @@ fn schema(of: SchemaOf) -> anyhow::Result<Status> {
         SchemaOf::Study => serde_json::to_string_pretty(&schemars::schema_for!(Study))?,
         SchemaOf::Watch => serde_json::to_string_pretty(&schemars::schema_for!(State))?,
         SchemaOf::WatchReport => serde_json::to_string_pretty(&schemars::schema_for!(Review))?,
+        SchemaOf::Doctor => serde_json::to_string_pretty(&schemars::schema_for!(Examination))?,
         SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
     };
-    println!("{text}");
-    Ok(Status::Met)
+    study::print(&(text + "\n"))
 }

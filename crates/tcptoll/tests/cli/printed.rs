@@ -37,12 +37,18 @@ fn help_is_as_reviewed() {
         let name = format!("help-study-{action}");
         insta::assert_snapshot!(name, printed(&["study", action, "--help"]));
     }
+    insta::assert_snapshot!("help-doctor", printed(&["doctor", "--help"]));
     insta::assert_snapshot!("help-serve-keepalive", printed(&["serve", "keepalive", "--help"]));
 }
 
 #[test]
 fn help_is_at_most_as_wide_as_the_terminal() {
-    let others = [vec!["--help"], vec!["serve", "keepalive", "--help"], vec!["lab", "--help"]];
+    let others = [
+        vec!["--help"],
+        vec!["serve", "keepalive", "--help"],
+        vec!["lab", "--help"],
+        vec!["doctor", "--help"],
+    ];
     for args in experiments().map(|name| vec![name, "--help"]).chain(others) {
         for line in printed(&args).lines() {
             assert!(console::measure_text_width(line) <= 100, "{line}");

@@ -12,6 +12,8 @@
 
 mod accept_queue;
 mod configurations;
+mod doctor;
+mod doctor_examination;
 mod endings;
 mod exits;
 mod first_fin;
@@ -26,6 +28,7 @@ mod keepalive;
 mod keepalive_deaths;
 mod keepalive_many;
 mod known_servers;
+mod machines;
 mod messages;
 mod messages_java;
 mod names;

@@ -16,7 +16,7 @@ fn without_values(tag: &str) -> String {
 }
 
 /// The tags of a page, without what stands in style and script elements.
-fn tags(page: &str) -> Vec<&str> {
+pub(super) fn tags(page: &str) -> Vec<&str> {
     let mut tags = Vec::new();
     let mut rest = page;
     while let Some((_, after)) = rest.split_once('<') {

@@ -204,6 +204,7 @@ impl Haproxy {
                 idle_timeout_s: None,
                 requests_per_connection: settings.pool_requests.clone(),
                 reuses: settings.reuses(reading),
+                fastcgi: false,
                 connect_timeout_s: settings.connect.clone(),
                 queue_timeout_s: settings.queue.clone().or_else(|| settings.connect.clone()),
                 response_timeout_s: settings.server.clone(),

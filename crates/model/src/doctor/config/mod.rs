@@ -16,6 +16,7 @@ mod reading;
 mod redis;
 mod values;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use reading::{Files, Process};
@@ -42,12 +43,14 @@ pub fn read(program: Program, process: &Process, files: &mut dyn Files) -> Serve
     for upstream in &mut config.upstreams {
         upstream.servers.truncate(ENTRIES_MAX);
     }
-    config.unread = reading.into_unread();
+    (config.files_read, config.unread) = reading.into_files();
     config
 }
 
 /// A server whose configuration is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
     /// nginx.
@@ -83,7 +86,7 @@ impl Program {
 }
 
 /// Where a setting stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     /// File; `the command line of PID 7`; or `the default of nginx 1.22.1`.
     pub file: String,
@@ -111,7 +114,7 @@ impl std::fmt::Display for Place {
 }
 
 /// A value, and where it comes from. A default of the program has a place without a line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sourced<T> {
     /// The value.
     pub value: T,
@@ -120,7 +123,7 @@ pub struct Sourced<T> {
 }
 
 /// What a running server is configured to do with connections.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerConfig {
     /// Which program.
     pub program: Program,
@@ -144,6 +147,9 @@ pub struct ServerConfig {
     pub upstreams: Vec<Upstream>,
     /// Socket buffers it asks for.
     pub buffers: Option<Buffers>,
+    /// Files that were read, in their order.
+    #[serde(default)]
+    pub files_read: Vec<String>,
     /// Files that could not be read, with the reason: rules that need them stay silent.
     pub unread: Vec<String>,
 }
@@ -162,13 +168,14 @@ impl ServerConfig {
             workers: None,
             upstreams: Vec::new(),
             buffers: None,
+            files_read: Vec::new(),
             unread: Vec::new(),
         }
     }
 }
 
 /// One address that a server listens on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Listen {
     /// `address:port`, or the path of a Unix socket. An address that the configuration leaves out
     /// is `0.0.0.0`, or `[::]` where the program listens on both families by it.
@@ -200,7 +207,7 @@ impl Listen {
 }
 
 /// Servers behind a proxy, as one group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Upstream {
     /// Its name in the configuration.
     pub name: String,
@@ -215,6 +222,8 @@ pub struct Upstream {
     pub requests_per_connection: Option<Sourced<u64>>,
     /// Whether its requests let the connection be reused (HTTP/1.1, no `Connection: close`).
     pub reuses: Option<Sourced<bool>>,
+    /// Whether requests are passed on by FastCGI: then `fastcgi_keep_conn` decides the reuse.
+    pub fastcgi: bool,
     /// Time-out of connecting, s.
     pub connect_timeout_s: Option<Sourced<f64>>,
     /// A request waits this long for a free connection, s.
@@ -226,7 +235,7 @@ pub struct Upstream {
 }
 
 /// Socket buffers that a server asks for, bytes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Buffers {
     /// `SO_RCVBUF`.
     pub receive: Option<Sourced<u64>>,

@@ -389,6 +389,7 @@ impl Nginx<'_, '_> {
         let host = target.strip_prefix("unix:").unwrap_or(target);
         let upstream = Upstream {
             reuses: level.fastcgi_keep.clone().or_else(|| self.reading.default(false)),
+            fastcgi: true,
             connect_timeout_s: level
                 .fastcgi_connect_timeout
                 .clone()

@@ -60,12 +60,21 @@ pub(super) struct Reading<'a> {
     files_left: usize,
     bytes_left: usize,
     unread: Vec<String>,
+    read: Vec<String>,
 }
 
 impl<'a> Reading<'a> {
     pub(super) fn new(program: Program, process: &'a Process, files: &'a mut dyn Files) -> Self {
         let (files_left, bytes_left) = (FILES_MAX, ALL_MAX);
-        Self { program, process, files, files_left, bytes_left, unread: Vec::new() }
+        Self {
+            program,
+            process,
+            files,
+            files_left,
+            bytes_left,
+            unread: Vec::new(),
+            read: Vec::new(),
+        }
     }
 
     /// The configuration so far: nothing but the process.
@@ -75,8 +84,9 @@ impl<'a> Reading<'a> {
         config
     }
 
-    pub(super) fn into_unread(self) -> Vec<String> {
-        self.unread
+    /// Files that were read, and reasons why others were not.
+    pub(super) fn into_files(self) -> (Vec<String>, Vec<String>) {
+        (self.read, self.unread)
     }
 
     /// Notes that a part of the configuration is not known.
@@ -110,6 +120,10 @@ impl<'a> Reading<'a> {
             return None;
         };
         self.bytes_left = left;
+        let path = clipped(path);
+        if !self.read.contains(&path) {
+            self.read.push(path);
+        }
         Some(text)
     }
 

@@ -18,6 +18,8 @@ struct Settings {
     keepalive: Option<Sourced<f64>>,
     timeout: Option<Sourced<f64>>,
     clients: Option<Sourced<u64>>,
+    /// The folder that it changes to when it starts.
+    folder: Option<String>,
 }
 
 impl Settings {
@@ -33,6 +35,7 @@ impl Settings {
             "tcp-backlog" if number.is_some() => self.backlog = number,
             "tcp-keepalive" if time.is_some() => self.keepalive = time,
             "timeout" if time.is_some() => self.timeout = time,
+            "dir" => self.folder = Some(clipped(first)).filter(|path| !path.is_empty()),
             "maxclients" if number.is_some() => self.clients = number,
             _ => {}
         }
@@ -91,7 +94,8 @@ fn title_address(arguments: &[String]) -> Option<&str> {
         .then_some(address)
 }
 
-/// The title hides the file and the arguments: a usual file is taken if its port is the server's.
+/// The title hides the file and the arguments: a usual file is taken if its port is the server's, and the
+/// folder that it names is the one where the server is. Another file may have the same port.
 fn from_usual_files(reading: &mut Reading<'_>, settings: &mut Settings, title: &str) {
     let port = title.rsplit_once(':').and_then(|(_, port)| count(port));
     for file in FILES {
@@ -102,7 +106,11 @@ fn from_usual_files(reading: &mut Reading<'_>, settings: &mut Settings, title: &
         let mut own = Settings::default();
         read_file(reading, &mut own, &path, 0);
         let its_port = own.port.as_ref().map_or(6379, |port| port.value);
-        if port == Some(its_port) {
+        let here = &reading.process.directory;
+        let elsewhere = own.folder.as_ref().is_some_and(|its| {
+            its.starts_with('/') && its.trim_end_matches('/') != here.trim_end_matches('/')
+        });
+        if port == Some(its_port) && !elsewhere {
             *settings = own;
             return;
         }

@@ -9,11 +9,11 @@ use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::units::{echo, human_count};
 use crate::watch::state::{ListenerState, State};
 
-pub(super) const FULL: &str = "accept-queue-full";
-pub(super) const NEAR: &str = "accept-queue-near";
+pub(crate) const FULL: &str = "accept-queue-full";
+pub(crate) const NEAR: &str = "accept-queue-near";
 
 /// The subject where the listener cannot be told.
-const UNKNOWN: &str = "a listener of this host";
+pub(crate) const UNKNOWN: &str = "a listener of this host";
 /// What `listen(2)` is asked for in the end, at least: the default of `somaxconn` since Linux 5.4.
 const BACKLOG_MIN: u32 = 4_096;
 /// `somaxconn` and the backlog were 16 bits wide before Linux 4.1, and a longer queue than this is no
@@ -155,9 +155,10 @@ fn of_listener(state: &State, group: &Group<'_>, worst: &ListenerState) -> BTree
 /// of the two is the smaller.
 fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
     let limit = listener.accept_queue_limit;
-    let wanted = limit.saturating_mul(2).clamp(BACKLOG_MIN, BACKLOG_MAX).max(limit);
+    let wanted = longer_than(limit);
     let by_application = somaxconn.is_some_and(|max| limit < max);
-    let setting = backlog_setting(listener, wanted);
+    let name = listener.process.as_ref().map_or("", |process| process.name.as_str());
+    let setting = backlog_setting(name, &place(&listener.address, listener.port), wanted);
     let mut commands = Vec::new();
     let mut undo = format!("Set the former backlog (the limit was {limit})");
     if somaxconn.is_none_or(|max| max < wanted) {
@@ -188,10 +189,13 @@ fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
     }
 }
 
+/// The backlog that is proposed where this one is too short.
+pub(crate) fn longer_than(limit: u32) -> u32 {
+    limit.saturating_mul(2).clamp(BACKLOG_MIN, BACKLOG_MAX).max(limit)
+}
+
 /// The line of the configuration that sets the backlog, by the name of the process.
-fn backlog_setting(listener: &ListenerState, wanted: u32) -> String {
-    let name = listener.process.as_ref().map_or("", |process| process.name.as_str());
-    let place = place(&listener.address, listener.port);
+pub(crate) fn backlog_setting(name: &str, place: &str, wanted: u32) -> String {
     match name {
         "nginx" => format!("listen {place} backlog={wanted};"),
         "redis-server" | "valkey-server" => format!("tcp-backlog {wanted}"),

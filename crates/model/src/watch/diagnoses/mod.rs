@@ -3,12 +3,12 @@
 //! One function a fault, from a [`State`] to what is wrong in it; `doctor` uses the same ones. [`Held`]
 //! keeps a diagnosis for [`HOLD_S`] after its evidence ended, so that it does not flap.
 
-mod accept_queue;
+pub(crate) mod accept_queue;
 mod memory;
-mod ports;
+pub(crate) mod ports;
 mod retransmissions;
 mod syn_queue;
-mod tables;
+pub(crate) mod tables;
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ pub fn of(state: &State) -> Vec<Diagnosis> {
 
 /// Problems first; then by rule and subject, so that a diagnosis keeps its place. Drops what another
 /// one of the same subject says.
-fn sort(found: &mut Vec<Diagnosis>) {
+pub(crate) fn sort(found: &mut Vec<Diagnosis>) {
     let rule = |id: &str| RULES.iter().position(|(known, _)| *known == id);
     let key = |one: &Diagnosis| (one.severity, rule(&one.id), one.subject.clone());
     found.sort_by_cached_key(key);
@@ -122,22 +122,22 @@ pub(super) fn subject(listener: &ListenerState) -> String {
 }
 
 /// `10.0.0.7:80`, `[fd00::7]:80`.
-pub(super) fn place(address: &str, port: u16) -> String {
+pub(crate) fn place(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
 /// Evidence from what there is of it.
-fn evidence<const N: usize>(of: [(&str, Option<Value>); N]) -> BTreeMap<String, Value> {
+pub(crate) fn evidence<const N: usize>(of: [(&str, Option<Value>); N]) -> BTreeMap<String, Value> {
     of.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// A measurement with three decimals; a value that is no number is null.
-fn rounded(value: f64) -> Value {
+pub(crate) fn rounded(value: f64) -> Value {
     Value::from((value * 1e3).round() / 1e3)
 }
 
 /// `412`, `3.4`; below 0.1 with as many decimals as it needs: never 0 for what is not.
-fn per_s(rate: f64) -> String {
+pub(crate) fn per_s(rate: f64) -> String {
     if rate > 0.0 && rate < 0.1 {
         format!("{rate:.3}")
     } else {
@@ -146,7 +146,14 @@ fn per_s(rate: f64) -> String {
 }
 
 /// A fix by one sysctl whose former value is known.
-fn sysctl(name: &str, from: u64, to: u64, change: String, effect: &str, risk: &str) -> Fix {
+pub(crate) fn sysctl(
+    name: &str,
+    from: u64,
+    to: u64,
+    change: String,
+    effect: &str,
+    risk: &str,
+) -> Fix {
     Fix {
         change,
         commands: vec![format!("sysctl -w {name}={to}")],

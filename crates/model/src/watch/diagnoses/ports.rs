@@ -9,8 +9,8 @@ use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::units::human_count;
 use crate::watch::state::{DestinationState, State};
 
-pub(super) const SCARCE: &str = "local-ports-scarce";
-pub(super) const SLOW: &str = "ports-search-slow";
+pub(crate) const SCARCE: &str = "local-ports-scarce";
+pub(crate) const SLOW: &str = "ports-search-slow";
 
 /// Few: less than a tenth of the range is left.
 const FEW_SHARE: f64 = 0.1;
@@ -78,7 +78,7 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
             subject,
             text,
             evidence,
-            fix: Some(fix(state, &used)),
+            fix: Some(used.fix(state)),
         })
     };
     uses(state).filter_map(of).collect()
@@ -108,7 +108,7 @@ pub(super) fn slow(state: &State) -> Vec<Diagnosis> {
             subject,
             text,
             evidence: of_destination(state, &used),
-            fix: Some(fix(state, &used)),
+            fix: Some(used.fix(state)),
         })
     };
     uses(state).filter_map(of).collect()
@@ -127,10 +127,17 @@ fn of_destination(state: &State, used: &Use<'_>) -> std::collections::BTreeMap<S
     ])
 }
 
-fn fix(state: &State, used: &Use<'_>) -> Fix {
+impl Use<'_> {
+    fn fix(&self, state: &State) -> Fix {
+        let mostly_time_wait = self.to.time_wait > self.to.ports_in_use / 2;
+        fix(state.limits.tw_reuse, self.range, mostly_time_wait)
+    }
+}
+
+/// More ports for one destination: TIME-WAIT is reused, or the range is widened.
+pub(crate) fn fix(reuse: Option<u32>, range: u32, mostly_time_wait: bool) -> Fix {
     const RANGE: &str = "net.ipv4.ip_local_port_range";
-    let mostly_time_wait = used.to.time_wait > used.to.ports_in_use / 2;
-    if let Some(reuse) = state.limits.tw_reuse.filter(|reuse| *reuse != 1 && mostly_time_wait) {
+    if let Some(reuse) = reuse.filter(|reuse| *reuse != 1 && mostly_time_wait) {
         return sysctl(
             "net.ipv4.tcp_tw_reuse",
             reuse.into(),
@@ -141,7 +148,7 @@ fn fix(state: &State, used: &Use<'_>) -> Fix {
             "Both hosts need TCP timestamps, which alone tell an old segment from a new one.",
         );
     }
-    if used.range < WIDE {
+    if range < WIDE {
         return Fix {
             change: "Keep connections open and reuse them; or widen the range of local ports.".to_owned(),
             commands: vec![format!("sysctl {RANGE}"), format!("sysctl -w {RANGE}=\"{WIDEST}\"")],

@@ -7,10 +7,10 @@ use crate::diagnosis::{Diagnosis, Severity};
 use crate::units::human_count;
 use crate::watch::state::State;
 
-pub(super) const TRACKED: &str = "conntrack-near-full";
+pub(crate) const TRACKED: &str = "conntrack-near-full";
 pub(super) const TIME_WAIT: &str = "time-wait-overflow";
 
-const TRACKED_SUBJECT: &str = "net.netfilter.nf_conntrack_max";
+pub(crate) const TRACKED_SUBJECT: &str = "net.netfilter.nf_conntrack_max";
 const TIME_WAIT_SUBJECT: &str = "net.ipv4.tcp_max_tw_buckets";
 /// Near full: above four fifths.
 const NEAR: f64 = 0.8;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_engine::watch::{Network, Options, Watch};
+use tcptoll_engine::watch::{Network, Options, SysError, Watch};
 use tcptoll_model::units::parse_time;
 use tcptoll_model::watch::{State, WatchSummary};
 
@@ -27,7 +27,7 @@ use self::screen::{After, Screen};
 use self::text::Watched;
 use crate::cli::{Format, WatchArgs};
 use crate::exit::{Status, say};
-use crate::screen::{Waiting, style};
+use crate::screen::{StatusLine, style};
 
 const INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_hours(1);
@@ -54,11 +54,7 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let endpoint = args.listen.map(|at| endpoint::Bound::new(at, &args.allow_host)).transpose()?;
     // Before any thread: see Reader::open.
     let options = Options { network: network(args.netns.as_deref())?, owners: !args.no_owners };
-    let mut watch = Watch::open(&options).map_err(|error| {
-        let refused = args.netns.as_deref().and_then(|of| refusal(of, error.source.kind()));
-        let whole = "the sockets of this network namespace cannot be read";
-        refused.unwrap_or_else(|| anyhow::Error::new(error).context(whole))
-    })?;
+    let mut watch = Watch::open(&options).map_err(|error| refused(args.netns.as_deref(), error))?;
     let watched = Watched { network: args.netns.clone(), owners: !args.no_owners };
     if args.once {
         return once(&mut watch, interval, args.format, &watched);
@@ -110,7 +106,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
             Err(error) if failures < FAILURES_MAX => {
                 failures += 1;
                 summary.missed += 1;
-                sinks.iter_mut().for_each(|sink| sink.failed());
+                for sink in &mut sinks {
+                    sink.failed();
+                }
                 let sentence = format!("a look failed: {error}");
                 match &mut screen {
                     Some(screen) => screen.say(&sentence),
@@ -147,7 +145,8 @@ fn once(
     let stopped = stops()?;
     watch.look_at_all()?;
     let until = Instant::now() + interval;
-    let waiting = Waiting::begin(interval);
+    // A shorter wait needs no progress.
+    let waiting = StatusLine::new(interval >= Duration::from_millis(1_500));
     loop {
         let left = until.saturating_duration_since(Instant::now());
         match stopped.load(Ordering::SeqCst) {
@@ -155,7 +154,8 @@ fn once(
             0 => {}
             signal => return Ok(Status::Stopped(signal as u8)),
         }
-        waiting.show(left);
+        let seconds = left.as_secs_f64().ceil() as u64;
+        waiting.say(format!("looking · {:02}:{:02} left", seconds / 60, seconds % 60));
         std::thread::sleep(left.min(STOP_EVERY));
     }
     drop(waiting);
@@ -192,8 +192,14 @@ pub(super) fn network(text: Option<&str>) -> anyhow::Result<Option<Network>> {
     }
 }
 
-/// Why a network namespace cannot be watched, and what to do.
-pub(super) fn refusal(netns: &str, kind: ErrorKind) -> Option<anyhow::Error> {
+/// Why the sockets of a network namespace cannot be read, and what to do.
+pub(super) fn refused(netns: Option<&str>, error: SysError) -> anyhow::Error {
+    let refusal = netns.and_then(|of| refusal(of, error.source.kind()));
+    let whole = "the sockets of this network namespace cannot be read";
+    refusal.unwrap_or_else(|| anyhow::Error::new(error).context(whole))
+}
+
+fn refusal(netns: &str, kind: ErrorKind) -> Option<anyhow::Error> {
     let process = netns.parse::<u32>().is_ok();
     let why = match (kind, process) {
         (ErrorKind::PermissionDenied, true) => {

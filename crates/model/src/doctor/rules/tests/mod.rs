@@ -1,0 +1,543 @@
+mod any;
+
+use super::super::config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
+use super::super::{Neighbour, Opening, StandingQueue};
+use super::*;
+use crate::diagnosis::Severity;
+use crate::watch::diagnoses::TEXT_MAX;
+use crate::watch::{DestinationState, Limits, ListenerState, Process, State};
+
+const NGINX: Program = Program::Nginx;
+const APACHE: Program = Program::Apache;
+const REDIS: Program = Program::Redis;
+
+#[expect(clippy::unnecessary_wraps)] // as the fields have it
+fn line<T>(value: T, line: u32) -> Option<Sourced<T>> {
+    Some(Sourced { value, at: Place { file: "/etc/conf".into(), line: Some(line) } })
+}
+
+#[expect(clippy::unnecessary_wraps)] // as the fields have it
+fn default<T>(value: T) -> Option<Sourced<T>> {
+    Some(Sourced { value, at: Place { file: "the default of it".into(), line: None } })
+}
+
+fn listener(address: &str, port: u16, limit: u32) -> ListenerState {
+    ListenerState {
+        address: address.into(),
+        port,
+        inode: u64::from(port),
+        sockets: 1,
+        accept_queue_limit: limit,
+        ..ListenerState::default()
+    }
+}
+
+fn server(program: Program, listens: Vec<Listen>) -> ServerConfig {
+    ServerConfig { listens, ..ServerConfig::new(program, 7) }
+}
+
+fn on(address: &str, backlog: Option<Sourced<u64>>) -> Listen {
+    Listen { on: address.into(), backlog, ..Listen::default() }
+}
+
+/// A machine with these servers and these sockets, as Debian sets it up.
+fn machine(servers: Vec<ServerConfig>, listeners: Vec<ListenerState>) -> Machine {
+    let sysctls = [
+        ("net.core.somaxconn", "4096"),
+        ("net.core.rmem_max", "212992"),
+        ("net.core.wmem_max", "212992"),
+        ("net.ipv4.tcp_keepalive_time", "7200"),
+        ("net.netfilter.nf_conntrack_tcp_timeout_established", "432000"),
+        ("net.netfilter.nf_conntrack_tcp_timeout_time_wait", "120"),
+    ];
+    let limits = Limits {
+        somaxconn: Some(4_096),
+        local_ports: Some(28_232),
+        tw_reuse: Some(2),
+        tracked_max: Some(65_536),
+        ..Limits::default()
+    };
+    Machine {
+        state: State { listeners, limits, interval_s: 5.0, ..State::default() },
+        sysctls: sysctls.map(|(name, value)| (name.into(), value.into())).into(),
+        servers,
+        addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+        ..Machine::default()
+    }
+}
+
+/// Names and subjects of what is found.
+fn found(machine: &Machine) -> Vec<(String, String)> {
+    diagnose(machine).into_iter().map(|one| (one.id, one.subject)).collect()
+}
+
+fn names(machine: &Machine) -> Vec<String> {
+    found(machine).into_iter().map(|(id, _)| id).collect()
+}
+
+#[test]
+fn a_backlog_over_somaxconn_is_named_once_a_line_with_what_the_kernel_made_of_it() {
+    let redis =
+        server(REDIS, vec![on("0.0.0.0:6379", line(8_192, 3)), on("[::]:6379", line(8_192, 3))]);
+    let all =
+        machine(vec![redis], vec![listener("0.0.0.0", 6_379, 4_096), listener("::", 6_379, 4_096)]);
+    let [one] = &diagnose(&all)[..] else { panic!("{:?}", found(&all)) };
+    assert_eq!((one.id.as_str(), one.subject.as_str()), (BACKLOG_OVER_SOMAXCONN, "/etc/conf:3"));
+    assert_eq!(one.text, "Redis asks for a backlog of 8,192; somaxconn 4,096 clamps it to 4,096");
+    assert_eq!(one.evidence["accept_queue_limit"], 4_096);
+    assert_eq!(one.evidence["listeners"].as_array().unwrap().len(), 2);
+    let fix = one.fix.as_ref().unwrap();
+    assert_eq!(fix.commands[0], "sysctl -w net.core.somaxconn=8192");
+    assert!(fix.undo.starts_with("sysctl -w net.core.somaxconn=4096"));
+}
+
+#[test]
+fn a_backlog_is_compared_with_the_socket_of_its_own_address() {
+    let of = |address: &str, backlog, sockets: &[(&str, u32)]| {
+        let sockets = sockets.iter().map(|(address, limit)| listener(address, 80, *limit));
+        names(&machine(vec![server(NGINX, vec![on(address, backlog)])], sockets.collect()))
+    };
+    let over = [BACKLOG_OVER_SOMAXCONN];
+    let stale = [BACKLOG_NOT_IN_EFFECT];
+    let none: [&str; 0] = [];
+    assert_eq!(of("0.0.0.0:80", line(4_097, 1), &[("0.0.0.0", 4_096)]), over);
+    assert_eq!(of("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 4_096)]), none, "equal");
+    assert_eq!(of("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 511)]), stale);
+    assert_eq!(of("0.0.0.0:80", line(511, 1), &[("0.0.0.0", 511)]), none);
+    assert_eq!(of("0.0.0.0:80", line(8_192, 1), &[("0.0.0.0", 8_192)]), none, "granted before");
+    assert_eq!(of("0.0.0.0:80", line(8_192, 1), &[("::", 4_096)]), none, "another socket");
+    assert_eq!(of("10.0.0.1:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
+    assert_eq!(of("[::]:80", line(8_192, 1), &[("::", 4_096), ("0.0.0.0", 511)]), over);
+    assert_eq!(of("[::]:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), over, "no IPv6 here");
+    assert_eq!(of("localhost:80", line(8_192, 1), &[("::1", 4_096)]), over);
+    assert_eq!(of("www.example:80", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
+    assert_eq!(of("/run/s", line(8_192, 1), &[("0.0.0.0", 4_096)]), none);
+    assert_eq!(of("0.0.0.0:80", line(8_192, 1), &[]), none, "nobody listens");
+    assert_eq!(of("0.0.0.0:80", line(4_096, 1), &[("0.0.0.0", 4_096), ("0.0.0.0", 99)]), stale);
+}
+
+#[test]
+fn a_default_backlog_and_one_made_of_maxconn_are_no_wish() {
+    let mut all = machine(
+        vec![server(NGINX, vec![on("0.0.0.0:80", default(511))])],
+        vec![listener("0.0.0.0", 80, 128)],
+    );
+    all.sysctls.insert("net.core.somaxconn".into(), "128".into());
+    assert!(names(&all).is_empty());
+    all.state.listeners[0].accept_queue_peak = 65;
+    assert_eq!(found(&all), [(BACKLOG_OVER_SOMAXCONN.into(), "0.0.0.0:80".into())]);
+    let mut haproxy = on("0.0.0.0:80", line(20_000, 2));
+    haproxy.workers = line(20_000, 2);
+    let all = machine(
+        vec![server(Program::Haproxy, vec![haproxy])],
+        vec![listener("0.0.0.0", 80, 4_096)],
+    );
+    assert!(names(&all).is_empty());
+}
+
+#[test]
+fn a_listener_of_another_program_or_a_file_that_was_not_read_makes_rules_silent() {
+    let mut all = machine(
+        vec![server(NGINX, vec![on("0.0.0.0:80", line(8_192, 1))])],
+        vec![listener("0.0.0.0", 80, 4_096)],
+    );
+    all.state.listeners[0].process = Some(Process { pid: 9, name: "nginx".into() });
+    assert_eq!(names(&all), [BACKLOG_OVER_SOMAXCONN]);
+    all.state.listeners[0].process = Some(Process { pid: 9, name: "caddy".into() });
+    assert!(names(&all).is_empty());
+    all.state.listeners[0].process = None;
+    all.servers[0].unread.push("/etc/nginx/secret.conf: permission denied".into());
+    assert!(names(&all).is_empty());
+    all.servers[0].unread.clear();
+    all.sysctls.clear();
+    all.state.limits.somaxconn = None;
+    assert!(names(&all).is_empty());
+}
+
+/// A full queue as a watch names it.
+fn full(limit: u32) -> State {
+    let mut one = listener("0.0.0.0", 80, limit);
+    one.overflows_per_s = Some(5.0);
+    one.accept_queue_recent_peak = limit + 1;
+    let limits = Limits { somaxconn: Some(4_096), ..Limits::default() };
+    let mut state = State { listeners: vec![one], limits, ..State::default() };
+    state.diagnoses = live::of(&state);
+    state
+}
+
+#[test]
+fn the_fix_of_a_full_queue_names_the_limit_that_is_the_smaller_and_its_line() {
+    let fix = |limit, backlog| {
+        let mut all = machine(vec![server(NGINX, vec![on("0.0.0.0:80", backlog)])], vec![]);
+        all.state = full(limit);
+        all.sysctls.insert("net.core.somaxconn".into(), "4096".into());
+        let [one] = &diagnose(&all)[..] else { panic!("{:?}", found(&all)) };
+        assert_eq!(one.evidence["program"], "nginx");
+        one.fix.clone().unwrap()
+    };
+    let own = fix(50, line(50, 9));
+    assert_eq!(
+        own.change,
+        "Raise the backlog of nginx from 50 (/etc/conf:9); somaxconn allows 4096."
+    );
+    assert_eq!(own.commands, ["listen 0.0.0.0:80 backlog=4096;", "systemctl restart nginx"]);
+    assert!(own.risk.contains("reuseport"), "{own:?}");
+    let clamped = fix(4_096, line(4_096, 9));
+    assert_eq!(clamped.commands[0], "sysctl -w net.core.somaxconn=8192");
+    assert!(clamped.change.contains("net.core.somaxconn, which limits the queue"), "{clamped:?}");
+    // Nobody knows the server: the advice is the watch's.
+    let mut unknown = machine(vec![], vec![]);
+    unknown.state = full(50);
+    assert_eq!(diagnose(&unknown), unknown.state.diagnoses);
+}
+
+fn proxy(program: Program, upstream: Upstream) -> ServerConfig {
+    ServerConfig { upstreams: vec![upstream], ..server(program, vec![]) }
+}
+
+fn reusing(target: &str, idle: Option<Sourced<f64>>) -> Upstream {
+    Upstream {
+        name: "app".into(),
+        servers: vec![target.into()],
+        idle_connections: line(16, 5),
+        idle_timeout_s: idle,
+        reuses: line(true, 6),
+        ..Upstream::default()
+    }
+}
+
+fn closing(address: &str, s: Option<Sourced<f64>>) -> Listen {
+    Listen { on: address.into(), keepalive_timeout_s: s, ..Listen::default() }
+}
+
+fn race(front: ServerConfig, back: Listen, sockets: Vec<ListenerState>) -> Vec<String> {
+    names(&machine(vec![front, server(APACHE, vec![back])], sockets))
+}
+
+#[test]
+fn a_server_that_closes_before_its_proxy_gives_up_is_named() {
+    let sockets = || vec![listener("127.0.0.1", 8_081, 511)];
+    let with = |closes, idle| {
+        let front = proxy(NGINX, reusing("127.0.0.1:8081", idle));
+        race(front, closing("127.0.0.1:8081", closes), sockets())
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(with(default(5.0), default(60.0)), [CLOSE_RACE]);
+    assert_eq!(with(line(60.0, 1), default(60.0)), [CLOSE_RACE], "equal is a race");
+    assert_eq!(with(line(61.0, 1), default(60.0)), none);
+    assert_eq!(with(line(0.0, 1), default(60.0)), none, "one request a connection");
+    assert_eq!(with(None, default(60.0)), none);
+    assert_eq!(with(default(5.0), None), none);
+    let apache = Upstream { idle_connections: None, ..reusing("127.0.0.1:8081", None) };
+    let back = || closing("127.0.0.1:8081", default(75.0));
+    assert_eq!(race(proxy(APACHE, apache.clone()), back(), sockets()), [CLOSE_RACE], "no ttl");
+    let haproxy = proxy(Program::Haproxy, apache.clone());
+    assert_eq!(race(haproxy, back(), sockets()), none, "its idle time is not known");
+    let never = Upstream { reuses: line(false, 1), ..apache };
+    assert_eq!(race(proxy(APACHE, never), back(), sockets()), none);
+    let fastcgi = Upstream { fastcgi: true, ..reusing("127.0.0.1:8081", default(60.0)) };
+    assert_eq!(race(proxy(NGINX, fastcgi), back(), sockets()), none);
+}
+
+#[test]
+fn a_proxys_target_is_matched_to_the_server_that_the_kernel_would_ask() {
+    let with = |target: &str, back: &str, socket: &str| {
+        let front = proxy(NGINX, reusing(target, default(60.0)));
+        let back = closing(back, default(5.0));
+        !race(front, back, vec![listener(socket, 8_081, 511)]).is_empty()
+    };
+    assert!(with("localhost:8081", "0.0.0.0:8081", "0.0.0.0"));
+    assert!(with("localhost:8081", "[::1]:8081", "::1"));
+    assert!(with("127.0.0.1:8081", "[::]:8081", "::"));
+    assert!(with("10.0.0.1:8081", "0.0.0.0:8081", "0.0.0.0"), "an own address");
+    assert!(with("[fd00::1]:8081", "[::]:8081", "::"));
+    assert!(!with("10.0.0.2:8081", "0.0.0.0:8081", "0.0.0.0"), "another machine");
+    assert!(!with("app.internal:8081", "0.0.0.0:8081", "0.0.0.0"), "a name");
+    assert!(!with("127.0.0.1:8082", "0.0.0.0:8081", "0.0.0.0"), "another port");
+    assert!(!with("[::1]:8081", "0.0.0.0:8081", "0.0.0.0"), "another family");
+    assert!(!with("127.0.0.1:8081", "0.0.0.0:8081", "10.0.0.9"), "nobody listens there");
+    // The exact address wins over the wildcard of another server.
+    let front = proxy(NGINX, reusing("127.0.0.1:80", default(60.0)));
+    let slow = server(NGINX, vec![closing("127.0.0.1:80", default(75.0))]);
+    let fast = server(APACHE, vec![closing("0.0.0.0:80", default(5.0))]);
+    let sockets = vec![listener("127.0.0.1", 80, 511), listener("0.0.0.0", 80, 511)];
+    assert!(names(&machine(vec![front, fast, slow], sockets)).is_empty());
+}
+
+#[test]
+fn keepalive_of_an_upstream_is_wasted_only_where_somebody_asked_for_it() {
+    let with = |keeps, reuses, fastcgi| {
+        let upstream = Upstream {
+            idle_connections: keeps,
+            reuses,
+            fastcgi,
+            ..reusing("10.9.9.9:80", default(60.0))
+        };
+        diagnose(&machine(vec![proxy(NGINX, upstream)], vec![]))
+    };
+    let [one] = &with(line(16, 5), default(false), false)[..] else { panic!("one") };
+    assert_eq!((one.id.as_str(), one.subject.as_str()), (UPSTREAM_NOT_REUSED, "/etc/conf:5"));
+    assert_eq!(one.fix.as_ref().unwrap().commands[0], "proxy_http_version 1.1;");
+    let [one] = &with(line(16, 5), default(false), true)[..] else { panic!("one") };
+    assert_eq!(one.fix.as_ref().unwrap().commands[0], "fastcgi_keep_conn on;");
+    assert!(with(line(16, 5), line(true, 6), false).is_empty());
+    assert!(with(line(16, 5), None, false).is_empty(), "a version that is not known");
+    assert!(with(default(32), line(false, 6), false).is_empty(), "nginx 1.29.7 and newer");
+    assert!(with(None, default(false), false).is_empty());
+}
+
+#[test]
+fn buffers_are_compared_with_the_cap_before_the_kernel_doubles_them() {
+    let with = |receive, send| {
+        let buffers = Some(Buffers { receive, send });
+        let one = ServerConfig { buffers: buffers.clone(), ..server(NGINX, vec![]) };
+        let listens = vec![Listen { buffers, ..on("0.0.0.0:80", None) }];
+        diagnose(&machine(vec![ServerConfig { listens, ..one }], vec![]))
+    };
+    let [one] = &with(line(212_993, 4), None)[..] else { panic!("one line, one finding") };
+    assert_eq!(
+        (one.id.as_str(), one.subject.as_str()),
+        (BUFFERS_OVER_CAP, "/etc/conf:4 SO_RCVBUF")
+    );
+    assert_eq!(one.evidence["effective"], 425_984);
+    assert!(with(line(212_992, 4), line(1, 4)).is_empty(), "equal, and below");
+    assert_eq!(with(line(1 << 20, 4), line(1 << 20, 4)).len(), 2);
+}
+
+fn client(unprotected: u64, idle: u64, idle_max_s: f64) -> Neighbour {
+    Neighbour {
+        local_port: Some(6_379),
+        remote: "198.51.100.7".into(),
+        connections: 9,
+        unprotected,
+        unprotected_idle: idle,
+        unprotected_idle_max_s: Some(idle_max_s),
+        routed: Some(true),
+        ..Neighbour::default()
+    }
+}
+
+#[test]
+fn idle_connections_over_a_router_are_named_only_after_they_were_idle_for_long() {
+    let with =
+        |neighbours: Vec<Neighbour>| diagnose(&Machine { neighbours, ..machine(vec![], vec![]) });
+    let second = Neighbour { remote: "198.51.100.8".into(), ..client(2, 1, 300.0) };
+    let [one] = &with(vec![client(4, 3, 412.0), second])[..] else {
+        panic!("one port, one finding")
+    };
+    assert_eq!(
+        (one.id.as_str(), one.subject.as_str()),
+        (KEEPALIVE_BEYOND_NAT, "clients of port 6379")
+    );
+    assert_eq!((&one.evidence["unprotected_idle"], &one.evidence["peers"]), (&4.into(), &2.into()));
+    assert!(with(vec![client(4, 0, 239.0)]).is_empty(), "a short pause");
+    assert!(with(vec![client(0, 0, 9_999.0)]).is_empty(), "all have probes");
+    for routed in [Some(false), None] {
+        assert!(with(vec![Neighbour { routed, ..client(4, 4, 9_999.0) }]).is_empty());
+    }
+    let ssh = |local_port, remote: &str| Neighbour {
+        local_port,
+        remote: remote.into(),
+        ..client(1, 1, 9_999.0)
+    };
+    assert!(with(vec![ssh(Some(22), "198.51.100.7"), ssh(None, "198.51.100.7:22")]).is_empty());
+    assert_eq!(with(vec![ssh(None, "198.51.100.7:5432")])[0].subject, "198.51.100.7:5432");
+}
+
+#[test]
+fn a_line_that_turns_probes_off_counts_at_once_where_the_server_keeps_idle_clients() {
+    let with = |program, probe, closes| {
+        let mut one = server(program, vec![closing("0.0.0.0:6379", closes)]);
+        one.tcp_keepalive_s = probe;
+        let neighbours = vec![client(4, 0, 2.0)];
+        let all =
+            Machine { neighbours, ..machine(vec![one], vec![listener("0.0.0.0", 6_379, 511)]) };
+        diagnose(&all)
+    };
+    let [one] = &with(REDIS, line(0.0, 8), None)[..] else { panic!("one") };
+    assert_eq!(one.text, "4 of 9 connections of clients of port 6379 send no probe within 350 s");
+    assert_eq!(one.evidence["configured_at"], "/etc/conf:8");
+    assert_eq!(one.fix.as_ref().unwrap().commands[0], "tcp-keepalive 60");
+    assert_eq!(with(REDIS, line(351.0, 8), None).len(), 1);
+    assert!(with(REDIS, line(350.0, 8), None).is_empty());
+    assert!(with(REDIS, default(0.0), None).is_empty(), "nobody wrote it down");
+    assert!(with(NGINX, line(0.0, 8), default(75.0)).is_empty(), "nginx closes them before");
+    assert!(with(NGINX, line(0.0, 8), None).is_empty(), "how long it keeps them is not known");
+    assert_eq!(with(Program::Mariadb, line(7_200.0, 8), default(28_800.0)).len(), 1);
+}
+
+#[test]
+fn the_tracking_of_this_host_is_a_limit_only_where_something_is_tracked() {
+    let limit = |timeout: &str, tracked| {
+        let own = [("net.netfilter.nf_conntrack_tcp_timeout_established".into(), timeout.into())];
+        super::super::neighbours::forgets(&own.into(), tracked).probe_s
+    };
+    assert!((limit("60", Some(5)) - 60.0).abs() < 1e-9);
+    for (timeout, tracked) in [("60", Some(0)), ("60", None), ("432000", Some(5)), ("x", Some(5))] {
+        assert!((limit(timeout, tracked) - 350.0).abs() < 1e-9, "{timeout} {tracked:?}");
+    }
+}
+
+/// A machine that opens connections to `10.0.0.9:80`, or another address.
+fn opening(address: &str, time_wait_per_s: f64) -> Machine {
+    let mut all = machine(vec![], vec![]);
+    all.state.destinations = vec![DestinationState {
+        address: address.into(),
+        port: 80,
+        ports_in_use: 2_500,
+        time_wait: 2_400,
+        ..DestinationState::default()
+    }];
+    let to = live::place(address, 80);
+    all.openings = vec![Opening { to, ports_per_s: time_wait_per_s, time_wait_per_s }];
+    all
+}
+
+#[test]
+fn ports_are_forecast_to_end_where_sixty_seconds_of_them_are_more_than_the_range() {
+    let of = |address, per_s| names(&opening(address, per_s));
+    let none: [&str; 0] = [];
+    // 28,232 / 60 = 470.5
+    assert_eq!(of("10.0.0.9", 471.0), [PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY]);
+    assert_eq!(of("10.0.0.9", 470.0), none);
+    assert_eq!(of("127.0.0.1", 9_000.0), none, "loopback reuses them");
+    assert_eq!(of("::1", 9_000.0), none);
+    assert_eq!(of("fd00::9", 9_000.0), [PORT_RANGE_TOO_SMALL, TW_REUSE_LOOPBACK_ONLY]);
+    let with = |reuse| {
+        let mut all = opening("10.0.0.9", 500.0);
+        all.state.limits.tw_reuse = reuse;
+        names(&all)
+    };
+    assert_eq!(with(Some(1)), none);
+    assert_eq!(with(Some(0)), [PORT_RANGE_TOO_SMALL]);
+    let mut gone = opening("10.0.0.9", 500.0);
+    gone.state.destinations.clear();
+    assert_eq!(names(&gone), none);
+}
+
+#[test]
+fn reuse_on_loopback_is_named_only_where_ports_run_short_elsewhere() {
+    let with = |address: &str, in_use, time_wait| {
+        let mut all = opening(address, 1.0);
+        all.openings.clear();
+        all.state.destinations[0].ports_in_use = in_use;
+        all.state.destinations[0].time_wait = time_wait;
+        all.state.diagnoses = live::of(&all.state);
+        names(&all)
+    };
+    let slow = "ports-search-slow".to_owned();
+    assert_eq!(with("10.0.0.9", 15_000, 14_900), [slow.clone(), TW_REUSE_LOOPBACK_ONLY.to_owned()]);
+    assert_eq!(with("10.0.0.9", 15_000, 7_000), [slow], "most of them are open");
+    assert!(with("10.0.0.9", 14_000, 14_000).is_empty(), "the default is no fault");
+    assert!(with("127.0.0.1", 15_000, 15_000).is_empty());
+}
+
+#[test]
+fn a_table_of_tracked_connections_is_forecast_to_fill_by_rate_and_time_out() {
+    let with = |per_s, tracked| {
+        let mut all = machine(vec![], vec![]);
+        (all.tracked_per_s, all.state.counted.tracked) = (per_s, tracked);
+        all.state.diagnoses = live::of(&all.state);
+        names(&all)
+    };
+    // 65,536 / 120 = 546.1
+    assert_eq!(with(Some(547.0), Some(9_000)), [CONNTRACK_FILLS]);
+    assert!(with(Some(546.0), Some(9_000)).is_empty());
+    assert!(with(None, Some(9_000)).is_empty());
+    assert!(with(Some(547.0), None).is_empty());
+    assert_eq!(with(Some(547.0), Some(60_000)), ["conntrack-near-full"]);
+}
+
+#[test]
+fn a_queue_that_is_never_empty_is_named_with_the_workers_behind_it() {
+    let with = |program, shortest, looks| {
+        let mut pool = on("127.0.0.1:9000", None);
+        (pool.section, pool.workers) = (Some("www".into()), line(5, 3));
+        let mut all =
+            machine(vec![server(program, vec![pool])], vec![listener("127.0.0.1", 9_000, 511)]);
+        all.standing = vec![StandingQueue {
+            on: "127.0.0.1:9000".into(),
+            shortest,
+            longest: 40,
+            limit: 511,
+            looks,
+        }];
+        diagnose(&all)
+    };
+    let [one] = &with(Program::PhpFpm, 3, 6)[..] else { panic!("one") };
+    assert_eq!((one.id.as_str(), one.severity), (WORKERS_TOO_FEW, Severity::Problem));
+    assert_eq!(one.text, "3 to 40 clients always wait for one of 5 workers of PHP-FPM (www)");
+    assert!(with(Program::PhpFpm, 1, 6).is_empty(), "one that came just now");
+    assert!(with(Program::PhpFpm, 3, 2).is_empty(), "two looks");
+    assert!(with(NGINX, 3, 6).is_empty(), "its workers accept many");
+}
+
+/// All six servers as their packages set them up on Debian, one behind the other.
+fn healthy() -> Machine {
+    let http = Listen {
+        tcp_keepalive_s: default(0.0),
+        keepalive_timeout_s: default(75.0),
+        ..on("0.0.0.0:80", default(511))
+    };
+    let keeping = Upstream { idle_timeout_s: line(4.0, 1), ..reusing("127.0.0.1:8080", None) };
+    let nginx = ServerConfig {
+        upstreams: vec![keeping, Upstream { reuses: default(false), ..Upstream::default() }],
+        workers: line(768, 2),
+        ..server(NGINX, vec![http])
+    };
+    let apache = server(APACHE, vec![closing("[::]:8080", default(5.0))]);
+    let redis = ServerConfig {
+        tcp_keepalive_s: line(300.0, 4),
+        ..server(REDIS, vec![on("127.0.0.1:6379", line(511, 4)), on("[::1]:6379", line(511, 4))])
+    };
+    let haproxy = server(Program::Haproxy, vec![on("0.0.0.0:443", line(4_096, 1))]);
+    let mut pool = on("/run/php/php8.2-fpm.sock", None);
+    pool.workers = line(5, 5);
+    let fpm = server(Program::PhpFpm, vec![pool]);
+    let mariadb = ServerConfig {
+        keepalive_timeout_s: default(28_800.0),
+        tcp_keepalive_s: default(7_200.0),
+        ..server(Program::Mariadb, vec![on("127.0.0.1:3306", default(80))])
+    };
+    let sockets = [
+        ("0.0.0.0", 80, 511),
+        ("::", 8_080, 511),
+        ("127.0.0.1", 6_379, 511),
+        ("::1", 6_379, 511),
+        ("0.0.0.0", 443, 4_096),
+        ("127.0.0.1", 3_306, 80),
+        ("0.0.0.0", 22, 128),
+    ];
+    let sockets = sockets.map(|(address, port, limit)| listener(address, port, limit));
+    let mut all = machine(vec![nginx, apache, redis, haproxy, fpm, mariadb], sockets.into());
+    // An administrator's session, a browser, an application's pool on the same network.
+    let neighbour = |local_port, remote: &str, routed, idle: u64| Neighbour {
+        local_port,
+        remote: remote.into(),
+        connections: 4,
+        unprotected: 4,
+        unprotected_idle: idle,
+        unprotected_idle_max_s: Some(60.0),
+        routed: Some(routed),
+        ..Neighbour::default()
+    };
+    all.neighbours = vec![
+        neighbour(Some(22), "198.51.100.7", true, 4),
+        neighbour(Some(80), "198.51.100.7", true, 0),
+        neighbour(Some(6_379), "198.51.100.9", true, 0),
+        neighbour(Some(3_306), "10.0.0.7", false, 4),
+        neighbour(None, "127.0.0.1:3306", false, 4),
+    ];
+    all.standing =
+        vec![StandingQueue { on: "0.0.0.0:22".into(), shortest: 1, ..StandingQueue::default() }];
+    all.openings =
+        vec![Opening { to: "10.0.0.9:443".into(), ports_per_s: 90.0, time_wait_per_s: 90.0 }];
+    all.tracked_per_s = Some(90.0);
+    all.state.counted.tracked = Some(9_000);
+    all
+}
+
+#[test]
+fn servers_as_debian_sets_them_up_give_no_finding() {
+    assert_eq!(diagnose(&healthy()), []);
+}

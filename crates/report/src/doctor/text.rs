@@ -1,0 +1,132 @@
+//! An examination on a terminal, clear without colour and at 80 columns.
+
+use tcptoll_model::diagnosis::{Diagnosis, Severity};
+use tcptoll_model::doctor::{Examination, Proof, ProofVerdict};
+
+use super::words;
+use crate::own::Tone;
+use crate::text::{Page, wrap_phrases};
+use crate::{TextStyle, clean, findings};
+
+/// Where words begin beside a label.
+const INDENT: usize = 14;
+/// Columns of the names of evidence, at most.
+const NAMES_MAX: usize = 28;
+/// Servers that are named.
+const SERVERS_MAX: usize = 8;
+
+/// The whole text of a cleaned examination.
+pub(crate) fn render(examination: &Examination, provable: &[&str], style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    for line in wrap_phrases(&words::place(examination), page.width()) {
+        page.line(&page.paint(Tone::Dim, &line));
+    }
+    servers(&mut page, examination);
+    missing(&mut page, examination, false);
+    page.blank();
+    let found = examination.problems() > 0;
+    page.prose(0, &words::answer(examination), if found { Tone::Bad } else { Tone::Strong });
+    if examination.findings.is_empty() {
+        page.labelled("  examined", INDENT, &words::looked_at(examination).join(", "), Tone::Plain);
+        missing(&mut page, examination, true);
+    }
+    for one in &examination.findings {
+        page.blank();
+        finding(&mut page, one, provable.contains(&one.id.as_str()));
+    }
+    page.into_text()
+}
+
+fn servers(page: &mut Page, examination: &Examination) {
+    let servers = &examination.examined.servers;
+    if servers.is_empty() {
+        let text = format!("no {} runs here", words::PROGRAMS.replace(" and ", " or "));
+        page.labelled("  servers", INDENT, &text, Tone::Dim);
+    }
+    for (at, server) in servers.iter().take(SERVERS_MAX).enumerate() {
+        let label = if at == 0 { "  servers" } else { "" };
+        page.labelled(label, INDENT, &words::server(server), Tone::Dim);
+    }
+    if servers.len() > SERVERS_MAX {
+        let text = format!("and {} more", servers.len() - SERVERS_MAX);
+        page.labelled("", INDENT, &text, Tone::Dim);
+    }
+}
+
+/// What was not looked at, and what to type to have it examined.
+fn missing(page: &mut Page, examination: &Examination, by_design: bool) {
+    let parts = words::missing(examination, by_design);
+    let label = |at: usize| if at == 0 { "  unexamined" } else { "" };
+    let tone = if by_design { Tone::Plain } else { Tone::Doubt };
+    for (at, part) in parts.iter().enumerate() {
+        let text = format!("{}: {}", part.what, part.why);
+        page.labelled(label(at), INDENT, &text, tone);
+        // One remedy for several parts stands after the last of them.
+        let next = parts.get(at + 1).and_then(|next| next.remedy.as_ref());
+        if let Some(remedy) = part.remedy.as_ref().filter(|remedy| Some(*remedy) != next) {
+            page.line(&format!("{}to examine: {remedy}", " ".repeat(INDENT)));
+        }
+    }
+}
+
+fn finding(page: &mut Page, one: &Diagnosis, provable: bool) {
+    let tone = if one.severity == Severity::Problem { Tone::Bad } else { Tone::Doubt };
+    let word = format!("{:<INDENT$}", words::severity(one.severity));
+    let rest = clean::shorten(&format!("{} · {}", one.id, one.subject), page.width() - INDENT);
+    page.line(&format!("{}{}", page.paint(tone, &word), page.paint(Tone::Strong, &rest)));
+    page.prose(2, &one.text, Tone::Strong);
+    evidence(page, one);
+    if let Some(fix) = &one.fix {
+        page.labelled("  change", INDENT, &fix.change, Tone::Plain);
+        for (at, command) in fix.commands.iter().enumerate() {
+            // In one piece, so that it can be copied.
+            let label = if at == 0 { "  how" } else { "" };
+            page.line(&format!("{label:INDENT$}{command}"));
+        }
+        for (label, text) in
+            [("  effect", &fix.effect), ("  risk", &fix.risk), ("  undo", &fix.undo)]
+        {
+            if !text.is_empty() {
+                page.labelled(label, INDENT, text, Tone::Plain);
+            }
+        }
+    }
+    page.labelled("  explain", INDENT, &format!("tcptoll explain {}", one.id), Tone::Dim);
+    if provable {
+        page.labelled("  prove", INDENT, &format!("tcptoll doctor --prove {}", one.id), Tone::Dim);
+    }
+}
+
+fn evidence(page: &mut Page, one: &Diagnosis) {
+    let rows = words::evidence(one);
+    let widest = rows.iter().map(|(name, _)| clean::columns(name)).max().unwrap_or(0);
+    let column = widest.min(NAMES_MAX);
+    for (at, (name, value)) in rows.iter().enumerate() {
+        let label = if at == 0 { "  evidence" } else { "" };
+        let name = clean::shorten(name, column);
+        let blanks = " ".repeat(column + 2 - clean::columns(&name));
+        let label = format!("{label:INDENT$}{name}{blanks}");
+        page.labelled(&label, INDENT + column + 2, value, Tone::Plain);
+    }
+}
+
+/// What the lab showed of a finding.
+pub(crate) fn proof(proof: &Proof, style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    let tone = match proof.verdict {
+        ProofVerdict::Shown => Tone::Strong,
+        ProofVerdict::NotShown | ProofVerdict::NotRun => Tone::Doubt,
+    };
+    let word = format!("{:<INDENT$}", "proof");
+    let rest = format!("{} · {}: {}", proof.finding, proof.subject, words::verdict(proof.verdict));
+    let rest = clean::shorten(&rest, page.width() - INDENT);
+    page.line(&format!("{word}{}", page.paint(tone, &rest)));
+    page.prose(2, &proof.text, Tone::Plain);
+    if !proof.command.is_empty() {
+        page.line(&format!("{:INDENT$}{}", "  repeat", findings::command(&proof.command)));
+    }
+    if let Some(record) = &proof.record {
+        page.line(&format!("{:INDENT$}{record}", "  record"));
+    }
+    page.into_text()
+}

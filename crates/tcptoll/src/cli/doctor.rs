@@ -1,0 +1,57 @@
+//! Which words does `doctor` take?
+#![allow(clippy::doc_markdown)] // the doc comments are the help text, which has no back quotes
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Format;
+
+const DOCTOR_AFTER: &str = "\
+Examples:
+  tcptoll doctor                                 what is wrong here, and which setting to change
+  sudo tcptoll doctor                            also what only root may read
+  tcptoll doctor --duration 5m --html doctor.html
+      look for five minutes, and write a page
+  tcptoll doctor --prove accept-queue-full       re-create it in the lab, with and without the fix
+  sudo tcptoll doctor --netns 4711               in the container of process 4711
+  tcptoll doctor -q --format json | jq -r '.findings[].id'
+  tcptoll explain accept-queue-full              what a finding means
+
+It examines listeners, connections, the kernel's counters and settings, and the configuration
+files of nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB that run here. It only reads, and runs
+no program of this machine. It needs no privileges; what could not be read is named.
+
+Exit status: 0 nothing found; 1 something found; 2 not examined, or --prove had no lab;
+3 examined, but the result could not be written; 130 and 143 stopped by a signal.";
+
+/// Options of `doctor`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = DOCTOR_AFTER)]
+pub struct DoctorArgs {
+    /// How long to look, from 1s to 1h. Faults that come and go need a longer look
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    pub duration: String,
+    /// Network namespace to examine: of a process, or a file like /run/netns/NAME
+    #[arg(long, value_name = "PID|FILE")]
+    pub netns: Option<String>,
+    /// Re-create this finding in the lab, with and without its fix; without a name, each finding that
+    /// the lab can re-create
+    #[arg(long, value_name = "FINDING", num_args = 0..=1, default_missing_value = "all")]
+    pub prove: Option<String>,
+    /// What to print on stdout: text, or one JSON object (`tcptoll schema doctor`)
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "text|json"
+    )]
+    pub format: Format,
+    /// Also write a self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// No progress on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
+}
