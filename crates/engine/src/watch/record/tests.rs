@@ -170,7 +170,7 @@ fn next_state(state: &mut State, machine: &mut Machine) {
 #[ignore = "takes minutes: days of a watch with up to 1,000 listeners"]
 fn days_of_a_watch_measured() {
     let cases = [
-        (100, 0, 1.0, 86_400),
+        (100, 0, 1.0, 86_400_u32),
         (1_000, 10, 1.0, 5_000),
         (1_000, 100, 1.0, 2_000),
         (1_000, 1_000, 40.0, 2_160),
