@@ -79,7 +79,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
             Err(error) if failures < FAILURES_MAX => {
                 failures += 1;
                 summary.missed += 1;
-                sinks.iter_mut().for_each(|sink| sink.failed());
+                for sink in &mut sinks {
+                    sink.failed();
+                }
                 say(&format!("a look failed: {error}"));
             }
             Err(error) => return Err(error).context("looks fail again and again"),
