@@ -11,6 +11,7 @@ mod pace;
 mod pairs;
 mod table;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tcptoll_kernel::SysError;
@@ -18,6 +19,7 @@ use tcptoll_kernel::cpu;
 pub use tcptoll_kernel::namespace::Network;
 use tcptoll_kernel::namespace::join_network;
 use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag, States};
+pub use tcptoll_kernel::terminal::{Keys, wait_for_keys};
 use tcptoll_model::watch::{ListenerLook, Look, LookCost, Table};
 
 pub use self::live::Watch;
@@ -53,6 +55,8 @@ pub struct Reader {
     pace: Pace,
     /// The newest table, and the connections to follow in the next.
     table: Option<Table>,
+    /// Half-open requests of listeners at the newest table, by inode.
+    half_open: HashMap<u64, u32>,
     kept: Kept,
     began: Duration,
     cpu_before_ns: u64,
@@ -74,6 +78,7 @@ impl Reader {
             owners: options.owners.then(Owners::default),
             pace: Pace::default(),
             table: None,
+            half_open: HashMap::new(),
             kept: Kept::default(),
             began: now(),
             cpu_before_ns: cpu::process_cpu_ns(),
@@ -104,20 +109,24 @@ impl Reader {
         let counters = levels::counters()?;
         let counted = levels::counted();
         let limits = levels::limits();
-        let half_open = if all { Some(self.dump(&sockets)?) } else { None };
+        if all {
+            let half_open = self.dump(&sockets)?;
+            let inodes = sockets.iter().map(|socket| socket.inode);
+            let known = |(inode, of): (u64, Option<u32>)| Some((inode, of?));
+            self.half_open = inodes.zip(half_open).filter_map(known).collect();
+        }
         if let Some(owners) = &mut self.owners {
             owners.look_up(at, sockets.iter().map(|socket| socket.inode));
         }
         let listeners = sockets
             .iter()
-            .enumerate()
-            .map(|(number, socket)| ListenerLook {
+            .map(|socket| ListenerLook {
                 address: socket.address,
                 inode: socket.inode,
                 process: self.owners.as_ref().and_then(|owners| owners.of(socket.inode)),
                 accept_queue_len: socket.accept_queue_len,
                 accept_queue_limit: socket.accept_queue_limit,
-                syn_queue_len: half_open.as_ref().and_then(|of| of.get(number).copied().flatten()),
+                syn_queue_len: self.half_open.get(&socket.inode).copied(),
                 drops: socket.drops,
             })
             .collect();

@@ -101,7 +101,8 @@ impl History {
             state.destinations = self.dumps.states(&table, state.limits.local_ports);
             let more = table.destinations.len() - state.destinations.len();
             state.destinations_left_out = table.destinations_left_out + more as u64;
-            state.table_age_s = Some(look.at_s - table.at_s).filter(|age| *age >= 0.0);
+            // A look that reads the table begins before the table does: that one is new.
+            state.table_age_s = Some((look.at_s - table.at_s).max(0.0));
             state.states = table.states;
         }
         self.held.apply(&mut state);

@@ -43,7 +43,8 @@ pub struct ListenerLook {
     pub accept_queue_len: u32,
     /// The backlog after the clamp to `somaxconn`; the queue holds one more.
     pub accept_queue_limit: u32,
-    /// Half-open requests (SYN-RECEIVED). None: they were not looked at in this look.
+    /// Half-open requests (SYN-RECEIVED) at the newest dump of all sockets, as old as [`Look::table`].
+    /// None: the listener is newer, or it is one of several with its address.
     pub syn_queue_len: Option<u32>,
     /// `sk_drops` of `sock_diag`, modulo 2^32. None: the kernel does not report it.
     pub drops: Option<u32>,

@@ -100,7 +100,8 @@ pub struct ListenerState {
     pub accept_queue_recent_peak: u32,
     /// The backlog after the clamp to `somaxconn`; the queue holds one more.
     pub accept_queue_limit: u32,
-    /// Half-open requests now; absent if they were not looked at.
+    /// Half-open requests at the newest dump of all sockets, `table_age_s` ago; absent if the listener is
+    /// newer, or one of several with its address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syn_queue_len: Option<u32>,
     /// SYNs and last ACKs that met a full accept queue, per second. Exact where one listener alone

@@ -1,6 +1,7 @@
 //! `tcptoll explain NAME`: the section of docs/causes.md of that name, laid out for a terminal.
 
 use anyhow::bail;
+use tcptoll_report::TextStyle;
 
 use super::{prose, study};
 use crate::exit::Status;
@@ -21,7 +22,17 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<Status> {
             names.len()
         );
     };
-    study::print(&prose::markdown(&format!("## {name}\n{body}"), screen::style()))
+    study::print(&laid_out(name, body, screen::style()))
+}
+
+/// What is said of a name; `None`: it is no name.
+pub(super) fn section(wanted: &str, style: TextStyle) -> Option<String> {
+    let (name, body) = sections().find(|(name, _)| *name == wanted)?;
+    Some(laid_out(name, body, style))
+}
+
+fn laid_out(name: &str, body: &str, style: TextStyle) -> String {
+    prose::markdown(&format!("## {name}\n{body}"), style)
 }
 
 /// All names by their kind: the table that the page begins with.
@@ -47,7 +58,6 @@ mod tests {
 
     use tcptoll_model::experiments;
     use tcptoll_model::warning::Warning;
-    use tcptoll_report::TextStyle;
 
     use super::*;
 

@@ -1,42 +1,140 @@
 //! A watch as lines of text: one when something begins or ends to be wrong.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
+use tcptoll_model::units::text_time;
 use tcptoll_model::watch::{State, WatchSummary};
 
 use super::Sink;
+use super::text::{fix_in_a_line, is_over, nothing_wrong};
 use crate::exit::say;
 
 /// Says what begins and what ends.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// What is wrong now, by name and subject.
-    active: BTreeSet<(String, String)>,
+    interval: Duration,
+    network: Option<String>,
+    looks: u64,
+    /// What is wrong now: by name and subject, since when, s.
+    active: BTreeMap<(String, String), f64>,
+}
+
+impl Lines {
+    /// Lines about looks at this interval. `network`: the namespace that is watched, if it is not ours.
+    pub(super) fn new(interval: Duration, network: Option<&str>) -> Self {
+        Self { interval, network: network.map(str::to_owned), ..Self::default() }
+    }
+
+    /// What a state begins and ends, each a line.
+    fn of(&mut self, state: &State) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.looks += 1;
+        if self.looks == 1 {
+            lines.push(self.first(state));
+        }
+        // The first state has no rates, so the second is the first that can say anything.
+        if self.looks == 2 && state.diagnoses.is_empty() {
+            lines.push(format!("{} {}", state.time, nothing_wrong(state)));
+        }
+        let mut now = BTreeMap::new();
+        for one in state.diagnoses.iter().filter(|one| !is_over(one)) {
+            let key = (one.id.clone(), one.subject.clone());
+            let since = self.active.get(&key).copied();
+            if since.is_none() {
+                let fix = fix_in_a_line(one).map(|fix| format!("; fix: {fix}"));
+                let fix = fix.unwrap_or_default();
+                lines.push(format!("{} {}: {}{fix}", state.time, one.id, one.text));
+            }
+            now.insert(key, since.unwrap_or(state.at_s));
+        }
+        // One that is held has not ended for good: see `model::watch::diagnoses::HOLD_S`.
+        for one in state.diagnoses.iter().filter(|one| is_over(one)) {
+            let key = (one.id.clone(), one.subject.clone());
+            if let Some(since) = self.active.get(&key) {
+                now.insert(key, *since);
+            }
+        }
+        for ((id, subject), since) in &self.active {
+            if !now.contains_key(&(id.clone(), subject.clone())) {
+                let lasted = state.at_s - since;
+                lines.push(format!("{} {id}: {subject}: ended after {lasted:.0} s", state.time));
+            }
+        }
+        self.active = now;
+        lines
+    }
+
+    fn first(&self, state: &State) -> String {
+        let network = self.network.as_ref().map(|of| format!(", network namespace {of}"));
+        format!(
+            "{} watching {} listeners of {}{}, a look every {}. A line follows when something \
+             begins or ends to be wrong; Ctrl-C stops.",
+            state.time,
+            state.listeners.len() as u64 + state.listeners_left_out,
+            state.host,
+            network.unwrap_or_default(),
+            text_time(self.interval)
+        )
+    }
 }
 
 impl Sink for Lines {
     fn state(&mut self, state: &State) -> anyhow::Result<()> {
-        let now = state.diagnoses.iter().map(|one| (one.id.clone(), one.subject.clone()));
-        let now: BTreeSet<_> = now.collect();
-        for one in &state.diagnoses {
-            if !self.active.contains(&(one.id.clone(), one.subject.clone())) {
-                say(&format!("{} {}: {}", state.time, one.id, one.text));
-            }
-        }
-        for (id, subject) in self.active.difference(&now) {
-            say(&format!("{} {id}: {subject}: ended", state.time));
-        }
-        self.active = now;
+        self.of(state).iter().for_each(|line| say(line));
         Ok(())
     }
 
-    fn end(&mut self, _: &WatchSummary) -> anyhow::Result<()> {
+    fn end(&mut self, summary: &WatchSummary) -> anyhow::Result<()> {
+        say(&format!(
+            "watched for {:.0} s: {} looks, {} missed",
+            summary.lasted_s, summary.looks, summary.missed
+        ));
         Ok(())
     }
 }
 
-/// A state as text.
-pub(super) fn text(state: &State) -> String {
-    let lines = state.diagnoses.iter().map(|one| one.text.clone() + "\n");
-    tcptoll_report::printable(&lines.collect::<String>())
+#[cfg(test)]
+mod tests {
+    use tcptoll_model::diagnosis::{Diagnosis, Severity};
+
+    use super::*;
+
+    fn state(at_s: f64, wrong: &[bool]) -> State {
+        let of = |over: &bool| Diagnosis {
+            id: "accept-queue-full".into(),
+            severity: Severity::Problem,
+            subject: "10.0.0.7:80".into(),
+            text: "9.0 drops/s".into(),
+            evidence: [if *over { "ended_s_ago" } else { "drops_per_s" }]
+                .map(|name| (name.to_owned(), 9.into()))
+                .into(),
+            fix: None,
+        };
+        let diagnoses = wrong.iter().map(of).collect();
+        let rates = (at_s > 0.0).then(Default::default);
+        State {
+            at_s,
+            time: format!("T{at_s}"),
+            host: "web1".into(),
+            diagnoses,
+            rates,
+            ..State::default()
+        }
+    }
+
+    #[test]
+    fn a_fault_is_said_when_it_begins_and_when_it_has_ended_for_good() {
+        let mut lines = Lines::new(Duration::from_secs(1), Some("4711"));
+        let mut of = |state: State| lines.of(&state);
+        let first = of(state(0.0, &[]));
+        assert_eq!(first.len(), 1);
+        assert!(first[0].contains("web1, network namespace 4711, a look every 1s"), "{first:?}");
+        assert_eq!(of(state(1.0, &[])), ["T1 Nothing is wrong: no listener here."]);
+        assert_eq!(of(state(2.0, &[false])), ["T2 accept-queue-full: 9.0 drops/s"]);
+        assert_eq!(of(state(3.0, &[true])), [""; 0], "held");
+        assert_eq!(of(state(4.0, &[false])), [""; 0], "the same fault again");
+        let ended = of(state(20.0, &[]));
+        assert_eq!(ended, ["T20 accept-queue-full: 10.0.0.7:80: ended after 18 s"]);
+    }
 }

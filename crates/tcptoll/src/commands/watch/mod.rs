@@ -1,11 +1,17 @@
 //! `watch`: what the connections of this live machine do, and what is wrong with them.
 //!
-//! One loop looks and hands each state to the [`Sink`]s that were asked for: the screen or the lines
-//! of text, the record, the metrics.
+//! One loop looks and hands each state to the [`Sink`]s that were asked for: the lines of text, the
+//! record, the metrics. The [`Screen`] is drawn from the memory of the last minutes, and the loop waits
+//! for its keys between two looks.
 
 mod endpoint;
+mod figures;
 mod lines;
+mod screen;
+mod table;
+mod text;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,8 +22,11 @@ use tcptoll_engine::watch::{Network, Options, Watch};
 use tcptoll_model::units::parse_time;
 use tcptoll_model::watch::{State, WatchSummary};
 
+use self::screen::{After, Screen};
+use self::text::Watched;
 use crate::cli::{Format, WatchArgs};
 use crate::exit::{Status, say};
+use crate::screen::{Waiting, style};
 
 const INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_hours(1);
@@ -39,21 +48,31 @@ trait Sink {
 /// Does what `tcptoll watch …` says.
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let interval = interval(&args.interval)?;
-    let lasts = args.duration.as_deref().map(|text| parse_time(text).context("--duration"));
-    let lasts = lasts.transpose()?;
+    let lasts = args.duration.as_deref().map(duration).transpose()?;
     // Before the namespace is joined: the metrics are served where this program was started.
     let endpoint = args.listen.map(|at| endpoint::Bound::new(at, &args.allow_host)).transpose()?;
     // Before any thread: see Reader::open.
     let options = Options { network: network(args.netns.as_deref())?, owners: !args.no_owners };
-    let mut watch = Watch::open(&options).context("this network namespace cannot be watched")?;
+    let mut watch = Watch::open(&options).map_err(|error| {
+        let refused = args.netns.as_deref().and_then(|of| refusal(of, error.source.kind()));
+        let whole = "the sockets of this network namespace cannot be read";
+        refused.unwrap_or_else(|| anyhow::Error::new(error).context(whole))
+    })?;
+    let watched = Watched { network: args.netns.clone(), owners: !args.no_owners };
     if args.once {
-        return once(&mut watch, interval, args.format);
+        return once(&mut watch, interval, args.format, &watched);
     }
     let stopped = stops()?;
-    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(lines::Lines::default())];
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let on_screen = !args.no_screen && args.listen.is_none() && screen::is_there();
+    if !on_screen {
+        sinks.push(Box::new(lines::Lines::new(interval, args.netns.as_deref())));
+    }
     if let Some(endpoint) = endpoint {
         sinks.push(Box::new(endpoint.serve(interval)?));
     }
+    // The last that can fail before the loop: then the terminal is still as it was.
+    let mut screen = on_screen.then(|| Screen::open(&watched)).transpose()?;
     let began = Instant::now();
     let mut due = began;
     let mut summary = WatchSummary::default();
@@ -65,9 +84,18 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
         }
         let left = due.saturating_duration_since(Instant::now());
         if !left.is_zero() {
-            std::thread::sleep(left.min(STOP_EVERY));
-            continue;
+            let Some(screen) = &mut screen else {
+                std::thread::sleep(left.min(STOP_EVERY));
+                continue;
+            };
+            let ends = lasts.map_or(left, |lasts| lasts.saturating_sub(began.elapsed()));
+            match screen.wait(left.min(ends), watch.history())? {
+                After::GoOn => continue,
+                After::Quit => break 0,
+                After::Signal(signal) => break signal as usize,
+            }
         }
+        let mut failed = None;
         match watch.look() {
             Ok(state) => {
                 failures = 0;
@@ -82,9 +110,16 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
                 for sink in &mut sinks {
                     sink.failed();
                 }
-                say(&format!("a look failed: {error}"));
+                failed = Some(format!("a look failed: {error}"));
             }
             Err(error) => return Err(error).context("looks fail again and again"),
+        }
+        match (&mut screen, failed) {
+            (Some(screen), failed) => {
+                failed.iter().for_each(|sentence| screen.say(sentence));
+                screen.draw(watch.history())?;
+            }
+            (None, failed) => failed.iter().for_each(|sentence| say(sentence)),
         }
         due += interval;
         while due + interval < Instant::now() {
@@ -92,6 +127,8 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
             summary.missed += 1;
         }
     };
+    // What sinks say at the end is for the normal screen.
+    drop(screen);
     summary.lasted_s = began.elapsed().as_secs_f64();
     for sink in &mut sinks {
         sink.end(&summary)?;
@@ -100,15 +137,41 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
 }
 
 /// Two looks, and what they say together.
-fn once(watch: &mut Watch, interval: Duration, format: Format) -> anyhow::Result<Status> {
+fn once(
+    watch: &mut Watch,
+    interval: Duration,
+    format: Format,
+    watched: &Watched,
+) -> anyhow::Result<Status> {
+    let stopped = stops()?;
     watch.look_at_all()?;
-    std::thread::sleep(interval);
+    let until = Instant::now() + interval;
+    let waiting = Waiting::begin(interval);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match stopped.load(Ordering::SeqCst) {
+            0 if left.is_zero() => break,
+            0 => {}
+            signal => return Ok(Status::Stopped(signal as u8)),
+        }
+        waiting.show(left);
+        std::thread::sleep(left.min(STOP_EVERY));
+    }
+    drop(waiting);
     let state = watch.look_at_all()?;
     match format {
         Format::Json => super::study::print(&(serde_json::to_string(state)? + "\n"))?,
-        Format::Text => super::study::print(&lines::text(state))?,
+        Format::Text => super::study::print(&text::whole(state, watched, style().width))?,
     };
     Ok(Status::Met)
+}
+
+fn duration(text: &str) -> anyhow::Result<Duration> {
+    let duration = parse_time(text).context("--duration")?;
+    if duration.is_zero() {
+        bail!("--duration {text}: the watch would end before its first look; write a time like 8h");
+    }
+    Ok(duration)
 }
 
 fn interval(text: &str) -> anyhow::Result<Duration> {
@@ -126,6 +189,32 @@ pub(super) fn network(text: Option<&str>) -> anyhow::Result<Option<Network>> {
         Some(network) => Ok(Some(network)),
         None => bail!("--netns {text}: write a process id, or a file like /run/netns/NAME"),
     }
+}
+
+/// Why a network namespace cannot be watched, and what to do.
+pub(super) fn refusal(netns: &str, kind: ErrorKind) -> Option<anyhow::Error> {
+    let process = netns.parse::<u32>().is_ok();
+    let why = match (kind, process) {
+        (ErrorKind::PermissionDenied, true) => {
+            "this user may not enter the network namespace of that process. Use sudo, or run as the \
+             user that started the process or its container"
+        }
+        (ErrorKind::PermissionDenied, false) => {
+            "this user may not enter that network namespace. Use sudo"
+        }
+        (ErrorKind::NotFound, true) => {
+            "there is no such process. Write the id of a running process, as this machine sees it: \
+             for a container, `docker inspect -f '{{.State.Pid}}' NAME`"
+        }
+        (ErrorKind::NotFound, false) => {
+            "there is no such file. `ip netns list` prints the names in /run/netns"
+        }
+        (ErrorKind::InvalidInput, _) => {
+            "this is not a network namespace. Write a process id, or a file like /run/netns/NAME"
+        }
+        _ => return None,
+    };
+    Some(anyhow::anyhow!("--netns {netns}: {why}"))
 }
 
 /// The number of the signal that asked to stop; 0: none did.

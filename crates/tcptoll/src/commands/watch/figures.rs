@@ -1,0 +1,245 @@
+//! How do figures of a state read, in a table's cell and in a line?
+
+use tcptoll_model::units::{human_bytes, human_count, human_rate_per_s, human_share};
+use tcptoll_model::watch::State;
+use textwrap::core::display_width;
+
+/// `text` in at most `width` columns; what is left out of its end becomes `…`.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if display_width(text) <= width {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += display_width(c.encode_utf8(&mut [0; 4]));
+        used <= width
+    };
+    let begin: String = text.chars().take_while(fits).collect();
+    begin + "…"
+}
+
+/// What stands for a figure that is not known.
+pub(super) const ABSENT: &str = "–";
+
+/// A count in at most five characters: `65535`, `123k`, `1.2M`.
+pub(super) fn short(count: u64) -> String {
+    match count {
+        0..100_000 => count.to_string(),
+        100_000..1_000_000 => format!("{}k", count / 1_000),
+        1_000_000..10_000_000 => format!("{}.{}M", count / 1_000_000, count / 100_000 % 10),
+        1_000_000_000.. => format!("{}G", count / 1_000_000_000),
+        _ => format!("{}M", count / 1_000_000),
+    }
+}
+
+/// A rate in at most six characters: `0`, `0.004`, `21.4`, `12345`.
+pub(super) fn rate(per_s: f64) -> String {
+    match per_s {
+        per_s if !per_s.is_finite() => ABSENT.to_owned(),
+        0.0 => "0".to_owned(),
+        per_s if per_s.abs() < 0.1 => format!("{per_s:.3}"),
+        per_s if per_s.abs() < 999.95 => format!("{per_s:.1}"),
+        per_s if per_s < 0.0 => format!("-{}", short(-per_s.round() as u64)),
+        per_s => short(per_s.round() as u64),
+    }
+}
+
+/// A rate in a sentence: `0`, `0.004`, `21.4`, `12,346`.
+fn in_words(per_s: f64) -> String {
+    if per_s < 0.1 || !per_s.is_finite() { rate(per_s) } else { human_rate_per_s(per_s) }
+}
+
+/// A time for a person: `12 s`, `4 min`, `3.2 h`, `41 d`.
+pub(super) fn lasts(seconds: f64) -> String {
+    match seconds {
+        s if !s.is_finite() || s < 0.0 => ABSENT.to_owned(),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3_600.0),
+        s => format!("{:.0} d", (s / 86_400.0).floor()),
+    }
+}
+
+/// A part of a whole as a bar of this many columns. What is above 0 shows at least something.
+pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let eighths = match (part, whole) {
+        (0, _) => 0,
+        (_, 0) => width * 8,
+        _ => {
+            let of = (part as f64 / whole as f64 * (width * 8) as f64).round();
+            (of as usize).clamp(1, width * 8)
+        }
+    };
+    let mut bar = "█".repeat(eighths / 8);
+    if !eighths.is_multiple_of(8) {
+        bar.push(EIGHTHS[eighths % 8]);
+    }
+    bar
+}
+
+/// What the connections of a state do, the most telling first.
+pub(super) fn activity(state: &State) -> Vec<String> {
+    let Some(rates) = &state.rates else { return vec!["no rates yet".to_owned()] };
+    let mut of = vec![
+        format!("accepted {}/s", in_words(rates.passive_opens_per_s)),
+        format!("opened {}/s", in_words(rates.active_opens_per_s)),
+    ];
+    of.extend(state.segments.map(|segments| {
+        let share = segments.retransmitted as f64 / (segments.sent + segments.retransmitted) as f64;
+        let of = if share > 0.0 { format!(" ({})", human_share(share)) } else { String::new() };
+        let retransmitted = human_count(segments.retransmitted);
+        format!("retransmitted {retransmitted}{of} in {:.0} s", segments.over_s)
+    }));
+    // A look each second needs no words.
+    of.extend((state.interval_s > 1.5).then(|| format!("rates over {}", lasts(state.interval_s))));
+    of.push(format!("sent {} segments/s", in_words(rates.segments_out_per_s)));
+    let further = [
+        ("reset", "", rates.resets_per_s),
+        ("retransmitted", " SYNs", rates.syns_retransmitted_per_s),
+        ("sent", " SYN cookies", rates.cookies_sent_per_s),
+        ("dropped", " SYNs at full SYN queues", rates.syns_dropped_per_s),
+    ];
+    for (verb, what, per_s) in further {
+        if per_s > 0.0 {
+            of.push(format!("{verb} {}{what}/s", in_words(per_s)));
+        }
+    }
+    of
+}
+
+/// Sockets, orphans and memory of a state, next to their limits.
+pub(super) fn levels(state: &State) -> Vec<String> {
+    let (now, limits) = (&state.counted, &state.limits);
+    let of = |name: &str, now: Option<u64>, limit: Option<u64>| {
+        let limit = limit.map(|limit| format!(" of {}", human_count(limit)));
+        now.map(|now| format!("{name} {}{}", human_count(now), limit.unwrap_or_default()))
+    };
+    let memory = now.memory_bytes.map(|bytes| {
+        let limit = limits.memory_max_bytes.map(|max| format!(" of {}", human_bytes(max as f64)));
+        format!("memory {}{}", human_bytes(bytes as f64), limit.unwrap_or_default())
+    });
+    let established = state.states.get("ESTABLISHED").copied();
+    // Few of it need no limit next to them.
+    let near = |now: Option<u64>, limit: Option<u64>| {
+        limit.filter(|limit| now.is_some_and(|now| now.saturating_mul(2) > *limit))
+    };
+    [
+        of("established", established, None),
+        of("TIME-WAIT", now.time_wait, near(now.time_wait, limits.max_tw_buckets)),
+        of("sockets", now.sockets, None),
+        of("orphans", now.orphans, near(now.orphans, limits.max_orphans)),
+        memory,
+        of("conntrack", now.tracked, limits.tracked_max).filter(|_| now.tracked != Some(0)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What watching costs, and how old the table of all sockets is.
+pub(super) fn cost(state: &State) -> Vec<String> {
+    let cost = &state.cost;
+    let mut of = vec![format!(
+        "watching takes {:.1} % of a CPU, {}",
+        100.0 * cost.cpu_share,
+        human_bytes(cost.resident_bytes as f64)
+    )];
+    of.push(match state.table_age_s {
+        Some(age) => format!(
+            "all sockets read {} ago, every {}",
+            lasts(age.floor()),
+            lasts(cost.table_every_s.ceil())
+        ),
+        None => "all sockets not read yet".to_owned(),
+    });
+    of
+}
+
+/// A value of each look as a line of blocks, scaled so that `full` is a whole one.
+pub(super) fn sparkline(values: &[u32], full: u32) -> String {
+    const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let block = |value: &u32| {
+        let eighths = (u64::from(*value) * 8).div_ceil(u64::from(full.max(1)));
+        BLOCKS[usize::try_from(eighths).unwrap_or(8).min(8)]
+    };
+    values.iter().map(block).collect()
+}
+
+/// Whose processes cannot be read, and what would show them; none if there are none.
+pub(super) fn unreadable(state: &State) -> Option<String> {
+    let count = state.listeners.iter().filter(|one| one.process.is_none()).count();
+    (count > 0).then(|| format!("{count} listeners of other users: root can read their processes"))
+}
+
+/// As many figures as fit in one line of this width.
+pub(super) fn line(figures: &[String], width: usize) -> String {
+    let mut line = String::new();
+    for figure in figures {
+        let gap = if line.is_empty() { "" } else { " · " };
+        let columns = display_width(&line) + display_width(gap) + display_width(figure);
+        if columns > width && !line.is_empty() {
+            break;
+        }
+        line = format!("{line}{gap}{figure}");
+    }
+    line
+}
+
+/// `14:03:22 UTC` of an RFC 3339 time; the whole text if it is none.
+pub(super) fn clock(time: &str) -> String {
+    match (time.get(11..19), time.ends_with('Z')) {
+        (Some(clock), true) => format!("{clock} UTC"),
+        _ => time.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_rates_fit_their_columns() {
+        let counts = [0, 65_535, 123_456, 1_250_000, 98_765_432, u64::MAX / 10_000_000_000];
+        assert_eq!(counts.map(short), ["0", "65535", "123k", "1.2M", "98M", "1G"]);
+        let rates = [0.0, 0.004, 0.1, 21.44, 999.96, 12_345.6, -8.0, -1e6, f64::NAN];
+        let shown = ["0", "0.004", "0.1", "21.4", "1000", "12346", "-8.0", "-1.0M", "–"];
+        assert_eq!(rates.map(rate), shown);
+    }
+
+    #[test]
+    fn times_are_in_the_unit_that_a_person_would_use() {
+        let times = [0.4, 11.0, 240.0, 11_520.0, 3_600_000.0, -1.0];
+        assert_eq!(times.map(lasts), ["0 s", "11 s", "4 min", "3.2 h", "41 d", "–"]);
+    }
+
+    #[test]
+    fn a_bar_is_full_at_its_limit_and_never_longer() {
+        assert_eq!(bar(0, 10, 4), "");
+        assert_eq!(bar(1, 1_000, 4), "▏");
+        assert_eq!(bar(5, 10, 4), "██");
+        assert_eq!([bar(10, 10, 4), bar(11, 10, 4), bar(3, 0, 4)], ["████"; 3]);
+    }
+
+    #[test]
+    fn a_line_of_looks_shows_the_least_and_is_full_at_the_limit() {
+        assert_eq!(sparkline(&[0, 1, 64, 128, 129], 128), " ▁▄██");
+        assert_eq!(sparkline(&[0, 1], 0), " █");
+    }
+
+    #[test]
+    fn a_sentence_loses_its_end() {
+        assert_eq!(
+            [cut("one two", 7), cut("one two", 6), cut("日本語", 4)],
+            ["one two", "one t…", "日…"]
+        );
+    }
+
+    #[test]
+    fn a_line_takes_the_figures_that_fit() {
+        let figures = ["one 1", "two 22", "three 333"].map(String::from);
+        assert_eq!(line(&figures, 14), "one 1 · two 22");
+        assert_eq!(line(&figures, 13), "one 1");
+        assert_eq!(line(&figures, 2), "one 1");
+    }
+}

@@ -1,0 +1,197 @@
+//! A state as words: the text of `--once`, and the words that the screen shares with it.
+
+use std::fmt::Write as _;
+
+use tcptoll_model::diagnosis::{Diagnosis, Fix, Severity};
+use tcptoll_model::units::{human_bytes, human_count, human_us};
+use tcptoll_model::watch::State;
+use tcptoll_report::{printable, printable_line};
+
+use super::figures::{activity, lasts, levels, unreadable};
+use super::table::{self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit};
+use crate::commands::prose::beside;
+use crate::wrap;
+
+/// What is watched.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watched {
+    /// The network namespace, as it was asked for; none: our own.
+    pub network: Option<String>,
+    /// Whether processes that own listeners were looked up.
+    pub owners: bool,
+}
+
+impl Watched {
+    /// The namespace for a line of names.
+    pub(super) fn name(&self) -> Option<String> {
+        self.network.as_ref().map(|of| format!("netns {}", printable_line(of)))
+    }
+}
+
+/// What a line of a diagnosis begins with: two signs for a problem, one for a warning.
+pub(super) fn mark(one: &Diagnosis) -> &'static str {
+    match one.severity {
+        _ if is_over(one) => "- ",
+        Severity::Problem => "!!",
+        Severity::Warning => "! ",
+    }
+}
+
+/// Whether its evidence has ended, and it is shown a little longer.
+pub(super) fn is_over(one: &Diagnosis) -> bool {
+    one.evidence.contains_key("ended_s_ago")
+}
+
+/// The commands that fix it, then the change in a sentence.
+pub(super) fn fix_in_a_line(one: &Diagnosis) -> Option<String> {
+    let fix = one.fix.as_ref()?;
+    let commands = fix.commands.join("; ");
+    let parts = [commands.as_str(), fix.change.as_str()];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    Some(printable_line(&parts.join(" · ")))
+}
+
+/// That nothing is wrong, and what that rests on.
+pub(super) fn nothing_wrong(state: &State) -> String {
+    if state.rates.is_none() {
+        return "No verdict yet: rates need a second look.".to_owned();
+    }
+    let limits = match state.listeners.is_empty() {
+        true => "no listener here",
+        false => "no drops, every accept queue below 80 % of its limit",
+    };
+    format!("Nothing is wrong: {limits}.")
+}
+
+/// The label and text of each part of a fix.
+pub(super) fn parts(fix: &Fix) -> [(&'static str, Vec<&str>); 5] {
+    [
+        ("change", vec![fix.change.as_str()]),
+        ("type", fix.commands.iter().map(String::as_str).collect()),
+        ("effect", vec![fix.effect.as_str()]),
+        ("risk", vec![fix.risk.as_str()]),
+        ("undo", vec![fix.undo.as_str()]),
+    ]
+}
+
+/// A fix in lines of at most `width` columns, each with an indent. Commands stay in one piece, so that
+/// they can be copied.
+pub(super) fn fix_lines(fix: &Fix, indent: &str, width: usize) -> String {
+    let mut text = String::new();
+    for (label, lines) in parts(fix) {
+        for (at, line) in lines.iter().filter(|line| !line.is_empty()).enumerate() {
+            let label = format!("{indent}{:<8}", if at == 0 { label } else { "" });
+            let line = printable_line(line);
+            if label.trim_start().starts_with("type") || lines.len() > 1 {
+                let _ = writeln!(text, "{label}{line}");
+            } else {
+                let _ = writeln!(text, "{}", beside(&label, &line, width));
+            }
+        }
+    }
+    text
+}
+
+/// A state as text, complete, with tables as wide as the terminal: what is wrong and its fix first.
+pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
+    let words = wrap::room(width);
+    let mut text = String::new();
+    let mut names = vec!["tcptoll watch".to_owned(), printable_line(&state.host)];
+    names.extend(watched.name());
+    names.push(printable_line(&state.time));
+    names.push(format!("up {}", lasts(state.uptime_s)));
+    names.push(format!("rates over {:.2} s", state.interval_s));
+    text += &paragraph(&names.join(" · "), words);
+    text.push('\n');
+    verdict(&mut text, state, words);
+    for one in &state.diagnoses {
+        text.push('\n');
+        let label = format!("{:<3}", mark(one));
+        text += &(beside(&label, &printable_line(&one.text), words) + "\n");
+        if let Some(fix) = &one.fix {
+            text += &fix_lines(fix, "   ", words);
+        }
+        let _ = writeln!(text, "   {:<8}tcptoll explain {}", "explain", printable_line(&one.id));
+    }
+    left_out(&mut text, "diagnoses", state.diagnoses_left_out);
+    let listeners = table::listeners(state, "", Sort::Pressing, false);
+    rows(&mut text, LISTENERS, &listeners, width);
+    left_out(&mut text, "listeners", state.listeners_left_out);
+    let destinations = table::destinations(state, "");
+    rows(&mut text, DESTINATIONS, &destinations, width);
+    left_out(&mut text, "destinations", state.destinations_left_out);
+    text.push('\n');
+    for figures in [activity(state), levels(state), states(state), once_cost(state)] {
+        if !figures.is_empty() {
+            text += &paragraph(&figures.join(" · "), words);
+        }
+    }
+    if let Some(sentence) = unreadable(state).filter(|_| watched.owners) {
+        text += &paragraph(&sentence, words);
+    }
+    printable(&text)
+}
+
+fn paragraph(text: &str, width: usize) -> String {
+    beside("", text, width) + "\n"
+}
+
+fn verdict(text: &mut String, state: &State, words: usize) {
+    let count = |severity| {
+        let of = |one: &&Diagnosis| one.severity == severity && !is_over(one);
+        state.diagnoses.iter().filter(of).count()
+    };
+    let name = |count: usize, of: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {of}")),
+        _ => Some(format!("{count} {of}s")),
+    };
+    let (problems, warnings) = (count(Severity::Problem), count(Severity::Warning));
+    let found: Vec<String> =
+        [name(problems, "problem"), name(warnings, "warning")].into_iter().flatten().collect();
+    let sentence = match found.is_empty() {
+        true => nothing_wrong(state),
+        false => format!("{}.", found.join(" and ")),
+    };
+    *text += &paragraph(&sentence, words);
+}
+
+/// Sockets by state.
+fn states(state: &State) -> Vec<String> {
+    let shown = state.states.iter().filter(|(name, _)| *name != "LISTEN");
+    shown.map(|(name, count)| format!("{} {}", printable_line(name), human_count(*count))).collect()
+}
+
+/// A share of a second that began with the program would mislead.
+fn once_cost(state: &State) -> Vec<String> {
+    let cpu = human_us(1e6 * state.cost.cpu_s);
+    vec![format!("watching took {cpu} of CPU, {}", human_bytes(state.cost.resident_bytes as f64))]
+}
+
+fn left_out(text: &mut String, what: &str, count: u64) {
+    if count > 0 {
+        let _ = writeln!(text, "… and {} {what} more", human_count(count));
+    }
+}
+
+/// A table with its title, after an empty line; nothing if it has no rows.
+fn rows<T>(text: &mut String, columns: &[Column<T>], rows: &[&T], width: usize) {
+    if rows.is_empty() {
+        return;
+    }
+    let places = fit(columns, &content(columns, rows), width);
+    let line = |cell: &dyn Fn(usize, usize) -> (String, Align)| {
+        let cells = places.iter().map(|place| {
+            let (text, align) = cell(place.column, place.width);
+            aligned(&text, align, place.width)
+        });
+        cells.collect::<Vec<_>>().join(" ").trim_end().to_owned()
+    };
+    let title = line(&|column, _| (columns[column].title.to_owned(), columns[column].align));
+    let _ = writeln!(text, "\n{title}");
+    for row in rows {
+        let row =
+            line(&|column, width| ((columns[column].cell)(row, width), columns[column].align));
+        let _ = writeln!(text, "{row}");
+    }
+}
