@@ -36,6 +36,18 @@ impl From<Status> for ExitCode {
     }
 }
 
+/// What was measured could not be stored.
+#[derive(Debug)]
+pub struct NotStored(pub String);
+
+impl std::fmt::Display for NotStored {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotStored {}
+
 /// Writes a sentence for people on stderr. What a user or a peer put into it cannot steer the
 /// terminal: see [`tcptoll_report::printable`]. On a terminal it is wrapped at its width.
 pub fn say(sentence: &str) {
@@ -81,7 +93,7 @@ pub fn finish(outcome: anyhow::Result<Status>) -> ExitCode {
             return Status::Met;
         }
         say(&format!("error: {error:#}"));
-        Status::NotMeasured
+        if error.is::<NotStored>() { Status::NotStored } else { Status::NotMeasured }
     });
     status.into()
 }

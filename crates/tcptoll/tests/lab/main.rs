@@ -47,4 +47,5 @@ mod time_wait;
 mod truth;
 mod watch_metrics;
 mod watch_reading;
+mod watch_record;
 mod worker_pool;

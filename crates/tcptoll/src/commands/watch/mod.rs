@@ -7,6 +7,7 @@
 mod endpoint;
 mod figures;
 mod lines;
+mod record;
 mod screen;
 mod table;
 mod text;
@@ -67,6 +68,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let on_screen = !args.no_screen && args.listen.is_none() && screen::is_there();
     if !on_screen {
         sinks.push(Box::new(lines::Lines::new(interval, args.netns.as_deref())));
+    }
+    if let Some(path) = &args.record {
+        sinks.push(Box::new(record::Record::create(path, args, interval.as_secs_f64())?));
     }
     if let Some(endpoint) = endpoint {
         sinks.push(Box::new(endpoint.serve(interval)?));
