@@ -76,7 +76,7 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
 /// Without cookies there is a second limit: three quarters of `tcp_max_syn_backlog`, for clients that the
 /// kernel does not know. What it drops there rises in `ListenDrops` alone.
 ///
-/// Source: `tcp_conn_request()` in net/ipv4/tcp_input.c, Linux 6.18.
+/// Source: `tcp_conn_request()` in `net/ipv4/tcp_input.c`, Linux 6.18.
 pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
     let state = &machine.state;
     let (limits, rates) = (&state.limits, state.rates.as_ref());
