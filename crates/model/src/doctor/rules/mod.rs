@@ -15,6 +15,8 @@ mod servers;
 mod tables;
 mod upstreams;
 
+use std::collections::BTreeSet;
+
 use super::Machine;
 use crate::diagnosis::Diagnosis;
 use crate::watch::diagnoses as live;
@@ -90,10 +92,13 @@ pub fn diagnose(machine: &Machine) -> Vec<Diagnosis> {
         queues::name_the_setting(machine, one);
     }
     found.extend(RULES.iter().flat_map(|(_, rule)| rule(machine)));
+    found.extend(queues::syn_backlog_full(machine));
     found.iter_mut().for_each(fit);
     let place = |id: &str| ids().position(|known| known == id);
     found.sort_by_cached_key(|one| (one.severity, place(&one.id), one.subject.clone()));
-    found.dedup_by(|second, first| second.id == first.id && second.subject == first.subject);
+    // Of one subject the stronger stays: it comes first.
+    let mut said = BTreeSet::new();
+    found.retain(|one| said.insert((one.id.clone(), one.subject.clone())));
     found
 }
 

@@ -5,8 +5,10 @@ use super::WORKERS_TOO_FEW;
 use super::servers::{at, at_text, process_name, restart, short};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::units::human_count;
+use crate::watch::ListenerState;
 use crate::watch::diagnoses::accept_queue::{FULL, NEAR, backlog_setting, longer_than};
-use crate::watch::diagnoses::evidence;
+use crate::watch::diagnoses::syn_queue::{FULL as SYN_QUEUE_FULL, SUBJECT as SYN_QUEUES};
+use crate::watch::diagnoses::{evidence, per_s, place, rounded, sysctl};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;
@@ -69,6 +71,52 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
         })
     };
     machine.standing.iter().filter_map(of).collect()
+}
+
+/// Without cookies there is a second limit: three quarters of `tcp_max_syn_backlog`, for clients that the
+/// kernel does not know. What it drops there rises in `ListenDrops` alone.
+///
+/// Source: `tcp_conn_request()` in net/ipv4/tcp_input.c, Linux 6.18.
+pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
+    let state = &machine.state;
+    let (limits, rates) = (&state.limits, state.rates.as_ref());
+    let Some((most, rates)) = limits.max_syn_backlog.zip(rates) else { return Vec::new() };
+    // The rest of the drops: neither a full accept queue nor the first limit.
+    let dropped = rates.drops_per_s - rates.overflows_per_s - rates.syns_dropped_per_s;
+    let kept = most - most / 4;
+    let longest = |one: &&ListenerState| one.syn_queue_len.is_some_and(|len| len >= kept);
+    let Some(full) = state.listeners.iter().find(longest) else { return Vec::new() };
+    if limits.syncookies != Some(0) || dropped <= 0.0 || most == 0 {
+        return Vec::new();
+    }
+    let text = format!(
+        "{} SYNs/s dropped: half-open requests reached three quarters of tcp_max_syn_backlog {}",
+        per_s(dropped),
+        human_count(most.into())
+    );
+    let evidence = evidence([
+        ("syns_dropped_per_s", Some(rounded(dropped))),
+        ("tcp_syncookies", Some(0.into())),
+        ("tcp_max_syn_backlog", Some(most.into())),
+        ("longest_syn_queue", full.syn_queue_len.map(Into::into)),
+        ("longest_syn_queue_of", Some(place(&full.address, full.port).into())),
+    ]);
+    let fix = sysctl(
+        "net.ipv4.tcp_syncookies",
+        0,
+        1,
+        "Turn SYN cookies on; or raise net.ipv4.tcp_max_syn_backlog.".to_owned(),
+        "A SYN that meets a full queue is answered, and the client connects.",
+        "Without TCP timestamps, a connection by cookie has no SACK and no window scaling.",
+    );
+    vec![Diagnosis {
+        id: SYN_QUEUE_FULL.into(),
+        severity: Severity::Problem,
+        subject: SYN_QUEUES.into(),
+        text,
+        evidence,
+        fix: Some(fix),
+    }]
 }
 
 /// Where the listener's server is known, a full queue names its setting and the line that has it.

@@ -7,7 +7,7 @@ pub(crate) mod accept_queue;
 mod memory;
 pub(crate) mod ports;
 mod retransmissions;
-mod syn_queue;
+pub(crate) mod syn_queue;
 pub(crate) mod tables;
 
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@ use super::{evidence, per_s, rounded, sysctl};
 use crate::diagnosis::{Diagnosis, Fix};
 use crate::watch::state::{ListenerState, State};
 
-pub(super) const FULL: &str = "syn-queue-full";
+pub(crate) const FULL: &str = "syn-queue-full";
 /// The kernel has no count of it for each listener.
-const SUBJECT: &str = "SYN queues of this host";
+pub(crate) const SUBJECT: &str = "SYN queues of this host";
 /// `net.ipv4.tcp_syncookies`: cookies for all, full or not.
 const ALWAYS: u32 = 2;
 

@@ -5,7 +5,7 @@ use super::super::{Neighbour, Opening, StandingQueue};
 use super::*;
 use crate::diagnosis::Severity;
 use crate::watch::diagnoses::TEXT_MAX;
-use crate::watch::{DestinationState, Limits, ListenerState, Process, State};
+use crate::watch::{DestinationState, Limits, ListenerState, Process, Rates, State};
 
 const NGINX: Program = Program::Nginx;
 const APACHE: Program = Program::Apache;
@@ -470,6 +470,30 @@ fn a_queue_that_is_never_empty_is_named_with_the_workers_behind_it() {
     assert!(with(Program::PhpFpm, 1, 6).is_empty(), "one that came just now");
     assert!(with(Program::PhpFpm, 3, 2).is_empty(), "two looks");
     assert!(with(NGINX, 3, 6).is_empty(), "its workers accept many");
+}
+
+#[test]
+fn the_second_limit_of_half_open_requests_is_named_without_cookies_only() {
+    let with = |syncookies, half_open, drops, overflows| {
+        let mut one = listener("0.0.0.0", 80, 4_096);
+        one.syn_queue_len = Some(half_open);
+        let mut all = machine(vec![], vec![one]);
+        all.state.limits.syncookies = Some(syncookies);
+        all.state.limits.max_syn_backlog = Some(128);
+        all.state.rates =
+            Some(Rates { drops_per_s: drops, overflows_per_s: overflows, ..Rates::default() });
+        let found = diagnose(&all);
+        found.first().map(|one| (one.id.clone(), one.severity, one.text.clone()))
+    };
+    let (id, severity, text) = with(0, 96, 20.0, 0.0).unwrap();
+    assert_eq!((id.as_str(), severity), ("syn-queue-full", Severity::Problem));
+    assert_eq!(
+        text,
+        "20.0 SYNs/s dropped: half-open requests reached three quarters of tcp_max_syn_backlog 128"
+    );
+    assert_eq!(with(1, 96, 20.0, 0.0), None, "cookies answer them");
+    assert_eq!(with(0, 95, 20.0, 0.0), None, "the queue is shorter");
+    assert_eq!(with(0, 96, 0.0, 0.0), None, "nothing was dropped");
 }
 
 /// All six servers as their packages set them up on Debian, one behind the other.

@@ -22,6 +22,7 @@ const TEMPLATES: &[(&str, &str)] = &[
         "time-wait-overflow",
         include_str!("../../../../../../studies/doctor/time-wait-overflow.toml"),
     ),
+    ("tw-reuse", include_str!("../../../../../../studies/doctor/tw-reuse.toml")),
     ("upstream", include_str!("../../../../../../studies/doctor/upstream.toml")),
     ("workers-too-few", include_str!("../../../../../../studies/doctor/workers-too-few.toml")),
 ];
