@@ -78,6 +78,16 @@ pub(super) fn place(examination: &Examination) -> Vec<String> {
     phrases
 }
 
+/// What the examination cost; none: it was not measured.
+pub(super) fn cost(examination: &Examination) -> Option<String> {
+    let cost = &examination.cost;
+    let ms = number::three(cost.cpu_s * 1e3);
+    let share = number::plain_percent(cost.cpu_share);
+    let memory = number::bytes(cost.resident_bytes);
+    (cost.cpu_s > 0.0)
+        .then(|| format!("{ms} ms of CPU ({share} of one CPU), {memory} of memory; only reads"))
+}
+
 /// A server with its version and how many of its files were read.
 pub(super) fn server(server: &ServerConfig) -> String {
     let version = server.version.as_ref().map(|version| format!(" {version}"));

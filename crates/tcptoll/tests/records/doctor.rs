@@ -66,6 +66,9 @@ fn machine() -> Machine {
     state.time = "2026-11-23T08:00:00.000Z".to_owned();
     state.host = "web-1".to_owned();
     state.interval_s = 5.0;
+    state.cost.cpu_s = 0.0491;
+    state.cost.cpu_share = 0.009_82;
+    state.cost.resident_bytes = 9 << 20;
     state.table_age_s = Some(0.0);
     state.rates = Some(Rates::default());
     state.states =
