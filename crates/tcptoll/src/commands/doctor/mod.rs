@@ -35,7 +35,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     // Before any thread: see Reader::open.
     let machine =
         examine(&Options { network, owners: true }, lasts, &|| signal() != 0, &mut |progress| {
-            line.show(&progress)
+            line.show(&progress);
         })
         .with_context(|| match &args.netns {
             Some(netns) => format!("--netns {netns}"),
