@@ -135,7 +135,8 @@ mod tests {
                     let mut schedule = Schedule::of(&study).unwrap();
                     schedule.prepare().unwrap_or_else(|error| panic!("{id} {figure}: {error}"));
                     let whole_s = schedule.round_s() * f64::from(schedule.rule.max);
-                    assert!(whole_s < 40.0, "{id} with {figure}: {whole_s} s");
+                    // A run stops after 50 s, and a proof may take 60 s.
+                    assert!(whole_s < 45.0, "{id} with {figure}: {whole_s} s");
                     let (fault, fixes) = schedule.arms.split_first().unwrap();
                     assert_eq!(fault.name, "as it is");
                     assert_eq!(schedule.pairs.len(), fixes.len(), "each fix next to the fault");
