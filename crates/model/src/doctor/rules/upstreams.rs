@@ -209,7 +209,7 @@ fn wasted(
     );
     let evidence = evidence([
         ("upstream", Some(short(&upstream.name).into())),
-        ("keepalive", Some(keeps.value.into())),
+        ("idle_connections", Some(keeps.value.into())),
         ("configured_at", Some(at_text(keeps).into())),
         ("decided_at", Some(at_text(reuses).into())),
         ("nginx_version", proxy.version.as_deref().map(|version| short(version).into())),
