@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let program = build()?;
     let files = [
         ("cli.md", cli_page(&mut |words| said(&program, words, "--help"))?),
+        ("doctor.schema.json", said(&program, &["schema".to_owned(), "doctor".to_owned()], "")?),
         ("study.schema.json", said(&program, &["schema".to_owned(), "study".to_owned()], "")?),
         ("summary.schema.json", said(&program, &["schema".to_owned()], "")?),
     ];

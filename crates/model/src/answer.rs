@@ -131,7 +131,9 @@ fn ratio(comparison: &Comparison) -> Option<String> {
     let least = if ratio < 10.0 { 2 } else { usize::from(ratio < 100.0) };
     // One digit of the interval's width is shown.
     let digits = (-(high - low).log10()).ceil().clamp(0.0, 4.0) as usize;
-    let digits = digits.max(least);
+    // A ratio far below 1 has two digits that are not 0: ×0.0047.
+    let small = if ratio > 0.0 { (-ratio.log10()).ceil().clamp(0.0, 4.0) as usize + 1 } else { 0 };
+    let digits = digits.max(least).max(small);
     Some(format!("×{ratio:.digits$} [{low:.digits$}, {high:.digits$}]"))
 }
 
@@ -348,6 +350,20 @@ pub(crate) mod tests {
             "{backlog 16, link a/b / backlog 4096, link a/b: connect_us_p99_9}",
         ] {
             assert_eq!(fill(sentence, &summary, PRIMARY), "not measured", "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_far_below_one_keeps_two_digits() {
+        for (value, interval, text) in [
+            (0.0047, [0.0002, 0.419], "×0.0047 [0.0002, 0.4190]"),
+            (0.0312, [0.03, 0.04], "×0.031 [0.030, 0.040]"),
+            (0.52, [0.513, 0.541], "×0.52 [0.51, 0.54]"),
+            (0.0, [0.0, 0.1], "×0.00 [0.00, 0.10]"),
+        ] {
+            let one =
+                Comparison { ratio: Some(value), ci95: Some(interval), ..Comparison::default() };
+            assert_eq!(ratio(&one).as_deref(), Some(text));
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Examination {
     pub netns: Option<String>,
     /// Time between the first look and the last, s. Rates and peaks are of this time.
     pub lasted_s: f64,
+    /// What the examination cost this machine, without `--prove`.
+    pub cost: ExaminationCost,
     /// What was looked at, and what was not.
     pub examined: Examined,
     /// What is wrong, problems first.
@@ -36,6 +38,17 @@ pub struct Examination {
     /// What the lab showed of the findings, with `--prove`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
+}
+
+/// What an examination cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExaminationCost {
+    /// CPU time of this process, s.
+    pub cpu_s: f64,
+    /// Its share of one CPU over the examination, 0 to 1.
+    pub cpu_share: f64,
+    /// Its resident memory at the end, bytes.
+    pub resident_bytes: u64,
 }
 
 /// What an examination looked at.
@@ -88,6 +101,11 @@ impl Examination {
             host: state.host.clone(),
             netns: netns.map(str::to_owned),
             lasted_s: state.interval_s,
+            cost: ExaminationCost {
+                cpu_s: state.cost.cpu_s,
+                cpu_share: state.cost.cpu_share,
+                resident_bytes: state.cost.resident_bytes,
+            },
             examined: Examined {
                 listeners: state.listeners.len() as u64 + state.listeners_left_out,
                 connections: listed.then(|| all.saturating_sub(time_wait)),

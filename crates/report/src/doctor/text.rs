@@ -22,6 +22,9 @@ pub(crate) fn render(examination: &Examination, provable: &[&str], style: TextSt
         page.line(&page.paint(Tone::Dim, &line));
     }
     servers(&mut page, examination);
+    if let Some(cost) = words::cost(examination) {
+        page.labelled("  cost", INDENT, &cost, Tone::Dim);
+    }
     missing(&mut page, examination, false);
     page.blank();
     let found = examination.problems() > 0;

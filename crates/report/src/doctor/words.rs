@@ -22,7 +22,7 @@ fn shown(name: &str, value: &Value) -> String {
     let ends = |end: &&str| name == *end || name.ends_with(&format!("_{end}"));
     let fraction = |n: &serde_json::Number| n.as_f64().filter(|_| n.is_f64());
     match value {
-        Value::Number(n) if ["pid", "port", "inode"].iter().any(|end| ends(&end)) => n.to_string(),
+        Value::Number(n) if ["pid", "port", "inode"].iter().any(ends) => n.to_string(),
         Value::Number(n) => fraction(n).map_or_else(|| findings::plain(value), three),
         _ => findings::plain(value),
     }
@@ -76,6 +76,16 @@ pub(super) fn place(examination: &Examination) -> Vec<String> {
     let waiting = examined.time_wait.filter(|n| *n > 0);
     phrases.extend(waiting.map(|n| format!("{} in TIME-WAIT", number::count(n))));
     phrases
+}
+
+/// What the examination cost; none: it was not measured.
+pub(super) fn cost(examination: &Examination) -> Option<String> {
+    let cost = &examination.cost;
+    let ms = number::three(cost.cpu_s * 1e3);
+    let share = number::plain_percent(cost.cpu_share);
+    let memory = number::bytes(cost.resident_bytes);
+    (cost.cpu_s > 0.0)
+        .then(|| format!("{ms} ms of CPU ({share} of one CPU), {memory} of memory; only reads"))
 }
 
 /// A server with its version and how many of its files were read.
@@ -136,8 +146,8 @@ pub(super) fn missing(examination: &Examination, by_design: bool) -> Vec<Missing
         if reasons.len() > REASONS_MAX {
             why += &format!("; and {} more", reasons.len() - REASONS_MAX);
         }
-        let same = parts.iter().filter(|one| one.what == first.what);
-        let remedy = same.filter_map(|one| one.remedy.clone()).next();
+        let mut same = parts.iter().filter(|one| one.what == first.what);
+        let remedy = same.find_map(|one| one.remedy.clone());
         Missing { what: first.what.clone(), why, remedy }
     };
     groups.into_iter().map(shown).collect()

@@ -79,7 +79,7 @@ fn a_finding_of_another_namespace_is_proven_in_a_lab_of_the_caller() {
     assert!(ill.attempts > 0 && fixed.attempts > 0, "{proof:?}");
     assert_eq!((ill.failed, fixed.failed), (0, 0), "{proof:?}");
     let [fix] = &proof.fixes[..] else { panic!("{proof:?}") };
-    assert_eq!((fix.arm.as_str(), fix.metric.as_str()), ("HTTP/1.1", "requests_per_s"));
+    assert_eq!((fix.arm.as_str(), fix.metric.as_str()), ("HTTP/1.1", "latency_us_mean"));
     let record = proof.record.as_deref().unwrap();
     let report = run(&mut tcptoll(&["report", record]));
     assert_eq!(report.status, Some(0), "{}", report.stderr);

@@ -16,8 +16,8 @@ use super::{in_snapshots, page, pretty};
 
 const PROVABLE: &[&str] = &["accept-queue-full", "close-race"];
 
-fn sourced<T>(value: T, file: &str, line: Option<u32>) -> Option<Sourced<T>> {
-    Some(Sourced { value, at: Place { file: file.to_owned(), line } })
+fn sourced<T>(value: T, file: &str, line: impl Into<Option<u32>>) -> Sourced<T> {
+    Sourced { value, at: Place { file: file.to_owned(), line: line.into() } }
 }
 
 fn listener(port: u16, peak: u32, limit: u32, process: Option<(u32, &str)>) -> ListenerState {
@@ -43,16 +43,16 @@ fn nginx() -> ServerConfig {
         version: Some("1.22.1".to_owned()),
         listens: vec![Listen {
             on: "0.0.0.0:80".to_owned(),
-            backlog: sourced(511, "the default of nginx 1.22.1", None),
+            backlog: Some(sourced(511, "the default of nginx 1.22.1", None)),
             ..Listen::default()
         }],
-        keepalive_timeout_s: sourced(75.0, file, Some(9)),
+        keepalive_timeout_s: Some(sourced(75.0, file, 9)),
         upstreams: vec![Upstream {
             name: "app".to_owned(),
             servers: vec!["127.0.0.1:8081".to_owned()],
-            idle_connections: sourced(32, file, Some(10)),
-            idle_timeout_s: sourced(60.0, file, Some(10)),
-            reuses: sourced(true, file, Some(13)),
+            idle_connections: Some(sourced(32, file, 10)),
+            idle_timeout_s: Some(sourced(60.0, file, 10)),
+            reuses: Some(sourced(true, file, 13)),
             ..Upstream::default()
         }],
         files_read: vec![file.to_owned()],
@@ -63,9 +63,12 @@ fn nginx() -> ServerConfig {
 fn machine() -> Machine {
     let mut machine = Machine { servers: vec![nginx()], ..Machine::default() };
     let state = &mut machine.state;
-    state.time = "2026-11-23T08:00:00.000Z".to_owned();
-    state.host = "web-1".to_owned();
+    "2026-11-23T08:00:00.000Z".clone_into(&mut state.time);
+    "web-1".clone_into(&mut state.host);
     state.interval_s = 5.0;
+    state.cost.cpu_s = 0.0491;
+    state.cost.cpu_share = 0.009_82;
+    state.cost.resident_bytes = 9 << 20;
     state.table_age_s = Some(0.0);
     state.rates = Some(Rates::default());
     state.states =

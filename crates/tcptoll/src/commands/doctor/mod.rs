@@ -66,7 +66,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     }
     if let Some((prover, which)) = prover.zip(args.prove.as_deref()) {
         let found = &examination.findings;
-        if which != wanted::ALL && !found.iter().any(|one| one.id == which) {
+        if which != prove::ALL && !found.iter().any(|one| one.id == which) {
             say(&format!("{which} was not found here: nothing is proven"));
         }
         let stopped = || signal() != 0;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use tcptoll_model::doctor::rules::ids;
 use tcptoll_model::units::parse_time;
 
-use super::prove::{PROVABLE, why_not};
+use super::prove::{ALL, PROVABLE, why_not};
 use crate::cli::DoctorArgs;
 use crate::output::check_writable;
 use crate::studies::did_you_mean;
@@ -15,8 +15,6 @@ use crate::studies::did_you_mean;
 /// Rates need some time, and a signal ends a long examination.
 const DURATION: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(1);
-/// What `--prove` without a name means.
-pub(super) const ALL: &str = "all";
 
 /// How long to look.
 ///

@@ -258,6 +258,12 @@ def syn_queue_full(planted):
     every(0.02 if planted else 1.0, one)
 
 
+def syn_queue_dropping(planted):
+    """The same with SYN cookies off: the SYNs are dropped."""
+    sysctl("net.ipv4.tcp_syncookies", 0)
+    syn_queue_full(planted)
+
+
 def keepalive_beyond_nat(planted):
     """Redis that never closes and never probes idle connections, with twenty clients behind a gateway."""
     file = write(
@@ -318,6 +324,7 @@ MACHINES = {
         tw_reuse_loopback_only,
         conntrack_near_full,
         syn_queue_full,
+        syn_queue_dropping,
         keepalive_beyond_nat,
         retransmissions,
     ]

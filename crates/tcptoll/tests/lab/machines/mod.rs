@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// A machine, and what is to be found on it.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// Its name in `machines.py`, and its fault.
+    /// Its name in `machines.py`; mostly the name of its finding.
     pub(crate) name: &'static str,
     /// What is found where the fault is planted; one fault may show in two ways.
     pub(crate) findings: &'static [&'static str],
@@ -46,6 +46,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     kind("conntrack-near-full", &[]),
     kind("syn-queue-full", &[]),
+    Kind { name: "syn-queue-dropping", findings: &["syn-queue-full"], programs: &[] },
     kind("keepalive-beyond-nat", &["redis-server"]),
     kind("retransmissions", &[]),
 ];

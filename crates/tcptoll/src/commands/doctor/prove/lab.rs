@@ -19,7 +19,7 @@ use crate::output;
 pub(crate) const COMMAND: &str = "doctor-prove";
 /// How far the link may be from what is asked. The machine that is examined is rarely idle, and a fault
 /// shows as a factor, not as some per cent.
-const TOLERANCE: &str = "delay=20ms,rate=50%";
+const TOLERANCE: &str = "delay=50ms,rate=80%";
 
 /// Reads a request from stdin, and writes a proof of each of its findings to stdout, one line each.
 ///

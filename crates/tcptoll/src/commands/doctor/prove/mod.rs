@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use tcptoll_model::diagnosis::Diagnosis;
 use tcptoll_model::doctor::Proof;
 
-use super::wanted::ALL;
-
 pub(crate) use lab::{COMMAND, serve};
 pub(super) use templates::{PROVABLE, why_not};
 
+/// What `--prove` without a name means.
+pub(super) const ALL: &str = "all";
 /// Longest list of findings, and longest proof, that one process takes from the other.
 const MESSAGE_MAX: u64 = 4 << 20;
 /// How often a signal is looked for.

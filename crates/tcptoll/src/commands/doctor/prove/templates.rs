@@ -5,25 +5,29 @@ use tcptoll_model::doctor::Template;
 
 /// Name and text of each file of `studies/doctor`. The first that fits a finding is taken.
 const TEMPLATES: &[(&str, &str)] = &[
-    ("accept-queue", include_str!("../../../../../../studies/doctor/accept-queue.toml")),
-    ("backlog", include_str!("../../../../../../studies/doctor/backlog.toml")),
-    ("buffers", include_str!("../../../../../../studies/doctor/buffers.toml")),
-    ("close-race", include_str!("../../../../../../studies/doctor/close-race.toml")),
-    ("conntrack", include_str!("../../../../../../studies/doctor/conntrack.toml")),
-    ("keepalive", include_str!("../../../../../../studies/doctor/keepalive.toml")),
-    ("memory", include_str!("../../../../../../studies/doctor/memory.toml")),
-    ("port-range", include_str!("../../../../../../studies/doctor/port-range.toml")),
-    ("ports-time-wait", include_str!("../../../../../../studies/doctor/ports-time-wait.toml")),
-    ("ports", include_str!("../../../../../../studies/doctor/ports.toml")),
-    ("retransmissions", include_str!("../../../../../../studies/doctor/retransmissions.toml")),
-    ("syn-queue", include_str!("../../../../../../studies/doctor/syn-queue.toml")),
-    ("syn-queue-cookies", include_str!("../../../../../../studies/doctor/syn-queue-cookies.toml")),
+    ("accept-queue.toml", include_str!("../../../../../../studies/doctor/accept-queue.toml")),
+    ("backlog.toml", include_str!("../../../../../../studies/doctor/backlog.toml")),
+    ("buffers.toml", include_str!("../../../../../../studies/doctor/buffers.toml")),
+    ("close-race.toml", include_str!("../../../../../../studies/doctor/close-race.toml")),
+    ("conntrack.toml", include_str!("../../../../../../studies/doctor/conntrack.toml")),
+    ("keepalive.toml", include_str!("../../../../../../studies/doctor/keepalive.toml")),
+    ("memory.toml", include_str!("../../../../../../studies/doctor/memory.toml")),
+    ("port-range.toml", include_str!("../../../../../../studies/doctor/port-range.toml")),
+    ("ports-time-wait.toml", include_str!("../../../../../../studies/doctor/ports-time-wait.toml")),
+    ("ports.toml", include_str!("../../../../../../studies/doctor/ports.toml")),
+    ("retransmissions.toml", include_str!("../../../../../../studies/doctor/retransmissions.toml")),
+    ("syn-queue.toml", include_str!("../../../../../../studies/doctor/syn-queue.toml")),
     (
-        "time-wait-overflow",
+        "syn-queue-cookies.toml",
+        include_str!("../../../../../../studies/doctor/syn-queue-cookies.toml"),
+    ),
+    (
+        "time-wait-overflow.toml",
         include_str!("../../../../../../studies/doctor/time-wait-overflow.toml"),
     ),
-    ("upstream", include_str!("../../../../../../studies/doctor/upstream.toml")),
-    ("workers-too-few", include_str!("../../../../../../studies/doctor/workers-too-few.toml")),
+    ("tw-reuse.toml", include_str!("../../../../../../studies/doctor/tw-reuse.toml")),
+    ("upstream.toml", include_str!("../../../../../../studies/doctor/upstream.toml")),
+    ("workers-too-few.toml", include_str!("../../../../../../studies/doctor/workers-too-few.toml")),
 ];
 
 /// Findings that the lab can hold.
@@ -131,7 +135,8 @@ mod tests {
                     let mut schedule = Schedule::of(&study).unwrap();
                     schedule.prepare().unwrap_or_else(|error| panic!("{id} {figure}: {error}"));
                     let whole_s = schedule.round_s() * f64::from(schedule.rule.max);
-                    assert!(whole_s < 40.0, "{id} with {figure}: {whole_s} s");
+                    // A run stops after 50 s, and a proof may take 60 s.
+                    assert!(whole_s < 45.0, "{id} with {figure}: {whole_s} s");
                     let (fault, fixes) = schedule.arms.split_first().unwrap();
                     assert_eq!(fault.name, "as it is");
                     assert_eq!(schedule.pairs.len(), fixes.len(), "each fix next to the fault");
