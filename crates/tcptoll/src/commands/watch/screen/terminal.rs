@@ -120,6 +120,11 @@ impl Shown {
         Ok(Came::Keys { keys, redraw })
     }
 
+    /// Gives the terminal back; what is drawn afterwards would be seen.
+    pub(super) fn close(&mut self) {
+        restore();
+    }
+
     /// Gives the terminal back to the shell, and stops until the shell continues this process.
     pub(super) fn suspend(&mut self) -> anyhow::Result<()> {
         restore();
