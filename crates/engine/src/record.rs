@@ -13,6 +13,8 @@ const RECORD_MAX_BYTES: u64 = 1 << 30;
 
 /// How every record begins.
 const HEADER: &[u8] = b"{\"line\":\"header\"";
+/// How the record of a watch begins, as long as [`HEADER`].
+const WATCH: &[u8] = b"{\"line\":\"watch-h";
 
 /// A record being written. After a failure it stays silent, and says so at the end.
 #[derive(Debug)]
@@ -161,6 +163,9 @@ pub enum ReadError {
     /// No header.
     #[error("it does not begin with a record's header")]
     NoHeader,
+    /// What `watch --record` wrote.
+    #[error("it is the record of a watch, which has no trials: `tcptoll report FILE` shows it")]
+    Watch,
     /// Larger than any record.
     #[error("it is larger than {} MiB", RECORD_MAX_BYTES >> 20)]
     TooLarge,
@@ -193,6 +198,9 @@ impl Record {
         let mut bytes = Vec::new();
         file.take(HEADER.len() as u64).read_to_end(&mut bytes)?;
         // A device has no length, and may have no end: what cannot be a record is read no further.
+        if bytes == WATCH {
+            return Err(ReadError::Watch);
+        }
         if !HEADER.starts_with(&bytes) {
             return Err(ReadError::NoHeader);
         }

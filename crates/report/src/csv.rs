@@ -130,7 +130,7 @@ pub(crate) fn cannot_show(error: &serde_json::Error) -> String {
     write([vec!["error".to_owned()], vec![clean::cannot_show(error)]].into_iter())
 }
 
-fn write(lines: impl Iterator<Item = Vec<String>>) -> String {
+pub(crate) fn write(lines: impl Iterator<Item = Vec<String>>) -> String {
     let mut writer = WriterBuilder::new().from_writer(Vec::new());
     for line in lines {
         writer.write_record(&line).expect("memory takes every row, and all rows are equally long");
@@ -140,7 +140,7 @@ fn write(lines: impl Iterator<Item = Vec<String>>) -> String {
 }
 
 /// Text that a spreadsheet would run as a formula gets an apostrophe; numbers stay what they are.
-fn guarded(text: &str) -> String {
+pub(crate) fn guarded(text: &str) -> String {
     let formula = text.trim_start().starts_with(['=', '+', '-', '@']);
     let number = text.parse::<f64>().is_ok_and(f64::is_finite);
     if formula && !number { format!("'{text}") } else { text.to_owned() }

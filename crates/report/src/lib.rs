@@ -20,14 +20,19 @@ mod html;
 mod layout;
 mod markdown;
 mod number;
+mod openmetrics;
 mod own;
 mod published;
 mod rounds;
 mod text;
+mod watch;
 
 use std::path::Path;
 
 use tcptoll_model::record::{Comparison, Summary, WarningEntry};
+
+pub use openmetrics::{Metrics, MetricsFormat};
+pub use watch::{Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text};
 
 /// `text` without what steers a terminal, as it may come from a file, a peer or a command line.
 ///

@@ -30,7 +30,7 @@ pub(crate) fn render(summary: &Summary, own: &Own) -> String {
 }
 
 /// Text that stays text: no table ends, no tag opens, nobody is mentioned.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -70,14 +70,14 @@ fn closing(before: &str, next: Option<char>) -> &'static str {
 }
 
 /// Code that ends where it should, whatever back-quotes it holds.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}sh\n{text}\n{fence}\n")
 }
 
 /// A table; `left` columns are words, the others figures.
-fn table(page: &mut String, heads: &[&str], left: &[usize], rows: &[Vec<String>]) {
+pub(crate) fn table(page: &mut String, heads: &[&str], left: &[usize], rows: &[Vec<String>]) {
     if rows.is_empty() {
         return;
     }

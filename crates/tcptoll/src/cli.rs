@@ -112,8 +112,10 @@ pub enum SchemaOf {
     Summary,
     /// A study file, once its TOML is read as JSON
     Study,
-    /// The object that `watch --once --format json` prints, and each line of its record holds
+    /// The object that `watch --once --format json` prints
     Watch,
+    /// The object that `report --format json` prints of a watch's record
+    WatchReport,
     /// Not a schema: every experiment with its options, their defaults, its metrics and distributions
     Experiments,
 }

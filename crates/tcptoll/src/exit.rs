@@ -37,6 +37,18 @@ impl From<Status> for ExitCode {
     }
 }
 
+/// What was measured could not be stored.
+#[derive(Debug)]
+pub struct NotStored(pub String);
+
+impl std::fmt::Display for NotStored {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotStored {}
+
 /// Sentences that wait for the end of a screen; none: there is no screen.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// More sentences than this are not kept.
@@ -109,7 +121,7 @@ pub fn finish(outcome: anyhow::Result<Status>) -> ExitCode {
             return Status::Met;
         }
         say(&format!("error: {error:#}"));
-        Status::NotMeasured
+        if error.is::<NotStored>() { Status::NotStored } else { Status::NotMeasured }
     });
     status.into()
 }

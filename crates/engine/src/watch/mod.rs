@@ -9,6 +9,7 @@ mod live;
 mod owners;
 mod pace;
 mod pairs;
+pub mod record;
 mod table;
 
 use std::collections::HashMap;

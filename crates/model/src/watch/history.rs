@@ -8,7 +8,7 @@
 //!
 //! | kept of a look | at most | bytes each | sum |
 //! | --- | --- | --- | --- |
-//! | levels, limits, rates, socket states | 1 | 1,800 | 1.8 kB |
+//! | levels, limits, rates, counters, socket states | 1 | 2,000 | 2.0 kB |
 //! | listeners with a queue, a drop or a diagnosis | 20 | 330 | 6.6 kB |
 //! | destinations | 12 | 150 | 1.8 kB |
 //! | diagnoses, with their fixes | 3 | 2,600 | 7.8 kB |
@@ -25,6 +25,7 @@ use super::listeners::Listeners;
 use super::look::Look;
 use super::rates::{Recent, host_drops, interval, rates};
 use super::state::{ListenerState, State};
+use super::totals::Totals;
 use crate::counters::Counters;
 
 /// Looks that can be gone back to: 10 minutes at 1 s.
@@ -91,6 +92,7 @@ impl History {
             table_age_s: None,
             segments: rates.as_ref().and_then(|_| self.recent.sum()),
             rates,
+            totals: Totals::of(&look.counters),
             counted: look.counted,
             limits: look.limits,
             cost: look.cost,

@@ -11,11 +11,17 @@ mod look;
 mod overflow;
 mod rates;
 mod record;
+pub mod review;
 mod state;
+mod totals;
 
 pub use history::{History, LISTENERS_MAX, LOOKS_MAX};
 pub use look::{
     Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process, Table,
 };
-pub use record::{WatchHeader, WatchLine, WatchSummary};
+pub use record::{
+    Count, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
+    Others, Recording, WATCH_RECORD_VERSION, WatchHeader, WatchLine, WatchSummary,
+};
 pub use state::{DestinationState, ListenerState, Rates, Segments, State};
+pub use totals::Totals;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::look::{Counted, Limits, LookCost, Process};
+use super::totals::Totals;
 use crate::diagnosis::Diagnosis;
 
 /// The state of a namespace over one interval. `watch --once --format json` prints one.
@@ -47,6 +48,9 @@ pub struct State {
     /// Rates of the namespace; absent: the counters did not continue (another namespace, a wrap).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
+    /// Counters since the namespace began, for what makes rates itself. Not printed: `rates` are.
+    #[serde(skip)]
+    pub totals: Totals,
     /// Segments of the last seconds; absent like `rates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<Segments>,
@@ -179,4 +183,24 @@ pub struct Rates {
     pub aborted_for_memory_per_s: f64,
     /// TIME-WAIT that ended early at `tcp_max_tw_buckets` (`TcpExtTCPTimeWaitOverflow`).
     pub time_wait_overflows_per_s: f64,
+}
+
+impl Rates {
+    /// Each rate with the name of what it counts: its field without `_per_s`.
+    pub fn named(&self) -> [(&'static str, f64); 12] {
+        [
+            ("active_opens", self.active_opens_per_s),
+            ("passive_opens", self.passive_opens_per_s),
+            ("segments_out", self.segments_out_per_s),
+            ("retransmitted", self.retransmitted_per_s),
+            ("syns_retransmitted", self.syns_retransmitted_per_s),
+            ("overflows", self.overflows_per_s),
+            ("drops", self.drops_per_s),
+            ("cookies_sent", self.cookies_sent_per_s),
+            ("syns_dropped", self.syns_dropped_per_s),
+            ("resets", self.resets_per_s),
+            ("aborted_for_memory", self.aborted_for_memory_per_s),
+            ("time_wait_overflows", self.time_wait_overflows_per_s),
+        ]
+    }
 }

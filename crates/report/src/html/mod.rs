@@ -26,7 +26,7 @@ use crate::clean;
 use crate::own::Own;
 
 const TEMPLATE: &str = include_str!("report.html");
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// The page of a cleaned summary; `original` is embedded as data.
@@ -52,7 +52,7 @@ fn page(summary: &Summary, own: &Own, json: &str) -> Result<String, minijinja::E
 }
 
 /// JSON that cannot end its script element, and that JavaScript of any age reads the same.
-fn json_in_script(json: &str) -> String {
+pub(crate) fn json_in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
@@ -65,7 +65,7 @@ pub(crate) fn cannot_show(error: &serde_json::Error) -> String {
     error_page(&clean::cannot_show(error))
 }
 
-fn error_page(text: &str) -> String {
+pub(crate) fn error_page(text: &str) -> String {
     let text = svg::escape(&clean::line(text));
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>tcptoll</title><p>{text}</p></html>\n"

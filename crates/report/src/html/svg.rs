@@ -79,6 +79,16 @@ impl Svg {
         self.put("</g>");
     }
 
+    /// Begins a link to a place on the page.
+    pub(crate) fn open_link(&mut self, to: &str) {
+        self.put(&format!("<a href=\"{}\">", escape(to)));
+    }
+
+    /// Ends what [`Svg::open_link`] began.
+    pub(crate) fn close_link(&mut self) {
+        self.put("</a>");
+    }
+
     /// A straight line.
     pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let (x1, y1, x2, y2) = (round(from.0), round(from.1), round(to.0), round(to.1));

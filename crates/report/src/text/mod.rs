@@ -21,13 +21,30 @@ use crate::{TextStyle, clean, figures, findings, number, published};
 const PROSE_MAX: usize = 110;
 
 /// The text so far.
-struct Page {
+pub(crate) struct Page {
     out: String,
     style: TextStyle,
 }
 
 impl Page {
-    fn width(&self) -> usize {
+    /// An empty one.
+    pub(crate) fn new(style: TextStyle) -> Self {
+        Self { out: String::new(), style }
+    }
+
+    /// What was written.
+    pub(crate) fn into_text(self) -> String {
+        self.out
+    }
+
+    /// A line as it is, in a tone.
+    pub(crate) fn coloured(&mut self, text: &str, tone: Tone) {
+        let text = self.paint(tone, text);
+        self.line(&text);
+    }
+
+    /// Columns of the terminal.
+    pub(crate) fn width(&self) -> usize {
         self.style.width.max(60)
     }
 
@@ -54,14 +71,15 @@ impl Page {
         self.out.push('\n');
     }
 
-    fn blank(&mut self) {
+    /// An empty line, unless there is one.
+    pub(crate) fn blank(&mut self) {
         if !self.out.is_empty() && !self.out.ends_with("\n\n") {
             self.out.push('\n');
         }
     }
 
     /// Headings in `tone`, then rows.
-    fn table(&mut self, lines: &Lines, tone: Tone) {
+    pub(crate) fn table(&mut self, lines: &Lines, tone: Tone) {
         for head in &lines.heads {
             self.line(&self.paint(tone, head));
         }
@@ -71,7 +89,7 @@ impl Page {
     }
 
     /// Words wrapped at the width, each line after `indent` blanks.
-    fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
+    pub(crate) fn prose(&mut self, indent: usize, text: &str, tone: Tone) {
         self.labelled("", indent, text, tone);
     }
 
@@ -167,7 +185,7 @@ fn place(page: &mut Page, summary: &Summary, record: Option<&Path>) {
 }
 
 /// Phrases joined by ` · `, broken between phrases.
-fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
+pub(crate) fn wrap_phrases(phrases: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for phrase in phrases {
         let phrase = clean::shorten(phrase, width);

@@ -8,6 +8,7 @@ mod links;
 mod manual;
 mod narrow;
 mod prose;
+mod report;
 mod runs;
 mod serve;
 mod study;
@@ -15,16 +16,13 @@ mod watch;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
-use tcptoll_engine::record::Record;
 use tcptoll_model::experiments;
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
 use tcptoll_model::watch::State;
+use tcptoll_model::watch::review::Review;
 
-use crate::cli::{
-    Cli, Command, ExperimentArgs, Format, OutputArgs, ReportArgs, SchemaOf, TourArgs,
-};
+use crate::cli::{Cli, Command, ExperimentArgs, Format, OutputArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
 use crate::{output, studies};
 
@@ -40,7 +38,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Study(args) => study::run(&args),
-        Command::Report(args) => report(&args),
+        Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Lab(args) => lab::run(&args),
@@ -103,35 +101,12 @@ fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
     study::start(&study, &args.rounds, &args.output)
 }
 
-fn report(args: &ReportArgs) -> anyhow::Result<Status> {
-    let name = args.record.display().to_string();
-    let record = Record::read(&args.record).with_context(|| format!("record {name}"))?;
-    if record.trials().next().is_none() {
-        bail!("record {name}: the run was stopped before its first trial ended");
-    }
-    let Some(summary) = tcptoll_engine::runner::summarise(&record) else {
-        bail!("record {name}: its study is not known to this tcptoll");
-    };
-    output::print(&summary, Some(&args.record), args.format)?;
-    let files = [
-        ("--html", &args.html, tcptoll_report::html as fn(&Summary) -> String),
-        ("--csv", &args.csv, tcptoll_report::csv),
-        ("--markdown", &args.markdown, tcptoll_report::markdown),
-    ];
-    for (option, path, render) in files {
-        if let Some(path) = path {
-            std::fs::write(path, render(&summary))
-                .with_context(|| format!("{option} {}", path.display()))?;
-        }
-    }
-    Ok(Status::Met)
-}
-
 fn schema(of: SchemaOf) -> anyhow::Result<Status> {
     let text = match of {
         SchemaOf::Summary => serde_json::to_string_pretty(&schemars::schema_for!(Summary))?,
         SchemaOf::Study => serde_json::to_string_pretty(&schemars::schema_for!(Study))?,
         SchemaOf::Watch => serde_json::to_string_pretty(&schemars::schema_for!(State))?,
+        SchemaOf::WatchReport => serde_json::to_string_pretty(&schemars::schema_for!(Review))?,
         SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
     };
     println!("{text}");

@@ -8,8 +8,10 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use tcptoll_engine::record::Record;
+use tcptoll_engine::record::{ReadError, Record};
 use tcptoll_engine::runner;
+use tcptoll_engine::watch::record::WatchRecord;
+use tcptoll_model::watch::WatchLine;
 use tcptoll_report::{printable_line, shell_argument};
 
 use super::study;
@@ -29,7 +31,8 @@ struct Entry {
     name: Option<String>,
     arms: usize,
     trials: usize,
-    /// `complete`, `invalid`, `stopped` (by a signal), `killed`, `empty`, `damaged`.
+    /// `complete`, `invalid`, `stopped` (by a signal), `killed`, `empty`, `damaged`; `watch`: it has no
+    /// trials.
     state: &'static str,
     /// The answer, or why it cannot be read.
     says: String,
@@ -88,8 +91,10 @@ fn entry(path: &Path) -> Entry {
         Ok(record) => record,
         Err(error) => {
             entry.says = error.to_string();
-            if matches!(error, tcptoll_engine::record::ReadError::Empty) {
-                entry.state = "empty";
+            match error {
+                ReadError::Empty => entry.state = "empty",
+                ReadError::Watch => watch(&mut entry),
+                _ => {}
             }
             return entry;
         }
@@ -114,6 +119,19 @@ fn entry(path: &Path) -> Entry {
     entry
 }
 
+/// The record of a watch: when it began and the command that shows it. It may be long, so it is not read
+/// to its end.
+fn watch(entry: &mut Entry) {
+    entry.name = Some("watch".to_owned());
+    entry.state = "watch";
+    entry.says = format!("tcptoll report {}", shell_argument(&entry.path.display().to_string()));
+    let first = WatchRecord::open(&entry.path).ok().flatten();
+    let first = first.and_then(|record| record.lines().ok()?.next()?.ok());
+    if let Some((_, WatchLine::WatchHeader(header))) = first {
+        entry.started_at = Some(header.started_at);
+    }
+}
+
 /// The list for a terminal. What a file or its name says cannot steer it.
 fn text(entries: &[Entry]) -> String {
     let mut text = String::new();
@@ -126,13 +144,17 @@ fn text(entries: &[Entry]) -> String {
         let name = printable_line(entry.name.as_deref().unwrap_or("?"));
         let path = entry.path.display().to_string();
         let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let _ = writeln!(
-            text,
-            "{when:<17} {name:<18} {:<9} {:<11} {}",
-            many(entry.arms, "arm"),
-            many(entry.trials, "trial"),
-            entry.state
-        );
+        if entry.state == "watch" {
+            let _ = writeln!(text, "{when:<17} {name}");
+        } else {
+            let _ = writeln!(
+                text,
+                "{when:<17} {name:<18} {:<9} {:<11} {}",
+                many(entry.arms, "arm"),
+                many(entry.trials, "trial"),
+                entry.state
+            );
+        }
         for line in [&entry.says, &path] {
             let _ = writeln!(text, "    {}", printable_line(line));
         }

@@ -45,6 +45,8 @@ mod syn_queue;
 mod targets;
 mod time_wait;
 mod truth;
+mod watch_metrics;
 mod watch_reading;
+mod watch_record;
 mod watch_screen;
 mod worker_pool;

@@ -20,7 +20,7 @@ use crate::support::{lacks, not_root, run};
 type Figures = BTreeMap<String, i64>;
 
 /// Runs `job` on a thread in a network namespace of its own, with `lo` up.
-fn in_own_network(job: impl FnOnce() + Send + 'static) {
+pub(crate) fn in_own_network(job: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(|| {
         let _stays = new_network().unwrap();
         let mut netlink = Netlink::open().unwrap();

@@ -122,7 +122,7 @@ pub(super) fn subject(listener: &ListenerState) -> String {
 }
 
 /// `10.0.0.7:80`, `[fd00::7]:80`.
-fn place(address: &str, port: u16) -> String {
+pub(super) fn place(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 

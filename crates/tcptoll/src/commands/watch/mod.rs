@@ -4,8 +4,10 @@
 //! record, the metrics. The [`Screen`] is drawn from the memory of the last minutes, and the loop waits
 //! for its keys between two looks.
 
+mod endpoint;
 mod figures;
 mod lines;
+mod record;
 mod screen;
 mod table;
 mod text;
@@ -38,6 +40,8 @@ const FAILURES_MAX: u32 = 5;
 trait Sink {
     /// Takes a state.
     fn state(&mut self, state: &State) -> anyhow::Result<()>;
+    /// A look failed.
+    fn failed(&mut self) {}
     /// The watch has ended.
     fn end(&mut self, summary: &WatchSummary) -> anyhow::Result<()>;
 }
@@ -46,6 +50,8 @@ trait Sink {
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let interval = interval(&args.interval)?;
     let lasts = args.duration.as_deref().map(duration).transpose()?;
+    // Before the namespace is joined: the metrics are served where this program was started.
+    let endpoint = args.listen.map(|at| endpoint::Bound::new(at, &args.allow_host)).transpose()?;
     // Before any thread: see Reader::open.
     let options = Options { network: network(args.netns.as_deref())?, owners: !args.no_owners };
     let mut watch = Watch::open(&options).map_err(|error| {
@@ -62,6 +68,12 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let on_screen = !args.no_screen && args.listen.is_none() && screen::is_there();
     if !on_screen {
         sinks.push(Box::new(lines::Lines::new(interval, args.netns.as_deref())));
+    }
+    if let Some(path) = &args.record {
+        sinks.push(Box::new(record::Record::create(path, args, interval.as_secs_f64())?));
+    }
+    if let Some(endpoint) = endpoint {
+        sinks.push(Box::new(endpoint.serve(interval)?));
     }
     // The last that can fail before the loop: then the terminal is still as it was.
     let mut screen = on_screen.then(|| Screen::open(&watched)).transpose()?;
@@ -98,6 +110,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
             Err(error) if failures < FAILURES_MAX => {
                 failures += 1;
                 summary.missed += 1;
+                for sink in &mut sinks {
+                    sink.failed();
+                }
                 let sentence = format!("a look failed: {error}");
                 match &mut screen {
                     Some(screen) => screen.say(&sentence),

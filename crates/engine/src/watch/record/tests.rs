@@ -1,0 +1,269 @@
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use tcptoll_model::watch::review::Review;
+use tcptoll_model::watch::{
+    Counted, History, Limits, ListenerLook, Look, State, WatchHeader, WatchSummary,
+};
+
+use super::*;
+
+const COUNTERS: [&str; 12] = [
+    "TcpActiveOpens",
+    "TcpPassiveOpens",
+    "TcpOutSegs",
+    "TcpRetransSegs",
+    "TcpExtTCPSynRetrans",
+    "TcpExtListenOverflows",
+    "TcpExtListenDrops",
+    "TcpExtSyncookiesSent",
+    "TcpExtTCPReqQFullDrop",
+    "TcpEstabResets",
+    "TcpExtTCPAbortOnMemory",
+    "TcpExtTCPTimeWaitOverflow",
+];
+
+/// The looks of a machine with so many listeners, of which `busy` have a queue and drop packets.
+struct Machine {
+    listeners: u32,
+    busy: u32,
+    every_s: f64,
+    number: u32,
+}
+
+impl Machine {
+    fn look(&mut self) -> Look {
+        self.number += 1;
+        let number = self.number;
+        let listener = |n: u32| {
+            let busy = n < self.busy;
+            ListenerLook {
+                address: ([10, 0, (n >> 8) as u8, n as u8], 1_000 + n as u16).into(),
+                inode: u64::from(n) + 1,
+                process: None,
+                accept_queue_len: if busy { (number * 7 + n) % 129 } else { 0 },
+                accept_queue_limit: 128,
+                syn_queue_len: None,
+                drops: Some(if busy { number * 3 } else { 0 }),
+            }
+        };
+        let host = i64::from(number * 3 * self.busy);
+        let at_s = f64::from(number) * self.every_s;
+        Look {
+            at_s,
+            time: format!("2026-01-01T{:06}.000Z", at_s as u64),
+            listeners: (0..self.listeners).map(listener).collect(),
+            counters: COUNTERS.map(|name| (name.to_owned(), host)).into(),
+            counted: Counted {
+                sockets: Some(1_234),
+                time_wait: Some(u64::from(number % 500)),
+                orphans: Some(0),
+                memory_bytes: Some(4_096 * u64::from(number % 900)),
+                tracked: None,
+            },
+            limits: Limits { somaxconn: Some(4_096), ..Limits::default() },
+            ..Look::default()
+        }
+    }
+}
+
+fn header() -> WatchHeader {
+    WatchHeader {
+        record_version: 1,
+        interval_s: 1.0,
+        started_at: "2026-01-01T00:00:00Z".into(),
+        ..WatchHeader::default()
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Records so many looks; gives the file, the greatest length that it had, and the recorder.
+fn record(
+    folder: &tempfile::TempDir,
+    machine: &mut Machine,
+    looks: u32,
+    limit: u64,
+) -> (PathBuf, u64, WatchRecorder) {
+    let path = folder.path().join("watch.jsonl");
+    let mut recorder = WatchRecorder::create(&path, limit).unwrap();
+    recorder.header(header()).unwrap();
+    let mut history = History::new("host", 0.0);
+    let mut longest = 0;
+    for _ in 0..looks {
+        recorder.state(history.push(machine.look())).unwrap();
+        longest = longest.max(fs::metadata(&path).unwrap().len());
+        assert_eq!(fs::metadata(&path).unwrap().len(), recorder.bytes());
+    }
+    (path, longest, recorder)
+}
+
+fn review(path: &std::path::Path) -> Review {
+    WatchRecord::open(path).unwrap().expect("a watch's record").review().unwrap()
+}
+
+#[test]
+fn a_day_of_a_busy_machine_stays_below_the_limit_and_loses_no_drop_and_no_queue() {
+    let folder = folder();
+    let mut machine = Machine { listeners: 60, busy: 50, every_s: 60.0, number: 0 };
+    let (looks, limit) = (1_440, LIMIT_MIN);
+    let (path, longest, mut recorder) = record(&folder, &mut machine, looks, limit);
+    recorder.end(&WatchSummary::default()).unwrap();
+    assert!(longest <= limit, "{longest}");
+    let seen = review(&path);
+    assert!(seen.joined_most > 1 && seen.lines < seen.looks, "{} lines", seen.lines);
+    assert_eq!(seen.looks, u64::from(looks));
+    assert_eq!(seen.counts["overflows"], u64::from((looks - 1) * 3 * 50));
+    let dropped: u64 = seen.listeners.iter().map(|one| one.drops).sum();
+    assert_eq!((dropped, seen.drops_of_others), (u64::from((looks - 1) * 3 * 50), 0));
+    assert!(seen.listeners.iter().all(|one| one.accept_queue_peak == 128));
+    assert_eq!(seen.listeners.len(), 50);
+    assert!(!seen.killed && !seen.cut);
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
+    assert_eq!(names, ["watch.jsonl"], "nothing is left beside it");
+}
+
+/// Run with `--ignored --nocapture`: the arithmetic of docs/watch/record.md, measured.
+#[test]
+#[ignore = "takes minutes: a day at one look a second, with 1,000 listeners"]
+fn a_day_at_one_look_a_second() {
+    for (listeners, busy, looks) in [(100, 0, 86_400), (1_000, 100, 86_400), (1_000, 1_000, 20_000)]
+    {
+        let folder = folder();
+        let mut machine = Machine { listeners, busy, every_s: 1.0, number: 0 };
+        let limit = 64 << 20;
+        let mut history = History::new("host", 0.0);
+        let path = folder.path().join("watch.jsonl");
+        let mut recorder = WatchRecorder::create(&path, limit).unwrap();
+        recorder.header(header()).unwrap();
+        let (mut first_bytes, mut longest) = (0, 0);
+        for number in 0..looks {
+            recorder.state(history.push(machine.look())).unwrap();
+            longest = longest.max(recorder.bytes());
+            if number == 99 {
+                first_bytes = recorder.bytes();
+            }
+        }
+        let written = recorder.bytes();
+        let resident = tcptoll_kernel::cpu::rss_bytes() >> 20;
+        let began = std::time::Instant::now();
+        let seen = review(&path);
+        let record = WatchRecord::open(&path).unwrap().unwrap();
+        let points = record.series(&seen).unwrap().points.len();
+        let read_s = began.elapsed().as_secs_f64();
+        println!(
+            "{listeners} listeners, {busy} busy, {looks} looks: {} B a state, longest {longest}, \
+             ends at {written}; {} lines, up to {} looks each; {resident} MiB; read in {read_s:.1} s, \
+             {points} points, {} MiB",
+            first_bytes / 100,
+            seen.lines,
+            seen.joined_most,
+            tcptoll_kernel::cpu::rss_bytes() >> 20
+        );
+        assert!(longest <= limit);
+        assert_eq!(
+            seen.counts.get("overflows").copied().unwrap_or(0),
+            u64::from((looks - 1) * 3 * busy)
+        );
+    }
+}
+
+#[test]
+fn a_record_that_is_cut_anywhere_reads_up_to_the_cut() {
+    let folder = folder();
+    let mut machine = Machine { listeners: 3, busy: 2, every_s: 1.0, number: 0 };
+    let (path, _, _recorder) = record(&folder, &mut machine, 6, LIMIT_MIN);
+    let whole = fs::read(&path).unwrap();
+    let all = review(&path);
+    assert!(all.killed && !all.cut);
+    let first_state = whole.windows(15).position(|at| at == b"{\"line\":\"state\"").unwrap();
+    let first_end =
+        first_state + whole[first_state..].iter().position(|byte| *byte == b'\n').unwrap();
+    let cut = folder.path().join("cut.jsonl");
+    for length in (first_end + 1)..whole.len() {
+        fs::write(&cut, &whole[..length]).unwrap();
+        let seen = review(&cut);
+        assert_eq!(seen.cut, whole[length - 1] != b'\n', "{length}");
+        assert!(seen.looks >= 1 && seen.looks <= all.looks);
+    }
+    fs::write(&cut, &whole[..first_state]).unwrap();
+    let error = WatchRecord::open(&cut).unwrap().unwrap().review().unwrap_err();
+    assert!(matches!(error, WatchReadError::Empty), "{error}");
+}
+
+#[test]
+fn a_damaged_line_is_named() {
+    let folder = folder();
+    let mut machine = Machine { listeners: 3, busy: 2, every_s: 1.0, number: 0 };
+    let (path, _, _recorder) = record(&folder, &mut machine, 6, LIMIT_MIN);
+    let whole = fs::read_to_string(&path).unwrap();
+    let with = |number: usize, line: &str| {
+        let mut lines: Vec<&str> = whole.lines().collect();
+        lines[number - 1] = line;
+        fs::write(&path, lines.join("\n") + "\n").unwrap();
+        let record = WatchRecord::open(&path).unwrap().unwrap();
+        record.review().unwrap_err().to_string()
+    };
+    assert!(with(3, "{\"line\":").starts_with("line 3 is damaged: "));
+    let strange = r#"{"line":"state","time":"","at_s":-4.0,"interval_s":1.0,"levels":{}}"#;
+    assert_eq!(with(3, strange), "line 3 is damaged: no watch has such a time");
+    let unknown = r#"{"line":"state","time":"","at_s":4.0,"interval_s":1.0,"levels":{},"listeners":[{"n":77}]}"#;
+    let error = with(2, unknown);
+    assert_eq!(error, "line 2 is damaged: it names a listener that no line before it describes");
+    let newer =
+        whole.lines().next().unwrap().replace("\"record_version\":1", "\"record_version\":9");
+    assert!(with(1, &newer).contains("version 9"));
+    assert!(with(3, &"x".repeat(5 << 20)).starts_with("line 3 is longer than 4 MiB"));
+}
+
+#[test]
+fn a_file_of_another_kind_is_none() {
+    let folder = folder();
+    let path = folder.path().join("other");
+    for text in ["", "{\"line\":\"header\"}\n", "hello", "{\"line\":\"watch-head"] {
+        fs::write(&path, text).unwrap();
+        assert!(WatchRecord::open(&path).unwrap().is_none(), "{text}");
+    }
+    assert!(WatchRecord::open(std::path::Path::new("/dev/zero")).unwrap().is_none());
+}
+
+#[test]
+fn a_file_that_has_something_in_it_is_left_as_it_is() {
+    let folder = folder();
+    let path = folder.path().join("watch.jsonl");
+    fs::write(&path, "mine").unwrap();
+    let error = WatchRecorder::create(&path, LIMIT_MIN).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    fs::write(&path, "").unwrap();
+    let _first = WatchRecorder::create(&path, LIMIT_MIN).unwrap();
+    let second = WatchRecorder::create(&path, LIMIT_MIN).unwrap_err();
+    assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "{second}");
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_a_file_of_that_name_is_not_replaced() {
+    let mut full = WatchRecorder::create("/dev/full".as_ref(), LIMIT_MIN).unwrap();
+    let error = full.header(header()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+
+    let folder = folder();
+    let mut machine = Machine { listeners: 60, busy: 50, every_s: 1.0, number: 0 };
+    let (path, _, mut recorder) = record(&folder, &mut machine, 3, LIMIT_MIN);
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    fs::File::create(&path).unwrap().write_all(b"another").unwrap();
+    let mut history = History::new("host", 0.0);
+    let mut state = || -> State { history.push(machine.look()).clone() };
+    let error = loop {
+        if let Err(error) = recorder.state(&state()) {
+            break error;
+        }
+    };
+    assert!(error.to_string().contains("its name belongs to another file now"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "another");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
+}

@@ -1,0 +1,174 @@
+//! The record of a watch as a page.
+
+use minijinja::Environment;
+use minijinja::value::{Serde, Value};
+use serde::Serialize;
+use tcptoll_model::watch::review::{Review, Series};
+
+use super::pictures::{self, Picture};
+use super::tables::{self, Table};
+use super::{View, clean};
+use crate::html::{STYLE, cannot_show, error_page, json_in_script};
+use crate::number::{self, whole};
+
+const TEMPLATE: &str = include_str!("page.html");
+const OWN_STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("../html/script.js");
+
+#[derive(Serialize)]
+struct Page {
+    title: String,
+    answer: [String; 2],
+    doubts: Vec<String>,
+    place: Vec<String>,
+    timeline: Option<Picture>,
+    pictures: Vec<Picture>,
+    tables: Vec<PageTable>,
+    causes: Vec<Cause>,
+    machine: Vec<[String; 2]>,
+    command: String,
+    file_name: String,
+    version: String,
+    record_version: u32,
+}
+
+#[derive(Serialize)]
+struct PageTable {
+    title: &'static str,
+    heads: Vec<&'static str>,
+    words: Vec<usize>,
+    rows: Vec<Vec<String>>,
+    note: Option<String>,
+}
+
+/// What fixes a cause, of each subject that had it.
+#[derive(Serialize)]
+struct Cause {
+    anchor: String,
+    id: String,
+    explain: String,
+    of: Vec<OfSubject>,
+}
+
+#[derive(Serialize)]
+struct OfSubject {
+    subject: String,
+    problem: bool,
+    text: String,
+    change: String,
+    commands: Vec<String>,
+    effect: String,
+    risk: String,
+    undo: String,
+}
+
+/// `original` is embedded as data.
+pub(super) fn render(view: &View<'_>, original: &Review, series: &Series) -> String {
+    let json = match serde_json::to_string(original) {
+        Ok(json) => json,
+        Err(error) => return cannot_show(&error),
+    };
+    page(&of(view, original, series), &json).unwrap_or_else(|error| error_page(&error.to_string()))
+}
+
+fn page(page: &Page, json: &str) -> Result<String, minijinja::Error> {
+    let mut environment = Environment::new();
+    // The suffix .html turns on escaping of everything not marked safe.
+    environment.add_template("watch.html", TEMPLATE)?;
+    environment.get_template("watch.html")?.render(minijinja::context! {
+        view => Value::from(Serde(page)),
+        style => Value::from_safe_string(format!("{STYLE}{OWN_STYLE}")),
+        script => Value::from_safe_string(SCRIPT.to_owned()),
+        json => Value::from_safe_string(json_in_script(json)),
+    })
+}
+
+fn of(view: &View<'_>, original: &Review, series: &Series) -> Page {
+    let review = &view.review;
+    let raw: Vec<String> = original.destinations.iter().map(|one| one.to.clone()).collect();
+    let all = [
+        tables::episodes(view),
+        tables::listeners(view),
+        tables::destinations(view),
+        tables::counts(view),
+        tables::gaps(view),
+    ];
+    let command: Vec<String> =
+        review.command.iter().map(|word| tcptoll_model::shell::argument(word)).collect();
+    Page {
+        title: format!("tcptoll watch: {}", tables::answer(view)[0]),
+        answer: tables::answer(view),
+        doubts: tables::doubts(view),
+        place: tables::place(view),
+        timeline: pictures::timeline(view),
+        pictures: pictures::all(view, series, &raw),
+        tables: all.into_iter().filter(|table| !table.rows.is_empty()).map(table).collect(),
+        causes: causes(review),
+        machine: machine(review),
+        command: command.join(" "),
+        file_name: "tcptoll-watch.json".to_owned(),
+        version: review.tcptoll_version.clone(),
+        record_version: review.record_version,
+    }
+}
+
+fn table(table: Table) -> PageTable {
+    let Table { title, heads, words, rows, note } = table;
+    PageTable { title, heads, words, rows, note }
+}
+
+/// Each cause once, with the episodes of each subject at its worst.
+fn causes(review: &Review) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = Vec::new();
+    for one in &review.episodes {
+        let fix = one.fix.clone().unwrap_or_default();
+        let of = OfSubject {
+            subject: one.subject.clone(),
+            problem: one.severity == tcptoll_model::diagnosis::Severity::Problem,
+            text: one.text.clone(),
+            change: fix.change,
+            commands: fix.commands,
+            effect: fix.effect,
+            risk: fix.risk,
+            undo: fix.undo,
+        };
+        match causes.iter_mut().find(|cause| cause.id == one.id) {
+            Some(cause) => {
+                if cause.of.len() < 20 && !cause.of.iter().any(|known| known.subject == of.subject)
+                {
+                    cause.of.push(of);
+                }
+            }
+            None => causes.push(Cause {
+                anchor: pictures::anchor(one),
+                id: one.id.clone(),
+                explain: format!("tcptoll explain {}", clean::line(&one.id)),
+                of: vec![of],
+            }),
+        }
+    }
+    causes
+}
+
+fn machine(review: &Review) -> Vec<[String; 2]> {
+    let passport = &review.passport;
+    let mut pairs = vec![
+        ["kernel".to_owned(), passport.kernel.clone()],
+        ["CPU".to_owned(), format!("{} × {}", passport.cpus, passport.cpu)],
+        ["memory".to_owned(), number::bytes(passport.memory_bytes)],
+    ];
+    let limits = &review.limits;
+    let known = [
+        ("net.core.somaxconn", limits.somaxconn.map(u64::from)),
+        ("net.ipv4.tcp_max_syn_backlog", limits.max_syn_backlog.map(u64::from)),
+        ("net.ipv4.tcp_syncookies", limits.syncookies.map(u64::from)),
+        ("local ports", limits.local_ports.map(u64::from)),
+        ("net.ipv4.tcp_tw_reuse", limits.tw_reuse.map(u64::from)),
+        ("net.ipv4.tcp_max_tw_buckets", limits.max_tw_buckets),
+        ("net.netfilter.nf_conntrack_max", limits.tracked_max),
+    ];
+    for (name, value) in known {
+        pairs.extend(value.map(|value| [name.to_owned(), whole(value as i64)]));
+    }
+    pairs
+}

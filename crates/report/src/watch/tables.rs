@@ -1,0 +1,356 @@
+//! Words and figures that text, Markdown and page share.
+
+use std::fmt::Write as _;
+
+use tcptoll_model::diagnosis::Severity;
+use tcptoll_model::watch::Process;
+use tcptoll_model::watch::review::{Episode, ListenerReview, Review};
+
+use super::View;
+use crate::number::{self, ABSENT, duration, three, whole};
+
+/// A table of words and figures.
+pub(super) struct Table {
+    pub(super) title: &'static str,
+    pub(super) heads: Vec<&'static str>,
+    /// Columns that are words; the others are figures.
+    pub(super) words: Vec<usize>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// What there was no room for, and what else is to be known.
+    pub(super) note: Option<String>,
+}
+
+/// Rows of a table for people, at most: the JSON object has the rest.
+const ROWS_MAX: usize = 40;
+
+/// The watch in a line: where, when, how long.
+pub(super) fn place(view: &View<'_>) -> Vec<String> {
+    let Review { host, lasted_s, looks, .. } = &view.review;
+    let clock = view.clock;
+    let until = if view.days { view.at(*lasted_s) } else { clock.text(*lasted_s, false) };
+    let mut phrases = vec![
+        format!("watch of {}", if host.is_empty() { "a host without a name" } else { host }),
+        format!("{} {} to {until} {}", clock.date_text(0.0), clock.text(0.0, false), clock.zone),
+        format!("{} looks, one every {}", whole(*looks as i64), duration(view.review.interval_s)),
+    ];
+    if view.review.joined_most > 1 {
+        phrases.push(format!("up to {} looks in one line", view.review.joined_most));
+    }
+    phrases
+}
+
+/// Episodes by severity: `2 problems and 1 warning`.
+fn how_many(review: &Review) -> String {
+    let count = |severity| review.episodes.iter().filter(|one| one.severity == severity).count();
+    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    match (count(Severity::Problem), count(Severity::Warning)) {
+        (0, warnings) => many(warnings, "warning"),
+        (problems, 0) => many(problems, "problem"),
+        (problems, warnings) => {
+            format!("{} and {}", many(problems, "problem"), many(warnings, "warning"))
+        }
+    }
+}
+
+/// The problem that lasted longest, or else the warning.
+fn longest(review: &Review) -> Option<&Episode> {
+    let rank = |one: &&Episode| (one.severity, -one.active_s);
+    review.episodes.iter().min_by(|a, b| {
+        let (a, b) = (rank(a), rank(b));
+        a.0.cmp(&b.0).then_with(|| a.1.total_cmp(&b.1))
+    })
+}
+
+/// The verdict in one sentence, and what goes with it.
+pub(super) fn answer(view: &View<'_>) -> [String; 2] {
+    let review = &view.review;
+    let lasted = duration(review.lasted_s);
+    let drops = figure(review, "drops");
+    let queue = review.listeners.iter().max_by_key(|one| one.accept_queue_peak);
+    let queue = queue.filter(|one| one.accept_queue_peak > 0).map_or_else(
+        || "No look found a connection in an accept queue.".to_owned(),
+        |one| {
+            format!(
+                "The longest accept queue held {} of {}: {}, at {}.",
+                whole(one.accept_queue_peak.into()),
+                whole(one.accept_queue_limit.into()),
+                name(one),
+                view.at(one.peak_at_s)
+            )
+        },
+    );
+    let Some(worst) = longest(review) else {
+        let dropped = match drops {
+            Some(0) => "no listener dropped a packet".to_owned(),
+            Some(drops) => format!("listeners dropped {}", packets(drops)),
+            None => "drops could not be counted".to_owned(),
+        };
+        return [format!("Nothing was wrong in {lasted}: {dropped}."), queue];
+    };
+    let many = how_many(review);
+    // A sentence of a diagnosis has no full stop.
+    let first = format!("{many} in {lasted}. At {}: {}.", view.at(worst.worst_at_s), worst.text);
+    let dropped = match drops {
+        Some(drops) => format!("Listeners dropped {} in all. ", packets(drops)),
+        None => String::new(),
+    };
+    [first, format!("{dropped}{queue}")]
+}
+
+fn packets(n: u64) -> String {
+    format!("{} packet{}", whole(n as i64), if n == 1 { "" } else { "s" })
+}
+
+/// Doubts about the record.
+pub(super) fn doubts(view: &View<'_>) -> Vec<String> {
+    let review = &view.review;
+    let mut doubts = Vec::new();
+    if review.killed {
+        doubts.push(format!(
+            "The record has no end: the watch was killed after {}, or it still runs.",
+            view.at(review.lasted_s)
+        ));
+    }
+    if let Some(missed) = review.missed.filter(|missed| *missed > 0) {
+        doubts.push(format!(
+            "{} looks were due and could not be taken in time.",
+            whole(missed as i64)
+        ));
+    }
+    let uncounted_s = review.gaps.iter().map(|gap| gap.suspended_s).sum::<f64>();
+    if uncounted_s > 1.0 {
+        doubts.push(format!("The machine was suspended for {}.", duration(uncounted_s)));
+    }
+    if review.drops_of_others > 0 {
+        doubts.push(format!(
+            "{} dropped by listeners that there was no room for.",
+            packets(review.drops_of_others)
+        ));
+    }
+    doubts
+}
+
+/// What was wrong when.
+pub(super) fn episodes(view: &View<'_>) -> Table {
+    let row = |one: &Episode| {
+        vec![
+            view.at(one.from_s),
+            if one.ongoing { "goes on".to_owned() } else { view.at(one.to_s) },
+            duration(one.active_s),
+            one.id.clone(),
+            one.text.clone(),
+            view.at(one.worst_at_s),
+        ]
+    };
+    let all = &view.review.episodes;
+    let more = all.len().saturating_sub(ROWS_MAX) as u64 + view.review.episodes_left_out;
+    Table {
+        title: "What was wrong",
+        heads: vec!["from", "to", "active", "cause", "at its worst", "at"],
+        words: vec![0, 1, 3, 4],
+        rows: all.iter().take(ROWS_MAX).map(row).collect(),
+        note: (more > 0).then(|| format!("{} more are not shown.", whole(more as i64))),
+    }
+}
+
+/// The busiest listeners.
+pub(super) fn listeners(view: &View<'_>) -> Table {
+    let review = &view.review;
+    let row = |one: &ListenerReview| {
+        let about = if one.overflows_estimated { "~" } else { "" };
+        let overflows = if one.overflows_unknown_s > 0.0 && one.overflows <= 0.0 {
+            ABSENT.to_owned()
+        } else {
+            format!("{about}{}", whole(one.overflows.round() as i64))
+        };
+        vec![
+            name(one),
+            process(one.process.as_ref()),
+            whole(one.accept_queue_peak.into()),
+            whole(one.accept_queue_limit.into()),
+            view.at(one.peak_at_s),
+            overflows,
+            one.overflows_peak_per_s.map_or_else(|| ABSENT.to_owned(), three),
+            whole(one.drops as i64),
+        ]
+    };
+    let shown = review.listeners.len().min(ROWS_MAX);
+    let more = (review.listeners.len() - shown) as u64 + review.listeners_left_out;
+    let mut note = String::new();
+    if more > 0 {
+        let _ = write!(note, "{} more had a queue or a drop. ", whole(more as i64));
+    }
+    if review.listeners_idle > 0 {
+        let _ = write!(note, "At most {} had neither. ", whole(review.listeners_idle.into()));
+    }
+    if review.listeners.iter().any(|one| one.overflows_estimated) {
+        note += "~: estimated, as several listeners dropped packets in the same interval. ";
+    }
+    if review.listeners.iter().any(|one| one.overflows_unknown_s > 0.0) {
+        note += "For a part of the time the overflows could not be told apart. ";
+    }
+    Table {
+        title: "Listeners",
+        heads: vec![
+            "listener",
+            "process",
+            "longest queue",
+            "limit",
+            "at",
+            "overflows",
+            "peak /s",
+            "drops",
+        ],
+        words: vec![0, 1],
+        rows: review.listeners.iter().take(shown).map(row).collect(),
+        note: Some(note.trim_end().to_owned()).filter(|note| !note.is_empty()),
+    }
+}
+
+/// Local ports in use per destination.
+pub(super) fn destinations(view: &View<'_>) -> Table {
+    let review = &view.review;
+    let rows = review.destinations.iter().take(ROWS_MAX).map(|one| {
+        vec![
+            one.to.clone(),
+            whole(one.ports_in_use.into()),
+            one.ports_left.map_or_else(|| ABSENT.to_owned(), |left| whole(left.into())),
+            whole(one.time_wait.into()),
+            whole(one.syn_sent.into()),
+            view.at(one.at_s),
+        ]
+    });
+    let more = review.destinations_left_out;
+    Table {
+        title: "Local ports by destination",
+        heads: vec!["destination", "most in use", "fewest left", "TIME-WAIT", "SYN-SENT", "at"],
+        words: vec![0],
+        rows: rows.collect(),
+        note: (more > 0).then(|| format!("{} more are not shown.", whole(more as i64))),
+    }
+}
+
+/// Counts of the whole watch and their highest rates.
+const COUNTS: [(&str, &str); 10] = [
+    ("passive_opens", "connections accepted by the kernel"),
+    ("active_opens", "connections opened from here"),
+    ("overflows", "SYNs and ACKs that met a full accept queue"),
+    ("drops", "packets that listeners dropped"),
+    ("syns_dropped", "SYNs dropped at a full SYN queue"),
+    ("cookies_sent", "SYN cookies sent"),
+    ("syns_retransmitted", "SYNs retransmitted"),
+    ("resets", "connections reset"),
+    ("aborted_for_memory", "connections closed for want of memory"),
+    ("time_wait_overflows", "TIME-WAIT that ended early"),
+];
+
+pub(super) fn counts(view: &View<'_>) -> Table {
+    let review = &view.review;
+    let mut rows = Vec::new();
+    let row = |key: &str, words: &str| {
+        let n = figure(review, key).filter(|n| *n > 0)?;
+        let (peak, at) = peak(view, key);
+        Some(vec![words.to_owned(), whole(n as i64), peak, at])
+    };
+    if let (Some(sent), Some(again)) =
+        (figure(review, "segments_out"), figure(review, "retransmitted"))
+        && sent + again > 0
+    {
+        let (_, at) = peak(view, "retransmitted");
+        let (most, _) = peak(view, "retransmitted");
+        let share = number::percent(again as f64 / (sent + again) as f64);
+        let words = format!("segments retransmitted ({share} of {})", whole((sent + again) as i64));
+        rows.push(vec![words, whole(again as i64), most, at]);
+    }
+    rows.extend(COUNTS.iter().filter_map(|(key, words)| row(key, words)));
+    let levels = &review.levels;
+    let level = |words: &str, n: Option<u64>| {
+        let n = n.filter(|n| *n > 0)?;
+        Some(vec![words.to_owned(), whole(n as i64), ABSENT.to_owned(), ABSENT.to_owned()])
+    };
+    rows.extend(level("most sockets in use", levels.sockets));
+    rows.extend(level("most sockets in TIME-WAIT", levels.time_wait));
+    rows.extend(level("most connections without a process", levels.orphans));
+    rows.extend(level("most connections tracked", levels.tracked));
+    if let Some(bytes) = levels.memory_bytes.filter(|bytes| *bytes > 0) {
+        let absent = || ABSENT.to_owned();
+        rows.push(vec!["most TCP memory".to_owned(), number::bytes(bytes), absent(), absent()]);
+    }
+    let uncounted_s = review.lasted_s - review.counted_s;
+    Table {
+        title: "Counts",
+        heads: vec!["what", "count", "peak /s", "at"],
+        words: vec![0],
+        rows,
+        // The first look has no interval; rounding is no gap.
+        note: (uncounted_s > 1.0 + 2.0 * review.interval_s).then(|| {
+            format!(
+                "The kernel's counters did not continue for {}, of which nothing is counted.",
+                duration(uncounted_s)
+            )
+        }),
+    }
+}
+
+fn peak(view: &View<'_>, key: &str) -> (String, String) {
+    let absent = || (ABSENT.to_owned(), ABSENT.to_owned());
+    view.review
+        .peaks_per_s
+        .get(key)
+        .map_or_else(absent, |peak| (three(peak.value), view.at(peak.at_s)))
+}
+
+/// Times without a look.
+pub(super) fn gaps(view: &View<'_>) -> Table {
+    let rows = view.review.gaps.iter().take(ROWS_MAX).map(|gap| {
+        let why = if gap.suspended_s > 1.0 {
+            format!("the machine was suspended for {}", duration(gap.suspended_s))
+        } else {
+            "no look was taken: the machine was busy, or the watch was stopped".to_owned()
+        };
+        vec![view.at(gap.at_s), duration(gap.lasted_s), why]
+    });
+    let more = view.review.gaps_left_out;
+    Table {
+        title: "Gaps",
+        heads: vec!["until", "without a look", "why"],
+        words: vec![0, 2],
+        rows: rows.collect(),
+        note: (more > 0).then(|| format!("{} shorter ones are not shown.", whole(more as i64))),
+    }
+}
+
+/// What fixes what was wrong: the first episode of each cause and subject that has a fix.
+pub(super) fn fixes(review: &Review) -> Vec<&Episode> {
+    let mut fixes: Vec<&Episode> = Vec::new();
+    for one in &review.episodes {
+        // The same change answers both a queue that is near its limit and one that overflows.
+        let change = |one: &Episode| one.fix.as_ref().map(|fix| fix.change.clone());
+        let known = fixes.iter().any(|fix| {
+            fix.subject == one.subject && (fix.id == one.id || change(fix) == change(one))
+        });
+        if one.fix.is_some() && !known && fixes.len() < ROWS_MAX {
+            fixes.push(one);
+        }
+    }
+    fixes.sort_by_key(|one| one.severity);
+    fixes
+}
+
+/// A count of the namespace; absent: nothing was counted.
+pub(super) fn figure(review: &Review, key: &str) -> Option<u64> {
+    (review.counted_s > 0.0).then(|| review.counts.get(key).copied().unwrap_or(0))
+}
+
+/// `10.0.0.7:80`, `[fd00::7]:80`.
+pub(super) fn name(one: &ListenerReview) -> String {
+    if one.address.contains(':') {
+        format!("[{}]:{}", one.address, one.port)
+    } else {
+        format!("{}:{}", one.address, one.port)
+    }
+}
+
+fn process(process: Option<&Process>) -> String {
+    process.map_or_else(|| ABSENT.to_owned(), |of| format!("{} ({})", of.name, of.pid))
+}

@@ -1,0 +1,93 @@
+//! A watch as a record: `--record FILE`.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use jiff::{Timestamp, Unit};
+use tcptoll_engine::passport;
+use tcptoll_engine::watch::record::{LIMIT_MIN, WatchRecorder};
+use tcptoll_model::units::{parse_size, text_size};
+use tcptoll_model::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
+
+use super::Sink;
+use crate::cli::WatchArgs;
+use crate::exit::{NotStored, say};
+
+/// The longest record: what is read back.
+const LIMIT_MAX: u64 = 4 << 30;
+
+/// Writes states to a file. After a failure it writes nothing more, and the watch goes on.
+#[derive(Debug)]
+pub(super) struct Record {
+    path: PathBuf,
+    recorder: WatchRecorder,
+    /// Waits for the host's name, which the first state has.
+    header: Option<WatchHeader>,
+    failure: Option<String>,
+}
+
+impl Record {
+    /// Creates the file. `interval_s`: time between two looks, s, as asked.
+    pub(super) fn create(path: &Path, args: &WatchArgs, interval_s: f64) -> anyhow::Result<Self> {
+        let text = &args.record_limit;
+        let limit = parse_size(text).context("--record-limit")?;
+        if !(LIMIT_MIN..=LIMIT_MAX).contains(&limit) {
+            let [least, most] = [LIMIT_MIN, LIMIT_MAX].map(text_size);
+            bail!("--record-limit {text}: write a size from {least} to {most}");
+        }
+        let recorder = WatchRecorder::create(path, limit).map_err(|error| {
+            let name = path.display();
+            match error.kind() {
+                ErrorKind::AlreadyExists => anyhow::anyhow!(
+                    "--record {name}: there is a file of that name, and it is not empty; name another one, or remove it"
+                ),
+                _ => anyhow::Error::new(error).context(format!("--record {name}")),
+            }
+        })?;
+        let header = WatchHeader {
+            record_version: WATCH_RECORD_VERSION,
+            tcptoll_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: std::env::args().collect(),
+            started_at: Timestamp::now().round(Unit::Millisecond)?.to_string(),
+            interval_s,
+            limit_bytes: limit,
+            host: String::new(),
+            passport: passport::read(),
+        };
+        Ok(Self { path: path.to_owned(), recorder, header: Some(header), failure: None })
+    }
+
+    /// Keeps the first failure, and says it.
+    fn note(&mut self, written: std::io::Result<()>) {
+        let Err(error) = written else { return };
+        let failure = format!("the record {} is not whole: {error}", self.path.display());
+        say(&format!("error: {failure}; nothing more is recorded, the watch goes on"));
+        self.failure = Some(failure);
+    }
+}
+
+impl Sink for Record {
+    fn state(&mut self, state: &State) -> anyhow::Result<()> {
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        let header =
+            self.header.take().map(|header| WatchHeader { host: state.host.clone(), ..header });
+        let written = header.map_or(Ok(()), |header| self.recorder.header(header));
+        let written = written.and_then(|()| self.recorder.state(state));
+        self.note(written);
+        Ok(())
+    }
+
+    fn end(&mut self, summary: &WatchSummary) -> anyhow::Result<()> {
+        if self.failure.is_none() && self.header.is_none() {
+            let written = self.recorder.end(summary);
+            self.note(written);
+        }
+        match self.failure.take() {
+            Some(failure) => Err(NotStored(failure).into()),
+            None => Ok(()),
+        }
+    }
+}
