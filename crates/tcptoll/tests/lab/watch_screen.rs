@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Folder, lacks, refuses};
 
 /// A screen that is not right after this time will not be.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const EVERY: Duration = Duration::from_millis(50);
 
 /// A listener with a hostile name and a backlog of 5, which never accepts, and clients of it. It ends

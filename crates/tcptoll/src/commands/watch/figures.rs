@@ -192,6 +192,18 @@ pub(super) fn line(figures: &[String], width: usize) -> String {
     line
 }
 
+/// All figures, in as many lines of this width as they take.
+pub(super) fn lines(mut figures: &[String], width: usize) -> String {
+    let mut text = String::new();
+    while !figures.is_empty() {
+        let next = line(figures, width);
+        let taken = (1..=figures.len()).find(|count| line(&figures[..*count], width) == next);
+        figures = &figures[taken.unwrap_or(1)..];
+        text += &(next + "\n");
+    }
+    text
+}
+
 /// `14:03:22 UTC` of an RFC 3339 time; the whole text if it is none.
 pub(super) fn clock(time: &str) -> String {
     match (time.get(11..19), time.ends_with('Z')) {
@@ -247,5 +259,7 @@ mod tests {
         assert_eq!(line(&figures, 14), "one 1 · two 22");
         assert_eq!(line(&figures, 13), "one 1");
         assert_eq!(line(&figures, 2), "one 1");
+        assert_eq!(lines(&figures, 14), "one 1 · two 22\nthree 333\n");
+        assert_eq!(lines(&figures, 2), "one 1\ntwo 22\nthree 333\n");
     }
 }

@@ -7,7 +7,7 @@ use tcptoll_model::units::{human_bytes, human_count, human_us};
 use tcptoll_model::watch::State;
 use tcptoll_report::{printable, printable_line};
 
-use super::figures::{activity, lasts, levels, unreadable};
+use super::figures::{activity, lasts, levels, lines, unreadable};
 use super::table::{self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit};
 use crate::commands::prose::beside;
 use crate::wrap;
@@ -102,7 +102,7 @@ pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
     names.push(printable_line(&state.time));
     names.push(format!("up {}", lasts(state.uptime_s)));
     names.push(format!("rates over {:.2} s", state.interval_s));
-    text += &paragraph(&names.join(" · "), words);
+    text += &lines(&names, words);
     text.push('\n');
     verdict(&mut text, state, words);
     for one in &state.diagnoses {
@@ -123,9 +123,7 @@ pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
     left_out(&mut text, "destinations", state.destinations_left_out);
     text.push('\n');
     for figures in [activity(state), levels(state), states(state), once_cost(state)] {
-        if !figures.is_empty() {
-            text += &paragraph(&figures.join(" · "), words);
-        }
+        text += &lines(&figures, words);
     }
     if let Some(sentence) = unreadable(state).filter(|_| watched.owners) {
         text += &paragraph(&sentence, words);
@@ -158,7 +156,10 @@ fn verdict(text: &mut String, state: &State, words: usize) {
 /// Sockets by state.
 fn states(state: &State) -> Vec<String> {
     let shown = state.states.iter().filter(|(name, _)| *name != "LISTEN");
-    shown.map(|(name, count)| format!("{} {}", printable_line(name), human_count(*count))).collect()
+    let named = |(name, count): (&String, &u64)| {
+        format!("{} {}", printable_line(name), human_count(*count))
+    };
+    shown.map(named).collect()
 }
 
 /// A share of a second that began with the program would mislead.

@@ -74,6 +74,8 @@ pub(super) struct View {
     pub(super) page: Option<Page>,
     /// The first line of the page that is shown.
     pub(super) scrolled: usize,
+    /// What the program had to say, until the end.
+    pub(super) notice: Option<String>,
     /// A sentence for the last line, until the next key.
     pub(super) message: Option<String>,
 }
