@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use anyhow::Context as _;
 use tcptoll_model::doctor::{Proof, ProofVerdict};
 
 use crate::folder::Folder;
@@ -15,7 +16,12 @@ const DURATION: &[&str] = &["--duration", "3s"];
 const PROOF_MAX_S: f64 = 60.0;
 
 fn examined(kind: &Kind, planted: bool) -> anyhow::Result<Examined> {
-    Machine::start(kind, planted)?.examine(Command::new(tcptoll()?), DURATION)
+    started(kind, planted)?.examine(Command::new(tcptoll()?), DURATION)
+}
+
+fn started(kind: &Kind, planted: bool) -> anyhow::Result<Machine> {
+    let needs = || format!("it needs unshare, ip, python3 and {}", list(kind.programs));
+    Machine::start(kind, planted).with_context(needs)
 }
 
 fn list(names: &[&str]) -> String {
@@ -61,7 +67,7 @@ pub(crate) fn prove(table: &mut Table) -> anyhow::Result<()> {
         let mut command = Command::new(tcptoll()?);
         command.env("XDG_DATA_HOME", &folder.0);
         let arguments = [DURATION, &["--prove"]].concat();
-        let examined = Machine::start(kind, true)?.examine(command, &arguments)?;
+        let examined = started(kind, true)?.examine(command, &arguments)?;
         if examined.examination.proofs.is_empty() {
             anyhow::bail!("{}: no proof: {}", kind.name, examined.stderr);
         }

@@ -6,8 +6,13 @@ use std::process::Command;
 
 use tcptoll_model::doctor::ProofVerdict;
 
-use crate::machines::{Machine, named};
+use crate::machines::{KINDS, Kind, Machine};
 use crate::support::{Folder, lacks, run, tcptoll};
+
+/// The machine of this name.
+fn named(name: &str) -> &'static Kind {
+    KINDS.iter().find(|kind| kind.name == name).expect("it is in the table")
+}
 
 /// Whether the tools of all machines, or these programs, are not here.
 fn lacks_machines(programs: &[&str]) -> bool {

@@ -58,11 +58,6 @@ impl Kind {
     }
 }
 
-/// The machine of this name.
-pub(crate) fn named(name: &str) -> &'static Kind {
-    KINDS.iter().find(|kind| kind.name == name).expect("it is in the table")
-}
-
 /// A machine that runs; it ends when this is dropped.
 pub(crate) struct Machine {
     child: Child,
