@@ -8,7 +8,7 @@ use serde_json::Value;
 use tcptoll_model::watch::{Destination, History, ListenerLook, Look, Process, Table};
 
 use super::cost::{Crowd, mib, used};
-use super::{Running, fact, interrupt, row, states};
+use super::{Running, fact, interrupt, intervals, row};
 use crate::folder::Folder;
 use crate::links::tcptoll;
 
@@ -64,14 +64,14 @@ pub(super) fn inside() -> anyhow::Result<()> {
             && last.1.resident.saturating_sub(first.1.resident) <= GROWTH_MAX,
     );
     let bytes = std::fs::metadata(&record)?.len();
-    let states = states(&record)?.len();
-    let per_state = bytes as f64 / states as f64;
+    let looks: u32 = intervals(&record)?.iter().map(|one| one.looks).sum();
+    let per_look = bytes as f64 / f64::from(looks);
     fact(
         "its record",
         &format!(
-            "{bytes} bytes for {states} states: {:.1} kB each; 86,400 of them: {:.0} MB before the limit (--record-limit, 64 MB by default) joins older intervals",
-            per_state / 1e3,
-            per_state * DAY_S as f64 / 1e6
+            "{bytes} bytes for {looks} looks: {:.2} kB each, so {:.0} MB for 86,400 if none were joined; --record-limit (64 MB by default) joins older intervals",
+            per_look / 1e3,
+            per_look * DAY_S as f64 / 1e6
         ),
     );
     limited(&folder)
@@ -90,12 +90,16 @@ fn limited(folder: &Folder) -> anyhow::Result<()> {
         .stderr(Stdio::null())
         .status()?;
     let bytes = std::fs::metadata(&record)?.len();
-    let spans: Vec<f64> = states(&record)?.iter().map(|state| state.interval_s).collect();
-    let longest = spans.iter().copied().fold(0.0, f64::max);
+    let intervals = intervals(&record)?;
+    let looks: u32 = intervals.iter().map(|one| one.looks).sum();
+    let longest = intervals.iter().map(|one| one.interval_s).fold(0.0, f64::max);
     row(
         &format!("the same, a look each 100 ms for {lasts}, --record-limit 1M"),
         "≤ 1 MiB",
-        &format!("{bytes} bytes, {} states, the longest interval {longest:.1} s", spans.len()),
+        &format!(
+            "{bytes} bytes: {looks} looks in {} intervals, the longest of {longest:.1} s",
+            intervals.len()
+        ),
         status.success() && bytes <= LIMIT,
     );
     Ok(())

@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 use tcptoll_kernel::netlink::Netlink;
+use tcptoll_model::watch::{Interval, WatchLine};
 
 use crate::table::Table;
 
@@ -123,18 +124,17 @@ fn wall_s(time: &str) -> anyhow::Result<f64> {
     Ok(at.as_nanosecond() as f64 / 1e9)
 }
 
-/// States of a record, complete or not.
-fn states(record: &str) -> anyhow::Result<Vec<tcptoll_model::watch::State>> {
-    use tcptoll_model::watch::WatchLine;
+/// Intervals of a record, complete or not.
+fn intervals(record: &str) -> anyhow::Result<Vec<Interval>> {
     let text = std::fs::read_to_string(record).with_context(|| record.to_owned())?;
-    let mut states = Vec::new();
+    let mut intervals = Vec::new();
     for line in text.lines() {
-        if let WatchLine::State(state) = serde_json::from_str(line)? {
-            states.push(*state);
+        if let WatchLine::State(interval) = serde_json::from_str(line)? {
+            intervals.push(*interval);
         }
     }
-    if states.is_empty() {
-        bail!("{record} has no states");
+    if intervals.is_empty() {
+        bail!("{record} has no intervals");
     }
-    Ok(states)
+    Ok(intervals)
 }
