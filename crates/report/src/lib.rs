@@ -31,7 +31,7 @@ use std::path::Path;
 
 use tcptoll_model::record::{Comparison, Summary, WarningEntry};
 
-pub use self::openmetrics::{Metrics, MetricsFormat};
+pub use openmetrics::{Metrics, MetricsFormat};
 pub use watch::{Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text};
 
 /// `text` without what steers a terminal, as it may come from a file, a peer or a command line.

@@ -1,6 +1,7 @@
 //! How a run ends, as a script sees it.
 
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use console::Term;
 
@@ -48,10 +49,37 @@ impl std::fmt::Display for NotStored {
 
 impl std::error::Error for NotStored {}
 
+/// Sentences that wait for the end of a screen; none: there is no screen.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+/// More sentences than this are not kept.
+const HELD_MAX: usize = 100;
+
+/// From now on sentences wait for [`release`]: stderr is the terminal that a screen is on.
+pub(crate) fn hold() {
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+}
+
+/// The last sentence that waits, so that the screen can show it.
+pub(crate) fn held() -> Option<String> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.last().cloned()
+}
+
+/// Says what was held; from now on sentences are said immediately.
+pub(crate) fn release() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    held.into_iter().flatten().for_each(|sentence| say(&sentence));
+}
+
 /// Writes a sentence for people on stderr. What a user or a peer put into it cannot steer the
 /// terminal: see [`tcptoll_report::printable`]. On a terminal it is wrapped at its width.
 pub fn say(sentence: &str) {
     let sentence = tcptoll_report::printable(sentence.trim_end());
+    if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+        if held.len() < HELD_MAX {
+            held.push(sentence);
+        }
+        return;
+    }
     match terminal() {
         Some(width) => eprintln!("{}", wrap::narrowed(&sentence, wrap::room(width))),
         None => eprintln!("{sentence}"),

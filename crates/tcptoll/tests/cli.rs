@@ -8,6 +8,8 @@ mod keepalive;
 mod printed;
 #[path = "cli/refused.rs"]
 mod refused;
+#[path = "cli/watch.rs"]
+mod watch;
 
 use std::process::{Command, Stdio};
 

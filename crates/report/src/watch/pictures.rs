@@ -484,7 +484,7 @@ pub(super) fn timeline(view: &View<'_>) -> Option<Picture> {
     };
     let more = if more > 0 { format!(" {more} more are in the table.") } else { String::new() };
     let caption = format!(
-        "Red: connections were harmed. Yellow: a limit was near. A bar links to its explanation and fix.{more}"
+        "Red: connections were harmed. Yellow: a warning, nothing was harmed yet. A bar links to its explanation and fix.{more}"
     );
     let both_svg = for_both("What was wrong over time", draw);
     Some(Picture { title: "What was wrong".into(), both_svg, caption, folded: false })

@@ -52,13 +52,15 @@ fn how_many(review: &Review) -> String {
     }
 }
 
-/// The problem that lasted longest, or else the warning.
+/// What follows from another fault as often as it stands alone.
+const SYMPTOM: &str = "retransmissions";
+
+/// The problem that lasted longest, or else the warning; a symptom only where there is nothing else.
 fn longest(review: &Review) -> Option<&Episode> {
-    let rank = |one: &&Episode| (one.severity, -one.active_s);
-    review.episodes.iter().min_by(|a, b| {
-        let (a, b) = (rank(a), rank(b));
-        a.0.cmp(&b.0).then_with(|| a.1.total_cmp(&b.1))
-    })
+    let rank = |one: &Episode| (one.severity, one.id == SYMPTOM);
+    let order =
+        |a: &&Episode, b: &&Episode| rank(a).cmp(&rank(b)).then(b.active_s.total_cmp(&a.active_s));
+    review.episodes.iter().min_by(order)
 }
 
 /// The verdict in one sentence, and what goes with it.
@@ -181,7 +183,11 @@ pub(super) fn listeners(view: &View<'_>) -> Table {
         let _ = write!(note, "{} more had a queue or a drop. ", whole(more as i64));
     }
     if review.listeners_idle > 0 {
-        let _ = write!(note, "At most {} had neither. ", whole(review.listeners_idle.into()));
+        let _ = write!(
+            note,
+            "Listeners without a queue or a drop at a look: at most {}. ",
+            whole(review.listeners_idle.into())
+        );
     }
     if review.listeners.iter().any(|one| one.overflows_estimated) {
         note += "~: estimated, as several listeners dropped packets in the same interval. ";

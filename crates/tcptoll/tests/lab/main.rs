@@ -49,5 +49,6 @@ mod watch_live;
 mod watch_metrics;
 mod watch_reading;
 mod watch_record;
+mod watch_screen;
 mod watch_witness;
 mod worker_pool;

@@ -91,7 +91,7 @@ fn value<'a>(page: &'a str, sample: &str) -> Option<&'a str> {
 
 /// Connections to a listener that nobody accepts, as many as its queue holds.
 fn full_queue(listener: &Tcp, backlog: usize) -> (SocketAddr, Vec<TcpStream>) {
-    let at = listener.local_addr().unwrap();
+    let at = listener.local().unwrap();
     // The queue holds one more than its limit.
     (at, (0..=backlog).map(|_| TcpStream::connect(at).unwrap()).collect())
 }
@@ -236,7 +236,7 @@ fn prometheus_has_the_queue_that_ss_shows_and_evaluates_every_alert() {
         asked("listener_accept_queue_connections"),
         asked("listener_accept_queue_limit_connections"),
     );
-    assert_eq!((&scraped, &before), (&by_ss(planted), &by_ss(planted)));
+    assert_eq!((&before, &scraped), (&scraped, &by_ss(planted)), "before, scraped, after");
     assert_eq!(scraped, ("9".to_owned(), "8".to_owned()));
     assert_eq!(asked("listener_accept_queue_fill_ratio"), "1.125");
     assert_eq!(asked("listener_dropped_packets_total"), "0");

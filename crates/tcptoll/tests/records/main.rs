@@ -19,6 +19,7 @@ mod pretty;
 mod store;
 mod tables;
 mod text;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

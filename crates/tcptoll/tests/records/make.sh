@@ -74,3 +74,16 @@ if wanted connect-resumed; then
     stopped connect-resumed
     tcptoll connect --resume connect-resumed.jsonl --quiet >connect-resumed.txt
 fi
+
+# A watch of three listeners in a network namespace of its own. It is stored as it is, as watch.json.
+if wanted watch; then
+    unshare -Urn sh -c '
+        ip link set lo up
+        echo "30000 32499" >/proc/sys/net/ipv4/ip_local_port_range
+        python3 "$0/watch.py" 60 & load=$!
+        sleep 1
+        tcptoll watch --no-screen --interval 2s --duration 56s --record watch.jsonl
+        kill $load' "$here" >watch.txt 2>&1
+    sed -i -E 's/"host":"[^"]*"/"host":"web1"/; s/("kernel":"Linux [0-9.]+)[^"]*/\1/; s/("command":\[")[^"]*/\1tcptoll/' \
+        watch.jsonl
+fi

@@ -80,7 +80,7 @@ pub struct ListenerLine {
     pub accept_queue_limit: u32,
 }
 
-/// A diagnosis as it was when it was made first.
+/// A diagnosis as it was when it was made first. Another severity makes another line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiagnosisLine {
     /// Number by which intervals name it.

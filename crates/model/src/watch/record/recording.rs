@@ -7,7 +7,7 @@ use super::{
     Count, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
     WatchLine,
 };
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, Severity};
 use crate::watch::look::{Limits, Process};
 use crate::watch::state::{DestinationState, ListenerState, Rates, State};
 
@@ -46,8 +46,8 @@ pub struct Recording {
     states: u64,
     next: u32,
     listeners: BTreeMap<(String, u16, u64), Known>,
-    /// By name and subject: number, and the last state that had it.
-    diagnoses: BTreeMap<(String, String), (u32, u64)>,
+    /// By name, subject and severity: number, and the last state that had it.
+    diagnoses: BTreeMap<(String, String, Severity), (u32, u64)>,
     limits: Option<Limits>,
     /// When the last dump of all sockets began, s.
     table_s: Option<f64>,
@@ -136,7 +136,7 @@ impl Recording {
     fn diagnoses(&mut self, state: &State, lines: &mut Vec<WatchLine>) -> Vec<DiagnosisPart> {
         let active = state.diagnoses.iter().filter(|one| !one.evidence.contains_key("ended_s_ago"));
         let part = |one: &Diagnosis| {
-            let key = (one.id.clone(), one.subject.clone());
+            let key = (one.id.clone(), one.subject.clone(), one.severity);
             let (n, seen) = self.diagnoses.entry(key).or_insert_with(|| {
                 let n = self.next;
                 self.next = self.next.wrapping_add(1);

@@ -212,6 +212,10 @@ impl Reviewer {
             if sum.worst > worst {
                 episode.worst_at_s = at_s;
             }
+            episode.severity = episode.severity.min(about.severity);
+            if episode.fix.is_none() {
+                episode.fix.clone_from(&about.fix);
+            }
             return Ok(());
         }
         let episode = Episode {

@@ -28,9 +28,13 @@ fn listener(n: u32, port: u16, limit: u32) -> WatchLine {
 }
 
 fn diagnosis(n: u32) -> WatchLine {
+    diagnosed(n, Severity::Problem)
+}
+
+fn diagnosed(n: u32, severity: Severity) -> WatchLine {
     let diagnosis = Diagnosis {
         id: "accept-queue-full".into(),
-        severity: Severity::Problem,
+        severity,
         subject: "10.0.0.7:80".into(),
         text: "first".into(),
         evidence: BTreeMap::new(),
@@ -85,6 +89,17 @@ fn an_episode_has_a_beginning_an_end_and_its_worst() {
     assert_eq!((second.from_s, second.to_s), (299.0, 300.0));
     assert!(seen.killed, "no summary");
     assert_eq!(seen.ended_at.as_deref(), Some("t300"));
+}
+
+#[test]
+fn a_warning_that_becomes_a_problem_is_one_episode_and_a_problem() {
+    let at = |n: u32, at_s: f64| {
+        state(Interval { diagnoses: vec![wrong(n, at_s, at_s)], ..interval(at_s) })
+    };
+    let (warning, problem) = (diagnosed(1, Severity::Warning), diagnosed(2, Severity::Problem));
+    let seen = review(vec![header(), warning, at(1, 1.0), problem, at(2, 2.0), at(1, 3.0)]);
+    let [episode] = &seen.episodes[..] else { panic!("{:?}", seen.episodes) };
+    assert_eq!((episode.severity, episode.active_s), (Severity::Problem, 3.0));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! How do figures of a state read, in a table's cell and in a line?
 
-use tcptoll_model::units::{human_bytes, human_count, human_rate_per_s, human_share};
+use tcptoll_model::units::{human_bytes, human_count, human_rate_per_s, human_share, human_us};
 use tcptoll_model::watch::State;
 use textwrap::core::display_width;
 
@@ -17,6 +17,9 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     let begin: String = text.chars().take_while(fits).collect();
     begin + "…"
 }
+
+/// From this time of a watch on its cost is stated as a share, s.
+const SETTLED_S: f64 = 10.0;
 
 /// What stands for a figure that is not known.
 pub(super) const ABSENT: &str = "–";
@@ -64,6 +67,7 @@ pub(super) fn lasts(seconds: f64) -> String {
 pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = match (part, whole) {
+        _ if width == 0 => 0,
         (0, _) => 0,
         (_, 0) => width * 8,
         _ => {
@@ -140,11 +144,13 @@ pub(super) fn levels(state: &State) -> Vec<String> {
 /// What watching costs, and how old the table of all sockets is.
 pub(super) fn cost(state: &State) -> Vec<String> {
     let cost = &state.cost;
-    let mut of = vec![format!(
-        "watching takes {:.1} % of a CPU, {}",
-        100.0 * cost.cpu_share,
-        human_bytes(cost.resident_bytes as f64)
-    )];
+    // A share of the first seconds is that of the program's start.
+    let cpu = if state.at_s < SETTLED_S {
+        format!("watching took {} of CPU", human_us(1e6 * cost.cpu_s))
+    } else {
+        format!("watching takes {:.1} % of a CPU", 100.0 * cost.cpu_share)
+    };
+    let mut of = vec![format!("{cpu}, {}", human_bytes(cost.resident_bytes as f64))];
     of.push(match state.table_age_s {
         Some(age) => format!(
             "all sockets read {} ago, every {}",
@@ -184,6 +190,18 @@ pub(super) fn line(figures: &[String], width: usize) -> String {
         line = format!("{line}{gap}{figure}");
     }
     line
+}
+
+/// All figures, in as many lines of this width as they take.
+pub(super) fn lines(mut figures: &[String], width: usize) -> String {
+    let mut text = String::new();
+    while !figures.is_empty() {
+        let next = line(figures, width);
+        let taken = (1..=figures.len()).find(|count| line(&figures[..*count], width) == next);
+        figures = &figures[taken.unwrap_or(1)..];
+        text += &(next + "\n");
+    }
+    text
 }
 
 /// `14:03:22 UTC` of an RFC 3339 time; the whole text if it is none.
@@ -241,5 +259,7 @@ mod tests {
         assert_eq!(line(&figures, 14), "one 1 · two 22");
         assert_eq!(line(&figures, 13), "one 1");
         assert_eq!(line(&figures, 2), "one 1");
+        assert_eq!(lines(&figures, 14), "one 1 · two 22\nthree 333\n");
+        assert_eq!(lines(&figures, 2), "one 1\ntwo 22\nthree 333\n");
     }
 }

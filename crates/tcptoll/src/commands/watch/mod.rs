@@ -69,11 +69,11 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     if !on_screen {
         sinks.push(Box::new(lines::Lines::new(interval, args.netns.as_deref())));
     }
-    if let Some(endpoint) = endpoint {
-        sinks.push(Box::new(endpoint.serve(interval)?));
-    }
     if let Some(path) = &args.record {
         sinks.push(Box::new(record::Record::create(path, args, interval.as_secs_f64())?));
+    }
+    if let Some(endpoint) = endpoint {
+        sinks.push(Box::new(endpoint.serve(interval)?));
     }
     // The last that can fail before the loop: then the terminal is still as it was.
     let mut screen = on_screen.then(|| Screen::open(&watched)).transpose()?;
@@ -99,7 +99,6 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
                 After::Signal(signal) => break signal as usize,
             }
         }
-        let mut failed = None;
         match watch.look() {
             Ok(state) => {
                 failures = 0;
@@ -111,17 +110,19 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
             Err(error) if failures < FAILURES_MAX => {
                 failures += 1;
                 summary.missed += 1;
-                sinks.iter_mut().for_each(|sink| sink.failed());
-                failed = Some(format!("a look failed: {error}"));
+                for sink in &mut sinks {
+                    sink.failed();
+                }
+                let sentence = format!("a look failed: {error}");
+                match &mut screen {
+                    Some(screen) => screen.say(&sentence),
+                    None => say(&sentence),
+                }
             }
             Err(error) => return Err(error).context("looks fail again and again"),
         }
-        match (&mut screen, failed) {
-            (Some(screen), failed) => {
-                failed.iter().for_each(|sentence| screen.say(sentence));
-                screen.draw(watch.history())?;
-            }
-            (None, failed) => failed.iter().for_each(|sentence| say(sentence)),
+        if let Some(screen) = &mut screen {
+            screen.draw(watch.history())?;
         }
         due += interval;
         while due + interval < Instant::now() {

@@ -147,7 +147,7 @@ fn process(one: &ListenerState, width: usize) -> String {
     let Some(process) = &one.process else { return ABSENT.to_owned() };
     let name = printable_line(&process.name);
     let with_pid = format!("{name} {}", process.pid);
-    if display_width(&with_pid) <= width && width >= 20 { with_pid } else { cut(&name, width) }
+    if display_width(&with_pid) <= width && width >= 14 { with_pid } else { cut(&name, width) }
 }
 
 fn overflows(one: &ListenerState) -> String {

@@ -7,7 +7,7 @@ use tcptoll_model::units::{human_bytes, human_count, human_us};
 use tcptoll_model::watch::State;
 use tcptoll_report::{printable, printable_line};
 
-use super::figures::{activity, lasts, levels, unreadable};
+use super::figures::{activity, lasts, levels, lines, unreadable};
 use super::table::{self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit};
 use crate::commands::prose::beside;
 use crate::wrap;
@@ -56,9 +56,10 @@ pub(super) fn nothing_wrong(state: &State) -> String {
     if state.rates.is_none() {
         return "No verdict yet: rates need a second look.".to_owned();
     }
-    let limits = match state.listeners.is_empty() {
-        true => "no listener here",
-        false => "no drops, every accept queue below 80 % of its limit",
+    let limits = if state.listeners.is_empty() {
+        "no listener here"
+    } else {
+        "no drops, every accept queue below 80 % of its limit"
     };
     format!("Nothing is wrong: {limits}.")
 }
@@ -101,7 +102,7 @@ pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
     names.push(printable_line(&state.time));
     names.push(format!("up {}", lasts(state.uptime_s)));
     names.push(format!("rates over {:.2} s", state.interval_s));
-    text += &paragraph(&names.join(" · "), words);
+    text += &lines(&names, words);
     text.push('\n');
     verdict(&mut text, state, words);
     for one in &state.diagnoses {
@@ -122,9 +123,7 @@ pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
     left_out(&mut text, "destinations", state.destinations_left_out);
     text.push('\n');
     for figures in [activity(state), levels(state), states(state), once_cost(state)] {
-        if !figures.is_empty() {
-            text += &paragraph(&figures.join(" · "), words);
-        }
+        text += &lines(&figures, words);
     }
     if let Some(sentence) = unreadable(state).filter(|_| watched.owners) {
         text += &paragraph(&sentence, words);
@@ -149,17 +148,18 @@ fn verdict(text: &mut String, state: &State, words: usize) {
     let (problems, warnings) = (count(Severity::Problem), count(Severity::Warning));
     let found: Vec<String> =
         [name(problems, "problem"), name(warnings, "warning")].into_iter().flatten().collect();
-    let sentence = match found.is_empty() {
-        true => nothing_wrong(state),
-        false => format!("{}.", found.join(" and ")),
-    };
+    let sentence =
+        if found.is_empty() { nothing_wrong(state) } else { format!("{}.", found.join(" and ")) };
     *text += &paragraph(&sentence, words);
 }
 
 /// Sockets by state.
 fn states(state: &State) -> Vec<String> {
     let shown = state.states.iter().filter(|(name, _)| *name != "LISTEN");
-    shown.map(|(name, count)| format!("{} {}", printable_line(name), human_count(*count))).collect()
+    let named = |(name, count): (&String, &u64)| {
+        format!("{} {}", printable_line(name), human_count(*count))
+    };
+    shown.map(named).collect()
 }
 
 /// A share of a second that began with the program would mislead.

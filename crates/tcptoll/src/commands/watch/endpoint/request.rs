@@ -9,6 +9,8 @@ use tcptoll_report::MetricsFormat;
 pub(super) const HEAD_MAX: usize = 16 * 1024;
 /// Fields of a request's head, at most.
 const FIELDS_MAX: usize = 64;
+/// What the absolute form of a target begins with.
+const SCHEME: &str = "http://";
 /// Characters of a host name, at most (RFC 1035).
 const HOST_MAX: usize = 253;
 
@@ -143,12 +145,13 @@ fn judge(
         _ => return Err(NO_HOST),
     };
     // The absolute form names the host itself, and that name counts (RFC 9112, 3.2.2).
-    let (named, path) = match target.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
-            let (named, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            (Some(named), if path.is_empty() { "/" } else { path })
-        }
-        _ => (None, target),
+    let absolute = target.get(..SCHEME.len()).filter(|scheme| scheme.eq_ignore_ascii_case(SCHEME));
+    let (named, path) = if absolute.is_some() {
+        let rest = &target[SCHEME.len()..];
+        let (named, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        (Some(named), if path.is_empty() { "/" } else { path })
+    } else {
+        (None, target)
     };
     for host in host.into_iter().chain(named) {
         match hosts.allow(host, local) {

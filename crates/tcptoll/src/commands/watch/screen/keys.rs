@@ -71,9 +71,8 @@ fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
         b'\r' | b'\n' => one(Key::Enter),
         b'\t' => one(Key::Tab),
         0x08 | 0x7f => one(Key::Backspace),
-        0 => Some((None, 1)),
         byte @ 1..=26 => one(Key::Ctrl(char::from(b'a' + byte - 1))),
-        0x1c..=0x1f => Some((None, 1)),
+        0 | 0x1c..=0x1f => Some((None, 1)),
         byte @ 0x20..=0x7e => one(Key::Char(char::from(byte))),
         byte => utf8(bytes, byte),
     }

@@ -4,6 +4,7 @@
 //! [`terminal`] is the edge: it takes the terminal over and gives it back. The screen is drawn after a
 //! look, a key and a change of size, and at no other time.
 
+mod ink;
 mod keys;
 mod pages;
 mod paint;
@@ -20,12 +21,21 @@ pub(super) use self::terminal::is_there;
 use self::terminal::{Came, Shown};
 use self::view::{Asked, View};
 use super::text::Watched;
+use crate::exit;
 
 /// The screen, on a terminal that is given back when this is dropped.
 pub(super) struct Screen {
     shown: Shown,
     view: View,
     painter: Painter,
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // First the terminal as it was: what is said now is to stay there.
+        self.shown.close();
+        exit::release();
+    }
 }
 
 /// How the watch goes on after keys.
@@ -43,12 +53,15 @@ impl Screen {
     /// Takes the terminal over.
     pub(super) fn open(watched: &Watched) -> anyhow::Result<Self> {
         let painter = Painter { colours: terminal::colours(), watched: watched.clone() };
-        Ok(Self { shown: Shown::open()?, view: View::default(), painter })
+        let shown = Shown::open()?;
+        exit::hold();
+        Ok(Self { shown, view: View::default(), painter })
     }
 
     /// Draws what is to be seen.
     pub(super) fn draw(&mut self, history: &History) -> anyhow::Result<()> {
         let Self { shown, view, painter } = self;
+        view.notice = exit::held();
         shown.draw(|frame| painter.paint(frame.area(), frame.buffer_mut(), view, history))?;
         Ok(())
     }

@@ -6,7 +6,7 @@ use tcptoll_model::diagnosis::{Diagnosis, Severity};
 use tcptoll_report::{TextStyle, printable_line};
 
 use super::super::text::{fix_lines, is_over};
-use super::paint::{Ink, Line};
+use super::ink::{Ink, Line};
 use super::view::Page;
 use crate::commands::explain;
 use crate::commands::prose::beside;

@@ -15,6 +15,7 @@ use super::super::table::{
     Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit, shortened,
 };
 use super::super::text::{Watched, fix_in_a_line, is_over, mark, nothing_wrong};
+use super::ink::{Ink, Line};
 use super::pages;
 use super::view::{Rows, Section, View};
 
@@ -37,22 +38,6 @@ pub(super) struct Painter {
     pub(super) colours: bool,
     pub(super) watched: Watched,
 }
-
-/// What a part of a line says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
-    Plain,
-    Strong,
-    Faint,
-    Problem,
-    Warning,
-    Bar,
-    /// A key that can be pressed, or a state of the screen.
-    Reversed,
-}
-
-/// One line of the screen: parts with their ink.
-pub(super) type Line = Vec<(Ink, String)>;
 
 impl Painter {
     fn style(&self, ink: Ink) -> Style {
@@ -92,7 +77,9 @@ impl Painter {
             self.put(buffer, area, area.y, &vec![(Ink::Plain, "the first look …".to_owned())]);
             return;
         };
-        let header = self.header(view, state, history, area);
+        let mut header = self.header(view, state, history, area);
+        let notice = view.notice.as_deref().map(printable_line);
+        header.extend(notice.map(|text| vec![(Ink::Problem, cut(&text, area.width.into()))]));
         for (y, line) in (area.y..).zip(&header) {
             self.put(buffer, area, y, line);
         }
@@ -375,7 +362,7 @@ fn part<T>(
         if at == 0 {
             text += &which;
             if display_width(&text) > place.width {
-                text = which.trim_start().to_owned();
+                which.trim_start().clone_into(&mut text);
             }
         }
         let sorted = view.sort != Sort::Pressing && column.sort == Some(view.sort);

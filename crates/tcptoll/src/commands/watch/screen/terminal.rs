@@ -120,6 +120,12 @@ impl Shown {
         Ok(Came::Keys { keys, redraw })
     }
 
+    /// Gives the terminal back before this is dropped.
+    #[expect(clippy::unused_self)] // only who has the terminal can give it back
+    pub(super) fn close(&mut self) {
+        restore();
+    }
+
     /// Gives the terminal back to the shell, and stops until the shell continues this process.
     pub(super) fn suspend(&mut self) -> anyhow::Result<()> {
         restore();
@@ -143,8 +149,15 @@ impl Drop for Shown {
     }
 }
 
+/// Whether the terminal is ours. Leaving it twice would move the cursor of the shell.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
 fn enter() -> io::Result<()> {
-    terminal::enable_raw_mode()?;
+    ENTERED.store(true, Ordering::SeqCst);
+    if let Err(error) = terminal::enable_raw_mode() {
+        ENTERED.store(false, Ordering::SeqCst);
+        return Err(error);
+    }
     let entered = execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide);
     if entered.is_err() {
         restore();
@@ -154,6 +167,9 @@ fn enter() -> io::Result<()> {
 
 /// The terminal as it was. A terminal that is gone needs nothing.
 fn restore() {
+    if !ENTERED.swap(false, Ordering::SeqCst) {
+        return;
+    }
     let mut out = io::stdout();
     let _ = execute!(out, terminal::LeaveAlternateScreen, cursor::Show);
     let _ = terminal::disable_raw_mode();

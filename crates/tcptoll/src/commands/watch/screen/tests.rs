@@ -12,6 +12,7 @@ use tcptoll_model::watch::{
     Counted, Destination, History, Limits, ListenerLook, Look, LookCost, Process, Table,
 };
 
+use super::super::text::{Watched, whole};
 use super::keys::Key;
 use super::paint::Painter;
 use super::view::{Asked, View};
@@ -223,7 +224,7 @@ fn of_a_thousand_listeners_the_one_that_is_nearly_full_comes_first() {
     assert_snapshot!("thousand-80x24", screen.text());
     screen.press(&[Key::Tab, Key::Char('G')]);
     let text = screen.text();
-    assert!(text.contains("   987-1000/1000 "), "{text}");
+    assert!(text.contains("-1000/1000 "), "{text}");
     assert!(text.lines().any(|line| line.starts_with('›') && line.contains(":1999")), "{text}");
 }
 
@@ -335,6 +336,14 @@ fn hostile_names_reach_the_terminal_as_signs() {
 }
 
 #[test]
+fn what_the_program_has_to_say_stays_on_the_screen() {
+    let mut screen = Screen::new(overflowing(), 80, 24);
+    screen.view.notice = Some("error: disk full; nothing\n more is recorded".to_owned());
+    screen.press(&[Key::Down]);
+    assert!(screen.text().contains("\nerror: disk full; nothing  more is recorded\n"));
+}
+
+#[test]
 fn every_size_can_be_drawn() {
     for (width, height) in
         [(1, 1), (29, 40), (30, 6), (31, 7), (40, 10), (60, 12), (500, 200), (80, 5)]
@@ -377,4 +386,19 @@ fn keys_that_end_or_suspend_the_watch_ask_for_it_everywhere() {
         assert_eq!(screen.press(&[Key::Ctrl('z')]), Asked::Suspend);
     }
     assert_eq!(Screen::new(quiet(), 80, 24).press(&[Key::Char('q')]), Asked::Quit);
+}
+
+#[test]
+fn once_prints_all_of_a_state_with_the_faults_first() {
+    let watched = Watched { network: Some("4711".into()), owners: true };
+    let text = |history: &History| whole(history.latest().unwrap(), &watched, 80);
+    assert_snapshot!("once-overflow", text(&overflowing()));
+    assert_snapshot!("once-scarce", text(&scarce()));
+    let many = text(&thousand());
+    assert_eq!(many.lines().filter(|line| line.starts_with("10.0.")).count(), 1_000);
+    for (line, history) in [overflowing(), scarce(), thousand()].iter().enumerate() {
+        let text = text(history);
+        let long = text.lines().find(|line| console::measure_text_width(line) > 80);
+        assert!(long.is_none_or(|line| line.contains("sysctl")), "{line}: {long:?}");
+    }
 }

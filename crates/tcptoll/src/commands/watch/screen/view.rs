@@ -74,6 +74,8 @@ pub(super) struct View {
     pub(super) page: Option<Page>,
     /// The first line of the page that is shown.
     pub(super) scrolled: usize,
+    /// What the program had to say, until the end.
+    pub(super) notice: Option<String>,
     /// A sentence for the last line, until the next key.
     pub(super) message: Option<String>,
 }
@@ -189,11 +191,7 @@ impl View {
                 self.filter.clear();
                 self.typing = false;
             }
-            Key::Backspace => {
-                if self.filter.pop().is_none() {
-                    self.typing = false;
-                }
-            }
+            Key::Backspace => self.typing = self.filter.pop().is_some(),
             Key::Ctrl('u') => self.filter.clear(),
             Key::Char(c) if self.filter.chars().count() < FILTER_MAX => {
                 self.filter.push_str(&tcptoll_report::printable_line(c.encode_utf8(&mut [0; 4])));
