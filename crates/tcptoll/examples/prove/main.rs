@@ -83,6 +83,7 @@ const GROUPS: &[Group] = &[
     ("watch-overflow", watch::overflow),
     ("watch-cost", watch::cost),
     ("watch-day", watch::day),
+    ("watch-prometheus", watch::prometheus),
     ("kills", faults::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),

@@ -92,11 +92,14 @@ pub(super) struct Used {
     pub(super) cpu_s: f64,
     pub(super) resident: u64,
     pub(super) most_resident: u64,
+    /// Without the pages of the program itself.
+    pub(super) anonymous: u64,
 }
 
 /// From `/proc/PID/stat` and `/proc/PID/status`.
 pub(super) fn used(pid: u32) -> anyhow::Result<Used> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let stat = stat.with_context(|| format!("the watch, process {pid}, has ended"))?;
     // After the name, which may contain anything: utime and stime are the 12th and 13th word.
     let words: Vec<&str> = stat.rsplit_once(')').context("stat")?.1.split_whitespace().collect();
     let ticks: u64 = words[11].parse::<u64>()? + words[12].parse::<u64>()?;
@@ -111,6 +114,7 @@ pub(super) fn used(pid: u32) -> anyhow::Result<Used> {
         cpu_s: ticks as f64 / ticks_per_s,
         resident: kb("VmRSS:")?,
         most_resident: kb("VmHWM:")?,
+        anonymous: kb("RssAnon:")?,
     })
 }
 
@@ -236,7 +240,7 @@ fn rows(what: &str, used: &Used, passed: Duration, intervals: &[Interval]) {
     row(
         &format!("{what}: memory, at most (VmHWM)"),
         "≤ 30 MiB",
-        &mib(used.most_resident),
+        &format!("{}; heap {}", mib(used.most_resident), mib(used.anonymous)),
         used.most_resident <= MEMORY_MAX,
     );
     let listed = intervals.iter().map(|one| {

@@ -7,6 +7,7 @@ mod cost;
 mod day;
 mod equal;
 mod overflow;
+mod prometheus;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +30,7 @@ const INSIDES: &[(&str, Inside)] = &[
     ("watch-overflow", overflow::inside),
     ("watch-cost", cost::inside),
     ("watch-day", day::inside),
+    ("watch-prometheus", prometheus::inside),
     (day::CLOCK, day::sped_up),
 ];
 
@@ -51,6 +53,11 @@ pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
 pub(crate) fn day(table: &mut Table) -> anyhow::Result<()> {
     run(table, "watch-day")?;
     run(table, day::CLOCK)
+}
+
+/// What the real Prometheus has of a watch: 80 s.
+pub(crate) fn prometheus(table: &mut Table) -> anyhow::Result<()> {
+    run(table, "watch-prometheus")
 }
 
 /// Is the part of a group in its namespace, if the arguments say so.
