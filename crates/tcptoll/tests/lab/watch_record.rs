@@ -13,7 +13,7 @@ use super::support::{Folder, lacks, not_root, run, tcptoll};
 use super::watch_reading::in_own_network;
 
 /// What a busy machine may need for a look.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits until it is so.
 fn until(what: &str, mut so: impl FnMut() -> bool) {

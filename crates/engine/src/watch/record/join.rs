@@ -25,7 +25,7 @@ pub(super) fn rewrite(from: &File, aside: &File, to: &File, looks: u32) -> io::R
     let (named, intervals) = join_states(from, aside, looks)?;
     let mut out = BufWriter::with_capacity(1 << 16, to);
     let mut lines = Lines::of(from)?;
-    while let Some(raw) = lines.raw().map_err(unreadable)? {
+    while let Some(raw) = lines.raw().map_err(|error| unreadable(&error))? {
         let described = [&b"{\"line\":\"listener\""[..], b"{\"line\":\"diagnosis\""];
         let keep = if raw.starts_with(super::HEADER) {
             true
@@ -64,7 +64,7 @@ fn join_states(from: &File, aside: &File, looks: u32) -> io::Result<(BTreeSet<u3
     };
     let mut open: Option<Interval> = None;
     let mut lines = Lines::of(from)?;
-    while let Some(line) = lines.parsed().map_err(unreadable)? {
+    while let Some(line) = lines.parsed().map_err(|error| unreadable(&error))? {
         let WatchLine::State(interval) = line else { continue };
         open = match open.take() {
             Some(before) if before.looks.saturating_add(interval.looks) <= looks => {
@@ -85,6 +85,6 @@ fn join_states(from: &File, aside: &File, looks: u32) -> io::Result<(BTreeSet<u3
     Ok((named, intervals))
 }
 
-fn unreadable(error: WatchReadError) -> io::Error {
+fn unreadable(error: &WatchReadError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use tcptoll_model::watch::review::{Curves, Misfit, Review, Reviewer, Series};
-use tcptoll_model::watch::{WATCH_RECORD_VERSION, WatchLine};
+use tcptoll_model::watch::{Interval, WATCH_RECORD_VERSION, WatchLine};
 
 use super::{HEADER, LINE_MAX};
 
@@ -164,7 +164,12 @@ impl<'a> Lines<'a> {
     pub(super) fn parsed(&mut self) -> Result<Option<WatchLine>, WatchReadError> {
         let number = self.number + 1;
         let Some(bytes) = self.raw()? else { return Ok(None) };
-        let parsed = serde_json::from_slice(bytes);
+        // By far the most lines, read without looking for the tag first: that takes twice as long.
+        let parsed = if bytes.starts_with(b"{\"line\":\"state\",") {
+            serde_json::from_slice::<Interval>(bytes).map(|one| WatchLine::State(Box::new(one)))
+        } else {
+            serde_json::from_slice(bytes)
+        };
         parsed.map(Some).map_err(|error| WatchReadError::Damaged { number, error })
     }
 }

@@ -11,6 +11,7 @@ mod record;
 mod screen;
 mod table;
 mod text;
+mod waiting;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -25,9 +26,10 @@ use tcptoll_model::watch::{State, WatchSummary};
 
 use self::screen::{After, Screen};
 use self::text::Watched;
+use self::waiting::Waiting;
 use crate::cli::{Format, WatchArgs};
 use crate::exit::{Status, say};
-use crate::screen::{Waiting, style};
+use crate::screen::style;
 
 const INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_hours(1);
