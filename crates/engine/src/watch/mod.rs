@@ -111,7 +111,7 @@ impl Reader {
         let counted = levels::counted();
         let limits = levels::limits();
         if all {
-            let half_open = self.dump(&sockets)?;
+            let half_open = self.dump(at, &sockets)?;
             let inodes = sockets.iter().map(|socket| socket.inode);
             let known = |(inode, of): (u64, Option<u32>)| Some((inode, of?));
             self.half_open = inodes.zip(half_open).filter_map(known).collect();
