@@ -41,7 +41,7 @@ fn start(folder: &Folder, program: &str, arguments: &[&str], ports: &[u16]) -> S
             let text = || fs::read_to_string(&log).unwrap_or_default();
             let ended = server.0.try_wait().unwrap();
             assert!(ended.is_none(), "{program} ended: {ended:?}: {}", text());
-            assert!(begun.elapsed() < Duration::from_secs(60), "{program}: {}", text());
+            assert!(begun.elapsed() < Duration::from_mins(1), "{program}: {}", text());
             // Not for luck: it is asked again until it answers or time is up.
             std::thread::sleep(Duration::from_millis(5));
         }

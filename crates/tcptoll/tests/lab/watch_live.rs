@@ -23,7 +23,7 @@ use crate::watch_witness::{
 const OWN_NETWORK: &[&str] =
     &["unshare", "-Urn", "--", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
 /// A test that waits for a line this long has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn lacks_tools() -> bool {
     lacks(&["unshare", "nsenter", "ip", "ss", "nstat", "python3"])

@@ -134,14 +134,14 @@ pub(super) fn inside() -> anyhow::Result<()> {
     }
     let tw = (before["sockstat tw"], after["sockstat tw"]);
     let ours = time_wait.first().context("TIME-WAIT")?.1 as i64;
-    // It falls while the load is frozen: the look may be up to 2 s older than the first reading.
+    // TIME-WAIT falls while the load is frozen, and the scrape is older than the first reading: no goal.
     row(
         "queue and limit of each listener in Prometheus, load frozen",
         "equal to ss, or between its two readings",
         &format!(
             "{} of {compared}{}; TIME-WAIT {ours}, sockstat {} to {}",
             compared - wrong.len(),
-            wrong.iter().map(|one| format!(", WRONG {one}")).collect::<String>(),
+            if wrong.is_empty() { String::new() } else { format!(", WRONG {}", wrong.join("; ")) },
             tw.0,
             tw.1
         ),
