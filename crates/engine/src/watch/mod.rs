@@ -111,7 +111,7 @@ impl Reader {
         let counted = levels::counted();
         let limits = levels::limits();
         if all {
-            let half_open = self.dump(&sockets)?;
+            let half_open = self.dump(at, &sockets)?;
             let inodes = sockets.iter().map(|socket| socket.inode);
             let known = |(inode, of): (u64, Option<u32>)| Some((inode, of?));
             self.half_open = inodes.zip(half_open).filter_map(known).collect();
@@ -144,7 +144,13 @@ impl Reader {
     }
 
     /// Dumps all sockets; gives the half-open requests of each of these listeners.
-    fn dump(&mut self, sockets: &[ListenSocket]) -> Result<Vec<Option<u32>>, SysError> {
+    ///
+    /// Its time is that of the look, so that a look and its table have one time.
+    fn dump(
+        &mut self,
+        look: Duration,
+        sockets: &[ListenSocket],
+    ) -> Result<Vec<Option<u32>>, SysError> {
         let (from, cpu_from_ns) = (now(), cpu::thread_cpu_ns());
         let mut builder = TableBuilder::new(sockets, &self.kept);
         let dumped = self.diag.connections(&States::all(), |socket| builder.add(socket));
@@ -159,7 +165,7 @@ impl Reader {
         };
         self.kept = read.kept;
         self.table = Some(Table {
-            at_s: from.saturating_sub(self.began).as_secs_f64(),
+            at_s: look.saturating_sub(self.began).as_secs_f64(),
             took_s: until.saturating_sub(from).as_secs_f64(),
             ..read.table
         });

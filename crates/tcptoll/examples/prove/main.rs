@@ -86,6 +86,7 @@ const GROUPS: &[Group] = &[
     ("watch-overflow", watch::overflow),
     ("watch-cost", watch::cost),
     ("watch-day", watch::day),
+    ("watch-prometheus", watch::prometheus),
     ("doctor-twelve", doctor::twelve),
     ("doctor-prove", doctor::prove),
     ("kills", faults::kills),

@@ -194,6 +194,7 @@ fn every_figure_of_a_look_is_that_of_ss_nstat_and_proc_at_the_same_moment() {
         assert!(missing.is_empty(), "{missing:?}");
         // What the test made is what was seen.
         let table = look.table.as_ref().unwrap();
+        assert_eq!(table.at_s.to_bits(), look.at_s.to_bits());
         assert_eq!((table.states["TIME-WAIT"], table.states["SYN-SENT"]), (3, 3));
         assert_eq!((table.states["FIN-WAIT-2"], table.states["CLOSE-WAIT"]), (1, 1));
         let overflows = look.listeners.iter().find(|listener| listener.address == at).unwrap();

@@ -7,6 +7,7 @@ mod cost;
 mod day;
 mod equal;
 mod overflow;
+mod prometheus;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +15,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 use tcptoll_kernel::netlink::Netlink;
+use tcptoll_model::watch::{Interval, WatchLine};
 
 use crate::table::Table;
 
@@ -28,6 +30,7 @@ const INSIDES: &[(&str, Inside)] = &[
     ("watch-overflow", overflow::inside),
     ("watch-cost", cost::inside),
     ("watch-day", day::inside),
+    ("watch-prometheus", prometheus::inside),
     (day::CLOCK, day::sped_up),
 ];
 
@@ -50,6 +53,11 @@ pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
 pub(crate) fn day(table: &mut Table) -> anyhow::Result<()> {
     run(table, "watch-day")?;
     run(table, day::CLOCK)
+}
+
+/// What the real Prometheus has of a watch: 80 s.
+pub(crate) fn prometheus(table: &mut Table) -> anyhow::Result<()> {
+    run(table, "watch-prometheus")
 }
 
 /// Is the part of a group in its namespace, if the arguments say so.
@@ -123,18 +131,17 @@ fn wall_s(time: &str) -> anyhow::Result<f64> {
     Ok(at.as_nanosecond() as f64 / 1e9)
 }
 
-/// States of a record, complete or not.
-fn states(record: &str) -> anyhow::Result<Vec<tcptoll_model::watch::State>> {
-    use tcptoll_model::watch::WatchLine;
+/// Intervals of a record, complete or not.
+fn intervals(record: &str) -> anyhow::Result<Vec<Interval>> {
     let text = std::fs::read_to_string(record).with_context(|| record.to_owned())?;
-    let mut states = Vec::new();
+    let mut intervals = Vec::new();
     for line in text.lines() {
-        if let WatchLine::State(state) = serde_json::from_str(line)? {
-            states.push(*state);
+        if let WatchLine::State(interval) = serde_json::from_str(line)? {
+            intervals.push(*interval);
         }
     }
-    if states.is_empty() {
-        bail!("{record} has no states");
+    if intervals.is_empty() {
+        bail!("{record} has no intervals");
     }
-    Ok(states)
+    Ok(intervals)
 }

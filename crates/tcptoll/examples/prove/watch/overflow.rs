@@ -96,7 +96,7 @@ impl Program {
         let mark = format!(" {FULL}: ");
         let of = |(at, line): (f64, String)| {
             let (_, text) = line.split_once(&mark)?;
-            (!text.ends_with(": ended")).then(|| (at, text.to_owned()))
+            (!text.contains(": ended after ")).then(|| (at, text.to_owned()))
         };
         Ok(self.lines.into_iter().filter_map(of).collect())
     }
