@@ -93,7 +93,8 @@ pub fn examine(
     let now = sysctls();
     let forgets = forgets(&now, summary.state.counted.tracked);
     let (neighbours, left_out) = peers::neighbours(&routes, forgets)?;
-    let servers = servers::configured();
+    let ports = summary.state.listeners.iter().map(|one| one.port).collect();
+    let servers = servers::configured(&ports);
     // The dump of connections and the files were the largest part.
     summary.state.cost = reader.cost();
     let mut notes = changed(&settings, &now);

@@ -189,7 +189,7 @@ fn a_watch_names_an_overflow_and_goes_on_after_the_last_process_of_the_namespace
     let load = load(&one_of_three_overflows());
     let full = load.addresses().unwrap()[1];
     let mut watch = Lines::of(load.pid(), &["--interval", "200ms"]);
-    let seen = watch.until(&format!("drops/s at {full}: accept queue full"));
+    let seen = watch.until(&format!("overflows/s at {full}: accept queue full"));
     let strange: Vec<&String> = seen
         .iter()
         .filter(|line| line.contains(" accept-queue-") && !line.contains(&full.to_string()))

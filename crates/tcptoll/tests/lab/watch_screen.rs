@@ -94,7 +94,7 @@ impl Terminal {
     fn watch(&self) -> String {
         self.start("");
         self.wait("overflow", |screen| {
-            screen.contains("drops/s at 127.0.0.1:6379") && !screen.contains("ready>")
+            screen.contains("overflows/s at 127.0.0.1:6379") && !screen.contains("ready>")
         })
     }
 
@@ -248,6 +248,6 @@ fn without_colour_the_screen_has_none_and_a_dumb_terminal_gets_lines() {
     }
     let terminal = Terminal::open(80, 24, &["TERM=dumb"]);
     terminal.start("");
-    let lines = terminal.wait("overflow", |lines| lines.contains("drops/s at 127.0.0.1:6379"));
+    let lines = terminal.wait("overflow", |lines| lines.contains("overflows/s at 127.0.0.1:6379"));
     assert!(lines.contains("A line") && !lines.contains("LISTENER"), "{lines}");
 }

@@ -94,7 +94,7 @@ fn three() -> Vec<Diagnosis> {
         "accept-queue-full",
         Severity::Problem,
         "0.0.0.0:6379",
-        "214 drops/s at 0.0.0.0:6379: accept queue full, 129 of 128",
+        "214 overflows/s at 0.0.0.0:6379: accept queue full, 129 of 128",
         &json!({"overflows_per_s": 214.0, "accept_queue_limit": 128, "pid": 4711}),
     );
     full.fix = Some(Fix {

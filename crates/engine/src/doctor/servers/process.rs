@@ -25,6 +25,8 @@ pub(super) struct Found {
     pid: u32,
     /// Whether it is in a namespace of processes below this one: a container.
     is_nested: bool,
+    /// Whether its network namespace could be read, and is this one.
+    pub(super) is_certain: bool,
 }
 
 /// A file of `/proc`, as text of at most this length; none where it may not be read.
@@ -76,11 +78,11 @@ fn main_process(pid: u32) -> Option<Found> {
     let is_nested = depth(&status) > own;
     // Where the namespace may not be read, a process outside of containers is taken for one here.
     let namespace = |path: &str| fs::read_link(path).ok();
-    let is_here = match namespace(&format!("/proc/{pid}/ns/net")) {
-        Some(its) => Some(its) == namespace("/proc/thread-self/ns/net"),
-        None => !is_nested,
-    };
-    is_here.then_some(Found { program, pid, is_nested })
+    let its = namespace(&format!("/proc/{pid}/ns/net"));
+    let is_certain = its.is_some();
+    let is_here =
+        if is_certain { its == namespace("/proc/thread-self/ns/net") } else { !is_nested };
+    is_here.then_some(Found { program, pid, is_nested, is_certain })
 }
 
 fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {

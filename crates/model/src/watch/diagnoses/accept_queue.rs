@@ -62,7 +62,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
         format!("accept queue full between looks (limit {})", human_count(limit.into()))
     };
     let about = if estimated { "~" } else { "" };
-    let text = format!("{about}{} drops/s at {subject}: {queue}", per_s(rate));
+    let text = format!("{about}{} overflows/s at {subject}: {queue}", per_s(rate));
     let mut evidence = of_listener(state, group, worst);
     evidence.insert("overflows_per_s".into(), rounded(rate));
     if estimated {
@@ -75,7 +75,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
 /// The host counted overflows, and which listener had them cannot be told.
 fn unattributed(state: &State, rate: f64) -> Diagnosis {
     let text = format!(
-        "{} drops/s at full accept queues; the kernel's counts do not tell at which listener",
+        "{} overflows/s at full accept queues; the kernel's counts do not tell at which listener",
         per_s(rate)
     );
     let dropping =
@@ -153,7 +153,7 @@ fn of_listener(state: &State, group: &Group<'_>, worst: &ListenerState) -> BTree
 
 /// A longer queue. `listen(2)` clamps the application's backlog to `somaxconn`, so the limit says which
 /// of the two is the smaller.
-fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
+pub(super) fn longer(listener: &ListenerState, somaxconn: Option<u32>) -> Fix {
     let limit = listener.accept_queue_limit;
     let wanted = longer_than(limit);
     let by_application = somaxconn.is_some_and(|max| limit < max);

@@ -14,6 +14,8 @@ pub(crate) const SLOW: &str = "ports-search-slow";
 
 /// Few: less than a tenth of the range is left.
 const FEW_SHARE: f64 = 0.1;
+/// An end within this, s, is harm now: nobody changes a setting faster.
+const HARM_S: f64 = 10.0;
 /// Soon: at the rate of the newest dumps the ports last less than a TIME-WAIT, so none comes back before.
 const SOON_S: f64 = 60.0;
 /// Ports of a range that nobody would widen further.
@@ -74,7 +76,7 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
         }
         Some(Diagnosis {
             id: SCARCE.into(),
-            severity: super::severity(used.left == 0),
+            severity: super::severity(used.left == 0 || ends_s.is_some_and(|s| s < HARM_S)),
             subject,
             text,
             evidence,

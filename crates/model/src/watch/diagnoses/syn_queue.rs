@@ -1,6 +1,6 @@
 //! A SYN queue that is full: SYNs are dropped, or answered with cookies.
 
-use super::{evidence, per_s, rounded, sysctl};
+use super::{accept_queue, evidence, per_s, rounded, sysctl};
 use crate::diagnosis::{Diagnosis, Fix};
 use crate::watch::state::{ListenerState, State};
 
@@ -9,6 +9,8 @@ pub(crate) const FULL: &str = "syn-queue-full";
 pub(crate) const SUBJECT: &str = "SYN queues of this host";
 /// `net.ipv4.tcp_syncookies`: cookies for all, full or not.
 const ALWAYS: u32 = 2;
+const FLOOD: &str = "If SYNs come from addresses that never answer, it is a SYN flood, and cookies are the right \
+                     answer.";
 
 /// SYNs met a full queue of half-open requests in the interval.
 pub(super) fn full(state: &State) -> Vec<Diagnosis> {
@@ -27,16 +29,15 @@ pub(super) fn full(state: &State) -> Vec<Diagnosis> {
             per_s(rates.cookies_sent_per_s)
         )
     };
-    let half_open = |one: &ListenerState| Some((one.syn_queue_len?, super::subject(one)));
-    let longest = state.listeners.iter().filter_map(half_open).max_by_key(|(len, _)| *len);
-    let longest = longest.filter(|(len, _)| *len > 0);
+    let longest = state.listeners.iter().max_by_key(|one| one.syn_queue_len);
+    let longest = longest.filter(|one| one.syn_queue_len > Some(0));
     let evidence = evidence([
         ("syns_dropped_per_s", Some(rounded(rates.syns_dropped_per_s))),
         ("cookies_sent_per_s", Some(rounded(rates.cookies_sent_per_s))),
         ("tcp_syncookies", state.limits.syncookies.map(Into::into)),
         ("tcp_max_syn_backlog", state.limits.max_syn_backlog.map(Into::into)),
-        ("longest_syn_queue", longest.as_ref().map(|(len, _)| (*len).into())),
-        ("longest_syn_queue_of", longest.map(|(_, place)| place.into())),
+        ("longest_syn_queue", longest.and_then(|one| one.syn_queue_len).map(Into::into)),
+        ("longest_syn_queue_of", longest.map(|one| super::subject(one).into())),
     ]);
     vec![Diagnosis {
         id: FULL.into(),
@@ -44,11 +45,11 @@ pub(super) fn full(state: &State) -> Vec<Diagnosis> {
         subject: SUBJECT.into(),
         text,
         evidence,
-        fix: Some(fix(state)),
+        fix: Some(fix(state, longest)),
     }]
 }
 
-fn fix(state: &State) -> Fix {
+fn fix(state: &State, longest: Option<&ListenerState>) -> Fix {
     if state.limits.syncookies == Some(0) {
         return sysctl(
             "net.ipv4.tcp_syncookies",
@@ -60,19 +61,28 @@ fn fix(state: &State) -> Fix {
         );
     }
     let somaxconn = state.limits.somaxconn;
+    let effect = "More half-open requests fit, and fewer cookies are sent.".to_owned();
+    let risk = "A half-open request takes about 300 bytes; a SYN flood fills any queue.".to_owned();
+    if let Some(listener) = longest {
+        // The same limit holds for both queues.
+        let longer = accept_queue::longer(listener, somaxconn);
+        return Fix { change: format!("{} {FLOOD}", longer.change), effect, risk, ..longer };
+    }
     let wanted = somaxconn.map_or(4_096, |max| max.saturating_mul(2).clamp(4_096, 65_535).max(max));
     Fix {
-        change: "Raise the backlog of the listener and net.core.somaxconn: they limit half-open requests. If SYNs \
-                 come from addresses that never answer, it is a SYN flood, and cookies are the right answer."
-            .to_owned(),
+        change: format!(
+            "Raise the backlog of the listener and net.core.somaxconn: they limit half-open requests. {FLOOD}"
+        ),
         commands: vec![
             format!("sysctl -w net.core.somaxconn={wanted}"),
             format!("listen(fd, {wanted})"),
         ],
-        effect: "More half-open requests fit, and fewer cookies are sent.".to_owned(),
-        risk: "A half-open request takes about 300 bytes; a SYN flood fills any queue.".to_owned(),
+        effect,
+        risk,
         undo: match somaxconn {
-            Some(max) => format!("sysctl -w net.core.somaxconn={max}; set the former backlog, and restart."),
+            Some(max) => {
+                format!("sysctl -w net.core.somaxconn={max}; set the former backlog, and restart.")
+            }
             None => "Set the former net.core.somaxconn and backlog, and restart.".to_owned(),
         },
     }

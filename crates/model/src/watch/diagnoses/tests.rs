@@ -159,7 +159,7 @@ fn overflows_beyond_those_of_the_named_listeners_are_named_too() {
     let (subject, text) =
         both.iter().find(|(subject, _)| subject == "a listener of this host").unwrap();
     assert_eq!((both.len(), subject.as_str()), (2, "a listener of this host"));
-    assert!(text.starts_with("100 drops/s at full accept queues"), "{text}");
+    assert!(text.starts_with("100 overflows/s at full accept queues"), "{text}");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn ports_are_scarce_below_a_tenth_or_before_a_time_wait_ends() {
     assert_eq!(
         scarce(26_232, 26_000, Some(500.0)),
         (
-            Severity::Warning,
+            Severity::Problem,
             format!("2,000 of 28,232 local ports left to {subject}, 4 s to the end at this rate")
         )
     );

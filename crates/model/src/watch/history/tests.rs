@@ -70,7 +70,7 @@ fn one_of_three_listeners_that_overflows_is_named_with_the_rate_of_the_host() {
     assert_eq!(named(second), [("accept-queue-full", "10.0.0.7:81")]);
     assert_eq!(
         second.diagnoses[0].text,
-        "200 drops/s at 10.0.0.7:81: accept queue full, 129 of 128"
+        "200 overflows/s at 10.0.0.7:81: accept queue full, 129 of 128"
     );
     assert_eq!(second.listeners[0].port, 81, "what is named comes first");
     assert!((second.uptime_s - 1_002.0).abs() < 1e-9);
@@ -88,7 +88,7 @@ fn a_diagnosis_stays_ten_seconds_after_its_evidence_ended() {
     }
     assert_eq!(
         texts[3].as_deref().unwrap(),
-        "10.0 drops/s at 10.0.0.7:80: accept queue full between looks (limit 128); ended 4 s ago"
+        "10.0 overflows/s at 10.0.0.7:80: accept queue full between looks (limit 128); ended 4 s ago"
     );
     let shown: Vec<bool> = texts.iter().map(Option::is_some).collect();
     assert_eq!(shown, [[true; 9].as_slice(), &[false; 2]].concat());
@@ -267,12 +267,12 @@ fn bytes(state: &State) -> usize {
         + state.states.keys().map(|name| text(name)).sum::<usize>()
 }
 
-/// A look at 1,000 listeners, of which `busy` overflow, each with its longest name and address.
-fn crowd(second: u32, busy: u32) -> Look {
+/// A look at so many listeners, of which `busy` overflow, each with its longest name and address.
+fn crowd(second: u32, busy: u32, of: u32) -> Look {
     let address = |n: u32| {
         std::net::Ipv6Addr::new(0xfd77, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, n as u16)
     };
-    let listeners = (0..1_000_u32).map(|n| ListenerLook {
+    let listeners = (0..of).map(|n| ListenerLook {
         address: (address(n), 50_000 + n as u16).into(),
         // Each hour another one of them is restarted.
         inode: u64::from(n) + if n == second / 3_600 { 100_000 + u64::from(second) } else { 0 },
@@ -317,9 +317,12 @@ fn one_day_of_a_thousand_listeners_stays_within_the_stated_memory() {
         let mut history = History::new("a-host-name-of-some-length", 0.0);
         let mut most = 0;
         for (number, second) in (0..86_400).step_by(120).enumerate() {
-            history.push(crowd(second, busy));
-            assert!(history.len() <= LOOKS_MAX + 1 && history.listeners.followed() == 1_000);
-            if number % 200 == 199 {
+            // Of a look that is past 20 listeners are kept, so it is the newest that needs all of them.
+            let newest = number % 100 == 99;
+            let of = if newest { 1_000 } else { 100 };
+            history.push(crowd(second, busy, of));
+            assert!(history.len() <= LOOKS_MAX + 1 && history.listeners.followed() <= 1_000);
+            if newest {
                 let held: usize = history.iter_back().map(bytes).sum();
                 most = most.max(held);
                 let newest = bytes(history.latest().unwrap());
