@@ -18,7 +18,7 @@ use crate::watch_witness::{Load, by_others, ten_busy_listeners};
 const METRICS: &str = "127.0.0.1:9464";
 const PROMETHEUS: &str = "127.0.0.1:9465";
 /// How long Prometheus scrapes, once a second.
-const LASTS: Duration = Duration::from_secs(60);
+const LASTS: Duration = Duration::from_mins(1);
 /// A scrape has the newest look, which is up to an interval old; both are of 1 s.
 const SETTLED: Duration = Duration::from_secs(4);
 
