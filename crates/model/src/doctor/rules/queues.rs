@@ -34,13 +34,15 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
         let workers = own.or(all)?;
         let program = server.program.name();
         let of = listen.section.as_ref().map(|name| format!(" ({})", short(name)));
-        let text = format!(
-            "{} to {} clients always wait for one of {} workers of {program}{}",
-            human_count(queue.shortest.into()),
-            human_count(queue.longest.into()),
-            human_count(workers.value),
-            of.unwrap_or_default()
-        );
+        let (fewest, most) =
+            (human_count(queue.shortest.into()), human_count(queue.longest.into()));
+        let clients = if fewest == most { most } else { format!("{fewest} to {most}") };
+        let busy = match workers.value {
+            1 => "the one worker".to_owned(),
+            many => format!("one of {} workers", human_count(many)),
+        };
+        let text =
+            format!("{clients} clients always wait for {busy} of {program}{}", of.unwrap_or_default());
         let evidence = evidence([
             ("accept_queue_shortest", Some(queue.shortest.into())),
             ("accept_queue_longest", Some(queue.longest.into())),
