@@ -28,6 +28,11 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         ("doctor.schema.json", said(&program, &["schema".to_owned(), "doctor".to_owned()], "")?),
         ("study.schema.json", said(&program, &["schema".to_owned(), "study".to_owned()], "")?),
         ("summary.schema.json", said(&program, &["schema".to_owned()], "")?),
+        ("watch.schema.json", said(&program, &["schema".to_owned(), "watch".to_owned()], "")?),
+        (
+            "watch-report.schema.json",
+            said(&program, &["schema".to_owned(), "watch-report".to_owned()], "")?,
+        ),
     ];
     let mut outcome = Outcome::Passed;
     for (name, text) in &files {
