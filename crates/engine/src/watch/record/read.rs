@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+use serde::Deserialize;
 use tcptoll_model::watch::review::{Curves, Misfit, Review, Reviewer, Series};
 use tcptoll_model::watch::{Interval, WATCH_RECORD_VERSION, WatchLine};
 
-use super::{HEADER, LINE_MAX};
+use super::{HEADER, KIND, LINE_MAX};
 
 /// The longest record that is read.
 const RECORD_MAX: u64 = 4 << 30;
@@ -54,6 +55,26 @@ pub enum WatchReadError {
     Empty,
 }
 
+/// The first line of a record, as far as it is needed to know what it is the record of.
+#[derive(Deserialize)]
+struct First {
+    line: String,
+}
+
+/// Whether a file is the record of a watch. Another program may have written the lines anew, with blanks
+/// and its own order of keys. A first line that was cut is known by its beginning.
+pub(crate) fn is_watch(mut file: &File) -> io::Result<bool> {
+    // A device may have no end, and a pipe cannot be read twice.
+    if !file.metadata()?.is_file() {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    BufReader::new(file.take(LINE_MAX)).read_until(b'\n', &mut bytes)?;
+    let named = || serde_json::from_slice::<First>(&bytes).is_ok_and(|first| first.line == KIND);
+    Ok(bytes.starts_with(HEADER) || named())
+}
+
 /// A watch's record.
 #[derive(Debug)]
 pub struct WatchRecord {
@@ -66,13 +87,7 @@ impl WatchRecord {
     /// Errors: it cannot be read.
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
-        // A device may have no end, and a pipe cannot be read twice.
-        if !file.metadata()?.is_file() {
-            return Ok(None);
-        }
-        let mut bytes = Vec::new();
-        (&file).take(HEADER.len() as u64).read_to_end(&mut bytes)?;
-        Ok((bytes == HEADER).then_some(Self { file }))
+        Ok(is_watch(&file)?.then_some(Self { file }))
     }
 
     /// The lines from the beginning.

@@ -25,6 +25,8 @@ pub(super) struct Record {
     /// Waits for the host's name, which the first state has.
     header: Option<WatchHeader>,
     failure: Option<String>,
+    /// The reason that the record itself could not be given yet: the disk was full.
+    reason: Option<String>,
 }
 
 impl Record {
@@ -55,7 +57,13 @@ impl Record {
             host: String::new(),
             passport: passport::read(),
         };
-        Ok(Self { path: path.to_owned(), recorder, header: Some(header), failure: None })
+        Ok(Self {
+            path: path.to_owned(),
+            recorder,
+            header: Some(header),
+            failure: None,
+            reason: None,
+        })
     }
 
     /// Keeps the first failure, and says it.
@@ -64,6 +72,18 @@ impl Record {
         let failure = format!("the record {} is not whole: {error}", self.path.display());
         say(&format!("error: {failure}; nothing more is recorded, the watch goes on"));
         self.failure = Some(failure);
+        self.reason = Some(error.to_string());
+        self.give_reason();
+    }
+
+    /// Writes the reason of a failure into the record, if it has room for it.
+    fn give_reason(&mut self) {
+        if let Some(reason) = &self.reason
+            && self.header.is_none()
+            && self.recorder.stop(reason).is_ok()
+        {
+            self.reason = None;
+        }
     }
 }
 
@@ -85,6 +105,8 @@ impl Sink for Record {
             let written = self.recorder.end(summary);
             self.note(written);
         }
+        // The disk may have room again.
+        self.give_reason();
         match self.failure.take() {
             Some(failure) => Err(NotStored(failure).into()),
             None => Ok(()),
