@@ -211,7 +211,7 @@ fn a_record_that_is_deleted_while_it_is_written_is_an_error_that_says_what_is_lo
     fs::remove_file(&path).unwrap();
     let (status, said) = stopped(watching);
     assert_eq!(status, Some(3), "{said}");
-    let lost = "the file was deleted, and everything that was recorded until then is lost";
+    let lost = "the file was deleted, and everything recorded until then is lost";
     assert!(said.contains(lost), "{said}");
     assert!(!Path::new(&path).exists());
 

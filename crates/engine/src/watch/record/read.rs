@@ -21,7 +21,7 @@ pub enum WatchReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A line that is no line of a record, before the last.
-    #[error("line {number} is damaged: {error}")]
+    #[error("line {number} is damaged: {}", within_line(error))]
     Damaged {
         /// From 1.
         number: u64,
@@ -55,6 +55,11 @@ pub enum WatchReadError {
     Empty,
 }
 
+/// What is wrong with a line. It was parsed alone, so that its number is always 1 for the parser.
+fn within_line(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column ", " at column ")
+}
+
 /// The first line of a record, as far as it is needed to know what it is the record of.
 #[derive(Deserialize)]
 struct First {
@@ -71,7 +76,14 @@ pub(crate) fn is_watch(mut file: &File) -> io::Result<bool> {
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
     BufReader::new(file.take(LINE_MAX)).read_until(b'\n', &mut bytes)?;
-    let named = || serde_json::from_slice::<First>(&bytes).is_ok_and(|first| first.line == KIND);
+    let named = || {
+        if let Ok(first) = serde_json::from_slice::<First>(&bytes) {
+            return first.line == KIND;
+        }
+        // It has something that is not JSON, like NaN, which its reader names.
+        let kind = format!("\"{KIND}\"");
+        bytes.windows(kind.len()).any(|at| at == kind.as_bytes())
+    };
     Ok(bytes.starts_with(HEADER) || named())
 }
 

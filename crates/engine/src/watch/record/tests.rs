@@ -264,7 +264,19 @@ fn a_damaged_line_is_named() {
     assert!(with(3, "{\"line\":").starts_with("line 3 is damaged: "));
     let strange = r#"{"line":"state","time":"2026-01-01T00:00:00Z","at_s":-4.0,"interval_s":1.0,"levels":{}}"#;
     let why = with(3, strange);
-    assert!(why.starts_with("line 3 is damaged: at_s is -4, and no watch "), "{why}");
+    assert!(
+        why.starts_with("line 3 is damaged: at_s is -4, and a watch writes 0 to 1e10"),
+        "{why}"
+    );
+    let header = whole.lines().next().unwrap();
+    let header = header.replace("\"interval_s\":1.0", "\"interval_s\":0");
+    assert!(
+        with(1, &header)
+            .starts_with("line 1 is damaged: interval_s is 0, and a watch writes 0.001 ")
+    );
+    let header = header.replace("\"interval_s\":0", "\"interval_s\": NaN");
+    let header = header.replace("{\"line\":", "{\"line\": ");
+    assert!(with(1, &header).starts_with("line 1 is damaged: expected value at column "));
     let unknown = r#"{"line":"state","time":"2026-01-01T00:00:00Z","at_s":4.0,"interval_s":1.0,"levels":{},"listeners":[{"n":77}]}"#;
     let error = with(2, unknown);
     assert_eq!(error, "line 2 is damaged: it names a listener that no line before it describes");
@@ -289,8 +301,8 @@ fn after(deed: impl FnOnce(&std::path::Path, &std::path::Path)) -> [String; 3] {
 
 #[test]
 fn a_record_that_is_deleted_renamed_or_replaced_is_noticed_at_the_next_look_and_at_the_end() {
-    let lost = "everything that was recorded until then is lost";
-    let kept = "what was recorded until then is in the file that has another name now";
+    let lost = "everything recorded until then is lost";
+    let kept = "the lines recorded until then are in it, under its other name";
     for said in after(|path, _| fs::remove_file(path).unwrap()) {
         assert_eq!(said, format!("the file was deleted, and {lost}"));
     }
@@ -391,7 +403,7 @@ fn a_full_disk_is_an_error_and_a_file_of_that_name_is_not_replaced() {
             break error;
         }
     };
-    let why = "the file was renamed, and its name belongs to another file now; what was recorded";
+    let why = "the file was renamed, and its name belongs to another file now; the lines recorded";
     assert!(error.to_string().starts_with(why), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "another");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");

@@ -229,8 +229,8 @@ impl WatchRecorder {
             }
             Err(error) => return Err(error),
         };
-        let lost = "everything that was recorded until then is lost";
-        let kept = "what was recorded until then is in the file that has another name now";
+        let lost = "everything recorded until then is lost";
+        let kept = "the lines recorded until then are in it, under its other name";
         Err(io::Error::other(match (named, ours.nlink()) {
             (Some(named), _) if named == (ours.dev(), ours.ino()) => return Ok(()),
             (None, 0) => format!("the file was deleted, and {lost}"),

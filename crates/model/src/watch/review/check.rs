@@ -16,6 +16,9 @@ const INTERVAL_MAX_S: f64 = 1e6;
 /// differ: by this, and by [`ROUNDING_LOOK_S`] for each look.
 const ROUNDING_S: f64 = 0.01;
 const ROUNDING_LOOK_S: f64 = 1e-6;
+const SUSPENDED_ROUNDING_S: f64 = 1.0;
+/// The shortest time between two looks, s: far below the least `--interval`.
+const LOOK_MIN_S: f64 = 1e-3;
 /// A text of a record is quoted up to this many characters.
 const QUOTED_MAX: usize = 40;
 
@@ -41,9 +44,13 @@ fn within(field: &str, value: f64, [least, most]: [f64; 2]) -> Result<(), Misfit
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(Misfit(format!(
-        "{field} is {value}, and no watch writes less than {least} or more than {most}"
-    )))
+    let [value, least, most] = [value, least, most].map(figure);
+    Err(Misfit(format!("{field} is {value}, and a watch writes {least} to {most}")))
+}
+
+/// A figure in few characters: six decimals, and powers of ten where it is large.
+fn figure(value: f64) -> String {
+    if value.abs() < 1e6 { ((value * 1e6).round() / 1e6).to_string() } else { format!("{value:e}") }
 }
 
 /// A length of time, or a moment since the watch began.
@@ -81,8 +88,8 @@ pub(super) fn summary(summary: &WatchSummary) -> Result<(), Misfit> {
     time("lasted_s", summary.lasted_s)
 }
 
-/// An interval after the one that ended at `last_s`.
-pub(super) fn interval(interval: &Interval, last_s: f64) -> Result<(), Misfit> {
+/// An interval after the one that ended at `last_s`, when the machine had been suspended for `suspended_s`.
+pub(super) fn interval(interval: &Interval, last_s: f64, suspended_s: f64) -> Result<(), Misfit> {
     let Interval { at_s, interval_s, .. } = *interval;
     wall_clock("time", &interval.time)?;
     time("at_s", at_s)?;
@@ -98,7 +105,11 @@ pub(super) fn interval(interval: &Interval, last_s: f64) -> Result<(), Misfit> {
     within("interval_s", interval_s, [0.0, at_s - last_s + rounding_s])?;
     within("longest_s", interval.longest_s(), [0.0, interval_s + rounding_s])?;
     within("counted_s", interval.counted_s(), [0.0, interval_s + rounding_s])?;
+    let looks = f64::from(interval.looks);
+    within("looks", looks, [1.0, 1.0 + interval_s / LOOK_MIN_S])?;
     time("suspended_s", interval.suspended_s)?;
+    // It may be read some time after the look, so of the newest line it is not known whether it fits.
+    within("suspended_s of the lines before", suspended_s, [0.0, at_s + SUSPENDED_ROUNDING_S])?;
     for (name, peak) in &interval.peak_per_s {
         let name: String = name.chars().take(QUOTED_MAX).collect();
         count(&format!("peak_per_s of {name:?}"), *peak)?;

@@ -34,6 +34,8 @@ pub struct Reviewer {
     episodes: BTreeMap<(String, String), (Episode, DiagnosisPart)>,
     ended: Vec<Episode>,
     last_s: f64,
+    /// Time in which the machine was suspended, s.
+    suspended_s: f64,
     /// Whether the header was taken.
     begun: bool,
     summed: bool,
@@ -110,7 +112,8 @@ impl Reviewer {
     }
 
     fn interval(&mut self, interval: Interval) -> Result<(), Misfit> {
-        check::interval(&interval, self.last_s)?;
+        check::interval(&interval, self.last_s, self.suspended_s)?;
+        self.suspended_s += interval.suspended_s;
         let at_s = interval.at_s;
         self.last_s = at_s;
         let review = &mut self.review;

@@ -176,7 +176,8 @@ fn a_line_that_no_watch_writes_is_refused_and_its_field_is_named() {
         ("interval_s is NaN,", Interval { interval_s: f64::NAN, ..interval(3.0) }),
         ("interval_s is 50,", Interval { interval_s: 50.0, ..interval(3.0) }),
         ("looks is 0,", Interval { looks: 0, ..interval(3.0) }),
-        ("at_s is 1000000000000,", interval(1e12)),
+        ("looks is 4e9,", Interval { looks: 4_000_000_000, ..interval(3.0) }),
+        ("at_s is 1e12,", interval(1e12)),
         ("at_s is NaN,", interval(f64::NAN)),
         ("at_s is 0.5, and the line before it ends at 2", interval(0.5)),
         ("time is \"\",", Interval { time: String::new(), ..interval(3.0) }),
@@ -221,6 +222,18 @@ fn a_line_that_no_watch_writes_is_refused_and_its_field_is_named() {
 }
 
 #[test]
+fn a_machine_cannot_be_suspended_for_longer_than_the_watch_lasts() {
+    let mut reviewer = Reviewer::default();
+    reviewer.line(header()).unwrap();
+    reviewer.line(state(Interval { suspended_s: 60.0, ..interval(1.0) })).unwrap();
+    // It was suspended after the look and before the line was written.
+    reviewer.line(state(Interval { interval_s: 60.0, ..interval(61.0) })).unwrap();
+    reviewer.line(state(Interval { suspended_s: 1e9, ..interval(62.0) })).unwrap();
+    let why = reviewer.line(state(interval(63.0))).unwrap_err().to_string();
+    assert!(why.starts_with("suspended_s of the lines before is 1e9, "), "{why}");
+}
+
+#[test]
 fn a_header_that_no_watch_writes_is_refused_and_its_field_is_named() {
     let with = |change: fn(&mut WatchHeader)| {
         let WatchLine::WatchHeader(mut header) = header() else { panic!("a header") };
@@ -234,7 +247,7 @@ fn a_header_that_no_watch_writes_is_refused_and_its_field_is_named() {
         ("interval_s is 0,", with(|one| one.interval_s = 0.0)),
         ("interval_s is -2,", with(|one| one.interval_s = -2.0)),
         ("interval_s is NaN,", with(|one| one.interval_s = f64::NAN)),
-        ("interval_s is 1000000000000,", with(|one| one.interval_s = 1e12)),
+        ("interval_s is 1e12,", with(|one| one.interval_s = 1e12)),
         ("record_version is 0,", with(|one| one.record_version = 0)),
     ] {
         assert!(why.starts_with(field), "{field}: {why}");

@@ -66,11 +66,13 @@ impl Record {
         })
     }
 
-    /// Keeps the first failure, and says it.
-    fn note(&mut self, written: std::io::Result<()>) {
+    /// Keeps the first failure. One at the end is said by the exit status alone.
+    fn note(&mut self, written: std::io::Result<()>, ends: bool) {
         let Err(error) = written else { return };
         let failure = format!("the record {} is not whole: {error}", self.path.display());
-        say(&format!("error: {failure}; nothing more is recorded, the watch goes on"));
+        if !ends {
+            say(&format!("error: {failure}. Nothing more is recorded, and the watch goes on"));
+        }
         self.failure = Some(failure);
         self.reason = Some(error.to_string());
         self.give_reason();
@@ -96,14 +98,14 @@ impl Sink for Record {
             self.header.take().map(|header| WatchHeader { host: state.host.clone(), ..header });
         let written = header.map_or(Ok(()), |header| self.recorder.header(header));
         let written = written.and_then(|()| self.recorder.state(state));
-        self.note(written);
+        self.note(written, false);
         Ok(())
     }
 
     fn end(&mut self, summary: &WatchSummary) -> anyhow::Result<()> {
         if self.failure.is_none() && self.header.is_none() {
             let written = self.recorder.end(summary);
-            self.note(written);
+            self.note(written, true);
         }
         // The disk may have room again.
         self.give_reason();
