@@ -214,7 +214,7 @@ impl WatchRecorder {
     }
 
     /// Whether the path still names this file: one that was deleted is lost when the watch ends, and
-    /// another one must not be replaced. It costs a stat(2), about 2 µs.
+    /// another one must not be replaced. It costs an fstat(2) and a stat(2).
     fn still_there(&self) -> io::Result<()> {
         if !self.regular {
             return Ok(());
