@@ -13,8 +13,6 @@ const RECORD_MAX_BYTES: u64 = 1 << 30;
 
 /// How every record begins.
 const HEADER: &[u8] = b"{\"line\":\"header\"";
-/// How the record of a watch begins, as long as [`HEADER`].
-const WATCH: &[u8] = b"{\"line\":\"watch-h";
 
 /// A record being written. After a failure it stays silent, and says so at the end.
 #[derive(Debug)]
@@ -198,11 +196,9 @@ impl Record {
         let mut bytes = Vec::new();
         file.take(HEADER.len() as u64).read_to_end(&mut bytes)?;
         // A device has no length, and may have no end: what cannot be a record is read no further.
-        if bytes == WATCH {
-            return Err(ReadError::Watch);
-        }
         if !HEADER.starts_with(&bytes) {
-            return Err(ReadError::NoHeader);
+            let watch = crate::watch::record::is_watch(file)?;
+            return Err(if watch { ReadError::Watch } else { ReadError::NoHeader });
         }
         file.take(RECORD_MAX_BYTES + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > RECORD_MAX_BYTES {

@@ -20,8 +20,9 @@ pub use look::{
     Counted, DESTINATIONS_MAX, Destination, Limits, ListenerLook, Look, LookCost, Process, Table,
 };
 pub use record::{
-    Count, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
-    Others, Recording, WATCH_RECORD_VERSION, WatchHeader, WatchLine, WatchSummary,
+    Count, DATA_RETRANSMITTED, DestinationPart, DiagnosisLine, DiagnosisPart, Interval,
+    ListenerLine, ListenerPart, Others, Recording, WATCH_RECORD_VERSION, WatchHeader, WatchLine,
+    WatchStopped, WatchSummary,
 };
 pub use state::{DestinationState, ListenerState, Rates, Segments, State};
 pub use totals::Totals;

@@ -140,7 +140,7 @@ fn finding(examination: &Examination, one: &Diagnosis, provable: &[&str]) -> Fin
     let fix = one.fix.as_ref().map(|fix| Fix {
         change: fix.change.clone(),
         commands: fix.commands.join("\n"),
-        words: [("expected", &fix.effect), ("risk", &fix.risk), ("undo", &fix.undo)]
+        words: [("effect", &fix.effect), ("risk", &fix.risk), ("undo", &fix.undo)]
             .into_iter()
             .filter(|(_, text)| !text.is_empty())
             .map(|(name, text)| [name.to_owned(), text.clone()])

@@ -47,6 +47,8 @@ struct Cause {
     anchor: String,
     id: String,
     explain: String,
+    /// Whether a subject of it was harmed.
+    problem: bool,
     of: Vec<OfSubject>,
 }
 
@@ -134,6 +136,7 @@ fn causes(review: &Review) -> Vec<Cause> {
         };
         match causes.iter_mut().find(|cause| cause.id == one.id) {
             Some(cause) => {
+                cause.problem |= of.problem;
                 if cause.of.len() < 20 && !cause.of.iter().any(|known| known.subject == of.subject)
                 {
                     cause.of.push(of);
@@ -143,6 +146,7 @@ fn causes(review: &Review) -> Vec<Cause> {
                 anchor: pictures::anchor(one),
                 id: one.id.clone(),
                 explain: format!("tcptoll explain {}", clean::line(&one.id)),
+                problem: of.problem,
                 of: vec![of],
             }),
         }

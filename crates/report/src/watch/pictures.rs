@@ -1,24 +1,19 @@
 //! Curves over the time of day, with what was wrong as bands behind them.
+//!
+//! `chart` draws curves of any kind, `timeline` what was wrong when.
+
+mod chart;
+mod timeline;
 
 use serde::Serialize;
-use tcptoll_model::diagnosis::Severity;
-use tcptoll_model::watch::Interval;
-use tcptoll_model::watch::review::{Episode, Series};
+use tcptoll_model::watch::review::{ListenerReview, Series};
+use tcptoll_model::watch::{DATA_RETRANSMITTED, Interval};
 
-use super::{View, tables};
-use crate::html::plot::{self, Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, for_both};
+use self::chart::{Chart, Line, Step};
+pub(super) use self::timeline::{anchor, timeline};
+use super::View;
+use super::tables::{self, many};
 use crate::{clean, number};
-
-/// Bands behind a curve, at most.
-const BANDS_MAX: usize = 100;
-/// Rows of the timeline, at most.
-const ROWS_MAX: usize = 24;
-/// Steps of an axis of time, s.
-const STEPS_S: [f64; 20] = [
-    1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0,
-    10_800.0, 21_600.0, 43_200.0, 86_400.0, 172_800.0, 604_800.0,
-];
 
 /// A picture on the page.
 #[derive(Clone, Debug, Serialize)]
@@ -28,31 +23,6 @@ pub(super) struct Picture {
     caption: String,
     /// Whether it is shown only when it is asked for.
     folded: bool,
-}
-
-/// A value over an interval; absent: it is not known there.
-struct Step {
-    from_s: f64,
-    to_s: f64,
-    value: Option<f64>,
-}
-
-struct Line {
-    name: String,
-    class: String,
-    steps: Vec<Step>,
-    filled: bool,
-}
-
-struct Chart<'a> {
-    label: String,
-    lines: Vec<Line>,
-    tick: fn(f64) -> String,
-    /// The greatest value of the axis, where it is not that of the lines.
-    most: Option<f64>,
-    /// The listener that it is about, in the words of a diagnosis.
-    subject: Option<String>,
-    view: &'a View<'a>,
 }
 
 /// All pictures that have something to show, but the timeline.
@@ -102,14 +72,7 @@ fn queues(view: &View<'_>, series: &Series) -> Vec<Picture> {
         }
         let process = listener.process.as_ref().map(|process| format!(" ({})", process.name));
         let process = process.unwrap_or_default();
-        let beyond = if near { "" } else { "; the limit is above the picture" };
-        let caption = format!(
-            "At most {} of {}{beyond}. It overflowed {} times and dropped {} packets.",
-            number::whole(listener.accept_queue_peak.into()),
-            number::whole(listener.accept_queue_limit.into()),
-            number::whole(listener.overflows.round() as i64),
-            number::whole(listener.drops as i64),
-        );
+        let caption = queue_caption(listener, near);
         let chart = Chart {
             label: "connections that wait for accept(2)".to_owned(),
             lines,
@@ -125,17 +88,34 @@ fn queues(view: &View<'_>, series: &Series) -> Vec<Picture> {
     pictures
 }
 
+fn queue_caption(listener: &ListenerReview, near: bool) -> String {
+    let beyond = if near { "" } else { ", which is above the picture" };
+    let overflowed = if listener.overflows_unknown_s > 0.0 && listener.overflows <= 0.0 {
+        "Its overflows could not be told apart from those of other listeners. It".to_owned()
+    } else {
+        let times = many(listener.overflows.round() as u64, "time");
+        let about = if listener.overflows_estimated { "about " } else { "" };
+        format!("It overflowed {about}{times} and")
+    };
+    format!(
+        "Longest queue: {}. Limit: {}{beyond}. {overflowed} dropped {}.",
+        number::whole(listener.accept_queue_peak.into()),
+        number::whole(listener.accept_queue_limit.into()),
+        many(listener.drops, "packet"),
+    )
+}
+
 /// What listeners dropped, per second.
 fn dropped(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
     let any = ["overflows", "drops"].iter().any(|key| view.review.counts.get(*key) > Some(&0));
     let joined = points.iter().any(|point| point.looks > 1);
-    let mut lines = rates(points, "drops", "dropped by listeners", "a1", joined);
+    let mut lines = rates(points, "drops", "dropped by listeners", "a1 under", joined);
     lines.extend(rates(points, "overflows", "met a full accept queue", "a0", joined));
     let total = tables::figure(&view.review, "drops").unwrap_or(0);
     let peak = view.review.peaks_per_s.get("drops").map_or(0.0, |peak| peak.value);
     let caption = format!(
-        "{} packets in all, at most {} in one second.",
-        number::whole(total as i64),
+        "Listeners dropped {} in all, at most {} per second.",
+        many(total, "packet"),
         number::three(peak)
     );
     let chart = Chart {
@@ -202,8 +182,12 @@ fn ports(view: &View<'_>, points: &[Interval], raw: &[String]) -> Option<Picture
         .filter_map(|one| Some((one.ports_left?, one)))
         .min_by_key(|one| one.0);
     let (left, to) = least?;
-    let caption =
-        format!("Fewest: {} for {}, at {}.", number::whole(left.into()), to.to, view.at(to.at_s));
+    let caption = format!(
+        "Minimum: {} left to {}, at {}.",
+        number::whole(left.into()),
+        to.to,
+        view.at(to.at_s)
+    );
     let chart = Chart {
         label: "local ports left, of the source address with the fewest".into(),
         lines,
@@ -225,7 +209,7 @@ fn sockets(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
     ];
     let most = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), |n| number::whole(n as i64));
     let caption = format!(
-        "At most {} in use and {} in TIME-WAIT.",
+        "Maximum: {} in use, {} in TIME-WAIT.",
         most(levels.sockets),
         most(levels.time_wait)
     );
@@ -235,17 +219,17 @@ fn sockets(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
 }
 
 fn retransmitted(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
-    let again = tables::figure(&view.review, "retransmitted").filter(|n| *n > 0)?;
+    let again = tables::figure(&view.review, DATA_RETRANSMITTED).filter(|n| *n > 0)?;
     let sent = tables::figure(&view.review, "segments_out").unwrap_or(0);
     let joined = points.iter().any(|point| point.looks > 1);
-    let lines = rates(points, "retransmitted", "retransmitted segments", "a4", joined);
+    let lines = rates(points, DATA_RETRANSMITTED, "retransmitted segments", "a4", joined);
     let caption = format!(
-        "{} segments retransmitted, {} of all that were sent.",
-        number::whole(again as i64),
+        "{} retransmitted, SYNs excluded: {} of all segments sent.",
+        many(again, "segment"),
         number::percent(again as f64 / (again + sent).max(1) as f64)
     );
     let chart = Chart {
-        label: "segments per second".into(),
+        label: "segments per second, SYNs excluded".into(),
         lines,
         tick: count_tick,
         most: None,
@@ -264,15 +248,15 @@ fn memory(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
         let value = Some(limit as f64);
         let steps = vec![Step { from_s: 0.0, to_s: view.review.lasted_s, value }];
         lines.push(Line {
-            name: "memory pressure from here".into(),
+            name: "memory pressure".into(),
             class: "limit".into(),
             steps,
             filled: false,
         });
     }
     let limit =
-        pressure.map(|limit| format!("; the kernel saves memory from {} on", number::bytes(limit)));
-    let caption = format!("At most {}{}.", number::bytes(most), limit.unwrap_or_default());
+        pressure.map(|limit| format!(" The kernel saves memory from {} on.", number::bytes(limit)));
+    let caption = format!("Maximum: {}.{}", number::bytes(most), limit.unwrap_or_default());
     let chart = Chart {
         label: "of all sockets of the machine".into(),
         lines,
@@ -297,233 +281,4 @@ fn line(
         value: value(point),
     });
     Line { name: name.to_owned(), class: class.to_owned(), steps: steps.collect(), filled }
-}
-
-impl Chart<'_> {
-    fn picture(&self, title: String, caption: String, folded: bool) -> Picture {
-        let label = format!("{title}: {} over time", self.label);
-        Picture { both_svg: for_both(&label, |screen| self.draw(screen)), title, caption, folded }
-    }
-
-    fn draw(&self, screen: Screen) -> Svg {
-        let wide = screen == Screen::Wide;
-        let [left, bottom] = if wide { [72.0, 190.0] } else { [60.0, 160.0] };
-        let frame = Frame::of(screen, left, 24.0, bottom);
-        let values = self.lines.iter().flat_map(|line| &line.steps).filter_map(|step| step.value);
-        let most = self.most.unwrap_or_else(|| values.fold(0.0, f64::max) * 1.08);
-        let y = Scale::from_zero(if most > 0.0 { most } else { 1.0 }, bottom, frame.top);
-        let x = Scale::from_zero(self.view.review.lasted_s, left, frame.right);
-        let several = self.lines.len() > 1;
-        let key = if several { 8.0 + plot::KEY * self.lines.len() as f64 } else { 0.0 };
-        let mut plot = Plot::new(frame, 26.0 + key, x, y);
-        bands(&mut plot, self.view, self.subject.as_deref());
-        plot.y_axis(5, self.tick);
-        time_axis(&mut plot, self.view, if wide { 8 } else { 4 });
-        plot.base();
-        plot.y_label(&self.label);
-        for line in &self.lines {
-            plot.group(&line.class, "", |plot| {
-                for run in runs(&line.steps) {
-                    if line.filled {
-                        plot.band("band", run.iter().map(|(x, y)| [*x, 0.0, *y]));
-                    }
-                    plot.line("curve", run.iter().copied());
-                }
-            });
-        }
-        if several {
-            let lines = self.lines.iter();
-            plot.key(
-                44.0,
-                28.0,
-                lines.map(|line| (format!("curve {}", line.class), line.name.as_str())),
-            );
-        }
-        plot.svg
-    }
-}
-
-/// Corners of a line that keeps its value over each step, without those that are on a straight line.
-fn runs(steps: &[Step]) -> Vec<Vec<(f64, f64)>> {
-    let mut runs: Vec<Vec<(f64, f64)>> = Vec::new();
-    let mut open = false;
-    for step in steps {
-        let Some(value) = step.value else {
-            open = false;
-            continue;
-        };
-        if !open {
-            runs.push(Vec::new());
-            open = true;
-        }
-        let Some(run) = runs.last_mut() else { continue };
-        let level = |at: usize| run.get(run.len().wrapping_sub(at)).map(|(_, y)| y.to_bits());
-        if level(1) == Some(value.to_bits()) && level(2) == Some(value.to_bits()) {
-            run.pop();
-        } else {
-            run.push((step.from_s.max(0.0), value));
-        }
-        run.push((step.to_s, value));
-    }
-    runs
-}
-
-/// What was wrong, and where nothing was seen, behind the curves.
-///
-/// Behind a listener's queue: what was wrong with it. Elsewhere problems of all kinds, and warnings as a strip
-/// above them: bands over bands would hide the curves.
-fn bands(plot: &mut Plot, view: &View<'_>, subject: Option<&str>) {
-    let Frame { top, bottom, .. } = plot.frame;
-    let mut band = |class: &str, [from_s, to_s]: [f64; 2], height: f64| {
-        let (from, to) = (plot.x.at(from_s), plot.x.at(to_s));
-        plot.svg.rect(class, (from, top), ((to - from).max(1.5), height), "");
-    };
-    let of = |severity: Severity| {
-        let about = |one: &&Episode| subject.is_none_or(|subject| one.subject == subject);
-        let episodes = view.review.episodes.iter().filter(|one| one.severity == severity);
-        union(episodes.filter(about).map(|one| [one.from_s, one.to_s]).collect())
-    };
-    let height = if subject.is_some() { bottom - top } else { 5.0 };
-    for span in of(Severity::Warning) {
-        band("warned", span, height);
-    }
-    for span in of(Severity::Problem) {
-        band("problem", span, bottom - top);
-    }
-    for gap in view.review.gaps.iter().take(BANDS_MAX) {
-        band("margin", [gap.at_s - gap.lasted_s, gap.at_s], bottom - top);
-    }
-}
-
-/// Spans of time without overlaps, in order, at most [`BANDS_MAX`].
-fn union(mut spans: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
-    spans.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    let mut joined: Vec<[f64; 2]> = Vec::new();
-    for [from, to] in spans {
-        match joined.last_mut() {
-            Some(last) if from <= last[1] => last[1] = last[1].max(to),
-            _ => joined.push([from, to]),
-        }
-    }
-    joined.truncate(BANDS_MAX);
-    joined
-}
-
-fn class(one: &Episode) -> &'static str {
-    if one.severity == Severity::Problem { "problem" } else { "warned" }
-}
-
-/// Round times of day below the axis.
-fn time_axis(plot: &mut Plot, view: &View<'_>, most: usize) {
-    let Frame { top, bottom, .. } = plot.frame;
-    let lasted_s = view.review.lasted_s.min(1e9);
-    let step = STEPS_S.into_iter().find(|step| lasted_s / step <= most as f64);
-    // Of more than some weeks: as many days as it takes.
-    let step = step.unwrap_or_else(|| (lasted_s / most as f64 / 86_400.0).ceil() * 86_400.0);
-    let first = (view.clock.second_of_day() / step).ceil() * step - view.clock.second_of_day();
-    let count = ((lasted_s - first) / step).floor().max(-1.0) as i64;
-    for number in 0..=count.min(most as i64 + 1) {
-        let at_s = first + number as f64 * step;
-        let x = plot.x.at(at_s);
-        plot.svg.line("grid", (x, top), (x, bottom));
-        // A tick is at a whole second, and a sum of steps may be a little below it.
-        let time = view.clock.text(at_s + 0.001, false);
-        let text = match (step >= 60.0, time.as_str()) {
-            (true, "00:00:00") => {
-                let date = view.clock.date_text(at_s + 0.001);
-                date.rsplit_once(' ').map_or(date.clone(), |(day, _)| day.to_owned())
-            }
-            (true, time) => time[..5].to_owned(),
-            (false, time) => time.to_owned(),
-        };
-        plot.svg.text("tick", (x, bottom + 16.0), Anchor::Middle, &text);
-    }
-}
-
-/// What was wrong when: a row for each cause and subject, each bar a link to its article.
-pub(super) fn timeline(view: &View<'_>) -> Option<Picture> {
-    let mut rows: Vec<((&str, &str), Vec<&Episode>)> = Vec::new();
-    for one in &view.review.episodes {
-        let key = (one.id.as_str(), one.subject.as_str());
-        match rows.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, all)) => all.push(one),
-            None => rows.push((key, vec![one])),
-        }
-    }
-    if rows.is_empty() {
-        return None;
-    }
-    let worst = |all: &[&Episode]| all.iter().map(|one| one.severity).min();
-    rows.sort_by_key(|(_, all)| worst(all));
-    let more = rows.len().saturating_sub(ROWS_MAX);
-    rows.truncate(ROWS_MAX);
-    let draw = |screen: Screen| {
-        let height = 34.0;
-        let frame = Frame::of(screen, 14.0, 8.0, 14.0 + height * rows.len() as f64);
-        let x = Scale::from_zero(view.review.lasted_s, frame.left, frame.right);
-        let mut plot = Plot::of_rows(frame, 26.0, x);
-        time_axis(&mut plot, view, if screen == Screen::Wide { 8 } else { 4 });
-        plot.base();
-        for (at, ((id, subject), all)) in rows.iter().enumerate() {
-            let top = frame.top + height * at as f64;
-            let width = if screen == Screen::Wide { 110 } else { 46 };
-            let name = clean::shorten(&format!("{id}: {subject}"), width);
-            plot.svg.text("name", (frame.left, top + 14.0), Anchor::Start, &name);
-            plot.svg.line("lane", (frame.left, top + 23.0), (frame.right, top + 23.0));
-            for one in all.iter().take(BANDS_MAX) {
-                let (from, to) = (plot.x.at(one.from_s), plot.x.at(one.to_s));
-                let tooltip =
-                    format!("{} to {}: {}", view.at(one.from_s), view.at(one.to_s), one.text);
-                plot.svg.open_link(&format!("#{}", anchor(one)));
-                let size = ((to - from).max(3.0), 10.0);
-                plot.svg.rect(&format!("{} solid", class(one)), (from, top + 18.0), size, &tooltip);
-                plot.svg.close_link();
-            }
-        }
-        plot.svg
-    };
-    let more = if more > 0 { format!(" {more} more are in the table.") } else { String::new() };
-    let caption = format!(
-        "Red: connections were harmed. Yellow: a warning, nothing was harmed yet. A bar links to its explanation and fix.{more}"
-    );
-    let both_svg = for_both("What was wrong over time", draw);
-    Some(Picture { title: "What was wrong".into(), both_svg, caption, folded: false })
-}
-
-/// Where the article of a cause is on the page. Names of causes are kebab case; a record may hold others.
-pub(super) fn anchor(one: &Episode) -> String {
-    let kept = |c: char| c.is_ascii_lowercase() || c == '-';
-    format!("cause-{}", one.id.chars().filter(|c| kept(*c)).take(60).collect::<String>())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn step(from_s: f64, to_s: f64, value: Option<f64>) -> Step {
-        Step { from_s, to_s, value }
-    }
-
-    #[test]
-    fn spans_that_overlap_are_one_band() {
-        let spans = vec![[5.0, 9.0], [1.0, 3.0], [2.0, 4.0], [9.0, 10.0]];
-        assert_eq!(union(spans), [[1.0, 4.0], [5.0, 10.0]]);
-        let many = (0..500).map(|n| [f64::from(n), f64::from(n) + 0.5]).collect();
-        assert_eq!(union(many).len(), BANDS_MAX);
-    }
-
-    #[test]
-    fn a_level_is_two_corners_however_many_steps_it_has_and_a_hole_is_a_hole() {
-        let steps = [
-            step(0.0, 1.0, Some(5.0)),
-            step(1.0, 2.0, Some(5.0)),
-            step(2.0, 3.0, Some(5.0)),
-            step(3.0, 4.0, Some(7.0)),
-            step(4.0, 5.0, None),
-            step(5.0, 6.0, Some(7.0)),
-        ];
-        let runs = runs(&steps);
-        assert_eq!(runs[0], [(0.0, 5.0), (3.0, 5.0), (3.0, 7.0), (4.0, 7.0)]);
-        assert_eq!(runs[1], [(5.0, 7.0), (6.0, 7.0)]);
-    }
 }

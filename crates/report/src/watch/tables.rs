@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use tcptoll_model::diagnosis::Severity;
-use tcptoll_model::watch::Process;
 use tcptoll_model::watch::review::{Episode, ListenerReview, Review};
+use tcptoll_model::watch::{DATA_RETRANSMITTED, Process};
 
 use super::View;
 use crate::number::{self, ABSENT, duration, three, whole};
@@ -29,20 +29,21 @@ pub(super) fn place(view: &View<'_>) -> Vec<String> {
     let clock = view.clock;
     let until = if view.days { view.at(*lasted_s) } else { clock.text(*lasted_s, false) };
     let mut phrases = vec![
-        format!("watch of {}", if host.is_empty() { "a host without a name" } else { host }),
+        format!("watch of {}", if host.is_empty() { "an unnamed host" } else { host }),
         format!("{} {} to {until} {}", clock.date_text(0.0), clock.text(0.0, false), clock.zone),
-        format!("{} looks, one every {}", whole(*looks as i64), duration(view.review.interval_s)),
+        format!("{}, one every {}", many(*looks, "look"), duration(view.review.interval_s)),
     ];
     if view.review.joined_most > 1 {
-        phrases.push(format!("up to {} looks in one line", view.review.joined_most));
+        let joined = whole(view.review.joined_most.into());
+        phrases.push(format!("up to {joined} looks joined in a line of the record"));
     }
     phrases
 }
 
 /// Episodes by severity: `2 problems and 1 warning`.
 fn how_many(review: &Review) -> String {
-    let count = |severity| review.episodes.iter().filter(|one| one.severity == severity).count();
-    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let count =
+        |severity| review.episodes.iter().filter(|one| one.severity == severity).count() as u64;
     match (count(Severity::Problem), count(Severity::Warning)) {
         (0, warnings) => many(warnings, "warning"),
         (problems, 0) => many(problems, "problem"),
@@ -66,7 +67,10 @@ fn longest(review: &Review) -> Option<&Episode> {
 /// The verdict in one sentence, and what goes with it.
 pub(super) fn answer(view: &View<'_>) -> [String; 2] {
     let review = &view.review;
-    let lasted = duration(review.lasted_s);
+    let lasted = match review.looks {
+        1 => "at the only look".to_owned(),
+        _ => format!("in {}", duration(review.lasted_s)),
+    };
     let drops = figure(review, "drops");
     let queue = review.listeners.iter().max_by_key(|one| one.accept_queue_peak);
     let queue = queue.filter(|one| one.accept_queue_peak > 0).map_or_else(
@@ -87,11 +91,11 @@ pub(super) fn answer(view: &View<'_>) -> [String; 2] {
             Some(drops) => format!("listeners dropped {}", packets(drops)),
             None => "drops could not be counted".to_owned(),
         };
-        return [format!("Nothing was wrong in {lasted}: {dropped}."), queue];
+        return [format!("Nothing was wrong {lasted}: {dropped}."), queue];
     };
     let many = how_many(review);
     // A sentence of a diagnosis has no full stop.
-    let first = format!("{many} in {lasted}. At {}: {}.", view.at(worst.worst_at_s), worst.text);
+    let first = format!("{many} {lasted}. At {}: {}.", view.at(worst.worst_at_s), worst.text);
     let dropped = match drops {
         Some(drops) => format!("Listeners dropped {} in all. ", packets(drops)),
         None => String::new(),
@@ -99,8 +103,19 @@ pub(super) fn answer(view: &View<'_>) -> [String; 2] {
     [first, format!("{dropped}{queue}")]
 }
 
+/// `1 look`, `1,440 looks`.
+pub(super) fn many(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", whole(n as i64), if n == 1 { "" } else { "s" })
+}
+
 fn packets(n: u64) -> String {
-    format!("{} packet{}", whole(n as i64), if n == 1 { "" } else { "s" })
+    many(n, "packet")
+}
+
+/// What a table has no room for; none: it has everything.
+fn not_shown(more: u64, thing: &str) -> Option<String> {
+    let are = if more == 1 { "is" } else { "are" };
+    (more > 0).then(|| format!("{} {are} not shown.", many(more, thing)))
 }
 
 /// Doubts about the record.
@@ -109,15 +124,20 @@ pub(super) fn doubts(view: &View<'_>) -> Vec<String> {
     let mut doubts = Vec::new();
     if review.killed {
         doubts.push(format!(
-            "The record has no end: the watch was killed after {}, or it still runs.",
+            "The record has no last line. After {}, the watch was killed, the disk was full, or the watch still runs.",
+            view.at(review.lasted_s)
+        ));
+    }
+    if let Some(reason) = &review.stopped {
+        doubts.push(format!(
+            "Recording stopped after {}: {reason}. The watch went on without it.",
             view.at(review.lasted_s)
         ));
     }
     if let Some(missed) = review.missed.filter(|missed| *missed > 0) {
-        doubts.push(format!(
-            "{} looks were due and could not be taken in time.",
-            whole(missed as i64)
-        ));
+        let were = if missed == 1 { "was" } else { "were" };
+        let looks = many(missed, "look");
+        doubts.push(format!("{looks} {were} due and could not be taken in time."));
     }
     let uncounted_s = review.gaps.iter().map(|gap| gap.suspended_s).sum::<f64>();
     if uncounted_s > 1.0 {
@@ -125,11 +145,19 @@ pub(super) fn doubts(view: &View<'_>) -> Vec<String> {
     }
     if review.drops_of_others > 0 {
         doubts.push(format!(
-            "{} dropped by listeners that there was no room for.",
+            "Listeners that are not listed here dropped {} more.",
             packets(review.drops_of_others)
         ));
     }
     doubts
+}
+
+/// Where an episode ends that was still so at the last look.
+pub(super) const RECORD_END: &str = "end of the record";
+
+/// Whether an episode has no length: the first look of a watch ends an interval of 0 s.
+pub(super) fn at_one_look(one: &Episode) -> bool {
+    one.active_s < 0.05 && one.to_s - one.from_s < 0.05
 }
 
 /// What was wrong when.
@@ -137,8 +165,8 @@ pub(super) fn episodes(view: &View<'_>) -> Table {
     let row = |one: &Episode| {
         vec![
             view.at(one.from_s),
-            if one.ongoing { "goes on".to_owned() } else { view.at(one.to_s) },
-            duration(one.active_s),
+            if one.ongoing { RECORD_END.to_owned() } else { view.at(one.to_s) },
+            if at_one_look(one) { "at one look".to_owned() } else { duration(one.active_s) },
             one.id.clone(),
             one.text.clone(),
             view.at(one.worst_at_s),
@@ -151,7 +179,7 @@ pub(super) fn episodes(view: &View<'_>) -> Table {
         heads: vec!["from", "to", "active", "cause", "at its worst", "at"],
         words: vec![0, 1, 3, 4],
         rows: all.iter().take(ROWS_MAX).map(row).collect(),
-        note: (more > 0).then(|| format!("{} more are not shown.", whole(more as i64))),
+        note: not_shown(more, "more span"),
     }
 }
 
@@ -180,20 +208,22 @@ pub(super) fn listeners(view: &View<'_>) -> Table {
     let more = (review.listeners.len() - shown) as u64 + review.listeners_left_out;
     let mut note = String::new();
     if more > 0 {
-        let _ = write!(note, "{} more had a queue or a drop. ", whole(more as i64));
+        let _ = write!(note, "{} had a queue or a drop. ", many(more, "more listener"));
     }
-    if review.listeners_idle > 0 {
-        let _ = write!(
-            note,
-            "Listeners without a queue or a drop at a look: at most {}. ",
-            whole(review.listeners_idle.into())
-        );
+    match review.listeners_idle {
+        0 => {}
+        1 => note += "1 listener had an empty queue and no drops. ",
+        idle => {
+            let idle = whole(idle.into());
+            let _ =
+                write!(note, "Up to {idle} listeners at a time had an empty queue and no drops. ");
+        }
     }
     if review.listeners.iter().any(|one| one.overflows_estimated) {
-        note += "~: estimated, as several listeners dropped packets in the same interval. ";
+        note += "~: estimated, because several listeners dropped packets in the same interval. ";
     }
     if review.listeners.iter().any(|one| one.overflows_unknown_s > 0.0) {
-        note += "For a part of the time the overflows could not be told apart. ";
+        note += "For part of the time, overflows could not be attributed to one listener. ";
     }
     Table {
         title: "Listeners",
@@ -229,10 +259,10 @@ pub(super) fn destinations(view: &View<'_>) -> Table {
     let more = review.destinations_left_out;
     Table {
         title: "Local ports by destination",
-        heads: vec!["destination", "most in use", "fewest left", "TIME-WAIT", "SYN-SENT", "at"],
+        heads: vec!["destination", "maximum in use", "minimum left", "TIME-WAIT", "SYN-SENT", "at"],
         words: vec![0],
         rows: rows.collect(),
-        note: (more > 0).then(|| format!("{} more are not shown.", whole(more as i64))),
+        note: not_shown(more, "more destination"),
     }
 }
 
@@ -241,13 +271,13 @@ const COUNTS: [(&str, &str); 10] = [
     ("passive_opens", "connections accepted by the kernel"),
     ("active_opens", "connections opened from here"),
     ("overflows", "SYNs and ACKs that met a full accept queue"),
-    ("drops", "packets that listeners dropped"),
+    ("drops", "packets dropped by listeners"),
     ("syns_dropped", "SYNs dropped at a full SYN queue"),
     ("cookies_sent", "SYN cookies sent"),
-    ("syns_retransmitted", "SYNs retransmitted"),
+    ("syns_retransmitted", "SYNs and SYN-ACKs retransmitted"),
     ("resets", "connections reset"),
-    ("aborted_for_memory", "connections closed for want of memory"),
-    ("time_wait_overflows", "TIME-WAIT that ended early"),
+    ("aborted_for_memory", "connections aborted for lack of memory"),
+    ("time_wait_overflows", "TIME-WAIT sockets ended early, at their limit"),
 ];
 
 pub(super) fn counts(view: &View<'_>) -> Table {
@@ -259,13 +289,15 @@ pub(super) fn counts(view: &View<'_>) -> Table {
         Some(vec![words.to_owned(), whole(n as i64), peak, at])
     };
     if let (Some(sent), Some(again)) =
-        (figure(review, "segments_out"), figure(review, "retransmitted"))
+        (figure(review, "segments_out"), figure(review, DATA_RETRANSMITTED))
         && sent + again > 0
     {
-        let (_, at) = peak(view, "retransmitted");
-        let (most, _) = peak(view, "retransmitted");
+        let (most, at) = peak(view, "segments_out");
+        let words = "segments sent, retransmissions excluded";
+        rows.push(vec![words.to_owned(), whole(sent as i64), most, at]);
+        let (most, at) = peak(view, DATA_RETRANSMITTED);
         let share = number::percent(again as f64 / (sent + again) as f64);
-        let words = format!("segments retransmitted ({share} of {})", whole((sent + again) as i64));
+        let words = format!("segments retransmitted, SYNs excluded ({share})");
         rows.push(vec![words, whole(again as i64), most, at]);
     }
     rows.extend(COUNTS.iter().filter_map(|(key, words)| row(key, words)));
@@ -274,13 +306,13 @@ pub(super) fn counts(view: &View<'_>) -> Table {
         let n = n.filter(|n| *n > 0)?;
         Some(vec![words.to_owned(), whole(n as i64), ABSENT.to_owned(), ABSENT.to_owned()])
     };
-    rows.extend(level("most sockets in use", levels.sockets));
-    rows.extend(level("most sockets in TIME-WAIT", levels.time_wait));
-    rows.extend(level("most connections without a process", levels.orphans));
-    rows.extend(level("most connections tracked", levels.tracked));
+    rows.extend(level("sockets in use, maximum", levels.sockets));
+    rows.extend(level("sockets in TIME-WAIT, maximum", levels.time_wait));
+    rows.extend(level("connections without a process, maximum", levels.orphans));
+    rows.extend(level("connections tracked, maximum", levels.tracked));
     if let Some(bytes) = levels.memory_bytes.filter(|bytes| *bytes > 0) {
         let absent = || ABSENT.to_owned();
-        rows.push(vec!["most TCP memory".to_owned(), number::bytes(bytes), absent(), absent()]);
+        rows.push(vec!["TCP memory, maximum".to_owned(), number::bytes(bytes), absent(), absent()]);
     }
     let uncounted_s = review.lasted_s - review.counted_s;
     Table {
@@ -291,7 +323,7 @@ pub(super) fn counts(view: &View<'_>) -> Table {
         // The first look has no interval; rounding is no gap.
         note: (uncounted_s > 1.0 + 2.0 * review.interval_s).then(|| {
             format!(
-                "The kernel's counters did not continue for {}, of which nothing is counted.",
+                "The kernel's counters were interrupted for {}. The counts do not include that time.",
                 duration(uncounted_s)
             )
         }),
@@ -322,7 +354,7 @@ pub(super) fn gaps(view: &View<'_>) -> Table {
         heads: vec!["until", "without a look", "why"],
         words: vec![0, 2],
         rows: rows.collect(),
-        note: (more > 0).then(|| format!("{} shorter ones are not shown.", whole(more as i64))),
+        note: not_shown(more, "shorter gap"),
     }
 }
 

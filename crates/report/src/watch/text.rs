@@ -70,11 +70,16 @@ fn episodes(page: &mut Page, view: &View<'_>) {
     heading(page, table.title);
     for (one, row) in view.review.episodes.iter().zip(&table.rows) {
         let tone = tone(one);
-        let ended = if one.ongoing { "goes on".to_owned() } else { format!("to {}", row[1]) };
-        let span = number::duration(one.to_s - one.from_s);
-        let active =
-            if row[2] == span { String::new() } else { format!(", active for {}", row[2]) };
-        page.prose(2, &format!("{} {ended} ({span}{active})  {}", row[0], one.id), tone);
+        let when = if tables::at_one_look(one) {
+            format!("{}, at one look", row[0])
+        } else {
+            let until = if one.ongoing { "until the " } else { "to " };
+            let span = number::duration(one.to_s - one.from_s);
+            let active =
+                if row[2] == span { String::new() } else { format!(", active for {}", row[2]) };
+            format!("{} {until}{} ({span}{active})", row[0], row[1])
+        };
+        page.prose(2, &format!("{when}  {}", one.id), tone);
         page.prose(6, &format!("{}, at {}", one.text, row[5]), Tone::Plain);
     }
     note(page, table.note.as_deref());

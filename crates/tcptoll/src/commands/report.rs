@@ -49,10 +49,10 @@ fn of_watch(args: &ReportArgs, record: &WatchRecord) -> anyhow::Result<Status> {
     let review = record.review()?;
     if review.cut {
         say(
-            "warning: the last line is cut: the watch was stopped while it wrote it, and the line is left out",
+            "warning: the last line is cut, because the watch was killed or the disk was full while it wrote the line. The line is left out",
         );
     }
-    let watched = Watched { review: &review, clock: clock(&review), record: Some(&args.record) };
+    let watched = Watched { review: &review, clock: clock(&review)?, record: Some(&args.record) };
     let text = match args.format {
         Format::Text => tcptoll_report::watch_text(&watched, screen::style()),
         Format::Json => serde_json::to_string(&review)? + "\n",
@@ -89,17 +89,17 @@ fn csv(path: &Path, record: &WatchRecord, review: &Review) -> anyhow::Result<()>
     Ok(out.flush()?)
 }
 
-/// When the watch began, on this machine's clock. A time that cannot be read is 0: the beginning of 1970
-/// is seen to be wrong.
-fn clock(review: &Review) -> Clock {
-    let began = review.started_at.parse::<Timestamp>().unwrap_or(Timestamp::UNIX_EPOCH);
+/// When the watch began, on this machine's clock.
+fn clock(review: &Review) -> anyhow::Result<Clock> {
+    let text = &review.started_at;
+    let began = text.parse::<Timestamp>().with_context(|| format!("line 1: started_at {text}"))?;
     let zone = TimeZone::system();
     let offset = zone.to_offset_info(began);
-    Clock {
+    Ok(Clock {
         began_unix_s: began.as_millisecond() as f64 / 1e3,
         offset_s: offset.offset().seconds(),
         zone: offset.abbreviation().to_owned(),
-    }
+    })
 }
 
 fn write(option: &str, path: &Path, text: &str) -> anyhow::Result<()> {

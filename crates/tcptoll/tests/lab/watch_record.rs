@@ -3,13 +3,13 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
 
-use super::support::{Folder, lacks, not_root, run, tcptoll};
+use super::support::{Folder, lacks, not_root, refuses, run, tcptoll};
 use super::watch_reading::in_own_network;
 
 /// What a busy machine may need for a look.
@@ -190,6 +190,76 @@ fn a_watch_that_ends_closes_its_record_and_never_replaces_a_file() {
         "{}",
         listed.stdout
     );
+}
+
+/// Stops a watch as a user does; gives its exit status and what it said.
+fn stopped(watching: Child) -> (Option<i32>, String) {
+    let kill = format!("kill -s INT {}", watching.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let ran = watching.wait_with_output().unwrap();
+    (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+}
+
+#[test]
+fn a_record_that_is_deleted_while_it_is_written_is_an_error_that_says_what_is_lost() {
+    let folder = Folder::new();
+    let path = folder.path("gone.jsonl");
+    let args = ["watch", "--no-screen", "--no-owners", "--interval", "100ms", "--record", &path];
+    let start = || tcptoll(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let watching = start();
+    until("state", || states(&path) > 0);
+    fs::remove_file(&path).unwrap();
+    let (status, said) = stopped(watching);
+    assert_eq!(status, Some(3), "{said}");
+    let lost = "the file was deleted, and everything recorded until then is lost";
+    assert!(said.contains(lost), "{said}");
+    assert!(!Path::new(&path).exists());
+
+    let watching = start();
+    until("state", || states(&path) > 0);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "mine").unwrap();
+    let (status, said) = stopped(watching);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("its name belongs to another file now"), "{said}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+}
+
+/// Fills the disk under a watch, frees it again, ends the watch, and prints the report.
+const FULL_DISK: &str = r#"
+    mount -t tmpfs -o size=128k tmpfs "$2" && cd "$2" || exit 90
+    "$1" watch --no-screen --no-owners --interval 100ms --record night.jsonl >/dev/null 2>../said &
+    watch=$!
+    until grep -q '"line":"state"' night.jsonl 2>/dev/null; do kill -0 $watch || exit 91; sleep .05; done
+    cat /dev/zero >filler 2>/dev/null
+    until grep -q 'is not whole' ../said; do kill -0 $watch || exit 92; sleep .05; done
+    rm filler
+    kill -s INT $watch
+    wait $watch
+    echo "status $?" >&2
+    "$1" report night.jsonl --format json && "$1" report night.jsonl >&2
+"#;
+
+#[test]
+fn a_record_whose_disk_was_full_for_a_time_says_so_itself() {
+    if lacks(&["unshare", "mount"]) || refuses(&["unshare", "-Urm", "true"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let disk = folder.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let program = env!("CARGO_BIN_EXE_tcptoll");
+    let args = ["-Urm", "sh", "-c", FULL_DISK, "sh", program, &disk];
+    let ran = run(Command::new("unshare").args(args).stdin(Stdio::null()));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("status 3\n"), "{}", ran.stderr);
+    let review: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&review["killed"], &review["cut"]), (&false.into(), &false.into()), "{review}");
+    assert!(review["looks"].as_u64().unwrap() >= 1);
+    let reason = review["stopped"].as_str().unwrap();
+    assert!(reason.starts_with("No space left on device"), "{reason}");
+    assert!(ran.stderr.contains("Recording stopped after "), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("killed"), "{}", ran.stderr);
 }
 
 #[test]

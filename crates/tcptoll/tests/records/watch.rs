@@ -208,6 +208,74 @@ fn a_night_across_midnight_names_its_days() {
 }
 
 #[test]
+fn an_episode_ends_with_the_record_or_was_at_one_look_and_is_never_said_to_go_on() {
+    let mut review = hostile();
+    let one = Episode { id: "accept-queue-full".into(), ..review.episodes[0].clone() };
+    let lasting = Episode { ongoing: true, from_s: 2.0, to_s: 9.0, active_s: 7.0, ..one.clone() };
+    let first = Episode { from_s: 0.001, to_s: 0.001, active_s: 0.0, ..one };
+    review.episodes = vec![first, lasting];
+    let text = watch_text(&watched(&review), TextStyle { colour: false, width: 150 });
+    assert!(text.contains("09:36:00, at one look accept-queue-full"), "{text}");
+    assert!(text.contains("09:36:02 until the end of the record (7.0 s) accept"), "{text}");
+    let markdown = watch_markdown(&watched(&review));
+    assert!(markdown.contains("| 09:36:02 | end of the record | 7.0 s |"), "{markdown}");
+    assert!(markdown.contains("| at one look |"), "{markdown}");
+    for page in [text, markdown] {
+        assert!(!page.contains("goes on") && !page.contains("0.0 s"), "{page}");
+    }
+}
+
+#[test]
+fn a_record_without_an_end_says_each_reason_that_it_may_have() {
+    let mut review = hostile();
+    review.killed = true;
+    let text =
+        |review: &Review| watch_text(&watched(review), TextStyle { colour: false, width: 150 });
+    let said = "the watch was killed, the disk was full, or the watch still runs";
+    assert!(text(&review).contains(said), "{}", text(&review));
+    (review.killed, review.stopped) = (false, Some("No space left on device".into()));
+    let said = "Recording stopped after 09:36:09: No space left on device.";
+    assert!(text(&review).contains(said), "{}", text(&review));
+    assert!(!text(&review).contains("killed"));
+}
+
+#[test]
+fn one_of_a_thing_is_not_written_as_many() {
+    let mut review = hostile();
+    (review.looks, review.missed, review.listeners_idle) = (1, Some(1), 1);
+    (review.listeners_left_out, review.gaps_left_out) = (1, 1);
+    review.listeners[0].drops = 1;
+    let text = watch_text(&watched(&review), TextStyle { colour: false, width: 200 });
+    for said in [
+        "1 look, one every",
+        "1 look was due",
+        "1 listener had an empty queue",
+        "1 more listener had a queue or a drop.",
+        "1 shorter gap is not shown.",
+        "at the only look",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!text.contains("1 looks") && !text.contains("1 listeners"), "{text}");
+}
+
+#[test]
+fn segments_retransmitted_are_counted_without_syns_in_every_format() {
+    let record = kept();
+    let review = record.review().unwrap();
+    let of = |name: &str| review.counts[name];
+    let data = of("retransmitted") - of("syns_retransmitted");
+    assert_eq!(of("data_retransmitted"), data);
+    assert!(of("syns_retransmitted") > 0 && data > 0);
+    let watched = watched(&review);
+    let text = watch_text(&watched, TextStyle { colour: false, width: 150 });
+    let row = text.lines().find(|line| line.contains("segments retransmitted, SYNs ex")).unwrap();
+    assert!(row.contains(&format!(" {data} ")), "{row}");
+    let page = watch_html(&watched, &record.series(&review).unwrap());
+    assert!(page.contains(&format!("{data} segments retransmitted, SYNs excluded")));
+}
+
+#[test]
 fn a_record_without_its_last_bytes_lacks_the_summary_alone() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records/watch.json");
     let bytes = std::fs::read(path).unwrap();

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+use serde::Deserialize;
 use tcptoll_model::watch::review::{Curves, Misfit, Review, Reviewer, Series};
 use tcptoll_model::watch::{Interval, WATCH_RECORD_VERSION, WatchLine};
 
-use super::{HEADER, LINE_MAX};
+use super::{HEADER, KIND, LINE_MAX};
 
 /// The longest record that is read.
 const RECORD_MAX: u64 = 4 << 30;
@@ -20,7 +21,7 @@ pub enum WatchReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A line that is no line of a record, before the last.
-    #[error("line {number} is damaged: {error}")]
+    #[error("line {number} is damaged: {}", within_line(error))]
     Damaged {
         /// From 1.
         number: u64,
@@ -54,6 +55,38 @@ pub enum WatchReadError {
     Empty,
 }
 
+/// What is wrong with a line. It was parsed alone, so that its number is always 1 for the parser.
+fn within_line(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column ", " at column ")
+}
+
+/// The first line of a record, as far as it is needed to know what it is the record of.
+#[derive(Deserialize)]
+struct First {
+    line: String,
+}
+
+/// Whether a file is the record of a watch. Another program may have written the lines anew, with blanks
+/// and its own order of keys. A first line that was cut is known by its beginning.
+pub(crate) fn is_watch(mut file: &File) -> io::Result<bool> {
+    // A device may have no end, and a pipe cannot be read twice.
+    if !file.metadata()?.is_file() {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    BufReader::new(file.take(LINE_MAX)).read_until(b'\n', &mut bytes)?;
+    let named = || {
+        if let Ok(first) = serde_json::from_slice::<First>(&bytes) {
+            return first.line == KIND;
+        }
+        // It has something that is not JSON, like NaN, which its reader names.
+        let kind = format!("\"{KIND}\"");
+        bytes.windows(kind.len()).any(|at| at == kind.as_bytes())
+    };
+    Ok(bytes.starts_with(HEADER) || named())
+}
+
 /// A watch's record.
 #[derive(Debug)]
 pub struct WatchRecord {
@@ -66,13 +99,7 @@ impl WatchRecord {
     /// Errors: it cannot be read.
     pub fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
-        // A device may have no end, and a pipe cannot be read twice.
-        if !file.metadata()?.is_file() {
-            return Ok(None);
-        }
-        let mut bytes = Vec::new();
-        (&file).take(HEADER.len() as u64).read_to_end(&mut bytes)?;
-        Ok((bytes == HEADER).then_some(Self { file }))
+        Ok(is_watch(&file)?.then_some(Self { file }))
     }
 
     /// The lines from the beginning.

@@ -52,7 +52,7 @@ impl Machine {
         let at_s = f64::from(number) * self.every_s;
         Look {
             at_s,
-            time: format!("2026-01-01T{:06}.000Z", at_s as u64),
+            time: clock(at_s),
             listeners: (0..self.listeners).map(listener).collect(),
             counters: COUNTERS.map(|name| (name.to_owned(), host)).into(),
             counted: Counted {
@@ -66,6 +66,14 @@ impl Machine {
             ..Look::default()
         }
     }
+}
+
+/// The time of day at a moment of the watch.
+fn clock(at_s: f64) -> String {
+    let s = at_s as u64;
+    let (day, second) = (s / 86_400 % 28 + 1, s % 86_400);
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("2026-01-{day:02}T{hour:02}:{minute:02}:{:02}.000Z", second % 60)
 }
 
 fn header() -> WatchHeader {
@@ -254,9 +262,22 @@ fn a_damaged_line_is_named() {
         record.review().unwrap_err().to_string()
     };
     assert!(with(3, "{\"line\":").starts_with("line 3 is damaged: "));
-    let strange = r#"{"line":"state","time":"","at_s":-4.0,"interval_s":1.0,"levels":{}}"#;
-    assert_eq!(with(3, strange), "line 3 is damaged: no watch has such a time");
-    let unknown = r#"{"line":"state","time":"","at_s":4.0,"interval_s":1.0,"levels":{},"listeners":[{"n":77}]}"#;
+    let strange = r#"{"line":"state","time":"2026-01-01T00:00:00Z","at_s":-4.0,"interval_s":1.0,"levels":{}}"#;
+    let why = with(3, strange);
+    assert!(
+        why.starts_with("line 3 is damaged: at_s is -4, and a watch writes 0 to 1e10"),
+        "{why}"
+    );
+    let header = whole.lines().next().unwrap();
+    let header = header.replace("\"interval_s\":1.0", "\"interval_s\":0");
+    assert!(
+        with(1, &header)
+            .starts_with("line 1 is damaged: interval_s is 0, and a watch writes 0.001 ")
+    );
+    let header = header.replace("\"interval_s\":0", "\"interval_s\": NaN");
+    let header = header.replace("{\"line\":", "{\"line\": ");
+    assert!(with(1, &header).starts_with("line 1 is damaged: expected value at column "));
+    let unknown = r#"{"line":"state","time":"2026-01-01T00:00:00Z","at_s":4.0,"interval_s":1.0,"levels":{},"listeners":[{"n":77}]}"#;
     let error = with(2, unknown);
     assert_eq!(error, "line 2 is damaged: it names a listener that no line before it describes");
     let newer =
@@ -265,11 +286,85 @@ fn a_damaged_line_is_named() {
     assert!(with(3, &"x".repeat(5 << 20)).starts_with("line 3 is longer than 4 MiB"));
 }
 
+/// What a look after the deed says, and what the end says.
+fn after(deed: impl FnOnce(&std::path::Path, &std::path::Path)) -> [String; 3] {
+    let folder = folder();
+    let mut machine = Machine { listeners: 3, busy: 2, every_s: 1.0, number: 0 };
+    let (path, _, mut recorder) = record(&folder, &mut machine, 3, LIMIT_MIN);
+    deed(&path, &folder.path().join("moved"));
+    let mut history = History::new("host", 0.0);
+    let look = recorder.state(history.push(machine.look())).unwrap_err();
+    let end = recorder.end(&WatchSummary::default()).unwrap_err();
+    let stop = recorder.stop("why").unwrap_err();
+    [look, end, stop].map(|error| error.to_string())
+}
+
+#[test]
+fn a_record_that_is_deleted_renamed_or_replaced_is_noticed_at_the_next_look_and_at_the_end() {
+    let lost = "everything recorded until then is lost";
+    let kept = "the lines recorded until then are in it, under its other name";
+    for said in after(|path, _| fs::remove_file(path).unwrap()) {
+        assert_eq!(said, format!("the file was deleted, and {lost}"));
+    }
+    for said in after(|path, _| {
+        fs::remove_file(path).unwrap();
+        fs::write(path, "another").unwrap();
+    }) {
+        let expected = "the file was deleted, its name belongs to another file now, and";
+        assert_eq!(said, format!("{expected} {lost}"));
+    }
+    for said in after(|path, moved| fs::rename(path, moved).unwrap()) {
+        assert_eq!(said, format!("the file was renamed or moved; {kept}"));
+    }
+}
+
+#[test]
+fn a_line_that_a_full_disk_cut_goes_and_the_reason_is_the_last_line() {
+    let folder = folder();
+    let mut machine = Machine { listeners: 3, busy: 2, every_s: 1.0, number: 0 };
+    let (path, _, mut recorder) = record(&folder, &mut machine, 3, LIMIT_MIN);
+    // What a write leaves of which only a part fits.
+    let mut file = fs::File::options().append(true).open(&path).unwrap();
+    file.write_all(b"{\"line\":\"state\",\"time\":\"20").unwrap();
+    recorder.stop(&"No space left on device ".repeat(100)).unwrap();
+    let seen = review(&path);
+    assert_eq!((seen.looks, seen.cut, seen.killed), (3, false, false));
+    let reason = seen.stopped.unwrap();
+    assert!(reason.starts_with("No space left on device") && reason.len() == 200, "{reason}");
+    assert_eq!(fs::metadata(&path).unwrap().len(), recorder.bytes());
+}
+
+/// As another program writes it: a blank after each colon and comma, keys in another order.
+fn rewritten(line: &str) -> String {
+    let value: serde_json::Value = serde_json::from_str(line).unwrap();
+    let fields = value.as_object().unwrap().iter().rev();
+    let fields = fields.map(|(name, value)| format!("\"{name}\": {value}"));
+    format!("{{{}}}\n", fields.collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn a_record_whose_lines_another_program_wrote_anew_is_read_as_before() {
+    let folder = folder();
+    let mut machine = Machine { listeners: 60, busy: 50, every_s: 60.0, number: 0 };
+    let (path, _, mut recorder) = record(&folder, &mut machine, 300, LIMIT_MIN);
+    recorder.end(&WatchSummary::default()).unwrap();
+    let whole = fs::read_to_string(&path).unwrap();
+    let anew = folder.path().join("anew.jsonl");
+    let lines: String = whole.lines().map(rewritten).collect();
+    assert!(!lines.contains("{\"line\":"), "{}", &lines[..400]);
+    fs::write(&anew, lines).unwrap();
+    assert_eq!(review(&anew), review(&path));
+    let error = crate::record::Record::read(&anew).unwrap_err();
+    assert!(matches!(error, crate::record::ReadError::Watch), "{error}");
+}
+
 #[test]
 fn a_file_of_another_kind_is_none() {
     let folder = folder();
     let path = folder.path().join("other");
-    for text in ["", "{\"line\":\"header\"}\n", "hello", "{\"line\":\"watch-head"] {
+    for text in
+        ["", "{\"line\":\"header\"}\n", "hello", "{\"line\":\"watch-head", "{\"line\": 7}\n"]
+    {
         fs::write(&path, text).unwrap();
         assert!(WatchRecord::open(&path).unwrap().is_none(), "{text}");
     }
@@ -308,7 +403,8 @@ fn a_full_disk_is_an_error_and_a_file_of_that_name_is_not_replaced() {
             break error;
         }
     };
-    assert!(error.to_string().contains("its name belongs to another file now"), "{error}");
+    let why = "the file was renamed, and its name belongs to another file now; the lines recorded";
+    assert!(error.to_string().starts_with(why), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "another");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
 }

@@ -1,12 +1,12 @@
 //! Writes a watch's record, each line whole, and keeps it below its limit.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tcptoll_model::watch::{Recording, State, WatchHeader, WatchLine, WatchSummary};
+use tcptoll_model::watch::{Recording, State, WatchHeader, WatchLine, WatchStopped, WatchSummary};
 
 use super::join::{Joined, rewrite};
 use crate::clock::{boottime_ns, monotonic_ns};
@@ -20,6 +20,8 @@ const SUMMARY_ROOM: u64 = 1_024;
 const SYNC_EVERY: Duration = Duration::from_mins(1);
 /// The most looks in one interval.
 const LOOKS_MAX: u32 = 1 << 24;
+/// The longest reason of a failure that is written, characters.
+const REASON_MAX: usize = 200;
 
 /// A watch's record being written.
 ///
@@ -40,6 +42,8 @@ pub struct WatchRecorder {
     /// `CLOCK_BOOTTIME` less `CLOCK_MONOTONIC` at the state before, ns: it grows while suspended.
     slept_ns: Option<u64>,
     synced: Duration,
+    /// End of the last interval written, s since the watch began.
+    last_s: f64,
 }
 
 impl WatchRecorder {
@@ -74,6 +78,7 @@ impl WatchRecorder {
             recording: Recording::default(),
             slept_ns: None,
             synced: Duration::from_nanos(monotonic_ns()),
+            last_s: 0.0,
         })
     }
 
@@ -83,6 +88,8 @@ impl WatchRecorder {
     }
 
     /// Writes what a state has to say.
+    ///
+    /// Errors: those of the file; also if its name no longer leads to it.
     pub fn state(&mut self, state: &State) -> io::Result<()> {
         let slept_ns = boottime_ns().saturating_sub(monotonic_ns());
         let suspended =
@@ -93,6 +100,7 @@ impl WatchRecorder {
             if suspended > Duration::from_millis(10) { suspended.as_secs_f64() } else { 0.0 };
         let lines = self.recording.lines(state, suspended_s);
         self.write(&lines)?;
+        self.last_s = state.at_s;
         let now = Duration::from_nanos(monotonic_ns());
         if now.saturating_sub(self.synced) >= SYNC_EVERY {
             self.synced = now;
@@ -102,8 +110,31 @@ impl WatchRecorder {
     }
 
     /// Writes the last line.
+    ///
+    /// Errors: as [`WatchRecorder::state`].
     pub fn end(&mut self, summary: &WatchSummary) -> io::Result<()> {
         self.write(&[WatchLine::WatchSummary(Box::new(summary.clone()))])?;
+        self.sync()?;
+        // After the last line is on the disk: a record that was deleted by then is no record.
+        self.still_there()
+    }
+
+    /// Writes as the last line why nothing more is written. A line that was cut by the failure goes.
+    ///
+    /// Errors: those of the file; a disk that is full may have no room for this line either. `Unsupported`
+    /// where a line that was cut cannot be removed, or nothing was written.
+    pub fn stop(&mut self, reason: &str) -> io::Result<()> {
+        if !self.regular || self.bytes == 0 {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        self.still_there()?;
+        self.file.set_len(self.bytes)?;
+        self.file.seek(SeekFrom::Start(self.bytes))?;
+        let reason: String = reason.chars().take(REASON_MAX).collect();
+        self.append(&whole(&[WatchLine::WatchStopped(WatchStopped {
+            at_s: self.last_s,
+            reason,
+        })])?)?;
         self.sync()
     }
 
@@ -117,17 +148,18 @@ impl WatchRecorder {
     }
 
     fn write(&mut self, lines: &[WatchLine]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for line in lines {
-            serde_json::to_writer(&mut bytes, line)?;
-            bytes.push(b'\n');
-        }
+        self.still_there()?;
+        let bytes = whole(lines)?;
         let ends = matches!(lines, [WatchLine::WatchSummary(_)]);
         let room = if ends { 0 } else { SUMMARY_ROOM };
         if self.regular && self.bytes + bytes.len() as u64 + room > self.limit {
             self.shorten()?;
         }
-        self.file.write_all(&bytes)?;
+        self.append(&bytes)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
         self.bytes += bytes.len() as u64;
         Ok(())
     }
@@ -181,13 +213,35 @@ impl WatchRecorder {
         Ok((file, joined))
     }
 
-    /// Whether the path still names this file: another one must not be replaced.
+    /// Whether the path still names this file: one that was deleted is lost when the watch ends, and
+    /// another one must not be replaced. It costs an fstat(2) and a stat(2).
     fn still_there(&self) -> io::Result<()> {
-        let (ours, named) = (self.file.metadata()?, fs::metadata(&self.path)?);
-        if (ours.dev(), ours.ino()) == (named.dev(), named.ino()) {
+        if !self.regular {
             return Ok(());
         }
-        Err(io::Error::other("its name belongs to another file now"))
+        let ours = self.file.metadata()?;
+        let named = match fs::metadata(&self.path) {
+            Ok(named) => Some((named.dev(), named.ino())),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let lost = "everything recorded until then is lost";
+        let kept = "the lines recorded until then are in it, under its other name";
+        Err(io::Error::other(match (named, ours.nlink()) {
+            (Some(named), _) if named == (ours.dev(), ours.ino()) => return Ok(()),
+            (None, 0) => format!("the file was deleted, and {lost}"),
+            (Some(_), 0) => {
+                format!("the file was deleted, its name belongs to another file now, and {lost}")
+            }
+            (None, _) => format!("the file was renamed or moved; {kept}"),
+            (Some(_), _) => {
+                format!("the file was renamed, and its name belongs to another file now; {kept}")
+            }
+        }))
     }
 
     /// A name next to the record's, of this process.
@@ -196,6 +250,16 @@ impl WatchRecorder {
         name.push(format!(".{kind}-{}", std::process::id()));
         self.path.with_file_name(name)
     }
+}
+
+/// Lines as they are written, each with its end.
+fn whole(lines: &[WatchLine]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for line in lines {
+        serde_json::to_writer(&mut bytes, line)?;
+        bytes.push(b'\n');
+    }
+    Ok(bytes)
 }
 
 /// Two watches must not write one record.

@@ -11,6 +11,10 @@ use crate::watch::look::{Counted, DESTINATIONS_MAX, Limits};
 /// Diagnoses of a joined interval, at most.
 const DIAGNOSES_MAX: usize = 256;
 
+/// Segments retransmitted but SYNs and SYN-ACKs, as [`Segments`](crate::watch::Segments) counts them: a
+/// count made of two others, so it is not in `counts`. Of joined looks its highest rate is in `peak_per_s`.
+pub const DATA_RETRANSMITTED: &str = "data_retransmitted";
+
 /// What happened over an interval: one look and the one before it, or several such joined.
 ///
 /// Counts are sums, so joining keeps them. Levels are the greatest of the looks that were joined.
@@ -186,10 +190,21 @@ impl Interval {
         self.longest_s.unwrap_or(self.interval_s)
     }
 
+    /// A count by its name; 0 where it is left out.
+    pub fn count(&self, name: &str) -> u64 {
+        let count = |name| self.counts.get(name).copied().unwrap_or(0);
+        if name == DATA_RETRANSMITTED {
+            // The two counters are read one after the other, so that the SYNs may be ahead by some.
+            count("retransmitted").saturating_sub(count("syns_retransmitted"))
+        } else {
+            count(name)
+        }
+    }
+
     /// A count's mean rate per second; absent where it was not counted.
     pub fn per_s(&self, name: &str) -> Option<f64> {
         let s = self.counted_s();
-        (s > 0.0).then(|| self.counts.get(name).copied().unwrap_or(0) as f64 / s)
+        (s > 0.0).then(|| self.count(name) as f64 / s)
     }
 
     /// A count's highest rate of one look, per second; absent where it was not counted.
@@ -206,7 +221,9 @@ impl Interval {
         let counted_s = micros(self.counted_s() + after.counted_s());
         let interval_s = micros(self.interval_s + after.interval_s);
         let mut peaks = BTreeMap::new();
-        for name in self.counts.keys().chain(after.counts.keys()) {
+        let data = DATA_RETRANSMITTED.to_owned();
+        let data = (self.count(&data) + after.count(&data) > 0).then_some(&data);
+        for name in self.counts.keys().chain(after.counts.keys()).chain(data) {
             let peak = most(self.peak_per_s(name), after.peak_per_s(name));
             peaks.extend(peak.map(|peak| (name.clone(), decimals(peak))));
         }

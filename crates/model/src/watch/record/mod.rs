@@ -6,12 +6,16 @@
 
 mod interval;
 mod recording;
+mod time;
 
 use serde::{Deserialize, Serialize};
 
 pub(in crate::watch) use interval::greatest;
-pub use interval::{Count, DestinationPart, DiagnosisPart, Interval, ListenerPart, Others};
+pub use interval::{
+    Count, DATA_RETRANSMITTED, DestinationPart, DiagnosisPart, Interval, ListenerPart, Others,
+};
 pub use recording::Recording;
+pub(in crate::watch) use time::is_rfc3339;
 
 use super::look::Process;
 use crate::diagnosis::Diagnosis;
@@ -34,6 +38,8 @@ pub enum WatchLine {
     State(Box<Interval>),
     /// The last line: missing if the watch was killed.
     WatchSummary(Box<WatchSummary>),
+    /// The last line where the watch could write no more and went on without its record.
+    WatchStopped(WatchStopped),
     /// A line of a later version; left alone.
     #[serde(other)]
     Unknown,
@@ -98,6 +104,15 @@ pub struct WatchSummary {
     pub looks: u64,
     /// Looks that were due and could not be taken in time.
     pub missed: u64,
+}
+
+/// Why nothing more was recorded, though the watch went on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WatchStopped {
+    /// End of the last interval that was written, s since the watch began.
+    pub at_s: f64,
+    /// The failure, like `No space left on device`.
+    pub reason: String,
 }
 
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {

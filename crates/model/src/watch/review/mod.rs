@@ -3,6 +3,7 @@
 //! A record is read line by line, twice: [`Reviewer`] sums it up, and [`Curves`] then keeps what pictures
 //! need of the listeners and destinations that mattered most. Both are bounded, however long the record.
 
+mod check;
 mod curves;
 mod reviewer;
 
@@ -11,8 +12,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use check::Misfit;
 pub use curves::{Curves, Series};
-pub use reviewer::{Misfit, Reviewer};
+pub use reviewer::Reviewer;
 
 use super::look::{Counted, Limits, Process};
 use crate::diagnosis::{Fix, Severity};
@@ -62,8 +64,12 @@ pub struct Review {
     /// Looks that were due and could not be taken in time; absent if the watch was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<u64>,
-    /// Whether the last line is missing: the watch was killed, or goes on.
+    /// Whether the last line is missing: the watch was killed, its disk was full, or it still runs.
     pub killed: bool,
+    /// Why nothing more was recorded though the watch went on, like `No space left on device`; absent: it
+    /// was not so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
     /// Whether the last line was cut while it was written.
     pub cut: bool,
     /// What was wrong, in the order of its beginning.
@@ -84,7 +90,8 @@ pub struct Review {
     pub destinations_left_out: u64,
     /// Time that `counts` are of, s: less than the watch where counters did not continue.
     pub counted_s: f64,
-    /// Counts of the namespace by name; one that is missing is 0.
+    /// Counts of the namespace by name; one that is missing is 0. `retransmitted` is of all segments,
+    /// `data_retransmitted` of those that are no SYN and no SYN-ACK.
     pub counts: BTreeMap<String, u64>,
     /// The highest rate of one interval of each of them, per second, with its time.
     pub peaks_per_s: BTreeMap<String, Peak>,
@@ -128,7 +135,7 @@ pub struct Episode {
     pub active_s: f64,
     /// End of the line that has the worst of it, s since the watch began.
     pub worst_at_s: f64,
-    /// Whether it was still so at the last look.
+    /// Whether it was still so at the last look of the record.
     pub ongoing: bool,
     /// What fixes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

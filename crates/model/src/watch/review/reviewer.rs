@@ -1,15 +1,15 @@
 //! Sums a record up, line by line.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use super::check::{self, Misfit};
 use super::{
     DESTINATIONS_STATED, DestinationReview, EPISODES_MAX, Episode, GAPS_MAX, Gap, LISTENERS_STATED,
     ListenerReview, MERGE_S, Peak, Review,
 };
 use crate::watch::record::{
-    DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart, WatchLine,
-    greatest,
+    DATA_RETRANSMITTED, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine,
+    ListenerPart, WatchHeader, WatchLine, greatest,
 };
 
 /// Descriptions that are remembered, at most.
@@ -19,16 +19,6 @@ const FOLLOWED_MAX: usize = 8_192;
 /// A time between two looks that is this many times the asked one, and [`GAP_MIN_S`] longer, is a gap.
 const GAP_TIMES: f64 = 2.0;
 const GAP_MIN_S: f64 = 1.0;
-
-/// Why a line cannot be of a watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit(&'static str);
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(self.0)
-    }
-}
 
 /// Sums up a record. Memory is bounded: 65,536 descriptions of at most 300 B, 8,192 listeners and
 /// destinations, 500 episodes with their fixes.
@@ -44,6 +34,10 @@ pub struct Reviewer {
     episodes: BTreeMap<(String, String), (Episode, DiagnosisPart)>,
     ended: Vec<Episode>,
     last_s: f64,
+    /// Time in which the machine was suspended, s.
+    suspended_s: f64,
+    /// Whether the header was taken.
+    begun: bool,
     summed: bool,
 }
 
@@ -53,35 +47,49 @@ impl Reviewer {
     /// Errors: no watch writes such a line here.
     pub fn line(&mut self, line: WatchLine) -> Result<(), Misfit> {
         self.summed = false;
+        if !self.begun && !matches!(line, WatchLine::WatchHeader(_)) {
+            return Err(Misfit::from("the first line of a record is its watch-header"));
+        }
         match line {
-            WatchLine::WatchHeader(header) => {
-                let header = *header;
-                self.review = Review {
-                    kind: "watch".to_owned(),
-                    record_version: header.record_version,
-                    tcptoll_version: header.tcptoll_version,
-                    command: header.command,
-                    host: header.host,
-                    started_at: header.started_at,
-                    interval_s: header.interval_s,
-                    passport: header.passport,
-                    ..Review::default()
-                };
+            WatchLine::WatchHeader(_) if self.begun => {
+                return Err(Misfit::from(
+                    "it is a second watch-header, and a record is of one watch",
+                ));
             }
+            WatchLine::WatchHeader(header) => return self.header(*header),
             WatchLine::Listener(line) => self.describe_listener(*line),
             WatchLine::Diagnosis(line) => {
                 if self.diagnoses.len() >= DESCRIBED_MAX {
-                    return Err(Misfit("it has more diagnoses than any watch"));
+                    return Err(Misfit::from("it has more diagnoses than any watch"));
                 }
                 self.diagnoses.insert(line.n, *line);
             }
             WatchLine::State(interval) => return self.interval(*interval),
             WatchLine::WatchSummary(summary) => {
+                check::summary(&summary)?;
                 self.review.missed = Some(summary.missed);
                 self.summed = true;
             }
+            WatchLine::WatchStopped(stopped) => self.review.stopped = Some(stopped.reason),
             WatchLine::Unknown => {}
         }
+        Ok(())
+    }
+
+    fn header(&mut self, header: WatchHeader) -> Result<(), Misfit> {
+        check::header(&header)?;
+        self.begun = true;
+        self.review = Review {
+            kind: "watch".to_owned(),
+            record_version: header.record_version,
+            tcptoll_version: header.tcptoll_version,
+            command: header.command,
+            host: header.host,
+            started_at: header.started_at,
+            interval_s: header.interval_s,
+            passport: header.passport,
+            ..Review::default()
+        };
         Ok(())
     }
 
@@ -104,7 +112,8 @@ impl Reviewer {
     }
 
     fn interval(&mut self, interval: Interval) -> Result<(), Misfit> {
-        check(&interval, self.last_s)?;
+        check::interval(&interval, self.last_s, self.suspended_s)?;
+        self.suspended_s += interval.suspended_s;
         let at_s = interval.at_s;
         self.last_s = at_s;
         let review = &mut self.review;
@@ -113,7 +122,10 @@ impl Reviewer {
         review.joined_most = review.joined_most.max(interval.looks);
         review.lasted_s = at_s;
         review.counted_s += interval.counted_s();
-        for (name, count) in &interval.counts {
+        let data = interval.count(DATA_RETRANSMITTED);
+        let data = (data > 0).then(|| (DATA_RETRANSMITTED.to_owned(), data));
+        for (name, count) in interval.counts.iter().chain(data.as_ref().map(|(name, n)| (name, n)))
+        {
             let sum = review.counts.entry(name.clone()).or_default();
             *sum = sum.saturating_add(*count);
             let Some(value) = interval.peak_per_s(name) else { continue };
@@ -159,7 +171,7 @@ impl Reviewer {
 
     fn listener(&mut self, part: &ListenerPart, interval: &Interval) -> Result<(), Misfit> {
         let Some(key) = self.listeners.get(&part.n) else {
-            return Err(Misfit("it names a listener that no line before it describes"));
+            return Err(Misfit::from("it names a listener that no line before it describes"));
         };
         let Some(known) = self.of_listeners.get_mut(key) else {
             self.review.drops_of_others = self.review.drops_of_others.saturating_add(part.drops);
@@ -200,7 +212,7 @@ impl Reviewer {
 
     fn diagnosis(&mut self, part: &DiagnosisPart, at_s: f64) -> Result<(), Misfit> {
         let Some(line) = self.diagnoses.get(&part.n) else {
-            return Err(Misfit("it names a diagnosis that no line before it describes"));
+            return Err(Misfit::from("it names a diagnosis that no line before it describes"));
         };
         let about = &line.diagnosis;
         let key = (about.id.clone(), about.subject.clone());
@@ -249,7 +261,7 @@ impl Reviewer {
             self.ended.push(episode);
         }
         let mut review = self.review;
-        review.killed = !self.summed;
+        review.killed = !self.summed && review.stopped.is_none();
         review.cut = cut;
         review.episodes_left_out += worst_episodes(&mut self.ended);
         self.ended.sort_by(|a, b| {
@@ -276,32 +288,6 @@ impl Reviewer {
         longest_gaps(&mut review);
         review
     }
-}
-
-/// Whether a watch can have had this interval after the one that ended at `last_s`.
-fn check(interval: &Interval, last_s: f64) -> Result<(), Misfit> {
-    let time = |s: f64| (0.0..1e10).contains(&s);
-    let times = [
-        interval.at_s,
-        interval.interval_s,
-        interval.suspended_s,
-        interval.counted_s(),
-        interval.longest_s(),
-    ];
-    if !times.into_iter().all(time) || interval.at_s + 1e-6 < last_s || interval.looks == 0 {
-        return Err(Misfit("no watch has such a time"));
-    }
-    let count = |count: f64| (0.0..1e18).contains(&count);
-    if !interval.listeners.iter().all(|part| count(part.overflows.0) && time(part.unknown_s)) {
-        return Err(Misfit("no watch has such a count"));
-    }
-    let diagnosed = |part: &DiagnosisPart| time(part.to_s) && time(part.active_s);
-    // An interval of the first look may begin before the watch by the rounding.
-    let begun = |part: &DiagnosisPart| (-1.0..=part.to_s).contains(&part.from_s);
-    if !interval.diagnoses.iter().all(|part| diagnosed(part) && begun(part)) {
-        return Err(Misfit("no diagnosis has such a time"));
-    }
-    Ok(())
 }
 
 fn closed(episode: Episode, sum: &DiagnosisPart) -> Episode {

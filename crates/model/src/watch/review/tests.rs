@@ -10,6 +10,7 @@ fn header() -> WatchLine {
         record_version: 1,
         interval_s: 1.0,
         host: "h".into(),
+        started_at: "2026-11-23T08:42:54.011Z".into(),
         ..WatchHeader::default()
     };
     WatchLine::WatchHeader(Box::new(header))
@@ -43,8 +44,14 @@ fn diagnosed(n: u32, severity: Severity) -> WatchLine {
     WatchLine::Diagnosis(Box::new(DiagnosisLine { n, diagnosis }))
 }
 
+/// The time of day at a moment of the watch. Its date does not matter.
+fn clock(at_s: f64) -> String {
+    let s = at_s.clamp(0.0, 86_399.0) as u32;
+    format!("2026-11-23T{:02}:{:02}:{:02}Z", s / 3_600, s / 60 % 60, s % 60)
+}
+
 fn interval(at_s: f64) -> Interval {
-    Interval { at_s, interval_s: 1.0, looks: 1, time: format!("t{at_s}"), ..Interval::default() }
+    Interval { at_s, interval_s: 1.0, looks: 1, time: clock(at_s), ..Interval::default() }
 }
 
 fn wrong(n: u32, at_s: f64, worst: f64) -> DiagnosisPart {
@@ -88,7 +95,7 @@ fn an_episode_has_a_beginning_an_end_and_its_worst() {
     assert!(!first.ongoing && second.ongoing);
     assert_eq!((second.from_s, second.to_s), (299.0, 300.0));
     assert!(seen.killed, "no summary");
-    assert_eq!(seen.ended_at.as_deref(), Some("t300"));
+    assert_eq!(seen.ended_at.as_deref(), Some("2026-11-23T00:05:00Z"));
 }
 
 #[test]
@@ -141,23 +148,144 @@ fn a_suspended_machine_and_looks_that_came_late_are_gaps() {
     assert_eq!(gaps, [(3_600.0, 3_599.0), (5.0, 0.0)]);
 }
 
+/// What a line after an interval that ended at 1 s is refused for.
+fn refused(one: &Interval) -> String {
+    let mut reviewer = Reviewer::default();
+    reviewer.line(header()).unwrap();
+    reviewer.line(state(interval(1.0))).unwrap();
+    reviewer.line(state(interval(2.0))).unwrap();
+    reviewer.line(state(one.clone())).expect_err(&format!("{one:?}")).to_string()
+}
+
 #[test]
-fn a_line_that_no_watch_writes_is_refused() {
-    let part = |n| vec![ListenerPart { n, queue: 1, ..ListenerPart::default() }];
+fn a_line_that_no_watch_writes_is_refused_and_its_field_is_named() {
+    let part = |n| ListenerPart { n, queue: 1, ..ListenerPart::default() };
+    let peak = |peak: f64| [("drops".to_owned(), peak)].into();
+    let with = |part: ListenerPart| Interval { listeners: vec![part], ..interval(3.0) };
+    let diagnosed = |part: DiagnosisPart| Interval { diagnoses: vec![part], ..interval(3.0) };
+    let others = |overflows: f64| {
+        Some(crate::watch::Others {
+            overflows: Count(overflows),
+            ..crate::watch::Others::default()
+        })
+    };
     let strange = [
-        Interval { listeners: part(7), ..interval(2.0) },
-        Interval { diagnoses: vec![wrong(7, 2.0, 1.0)], ..interval(2.0) },
-        Interval { interval_s: -1.0, ..interval(2.0) },
-        Interval { interval_s: f64::NAN, ..interval(2.0) },
-        Interval { looks: 0, ..interval(2.0) },
-        interval(1e12),
-        interval(0.5),
+        ("a listener that no line", with(part(7))),
+        ("a diagnosis that no line", diagnosed(wrong(7, 3.0, 1.0))),
+        ("interval_s is -1,", Interval { interval_s: -1.0, ..interval(3.0) }),
+        ("interval_s is NaN,", Interval { interval_s: f64::NAN, ..interval(3.0) }),
+        ("interval_s is 50,", Interval { interval_s: 50.0, ..interval(3.0) }),
+        ("looks is 0,", Interval { looks: 0, ..interval(3.0) }),
+        ("looks is 4e9,", Interval { looks: 4_000_000_000, ..interval(3.0) }),
+        ("at_s is 1e12,", interval(1e12)),
+        ("at_s is NaN,", interval(f64::NAN)),
+        ("at_s is 0.5, and the line before it ends at 2", interval(0.5)),
+        ("time is \"\",", Interval { time: String::new(), ..interval(3.0) }),
+        ("time is \"-9999-01-01T00:00:00Z\",", {
+            Interval { time: "-9999-01-01T00:00:00Z".into(), ..interval(3.0) }
+        }),
+        ("longest_s is -3,", Interval { longest_s: Some(-3.0), ..interval(3.0) }),
+        ("counted_s is -1,", Interval { counted_s: Some(-1.0), ..interval(3.0) }),
+        ("counted_s is 9,", Interval { counted_s: Some(9.0), ..interval(3.0) }),
+        ("suspended_s is -1,", Interval { suspended_s: -1.0, ..interval(3.0) }),
+        ("peak_per_s of \"drops\" is -5,", Interval { peak_per_s: peak(-5.0), ..interval(3.0) }),
+        ("peak_per_s of \"drops\" is inf,", {
+            Interval { peak_per_s: peak(f64::INFINITY), ..interval(3.0) }
+        }),
+        ("overflows of others is -1,", Interval { others: others(-1.0), ..interval(3.0) }),
+        (
+            "overflows of listener 7 is -1,",
+            with(ListenerPart { overflows: Count(-1.0), ..part(7) }),
+        ),
+        ("unknown_s of listener 7 is -1,", with(ListenerPart { unknown_s: -1.0, ..part(7) })),
+        (
+            "drops_peak_per_s of listener 7 is -1,",
+            with(ListenerPart { drops_peak_per_s: Some(-1.0), ..part(7) }),
+        ),
+        (
+            "overflows_peak_per_s of listener 7 is NaN,",
+            with(ListenerPart { overflows_peak_per_s: Some(f64::NAN), ..part(7) }),
+        ),
+        (
+            "from_s of diagnosis 7 is 9,",
+            diagnosed(DiagnosisPart { from_s: 9.0, ..wrong(7, 3.0, 1.0) }),
+        ),
+        (
+            "active_s of diagnosis 7 is -1,",
+            diagnosed(DiagnosisPart { active_s: -1.0, ..wrong(7, 3.0, 1.0) }),
+        ),
     ];
-    for one in strange {
-        let mut reviewer = Reviewer::default();
-        reviewer.line(header()).unwrap();
-        reviewer.line(state(interval(1.0))).unwrap();
-        assert!(reviewer.line(state(one.clone())).is_err(), "{one:?}");
+    for (field, one) in strange {
+        let why = refused(&one);
+        assert!(why.contains(field), "{field}: {why}");
+    }
+}
+
+#[test]
+fn a_machine_cannot_be_suspended_for_longer_than_the_watch_lasts() {
+    let mut reviewer = Reviewer::default();
+    reviewer.line(header()).unwrap();
+    reviewer.line(state(Interval { suspended_s: 60.0, ..interval(1.0) })).unwrap();
+    // It was suspended after the look and before the line was written.
+    reviewer.line(state(Interval { interval_s: 60.0, ..interval(61.0) })).unwrap();
+    reviewer.line(state(Interval { suspended_s: 1e9, ..interval(62.0) })).unwrap();
+    let why = reviewer.line(state(interval(63.0))).unwrap_err().to_string();
+    assert!(why.starts_with("suspended_s of the lines before is 1.00000006e9, "), "{why}");
+}
+
+#[test]
+fn a_header_that_no_watch_writes_is_refused_and_its_field_is_named() {
+    let with = |change: fn(&mut WatchHeader)| {
+        let WatchLine::WatchHeader(mut header) = header() else { panic!("a header") };
+        change(&mut header);
+        Reviewer::default().line(WatchLine::WatchHeader(header)).unwrap_err().to_string()
+    };
+    for (field, why) in [
+        ("started_at is \"-9999-", with(|one| one.started_at = "-9999-01-01T00:00:00Z".into())),
+        ("started_at is \"-009999-", with(|one| one.started_at = "-009999-01-01T00:00:00Z".into())),
+        ("started_at is \"\",", with(|one| one.started_at.clear())),
+        ("interval_s is 0,", with(|one| one.interval_s = 0.0)),
+        ("interval_s is -2,", with(|one| one.interval_s = -2.0)),
+        ("interval_s is NaN,", with(|one| one.interval_s = f64::NAN)),
+        ("interval_s is 1e12,", with(|one| one.interval_s = 1e12)),
+        ("record_version is 0,", with(|one| one.record_version = 0)),
+    ] {
+        assert!(why.starts_with(field), "{field}: {why}");
+    }
+    let mut reviewer = Reviewer::default();
+    let early = reviewer.line(state(interval(1.0))).unwrap_err().to_string();
+    assert!(early.contains("the first line"), "{early}");
+    reviewer.line(header()).unwrap();
+    let second = reviewer.line(header()).unwrap_err().to_string();
+    assert!(second.contains("a second watch-header"), "{second}");
+}
+
+#[test]
+fn a_record_that_says_why_it_ends_is_of_no_killed_watch() {
+    let stopped = WatchLine::WatchStopped(crate::watch::WatchStopped {
+        at_s: 1.0,
+        reason: "No space left on device".into(),
+    });
+    let seen = review(vec![header(), state(interval(1.0)), stopped]);
+    assert_eq!((seen.stopped.as_deref(), seen.killed), (Some("No space left on device"), false));
+}
+
+#[test]
+fn retransmitted_data_is_without_syns_and_has_its_own_highest_rate_when_looks_are_joined() {
+    let one = |at_s: f64, all: u64, syns: u64| Interval {
+        counts: [("retransmitted".to_owned(), all), ("syns_retransmitted".to_owned(), syns)].into(),
+        ..interval(at_s)
+    };
+    let looks = [one(1.0, 100, 100), one(2.0, 30, 10), one(3.0, 5, 0)];
+    let apart = review(std::iter::once(header()).chain(looks.clone().map(state)).collect());
+    let joined = looks.into_iter().reduce(Interval::join).unwrap();
+    assert_eq!(joined.counts.get("data_retransmitted"), None, "{joined:?}");
+    let joined = review(vec![header(), state(joined)]);
+    for seen in [apart, joined] {
+        let counts = ["retransmitted", "syns_retransmitted", "data_retransmitted"];
+        assert_eq!(counts.map(|name| seen.counts[name]), [135, 110, 25]);
+        let peak = |name: &str| seen.peaks_per_s[name].value;
+        assert_eq!((peak("retransmitted"), peak("data_retransmitted")), (100.0, 20.0));
     }
 }
 

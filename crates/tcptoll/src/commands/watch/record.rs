@@ -25,6 +25,8 @@ pub(super) struct Record {
     /// Waits for the host's name, which the first state has.
     header: Option<WatchHeader>,
     failure: Option<String>,
+    /// The reason that the record itself could not be given yet: the disk was full.
+    reason: Option<String>,
 }
 
 impl Record {
@@ -55,15 +57,35 @@ impl Record {
             host: String::new(),
             passport: passport::read(),
         };
-        Ok(Self { path: path.to_owned(), recorder, header: Some(header), failure: None })
+        Ok(Self {
+            path: path.to_owned(),
+            recorder,
+            header: Some(header),
+            failure: None,
+            reason: None,
+        })
     }
 
-    /// Keeps the first failure, and says it.
-    fn note(&mut self, written: std::io::Result<()>) {
+    /// Keeps the first failure. One at the end is said by the exit status alone.
+    fn note(&mut self, written: std::io::Result<()>, ends: bool) {
         let Err(error) = written else { return };
         let failure = format!("the record {} is not whole: {error}", self.path.display());
-        say(&format!("error: {failure}; nothing more is recorded, the watch goes on"));
+        if !ends {
+            say(&format!("error: {failure}. Nothing more is recorded, and the watch goes on"));
+        }
         self.failure = Some(failure);
+        self.reason = Some(error.to_string());
+        self.give_reason();
+    }
+
+    /// Writes the reason of a failure into the record, if it has room for it.
+    fn give_reason(&mut self) {
+        if let Some(reason) = &self.reason
+            && self.header.is_none()
+            && self.recorder.stop(reason).is_ok()
+        {
+            self.reason = None;
+        }
     }
 }
 
@@ -76,15 +98,17 @@ impl Sink for Record {
             self.header.take().map(|header| WatchHeader { host: state.host.clone(), ..header });
         let written = header.map_or(Ok(()), |header| self.recorder.header(header));
         let written = written.and_then(|()| self.recorder.state(state));
-        self.note(written);
+        self.note(written, false);
         Ok(())
     }
 
     fn end(&mut self, summary: &WatchSummary) -> anyhow::Result<()> {
         if self.failure.is_none() && self.header.is_none() {
             let written = self.recorder.end(summary);
-            self.note(written);
+            self.note(written, true);
         }
+        // The disk may have room again.
+        self.give_reason();
         match self.failure.take() {
             Some(failure) => Err(NotStored(failure).into()),
             None => Ok(()),
