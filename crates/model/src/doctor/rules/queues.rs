@@ -41,8 +41,10 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
             1 => "the one worker".to_owned(),
             many => format!("one of {} workers", human_count(many)),
         };
-        let text =
-            format!("{clients} clients always wait for {busy} of {program}{}", of.unwrap_or_default());
+        let text = format!(
+            "{clients} clients always wait for {busy} of {program}{}",
+            of.unwrap_or_default()
+        );
         let evidence = evidence([
             ("accept_queue_shortest", Some(queue.shortest.into())),
             ("accept_queue_longest", Some(queue.longest.into())),

@@ -294,7 +294,7 @@ fn the_name_of_a_process_is_cleaned_in_evidence() {
     let mut state = worst();
     state.listeners[0].process = Some(Process { pid: 1, name: "a\u{1b}[31m\nb".into() });
     let found = of(&state);
-    assert_eq!(found[0].evidence["process"], "a?[31m?b");
+    assert_eq!(found[0].evidence["process"], "a·[31m b");
 }
 
 prop_compose! {
