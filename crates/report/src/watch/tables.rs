@@ -7,7 +7,6 @@ use tcptoll_model::watch::Process;
 use tcptoll_model::watch::review::{Episode, ListenerReview, Review};
 
 use super::View;
-use crate::figures::plural;
 use crate::number::{self, ABSENT, duration, three, whole};
 
 /// A table of words and figures.
@@ -186,8 +185,8 @@ pub(super) fn listeners(view: &View<'_>) -> Table {
     if review.listeners_idle > 0 {
         let _ = write!(
             note,
-            "At most {} had neither a queue nor a drop at the same look. ",
-            plural(review.listeners_idle.into(), "listener")
+            "Listeners without a queue or a drop at a look: at most {}. ",
+            whole(review.listeners_idle.into())
         );
     }
     if review.listeners.iter().any(|one| one.overflows_estimated) {

@@ -57,13 +57,19 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "once")]
     pub record: Option<PathBuf>,
     /// Size that the record may reach, like 64M; older intervals are then joined
-    #[arg(long, value_name = "SIZE", default_value = "64M", requires = "record")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "64M",
+        requires = "record",
+        conflicts_with = "once"
+    )]
     pub record_limit: String,
     /// Serve metrics for Prometheus at this address, like 127.0.0.1:9464; no screen
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "once")]
     pub listen: Option<String>,
     /// Another host name by which scrapers may ask for the metrics; may be given again
-    #[arg(long, value_name = "HOST", requires = "listen")]
+    #[arg(long, value_name = "HOST", requires = "listen", conflicts_with = "once")]
     pub allow_host: Vec<String>,
     /// No screen: write a line when a fault begins and when it ends
     #[arg(long, conflicts_with = "once")]

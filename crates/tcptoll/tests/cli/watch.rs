@@ -145,6 +145,16 @@ fn a_record_in_no_folder_is_refused_and_the_end_says_where_a_record_is() {
 }
 
 #[test]
+fn options_that_once_would_ignore_are_refused() {
+    for ignored in [&["--record-limit", "1M"][..], &["--allow-host", "a.example"], &["--no-screen"]]
+    {
+        let ran = tcptoll(&[&["watch", "--once"], ignored].concat());
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{ignored:?}");
+        assert!(ran.stderr.contains(ignored[0]) && ran.stderr.contains("--once"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn impossible_times_are_refused() {
     for (option, value, says) in [
         ("--interval", "5ms", "write a time from 100ms to 1h"),

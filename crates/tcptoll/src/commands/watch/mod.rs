@@ -183,7 +183,9 @@ fn once(
 }
 
 fn duration(text: &str) -> anyhow::Result<Duration> {
-    let duration = parse_time(text).with_context(|| format!("--duration {text}"))?;
+    let duration = parse_time(text).map_err(|error| {
+        anyhow::anyhow!("--duration {text}: {}; write a time like 8h", error.problem())
+    })?;
     if duration.is_zero() {
         bail!("--duration {text}: the watch would end before its first look; write a time like 8h");
     }
@@ -191,7 +193,9 @@ fn duration(text: &str) -> anyhow::Result<Duration> {
 }
 
 fn interval(text: &str) -> anyhow::Result<Duration> {
-    let interval = parse_time(text).with_context(|| format!("--interval {text}"))?;
+    let interval = parse_time(text).map_err(|error| {
+        anyhow::anyhow!("--interval {text}: {}; write a time from 100ms to 1h", error.problem())
+    })?;
     if !INTERVAL.contains(&interval) {
         bail!("--interval {text}: write a time from 100ms to 1h");
     }
