@@ -11,7 +11,7 @@ use crate::clock::boottime_ns;
 pub(crate) fn new_history() -> History {
     let host = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
     let uptime_s = std::time::Duration::from_nanos(boottime_ns()).as_secs_f64();
-    History::new(&line(String::from_utf8_lossy(&host).trim()), uptime_s)
+    History::new(line(String::from_utf8_lossy(&host).trim()), uptime_s)
 }
 
 /// Watches one network namespace, and remembers the last minutes.

@@ -19,8 +19,8 @@ const SERVERS_MAX: usize = 64;
 
 /// A configuration without what steers a terminal: its files, names and values may be anybody's. Nothing is
 /// opened by these names any more.
-fn printable(config: ServerConfig) -> ServerConfig {
-    of(&config).unwrap_or_else(|_| {
+fn printable(config: &ServerConfig) -> ServerConfig {
+    of(config).unwrap_or_else(|_| {
         let why = "a value in its configuration is not a number that can be written";
         let unread = vec![why.to_owned()];
         ServerConfig { unread, ..ServerConfig::new(config.program, config.pid) }
@@ -40,7 +40,7 @@ pub fn configured(ports: &BTreeSet<u16>) -> Vec<ServerConfig> {
     for found in process::main_processes().into_iter().take(SERVERS_MAX) {
         let (process, root) = process::describe(&found);
         let mut files = files::Rooted::new(root);
-        let config = printable(read(found.program, &process, &mut files));
+        let config = printable(&read(found.program, &process, &mut files));
         let mut its = config.listens.iter().filter_map(Listen::port).peekable();
         if found.is_certain || its.peek().is_none() || its.any(|port| ports.contains(&port)) {
             servers.push(config);
@@ -51,7 +51,7 @@ pub fn configured(ports: &BTreeSet<u16>) -> Vec<ServerConfig> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::doctor::Program;
+    use tcptoll_model::doctor::{Place, Program, Sourced};
 
     use super::*;
 
@@ -61,9 +61,13 @@ mod tests {
         config.files_read = vec!["/etc/\u{9b}2J\u{202e}.conf".to_owned()];
         config.listens =
             vec![Listen { on: "/run/\u{7f}\u{200b}s".to_owned(), ..Listen::default() }];
-        let clean = printable(config.clone());
+        let clean = printable(&config);
         assert_eq!(clean.files_read, ["/etc/·2J.conf"]);
         assert_eq!(clean.listens[0].on, "/run/·s");
-        assert_eq!(printable(clean.clone()), clean);
+        assert_eq!(printable(&clean), clean);
+        let at = Place { file: "/etc/a.conf".to_owned(), line: Some(1) };
+        config.keepalive_timeout_s = Some(Sourced { value: f64::NAN, at });
+        let unread = printable(&config);
+        assert!(unread.unread[0].contains("not a number") && unread.files_read.is_empty());
     }
 }

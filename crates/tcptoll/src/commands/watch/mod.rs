@@ -4,11 +4,12 @@
 //! record, the metrics. The [`Screen`] is drawn from the memory of the last minutes, and the loop waits
 //! for its keys between two looks.
 
-mod columns;
 mod endpoint;
 mod figures;
 mod json;
+mod layout;
 mod lines;
+mod order;
 mod record;
 mod screen;
 mod table;
