@@ -22,9 +22,9 @@ It examines listeners, connections, the kernel's counters and settings, and the 
 files of nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB that run here. It only reads, and runs
 no program of this machine. It needs no privileges; what could not be read is named.
 
-Exit status: 0 nothing found; 1 something found; 2 not examined, or nothing proved because --prove had
-no lab or its FINDING was not found here; 3 examined, but the result could not be written; 130 and 143
-stopped by a signal.";
+Exit status: 0 nothing found; 1 something found; 2 not examined, or nothing proved: --prove had
+no lab, or its FINDING was not found here; 3 examined, but the result could not be written;
+130 and 143 stopped by a signal.";
 
 /// Options of `doctor`.
 #[derive(Clone, Debug, Args)]

@@ -20,9 +20,9 @@ Examples:
 
 It only reads, and needs no privileges. Owners of sockets are shown where they may be read.
 
-Exit status: 0 watched, whatever was found; 2 not watched: wrong input, no access, or looks that fail;
-3 watched, but the record or standard output could not be written; 130, 143 and 129 stopped by a
-signal (Ctrl-C: 130).";
+Exit status: 0 watched, whatever was found; 2 not watched: wrong input, no access, or looks that
+failed; 3 watched, but the record is not whole or standard output could not be written;
+130, 143 and 129 stopped by a signal (Ctrl-C: 130).";
 
 /// Options of `watch`.
 #[derive(Clone, Debug, Args)]
