@@ -32,6 +32,7 @@ pub mod pairs;
 pub mod pool;
 pub mod port_cliff;
 pub mod ports;
+pub mod printable;
 pub mod record;
 pub mod saturation;
 pub mod shell;

@@ -39,18 +39,15 @@ impl UnitError {
     }
 }
 
-/// The user's text as a message may repeat it: no control characters, not long.
+/// The user's text as a message may repeat it: printable, not long.
 #[must_use]
 pub(crate) fn echo(text: &str) -> String {
-    let mut shown: String = text.chars().take(ECHO_MAX).map(plain).collect();
+    let text = crate::printable::line(text);
+    let mut shown: String = text.chars().take(ECHO_MAX).collect();
     if text.chars().nth(ECHO_MAX).is_some() {
         shown.push('…');
     }
     shown
-}
-
-fn plain(c: char) -> char {
-    if c.is_control() { '?' } else { c }
 }
 
 /// Splits `37ms` into 37 and `ms`; `None` if it does not begin with a plain decimal number.
@@ -260,6 +257,12 @@ pub fn human_count(n: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A count and what is counted: `1 CPU`, `2 CPUs`, `1,024 listeners`.
+#[must_use]
+pub fn plural(n: u64, word: &str) -> String {
+    format!("{} {word}{}", human_count(n), if n == 1 { "" } else { "s" })
 }
 
 /// Three significant digits in the unit, each 1000 times the one before, that leaves 1 to 999.

@@ -3,9 +3,7 @@
 //!
 //! Escaping for HTML is not done here: the template engine does it, and `html::svg` for pictures.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+pub(crate) use tcptoll_model::printable::{line, lines, of};
 use tcptoll_model::record::Summary;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -16,62 +14,12 @@ pub(crate) fn summary(summary: &Summary) -> Result<Summary, serde_json::Error> {
     of(summary)
 }
 
-/// As [`summary`], for any part of one.
-pub(crate) fn of<T: Serialize + DeserializeOwned>(part: &T) -> Result<T, serde_json::Error> {
-    let mut value = serde_json::to_value(part)?;
-    walk(&mut value);
-    serde_json::from_value(value)
-}
-
 /// What to say when [`summary`] failed.
 pub(crate) fn cannot_show(error: &serde_json::Error) -> String {
     let reason = line(&error.to_string());
     format!(
         "error: the summary cannot be shown: a figure in it is missing or not a number ({reason})"
     )
-}
-
-fn walk(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = line(text),
-        Value::Array(items) => items.iter_mut().for_each(walk),
-        Value::Object(map) => {
-            let entries = std::mem::take(map);
-            for (key, mut item) in entries {
-                walk(&mut item);
-                map.insert(line(&key), item);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// One line of plain characters: controls become `·`, white space a blank, invisible ones go.
-pub(crate) fn line(text: &str) -> String {
-    text.chars()
-        .filter(|&c| !invisible(c))
-        .map(|c| match c {
-            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}' => ' ',
-            c if c.is_control() => '·',
-            c => c,
-        })
-        .collect()
-}
-
-/// As [`line`], for a text of several: line feeds and tabs stay, of CR LF the line feed.
-pub(crate) fn lines(text: &str) -> String {
-    let clean = |one: &str| {
-        let cells: Vec<String> =
-            one.strip_suffix('\r').unwrap_or(one).split('\t').map(line).collect();
-        cells.join("\t")
-    };
-    text.split('\n').map(clean).collect::<Vec<_>>().join("\n")
-}
-
-/// Characters that change the direction or the look of others, and show nothing themselves.
-fn invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Columns that `text` takes on a terminal.
@@ -123,22 +71,6 @@ pub(crate) fn shorten_all(names: &[&str], width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_peer_cannot_move_the_cursor_or_turn_the_text_round() {
-        assert_eq!(line("a\u{1b}[31mb\nc\u{202e}d\u{9b}2J\u{0}"), "a·[31mb cd·2J·");
-    }
-
-    #[test]
-    fn lines_and_tabs_stay_where_a_text_has_several() {
-        assert_eq!(lines("a\tb\r\nc\rd\u{1b}[2J\n\u{2067}e\u{85}\n"), "a\tb\nc d·[2J\ne \n");
-    }
-
-    #[test]
-    fn no_control_of_direction_is_left() {
-        let marks = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
-        assert_eq!((line(marks), lines(marks)), (String::new(), String::new()));
-    }
 
     #[test]
     fn the_middle_goes_and_wide_letters_count_twice() {

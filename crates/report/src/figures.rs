@@ -7,6 +7,8 @@ use tcptoll_model::record::{
     Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Resolved, Summary,
 };
 
+pub(crate) use tcptoll_model::units::plural;
+
 use crate::number;
 
 /// The distribution that carries the answer.
@@ -233,11 +235,6 @@ pub(crate) fn link_kind(kind: LinkKind) -> &'static str {
 /// Median round trip of a link before the run, µs.
 pub(crate) fn measured_rtt(link: &LinkMeasured) -> Option<f64> {
     link.rtt_us.as_ref().and_then(middle)
-}
-
-/// `1 CPU`, `2 CPUs`.
-pub(crate) fn plural(n: u64, word: &str) -> String {
-    format!("{} {word}{}", number::count(n), if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -328,6 +328,18 @@ fn check_files(args: &OutputArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether an option names a file in a folder that exists, and no folder. `option`: as it was typed.
+pub(crate) fn check_place(option: &str, path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        bail!("{option}: there is no folder {}; create it first", folder.display());
+    }
+    if path.is_dir() {
+        bail!("{option}: this is a folder; name a file in it");
+    }
+    Ok(())
+}
+
 /// Opens the file for appending, so that what is there stays until there is something to write.
 pub(crate) fn check_writable(path: &Path) -> std::io::Result<()> {
     let existed = path.exists();

@@ -12,9 +12,8 @@ use tcptoll_model::doctor::seen::Seen;
 use tcptoll_model::watch::{History, Look};
 
 use super::{peers, servers};
-use crate::clock::boottime_ns;
 use crate::observe::read_sysctl;
-use crate::watch::{Options, Reader};
+use crate::watch::{Options, Reader, is_root, new_history};
 
 /// Time between two looks; of a short examination, a quarter of it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -49,11 +48,8 @@ pub fn examine(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Machine, SysError> {
     let mut reader = Reader::open(options)?;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let uptime_s = Duration::from_nanos(boottime_ns()).as_secs_f64();
-    let history = || History::new(host.trim(), uptime_s);
     // One of all looks, for peaks and what is seen between; one of the first and the last, for rates.
-    let (mut all, mut whole) = (history(), history());
+    let (mut all, mut whole) = (new_history(), new_history());
     let mut seen = Seen::new();
     let settings = sysctls();
     let every = LOOK_EVERY.min(lasts / 4).max(Duration::from_millis(1));
@@ -104,6 +100,7 @@ pub fn examine(
     }
     notes.truncate(NOTES_MAX);
     Ok(Machine {
+        by_root: is_root(),
         state: summary.state,
         sysctls: now,
         neighbours,

@@ -1,10 +1,18 @@
 //! A reader and the memory of what it read: what every way to show a watch begins with.
 
 use tcptoll_kernel::SysError;
+use tcptoll_model::printable::line;
 use tcptoll_model::watch::{History, State};
 
 use super::{Options, Reader};
 use crate::clock::boottime_ns;
+
+/// The memory of a watch that begins now: of this host, which may have been given any bytes for a name.
+pub(crate) fn new_history() -> History {
+    let host = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let uptime_s = std::time::Duration::from_nanos(boottime_ns()).as_secs_f64();
+    History::new(line(String::from_utf8_lossy(&host).trim()), uptime_s)
+}
 
 /// Watches one network namespace, and remembers the last minutes.
 #[derive(Debug)]
@@ -17,9 +25,7 @@ impl Watch {
     /// As [`Reader::open`]: before any thread is started.
     pub fn open(options: &Options) -> Result<Self, SysError> {
         let reader = Reader::open(options)?;
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let uptime_s = std::time::Duration::from_nanos(boottime_ns()).as_secs_f64();
-        Ok(Self { reader, history: History::new(host.trim(), uptime_s) })
+        Ok(Self { reader, history: new_history() })
     }
 
     /// Looks once; gives what this look and the one before it say together.

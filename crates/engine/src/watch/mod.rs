@@ -19,11 +19,13 @@ pub use tcptoll_kernel::SysError;
 use tcptoll_kernel::cpu;
 pub use tcptoll_kernel::namespace::Network;
 use tcptoll_kernel::namespace::join_network;
+use tcptoll_kernel::process::uid;
 use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag, States};
 pub use tcptoll_kernel::terminal::{Keys, wait_for_keys};
 use tcptoll_model::watch::{ListenerLook, Look, LookCost, Table};
 
 pub use self::live::Watch;
+pub(crate) use self::live::new_history;
 use self::owners::Owners;
 use self::pace::Pace;
 use self::pairs::Kept;
@@ -196,6 +198,11 @@ impl Reader {
             table_every_s: self.pace.every().as_secs_f64(),
         }
     }
+}
+
+/// Whether this process is root here. Its capabilities may still end at a user namespace, as in a container.
+pub fn is_root() -> bool {
+    uid() == 0
 }
 
 fn now() -> Duration {

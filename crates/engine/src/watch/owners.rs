@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tcptoll_kernel::cpu;
+use tcptoll_model::printable::line;
 use tcptoll_model::watch::Process;
 
 /// Time between two searches, at least.
@@ -142,7 +143,8 @@ fn inode_in(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// `/proc/PID/comm`, at most 16 characters. A process gives itself any bytes for a name.
+/// `/proc/PID/comm`, printable and at most 16 characters. A process gives itself any bytes for a name: what
+/// steers a terminal ends here, so that nothing that shows, records or judges a look has to know of it.
 fn name_of(folder: &Path) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(folder.join("comm")) {
@@ -151,7 +153,7 @@ fn name_of(folder: &Path) -> String {
     }
     // The kernel ends the name with a line feed; others before it are the process's own.
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    String::from_utf8_lossy(bytes).chars().take(NAME_MAX).collect()
+    line(&String::from_utf8_lossy(bytes)).chars().take(NAME_MAX).collect()
 }
 
 #[cfg(test)]
@@ -202,12 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_name_stays_within_sixteen_characters() {
+    fn a_hostile_name_is_printable_and_stays_within_sixteen_characters() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("comm");
         for (bytes, name) in [
             (&b"nginx\n"[..], "nginx"),
-            (b"a\nb\x1b[2J\n\n", "a\nb\u{1b}[2J\n"),
+            (b"a\nb\x1b[2J\n\n", "a b·[2J "),
+            ("a\u{9b}2J\u{7f}\u{202e}b\u{200b}\n".as_bytes(), "a·2J·b"),
             (b"", ""),
             (
                 &[0xff; 1000],

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Machine, Proof, ServerConfig};
 use crate::diagnosis::{Diagnosis, Severity};
+use crate::printable::line;
+use crate::units::plural;
 use crate::watch::{ListenerState, State};
 
 /// Version of the object that `doctor --format json` prints.
@@ -99,7 +101,7 @@ impl Examination {
             tcptoll_version: env!("CARGO_PKG_VERSION").to_owned(),
             time: state.time.clone(),
             host: state.host.clone(),
-            netns: netns.map(str::to_owned),
+            netns: netns.map(line),
             lasted_s: state.interval_s,
             cost: ExaminationCost {
                 cpu_s: state.cost.cpu_s,
@@ -120,18 +122,31 @@ impl Examination {
         }
     }
 
+    /// The command that re-creates a finding of this machine, or of the namespace that was examined, one
+    /// element an argument.
+    pub fn prove_command(&self, finding: &str) -> Vec<String> {
+        prove_command(self.netns.as_deref(), finding)
+    }
+
     /// How many findings harm connections now.
     pub fn problems(&self) -> usize {
         self.findings.iter().filter(|one| one.severity == Severity::Problem).count()
     }
 }
 
+/// The command that re-creates a finding of this namespace, one element an argument.
+pub fn prove_command(netns: Option<&str>, finding: &str) -> Vec<String> {
+    let netns = netns.into_iter().flat_map(|netns| ["--netns", netns]);
+    let words = ["tcptoll", "doctor"].into_iter().chain(netns).chain(["--prove", finding]);
+    words.map(str::to_owned).collect()
+}
+
 /// What was not looked at: first what could not be, then what no examination looks at.
 fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     let state = &machine.state;
-    let namespace = netns.map(|netns| format!(" --netns {}", crate::shell::argument(netns)));
+    let namespace = netns.map(|netns| format!(" --netns {}", crate::shell::argument(&line(netns))));
     let again = format!("tcptoll doctor{}", namespace.as_deref().unwrap_or_default());
-    let sudo = Some(format!("sudo {again}"));
+    let sudo = (!machine.by_root).then(|| format!("sudo {again}"));
     let mut parts = Vec::new();
     let mut part = |what: String, why: &str, remedy: Option<String>| {
         parts.push(NotExamined { what, why: why.to_owned(), remedy, by_design: false });
@@ -139,8 +154,9 @@ fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     for server in &machine.servers {
         for reason in &server.unread {
             let (why, refused) = match reason.split_once(DENIED) {
-                Some((path, _)) => (format!("{path}{DENIED}"), true),
-                None => (reason.clone(), false),
+                // The remedy says the rest.
+                Some((path, _)) if sudo.is_some() => (format!("{path}{DENIED}"), true),
+                _ => (reason.clone(), false),
             };
             part(
                 format!("configuration of {} (PID {})", server.program.name(), server.pid),
@@ -155,14 +171,17 @@ fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
     let nameless = state.listeners.iter().filter(|one| one.process.is_none()).count();
     if nameless > 0 {
         part(
-            format!("processes of {nameless} of {} listeners", state.listeners.len()),
-            "their /proc/PID/fd may not be read, or they are new; findings name only ports",
+            format!(
+                "processes of {nameless} of {}",
+                plural(state.listeners.len() as u64, "listener")
+            ),
+            if machine.by_root { HIDDEN_FROM_ROOT } else { HIDDEN },
             sudo,
         );
     }
     if state.listeners_left_out > 0 {
         part(
-            format!("{} more listeners", state.listeners_left_out),
+            plural(state.listeners_left_out, "more listener"),
             "only listeners with a finding or a queue are listed",
             None,
         );
@@ -189,6 +208,13 @@ fn not_examined(machine: &Machine, netns: Option<&str>) -> Vec<NotExamined> {
 fn was_listed(state: &State) -> bool {
     state.table_age_s.is_some() || !state.states.is_empty()
 }
+
+/// Why a listener has no process.
+const HIDDEN: &str =
+    "their /proc/PID/fd may not be read, or they are new; findings name only ports";
+/// The same, where root looked.
+const HIDDEN_FROM_ROOT: &str = "they are in another PID namespace, or root has no CAP_SYS_PTRACE here, or they \
+                                are new; findings name only ports";
 
 /// How a reason begins that privileges remove.
 const DENIED: &str = "permission denied";
@@ -234,6 +260,14 @@ mod tests {
     }
 
     #[test]
+    fn the_command_of_a_proof_looks_where_the_finding_was() {
+        let of = |netns| Examination::of(&machine(), netns, Vec::new()).prove_command("close-race");
+        assert_eq!(of(None).join(" "), "tcptoll doctor --prove close-race");
+        assert_eq!(of(Some("4711")).join(" "), "tcptoll doctor --netns 4711 --prove close-race");
+        assert_eq!(of(Some("/run/netns/a\u{202e}"))[3], "/run/netns/a");
+    }
+
+    #[test]
     fn connections_in_time_wait_are_counted_apart() {
         let mut machine = machine();
         machine.state.states = [("ESTABLISHED", 7), ("SYN-SENT", 2), ("TIME-WAIT", 40)]
@@ -250,6 +284,21 @@ mod tests {
         let examined = Examination::of(&machine, None, Vec::new()).examined;
         assert_eq!((examined.connections, examined.time_wait), (None, None));
         assert!(examined.not_examined[0].what.starts_with("connections"));
+    }
+
+    #[test]
+    fn root_is_told_what_is_missing_and_not_to_become_root() {
+        let mut machine = Machine { by_root: true, ..machine() };
+        let mut server = ServerConfig::new(Program::Nginx, 7);
+        let why = "/etc/nginx/a.conf: permission denied: root has no CAP_DAC_READ_SEARCH here";
+        server.unread = vec![why.to_owned()];
+        machine.servers = vec![server];
+        machine.state.listeners = vec![ListenerState::default()];
+        let parts = Examination::of(&machine, None, Vec::new()).examined.not_examined;
+        assert_eq!((parts[0].why.as_str(), parts[0].remedy.as_ref()), (why, None));
+        assert_eq!(parts[1].what, "processes of 1 of 1 listener");
+        assert!(parts[1].why.contains("no CAP_SYS_PTRACE") && parts[1].remedy.is_none());
+        assert!(parts.iter().all(|one| !format!("{one:?}").contains("sudo")), "{parts:?}");
     }
 
     #[test]

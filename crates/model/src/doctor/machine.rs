@@ -9,6 +9,8 @@ use crate::watch::State;
 /// A machine, or a network namespace of one, as it was over a few seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
+    /// Whether root examined it: `sudo` would show nothing more.
+    pub by_root: bool,
     /// Its state at the end of the examination. Rates, peaks and diagnoses are of the whole
     /// examination, which lasted `interval_s`.
     pub state: State,

@@ -14,7 +14,9 @@ pub mod seen;
 mod template;
 
 pub use config::{Buffers, Listen, Place, Program, ServerConfig, Sourced, Upstream};
-pub use examination::{Examination, ExaminationCost, Examined, NotExamined, REPORT_VERSION};
+pub use examination::{
+    Examination, ExaminationCost, Examined, NotExamined, REPORT_VERSION, prove_command,
+};
 pub use machine::{Machine, Neighbour, Opening, StandingQueue};
 pub use proof::{Proof, ProofArm, ProofVerdict, ProvenFix, failures, judge};
 pub use rules::diagnose;

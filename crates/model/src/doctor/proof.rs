@@ -12,7 +12,7 @@ use crate::units::human_count;
 pub struct Proof {
     /// The finding's `id`.
     pub finding: String,
-    /// The finding's `subject`.
+    /// The finding's `subject`; empty: it was asked for, and not found here.
     pub subject: String,
     /// What came of it.
     pub verdict: ProofVerdict,
@@ -34,6 +34,14 @@ pub struct Proof {
     pub record: Option<String>,
     /// Time it took, s.
     pub took_s: f64,
+}
+
+impl Proof {
+    /// What is said of a finding that was asked for and is not there.
+    pub fn not_found(finding: &str) -> Self {
+        let text = format!("{finding} was not found here, so nothing was proved.");
+        Self { finding: finding.to_owned(), text, ..Self::default() }
+    }
 }
 
 /// What came of a proof.

@@ -35,7 +35,8 @@ pub(crate) fn render(examination: &Examination, provable: &[&str], style: TextSt
     }
     for one in &examination.findings {
         page.blank();
-        finding(&mut page, one, provable.contains(&one.id.as_str()));
+        let provable = provable.contains(&one.id.as_str());
+        finding(&mut page, one, provable.then(|| examination.prove_command(&one.id)));
     }
     page.into_text()
 }
@@ -72,7 +73,8 @@ fn missing(page: &mut Page, examination: &Examination, by_design: bool) {
     }
 }
 
-fn finding(page: &mut Page, one: &Diagnosis, provable: bool) {
+/// `prove`: the command that re-creates it, where the lab can.
+fn finding(page: &mut Page, one: &Diagnosis, prove: Option<Vec<String>>) {
     let tone = if one.severity == Severity::Problem { Tone::Bad } else { Tone::Doubt };
     let word = format!("{:<INDENT$}", words::severity(one.severity));
     let rest = clean::shorten(&format!("{} · {}", one.id, one.subject), page.width() - INDENT);
@@ -95,8 +97,8 @@ fn finding(page: &mut Page, one: &Diagnosis, provable: bool) {
         }
     }
     page.labelled("  explain", INDENT, &format!("tcptoll explain {}", one.id), Tone::Dim);
-    if provable {
-        page.labelled("  prove", INDENT, &format!("tcptoll doctor --prove {}", one.id), Tone::Dim);
+    if let Some(command) = prove {
+        page.labelled("  prove", INDENT, &findings::command(&command), Tone::Dim);
     }
 }
 
@@ -121,7 +123,9 @@ pub(crate) fn proof(proof: &Proof, style: TextStyle) -> String {
         ProofVerdict::NotShown | ProofVerdict::NotRun => Tone::Doubt,
     };
     let word = format!("{:<INDENT$}", "proof");
-    let rest = format!("{} · {}: {}", proof.finding, proof.subject, words::verdict(proof.verdict));
+    let about = [proof.finding.as_str(), &proof.subject].into_iter().filter(|one| !one.is_empty());
+    let about = about.collect::<Vec<_>>().join(" · ");
+    let rest = format!("{about}: {}", words::verdict(proof.verdict));
     let rest = clean::shorten(&rest, page.width() - INDENT);
     page.line(&format!("{word}{}", page.paint(tone, &rest)));
     page.prose(2, &proof.text, Tone::Plain);

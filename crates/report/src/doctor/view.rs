@@ -22,6 +22,8 @@ pub(super) struct View {
     place: Vec<String>,
     missing: Vec<Missing>,
     findings: Vec<Finding>,
+    /// Findings that were to be proved, and are not there.
+    unproved: Vec<String>,
     listeners: Vec<Listener>,
     listeners_left_out: u64,
     servers: Vec<Server>,
@@ -123,6 +125,12 @@ pub(super) fn of(examination: &Examination, provable: &[&str]) -> View {
             .iter()
             .map(|one| finding(examination, one, provable))
             .collect(),
+        unproved: examination
+            .proofs
+            .iter()
+            .filter(|proof| proof.subject.is_empty())
+            .map(|proof| proof.text.clone())
+            .collect(),
         listeners_left_out: examined.listeners.saturating_sub(listeners.len() as u64),
         listeners,
         servers: examined.servers.iter().map(server).collect(),
@@ -158,7 +166,7 @@ fn finding(examination: &Examination, one: &Diagnosis, provable: &[&str]) -> Fin
         fix,
         explain: format!("tcptoll explain {}", one.id),
         prove: (proof.is_none() && provable.contains(&one.id.as_str()))
-            .then(|| format!("tcptoll doctor --prove {}", one.id)),
+            .then(|| findings::command(&examination.prove_command(&one.id))),
         proof: proof.map(|proof| Proof {
             verdict: words::verdict(proof.verdict),
             shown: proof.verdict == tcptoll_model::doctor::ProofVerdict::Shown,

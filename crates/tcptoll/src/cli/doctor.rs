@@ -22,15 +22,16 @@ It examines listeners, connections, the kernel's counters and settings, and the 
 files of nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB that run here. It only reads, and runs
 no program of this machine. It needs no privileges; what could not be read is named.
 
-Exit status: 0 nothing found; 1 something found; 2 not examined, or --prove had no lab;
-3 examined, but the result could not be written; 130 and 143 stopped by a signal.";
+Exit status: 0 nothing found; 1 something found; 2 not examined, or nothing proved: --prove had
+no lab, or its FINDING was not found here; 3 examined, but the result could not be written;
+130 and 143 stopped by a signal.";
 
 /// Options of `doctor`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = DOCTOR_AFTER)]
 pub struct DoctorArgs {
     /// How long to look, from 1s to 1h. Faults that come and go need a longer look
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
     pub duration: String,
     /// Network namespace to examine: of a process, or a file like /run/netns/NAME
     #[arg(long, value_name = "PID|FILE")]

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tcptoll_model::doctor::Examination;
+use tcptoll_model::doctor::{Examination, ProofVerdict};
 
 use crate::refused::refused;
 use crate::{Ran, tcptoll};
@@ -24,6 +24,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_examined() {
         (&["--duration", "0s"][..], "--duration 0s: write a time from 1s to 1h"),
         (&["--duration", "61m"], "--duration 61m: write a time from 1s to 1h"),
         (&["--duration", "soon"], "--duration soon"),
+        (&["--duration", "-5s"], "--duration -5s"),
         (&["--netns", "a b"], "--netns a b: write a process id"),
         (&["--netns", "4294967295"], "--netns 4294967295"),
         (&["--netns", "/dev/null"], "not a network namespace"),
@@ -54,6 +55,27 @@ fn the_object_is_what_the_schema_says_and_the_status_follows_from_it() {
     assert!(examination.lasted_s >= 1.0, "{}", examination.lasted_s);
     assert_eq!(examination.report_version, 1);
     assert_eq!(serde_json::to_value(&examination).unwrap(), object, "nothing is lost");
+}
+
+#[test]
+fn a_finding_that_is_not_here_is_not_proved_and_text_object_and_status_say_so() {
+    // It needs an nginx that passes requests on, which no test of this file starts.
+    let says = "upstream-not-reused was not found here, so nothing was proved.";
+    let args = ["doctor", "--duration", "1s", "--prove", "upstream-not-reused"];
+    let ran = tcptoll(&args);
+    assert_eq!((ran.status, ran.stderr.as_str()), (Some(2), ""));
+    let (_, proof) = ran.stdout.rsplit_once("\n\n").unwrap();
+    assert!(proof.starts_with("proof         upstream-not-reused: not run\n"), "{proof}");
+    assert!(proof.contains(says), "{proof}");
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("doctor.html");
+    let ran =
+        tcptoll(&[&args[..], &["--format", "json", "--html", page.to_str().unwrap()]].concat());
+    assert_eq!((ran.status, ran.stderr.trim_end()), (Some(2), &*format!("--prove {says}")));
+    let examination: Examination = serde_json::from_str(&ran.stdout).unwrap();
+    let [proof] = &examination.proofs[..] else { panic!("{}", ran.stdout) };
+    assert_eq!((proof.verdict, proof.text.as_str()), (ProofVerdict::NotRun, says));
+    assert!(fs::read_to_string(page).unwrap().contains(says));
 }
 
 #[test]

@@ -37,6 +37,7 @@ fn help_is_as_reviewed() {
         let name = format!("help-study-{action}");
         insta::assert_snapshot!(name, printed(&["study", action, "--help"]));
     }
+    insta::assert_snapshot!("help-watch", printed(&["watch", "--help"]));
     insta::assert_snapshot!("help-doctor", printed(&["doctor", "--help"]));
     insta::assert_snapshot!("help-serve-keepalive", printed(&["serve", "keepalive", "--help"]));
 }

@@ -79,6 +79,8 @@ fn a_finding_of_another_namespace_is_proven_in_a_lab_of_the_caller() {
     assert_eq!(proof.finding, kind.name);
     // Whether the factor of two is sure after six rounds depends on the machine.
     assert_ne!(proof.verdict, ProofVerdict::NotRun, "{}", proof.text);
+    let (pid, name) = (machine.pid.to_string(), kind.name);
+    assert_eq!(proof.command, ["tcptoll", "doctor", "--netns", &pid, "--prove", name]);
     let [ill, fixed] = &proof.arms[..] else { panic!("{proof:?}") };
     assert_eq!(ill.name, "as it is");
     assert!(ill.attempts > 0 && fixed.attempts > 0, "{proof:?}");

@@ -50,6 +50,7 @@ mod time_wait;
 mod truth;
 mod watch_live;
 mod watch_metrics;
+mod watch_names;
 mod watch_reading;
 mod watch_record;
 mod watch_screen;

@@ -304,6 +304,34 @@ fn the_owner_is_shown_where_it_may_be_read_and_absent_elsewhere() {
     load.finish().unwrap();
 }
 
+#[test]
+fn root_without_its_capabilities_is_told_which_one_is_missing_and_not_to_use_sudo() {
+    if lacks_tools() {
+        return;
+    }
+    // Root of a user namespace, next to a process outside of it.
+    let pid = std::process::id().to_string();
+    let within = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["-Ur", "--"]).arg(tcptoll(&[]).get_program()).args(args);
+        run(&mut command)
+    };
+    for args in [&["watch", "--once"][..], &["doctor", "--duration", "1s"]] {
+        let ran = within(&[args, &["--netns", &pid]].concat());
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""));
+        let names = format!("error: --netns {pid}: root has no CAP_SYS_PTRACE over that process");
+        assert!(ran.stderr.starts_with(&names) && !ran.stderr.contains("sudo"), "{}", ran.stderr);
+    }
+    // A listener whose process it may not read.
+    let _listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ran = within(&["watch", "--once", "--interval", "100ms"]);
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("in another PID namespace, or root lacks CAP_SYS_PTRACE"), "{text}");
+    let ran = within(&["doctor", "--duration", "1s"]);
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("root has no CAP_SYS_PTRACE here") && !text.contains("sudo"), "{text}");
+}
+
 /// The program in a folder that every user may read, wherever it was built.
 fn readable_by_all(program: &Command) -> crate::support::Folder {
     use std::os::unix::fs::PermissionsExt as _;

@@ -2,7 +2,6 @@
 //!
 //! Each figure must lie between two readings of the other program, one before and one after.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -14,10 +13,8 @@ use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
 use tcptoll_model::watch::Look;
 
-use crate::support::{lacks, not_root, run};
-
-/// Figures by name.
-type Figures = BTreeMap<String, i64>;
+use crate::support::{lacks, not_root};
+use crate::watch_witness::{Figures, by_others, of_listener};
 
 /// Runs `job` on a thread in a network namespace of its own, with `lo` up.
 pub(crate) fn in_own_network(job: impl FnOnce() + Send + 'static) {
@@ -31,93 +28,31 @@ pub(crate) fn in_own_network(job: impl FnOnce() + Send + 'static) {
     thread.join().unwrap();
 }
 
-fn output_of(command: &[&str]) -> String {
-    let ran = run(Command::new(command[0]).args(&command[1..]));
-    assert_eq!(ran.status, Some(0), "{command:?}: {}", ran.stderr);
-    ran.stdout
-}
-
-/// `*:80` of `ss` is `[::]:80`.
-fn address(shown: &str) -> SocketAddr {
-    shown.replace("*:", "[::]:").parse().unwrap()
-}
-
-/// Queue, limit and drops of each listener as `ss` has them, sockets by state and by destination, all
-/// counters of `nstat`, and the TCP lines of sockstat.
-fn by_others() -> Figures {
+/// The figures of [`by_others`] as a look has them, counters and drops included.
+fn by_the_look(look: &Look) -> Figures {
     let mut all = Figures::new();
-    for line in output_of(&["ss", "-HltnmO"]).lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let drops = words.iter().find_map(|word| word.strip_prefix("skmem:("));
-        let drops = drops.unwrap().trim_end_matches(')').rsplit(",d").next().unwrap();
-        let at = address(words[3]);
-        for (name, figure) in [("queue", words[1]), ("limit", words[2]), ("drops", drops)] {
-            all.insert(format!("{at} {name}"), figure.parse().unwrap());
-        }
-    }
-    let listening: Vec<u16> = all.keys().map(|key| port_of(key)).collect();
-    for line in output_of(&["ss", "-Htan"]).lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let state = match words[0] {
-            "LISTEN" => continue,
-            "ESTAB" => "ESTABLISHED",
-            "SYN-RECV" => "SYN-RECEIVED",
-            other => other,
-        };
-        *all.entry(format!("state {state}")).or_default() += 1;
-        if !listening.contains(&address(words[3]).port()) {
-            *all.entry(format!("to {}", address(words[4]))).or_default() += 1;
-        }
-    }
-    for line in output_of(&["nstat", "-asz"]).lines().filter(|line| !line.starts_with('#')) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        all.insert(format!("nstat {}", words[0]), words[1].parse().unwrap());
-    }
-    for file in ["sockstat", "sockstat6"] {
-        let text = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
-        for line in text.lines().filter(|line| line.starts_with("TCP")) {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            for pair in words[1..].chunks(2) {
-                all.insert(format!("{}{}", words[0], pair[0]), pair[1].parse().unwrap());
-            }
-        }
-    }
-    all
-}
-
-fn port_of(key: &str) -> u16 {
-    key.split(' ').next().unwrap().parse::<SocketAddr>().unwrap().port()
-}
-
-/// The same figures as a watch has them.
-fn by_the_watch(look: &Look, others: &Figures) -> Figures {
-    let mut all = Figures::new();
-    for listener in &look.listeners {
-        let at = listener.address;
-        all.insert(format!("{at} queue"), listener.accept_queue_len.into());
-        all.insert(format!("{at} limit"), listener.accept_queue_limit.into());
-        all.insert(format!("{at} drops"), listener.drops.unwrap().into());
+    for one in &look.listeners {
+        let of = |figure| of_listener(one.address, one.inode, figure);
+        all.insert(of("queue"), one.accept_queue_len.into());
+        all.insert(of("limit"), one.accept_queue_limit.into());
+        all.insert(of("drops"), one.drops.unwrap().into());
     }
     let table = look.table.as_ref().unwrap();
-    for (state, count) in &table.states {
-        all.insert(format!("state {state}"), *count as i64);
-    }
     assert_eq!(table.destinations_left_out, 0);
-    for destination in &table.destinations {
-        assert_eq!(destination.sources, 1);
-        all.insert(format!("to {}", destination.to), destination.ports_in_use.into());
+    for (name, count) in &table.states {
+        all.insert(format!("state {name}"), *count as i64);
     }
-    // Counters that the watch does not read, such as those of Ip6, are not compared.
+    for to in &table.destinations {
+        all.insert(format!("ports to {}", to.to), to.ports_in_use.into());
+        all.insert(format!("TIME-WAIT to {}", to.to), to.time_wait.into());
+    }
     for (name, value) in &look.counters {
-        let name = format!("nstat {name}");
-        if others.contains_key(&name) {
-            all.insert(name, *value);
-        }
+        all.insert(format!("nstat {name}"), *value);
     }
     let counted = &look.counted;
-    let sockets = others["TCP:inuse"] + others["TCP6:inuse"];
-    assert_eq!(counted.sockets, Some(sockets as u64));
-    all.insert("TCP:tw".to_owned(), counted.time_wait.unwrap() as i64);
+    for (name, count) in [("tw", counted.time_wait), ("inuse", counted.sockets)] {
+        all.insert(format!("sockstat {name}"), count.unwrap() as i64);
+    }
     all
 }
 
@@ -172,10 +107,12 @@ fn every_figure_of_a_look_is_that_of_ss_nstat_and_proc_at_the_same_moment() {
             })
             .collect();
 
-        let before = by_others();
+        let before = by_others(&[]).unwrap();
         let look = reader.look_at_all().unwrap();
-        let after = by_others();
-        let ours = by_the_watch(&look, &before);
+        let after = by_others(&[]).unwrap();
+        let mut ours = by_the_look(&look);
+        // Counters that one of both does not read, such as those of Ip6, are not compared.
+        ours.retain(|name, _| !name.starts_with("nstat") || before.contains_key(name));
         assert_eq!(look.listeners.len(), 12);
         assert!(ours.keys().filter(|name| name.starts_with("nstat")).count() > 100);
         for (name, figure) in &ours {
@@ -186,9 +123,8 @@ fn every_figure_of_a_look_is_that_of_ss_nstat_and_proc_at_the_same_moment() {
                 "{name}: {figure}, {ends:?}"
             );
         }
-        let shared = |name: &&String| {
-            before.contains_key(*name) && !name.starts_with("nstat") && !name.starts_with("TCP")
-        };
+        // Nothing is half open.
+        let shared = |name: &&String| before.contains_key(*name) && !name.starts_with("nstat");
         let missing: Vec<_> =
             after.keys().filter(shared).filter(|name| !ours.contains_key(*name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
@@ -225,7 +161,7 @@ print('ready',flush=True)
 sys.stdin.read()";
 
 #[test]
-fn a_watch_joins_the_namespace_of_another_process_and_bounds_its_hostile_name() {
+fn a_watch_joins_the_namespace_of_another_process_and_cleans_its_hostile_name() {
     if not_root() || lacks(&["unshare", "python3"]) {
         return;
     }
@@ -250,8 +186,8 @@ fn a_watch_joins_the_namespace_of_another_process_and_bounds_its_hostile_name() 
     assert_eq!(only.address, "0.0.0.0:7777".parse().unwrap());
     assert_eq!((only.accept_queue_limit, only.syn_queue_len), (7, Some(0)));
     let process = only.process.as_ref().unwrap();
-    // PR_SET_NAME keeps 15 bytes; the byte that is no UTF-8 is replaced.
-    assert_eq!((process.pid, process.name.as_str()), (pid, "\u{1b}[2J\n\"\u{fffd}<b>\u{7} and"));
+    // PR_SET_NAME keeps 15 bytes; the byte that is no UTF-8 is replaced, and what steers a terminal is gone.
+    assert_eq!((process.pid, process.name.as_str()), (pid, "·[2J \"\u{fffd}<b>· and"));
     let gone = Options { network: Some(Network::OfProcess(pid)), ..Options::default() };
     let refused = Reader::open(&gone).unwrap_err().to_string();
     assert_eq!(

@@ -165,9 +165,38 @@ fn the_screen_names_an_overflow_explains_it_and_gives_the_terminal_back() {
     terminal.press(&["/", "no-such", "Enter"]);
     terminal.wait("filter", |screen| screen.contains("no listener matches \"no-such\""));
     terminal.press(&["Escape", "Left"]);
-    terminal.wait("moment", |screen| screen.contains(" paused: ") && screen.contains("End now"));
+    terminal.wait("moment", |screen| {
+        screen.contains(" paused, as of ") && screen.contains("space go on")
+    });
+    let paused = terminal.screen();
+    assert!(paused.lines().last().unwrap().ends_with("↑↓ Tab row  s r sort  / filter"), "{paused}");
+    terminal.press(&["h"]);
+    let begin = terminal.wait("help", |screen| screen.contains("\nKeys\n"));
+    terminal.press(&["NPage"]);
+    terminal.wait("next page", |screen| !screen.contains("\nKeys\n"));
+    terminal.press(&["G"]);
+    terminal.wait("end", |screen| screen.contains("each is a row") && !screen.contains("↓ more"));
+    terminal.press(&["g"]);
+    terminal.wait("begin", |screen| screen.contains("\nKeys\n") && screen.contains("↓ more"));
+    assert!(begin.contains("PgUp PgDn scroll  g G begin, end"), "{begin}");
+    terminal.press(&["Escape"]);
+    terminal.wait("rows", |screen| screen.contains("space go on"));
     terminal.press(&["q"]);
     terminal.is_as_before(0);
+}
+
+#[test]
+fn the_end_of_a_recorded_screen_says_where_the_record_is_and_what_draws_it() {
+    if lacks_a_terminal() {
+        return;
+    }
+    let terminal = Terminal::open(80, 24, &[]);
+    let record = terminal.folder.path("night.jsonl");
+    terminal.start(&format!("--record {record}"));
+    terminal.wait("screen", |screen| screen.contains("LISTENER") && !screen.contains("ready>"));
+    terminal.press(&["q"]);
+    let says = format!("recorded in {record}; to draw it:\ntcptoll report {record}\nended 0\n");
+    terminal.wait("sentence", |screen| screen.contains(&says));
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub(crate) fn is_untold(name: &str, state: &State) -> bool {
 /// Every figure, as other programs show it. `within` is put before each command, such as `nsenter …`.
 ///
 /// Of each listening socket its queue, limit and drops; half-open requests by port; sockets by state and by
-/// destination; all counters of `nstat`; TIME-WAIT of sockstat.
+/// destination; all counters of `nstat`; sockets and TIME-WAIT of sockstat.
 pub(crate) fn by_others(within: &[&str]) -> anyhow::Result<Figures> {
     let run = |command: &[&str]| output_of(&[within, command].concat());
     let mut all = Figures::new();
@@ -98,11 +98,14 @@ pub(crate) fn by_others(within: &[&str]) -> anyhow::Result<Figures> {
         let words: Vec<&str> = line.split_whitespace().collect();
         all.insert(format!("nstat {}", words[0]), words[1].parse()?);
     }
-    let sockstat = run(&["cat", "/proc/self/net/sockstat"])?;
-    let line = sockstat.lines().find(|line| line.starts_with("TCP:")).context("TCP:")?;
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let tw = words.iter().position(|word| *word == "tw").context("tw")?;
-    all.insert("sockstat tw".to_owned(), words[tw + 1].parse()?);
+    let sockstat = run(&["cat", "/proc/self/net/sockstat", "/proc/self/net/sockstat6"])?;
+    for line in sockstat.lines().filter(|line| line.starts_with("TCP")) {
+        // `TCP: inuse 5 orphan 0 tw 3 …`, `TCP6: inuse 2`: sockets of both families.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for pair in words[1..].chunks_exact(2).filter(|pair| matches!(pair[0], "inuse" | "tw")) {
+            *all.entry(format!("sockstat {}", pair[0])).or_default() += pair[1].parse::<i64>()?;
+        }
+    }
     Ok(all)
 }
 
@@ -129,8 +132,9 @@ pub(crate) fn by_the_watch(state: &State) -> anyhow::Result<Figures> {
         all.insert(format!("ports to {at}"), to.ports_in_use.into());
         all.insert(format!("TIME-WAIT to {at}"), to.time_wait.into());
     }
-    let time_wait = state.counted.time_wait.context("TIME-WAIT of sockstat")?;
-    all.insert("sockstat tw".to_owned(), i64::try_from(time_wait)?);
+    for (name, count) in [("tw", state.counted.time_wait), ("inuse", state.counted.sockets)] {
+        all.insert(format!("sockstat {name}"), i64::try_from(count.context(name)?)?);
+    }
     Ok(all)
 }
 

@@ -8,6 +8,7 @@ use tcptoll_kernel::root::Root;
 use tcptoll_model::doctor::config::Files;
 
 use super::glob;
+use crate::watch::is_root;
 
 /// Length of one file, bytes, at most.
 const FILE_MAX: u64 = 1 << 20;
@@ -28,6 +29,12 @@ impl Rooted {
 /// Why a file cannot be read, with the remedy where there is one.
 pub(super) fn reason(error: &SysError) -> String {
     match error.source.kind() {
+        std::io::ErrorKind::PermissionDenied if is_root() => {
+            // Root is refused nothing but by a user namespace, a container or a file system of others.
+            "permission denied: root has no CAP_SYS_PTRACE or CAP_DAC_READ_SEARCH over this process here; \
+             run tcptoll outside of the container or user namespace"
+                .to_owned()
+        }
         std::io::ErrorKind::PermissionDenied => {
             "permission denied: run as the owner of the file, or with sudo".to_owned()
         }

@@ -12,9 +12,20 @@ use std::collections::BTreeSet;
 
 use tcptoll_model::doctor::config::read;
 use tcptoll_model::doctor::{Listen, ServerConfig};
+use tcptoll_model::printable::of;
 
 /// Servers that are read, at most.
 const SERVERS_MAX: usize = 64;
+
+/// A configuration without what steers a terminal: its files, names and values may be anybody's. Nothing is
+/// opened by these names any more.
+fn printable(config: &ServerConfig) -> ServerConfig {
+    of(config).unwrap_or_else(|_| {
+        let why = "a value in its configuration is not a number that can be written";
+        let unread = vec![why.to_owned()];
+        ServerConfig { unread, ..ServerConfig::new(config.program, config.pid) }
+    })
+}
 
 /// The configuration of each nginx, Apache, Redis, `HAProxy`, PHP-FPM and MariaDB that runs in the
 /// network namespace of this thread, by process. `ports`: those that have a listener here.
@@ -29,11 +40,34 @@ pub fn configured(ports: &BTreeSet<u16>) -> Vec<ServerConfig> {
     for found in process::main_processes().into_iter().take(SERVERS_MAX) {
         let (process, root) = process::describe(&found);
         let mut files = files::Rooted::new(root);
-        let config = read(found.program, &process, &mut files);
+        let config = printable(&read(found.program, &process, &mut files));
         let mut its = config.listens.iter().filter_map(Listen::port).peekable();
         if found.is_certain || its.peek().is_none() || its.any(|port| ports.contains(&port)) {
             servers.push(config);
         }
     }
     servers
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_model::doctor::{Place, Program, Sourced};
+
+    use super::*;
+
+    #[test]
+    fn a_hostile_configuration_is_printable_and_one_that_cannot_be_written_is_named_unread() {
+        let mut config = ServerConfig::new(Program::Nginx, 7);
+        config.files_read = vec!["/etc/\u{9b}2J\u{202e}.conf".to_owned()];
+        config.listens =
+            vec![Listen { on: "/run/\u{7f}\u{200b}s".to_owned(), ..Listen::default() }];
+        let clean = printable(&config);
+        assert_eq!(clean.files_read, ["/etc/·2J.conf"]);
+        assert_eq!(clean.listens[0].on, "/run/·s");
+        assert_eq!(printable(&clean), clean);
+        let at = Place { file: "/etc/a.conf".to_owned(), line: Some(1) };
+        config.keepalive_timeout_s = Some(Sourced { value: f64::NAN, at });
+        let unread = printable(&config);
+        assert!(unread.unread[0].contains("not a number") && unread.files_read.is_empty());
+    }
 }

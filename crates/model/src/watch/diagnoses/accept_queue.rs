@@ -119,7 +119,7 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             format!("{of} in the accept queue of {subject}, which is full")
         } else {
             let share = 100.0 * share(&worst);
-            format!("{share:.0} % of the accept queue of {subject} in use: {of}")
+            format!("accept queue of {subject} at {share:.0} % of its limit: {of}")
         };
         // The first look does not know what was dropped before it.
         let none = worst.drops == Some(0) && state.interval_s > 0.0;

@@ -111,6 +111,7 @@ impl Kind {
 fn kind_of(name: &str) -> &str {
     match name {
         "sockstat tw" => "TIME-WAIT (sockstat)",
+        "sockstat inuse" => "sockets (sockstat)",
         "state TIME-WAIT" => "TIME-WAIT (dump)",
         "state SYN-RECEIVED" => "SYN-RECEIVED",
         "state ESTABLISHED" => "ESTABLISHED",

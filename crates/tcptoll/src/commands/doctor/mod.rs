@@ -66,21 +66,30 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     }
     if let Some((prover, which)) = prover.zip(args.prove.as_deref()) {
         let found = &examination.findings;
-        if which != prove::ALL && !found.iter().any(|one| one.id == which) {
-            say(&format!("{which} was not found here: nothing is proven"));
-        }
+        let is_there = which == prove::ALL || found.iter().any(|one| one.id == which);
+        let netns = args.netns.as_deref();
         let stopped = || signal() != 0;
-        examination.proofs = prover.prove(found, which, args.quiet, &stopped, &mut |proof| {
+        let mut show = |proof: &Proof| {
             if args.format == Format::Text {
                 let text = format!("\n{}", tcptoll_report::proof_text(proof, screen::style()));
                 super::study::print(&text)?;
             }
             Ok(())
-        })?;
+        };
+        if is_there {
+            examination.proofs =
+                prover.prove(found, which, netns, args.quiet, &stopped, &mut show)?;
+        } else {
+            prover.dismiss();
+            let proof = Proof::not_found(which);
+            show(&proof)?;
+            if args.format == Format::Json {
+                say(&format!("--prove {}", proof.text));
+            }
+            examination.proofs = vec![proof];
+        }
     }
-    // A finding that the lab can hold, and no lab.
-    let no_lab = |proof: &Proof| proof.verdict == ProofVerdict::NotRun && !proof.command.is_empty();
-    let no_lab = examination.proofs.iter().any(no_lab);
+    let no_proof = examination.proofs.iter().any(is_missing);
     let mut stored = match &args.html {
         Some(path) => written(path, &examination),
         None => true,
@@ -90,10 +99,17 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     }
     Ok(match signal() {
         _ if !stored => Status::NotStored,
-        0 if no_lab => Status::NotMeasured,
+        0 if no_proof => Status::NotMeasured,
         0 => examined,
         signal => Status::Stopped(signal as u8),
     })
+}
+
+/// Whether a proof that was asked for could not be tried: a finding that the lab can hold and no lab, or no
+/// such finding here.
+fn is_missing(proof: &Proof) -> bool {
+    let no_lab = !proof.command.is_empty();
+    proof.verdict == ProofVerdict::NotRun && (no_lab || proof.subject.is_empty())
 }
 
 /// Prints on stdout; whether that went well. A reader that has seen enough is no failure.

@@ -9,7 +9,7 @@ use tcptoll_model::units::parse_time;
 
 use super::prove::{ALL, PROVABLE, why_not};
 use crate::cli::DoctorArgs;
-use crate::output::check_writable;
+use crate::output::{check_place, check_writable};
 use crate::studies::did_you_mean;
 
 /// Rates need some time, and a signal ends a long examination.
@@ -36,15 +36,9 @@ pub(super) fn duration(args: &DoctorArgs) -> anyhow::Result<Duration> {
 
 /// Whether the page can be written.
 fn page(path: &Path) -> anyhow::Result<()> {
-    let option = || format!("--html {}", path.display());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-        bail!("{}: there is no folder {}; create it first", option(), folder.display());
-    }
-    if path.is_dir() {
-        bail!("{}: this is a folder; name a file in it", option());
-    }
-    check_writable(path).with_context(option)
+    let option = format!("--html {}", path.display());
+    check_place(&option, path)?;
+    check_writable(path).context(option)
 }
 
 /// Whether the lab can hold this finding.

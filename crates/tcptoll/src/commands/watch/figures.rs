@@ -1,6 +1,8 @@
 //! How do figures of a state read, in a table's cell and in a line?
 
-use tcptoll_model::units::{human_bytes, human_count, human_rate_per_s, human_share, human_us};
+use tcptoll_model::units::{
+    human_bytes, human_count, human_rate_per_s, human_share, human_us, plural,
+};
 use tcptoll_model::watch::State;
 use textwrap::core::display_width;
 
@@ -173,9 +175,14 @@ pub(super) fn sparkline(values: &[u32], full: u32) -> String {
 }
 
 /// Whose processes cannot be read, and what would show them; none if there are none.
-pub(super) fn unreadable(state: &State) -> Option<String> {
+pub(super) fn unreadable(state: &State, by_root: bool) -> Option<String> {
     let count = state.listeners.iter().filter(|one| one.process.is_none()).count();
-    (count > 0).then(|| format!("{count} listeners of other users: root can read their processes"))
+    let of = if by_root {
+        "without a visible process: in another PID namespace, or root lacks CAP_SYS_PTRACE"
+    } else {
+        "of other users: root can read their processes"
+    };
+    (count > 0).then(|| format!("{} {of}", plural(count as u64, "listener")))
 }
 
 /// As many figures as fit in one line of this width.

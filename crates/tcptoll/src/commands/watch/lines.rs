@@ -1,9 +1,9 @@
-//! A watch as lines of text: one when something begins or ends to be wrong.
+//! A watch as lines of text: one when a fault begins, and one when it ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tcptoll_model::units::text_time;
+use tcptoll_model::units::{plural, text_time};
 use tcptoll_model::watch::{State, WatchSummary};
 
 use super::Sink;
@@ -68,10 +68,10 @@ impl Lines {
     fn first(&self, state: &State) -> String {
         let network = self.network.as_ref().map(|of| format!(", network namespace {of}"));
         format!(
-            "{} watching {} listeners of {}{}, a look every {}. A line follows when something \
-             begins or ends to be wrong; Ctrl-C stops.",
+            "{} watching {} of {}{}, a look every {}. A line follows when a fault begins and when it \
+             ends; Ctrl-C stops.",
             state.time,
-            state.listeners.len() as u64 + state.listeners_left_out,
+            plural(state.listeners.len() as u64 + state.listeners_left_out, "listener"),
             state.host,
             network.unwrap_or_default(),
             text_time(self.interval)
@@ -87,8 +87,10 @@ impl Sink for Lines {
 
     fn end(&mut self, summary: &WatchSummary) -> anyhow::Result<()> {
         say(&format!(
-            "watched for {:.0} s: {} looks, {} missed",
-            summary.lasted_s, summary.looks, summary.missed
+            "watched for {:.0} s: {}, {} missed",
+            summary.lasted_s,
+            plural(summary.looks, "look"),
+            summary.missed
         ));
         Ok(())
     }

@@ -6,7 +6,10 @@
 
 mod endpoint;
 mod figures;
+mod json;
+mod layout;
 mod lines;
+mod order;
 mod record;
 mod screen;
 mod table;
@@ -19,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tcptoll_engine::watch::{Network, Options, SysError, Watch};
+use tcptoll_engine::watch::{Network, Options, SysError, Watch, is_root};
 use tcptoll_model::units::parse_time;
 use tcptoll_model::watch::{State, WatchSummary};
 
@@ -42,6 +45,10 @@ trait Sink {
     fn state(&mut self, state: &State) -> anyhow::Result<()>;
     /// A look failed.
     fn failed(&mut self) {}
+    /// Whether nobody takes its states any more: then the watch ends.
+    fn is_over(&self) -> bool {
+        false
+    }
     /// The watch has ended.
     fn end(&mut self, summary: &WatchSummary) -> anyhow::Result<()>;
 }
@@ -51,19 +58,25 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     let interval = interval(&args.interval)?;
     let lasts = args.duration.as_deref().map(duration).transpose()?;
     // Before the namespace is joined: the metrics are served where this program was started.
-    let endpoint = args.listen.map(|at| endpoint::Bound::new(at, &args.allow_host)).transpose()?;
+    let endpoint = args.listen.as_deref().map(|at| endpoint::Bound::new(at, &args.allow_host));
+    let endpoint = endpoint.transpose()?;
     // Before any thread: see Reader::open.
     let options = Options { network: network(args.netns.as_deref())?, owners: !args.no_owners };
     let mut watch = Watch::open(&options).map_err(|error| refused(args.netns.as_deref(), error))?;
-    let watched = Watched { network: args.netns.clone(), owners: !args.no_owners };
+    let watched =
+        Watched { network: args.netns.clone(), owners: !args.no_owners, by_root: is_root() };
     if args.once {
         return once(&mut watch, interval, args.format, &watched);
     }
     let stopped = stops()?;
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-    let on_screen = !args.no_screen && args.listen.is_none() && screen::is_there();
+    let is_text = args.format == Format::Text;
+    let on_screen = is_text && !args.no_screen && args.listen.is_none() && screen::is_there();
     if !on_screen {
         sinks.push(Box::new(lines::Lines::new(interval, args.netns.as_deref())));
+    }
+    if !is_text {
+        sinks.push(Box::new(json::JsonLines::default()));
     }
     if let Some(endpoint) = endpoint {
         sinks.push(Box::new(endpoint.serve(interval)?));
@@ -102,6 +115,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
                 for sink in &mut sinks {
                     sink.state(state)?;
                 }
+                if sinks.iter().any(|sink| sink.is_over()) {
+                    break 0;
+                }
             }
             Err(error) if failures < FAILURES_MAX => {
                 failures += 1;
@@ -129,9 +145,9 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
     // What sinks say at the end is for the normal screen.
     drop(screen);
     summary.lasted_s = began.elapsed().as_secs_f64();
-    for sink in &mut sinks {
-        sink.end(&summary)?;
-    }
+    // Each ends, whatever another one says.
+    let ended: Vec<_> = sinks.iter_mut().map(|sink| sink.end(&summary)).collect();
+    ended.into_iter().collect::<anyhow::Result<()>>()?;
     Ok(if signal == 0 { Status::Met } else { Status::Stopped(signal as u8) })
 }
 
@@ -161,14 +177,16 @@ fn once(
     drop(waiting);
     let state = watch.look_at_all()?;
     match format {
-        Format::Json => super::study::print(&(serde_json::to_string(state)? + "\n"))?,
-        Format::Text => super::study::print(&text::whole(state, watched, style().width))?,
-    };
+        Format::Json => json::print(&(serde_json::to_string(state)? + "\n"))?,
+        Format::Text => json::print(&text::whole(state, watched, style().width))?,
+    }
     Ok(Status::Met)
 }
 
 fn duration(text: &str) -> anyhow::Result<Duration> {
-    let duration = parse_time(text).context("--duration")?;
+    let duration = parse_time(text).map_err(|error| {
+        anyhow::anyhow!("--duration {text}: {}; write a time like 8h", error.problem())
+    })?;
     if duration.is_zero() {
         bail!("--duration {text}: the watch would end before its first look; write a time like 8h");
     }
@@ -176,7 +194,9 @@ fn duration(text: &str) -> anyhow::Result<Duration> {
 }
 
 fn interval(text: &str) -> anyhow::Result<Duration> {
-    let interval = parse_time(text).context("--interval")?;
+    let interval = parse_time(text).map_err(|error| {
+        anyhow::anyhow!("--interval {text}: {}; write a time from 100ms to 1h", error.problem())
+    })?;
     if !INTERVAL.contains(&interval) {
         bail!("--interval {text}: write a time from 100ms to 1h");
     }
@@ -194,14 +214,26 @@ pub(super) fn network(text: Option<&str>) -> anyhow::Result<Option<Network>> {
 
 /// Why the sockets of a network namespace cannot be read, and what to do.
 pub(super) fn refused(netns: Option<&str>, error: SysError) -> anyhow::Error {
-    let refusal = netns.and_then(|of| refusal(of, error.source.kind()));
+    let refusal = netns.and_then(|of| refusal(of, &error, is_root()));
     let whole = "the sockets of this network namespace cannot be read";
     refusal.unwrap_or_else(|| anyhow::Error::new(error).context(whole))
 }
 
-fn refusal(netns: &str, kind: ErrorKind) -> Option<anyhow::Error> {
+fn refusal(netns: &str, error: &SysError, by_root: bool) -> Option<anyhow::Error> {
     let process = netns.parse::<u32>().is_ok();
-    let why = match (kind, process) {
+    let why = match (error.source.kind(), process) {
+        (ErrorKind::PermissionDenied, _) if by_root && error.op == "setns" => {
+            "root has no CAP_SYS_ADMIN in the user namespace that owns this network namespace, as in a \
+             container. Run tcptoll outside of the container, or give the container that capability"
+        }
+        (ErrorKind::PermissionDenied, true) if by_root => {
+            "root has no CAP_SYS_PTRACE over that process, as in a container. Run tcptoll outside of the \
+             container, or give the container that capability"
+        }
+        (ErrorKind::PermissionDenied, false) if by_root => {
+            "root may not read that file, because it belongs to another user namespace. Run tcptoll outside of \
+             the container"
+        }
         (ErrorKind::PermissionDenied, true) => {
             "this user may not enter the network namespace of that process. Use sudo, or run as the \
              user that started the process or its container"

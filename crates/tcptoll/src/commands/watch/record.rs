@@ -9,10 +9,12 @@ use tcptoll_engine::passport;
 use tcptoll_engine::watch::record::{LIMIT_MIN, WatchRecorder};
 use tcptoll_model::units::{parse_size, text_size};
 use tcptoll_model::watch::{State, WATCH_RECORD_VERSION, WatchHeader, WatchSummary};
+use tcptoll_report::shell_argument;
 
 use super::Sink;
 use crate::cli::WatchArgs;
 use crate::exit::{NotStored, say};
+use crate::output::check_place;
 
 /// The longest record: what is read back.
 const LIMIT_MAX: u64 = 4 << 30;
@@ -38,14 +40,13 @@ impl Record {
             let [least, most] = [LIMIT_MIN, LIMIT_MAX].map(text_size);
             bail!("--record-limit {text}: write a size from {least} to {most}");
         }
-        let recorder = WatchRecorder::create(path, limit).map_err(|error| {
-            let name = path.display();
-            match error.kind() {
-                ErrorKind::AlreadyExists => anyhow::anyhow!(
-                    "--record {name}: there is a file of that name, and it is not empty; name another one, or remove it"
-                ),
-                _ => anyhow::Error::new(error).context(format!("--record {name}")),
-            }
+        let option = format!("--record {}", path.display());
+        check_place(&option, path)?;
+        let recorder = WatchRecorder::create(path, limit).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => anyhow::anyhow!(
+                "{option}: there is a file of that name, and it is not empty; name another one, or remove it"
+            ),
+            _ => anyhow::anyhow!("{option}: the file cannot be created: {error}"),
         })?;
         let header = WatchHeader {
             record_version: WATCH_RECORD_VERSION,
@@ -64,6 +65,15 @@ impl Record {
             failure: None,
             reason: None,
         })
+    }
+
+    /// Says where the record is, and what draws it.
+    fn say_where(&self) {
+        if self.failure.is_none() {
+            let name = shell_argument(&self.path.display().to_string());
+            // A line of its own, so that it can be copied.
+            say(&format!("recorded in {name}; to draw it:\ntcptoll report {name}"));
+        }
     }
 
     /// Keeps the first failure. One at the end is said by the exit status alone.
@@ -106,6 +116,7 @@ impl Sink for Record {
         if self.failure.is_none() && self.header.is_none() {
             let written = self.recorder.end(summary);
             self.note(written, true);
+            self.say_where();
         }
         // The disk may have room again.
         self.give_reason();

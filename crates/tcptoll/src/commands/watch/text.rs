@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tcptoll_model::diagnosis::{Diagnosis, Fix, Severity};
-use tcptoll_model::units::{human_bytes, human_count, human_us};
+use tcptoll_model::units::{human_bytes, human_count, human_us, plural};
 use tcptoll_model::watch::State;
 use tcptoll_report::{printable, printable_line};
 
@@ -19,6 +19,8 @@ pub(super) struct Watched {
     pub network: Option<String>,
     /// Whether processes that own listeners were looked up.
     pub owners: bool,
+    /// Whether root watches.
+    pub by_root: bool,
 }
 
 impl Watched {
@@ -114,18 +116,18 @@ pub(super) fn whole(state: &State, watched: &Watched, width: usize) -> String {
         }
         let _ = writeln!(text, "   {:<8}tcptoll explain {}", "explain", printable_line(&one.id));
     }
-    left_out(&mut text, "diagnoses", state.diagnoses_left_out);
+    left_out(&mut text, "more fault", state.diagnoses_left_out);
     let listeners = table::listeners(state, "", Sort::Pressing, false);
     rows(&mut text, LISTENERS, &listeners, width);
-    left_out(&mut text, "listeners", state.listeners_left_out);
+    left_out(&mut text, "more listener", state.listeners_left_out);
     let destinations = table::destinations(state, "");
     rows(&mut text, DESTINATIONS, &destinations, width);
-    left_out(&mut text, "destinations", state.destinations_left_out);
+    left_out(&mut text, "more destination", state.destinations_left_out);
     text.push('\n');
     for figures in [activity(state), levels(state), states(state), once_cost(state)] {
         text += &lines(&figures, words);
     }
-    if let Some(sentence) = unreadable(state).filter(|_| watched.owners) {
+    if let Some(sentence) = unreadable(state, watched.by_root).filter(|_| watched.owners) {
         text += &paragraph(&sentence, words);
     }
     printable(&text)
@@ -140,11 +142,7 @@ fn verdict(text: &mut String, state: &State, words: usize) {
         let of = |one: &&Diagnosis| one.severity == severity && !is_over(one);
         state.diagnoses.iter().filter(of).count()
     };
-    let name = |count: usize, of: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {of}")),
-        _ => Some(format!("{count} {of}s")),
-    };
+    let name = |count: usize, of: &str| (count > 0).then(|| plural(count as u64, of));
     let (problems, warnings) = (count(Severity::Problem), count(Severity::Warning));
     let found: Vec<String> =
         [name(problems, "problem"), name(warnings, "warning")].into_iter().flatten().collect();
@@ -170,7 +168,7 @@ fn once_cost(state: &State) -> Vec<String> {
 
 fn left_out(text: &mut String, what: &str, count: u64) {
     if count > 0 {
-        let _ = writeln!(text, "… and {} {what} more", human_count(count));
+        let _ = writeln!(text, "… and {}", plural(count, what));
     }
 }
 

@@ -9,7 +9,7 @@ use signal_hook::consts::SIGTERM;
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::Run;
 use tcptoll_model::diagnosis::Diagnosis;
-use tcptoll_model::doctor::{Filled, Proof, ProofVerdict, failures, judge};
+use tcptoll_model::doctor::{Filled, Proof, ProofVerdict, failures, judge, prove_command};
 
 use super::{Request, templates};
 use crate::exit::Status;
@@ -38,7 +38,7 @@ pub(crate) fn serve() -> anyhow::Result<Status> {
         if interrupt.signal().is_some() {
             break;
         }
-        let proof = prove(finding, request.quiet, &interrupt);
+        let proof = prove(finding, &request, &interrupt);
         let mut stdout = std::io::stdout().lock();
         stdout.write_all((serde_json::to_string(&proof)? + "\n").as_bytes())?;
         stdout.flush()?;
@@ -47,7 +47,7 @@ pub(crate) fn serve() -> anyhow::Result<Status> {
 }
 
 /// What the lab shows of a finding; why there is no verdict is part of it.
-fn prove(finding: &Diagnosis, quiet: bool, interrupt: &Interrupt) -> Proof {
+fn prove(finding: &Diagnosis, request: &Request, interrupt: &Interrupt) -> Proof {
     let begun = Instant::now();
     let mut proof =
         Proof { finding: finding.id.clone(), subject: finding.subject.clone(), ..Proof::default() };
@@ -69,9 +69,9 @@ fn prove(finding: &Diagnosis, quiet: bool, interrupt: &Interrupt) -> Proof {
             return proof;
         }
     };
-    proof.command = ["tcptoll", "doctor", "--prove", &finding.id].map(String::from).into();
+    proof.command = prove_command(request.netns.as_deref(), &finding.id);
     proof.scaled = scaled;
-    match output::measure(&study, TOLERANCE, quiet, interrupt) {
+    match output::measure(&study, TOLERANCE, request.quiet, interrupt) {
         Err(_) if interrupt.signal().is_some() => "Stopped.".clone_into(&mut proof.text),
         Err(error) => proof.text = format!("The lab did not run: {error:#}"),
         Ok(run) => conclude(&mut proof, &run),

@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Serialize, Deserialize)]
 struct Request {
     findings: Vec<Diagnosis>,
+    /// The network namespace in which they were found, if another one was asked for.
+    netns: Option<String>,
     quiet: bool,
 }
 
@@ -67,11 +69,13 @@ impl Prover {
         mut self,
         findings: &[Diagnosis],
         which: &str,
+        netns: Option<&str>,
         quiet: bool,
         stopped: &dyn Fn() -> bool,
         shown: &mut dyn FnMut(&Proof) -> anyhow::Result<()>,
     ) -> anyhow::Result<Vec<Proof>> {
-        let request = Request { findings: chosen(findings, which), quiet };
+        let request =
+            Request { findings: chosen(findings, which), netns: netns.map(str::to_owned), quiet };
         if let Some(stdin) = &mut self.stdin {
             let line = serde_json::to_string(&request)? + "\n";
             stdin.write_all(line.as_bytes()).context("--prove: its process ended")?;

@@ -11,6 +11,7 @@
 mod request;
 mod server;
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -39,7 +40,13 @@ pub(super) struct Bound {
 
 impl Bound {
     /// Binds in the namespace that the caller is in. No thread is started.
-    pub(super) fn new(listen: SocketAddr, allow_hosts: &[String]) -> anyhow::Result<Self> {
+    pub(super) fn new(listen: &str, allow_hosts: &[String]) -> anyhow::Result<Self> {
+        let Ok(wanted) = listen.parse::<SocketAddr>() else {
+            bail!(
+                "--listen {listen}: this is not a numeric address with a port. Write one like 127.0.0.1:9464 or \
+                 [::1]:9464"
+            )
+        };
         let hosts = match Hosts::new(allow_hosts) {
             Ok(hosts) => hosts,
             Err(name) => {
@@ -48,8 +55,7 @@ impl Bound {
                 )
             }
         };
-        let listener = TcpListener::bind(listen)
-            .with_context(|| format!("--listen {listen}: this address cannot be listened on"))?;
+        let listener = TcpListener::bind(wanted).map_err(|error| not_bound(wanted, &error))?;
         let at = listener.local_addr().context("reading the address of the metrics")?;
         Ok(Self { listener, at, hosts })
     }
@@ -73,6 +79,26 @@ impl Bound {
         say(&format!("metrics http://{at}/metrics"));
         Ok(endpoint)
     }
+}
+
+/// Why an address cannot be listened on, and what to do.
+fn not_bound(at: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+    let port = at.port();
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "another program listens on this port. Choose another port, or end that program: \
+             `ss -ltnp 'sport = :{port}'` names it"
+        ),
+        ErrorKind::AddrNotAvailable => {
+            "this machine does not have this address. `ip address` lists those that it has; 127.0.0.1 is local"
+                .to_owned()
+        }
+        ErrorKind::PermissionDenied if port < 1_024 => {
+            "a port below 1024 needs CAP_NET_BIND_SERVICE. Choose a port from 1024 on".to_owned()
+        }
+        _ => format!("this address cannot be listened on: {error}"),
+    };
+    anyhow::anyhow!("--listen {at}: {why}")
 }
 
 /// Takes states, for the page.

@@ -144,21 +144,24 @@ fn judge(
         (None, None) if version == 0 => None,
         _ => return Err(NO_HOST),
     };
-    // The absolute form names the host itself, and that name counts (RFC 9112, 3.2.2).
+    // A target has no fragment (RFC 9112, 3.2).
+    if target.contains('#') {
+        return Err(MALFORMED);
+    }
+    // The absolute form names the host itself, and that name counts alone (RFC 9112, 3.2.2). Its path may be
+    // empty, and a query may follow immediately (RFC 3986, 3.2).
     let absolute = target.get(..SCHEME.len()).filter(|scheme| scheme.eq_ignore_ascii_case(SCHEME));
     let (named, path) = if absolute.is_some() {
         let rest = &target[SCHEME.len()..];
-        let (named, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        (Some(named), if path.is_empty() { "/" } else { path })
+        let (named, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        (Some(named), if path.starts_with('/') { path } else { "/" })
     } else {
         (None, target)
     };
-    for host in host.into_iter().chain(named) {
-        match hosts.allow(host, local) {
-            Some(true) => {}
-            Some(false) => return Err(WRONG_HOST),
-            None => return Err(NO_HOST),
-        }
+    let host = host.map(|host| hosts.allow(host, local).ok_or(NO_HOST)).transpose()?;
+    let named = named.map(|named| hosts.allow(named, local).ok_or(NO_HOST)).transpose()?;
+    if named.or(host) == Some(false) {
+        return Err(WRONG_HOST);
     }
     let head_only = match method {
         "GET" => false,

@@ -85,8 +85,26 @@ fn only_names_of_this_endpoint_are_answered() {
     let absolute =
         |target: &str| asked(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     assert!(absolute("http://127.0.0.1:9464/metrics").is_ok());
-    assert_eq!(absolute("http://127.0.0.1").unwrap().target, Target::Index);
+    for index in [
+        "http://127.0.0.1",
+        "http://localhost?x",
+        "HTTP://localhost:9464?/metrics",
+        "http://[::1]/?x",
+    ] {
+        assert_eq!(absolute(index).unwrap().target, Target::Index, "{index}");
+    }
+    assert!(matches!(absolute("http://localhost/metrics?a/b").unwrap().target, Target::Metrics(_)));
     assert_eq!(absolute("http://attacker.example/metrics"), Err(WRONG_HOST));
+    assert_eq!(absolute("http://attacker.example?http://localhost/"), Err(WRONG_HOST));
+    for none in ["http://?x", "http:///metrics", "http://:9464/"] {
+        assert_eq!(absolute(none), Err(NO_HOST), "{none}");
+    }
+    assert_eq!(absolute("http://localhost#/metrics"), Err(MALFORMED));
+    // The name in the target counts, and the field only has to be one (RFC 9112, 3.2.2).
+    let with =
+        |host: &str| asked(&format!("GET http://localhost/ HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    assert!(with("proxy.example").is_ok());
+    assert_eq!(with("[::1"), Err(NO_HOST));
     assert_eq!(absolute("https://127.0.0.1/metrics"), Err(NOT_FOUND));
 }
 

@@ -15,13 +15,16 @@ use crate::wrap;
 /// Keys and what they do.
 const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "end the watch"),
-    ("↑ ↓ or j k", "select a row; g and G: the first and the last"),
+    ("↑ ↓ or j k", "select a row, or scroll a page; g and G: the first and the last"),
     ("Tab", "next section: what is wrong, listeners, destinations"),
     ("Enter or e", "explain what is wrong with the selected row: evidence, fix, risk, undo"),
     ("s, r", "next order of listeners; reverse it"),
     ("/", "filter listeners and destinations by address, port or process; Esc clears it"),
-    ("space", "pause; again: go on. The watch itself goes on all the time"),
-    ("← →", "one look back or forward in time; PgUp and PgDn: 30 s; Home: the oldest look"),
+    ("space", "pause; again: go on. The watch itself goes on. On a page: scroll"),
+    (
+        "← →",
+        "one look back or forward in time; PgUp and PgDn: 30 s, or scroll a page; Home: the oldest look",
+    ),
     ("End or 0", "now"),
     ("Ctrl-Z", "suspend"),
 ];
@@ -65,7 +68,7 @@ pub(super) fn lines(page: &Page, width: usize) -> Vec<Line> {
 /// The last line of the screen while a page is open.
 pub(super) fn footer(below: bool) -> Line {
     let more = if below { "↓ more  " } else { "" };
-    vec![(Ink::Strong, format!("{more}Esc back  ↑↓ scroll"))]
+    vec![(Ink::Strong, format!("{more}Esc back  ↑↓ PgUp PgDn scroll  g G begin, end"))]
 }
 
 fn plain(lines: &mut Vec<Line>, text: &str) {

@@ -94,7 +94,7 @@ impl Painter {
                 self.put(buffer, area, y, line);
             }
             let below = lines.len() - first > usize::from(body.height);
-            view.scrolled = first;
+            (view.scrolled, view.page_height) = (first, usize::from(body.height));
             pages::footer(below)
         } else {
             for (y, line) in (body.y..body.bottom()).zip(sections(view, state, history, body)) {
@@ -119,7 +119,7 @@ impl Painter {
         let moment = view.moment.is_some().then(|| {
             let newest = history.latest().map_or(state.at_s, |newest| newest.at_s);
             match newest - state.at_s {
-                ago if ago >= 0.5 => format!(" paused: {} ago ", lasts(ago.round())),
+                ago if ago >= 0.5 => format!(" paused, as of {} ago ", lasts(ago.round())),
                 _ => " paused ".to_owned(),
             }
         });
@@ -133,7 +133,7 @@ impl Painter {
         let mut title = vec![(Ink::Strong, aligned(&names, Align::Left, width - right.min(width)))];
         title.extend(moment.map(|text| (Ink::Reversed, format!(" {text}")[1..].to_owned())));
         let mut cost = cost(state);
-        cost.extend(unreadable(state).filter(|_| self.watched.owners));
+        cost.extend(unreadable(state, self.watched.by_root).filter(|_| self.watched.owners));
         let figures = [activity(state), levels(state), cost];
         let count = match area.height {
             0..8 => 0,
@@ -426,21 +426,13 @@ fn footer(view: &View, width: usize) -> Line {
     if !view.filter.is_empty() {
         keys.push(("Esc", format!("clears the filter \"{}\"", view.filter)));
     }
-    if view.moment.is_some() {
-        keys.push(("End", "now".to_owned()));
-    }
-    let others = [
-        ("q", "quit"),
-        ("h", "help"),
-        ("e", "explain"),
-        ("↑↓ Tab", "select"),
-        ("s", "sort"),
-        ("/", "filter"),
-        ("space", "pause"),
-        ("←→", "time"),
-        ("r", "reverse"),
-    ];
-    keys.extend(others.map(|(key, does)| (key, does.to_owned())));
+    // All of them fit in 80 columns. In a pause the keys of time come first.
+    let begin = [("q", "quit"), ("h", "help"), ("e", "explain")];
+    let rows = [("↑↓ Tab", "row"), ("s r", "sort"), ("/", "filter")];
+    let is_paused = view.moment.is_some();
+    let time = [("space", if is_paused { "go on" } else { "pause" }), ("←→", "time")];
+    let others = if is_paused { [&time[..], &begin, &rows] } else { [&begin[..], &rows, &time] };
+    keys.extend(others.concat().into_iter().map(|(key, does)| (key, does.to_owned())));
     let mut line = Line::new();
     let mut used = 0;
     for (key, does) in keys {

@@ -236,11 +236,11 @@ fn gone_back_in_time_it_shows_that_look_and_says_how_long_ago_it_was() {
     screen.press(&[Key::Left; 3]);
     assert!(screen.text().contains("nothing earlier is remembered"));
     screen.press(&[Key::Right]);
-    assert!(screen.text().contains("paused: 8 s ago"), "{}", screen.text());
+    assert!(screen.text().contains("paused, as of 8 s ago"), "{}", screen.text());
     screen.press(&[Key::End]);
     assert!(!screen.text().contains("paused"));
     screen.press(&[Key::PageUp]);
-    assert!(screen.text().contains("paused: 9 s ago"), "less than a page is remembered");
+    assert!(screen.text().contains("paused, as of 9 s ago"), "less than a page is remembered");
     screen.press(&[Key::PageDown]);
     assert!(!screen.text().contains("paused"), "beyond the newest is now");
 }
@@ -253,7 +253,7 @@ fn a_pause_keeps_the_whole_look_while_the_watch_goes_on() {
     assert!(before.contains(" paused"), "{before}");
     screen.history.push(look(5, vec![listener("0.0.0.0:80", Some("nginx"), 0, 511, 0)], 0));
     let after = screen.text();
-    assert!(after.contains("paused: 4 s ago") && after.contains("/1000"), "{after}");
+    assert!(after.contains("paused, as of 4 s ago") && after.contains("/1000"), "{after}");
     screen.press(&[Key::Char(' ')]);
     assert!(screen.text().contains("0.0.0.0:80"));
 }
@@ -287,6 +287,54 @@ fn explain_shows_the_fix_its_risk_and_the_evidence() {
     // A listener with nothing wrong: a sentence, no page.
     screen.press(&[Key::Tab, Key::Down, Key::Char('e')]);
     assert!(screen.text().contains("nothing is wrong with 0.0.0.0:80"), "{}", screen.text());
+}
+
+#[test]
+fn pages_turn_by_the_height_of_the_screen_and_go_to_both_ends() {
+    let mut screen = Screen::new(overflowing(), 80, 20);
+    screen.press(&[Key::Char('h')]);
+    let [first, second_top] = {
+        let text = screen.text();
+        let lines: Vec<&str> = text.lines().collect();
+        // The header has 4 lines; the last line is the footer.
+        [text.clone(), lines[18].to_owned()]
+    };
+    for [down, up] in [
+        [Key::PageDown, Key::PageUp],
+        [Key::Char(' '), Key::Char('b')],
+        [Key::Char('f'), Key::PageUp],
+    ] {
+        screen.press(&[down]);
+        let text = screen.text();
+        assert_eq!(text.lines().nth(4), Some(second_top.as_str()), "{down:?}: {text}");
+        screen.press(&[up]);
+        assert_eq!(screen.text(), first, "{up:?}");
+    }
+    for page in ['h', 'e'] {
+        screen.press(&[Key::Esc, Key::Char(page)]);
+        let begin = screen.text();
+        screen.press(&[Key::End]);
+        let end = screen.text();
+        assert_ne!(end, begin);
+        screen.press(&[Key::Char('g')]);
+        assert_eq!(screen.text(), begin, "g");
+        screen.press(&[Key::Char('G')]);
+        assert_eq!(screen.text(), end, "G");
+    }
+}
+
+#[test]
+fn every_key_of_the_last_line_fits_in_80_columns_and_keys_of_time_come_first_in_a_pause() {
+    let mut screen = Screen::new(overflowing(), 80, 24);
+    let last = |screen: &mut Screen| screen.text().lines().last().unwrap_or_default().to_owned();
+    let all = "q quit  h help  e explain  ↑↓ Tab row  s r sort  / filter  space pause  ←→ time";
+    assert_eq!(last(&mut screen), all);
+    screen.press(&[Key::Char(' ')]);
+    let paused = "space go on  ←→ time  q quit  h help  e explain  ↑↓ Tab row  s r sort  / filter";
+    assert_eq!(last(&mut screen), paused);
+    let mut narrow = Screen::new(overflowing(), 30, 10);
+    narrow.press(&[Key::Left]);
+    assert!(last(&mut narrow).starts_with("space go on  ←→ time"), "{}", narrow.text());
 }
 
 #[test]
@@ -390,7 +438,7 @@ fn keys_that_end_or_suspend_the_watch_ask_for_it_everywhere() {
 
 #[test]
 fn once_prints_all_of_a_state_with_the_faults_first() {
-    let watched = Watched { network: Some("4711".into()), owners: true };
+    let watched = Watched { network: Some("4711".into()), owners: true, by_root: false };
     let text = |history: &History| whole(history.latest().unwrap(), &watched, 80);
     assert_snapshot!("once-overflow", text(&overflowing()));
     assert_snapshot!("once-scarce", text(&scarce()));

@@ -74,6 +74,8 @@ pub(super) struct View {
     pub(super) page: Option<Page>,
     /// The first line of the page that is shown.
     pub(super) scrolled: usize,
+    /// Lines of a page that the screen has room for.
+    pub(super) page_height: usize,
     /// What the program had to say, until the end.
     pub(super) notice: Option<String>,
     /// A sentence for the last line, until the next key.
@@ -202,14 +204,15 @@ impl View {
 
     /// On a page. How far it can be scrolled is known when it is drawn.
     fn turn(&mut self, key: Key) {
-        const PAGE: usize = 10;
+        // The last line stays visible.
+        let page = self.page_height.saturating_sub(1).max(1);
         self.scrolled = match key {
             Key::Down | Key::Char('j') => self.scrolled.saturating_add(1),
             Key::Up | Key::Char('k') => self.scrolled.saturating_sub(1),
-            Key::PageDown | Key::Char(' ') => self.scrolled.saturating_add(PAGE),
-            Key::PageUp => self.scrolled.saturating_sub(PAGE),
-            Key::Home => 0,
-            Key::End => usize::MAX,
+            Key::PageDown | Key::Char(' ' | 'f') => self.scrolled.saturating_add(page),
+            Key::PageUp | Key::Char('b') => self.scrolled.saturating_sub(page),
+            Key::Home | Key::Char('g') => 0,
+            Key::End | Key::Char('G') => usize::MAX,
             Key::Esc | Key::Enter | Key::Char('q' | 'e' | 'h' | '?') => {
                 self.page = None;
                 0
