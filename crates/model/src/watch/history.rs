@@ -75,7 +75,9 @@ impl History {
             None => self.recent.clear(),
         }
         let host = continued.and_then(|((_, before), _)| host_drops(before, &look.counters));
-        let seen = self.listeners.see(look.at_s, look.listeners, host, interval_s);
+        let established = look.counters.get("TcpPassiveOpens").copied();
+        let established = established.and_then(|count| u64::try_from(count).ok());
+        let seen = self.listeners.see(look.at_s, look.listeners, host, established, interval_s);
         let mut state = State {
             time: look.time,
             at_s: look.at_s,
@@ -196,7 +198,7 @@ fn thinned(state: &State) -> State {
             + left_out(state.destinations.len(), destinations.len()),
         diagnoses_left_out: state.diagnoses_left_out
             + left_out(state.diagnoses.len(), diagnoses.len()),
-        listeners: exact(listeners),
+        listeners: exact(listeners.into_iter().map(without_looks).collect()),
         destinations: exact(destinations),
         diagnoses: exact(diagnoses),
         states: state.states.clone(),
@@ -205,6 +207,11 @@ fn thinned(state: &State) -> State {
         limits: state.limits.clone(),
         ..*state
     }
+}
+
+/// A listener of a look that is past: what its last looks said is in the diagnoses.
+fn without_looks(listener: ListenerState) -> ListenerState {
+    ListenerState { stands: None, ..listener }
 }
 
 /// The list without spare capacity.

@@ -83,7 +83,7 @@ pub(super) fn answer(view: &View<'_>) -> [String; 2] {
     );
     let Some(worst) = longest(review) else {
         let dropped = match drops {
-            Some(0) => "no listener dropped a packet".to_owned(),
+            Some(0) => undropped(review),
             Some(drops) => format!("listeners dropped {}", packets(drops)),
             None => "drops could not be counted".to_owned(),
         };
@@ -97,6 +97,54 @@ pub(super) fn answer(view: &View<'_>) -> [String; 2] {
         None => String::new(),
     };
     [first, format!("{dropped}{queue}")]
+}
+
+/// What `sk_drops` of all listeners rose by.
+fn socket_drops(review: &Review) -> u64 {
+    let of = |sum: u64, one: &ListenerReview| sum.saturating_add(one.drops);
+    review.listeners.iter().fold(review.drops_of_others, of)
+}
+
+/// What is to be said of drops where `ListenDrops` of the host did not rise.
+fn undropped(review: &Review) -> String {
+    let deferred = figure(review, "deferred").unwrap_or(0);
+    match socket_drops(review) {
+        0 => "no listener dropped a packet".to_owned(),
+        all if deferred >= all => format!(
+            "no listener dropped a packet but {} that TCP_DEFER_ACCEPT ignores, which is harmless",
+            acks(all)
+        ),
+        all => {
+            let deferred = deferred.min(all);
+            let at_most = match deferred {
+                0 => String::new(),
+                _ => format!(", at most {} of them by TCP_DEFER_ACCEPT", whole(deferred as i64)),
+            };
+            format!("listeners dropped {} (sk_drops), none of them a SYN{at_most}", packets(all))
+        }
+    }
+}
+
+fn acks(n: u64) -> String {
+    format!("{} last ACK{}", whole(n as i64), if n == 1 { "" } else { "s" })
+}
+
+/// Why the drops of the listeners do not add up to those of the host.
+fn two_totals(review: &Review) -> Option<String> {
+    let (host, sockets) = (figure(review, "drops")?, socket_drops(review));
+    if host == sockets || sockets == 0 {
+        return None;
+    }
+    let deferred = figure(review, "deferred")
+        .filter(|n| *n > 0)
+        .map(|n| format!(", and {} that TCP_DEFER_ACCEPT ignored (harmless)", acks(n)));
+    Some(format!(
+        "Drops are sk_drops of each listener, {} in all; ListenDrops of the host is {}. sk_drops also counts RSTs \
+         to half-open requests, and a dropped last ACK twice{}. ",
+        whole(sockets as i64),
+        whole(host as i64),
+        deferred.unwrap_or_default()
+    ))
 }
 
 fn packets(n: u64) -> String {
@@ -192,6 +240,7 @@ pub(super) fn listeners(view: &View<'_>) -> Table {
     if review.listeners.iter().any(|one| one.overflows_estimated) {
         note += "~: estimated, as several listeners dropped packets in the same interval. ";
     }
+    note += &two_totals(review).unwrap_or_default();
     if review.listeners.iter().any(|one| one.overflows_unknown_s > 0.0) {
         note += "For a part of the time the overflows could not be told apart. ";
     }
@@ -237,11 +286,12 @@ pub(super) fn destinations(view: &View<'_>) -> Table {
 }
 
 /// Counts of the whole watch and their highest rates.
-const COUNTS: [(&str, &str); 10] = [
+const COUNTS: [(&str, &str); 11] = [
     ("passive_opens", "connections accepted by the kernel"),
     ("active_opens", "connections opened from here"),
     ("overflows", "SYNs and ACKs that met a full accept queue"),
-    ("drops", "packets that listeners dropped"),
+    ("drops", "packets that listeners dropped (ListenDrops)"),
+    ("deferred", "last ACKs that TCP_DEFER_ACCEPT ignored (harmless)"),
     ("syns_dropped", "SYNs dropped at a full SYN queue"),
     ("cookies_sent", "SYN cookies sent"),
     ("syns_retransmitted", "SYNs retransmitted"),

@@ -22,6 +22,7 @@ const COUNTERS: [&str; 12] = [
     "TcpEstabResets",
     "TcpExtTCPAbortOnMemory",
     "TcpExtTCPTimeWaitOverflow",
+    "TcpExtTCPDeferAcceptDrop",
 ];
 
 /// The looks of a machine with so many listeners, of which `busy` have a queue and drop packets.

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::standing_queue::{faster, lasting};
 use super::{evidence, per_s, place, rounded};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::units::{echo, human_count};
+use crate::watch::standing::is_nearly_full;
 use crate::watch::state::{ListenerState, State};
 
 pub(crate) const FULL: &str = "accept-queue-full";
@@ -21,9 +23,9 @@ const BACKLOG_MIN: u32 = 4_096;
 const BACKLOG_MAX: u32 = 65_535;
 
 /// Sockets of one address and port.
-type Group<'a> = Vec<&'a ListenerState>;
+pub(super) type Group<'a> = Vec<&'a ListenerState>;
 
-fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
+pub(super) fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
     let mut groups: BTreeMap<(&str, u16), Group<'_>> = BTreeMap::new();
     for one in &state.listeners {
         groups.entry((one.address.as_str(), one.port)).or_default().push(one);
@@ -56,7 +58,11 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     let subject = place(&worst.address, worst.port);
     let estimated = group.iter().filter(hit).any(|one| one.overflows_estimated);
     let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
-    let queue = if peak > limit {
+    let lasts = lasting(state, worst);
+    let queue = if let Some(stands) = lasts {
+        let (full, looks) = (stands.nearly_full, stands.looks);
+        format!("lasting overload, queue > 80 % at {full}/{looks} looks")
+    } else if peak > limit {
         format!("accept queue full, {} of {}", human_count(peak.into()), human_count(limit.into()))
     } else {
         format!("accept queue full between looks (limit {})", human_count(limit.into()))
@@ -68,7 +74,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     if estimated {
         evidence.insert("overflows_estimated".into(), true.into());
     }
-    let fix = Some(longer(worst, state.limits.somaxconn));
+    let fix = Some(if lasts.is_some() { faster(worst) } else { for_bursts(worst, state) });
     Some(Diagnosis { id: FULL.into(), severity: Severity::Problem, subject, text, evidence, fix })
 }
 
@@ -99,19 +105,13 @@ fn unattributed(state: &State, rate: f64) -> Diagnosis {
 /// The queue passed 80 % of its limit in the last seconds, and nothing was dropped.
 pub(super) fn near(state: &State) -> Vec<Diagnosis> {
     let near = |one: &&&ListenerState| {
-        let (peak, limit) = (one.accept_queue_recent_peak, one.accept_queue_limit);
-        limit > 0 && u64::from(peak) * 5 > u64::from(limit) * 4
+        is_nearly_full(one.accept_queue_recent_peak, one.accept_queue_limit)
     };
     let of = |group: Group<'_>| {
-        // A queue of 1 is a connection that came just now.
         let share = |one: &&&ListenerState| {
             f64::from(one.accept_queue_recent_peak) / f64::from(one.accept_queue_limit)
         };
-        let worst = group
-            .iter()
-            .filter(near)
-            .filter(|one| one.accept_queue_recent_peak > 1)
-            .max_by(|a, b| share(a).total_cmp(&share(b)))?;
+        let worst = group.iter().filter(near).max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let subject = place(&worst.address, worst.port);
         let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
         let of = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
@@ -121,34 +121,66 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             let share = 100.0 * share(&worst);
             format!("{share:.0} % of the accept queue of {subject} in use: {of}")
         };
-        // The first look does not know what was dropped before it.
-        let none = worst.drops == Some(0) && state.interval_s > 0.0;
-        let text = queue + if none { ", no drop yet" } else { "" };
+        // No look knows what was dropped before the first.
+        let none = worst.drops == Some(0) && state.interval_s > 0.0 && state.at_s > 0.0;
+        let text = if none { format!("{queue}, no drop in {}", lasted(state.at_s)) } else { queue };
+        let lasts = lasting(state, worst).is_some();
         Some(Diagnosis {
             id: NEAR.into(),
             severity: Severity::Warning,
             subject,
             text,
             evidence: of_listener(state, &group, worst),
-            fix: Some(longer(worst, state.limits.somaxconn)),
+            fix: Some(if lasts { faster(worst) } else { for_bursts(worst, state) }),
         })
     };
     groups(state).filter_map(of).collect()
 }
 
-fn of_listener(state: &State, group: &Group<'_>, worst: &ListenerState) -> BTreeMap<String, Value> {
+/// A time in few characters: `12 s`, `4 min`, `3 h`.
+pub(super) fn lasted(s: f64) -> String {
+    match s {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", (s / 60.0).floor()),
+        s => format!("{:.0} h", (s / 3_600.0).floor()),
+    }
+}
+
+pub(super) fn of_listener(
+    state: &State,
+    group: &Group<'_>,
+    worst: &ListenerState,
+) -> BTreeMap<String, Value> {
     let full = group.iter().filter(|one| one.accept_queue_recent_peak > one.accept_queue_limit);
-    evidence([
+    let mut all = evidence([
         ("accept_queue_len", Some(worst.accept_queue_len.into())),
         ("accept_queue_recent_peak", Some(worst.accept_queue_recent_peak.into())),
         ("accept_queue_limit", Some(worst.accept_queue_limit.into())),
         ("somaxconn", state.limits.somaxconn.map(Value::from)),
         ("drops_per_s", worst.drops_per_s.map(rounded)),
+        ("deferred_per_s", worst.deferred_per_s.filter(|per_s| *per_s > 0.0).map(rounded)),
+        ("deferred_at_most", worst.deferred_at_most.then(|| true.into())),
         ("process", worst.process.as_ref().map(|process| echo(&process.name).into())),
         ("pid", worst.process.as_ref().map(|process| process.pid.into())),
         ("sockets", (group.len() > 1).then(|| group.len().into())),
         ("sockets_full", (group.len() > 1).then(|| full.count().into())),
-    ])
+    ]);
+    if let Some(stands) = lasting(state, worst) {
+        all.insert("overload".into(), "lasting".into());
+        all.insert("looks".into(), stands.looks.into());
+        all.insert("looks_nearly_full".into(), stands.nearly_full.into());
+    }
+    all
+}
+
+/// What becomes of a burst's remedy where the overload lasts.
+pub(crate) const OR_FASTER: &str = "If the queue stays full, accept faster instead.";
+
+/// A longer queue, for a burst.
+fn for_bursts(listener: &ListenerState, state: &State) -> Fix {
+    let longer = longer(listener, state.limits.somaxconn);
+    Fix { change: format!("{} {OR_FASTER}", longer.change), ..longer }
 }
 
 /// A longer queue. `listen(2)` clamps the application's backlog to `somaxconn`, so the limit says which

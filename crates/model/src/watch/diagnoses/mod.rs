@@ -7,6 +7,7 @@ pub(crate) mod accept_queue;
 mod memory;
 pub(crate) mod ports;
 mod retransmissions;
+pub(crate) mod standing_queue;
 pub(crate) mod syn_queue;
 pub(crate) mod tables;
 
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::state::{ListenerState, State};
+use super::state::{DestinationState, ListenerState, State};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 
 /// How long a diagnosis stays after its evidence ended, s.
@@ -33,6 +34,7 @@ type Rule = fn(&State) -> Vec<Diagnosis>;
 /// Every fault that a state can show, the most pressing first: name and function.
 const RULES: &[(&str, Rule)] = &[
     (accept_queue::FULL, accept_queue::full),
+    (standing_queue::ID, standing_queue::standing),
     (ports::SCARCE, ports::scarce),
     (tables::TRACKED, tables::tracked),
     (memory::PRESSURE, memory::pressure),
@@ -45,8 +47,38 @@ const RULES: &[(&str, Rule)] = &[
 ];
 
 /// Of the same subject the first says all that the second does.
-const SUPERSEDES: &[(&str, &str)] =
-    &[(accept_queue::FULL, accept_queue::NEAR), (ports::SCARCE, ports::SLOW)];
+const SUPERSEDES: &[(&str, &str)] = &[
+    (accept_queue::FULL, standing_queue::ID),
+    (accept_queue::FULL, accept_queue::NEAR),
+    (standing_queue::ID, accept_queue::NEAR),
+    (ports::SCARCE, ports::SLOW),
+];
+
+/// Whether a diagnosis by this name says all that one of the same subject by the other name does: where
+/// both hold, only the first is stated, so that one becomes the other.
+pub fn says_too(id: &str, other: &str) -> bool {
+    SUPERSEDES.contains(&(id, other))
+}
+
+/// What is wrong with a destination: its own diagnosis, or, where it is this machine itself, that of the
+/// listener that answers there.
+pub fn of_destination<'s>(state: &'s State, to: &DestinationState) -> Option<&'s Diagnosis> {
+    let of_listener = |one: &Diagnosis| one.evidence.contains_key("accept_queue_limit");
+    let with = |subject: &str, listener: bool| {
+        state.diagnoses.iter().find(|one| one.subject == subject && of_listener(one) == listener)
+    };
+    let own = place(&to.address, to.port);
+    // The kernel prefers the exact address, then every address of the family, then `[::]`.
+    let v4 = !to.address.contains(':');
+    let addresses = [Some(to.address.as_str()), v4.then_some("0.0.0.0"), Some("::")];
+    let serves = |address: &&str| {
+        let at = |one: &ListenerState| one.address == *address && one.port == to.port;
+        state.listeners.iter().any(at) || with(&place(address, to.port), true).is_some()
+    };
+    let here = |address: &&str| to.here || *address == to.address;
+    let listener = || addresses.into_iter().flatten().filter(here).find(serves);
+    with(&own, false).or_else(|| with(&place(listener()?, to.port), true))
+}
 
 /// Names of all diagnoses of a state, each a section of `docs/causes.md`.
 pub fn ids() -> impl Iterator<Item = &'static str> {

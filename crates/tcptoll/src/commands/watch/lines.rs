@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tcptoll_model::units::text_time;
+use tcptoll_model::watch::diagnoses::says_too;
 use tcptoll_model::watch::{State, WatchSummary};
 
 use super::Sink;
 use super::text::{fix_in_a_line, is_over, nothing_wrong};
 use crate::exit::say;
+
+/// Whether these are two stages of one fault, of which only one holds at a time.
+fn are_stages(one: &str, other: &str) -> bool {
+    says_too(one, other) || says_too(other, one)
+}
 
 /// Says what begins and what ends.
 #[derive(Debug, Default)]
@@ -44,7 +50,8 @@ impl Lines {
             if since.is_none() {
                 let fix = fix_in_a_line(one).map(|fix| format!("; fix: {fix}"));
                 let fix = fix.unwrap_or_default();
-                lines.push(format!("{} {}: {}{fix}", state.time, one.id, one.text));
+                let was = self.was(state, &one.id, &one.subject).unwrap_or_default();
+                lines.push(format!("{} {}: {}{was}{fix}", state.time, one.id, one.text));
             }
             now.insert(key, since.unwrap_or(state.at_s));
         }
@@ -56,13 +63,28 @@ impl Lines {
             }
         }
         for ((id, subject), since) in &self.active {
-            if !now.contains_key(&(id.clone(), subject.clone())) {
+            // One that became another has not ended: the line of the other says so.
+            let became = now.keys().any(|(other, of)| of == subject && are_stages(other, id));
+            if !became && !now.contains_key(&(id.clone(), subject.clone())) {
                 let lasted = state.at_s - since;
                 lines.push(format!("{} {id}: {subject}: ended after {lasted:.0} s", state.time));
             }
         }
         self.active = now;
         lines
+    }
+
+    /// What it was before it became a diagnosis by this name.
+    fn was(&self, state: &State, id: &str, subject: &str) -> Option<String> {
+        let gone = |name: &str| {
+            !state.diagnoses.iter().any(|one| one.id == name && one.subject == subject)
+        };
+        let mut before = self
+            .active
+            .iter()
+            .filter(|((name, of), _)| of == subject && are_stages(name, id) && gone(name));
+        let ((name, _), since) = before.next()?;
+        Some(format!(" (was {name} for {:.0} s)", state.at_s - since))
     }
 
     fn first(&self, state: &State) -> String {
@@ -134,7 +156,22 @@ mod tests {
         assert_eq!(of(state(2.0, &[false])), ["T2 accept-queue-full: 9.0 drops/s"]);
         assert_eq!(of(state(3.0, &[true])), [""; 0], "held");
         assert_eq!(of(state(4.0, &[false])), [""; 0], "the same fault again");
+        let near = |at_s| {
+            let mut near = state(at_s, &[false]);
+            near.diagnoses[0].id = "accept-queue-near".into();
+            near
+        };
         let ended = of(state(20.0, &[]));
         assert_eq!(ended, ["T20 accept-queue-full: 10.0.0.7:80: ended after 18 s"]);
+        assert_eq!(of(near(21.0)), ["T21 accept-queue-near: 9.0 drops/s"]);
+        assert_eq!(
+            of(state(24.0, &[false])),
+            ["T24 accept-queue-full: 9.0 drops/s (was accept-queue-near for 3 s)"],
+            "one becomes the other, and none has ended"
+        );
+        assert_eq!(
+            of(near(25.0)),
+            ["T25 accept-queue-near: 9.0 drops/s (was accept-queue-full for 1 s)"]
+        );
     }
 }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use tcptoll_model::diagnosis::{Diagnosis, Fix, Severity};
 use tcptoll_model::units::{human_bytes, human_count, human_us};
-use tcptoll_model::watch::State;
+use tcptoll_model::watch::{ListenerState, State};
 use tcptoll_report::{printable, printable_line};
 
-use super::figures::{activity, lasts, levels, lines, unreadable};
+use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
 use super::table::{self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit};
 use crate::commands::prose::beside;
 use crate::wrap;
@@ -56,12 +56,37 @@ pub(super) fn nothing_wrong(state: &State) -> String {
     if state.rates.is_none() {
         return "No verdict yet: rates need a second look.".to_owned();
     }
-    let limits = if state.listeners.is_empty() {
-        "no listener here"
-    } else {
-        "no drops, every accept queue below 80 % of its limit"
+    if state.listeners.is_empty() {
+        return "Nothing is wrong: no listener here.".to_owned();
+    }
+    let queues = "every accept queue below 80 % of its limit";
+    format!("Nothing is wrong: {}, {queues}.", drops(state))
+}
+
+/// What listeners dropped in the interval, where nothing is wrong with it. `sk_drops` counts harmless
+/// packets too.
+fn drops(state: &State) -> String {
+    let sum = |of: &dyn Fn(&ListenerState) -> Option<f64>| -> f64 {
+        state.listeners.iter().filter_map(of).sum()
     };
-    format!("Nothing is wrong: {limits}.")
+    let all = sum(&|one| one.drops_per_s);
+    let over = lasts(state.interval_s.max(1.0));
+    if all <= 0.0 {
+        return format!("no drop in the last {over}");
+    }
+    let deferred = sum(&|one| one.deferred_per_s.filter(|_| !one.deferred_at_most));
+    if deferred >= all {
+        return format!(
+            "the {} drops/s are last ACKs that TCP_DEFER_ACCEPT ignored (harmless)",
+            in_words(all)
+        );
+    }
+    let at_most = state.rates.as_ref().map_or(0.0, |rates| rates.deferred_per_s.min(all));
+    let deferred = match at_most {
+        0.0 => String::new(),
+        at_most => format!(", at most {} of them by TCP_DEFER_ACCEPT", in_words(at_most)),
+    };
+    format!("no overflow; {} drops/s of other packets{deferred}", in_words(all))
 }
 
 /// The label and text of each part of a fix.

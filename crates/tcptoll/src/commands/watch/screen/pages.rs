@@ -44,7 +44,8 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "DROP/s",
-        "packets that the kernel dropped at this listener (sk_drops; ss -lntm shows it as d)",
+        "packets that the kernel dropped at this listener (sk_drops; ss -lntm shows it as d). With TCP_DEFER_ACCEPT it \
+         counts the last ACK of each connection too, which harms nobody",
     ),
     ("PORTS", "local ports in use to a destination, from the source address that uses the most"),
     (

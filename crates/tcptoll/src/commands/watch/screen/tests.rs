@@ -30,6 +30,7 @@ const COUNTERS: [&str; 12] = [
     "TcpEstabResets",
     "TcpExtTCPAbortOnMemory",
     "TcpExtTCPTimeWaitOverflow",
+    "TcpExtTCPDeferAcceptDrop",
 ];
 
 fn listener(at: &str, process: Option<&str>, queue: u32, limit: u32, drops: u32) -> ListenerLook {
@@ -112,6 +113,7 @@ fn scarce() -> History {
             ports_in_use: ports,
             time_wait: ports / 10 * 9,
             syn_sent: 0,
+            here: false,
         };
         look.table = Some(Table {
             at_s: (second / 2 * 2).into(),
