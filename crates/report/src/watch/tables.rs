@@ -120,7 +120,7 @@ fn undropped(review: &Review) -> String {
                 0 => String::new(),
                 _ => format!(", at most {} of them by TCP_DEFER_ACCEPT", whole(deferred as i64)),
             };
-            format!("listeners dropped {} (sk_drops), none of them a SYN{at_most}", packets(all))
+            format!("listeners dropped {} (sk_drops), none at a full queue{at_most}", packets(all))
         }
     }
 }
@@ -409,4 +409,52 @@ pub(super) fn name(one: &ListenerReview) -> String {
 
 fn process(process: Option<&Process>) -> String {
     process.map_or_else(|| ABSENT.to_owned(), |of| format!("{} ({})", of.name, of.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn review(host: u64, deferred: u64, of_sockets: u64) -> Review {
+        let one = ListenerReview { drops: of_sockets, ..ListenerReview::default() };
+        let counts = [("drops", host), ("deferred", deferred)];
+        Review {
+            counted_s: 9.0,
+            counts: counts.map(|(name, count)| (name.to_owned(), count)).into(),
+            listeners: vec![one],
+            ..Review::default()
+        }
+    }
+
+    #[test]
+    fn no_drop_of_the_host_is_no_claim_about_what_the_sockets_dropped() {
+        assert_eq!(undropped(&review(0, 0, 0)), "no listener dropped a packet");
+        assert_eq!(
+            undropped(&review(0, 40, 40)),
+            "no listener dropped a packet but 40 last ACKs that TCP_DEFER_ACCEPT ignores, which is harmless"
+        );
+        assert_eq!(
+            undropped(&review(0, 40, 50)),
+            "listeners dropped 50 packets (sk_drops), none at a full queue, at most 40 of them by TCP_DEFER_ACCEPT"
+        );
+        assert_eq!(
+            undropped(&review(0, 0, 1)),
+            "listeners dropped 1 packet (sk_drops), none at a full queue"
+        );
+    }
+
+    #[test]
+    fn two_sums_of_drops_that_differ_are_explained() {
+        assert_eq!(two_totals(&review(7, 0, 7)), None);
+        let text = two_totals(&review(1_266, 30, 1_550)).unwrap();
+        assert!(
+            text.starts_with("Drops are sk_drops of each listener, 1,550 in all; ListenDrops"),
+            "{text}"
+        );
+        assert!(text.contains("is 1,266."), "{text}");
+        assert!(
+            text.contains("and 30 last ACKs that TCP_DEFER_ACCEPT ignored (harmless)"),
+            "{text}"
+        );
+    }
 }

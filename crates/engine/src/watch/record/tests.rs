@@ -9,7 +9,7 @@ use tcptoll_model::watch::{
 
 use super::*;
 
-const COUNTERS: [&str; 12] = [
+const COUNTERS: [&str; 13] = [
     "TcpActiveOpens",
     "TcpPassiveOpens",
     "TcpOutSegs",

@@ -220,3 +220,44 @@ fn rows<T>(text: &mut String, columns: &[Column<T>], rows: &[&T], width: usize) 
         let _ = writeln!(text, "{row}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_model::watch::Rates;
+
+    use super::*;
+
+    #[test]
+    fn drops_that_harm_nobody_are_not_called_none() {
+        let with = |drops_per_s, deferred_per_s, at_most| {
+            let one = ListenerState {
+                drops_per_s: Some(drops_per_s),
+                deferred_per_s: Some(deferred_per_s),
+                deferred_at_most: at_most,
+                ..ListenerState::default()
+            };
+            let rates = Some(Rates { deferred_per_s, ..Rates::default() });
+            nothing_wrong(&State {
+                listeners: vec![one],
+                rates,
+                interval_s: 1.0,
+                ..State::default()
+            })
+        };
+        let queues = "every accept queue below 80 % of its limit.";
+        for (sentence, drops) in [
+            (with(0.0, 0.0, false), "no drop in the last 1 s"),
+            (
+                with(40.0, 40.0, false),
+                "the 40.0 drops/s are last ACKs that TCP_DEFER_ACCEPT ignored (harmless)",
+            ),
+            (with(9.0, 0.0, false), "no overflow; 9.0 drops/s of other packets"),
+            (
+                with(50.0, 40.0, true),
+                "no overflow; 50.0 drops/s of other packets, at most 40.0 of them by TCP_DEFER_ACCEPT",
+            ),
+        ] {
+            assert_eq!(sentence, format!("Nothing is wrong: {drops}, {queues}"));
+        }
+    }
+}
