@@ -39,9 +39,10 @@ impl Clock {
     pub(super) fn tick(&mut self, at_s: f64, established: Option<u64>) -> bool {
         match self.looks.back() {
             // A clock that went back begins again; so does one that is no number.
-            Some((last_s, _)) if !(at_s >= *last_s) => self.looks.clear(),
-            Some((last_s, _)) if at_s - last_s < APART_S => return false,
-            _ => {}
+            Some((last_s, _)) if at_s - last_s >= APART_S => {}
+            Some((last_s, _)) if at_s >= *last_s => return false,
+            Some(_) => self.looks.clear(),
+            None => {}
         }
         if self.looks.len() == LOOKS {
             self.looks.pop_front();
@@ -54,8 +55,7 @@ impl Clock {
 /// One queue at the last looks: 48 bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lengths {
-    /// The newest first.
-    lengths: [u32; LOOKS],
+    newest_first: [u32; LOOKS],
     looks: u8,
     long_looks: u32,
 }
@@ -63,8 +63,8 @@ pub(super) struct Lengths {
 impl Lengths {
     /// Takes the length at a look that counts.
     pub(super) fn push(&mut self, len: u32) {
-        self.lengths.rotate_right(1);
-        self.lengths[0] = len;
+        self.newest_first.rotate_right(1);
+        self.newest_first[0] = len;
         self.looks = self.looks.saturating_add(1).min(LOOKS as u8);
         self.long_looks = if len >= LONG { self.long_looks.saturating_add(1) } else { 0 };
     }
@@ -72,7 +72,7 @@ impl Lengths {
     /// What they show together since the queue was last seen empty; absent with less than two looks.
     pub(super) fn standing(&self, clock: &Clock, limit: u32) -> Option<Standing> {
         let known = usize::from(self.looks).min(clock.looks.len());
-        let lengths = self.lengths[..known].split(|len| *len == 0).next()?;
+        let lengths = self.newest_first[..known].split(|len| *len == 0).next()?;
         let count = lengths.len();
         let (last, first) = (*lengths.first()?, *lengths.last()?);
         let shortest = lengths.iter().copied().min()?;

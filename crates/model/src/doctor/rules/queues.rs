@@ -8,7 +8,7 @@ use crate::units::human_count;
 use crate::watch::ListenerState;
 use crate::watch::diagnoses::accept_queue::{FULL, NEAR, OR_FASTER, backlog_setting, longer_than};
 use crate::watch::diagnoses::syn_queue::{FULL as SYN_QUEUE_FULL, SUBJECT as SYN_QUEUES};
-use crate::watch::diagnoses::{evidence, per_s, place, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, is_lasting, per_s, place, rounded, sysctl};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;
@@ -134,7 +134,7 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Diagnosis) {
     let program = server.program.name();
     full.evidence.insert("program".into(), program.into());
     // A longer queue is no remedy there.
-    let lasting = full.evidence.get("overload").is_some_and(|overload| overload == "lasting");
+    let lasting = is_lasting(full);
     let Some(fix) = full.fix.as_mut().filter(|_| !lasting) else { return };
     if let Some(backlog) = &listen.backlog {
         full.evidence.insert("configured_backlog".into(), backlog.value.into());

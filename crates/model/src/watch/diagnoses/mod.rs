@@ -60,6 +60,11 @@ pub fn says_too(id: &str, other: &str) -> bool {
     SUPERSEDES.contains(&(id, other))
 }
 
+/// Whether it is an overload that lasts: it has another fix than a burst.
+pub fn is_lasting(one: &Diagnosis) -> bool {
+    one.evidence.get("overload").is_some_and(|overload| overload == "lasting")
+}
+
 /// What is wrong with a destination: its own diagnosis, or, where it is this machine itself, that of the
 /// listener that answers there.
 pub fn of_destination<'s>(state: &'s State, to: &DestinationState) -> Option<&'s Diagnosis> {

@@ -583,3 +583,21 @@ fn a_destination_that_is_this_machine_has_the_fault_of_the_listener_that_answers
     to.address = "10.9.9.9".into();
     assert_eq!(found(&state, &DestinationState { here: false, ..to }), None);
 }
+
+#[test]
+fn a_burst_that_becomes_a_lasting_overload_is_recorded_with_the_fix_of_the_latter() {
+    use crate::watch::Recording;
+    use crate::watch::review::Reviewer;
+    let (mut server, mut recording, mut reviewer) =
+        (Server::new(), Recording::default(), Reviewer::default());
+    for _ in 0..12 {
+        server.look(129, 10, 50);
+        for line in recording.lines(server.history.latest().unwrap(), 0.0) {
+            reviewer.line(line).unwrap();
+        }
+    }
+    let review = reviewer.finish(false);
+    let [one] = &review.episodes[..] else { panic!("{:?}", review.episodes) };
+    assert_eq!(one.id, "accept-queue-full");
+    assert!(one.fix.as_ref().unwrap().change.starts_with("Accept faster: "), "{one:?}");
+}

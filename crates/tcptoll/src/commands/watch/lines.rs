@@ -1,10 +1,10 @@
 //! A watch as lines of text: one when something begins or ends to be wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tcptoll_model::units::text_time;
-use tcptoll_model::watch::diagnoses::says_too;
+use tcptoll_model::watch::diagnoses::{is_lasting, says_too};
 use tcptoll_model::watch::{State, WatchSummary};
 
 use super::Sink;
@@ -24,6 +24,8 @@ pub(super) struct Lines {
     looks: u64,
     /// What is wrong now: by name and subject, since when, s.
     active: BTreeMap<(String, String), f64>,
+    /// Overloads of these that were stated to be lasting.
+    lasting: BTreeSet<(String, String)>,
 }
 
 impl Lines {
@@ -47,7 +49,9 @@ impl Lines {
         for one in state.diagnoses.iter().filter(|one| !is_over(one)) {
             let key = (one.id.clone(), one.subject.clone());
             let since = self.active.get(&key).copied();
-            if since.is_none() {
+            // A burst that becomes a lasting overload has another fix.
+            let lasts = is_lasting(one) && self.lasting.insert(key.clone());
+            if since.is_none() || lasts {
                 let fix = fix_in_a_line(one).map(|fix| format!("; fix: {fix}"));
                 let fix = fix.unwrap_or_default();
                 let was = self.was(state, &one.id, &one.subject).unwrap_or_default();
@@ -70,6 +74,7 @@ impl Lines {
                 lines.push(format!("{} {id}: {subject}: ended after {lasted:.0} s", state.time));
             }
         }
+        self.lasting.retain(|key| now.contains_key(key));
         self.active = now;
         lines
     }
@@ -163,6 +168,14 @@ mod tests {
         };
         let ended = of(state(20.0, &[]));
         assert_eq!(ended, ["T20 accept-queue-full: 10.0.0.7:80: ended after 18 s"]);
+        let mut lasting = state(20.5, &[false]);
+        lasting.diagnoses[0].evidence.insert("overload".into(), "lasting".into());
+        lasting.diagnoses[0].subject = "10.0.0.7:81".into();
+        let mut burst = lasting.clone();
+        burst.diagnoses[0].evidence.clear();
+        assert_eq!([of(burst.clone()).len(), of(burst.clone()).len()], [1, 0]);
+        assert_eq!([of(lasting.clone()).len(), of(lasting).len(), of(burst).len()], [1, 0, 0]);
+        assert_eq!(of(state(20.6, &[])).len(), 1);
         assert_eq!(of(near(21.0)), ["T21 accept-queue-near: 9.0 drops/s"]);
         assert_eq!(
             of(state(24.0, &[false])),

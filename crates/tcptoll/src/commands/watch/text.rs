@@ -8,7 +8,9 @@ use tcptoll_model::watch::{ListenerState, State};
 use tcptoll_report::{printable, printable_line};
 
 use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
-use super::table::{self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit};
+use super::table::{
+    self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit, place,
+};
 use crate::commands::prose::beside;
 use crate::wrap;
 
@@ -60,7 +62,22 @@ pub(super) fn nothing_wrong(state: &State) -> String {
         return "Nothing is wrong: no listener here.".to_owned();
     }
     let queues = "every accept queue below 80 % of its limit";
-    format!("Nothing is wrong: {}, {queues}.", drops(state))
+    format!("Nothing is wrong: {}, {queues}.{}", drops(state), waiting(state))
+}
+
+/// The longest queue that no look found empty, where the looks are too few for a verdict.
+fn waiting(state: &State) -> String {
+    let all = state.listeners.iter().filter_map(|one| Some((one, one.stands.as_deref()?)));
+    let longest = all.max_by_key(|(_, queue)| queue.shortest);
+    let Some((one, queue)) = longest.filter(|(_, queue)| queue.shortest >= 2) else {
+        return String::new();
+    };
+    format!(
+        " {} clients waited at {} at each of {} looks: watch longer.",
+        human_count(queue.shortest.into()),
+        place(&one.address, one.port),
+        queue.looks
+    )
 }
 
 /// What listeners dropped in the interval, where nothing is wrong with it. `sk_drops` counts harmless
@@ -72,7 +89,7 @@ fn drops(state: &State) -> String {
     let all = sum(&|one| one.drops_per_s);
     let over = lasts(state.interval_s.max(1.0));
     if all <= 0.0 {
-        return format!("no drop in the last {over}");
+        return format!("no drop in {over}");
     }
     let deferred = sum(&|one| one.deferred_per_s.filter(|_| !one.deferred_at_most));
     if deferred >= all {
@@ -223,9 +240,26 @@ fn rows<T>(text: &mut String, columns: &[Column<T>], rows: &[&T], width: usize) 
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::watch::Rates;
+    use tcptoll_model::watch::{Rates, Standing};
 
     use super::*;
+
+    #[test]
+    fn a_queue_that_two_looks_found_is_stated() {
+        let stands = Standing { looks: 2, shortest: 12, ..Standing::default() };
+        let one = ListenerState {
+            address: "127.0.0.1".into(),
+            port: 80,
+            stands: Some(Box::new(stands)),
+            ..ListenerState::default()
+        };
+        let rates = Some(Rates::default());
+        let text = nothing_wrong(&State { listeners: vec![one], rates, ..State::default() });
+        let begins =
+            "Nothing is wrong: no drop in 1 s, every accept queue below 80 % of its limit.";
+        let ends = "12 clients waited at 127.0.0.1:80 at each of 2 looks: watch longer.";
+        assert_eq!(text, format!("{begins} {ends}"));
+    }
 
     #[test]
     fn drops_that_harm_nobody_are_not_called_none() {
@@ -246,7 +280,7 @@ mod tests {
         };
         let queues = "every accept queue below 80 % of its limit.";
         for (sentence, drops) in [
-            (with(0.0, 0.0, false), "no drop in the last 1 s"),
+            (with(0.0, 0.0, false), "no drop in 1 s"),
             (
                 with(40.0, 40.0, false),
                 "the 40.0 drops/s are last ACKs that TCP_DEFER_ACCEPT ignored (harmless)",
