@@ -1,13 +1,12 @@
 //! A listener's accept queue that overflows, or is about to.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
-use super::standing_queue::{faster, lasting};
+use super::queues::{Group, groups, lasted, lasting, of_listener};
+use super::standing_queue::faster;
 use super::{evidence, per_s, place, rounded};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
-use crate::units::{echo, human_count};
+use crate::units::human_count;
 use crate::watch::standing::is_nearly_full;
 use crate::watch::state::{ListenerState, State};
 
@@ -21,17 +20,6 @@ const BACKLOG_MIN: u32 = 4_096;
 /// `somaxconn` and the backlog were 16 bits wide before Linux 4.1, and a longer queue than this is no
 /// remedy.
 const BACKLOG_MAX: u32 = 65_535;
-
-/// Sockets of one address and port.
-pub(super) type Group<'a> = Vec<&'a ListenerState>;
-
-pub(super) fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
-    let mut groups: BTreeMap<(&str, u16), Group<'_>> = BTreeMap::new();
-    for one in &state.listeners {
-        groups.entry((one.address.as_str(), one.port)).or_default().push(one);
-    }
-    groups.into_values()
-}
 
 /// Packets met a full accept queue in the interval.
 pub(super) fn full(state: &State) -> Vec<Diagnosis> {
@@ -135,43 +123,6 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
         })
     };
     groups(state).filter_map(of).collect()
-}
-
-/// A time in few characters: `12 s`, `4 min`, `3 h`.
-pub(super) fn lasted(s: f64) -> String {
-    match s {
-        s if s < 10.0 => format!("{s:.1} s"),
-        s if s < 120.0 => format!("{s:.0} s"),
-        s if s < 7_200.0 => format!("{:.0} min", (s / 60.0).floor()),
-        s => format!("{:.0} h", (s / 3_600.0).floor()),
-    }
-}
-
-pub(super) fn of_listener(
-    state: &State,
-    group: &Group<'_>,
-    worst: &ListenerState,
-) -> BTreeMap<String, Value> {
-    let full = group.iter().filter(|one| one.accept_queue_recent_peak > one.accept_queue_limit);
-    let mut all = evidence([
-        ("accept_queue_len", Some(worst.accept_queue_len.into())),
-        ("accept_queue_recent_peak", Some(worst.accept_queue_recent_peak.into())),
-        ("accept_queue_limit", Some(worst.accept_queue_limit.into())),
-        ("somaxconn", state.limits.somaxconn.map(Value::from)),
-        ("drops_per_s", worst.drops_per_s.map(rounded)),
-        ("deferred_per_s", worst.deferred_per_s.filter(|per_s| *per_s > 0.0).map(rounded)),
-        ("deferred_at_most", worst.deferred_at_most.then(|| true.into())),
-        ("process", worst.process.as_ref().map(|process| echo(&process.name).into())),
-        ("pid", worst.process.as_ref().map(|process| process.pid.into())),
-        ("sockets", (group.len() > 1).then(|| group.len().into())),
-        ("sockets_full", (group.len() > 1).then(|| full.count().into())),
-    ]);
-    if let Some(stands) = lasting(state, worst) {
-        all.insert("overload".into(), "lasting".into());
-        all.insert("looks".into(), stands.looks.into());
-        all.insert("looks_nearly_full".into(), stands.nearly_full.into());
-    }
-    all
 }
 
 /// What becomes of a burst's remedy where the overload lasts.

@@ -6,6 +6,7 @@
 pub(crate) mod accept_queue;
 mod memory;
 pub(crate) mod ports;
+mod queues;
 mod retransmissions;
 pub(crate) mod standing_queue;
 pub(crate) mod syn_queue;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::accept_queue::{Group, groups, lasted, of_listener};
+use super::queues::{
+    FEW_LOOKS_MIN, FEW_OVER_MIN_S, Group, LOOKS_MIN, OVER_MIN_S, groups, lasted, of_listener,
+};
 use super::{evidence, place, rounded};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::units::human_count;
@@ -14,32 +16,16 @@ pub(crate) const ID: &str = "accept-queue-standing";
 
 /// A queue of one is a connection that came just now.
 const SHORTEST_MIN: u32 = 2;
-/// Looks and seconds without an empty queue from which on a wait of [`WAIT_S`] is named.
-const LOOKS_MIN: u32 = 10;
-const OVER_MIN_S: f64 = 8.0;
 /// Time that clients wait, at least, s. A server that is busy for 0.6 of the time with connections of 0.1 s each
 /// makes them wait for 0.2 s at ten looks in a row every few minutes, and for 1 s never in hours.
 const WAIT_S: f64 = 1.0;
 /// A longer wait needs fewer looks.
 const LONG_WAIT_S: f64 = 2.0;
-const FEW_LOOKS_MIN: u32 = 5;
-const FEW_OVER_MIN_S: f64 = 3.5;
 /// A queue that empties within this time at its pace was filled by a burst, s.
 const DRAINS_S: f64 = 30.0;
 /// Looks in a row with ten connections or more that need no time: at an acceptor that is busy for 0.97 of
 /// the time they have a probability of 0.97^(30 × 11) = 4e-5.
 const LONG_LOOKS_MIN: u32 = 30;
-
-/// The looks at a queue that was nearly full at nearly all of them, for longer than a burst.
-///
-/// Of an examination, whose interval is all its looks together, fewer looks are enough.
-pub(super) fn lasting<'l>(state: &State, listener: &'l ListenerState) -> Option<&'l Standing> {
-    let stands = listener.stands.as_deref()?;
-    let enough = |looks, over_s| stands.looks >= looks && stands.over_s >= over_s;
-    let all_looks = state.interval_s >= stands.over_s && enough(FEW_LOOKS_MIN, FEW_OVER_MIN_S);
-    let long = all_looks || enough(LOOKS_MIN, OVER_MIN_S);
-    (long && stands.nearly_full * 5 >= stands.looks * 4).then_some(stands)
-}
 
 /// What makes a queue a standing one.
 #[derive(Clone, Copy, Debug, PartialEq)]
