@@ -209,4 +209,6 @@ fn severity(harms: bool) -> Severity {
 }
 
 #[cfg(test)]
+mod standing_tests;
+#[cfg(test)]
 mod tests;
