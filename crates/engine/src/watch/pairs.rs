@@ -108,10 +108,17 @@ impl Pairs {
         self.counts.retain(|_, counts| counts.sockets > 0);
         let mut all: HashMap<SocketAddr, Destination> = HashMap::new();
         for (pair, counts) in &self.counts {
-            let none =
-                Destination { to: pair.to, sources: 0, ports_in_use: 0, time_wait: 0, syn_sent: 0 };
+            let none = Destination {
+                to: pair.to,
+                sources: 0,
+                ports_in_use: 0,
+                time_wait: 0,
+                syn_sent: 0,
+                here: false,
+            };
             let sum = all.entry(pair.to).or_insert(none);
             sum.sources += 1;
+            sum.here |= pair.source == pair.to.ip() || pair.to.ip().is_loopback();
             sum.syn_sent = sum.syn_sent.saturating_add(counts.syn_sent);
             // Of sources with as many ports, the one with more in TIME-WAIT: the same at each look.
             let here = (counts.sockets, counts.time_wait);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{Opening, StandingQueue};
 use crate::diagnosis::Diagnosis;
-use crate::watch::State;
 use crate::watch::diagnoses::accept_queue::{FULL, UNKNOWN};
 use crate::watch::diagnoses::{self, DIAGNOSES_MAX, place};
+use crate::watch::{Standing, State};
 
 /// Sockets that are followed: eight times what a state has.
 const SOCKETS_MAX: usize = 8_192;
@@ -32,6 +32,8 @@ struct Queue {
     lengths: StandingQueue,
     peak: u32,
     drops: Option<u64>,
+    /// Of all looks so far: the state of the first and the last knows two.
+    stands: Option<Box<Standing>>,
 }
 
 impl Seen {
@@ -70,6 +72,7 @@ impl Seen {
                 },
                 peak: 0,
                 drops: None,
+                stands: None,
             });
             let queue = &mut entry.lengths;
             queue.shortest = queue.shortest.min(length);
@@ -78,6 +81,7 @@ impl Seen {
             queue.looks = queue.looks.saturating_add(1);
             entry.peak = entry.peak.max(one.accept_queue_peak).max(length);
             entry.drops = one.drops.or(entry.drops);
+            entry.stands.clone_from(&one.stands);
         }
     }
 
@@ -113,6 +117,7 @@ impl Seen {
             one.accept_queue_peak = one.accept_queue_peak.max(seen.peak);
             one.accept_queue_recent_peak = one.accept_queue_recent_peak.max(seen.peak);
             one.drops = one.drops.or(seen.drops);
+            one.stands.clone_from(&seen.stands);
         }
         // With its rates over all looks and the peaks it says the same as the single looks, and better.
         let of_whole = diagnoses::of(&whole);

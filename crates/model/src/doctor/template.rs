@@ -48,7 +48,7 @@ pub struct Template {
     /// What stands for `$name` in the study.
     #[serde(default)]
     takes: BTreeMap<String, Take>,
-    /// What is not as on the machine, beside what is scaled.
+    /// What is not as on the machine, next to what is scaled; `$name` as in the study.
     #[serde(default)]
     differs: Vec<String>,
     /// Arms: the first as it is, each other a fix.
@@ -123,7 +123,11 @@ impl Template {
             figures.insert(name.as_str(), figure);
             scaled.extend(note);
         }
-        scaled.extend(self.differs.iter().cloned());
+        for one in &self.differs {
+            let mut text = toml::Value::String(one.clone());
+            put(&mut text, &figures);
+            scaled.extend(text.as_str().map(str::to_owned));
+        }
         let mut study = study.clone();
         for (_, value) in &mut study {
             put(value, &figures);
@@ -191,7 +195,7 @@ mod tests {
 
     const TEXT: &str = r#"
 findings = ["queue-short"]
-differs = ["The link is direct."]
+differs = ["The link is direct.", "$limit_burst come."]
 [takes.limit]
 evidence = ["no_such", "limit"]
 least = 8
@@ -242,7 +246,7 @@ against = "as it is"
             (&16.into(), &4096.into())
         );
         assert_eq!(arms[0].settings["count"], 82);
-        assert_eq!(scaled, ["The link is direct."]);
+        assert_eq!(scaled, ["The link is direct.", "82 come."]);
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Dumps {
                 time_wait: one.time_wait,
                 ports_left,
                 syn_sent: one.syn_sent,
+                here: one.here,
                 ports_per_s,
                 lasts_s: ports_left.zip(rising).map(|(left, per_s)| f64::from(left) / per_s),
             }
@@ -77,7 +78,8 @@ mod tests {
 
     fn table(at_s: f64, ports_in_use: u32) -> Table {
         let to = "10.0.0.9:80".parse().unwrap();
-        let one = Destination { to, sources: 1, ports_in_use, time_wait: 0, syn_sent: 0 };
+        let one =
+            Destination { to, sources: 1, ports_in_use, time_wait: 0, syn_sent: 0, here: false };
         Table { at_s, destinations: vec![one], ..Table::default() }
     }
 

@@ -2,19 +2,19 @@
 //!
 //! # Memory
 //!
-//! The newest state has up to [`LISTENERS_MAX`] listeners, 1,024 × 330 B = 0.34 MB, and 64 diagnoses,
+//! The newest state has up to [`LISTENERS_MAX`] listeners, 1,024 × 410 B = 0.42 MB, and 64 diagnoses,
 //! 64 × 2.6 kB = 0.17 MB. Of each of the [`LOOKS_MAX`] = 600 looks before it, what has something to show is
 //! kept:
 //!
 //! | kept of a look | at most | bytes each | sum |
 //! | --- | --- | --- | --- |
 //! | levels, limits, rates, counters, socket states | 1 | 2,000 | 2.0 kB |
-//! | listeners with a queue, a drop or a diagnosis | 20 | 330 | 6.6 kB |
+//! | listeners with a queue, a drop or a diagnosis | 20 | 350 | 7.0 kB |
 //! | destinations | 12 | 150 | 1.8 kB |
 //! | diagnoses, with their fixes | 3 | 2,600 | 7.8 kB |
 //!
 //! That is 18 kB × 600 = 11 MB at worst, where all is busy and wrong for ten minutes, and about 2 MB where
-//! nothing happens. What is followed between looks adds 8,192 sockets × 120 B = 1 MB at most; held
+//! nothing happens. What is followed between looks adds 8,192 sockets × 170 B = 1.4 MB at most; held
 //! diagnoses, 64 × 2.6 kB = 0.17 MB. A test counts what is held.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -75,7 +75,9 @@ impl History {
             None => self.recent.clear(),
         }
         let host = continued.and_then(|((_, before), _)| host_drops(before, &look.counters));
-        let seen = self.listeners.see(look.at_s, look.listeners, host, interval_s);
+        let established = look.counters.get("TcpPassiveOpens").copied();
+        let established = established.and_then(|count| u64::try_from(count).ok());
+        let seen = self.listeners.see(look.at_s, look.listeners, host, established, interval_s);
         let mut state = State {
             time: look.time,
             at_s: look.at_s,
@@ -196,7 +198,7 @@ fn thinned(state: &State) -> State {
             + left_out(state.destinations.len(), destinations.len()),
         diagnoses_left_out: state.diagnoses_left_out
             + left_out(state.diagnoses.len(), diagnoses.len()),
-        listeners: exact(listeners),
+        listeners: exact(listeners.into_iter().map(without_looks).collect()),
         destinations: exact(destinations),
         diagnoses: exact(diagnoses),
         states: state.states.clone(),
@@ -205,6 +207,11 @@ fn thinned(state: &State) -> State {
         limits: state.limits.clone(),
         ..*state
     }
+}
+
+/// A listener of a look that is past: what its last looks said is in the diagnoses.
+fn without_looks(listener: ListenerState) -> ListenerState {
+    ListenerState { stands: None, ..listener }
 }
 
 /// The list without spare capacity.

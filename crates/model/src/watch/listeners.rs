@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::look::ListenerLook;
-use super::overflow::{HostDrops, Suspect, attribute};
+use super::overflow::{HostDrops, Suspect, attribute, deferred};
 use super::rates::drops_since;
+use super::standing::{Clock, Lengths};
 use super::state::ListenerState;
 
 /// Listening sockets that are followed, at most. Those after them, in the kernel's order, are left out.
@@ -16,7 +17,7 @@ const RECENT_S: f64 = 5.0;
 /// A socket: one that was made anew on the same address has another inode.
 type Key = (SocketAddr, u64);
 
-/// What is kept of a socket between looks: 88 bytes with its key.
+/// What is kept of a socket between looks: 136 bytes with its key.
 #[derive(Clone, Debug, Default)]
 struct Track {
     /// `sk_drops` at the last look.
@@ -26,6 +27,7 @@ struct Track {
     peak: u32,
     /// The longest queue of this part of the watch and of the one before.
     recent: [u32; 2],
+    lengths: Lengths,
     /// The last look that listed it.
     look: u64,
 }
@@ -37,6 +39,7 @@ pub(super) struct Listeners {
     looks: u64,
     /// When the current part of recent peaks began, s.
     part_s: f64,
+    clock: Clock,
 }
 
 /// What one look showed.
@@ -50,17 +53,19 @@ pub(super) struct Seen {
 impl Listeners {
     /// Takes note of the listeners of a look.
     ///
-    /// `interval_s` is absent where there is nothing to divide by: at the first look above all.
+    /// `established`: `TcpPassiveOpens` of the namespace. `interval_s` is absent where there is nothing to divide by: at the first look above all.
     pub(super) fn see(
         &mut self,
         at_s: f64,
         looked: Vec<ListenerLook>,
         host: Option<HostDrops>,
+        established: Option<u64>,
         interval_s: Option<f64>,
     ) -> Seen {
         let first = self.looks == 0;
         self.looks += 1;
         let parts = self.parts_ended(at_s);
+        let counts = self.clock.tick(at_s, established);
         // A dump that the kernel interrupts may list a socket twice: the last entry is the newest.
         let mut newest: BTreeMap<Key, ListenerLook> = BTreeMap::new();
         let mut left_out = 0;
@@ -101,6 +106,9 @@ impl Listeners {
                 _ => track.recent = [0, 0],
             }
             track.recent[0] = track.recent[0].max(one.accept_queue_len);
+            if counts {
+                track.lengths.push(one.accept_queue_len);
+            }
             let recent_peak = track.recent[0].max(track.recent[1]);
             suspects.push(Suspect { drops: since, was_full: recent_peak > one.accept_queue_limit });
             let per_s = since.filter(|_| known).zip(interval_s);
@@ -119,16 +127,23 @@ impl Listeners {
                 overflows_estimated: false,
                 drops_per_s: per_s.map(|(drops, s)| drops as f64 / s),
                 drops: track.total,
+                deferred_per_s: None,
+                deferred_at_most: false,
+                stands: track.lengths.standing(&self.clock, one.accept_queue_limit).map(Box::new),
             });
         }
         let followed = self.tracks.len();
         self.tracks.retain(|_, track| track.look == self.looks);
         let vanished = followed > self.tracks.len();
         if let Some(s) = interval_s {
-            let parts = attribute(host, &suspects, vanished || left_out > 0);
-            for (listener, part) in listeners.iter_mut().zip(parts) {
+            let others = vanished || left_out > 0;
+            let parts = attribute(host, &suspects, others).into_iter();
+            let harmless = deferred(host, &suspects, others);
+            for (listener, (part, harmless)) in listeners.iter_mut().zip(parts.zip(harmless)) {
                 listener.overflows_per_s = part.map(|part| part.packets / s);
                 listener.overflows_estimated = part.is_some_and(|part| part.estimated);
+                listener.deferred_per_s = harmless.map(|part| part.packets / s);
+                listener.deferred_at_most = harmless.is_some_and(|part| part.estimated);
             }
         }
         Seen { listeners, left_out }

@@ -155,6 +155,9 @@ pub struct Destination {
     pub time_wait: u32,
     /// Sockets in SYN-SENT, from all sources.
     pub syn_sent: u32,
+    /// Whether it is this machine: its address is loopback, or a connection to it comes from the same
+    /// address.
+    pub here: bool,
 }
 
 /// What a look cost.

@@ -12,6 +12,7 @@ mod overflow;
 mod rates;
 mod record;
 pub mod review;
+mod standing;
 mod state;
 mod totals;
 
@@ -24,5 +25,5 @@ pub use record::{
     ListenerLine, ListenerPart, Others, Recording, WATCH_RECORD_VERSION, WatchHeader, WatchLine,
     WatchStopped, WatchSummary,
 };
-pub use state::{DestinationState, ListenerState, Rates, Segments, State};
+pub use state::{DestinationState, ListenerState, Rates, Segments, Standing, State};
 pub use totals::Totals;

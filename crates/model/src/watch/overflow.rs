@@ -5,6 +5,10 @@
 //! count did not rise had no overflow. The reverse does not hold: a RST that ends a half-open request
 //! raises `sk_drops` too, as any port scan shows, and a dropped last ACK counts twice. So `sk_drops` alone
 //! is no evidence of a full queue.
+//!
+//! A listener with `TCP_DEFER_ACCEPT` ignores the last ACK of each handshake and waits for the data: that
+//! raises its `sk_drops` and the namespace's `TcpExtTCPDeferAcceptDrop` by 1 each, and no other count.
+//! [`deferred`] tells whose they were.
 
 /// What the namespace counted over one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub(super) struct HostDrops {
     pub overflows: u64,
     /// Change of `TcpExtListenDrops`.
     pub drops: u64,
+    /// Change of `TcpExtTCPDeferAcceptDrop`.
+    pub deferred: u64,
 }
 
 /// What one listener showed over the same interval.
@@ -92,6 +98,34 @@ pub(super) fn attribute(
         .collect()
 }
 
+/// The last ACKs that `TCP_DEFER_ACCEPT` of each listener ignored, in the order given. Absent: it cannot be
+/// told. `estimated`: an upper bound, as several listeners dropped packets.
+///
+/// `others` as in [`attribute`].
+pub(super) fn deferred(
+    host: Option<HostDrops>,
+    suspects: &[Suspect],
+    others: bool,
+) -> Vec<Option<Part>> {
+    let Some(host) = host else { return vec![None; suspects.len()] };
+    let known = !others && suspects.iter().all(|one| one.drops.is_some());
+    let risers = suspects.iter().filter(|one| one.drops.is_some_and(|drops| drops > 0)).count();
+    let sum: u64 = suspects.iter().filter_map(|one| one.drops).sum();
+    // Nothing else was dropped: then each count is a count of them.
+    let all_deferred = known && host.drops == 0 && sum == host.deferred;
+    let of = |one: &Suspect| {
+        let drops = one.drops?;
+        // The host's counter is read a little later than the listener's.
+        let part = Part::exactly(host.deferred.min(drops));
+        let exact = drops == 0
+            || host.deferred == 0
+            || all_deferred
+            || (known && risers == 1 && host.deferred <= drops + read_later(drops));
+        Some(Part { estimated: !exact, ..part })
+    };
+    suspects.iter().map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -99,7 +133,7 @@ mod tests {
     use super::*;
 
     fn host(overflows: u64, drops: u64) -> HostDrops {
-        HostDrops { overflows, drops }
+        HostDrops { overflows, drops, deferred: 0 }
     }
 
     fn dropped(drops: u64) -> Suspect {
@@ -166,6 +200,33 @@ mod tests {
     fn a_listener_that_vanished_may_have_had_a_part() {
         assert_eq!(parts(host(9, 9), &[dropped(9)], true), [None]);
         assert_eq!(parts(host(9, 9), &[full(4)], true), [Some((4.0, true))]);
+    }
+
+    #[test]
+    fn deferred_acks_are_exact_where_one_listener_dropped_and_else_an_upper_bound() {
+        let parts = |deferred_acks: u64, drops, suspects: &[Suspect], others| -> Vec<_> {
+            let host = HostDrops { overflows: 0, drops, deferred: deferred_acks };
+            let parts = deferred(Some(host), suspects, others).into_iter();
+            parts.map(|part| part.map(|part| (part.packets, part.estimated))).collect()
+        };
+        assert_eq!(
+            parts(40, 0, &[dropped(40), dropped(0)], false),
+            [Some((40.0, false)), Some((0.0, false))]
+        );
+        assert_eq!(
+            parts(40, 9, &[dropped(49)], false),
+            [Some((40.0, false))],
+            "9 were dropped too"
+        );
+        let both = parts(40, 0, &[dropped(30), dropped(10)], false);
+        assert_eq!(both, [Some((30.0, false)), Some((10.0, false))], "they add up");
+        let scanned = parts(40, 0, &[dropped(60), dropped(10)], false);
+        assert_eq!(scanned, [Some((40.0, true)), Some((10.0, true))]);
+        assert_eq!(parts(40, 0, &[dropped(40)], true), [Some((40.0, true))], "another vanished");
+        assert_eq!(parts(0, 0, &[dropped(7), dropped(1)], true), [Some((0.0, false)); 2]);
+        assert_eq!(parts(40, 0, &[UNKNOWN], false), [None]);
+        let elsewhere = parts(40, 0, &[dropped(1)], false);
+        assert_eq!(elsewhere, [Some((1.0, true))], "more than it dropped: another one had them");
     }
 
     proptest! {

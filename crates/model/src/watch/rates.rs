@@ -42,6 +42,7 @@ pub(super) fn rates(before: &Counters, after: &Counters, interval_s: f64) -> Opt
         resets_per_s: rate("TcpEstabResets")?,
         aborted_for_memory_per_s: rate("TcpExtTCPAbortOnMemory")?,
         time_wait_overflows_per_s: rate("TcpExtTCPTimeWaitOverflow")?,
+        deferred_per_s: rate("TcpExtTCPDeferAcceptDrop")?,
     })
 }
 
@@ -50,6 +51,7 @@ pub(super) fn host_drops(before: &Counters, after: &Counters) -> Option<HostDrop
     Some(HostDrops {
         overflows: change(before, after, "TcpExtListenOverflows")?,
         drops: change(before, after, "TcpExtListenDrops")?,
+        deferred: change(before, after, "TcpExtTCPDeferAcceptDrop")?,
     })
 }
 

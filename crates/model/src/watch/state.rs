@@ -120,6 +120,42 @@ pub struct ListenerState {
     /// Packets dropped here since the watch began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<u64>,
+    /// Of `drops_per_s`, last ACKs that `TCP_DEFER_ACCEPT` ignored, per second: they harm nobody. Exact
+    /// where no other listener can have had them: then it is the host's `TcpExtTCPDeferAcceptDrop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deferred_per_s: Option<f64>,
+    /// Whether `deferred_per_s` is an upper bound: several listeners dropped packets.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deferred_at_most: bool,
+    /// The accept queue since it was last seen empty; absent with less than two looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands: Option<Box<Standing>>,
+}
+
+/// An accept queue at the looks since it was last seen empty: at most ten, 0.9 s or more apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Standing {
+    /// Looks.
+    pub looks: u32,
+    /// Time from the first of them to the last, s.
+    pub over_s: f64,
+    /// The shortest queue of these looks.
+    pub shortest: u32,
+    /// The longest queue of these looks.
+    pub longest: u32,
+    /// Looks at which more than 80 % of the limit was in use.
+    pub nearly_full: u32,
+    /// The queue at the first of them.
+    pub first: u32,
+    /// The queue at the last of them.
+    pub last: u32,
+    /// Connections accepted from it meanwhile, at most: all that the kernel established for any listener,
+    /// less the growth of this queue. Absent where the counters do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_at_most: Option<u64>,
+    /// Looks without a pause, up to the last, with ten connections or more in the queue. They may reach
+    /// further back than the others.
+    pub long_looks: u32,
 }
 
 /// A destination in the newest dump.
@@ -139,6 +175,9 @@ pub struct DestinationState {
     pub ports_left: Option<u32>,
     /// Sockets in SYN-SENT.
     pub syn_sent: u32,
+    /// Whether this machine itself is the destination: a listener here answers.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub here: bool,
     /// Change of the ports in use, per second, between the two newest dumps; absent before the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports_per_s: Option<f64>,
@@ -187,11 +226,15 @@ pub struct Rates {
     pub aborted_for_memory_per_s: f64,
     /// TIME-WAIT that ended early at `tcp_max_tw_buckets` (`TcpExtTCPTimeWaitOverflow`).
     pub time_wait_overflows_per_s: f64,
+    /// Last ACKs that `TCP_DEFER_ACCEPT` ignored (`TcpExtTCPDeferAcceptDrop`). `sk_drops` of the listener
+    /// counts each, `TcpExtListenDrops` none.
+    #[serde(default)]
+    pub deferred_per_s: f64,
 }
 
 impl Rates {
     /// Each rate with the name of what it counts: its field without `_per_s`.
-    pub fn named(&self) -> [(&'static str, f64); 12] {
+    pub fn named(&self) -> [(&'static str, f64); 13] {
         [
             ("active_opens", self.active_opens_per_s),
             ("passive_opens", self.passive_opens_per_s),
@@ -205,6 +248,7 @@ impl Rates {
             ("resets", self.resets_per_s),
             ("aborted_for_memory", self.aborted_for_memory_per_s),
             ("time_wait_overflows", self.time_wait_overflows_per_s),
+            ("deferred", self.deferred_per_s),
         ]
     }
 }

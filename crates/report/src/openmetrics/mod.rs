@@ -19,6 +19,7 @@ mod slots;
 
 use tcptoll_model::diagnosis::Severity;
 use tcptoll_model::watch::State;
+use tcptoll_model::watch::diagnoses::says_too;
 
 use self::destinations::Destinations;
 use self::family::{Family, Kind};
@@ -154,7 +155,12 @@ impl Metrics {
             destinations_left_out: self.destinations.left_out,
             diagnoses_left_out: self.diagnoses_left_out,
         };
-        let diagnoses = self.diagnoses.seen(DIAGNOSED_S).map(|(_, one)| {
+        let seen: Vec<&Diagnosed> = self.diagnoses.seen(DIAGNOSED_S).map(|(_, one)| one).collect();
+        // One that became another within these seconds is exported as the other alone.
+        let became = |one: &Diagnosed| {
+            seen.iter().any(|other| other.subject == one.subject && says_too(&other.id, &one.id))
+        };
+        let diagnoses = seen.iter().filter(|one| !became(one)).map(|one| {
             let labels = vec![
                 ("id", one.id.clone()),
                 ("severity", one.severity.to_owned()),

@@ -307,3 +307,20 @@ fn the_largest_page_has_a_bound() {
     assert_eq!(count(&page, "tcptoll_diagnosis"), DIAGNOSES);
     assert!(page.lines().count() < 2_800 && page.len() < 400_000, "{}", page.len());
 }
+
+#[test]
+fn a_diagnosis_that_became_another_is_exported_as_the_other_alone() {
+    let mut metrics = Metrics::new("1", 1.0);
+    let subject = "10.0.0.7:443";
+    let mut look = |at_s: f64, ids: &[&str]| {
+        let found = ids.iter().map(|id| diagnosis(id, Severity::Problem, subject));
+        metrics.take(&State { at_s, diagnoses: found.collect(), ..State::default() }, at_s);
+        let page = metrics.page(MetricsFormat::OpenMetrics).unwrap();
+        let lines = page.lines().filter(|line| line.starts_with("tcptoll_diagnosis{"));
+        lines.map(|line| line.split('"').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(look(1.0, &["accept-queue-near"]), ["accept-queue-near"]);
+    assert_eq!(look(2.0, &["accept-queue-full"]), ["accept-queue-full"], "no scrape sees both");
+    assert_eq!(look(40.0, &["accept-queue-near"]), ["accept-queue-full"], "it held 38 s ago");
+    assert_eq!(look(70.0, &["accept-queue-near"]), ["accept-queue-near"]);
+}

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_zone_moves_the_day() {
-        let clock = at(1_795_390_200.0, 3_600);
+        let clock = at(1_795_433_400.0, 3_600);
         assert_eq!(clock.text(0.0, true), "23 Nov 12:30:00");
         assert_eq!(clock.text(43_200.0, true), "24 Nov 00:30:00");
         assert_eq!(clock.text(43_200.0, false), "00:30:00");

@@ -87,7 +87,7 @@ pub(super) fn answer(view: &View<'_>) -> [String; 2] {
     );
     let Some(worst) = longest(review) else {
         let dropped = match drops {
-            Some(0) => "no listener dropped a packet".to_owned(),
+            Some(0) => undropped(review),
             Some(drops) => format!("listeners dropped {}", packets(drops)),
             None => "drops could not be counted".to_owned(),
         };
@@ -106,6 +106,54 @@ pub(super) fn answer(view: &View<'_>) -> [String; 2] {
 /// `1 look`, `1,440 looks`.
 pub(super) fn many(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", whole(n as i64), if n == 1 { "" } else { "s" })
+}
+
+/// What `sk_drops` of all listeners rose by.
+fn socket_drops(review: &Review) -> u64 {
+    let of = |sum: u64, one: &ListenerReview| sum.saturating_add(one.drops);
+    review.listeners.iter().fold(review.drops_of_others, of)
+}
+
+/// What is to be said of drops where `ListenDrops` of the host did not rise.
+fn undropped(review: &Review) -> String {
+    let deferred = figure(review, "deferred").unwrap_or(0);
+    match socket_drops(review) {
+        0 => "no listener dropped a packet".to_owned(),
+        all if deferred >= all => format!(
+            "no listener dropped a packet but {} that TCP_DEFER_ACCEPT ignores, which is harmless",
+            acks(all)
+        ),
+        all => {
+            let deferred = deferred.min(all);
+            let at_most = match deferred {
+                0 => String::new(),
+                _ => format!(", at most {} of them by TCP_DEFER_ACCEPT", whole(deferred as i64)),
+            };
+            format!("listeners dropped {} (sk_drops), none at a full queue{at_most}", packets(all))
+        }
+    }
+}
+
+fn acks(n: u64) -> String {
+    format!("{} last ACK{}", whole(n as i64), if n == 1 { "" } else { "s" })
+}
+
+/// Why the drops of the listeners do not add up to those of the host.
+fn two_totals(review: &Review) -> Option<String> {
+    let (host, sockets) = (figure(review, "drops")?, socket_drops(review));
+    if host == sockets || sockets == 0 {
+        return None;
+    }
+    let deferred = figure(review, "deferred")
+        .filter(|n| *n > 0)
+        .map(|n| format!(", and {} that TCP_DEFER_ACCEPT ignored (harmless)", acks(n)));
+    Some(format!(
+        "Drops are sk_drops of each listener, {} in all; ListenDrops of the host is {}. sk_drops also counts RSTs \
+         to half-open requests, and a dropped last ACK twice{}. ",
+        whole(sockets as i64),
+        whole(host as i64),
+        deferred.unwrap_or_default()
+    ))
 }
 
 fn packets(n: u64) -> String {
@@ -222,6 +270,7 @@ pub(super) fn listeners(view: &View<'_>) -> Table {
     if review.listeners.iter().any(|one| one.overflows_estimated) {
         note += "~: estimated, because several listeners dropped packets in the same interval. ";
     }
+    note += &two_totals(review).unwrap_or_default();
     if review.listeners.iter().any(|one| one.overflows_unknown_s > 0.0) {
         note += "For part of the time, overflows could not be attributed to one listener. ";
     }
@@ -267,11 +316,12 @@ pub(super) fn destinations(view: &View<'_>) -> Table {
 }
 
 /// Counts of the whole watch and their highest rates.
-const COUNTS: [(&str, &str); 10] = [
+const COUNTS: [(&str, &str); 11] = [
     ("passive_opens", "connections accepted by the kernel"),
     ("active_opens", "connections opened from here"),
     ("overflows", "SYNs and ACKs that met a full accept queue"),
-    ("drops", "packets dropped by listeners"),
+    ("drops", "packets that listeners dropped (ListenDrops)"),
+    ("deferred", "last ACKs that TCP_DEFER_ACCEPT ignored (harmless)"),
     ("syns_dropped", "SYNs dropped at a full SYN queue"),
     ("cookies_sent", "SYN cookies sent"),
     ("syns_retransmitted", "SYNs and SYN-ACKs retransmitted"),
@@ -391,4 +441,52 @@ pub(super) fn name(one: &ListenerReview) -> String {
 
 fn process(process: Option<&Process>) -> String {
     process.map_or_else(|| ABSENT.to_owned(), |of| format!("{} ({})", of.name, of.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn review(host: u64, deferred: u64, of_sockets: u64) -> Review {
+        let one = ListenerReview { drops: of_sockets, ..ListenerReview::default() };
+        let counts = [("drops", host), ("deferred", deferred)];
+        Review {
+            counted_s: 9.0,
+            counts: counts.map(|(name, count)| (name.to_owned(), count)).into(),
+            listeners: vec![one],
+            ..Review::default()
+        }
+    }
+
+    #[test]
+    fn no_drop_of_the_host_is_no_claim_about_what_the_sockets_dropped() {
+        assert_eq!(undropped(&review(0, 0, 0)), "no listener dropped a packet");
+        assert_eq!(
+            undropped(&review(0, 40, 40)),
+            "no listener dropped a packet but 40 last ACKs that TCP_DEFER_ACCEPT ignores, which is harmless"
+        );
+        assert_eq!(
+            undropped(&review(0, 40, 50)),
+            "listeners dropped 50 packets (sk_drops), none at a full queue, at most 40 of them by TCP_DEFER_ACCEPT"
+        );
+        assert_eq!(
+            undropped(&review(0, 0, 1)),
+            "listeners dropped 1 packet (sk_drops), none at a full queue"
+        );
+    }
+
+    #[test]
+    fn two_sums_of_drops_that_differ_are_explained() {
+        assert_eq!(two_totals(&review(7, 0, 7)), None);
+        let text = two_totals(&review(1_266, 30, 1_550)).unwrap();
+        assert!(
+            text.starts_with("Drops are sk_drops of each listener, 1,550 in all; ListenDrops"),
+            "{text}"
+        );
+        assert!(text.contains("is 1,266."), "{text}");
+        assert!(
+            text.contains("and 30 last ACKs that TCP_DEFER_ACCEPT ignored (harmless)"),
+            "{text}"
+        );
+    }
 }

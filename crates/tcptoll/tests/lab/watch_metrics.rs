@@ -240,12 +240,14 @@ fn prometheus_has_the_queue_that_ss_shows_and_evaluates_every_alert() {
     assert_eq!(scraped, ("9".to_owned(), "8".to_owned()));
     assert_eq!(asked("listener_accept_queue_fill_ratio"), "1.125");
     assert_eq!(asked("listener_dropped_packets_total"), "0");
-    let diagnosis = format!("tcptoll_diagnosis{{id=\"accept-queue-near\",subject=\"{planted}\"}}");
+    // Nobody accepts: after some looks the queue that is near its limit is one that never empties.
+    let diagnosis =
+        format!("tcptoll_diagnosis{{id=\"accept-queue-standing\",subject=\"{planted}\"}}");
     assert_eq!(until("the diagnosis", || query(at, &diagnosis)), "1");
     assert_eq!(query(at, "up{job=\"tcptoll\"}").as_deref(), Some("1"));
     // Every rule was evaluated without an error, and the one of this queue fires.
     let alert = format!(
-        "ALERTS{{alertname=\"TcptollAcceptQueueNearLimit\",alertstate=\"firing\",subject=\"{planted}\",severity=\"warning\"}}"
+        "ALERTS{{alertname=\"TcptollAcceptQueueStanding\",alertstate=\"firing\",subject=\"{planted}\",severity=\"critical\"}}"
     );
     assert_eq!(until("the alert", || query(at, &alert)), "1");
     let rules = until("the evaluation of all rules", || {

@@ -9,7 +9,7 @@ use tcptoll_model::watch::{
 
 use super::*;
 
-const COUNTERS: [&str; 12] = [
+const COUNTERS: [&str; 13] = [
     "TcpActiveOpens",
     "TcpPassiveOpens",
     "TcpOutSegs",
@@ -22,6 +22,7 @@ const COUNTERS: [&str; 12] = [
     "TcpEstabResets",
     "TcpExtTCPAbortOnMemory",
     "TcpExtTCPTimeWaitOverflow",
+    "TcpExtTCPDeferAcceptDrop",
 ];
 
 /// The looks of a machine with so many listeners, of which `busy` have a queue and drop packets.

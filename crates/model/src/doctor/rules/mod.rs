@@ -94,6 +94,10 @@ pub fn diagnose(machine: &Machine) -> Vec<Diagnosis> {
     found.extend(RULES.iter().flat_map(|(_, rule)| rule(machine)));
     found.extend(queues::syn_backlog_full(machine));
     found.iter_mut().for_each(fit);
+    // The workers are why the queue stands.
+    let of_workers = found.iter().filter(|one| one.id == WORKERS_TOO_FEW);
+    let explained: BTreeSet<String> = of_workers.map(|one| one.subject.clone()).collect();
+    found.retain(|one| one.id != live::standing_queue::ID || !explained.contains(&one.subject));
     let place = |id: &str| ids().position(|known| known == id);
     found.sort_by_cached_key(|one| (one.severity, place(&one.id), one.subject.clone()));
     // Of one subject the stronger stays: it comes first.

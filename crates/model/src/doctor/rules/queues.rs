@@ -6,9 +6,9 @@ use super::servers::{at, at_text, process_name, restart, short};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 use crate::units::human_count;
 use crate::watch::ListenerState;
-use crate::watch::diagnoses::accept_queue::{FULL, NEAR, backlog_setting, longer_than};
+use crate::watch::diagnoses::accept_queue::{FULL, NEAR, OR_FASTER, backlog_setting, longer_than};
 use crate::watch::diagnoses::syn_queue::{FULL as SYN_QUEUE_FULL, SUBJECT as SYN_QUEUES};
-use crate::watch::diagnoses::{evidence, per_s, place, rounded, sysctl};
+use crate::watch::diagnoses::{evidence, is_lasting, per_s, place, rounded, sysctl};
 
 /// So few looks do not tell a queue that stands from one that was seen twice.
 const LOOKS_MIN: u32 = 3;
@@ -131,9 +131,11 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Diagnosis) {
     let limit = full.evidence.get("accept_queue_limit").and_then(serde_json::Value::as_u64);
     let limit = limit.and_then(|limit| u32::try_from(limit).ok());
     let (Some(limit), Some((server, listen))) = (limit, at(machine, &full.subject)) else { return };
-    let Some(fix) = &mut full.fix else { return };
     let program = server.program.name();
     full.evidence.insert("program".into(), program.into());
+    // A longer queue is no remedy there.
+    let lasting = is_lasting(full);
+    let Some(fix) = full.fix.as_mut().filter(|_| !lasting) else { return };
     if let Some(backlog) = &listen.backlog {
         full.evidence.insert("configured_backlog".into(), backlog.value.into());
         full.evidence.insert("configured_at".into(), at_text(backlog).into());
@@ -150,7 +152,7 @@ pub(super) fn name_the_setting(machine: &Machine, full: &mut Diagnosis) {
         && limit < somaxconn
     {
         fix.change = format!(
-            "Raise the backlog of {program} from {limit} ({}); somaxconn allows {somaxconn}.",
+            "Raise the backlog of {program} from {limit} ({}); somaxconn allows {somaxconn}. {OR_FASTER}",
             at_text(backlog)
         );
     }

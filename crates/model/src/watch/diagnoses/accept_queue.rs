@@ -1,12 +1,13 @@
 //! A listener's accept queue that overflows, or is about to.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
+use super::queues::{Group, groups, lasted, lasting, of_listener};
+use super::standing_queue::faster;
 use super::{evidence, per_s, place, rounded};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
-use crate::units::{echo, human_count};
+use crate::units::human_count;
+use crate::watch::standing::is_nearly_full;
 use crate::watch::state::{ListenerState, State};
 
 pub(crate) const FULL: &str = "accept-queue-full";
@@ -19,17 +20,6 @@ const BACKLOG_MIN: u32 = 4_096;
 /// `somaxconn` and the backlog were 16 bits wide before Linux 4.1, and a longer queue than this is no
 /// remedy.
 const BACKLOG_MAX: u32 = 65_535;
-
-/// Sockets of one address and port.
-type Group<'a> = Vec<&'a ListenerState>;
-
-fn groups(state: &State) -> impl Iterator<Item = Group<'_>> {
-    let mut groups: BTreeMap<(&str, u16), Group<'_>> = BTreeMap::new();
-    for one in &state.listeners {
-        groups.entry((one.address.as_str(), one.port)).or_default().push(one);
-    }
-    groups.into_values()
-}
 
 /// Packets met a full accept queue in the interval.
 pub(super) fn full(state: &State) -> Vec<Diagnosis> {
@@ -56,7 +46,11 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     let subject = place(&worst.address, worst.port);
     let estimated = group.iter().filter(hit).any(|one| one.overflows_estimated);
     let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
-    let queue = if peak > limit {
+    let lasts = lasting(state, worst);
+    let queue = if let Some(stands) = lasts {
+        let (full, looks) = (stands.nearly_full, stands.looks);
+        format!("lasting overload, queue > 80 % at {full}/{looks} looks")
+    } else if peak > limit {
         format!("accept queue full, {} of {}", human_count(peak.into()), human_count(limit.into()))
     } else {
         format!("accept queue full between looks (limit {})", human_count(limit.into()))
@@ -68,7 +62,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     if estimated {
         evidence.insert("overflows_estimated".into(), true.into());
     }
-    let fix = Some(longer(worst, state.limits.somaxconn));
+    let fix = Some(if lasts.is_some() { faster(worst) } else { for_bursts(worst, state) });
     Some(Diagnosis { id: FULL.into(), severity: Severity::Problem, subject, text, evidence, fix })
 }
 
@@ -99,19 +93,13 @@ fn unattributed(state: &State, rate: f64) -> Diagnosis {
 /// The queue passed 80 % of its limit in the last seconds, and nothing was dropped.
 pub(super) fn near(state: &State) -> Vec<Diagnosis> {
     let near = |one: &&&ListenerState| {
-        let (peak, limit) = (one.accept_queue_recent_peak, one.accept_queue_limit);
-        limit > 0 && u64::from(peak) * 5 > u64::from(limit) * 4
+        is_nearly_full(one.accept_queue_recent_peak, one.accept_queue_limit)
     };
     let of = |group: Group<'_>| {
-        // A queue of 1 is a connection that came just now.
         let share = |one: &&&ListenerState| {
             f64::from(one.accept_queue_recent_peak) / f64::from(one.accept_queue_limit)
         };
-        let worst = group
-            .iter()
-            .filter(near)
-            .filter(|one| one.accept_queue_recent_peak > 1)
-            .max_by(|a, b| share(a).total_cmp(&share(b)))?;
+        let worst = group.iter().filter(near).max_by(|a, b| share(a).total_cmp(&share(b)))?;
         let subject = place(&worst.address, worst.port);
         let (peak, limit) = (worst.accept_queue_recent_peak, worst.accept_queue_limit);
         let of = format!("{} of {}", human_count(peak.into()), human_count(limit.into()));
@@ -121,34 +109,29 @@ pub(super) fn near(state: &State) -> Vec<Diagnosis> {
             let share = 100.0 * share(&worst);
             format!("accept queue of {subject} at {share:.0} % of its limit: {of}")
         };
-        // The first look does not know what was dropped before it.
-        let none = worst.drops == Some(0) && state.interval_s > 0.0;
-        let text = queue + if none { ", no drop yet" } else { "" };
+        // No look knows what was dropped before the first.
+        let none = worst.drops == Some(0) && state.interval_s > 0.0 && state.at_s > 0.0;
+        let text = if none { format!("{queue}, no drop in {}", lasted(state.at_s)) } else { queue };
+        let lasts = lasting(state, worst).is_some();
         Some(Diagnosis {
             id: NEAR.into(),
             severity: Severity::Warning,
             subject,
             text,
             evidence: of_listener(state, &group, worst),
-            fix: Some(longer(worst, state.limits.somaxconn)),
+            fix: Some(if lasts { faster(worst) } else { for_bursts(worst, state) }),
         })
     };
     groups(state).filter_map(of).collect()
 }
 
-fn of_listener(state: &State, group: &Group<'_>, worst: &ListenerState) -> BTreeMap<String, Value> {
-    let full = group.iter().filter(|one| one.accept_queue_recent_peak > one.accept_queue_limit);
-    evidence([
-        ("accept_queue_len", Some(worst.accept_queue_len.into())),
-        ("accept_queue_recent_peak", Some(worst.accept_queue_recent_peak.into())),
-        ("accept_queue_limit", Some(worst.accept_queue_limit.into())),
-        ("somaxconn", state.limits.somaxconn.map(Value::from)),
-        ("drops_per_s", worst.drops_per_s.map(rounded)),
-        ("process", worst.process.as_ref().map(|process| echo(&process.name).into())),
-        ("pid", worst.process.as_ref().map(|process| process.pid.into())),
-        ("sockets", (group.len() > 1).then(|| group.len().into())),
-        ("sockets_full", (group.len() > 1).then(|| full.count().into())),
-    ])
+/// What becomes of a burst's remedy where the overload lasts.
+pub(crate) const OR_FASTER: &str = "If the queue stays full, accept faster instead.";
+
+/// A longer queue, for a burst.
+fn for_bursts(listener: &ListenerState, state: &State) -> Fix {
+    let longer = longer(listener, state.limits.somaxconn);
+    Fix { change: format!("{} {OR_FASTER}", longer.change), ..longer }
 }
 
 /// A longer queue. `listen(2)` clamps the application's backlog to `somaxconn`, so the limit says which

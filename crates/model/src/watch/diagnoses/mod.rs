@@ -6,7 +6,9 @@
 pub(crate) mod accept_queue;
 mod memory;
 pub(crate) mod ports;
+mod queues;
 mod retransmissions;
+pub(crate) mod standing_queue;
 pub(crate) mod syn_queue;
 pub(crate) mod tables;
 
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::state::{ListenerState, State};
+use super::state::{DestinationState, ListenerState, State};
 use crate::diagnosis::{Diagnosis, Fix, Severity};
 
 /// How long a diagnosis stays after its evidence ended, s.
@@ -33,6 +35,7 @@ type Rule = fn(&State) -> Vec<Diagnosis>;
 /// Every fault that a state can show, the most pressing first: name and function.
 const RULES: &[(&str, Rule)] = &[
     (accept_queue::FULL, accept_queue::full),
+    (standing_queue::ID, standing_queue::standing),
     (ports::SCARCE, ports::scarce),
     (tables::TRACKED, tables::tracked),
     (memory::PRESSURE, memory::pressure),
@@ -45,8 +48,43 @@ const RULES: &[(&str, Rule)] = &[
 ];
 
 /// Of the same subject the first says all that the second does.
-const SUPERSEDES: &[(&str, &str)] =
-    &[(accept_queue::FULL, accept_queue::NEAR), (ports::SCARCE, ports::SLOW)];
+const SUPERSEDES: &[(&str, &str)] = &[
+    (accept_queue::FULL, standing_queue::ID),
+    (accept_queue::FULL, accept_queue::NEAR),
+    (standing_queue::ID, accept_queue::NEAR),
+    (ports::SCARCE, ports::SLOW),
+];
+
+/// Whether a diagnosis by this name says all that one of the same subject by the other name does: where
+/// both hold, only the first is stated, so that one becomes the other.
+pub fn says_too(id: &str, other: &str) -> bool {
+    SUPERSEDES.contains(&(id, other))
+}
+
+/// Whether it is an overload that lasts: it has another fix than a burst.
+pub fn is_lasting(one: &Diagnosis) -> bool {
+    one.evidence.get("overload").is_some_and(|overload| overload == "lasting")
+}
+
+/// What is wrong with a destination: its own diagnosis, or, where it is this machine itself, that of the
+/// listener that answers there.
+pub fn of_destination<'s>(state: &'s State, to: &DestinationState) -> Option<&'s Diagnosis> {
+    let of_listener = |one: &Diagnosis| one.evidence.contains_key("accept_queue_limit");
+    let with = |subject: &str, listener: bool| {
+        state.diagnoses.iter().find(|one| one.subject == subject && of_listener(one) == listener)
+    };
+    let own = place(&to.address, to.port);
+    // The kernel prefers the exact address, then every address of the family, then `[::]`.
+    let v4 = !to.address.contains(':');
+    let addresses = [Some(to.address.as_str()), v4.then_some("0.0.0.0"), Some("::")];
+    let serves = |address: &&str| {
+        let at = |one: &ListenerState| one.address == *address && one.port == to.port;
+        state.listeners.iter().any(at) || with(&place(address, to.port), true).is_some()
+    };
+    let here = |address: &&str| to.here || *address == to.address;
+    let listener = || addresses.into_iter().flatten().filter(here).find(serves);
+    with(&own, false).or_else(|| with(&place(listener()?, to.port), true))
+}
 
 /// Names of all diagnoses of a state, each a section of `docs/causes.md`.
 pub fn ids() -> impl Iterator<Item = &'static str> {
@@ -170,5 +208,7 @@ fn severity(harms: bool) -> Severity {
     if harms { Severity::Problem } else { Severity::Warning }
 }
 
+#[cfg(test)]
+mod standing_tests;
 #[cfg(test)]
 mod tests;

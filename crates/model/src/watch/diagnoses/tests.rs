@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::super::look::{Destination, ListenerLook, Look, Table};
-use super::super::state::{DestinationState, Rates, Segments};
+use super::super::state::{DestinationState, Rates, Segments, Standing};
 use super::super::{History, Process};
 use super::*;
 
@@ -64,10 +64,25 @@ fn worst() -> State {
     near.port = 65_534;
     near.overflows_per_s = Some(0.0);
     near.drops = Some(0);
+    let stands = Standing {
+        looks: 10,
+        over_s: 9.0,
+        shortest: 65_535,
+        longest: 65_536,
+        nearly_full: 10,
+        first: 65_536,
+        last: 65_536,
+        accepted_at_most: Some(9_000),
+        long_looks: 10,
+    };
+    let mut lasting = listener();
+    (lasting.port, lasting.stands) = (65_533, Some(Box::new(stands)));
+    let mut standing = ListenerState { overflows_per_s: Some(0.0), ..lasting.clone() };
+    standing.port = 65_532;
     let mut slow = destination(20_000, 15_000, Some(1.0));
     slow.port = 65_534;
     let mut state = State {
-        listeners: vec![listener(), near],
+        listeners: vec![listener(), near, lasting, standing],
         destinations: vec![destination(28_231, 15_000, Some(0.001)), slow],
         rates: Some(rates),
         segments: Some(Segments { over_s: 10.0, sent: 12_345_678, retransmitted: 12_345_678 }),
@@ -121,6 +136,7 @@ fn the_queue_limit_tells_whose_backlog_is_to_be_raised() {
     let application = fix(511, Some(4_096));
     assert_eq!(application.commands, ["tcp-backlog 4096"]);
     assert!(application.change.starts_with("Raise the application's backlog"), "{application:?}");
+    assert!(application.change.ends_with("stays full, accept faster instead."), "{application:?}");
     let clamped = fix(128, Some(128));
     assert_eq!(clamped.commands, ["sysctl -w net.core.somaxconn=4096", "tcp-backlog 4096"]);
     assert!(clamped.change.contains("limits the queue to 128"), "{clamped:?}");
@@ -296,6 +312,7 @@ fn the_name_of_a_process_is_cleaned_in_evidence() {
     let mut state = worst();
     state.listeners[0].process = Some(Process { pid: 1, name: "a\u{1b}[31m\nb".into() });
     let found = of(&state);
+    let found: Vec<_> = found.iter().filter(|one| one.subject.ends_with(":65535")).collect();
     assert_eq!(found[0].evidence["process"], "a·[31m b");
 }
 
@@ -324,18 +341,20 @@ proptest! {
     ) {
         let mut history = History::new("h", 0.0);
         let (mut at_s, mut sums, mut drops) = (0.0, [begun; 3], [0_u32; 6]);
-        for (after_s, queues, added, ports, tracked) in looks {
+        for (number, (after_s, queues, added, ports, tracked)) in looks.into_iter().enumerate() {
             at_s += after_s;
             for (sum, added) in sums.iter_mut().zip(added) {
                 *sum += added;
             }
+            // A healthy server's queue is empty at most looks.
+            let empties = number % 3 == 0;
             let listeners = queues.into_iter().enumerate().map(|(n, (queue, rsts, inode))| {
                 drops[n] = drops[n].wrapping_add(rsts);
                 ListenerLook {
                     address: ([127, 0, 0, 1], 8_000 + n as u16).into(),
                     inode: 10 * n as u64 + inode,
                     process: None,
-                    accept_queue_len: queue,
+                    accept_queue_len: if empties { 0 } else { queue },
                     accept_queue_limit: 128,
                     syn_queue_len: Some(queue),
                     drops: Some(drops[n]),
@@ -352,7 +371,7 @@ proptest! {
                 ("TcpExtTCPTimeWaitOverflow", begun),
             ]);
             let to = "10.0.0.9:443".parse().unwrap();
-            let one = Destination { to, sources: 1, ports_in_use: ports, time_wait: ports, syn_sent: 1 };
+            let one = Destination { to, sources: 1, ports_in_use: ports, time_wait: ports, syn_sent: 1, here: false };
             let mut look = Look { at_s, listeners: listeners.collect(), counters, ..Look::default() };
             look.limits = limits();
             look.counted.tracked = Some(tracked);
@@ -363,4 +382,34 @@ proptest! {
             prop_assert_eq!(&state.diagnoses, &[]);
         }
     }
+}
+
+#[test]
+fn a_destination_that_is_this_machine_has_the_fault_of_the_listener_that_answers() {
+    let mut state = worst();
+    state.diagnoses.clear();
+    state.listeners.truncate(1);
+    let mut to = destination(1, 0, None);
+    (to.address, to.port) = ("127.0.0.1".into(), 80);
+    let with = |state: &mut State, at: &str| {
+        (state.listeners[0].address, state.listeners[0].port) = (at.into(), 80);
+        state.diagnoses = of(state);
+    };
+    let found = |state: &State, to: &DestinationState| {
+        of_destination(state, to).map(|one| one.subject.clone())
+    };
+    with(&mut state, "127.0.0.1");
+    assert_eq!(found(&state, &to).as_deref(), Some("127.0.0.1:80"));
+    with(&mut state, "0.0.0.0");
+    assert_eq!(found(&state, &to), None, "it may be another machine");
+    to.here = true;
+    assert_eq!(found(&state, &to).as_deref(), Some("0.0.0.0:80"));
+    with(&mut state, "::");
+    assert_eq!(found(&state, &to).as_deref(), Some("[::]:80"));
+    // A listener of this very address answers first, and nothing is wrong with it.
+    let exact = ListenerState { address: "127.0.0.1".into(), port: 80, ..ListenerState::default() };
+    state.listeners.push(exact);
+    assert_eq!(found(&state, &to), None);
+    to.address = "10.9.9.9".into();
+    assert_eq!(found(&state, &DestinationState { here: false, ..to }), None);
 }

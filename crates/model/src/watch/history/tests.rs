@@ -21,6 +21,7 @@ pub(in crate::watch) fn counters(of: &[(&str, i64)]) -> Counters {
         "TcpEstabResets",
         "TcpExtTCPAbortOnMemory",
         "TcpExtTCPTimeWaitOverflow",
+        "TcpExtTCPDeferAcceptDrop",
     ];
     let mut counters: Counters = names.iter().map(|name| ((*name).to_owned(), 0)).collect();
     counters.extend(of.iter().map(|(name, value)| ((*name).to_owned(), *value)));
@@ -184,10 +185,14 @@ fn after_a_suspension_rates_are_over_the_time_that_passed() {
 fn a_recent_peak_is_of_the_last_five_to_ten_seconds() {
     let mut history = History::new("web1", 0.0);
     for second in 0..30_u32 {
-        let queue = if second == 11 { 110 } else { 2 };
+        let queue = if second == 11 { 110 } else { second % 2 };
         let state = history.push(look(f64::from(second), vec![listener(80, 1, queue, 0)], 0));
         let recent = state.listeners[0].accept_queue_recent_peak;
-        assert_eq!(recent, if (11..20).contains(&second) { 110 } else { 2 }, "{second}");
+        assert_eq!(
+            recent,
+            if (11..20).contains(&second) { 110 } else { u32::from(second > 0) },
+            "{second}"
+        );
         // 10 s more by the hold.
         let warned = named(state) == [("accept-queue-near", "10.0.0.7:80")];
         assert_eq!(warned, (11..29).contains(&second), "{second}: {:?}", state.diagnoses);
@@ -288,6 +293,7 @@ fn crowd(second: u32, busy: u32, of: u32) -> Look {
         ports_in_use: 27_000,
         time_wait: 20_000,
         syn_sent: 1,
+        here: false,
     });
     let states =
         ["ESTABLISHED", "TIME-WAIT", "SYN-SENT", "SYN-RECEIVED", "FIN-WAIT-1", "CLOSE-WAIT"];

@@ -8,6 +8,7 @@ use super::{
     WatchLine,
 };
 use crate::diagnosis::{Diagnosis, Severity};
+use crate::watch::diagnoses::is_lasting;
 use crate::watch::look::{Limits, Process};
 use crate::watch::state::{DestinationState, ListenerState, Rates, State};
 
@@ -28,6 +29,7 @@ const WORST: &[&[&str]] = &[
     &["ports_in_use"],
     &["orphans"],
     &["memory_bytes"],
+    &["wait_at_least_s"],
     &["accept_queue_recent_peak"],
 ];
 
@@ -46,8 +48,8 @@ pub struct Recording {
     states: u64,
     next: u32,
     listeners: BTreeMap<(String, u16, u64), Known>,
-    /// By name, subject and severity: number, and the last state that had it.
-    diagnoses: BTreeMap<(String, String, Severity), (u32, u64)>,
+    /// By name, subject, severity and whether an overload lasts: number, and the last state that had it.
+    diagnoses: BTreeMap<(String, String, Severity, bool), (u32, u64)>,
     limits: Option<Limits>,
     /// When the last dump of all sockets began, s.
     table_s: Option<f64>,
@@ -136,7 +138,7 @@ impl Recording {
     fn diagnoses(&mut self, state: &State, lines: &mut Vec<WatchLine>) -> Vec<DiagnosisPart> {
         let active = state.diagnoses.iter().filter(|one| !one.evidence.contains_key("ended_s_ago"));
         let part = |one: &Diagnosis| {
-            let key = (one.id.clone(), one.subject.clone(), one.severity);
+            let key = (one.id.clone(), one.subject.clone(), one.severity, is_lasting(one));
             let (n, seen) = self.diagnoses.entry(key).or_insert_with(|| {
                 let n = self.next;
                 self.next = self.next.wrapping_add(1);

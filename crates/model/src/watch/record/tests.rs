@@ -47,6 +47,7 @@ fn looks(shown: &[(f64, Shown)]) -> Vec<Look> {
             "TcpEstabResets",
             "TcpExtTCPAbortOnMemory",
             "TcpExtTCPTimeWaitOverflow",
+            "TcpExtTCPDeferAcceptDrop",
         ];
         Look {
             at_s,

@@ -7,6 +7,7 @@ use super::{
     DESTINATIONS_STATED, DestinationReview, EPISODES_MAX, Episode, GAPS_MAX, Gap, LISTENERS_STATED,
     ListenerReview, MERGE_S, Peak, Review,
 };
+use crate::watch::diagnoses::is_lasting;
 use crate::watch::record::{
     DATA_RETRANSMITTED, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine,
     ListenerPart, WatchHeader, WatchLine, greatest,
@@ -225,7 +226,8 @@ impl Reviewer {
                 episode.worst_at_s = at_s;
             }
             episode.severity = episode.severity.min(about.severity);
-            if episode.fix.is_none() {
+            // A burst that became a lasting overload has another fix.
+            if episode.fix.is_none() || is_lasting(about) {
                 episode.fix.clone_from(&about.fix);
             }
             return Ok(());

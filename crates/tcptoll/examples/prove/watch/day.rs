@@ -123,6 +123,7 @@ fn look(second: u64) -> Look {
         ports_in_use: 27_000,
         time_wait: 20_000,
         syn_sent: 1,
+        here: false,
     };
     let mut look = Look {
         at_s: second as f64,
@@ -159,6 +160,7 @@ const NAMES: &[&str] = &[
     "TcpEstabResets",
     "TcpExtTCPAbortOnMemory",
     "TcpExtTCPTimeWaitOverflow",
+    "TcpExtTCPDeferAcceptDrop",
 ];
 
 /// A day of looks, as fast as they can be taken.

@@ -125,7 +125,7 @@ fn kind_of(name: &str) -> &str {
 }
 
 /// Counters of `nstat` that a state shows as rates.
-fn rates(of: &Rates) -> [(&'static str, f64); 12] {
+fn rates(of: &Rates) -> [(&'static str, f64); 13] {
     [
         ("TcpActiveOpens", of.active_opens_per_s),
         ("TcpPassiveOpens", of.passive_opens_per_s),
@@ -139,6 +139,7 @@ fn rates(of: &Rates) -> [(&'static str, f64); 12] {
         ("TcpEstabResets", of.resets_per_s),
         ("TcpExtTCPAbortOnMemory", of.aborted_for_memory_per_s),
         ("TcpExtTCPTimeWaitOverflow", of.time_wait_overflows_per_s),
+        ("TcpExtTCPDeferAcceptDrop", of.deferred_per_s),
     ]
 }
 

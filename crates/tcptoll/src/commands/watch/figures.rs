@@ -50,7 +50,7 @@ pub(super) fn rate(per_s: f64) -> String {
 }
 
 /// A rate in a sentence: `0`, `0.004`, `21.4`, `12,346`.
-fn in_words(per_s: f64) -> String {
+pub(super) fn in_words(per_s: f64) -> String {
     if per_s < 0.1 || !per_s.is_finite() { rate(per_s) } else { human_rate_per_s(per_s) }
 }
 

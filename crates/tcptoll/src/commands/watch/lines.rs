@@ -1,14 +1,20 @@
 //! A watch as lines of text: one when a fault begins, and one when it ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tcptoll_model::units::{plural, text_time};
+use tcptoll_model::watch::diagnoses::{is_lasting, says_too};
 use tcptoll_model::watch::{State, WatchSummary};
 
 use super::Sink;
 use super::text::{fix_in_a_line, is_over, nothing_wrong};
 use crate::exit::say;
+
+/// Whether these are two stages of one fault, of which only one holds at a time.
+fn are_stages(one: &str, other: &str) -> bool {
+    says_too(one, other) || says_too(other, one)
+}
 
 /// Says what begins and what ends.
 #[derive(Debug, Default)]
@@ -18,6 +24,8 @@ pub(super) struct Lines {
     looks: u64,
     /// What is wrong now: by name and subject, since when, s.
     active: BTreeMap<(String, String), f64>,
+    /// Overloads of these that were stated to be lasting.
+    lasting: BTreeSet<(String, String)>,
 }
 
 impl Lines {
@@ -41,10 +49,13 @@ impl Lines {
         for one in state.diagnoses.iter().filter(|one| !is_over(one)) {
             let key = (one.id.clone(), one.subject.clone());
             let since = self.active.get(&key).copied();
-            if since.is_none() {
+            // A burst that becomes a lasting overload has another fix.
+            let lasts = is_lasting(one) && self.lasting.insert(key.clone());
+            if since.is_none() || lasts {
                 let fix = fix_in_a_line(one).map(|fix| format!("; fix: {fix}"));
                 let fix = fix.unwrap_or_default();
-                lines.push(format!("{} {}: {}{fix}", state.time, one.id, one.text));
+                let was = self.was(state, &one.id, &one.subject).unwrap_or_default();
+                lines.push(format!("{} {}: {}{was}{fix}", state.time, one.id, one.text));
             }
             now.insert(key, since.unwrap_or(state.at_s));
         }
@@ -56,13 +67,29 @@ impl Lines {
             }
         }
         for ((id, subject), since) in &self.active {
-            if !now.contains_key(&(id.clone(), subject.clone())) {
+            // One that became another has not ended: the line of the other says so.
+            let became = now.keys().any(|(other, of)| of == subject && are_stages(other, id));
+            if !became && !now.contains_key(&(id.clone(), subject.clone())) {
                 let lasted = state.at_s - since;
                 lines.push(format!("{} {id}: {subject}: ended after {lasted:.0} s", state.time));
             }
         }
+        self.lasting.retain(|key| now.contains_key(key));
         self.active = now;
         lines
+    }
+
+    /// What it was before it became a diagnosis by this name.
+    fn was(&self, state: &State, id: &str, subject: &str) -> Option<String> {
+        let gone = |name: &str| {
+            !state.diagnoses.iter().any(|one| one.id == name && one.subject == subject)
+        };
+        let mut before = self
+            .active
+            .iter()
+            .filter(|((name, of), _)| of == subject && are_stages(name, id) && gone(name));
+        let ((name, _), since) = before.next()?;
+        Some(format!(" (was {name} for {:.0} s)", state.at_s - since))
     }
 
     fn first(&self, state: &State) -> String {
@@ -136,7 +163,30 @@ mod tests {
         assert_eq!(of(state(2.0, &[false])), ["T2 accept-queue-full: 9.0 drops/s"]);
         assert_eq!(of(state(3.0, &[true])), [""; 0], "held");
         assert_eq!(of(state(4.0, &[false])), [""; 0], "the same fault again");
+        let near = |at_s| {
+            let mut near = state(at_s, &[false]);
+            near.diagnoses[0].id = "accept-queue-near".into();
+            near
+        };
         let ended = of(state(20.0, &[]));
         assert_eq!(ended, ["T20 accept-queue-full: 10.0.0.7:80: ended after 18 s"]);
+        let mut lasting = state(20.5, &[false]);
+        lasting.diagnoses[0].evidence.insert("overload".into(), "lasting".into());
+        lasting.diagnoses[0].subject = "10.0.0.7:81".into();
+        let mut burst = lasting.clone();
+        burst.diagnoses[0].evidence.clear();
+        assert_eq!([of(burst.clone()).len(), of(burst.clone()).len()], [1, 0]);
+        assert_eq!([of(lasting.clone()).len(), of(lasting).len(), of(burst).len()], [1, 0, 0]);
+        assert_eq!(of(state(20.6, &[])).len(), 1);
+        assert_eq!(of(near(21.0)), ["T21 accept-queue-near: 9.0 drops/s"]);
+        assert_eq!(
+            of(state(24.0, &[false])),
+            ["T24 accept-queue-full: 9.0 drops/s (was accept-queue-near for 3 s)"],
+            "one becomes the other, and none has ended"
+        );
+        assert_eq!(
+            of(near(25.0)),
+            ["T25 accept-queue-near: 9.0 drops/s (was accept-queue-full for 1 s)"]
+        );
     }
 }

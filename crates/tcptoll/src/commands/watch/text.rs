@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 
 use tcptoll_model::diagnosis::{Diagnosis, Fix, Severity};
 use tcptoll_model::units::{human_bytes, human_count, human_us, plural};
-use tcptoll_model::watch::State;
+use tcptoll_model::watch::{ListenerState, State};
 use tcptoll_report::{printable, printable_line};
 
-use super::figures::{activity, lasts, levels, lines, unreadable};
-use super::table::{self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit};
+use super::figures::{activity, in_words, lasts, levels, lines, unreadable};
+use super::table::{
+    self, Align, Column, DESTINATIONS, LISTENERS, Sort, aligned, content, fit, place,
+};
 use crate::commands::prose::beside;
 use crate::wrap;
 
@@ -58,12 +60,52 @@ pub(super) fn nothing_wrong(state: &State) -> String {
     if state.rates.is_none() {
         return "No verdict yet: rates need a second look.".to_owned();
     }
-    let limits = if state.listeners.is_empty() {
-        "no listener here"
-    } else {
-        "no drops, every accept queue below 80 % of its limit"
+    if state.listeners.is_empty() {
+        return "Nothing is wrong: no listener here.".to_owned();
+    }
+    let queues = "every accept queue below 80 % of its limit";
+    format!("Nothing is wrong: {}, {queues}.{}", drops(state), waiting(state))
+}
+
+/// The longest queue that no look found empty, where the looks are too few for a verdict.
+fn waiting(state: &State) -> String {
+    let all = state.listeners.iter().filter_map(|one| Some((one, one.stands.as_deref()?)));
+    let longest = all.max_by_key(|(_, queue)| queue.shortest);
+    let Some((one, queue)) = longest.filter(|(_, queue)| queue.shortest >= 2) else {
+        return String::new();
     };
-    format!("Nothing is wrong: {limits}.")
+    format!(
+        " {} clients waited at {} at each of {} looks: watch longer.",
+        human_count(queue.shortest.into()),
+        place(&one.address, one.port),
+        queue.looks
+    )
+}
+
+/// What listeners dropped in the interval, where nothing is wrong with it. `sk_drops` counts harmless
+/// packets too.
+fn drops(state: &State) -> String {
+    let sum = |of: &dyn Fn(&ListenerState) -> Option<f64>| -> f64 {
+        state.listeners.iter().filter_map(of).sum()
+    };
+    let all = sum(&|one| one.drops_per_s);
+    let over = lasts(state.interval_s.max(1.0));
+    if all <= 0.0 {
+        return format!("no drop in {over}");
+    }
+    let deferred = sum(&|one| one.deferred_per_s.filter(|_| !one.deferred_at_most));
+    if deferred >= all {
+        return format!(
+            "the {} drops/s are last ACKs that TCP_DEFER_ACCEPT ignored (harmless)",
+            in_words(all)
+        );
+    }
+    let at_most = state.rates.as_ref().map_or(0.0, |rates| rates.deferred_per_s.min(all));
+    let deferred = match at_most {
+        0.0 => String::new(),
+        at_most => format!(", at most {} of them by TCP_DEFER_ACCEPT", in_words(at_most)),
+    };
+    format!("no overflow; {} drops/s of other packets{deferred}", in_words(all))
 }
 
 /// The label and text of each part of a fix.
@@ -191,5 +233,63 @@ fn rows<T>(text: &mut String, columns: &[Column<T>], rows: &[&T], width: usize) 
         let row =
             line(&|column, width| ((columns[column].cell)(row, width), columns[column].align));
         let _ = writeln!(text, "{row}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tcptoll_model::watch::{Rates, Standing};
+
+    use super::*;
+
+    #[test]
+    fn a_queue_that_two_looks_found_is_stated() {
+        let stands = Standing { looks: 2, shortest: 12, ..Standing::default() };
+        let one = ListenerState {
+            address: "127.0.0.1".into(),
+            port: 80,
+            stands: Some(Box::new(stands)),
+            ..ListenerState::default()
+        };
+        let rates = Some(Rates::default());
+        let text = nothing_wrong(&State { listeners: vec![one], rates, ..State::default() });
+        let begins =
+            "Nothing is wrong: no drop in 1 s, every accept queue below 80 % of its limit.";
+        let ends = "12 clients waited at 127.0.0.1:80 at each of 2 looks: watch longer.";
+        assert_eq!(text, format!("{begins} {ends}"));
+    }
+
+    #[test]
+    fn drops_that_harm_nobody_are_not_called_none() {
+        let with = |drops_per_s, deferred_per_s, at_most| {
+            let one = ListenerState {
+                drops_per_s: Some(drops_per_s),
+                deferred_per_s: Some(deferred_per_s),
+                deferred_at_most: at_most,
+                ..ListenerState::default()
+            };
+            let rates = Some(Rates { deferred_per_s, ..Rates::default() });
+            nothing_wrong(&State {
+                listeners: vec![one],
+                rates,
+                interval_s: 1.0,
+                ..State::default()
+            })
+        };
+        let queues = "every accept queue below 80 % of its limit.";
+        for (sentence, drops) in [
+            (with(0.0, 0.0, false), "no drop in 1 s"),
+            (
+                with(40.0, 40.0, false),
+                "the 40.0 drops/s are last ACKs that TCP_DEFER_ACCEPT ignored (harmless)",
+            ),
+            (with(9.0, 0.0, false), "no overflow; 9.0 drops/s of other packets"),
+            (
+                with(50.0, 40.0, true),
+                "no overflow; 50.0 drops/s of other packets, at most 40.0 of them by TCP_DEFER_ACCEPT",
+            ),
+        ] {
+            assert_eq!(sentence, format!("Nothing is wrong: {drops}, {queues}"));
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::super::{Neighbour, Opening, StandingQueue};
 use super::*;
 use crate::diagnosis::Severity;
 use crate::watch::diagnoses::TEXT_MAX;
-use crate::watch::{DestinationState, Limits, ListenerState, Process, Rates, State};
+use crate::watch::{DestinationState, Limits, ListenerState, Process, Rates, Standing, State};
 
 const NGINX: Program = Program::Nginx;
 const APACHE: Program = Program::Apache;
@@ -167,6 +167,45 @@ fn full(limit: u32) -> State {
 }
 
 #[test]
+fn a_lasting_overload_is_not_answered_with_a_longer_queue() {
+    let backlog = vec![on("0.0.0.0:80", line(50, 9))];
+    let mut all = machine(vec![server(NGINX, backlog)], vec![]);
+    all.state = full(50);
+    let stands = Standing {
+        looks: 6,
+        over_s: 5.0,
+        shortest: 48,
+        longest: 51,
+        nearly_full: 6,
+        first: 51,
+        last: 51,
+        accepted_at_most: Some(50),
+        long_looks: 6,
+    };
+    all.state.interval_s = 5.2;
+    all.state.listeners[0].stands = Some(Box::new(stands));
+    all.state.diagnoses = live::of(&all.state);
+    let [one] = &diagnose(&all)[..] else { panic!("{:?}", found(&all)) };
+    assert_eq!(one.evidence["program"], "nginx");
+    let fix = one.fix.as_ref().unwrap();
+    assert!(fix.change.starts_with("Accept faster"), "{fix:?}");
+    assert!(fix.commands.iter().all(|line| !line.contains("backlog")), "{fix:?}");
+    // A standing queue that does not overflow; the workers are why, where they are known.
+    all.state.listeners[0].overflows_per_s = Some(0.0);
+    all.state.diagnoses = live::of(&all.state);
+    assert_eq!(names(&all), ["accept-queue-standing"]);
+    let stuck = live::of(&all.state);
+    let mut php = on("0.0.0.0:80", line(50, 9));
+    php.workers = line(5, 3);
+    let mut all =
+        machine(vec![server(Program::PhpFpm, vec![php])], vec![listener("0.0.0.0", 80, 50)]);
+    all.state.diagnoses = stuck;
+    let on = "0.0.0.0:80".to_owned();
+    all.standing = vec![StandingQueue { on, shortest: 48, longest: 51, limit: 50, looks: 6 }];
+    assert_eq!(names(&all), [WORKERS_TOO_FEW]);
+}
+
+#[test]
 fn the_fix_of_a_full_queue_names_the_limit_that_is_the_smaller_and_its_line() {
     let fix = |limit, backlog| {
         let mut all = machine(vec![server(NGINX, vec![on("0.0.0.0:80", backlog)])], vec![]);
@@ -179,7 +218,7 @@ fn the_fix_of_a_full_queue_names_the_limit_that_is_the_smaller_and_its_line() {
     let own = fix(50, line(50, 9));
     assert_eq!(
         own.change,
-        "Raise the backlog of nginx from 50 (/etc/conf:9); somaxconn allows 4096."
+        "Raise the backlog of nginx from 50 (/etc/conf:9); somaxconn allows 4096. If the queue stays full, accept faster instead."
     );
     assert_eq!(own.commands, ["listen 0.0.0.0:80 backlog=4096;", "systemctl restart nginx"]);
     assert!(own.risk.contains("reuseport"), "{own:?}");

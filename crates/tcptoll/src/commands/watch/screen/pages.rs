@@ -47,7 +47,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "DROP/s",
-        "packets that the kernel dropped at this listener (sk_drops; ss -lntm shows it as d)",
+        "packets dropped here (sk_drops; d of ss -lntm), with the harmless last ACKs that TCP_DEFER_ACCEPT ignores",
     ),
     ("PORTS", "local ports in use to a destination, from the source address that uses the most"),
     (

@@ -17,7 +17,7 @@ use super::keys::Key;
 use super::paint::Painter;
 use super::view::{Asked, View};
 
-const COUNTERS: [&str; 12] = [
+const COUNTERS: [&str; 13] = [
     "TcpActiveOpens",
     "TcpPassiveOpens",
     "TcpOutSegs",
@@ -30,6 +30,7 @@ const COUNTERS: [&str; 12] = [
     "TcpEstabResets",
     "TcpExtTCPAbortOnMemory",
     "TcpExtTCPTimeWaitOverflow",
+    "TcpExtTCPDeferAcceptDrop",
 ];
 
 fn listener(at: &str, process: Option<&str>, queue: u32, limit: u32, drops: u32) -> ListenerLook {
@@ -47,7 +48,7 @@ fn listener(at: &str, process: Option<&str>, queue: u32, limit: u32, drops: u32)
 
 fn look(second: u32, listeners: Vec<ListenerLook>, overflows: u32) -> Look {
     let counts =
-        [310, 1_240, 81_200, 0, 0, 0, 0, 0, 0, 0, 0, 0].map(|per_s| per_s * i64::from(second));
+        [310, 1_240, 81_200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].map(|per_s| per_s * i64::from(second));
     let mut counters: Counters = COUNTERS.map(String::from).into_iter().zip(counts).collect();
     for name in ["TcpExtListenOverflows", "TcpExtListenDrops"] {
         counters.insert(name.into(), overflows.into());
@@ -86,11 +87,16 @@ fn overflowing() -> History {
     for second in 0..10 {
         let drops = 214 * second;
         let listeners = vec![
-            listener("0.0.0.0:80", Some("nginx"), 3, 511, 0),
+            // A healthy server: most looks find its queue empty.
+            listener("0.0.0.0:80", Some("nginx"), second % 2 * 3, 511, 0),
             listener(
                 "0.0.0.0:6379",
                 Some("redis-server"),
-                if second < 2 { 7 } else { 129 },
+                match second {
+                    0 => 7,
+                    1 => 0,
+                    _ => 129,
+                },
                 128,
                 drops,
             ),
@@ -112,6 +118,7 @@ fn scarce() -> History {
             ports_in_use: ports,
             time_wait: ports / 10 * 9,
             syn_sent: 0,
+            here: false,
         };
         look.table = Some(Table {
             at_s: (second / 2 * 2).into(),
@@ -335,6 +342,32 @@ fn every_key_of_the_last_line_fits_in_80_columns_and_keys_of_time_come_first_in_
     let mut narrow = Screen::new(overflowing(), 30, 10);
     narrow.press(&[Key::Left]);
     assert!(last(&mut narrow).starts_with("space go on  ←→ time"), "{}", narrow.text());
+}
+
+#[test]
+fn a_destination_that_is_this_machine_is_explained_by_its_listener() {
+    let mut history = overflowing();
+    let mut look =
+        look(10, vec![listener("0.0.0.0:6379", Some("redis-server"), 129, 128, 2_140)], 2_140);
+    look.table = Some(Table {
+        at_s: 10.0,
+        took_s: 0.01,
+        states: [("ESTABLISHED".to_owned(), 3)].into(),
+        destinations: vec![Destination {
+            to: "10.0.0.7:6379".parse().unwrap(),
+            sources: 1,
+            ports_in_use: 3,
+            time_wait: 0,
+            syn_sent: 2,
+            here: true,
+        }],
+        destinations_left_out: 0,
+    });
+    history.push(look);
+    let mut screen = Screen::new(history, 80, 24);
+    screen.press(&[Key::Tab, Key::Tab, Key::Char('e')]);
+    let text = screen.text();
+    assert!(text.contains("problem · accept-queue-full · 0.0.0.0:6379"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the user looks at: which moment, which rows in which order, which page. Keys change it.
 
 use tcptoll_model::diagnosis::Diagnosis;
+use tcptoll_model::watch::diagnoses::of_destination;
 use tcptoll_model::watch::{DestinationState, History, ListenerState, State};
 
 use super::super::table::{self, Sort, place};
@@ -330,5 +331,11 @@ fn explained<'a>(rows: &'a Rows<'_>, section: Section, at: usize) -> Result<&'a 
     }
     let subjects = rows.subjects(section);
     let subject = subjects.get(at).ok_or("no row is selected")?;
+    if section == Section::Destinations
+        && let Some(to) = rows.destinations.get(at)
+        && let Some(one) = of_destination(rows.state, to)
+    {
+        return Ok(one);
+    }
     rows.wrong_with(section, subject).ok_or_else(|| format!("nothing is wrong with {subject}"))
 }
