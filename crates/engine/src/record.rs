@@ -305,6 +305,20 @@ mod tests {
     }
 
     #[test]
+    fn the_record_of_a_watch_is_known_however_its_lines_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("watch.jsonl");
+        let header = tcptoll_model::watch::WatchHeader::default();
+        let header = tcptoll_model::watch::WatchLine::WatchHeader(Box::new(header));
+        let line = serde_json::to_string(&header).unwrap();
+        for text in [line.clone(), line.replacen(':', ": ", 1)] {
+            std::fs::write(&path, format!("{text}\n")).unwrap();
+            let error = Record::read(&path).unwrap_err();
+            assert!(matches!(error, ReadError::Watch), "{text}: {error}");
+        }
+    }
+
+    #[test]
     fn a_broken_line_in_the_middle_is_damage_and_named() {
         let error = Record::parse(format!("{}\nxx\n{{}}\n", header()).as_bytes()).unwrap_err();
         assert!(matches!(error, ReadError::Damaged { number: 2, .. }), "{error}");

@@ -40,7 +40,8 @@ impl Server {
         ]);
         let at_s = f64::from(self.looks);
         self.looks += 1;
-        let look = Look { at_s, listeners: vec![listener], counters, ..Look::default() };
+        let time = "2026-11-23T08:42:54Z".to_owned();
+        let look = Look { at_s, time, listeners: vec![listener], counters, ..Look::default() };
         self.history.push(look).diagnoses.clone()
     }
 }
@@ -171,7 +172,7 @@ fn no_drop_is_claimed_only_for_the_time_that_was_watched() {
     // A watch that begins after these drops.
     let texts: Vec<String> =
         (0..3).flat_map(|_| server.look(110, 110, 0)).map(|one| one.text).collect();
-    assert!(texts[0].ends_with("in use: 110 of 128"), "{texts:?}");
+    assert!(texts[0].ends_with("of its limit: 110 of 128"), "{texts:?}");
     assert!(texts[2].ends_with("110 of 128, no drop in 4.0 s"), "{texts:?}");
     assert!(!texts.iter().any(|text| text.contains("yet")), "{texts:?}");
 }
@@ -179,9 +180,17 @@ fn no_drop_is_claimed_only_for_the_time_that_was_watched() {
 #[test]
 fn a_burst_that_becomes_a_lasting_overload_is_recorded_with_the_fix_of_the_latter() {
     use crate::watch::Recording;
+    use crate::watch::record::{WatchHeader, WatchLine};
     use crate::watch::review::Reviewer;
     let (mut server, mut recording, mut reviewer) =
         (Server::new(), Recording::default(), Reviewer::default());
+    let header = WatchHeader {
+        record_version: 1,
+        interval_s: 1.0,
+        started_at: "2026-11-23T08:42:54.011Z".into(),
+        ..WatchHeader::default()
+    };
+    reviewer.line(WatchLine::WatchHeader(Box::new(header))).unwrap();
     for _ in 0..12 {
         server.look(129, 10, 50);
         for line in recording.lines(server.history.latest().unwrap(), 0.0) {
