@@ -45,8 +45,17 @@ pub(super) fn full(state: &State) -> Vec<Diagnosis> {
         subject: SUBJECT.into(),
         text,
         evidence,
-        fix: Some(fix(state, longest)),
+        fix: Some(fix(state, longest.or_else(|| overflowing(state)))),
     }]
+}
+
+/// The only listener whose accept queue overflows. Its backlog limits its SYN queue too, and the table of
+/// half-open requests may be some seconds old.
+fn overflowing(state: &State) -> Option<&ListenerState> {
+    let overflows = |one: &&ListenerState| one.overflows_per_s.is_some_and(|rate| rate > 0.0);
+    let mut found = state.listeners.iter().filter(overflows);
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
 }
 
 fn fix(state: &State, longest: Option<&ListenerState>) -> Fix {
@@ -67,6 +76,19 @@ fn fix(state: &State, longest: Option<&ListenerState>) -> Fix {
         // The same limit holds for both queues.
         let longer = accept_queue::longer(listener, somaxconn);
         return Fix { change: format!("{} {FLOOD}", longer.change), effect, risk, ..longer };
+    }
+    // Where a backlog is below somaxconn, somaxconn need not be the limit.
+    let below = |max: &u32| state.listeners.iter().any(|one| one.accept_queue_limit < *max);
+    if let Some(max) = somaxconn.filter(below) {
+        return Fix {
+            change: format!(
+                "Raise the backlog of the listener whose SYN queue is full: it limits half-open requests. {FLOOD}"
+            ),
+            commands: vec![format!("listen(fd, {max})")],
+            effect,
+            risk,
+            undo: "Set the former backlog, and restart the application.".to_owned(),
+        };
     }
     let wanted = somaxconn.map_or(4_096, |max| max.saturating_mul(2).clamp(4_096, 65_535).max(max));
     Fix {

@@ -385,6 +385,33 @@ proptest! {
 }
 
 #[test]
+fn a_full_syn_queue_is_mended_where_it_is_or_where_the_accept_queue_overflows() {
+    let named =
+        |port: u16, limit: u32, syn_queue_len: Option<u32>, overflows_per_s: Option<f64>| {
+            let of = listener();
+            ListenerState { port, accept_queue_limit: limit, syn_queue_len, overflows_per_s, ..of }
+        };
+    let commands = |listeners: Vec<ListenerState>| {
+        let state = State { listeners, ..worst() };
+        let mut found = of(&state);
+        found.retain(|one| one.id == "syn-queue-full");
+        found[0].fix.take().unwrap().commands
+    };
+    // The longest SYN queue, then the only accept queue that overflows.
+    let (long, full) = (named(1, 4_096, Some(9), None), named(2, 16, Some(0), Some(3.0)));
+    assert_eq!(commands(vec![full.clone(), long])[0], "sysctl -w net.core.somaxconn=8192");
+    let idle = named(3, 4_096, Some(0), None);
+    assert_eq!(commands(vec![idle.clone(), full.clone()]), ["listen(fd, 4096)"]);
+    // Neither is known: a backlog below somaxconn, or else somaxconn.
+    let short = named(4, 128, Some(0), None);
+    assert_eq!(commands(vec![idle.clone(), short]), ["listen(fd, 4096)"]);
+    let raised = ["sysctl -w net.core.somaxconn=8192", "listen(fd, 8192)"];
+    assert_eq!(commands(vec![idle]), raised);
+    let two = vec![full.clone(), ListenerState { port: 5, ..full }];
+    assert_eq!(commands(two), ["listen(fd, 4096)"]);
+}
+
+#[test]
 fn a_destination_that_is_this_machine_has_the_fault_of_the_listener_that_answers() {
     let mut state = worst();
     state.diagnoses.clear();
