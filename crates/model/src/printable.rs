@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A copy whose every string and key is one [`line`].
+/// A copy whose every string and key is one [`line()`].
 ///
 /// Errors: a figure that is not a number cannot be represented, so there is no copy.
 pub fn of<T: Serialize + DeserializeOwned>(part: &T) -> Result<T, serde_json::Error> {
@@ -45,7 +45,7 @@ pub fn line(text: &str) -> String {
         .collect()
 }
 
-/// As [`line`], for a text of several: line feeds and tabs stay, of CR LF the line feed.
+/// As [`line()`], for a text of several: line feeds and tabs stay, of CR LF the line feed.
 #[must_use]
 pub fn lines(text: &str) -> String {
     let clean = |one: &str| {

@@ -2,7 +2,7 @@
 //!
 //! A [`Reader`] reads and never writes. Each look reads listeners, counters and limits. The table of all
 //! sockets costs the kernel a walk over its whole hash, so its interval grows with its cost
-//! ([`pace`]). No privilege is needed; the owner of a socket is named where `/proc/PID/fd` may be read.
+//! (`pace`). No privilege is needed; the owner of a socket is named where `/proc/PID/fd` may be read.
 
 mod levels;
 mod live;

@@ -1,6 +1,6 @@
 //! What is wrong with a state, from what it shows and nothing else.
 //!
-//! One function a fault, from a [`State`] to what is wrong in it; `doctor` uses the same ones. [`Held`]
+//! One function a fault, from a [`State`] to what is wrong in it; `doctor` uses the same ones. `Held`
 //! keeps a diagnosis for [`HOLD_S`] after its evidence ended, so that it does not flap.
 
 pub(crate) mod accept_queue;
