@@ -4,9 +4,10 @@ use std::{
     io::Read,
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use socket2::{Domain, Socket, Type};
 use tcptoll_kernel::{
     netlink::Netlink,
     sock_diag::{Closed, End, SockDiag},
@@ -201,19 +202,25 @@ fn half_open_requests_count_as_syn_received_on_their_port() {
         std::mem::forget(listener);
         address
     });
-    let attempt = thread::spawn(move || {
-        client.run(move || {
-            let failed = TcpStream::connect_timeout(&address, Duration::from_millis(1500));
-            assert_eq!(failed.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
-        });
+    let attempt = client.run(move || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let begun = socket.connect(&address.into()).unwrap_err();
+        assert_eq!(begun.raw_os_error(), Some(libc::EINPROGRESS));
+        socket
     });
-    thread::sleep(Duration::from_millis(300));
     server.run(move || {
         let mut diag = SockDiag::open().unwrap();
+        // The SYN is on its way; the request it makes lasts for a minute.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while diag.count_in_state(SYN_RECEIVED, Some(address.port())).unwrap() == 0 {
+            assert!(Instant::now() < deadline, "no request");
+            thread::yield_now();
+        }
         assert_eq!(diag.count_in_state(SYN_RECEIVED, Some(address.port())).unwrap(), 1);
         assert_eq!(diag.count_in_state(SYN_RECEIVED, Some(1)).unwrap(), 0);
     });
-    attempt.join().unwrap();
+    drop(attempt);
 }
 
 #[test]
