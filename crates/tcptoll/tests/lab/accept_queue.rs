@@ -206,8 +206,13 @@ fn with_abort_every_last_ack_of_a_request_that_met_a_full_queue_is_a_reset_on_th
     let drops = queues.drops.as_ref().unwrap();
     let on_wire = arm.wire.as_ref().unwrap().server_to_client.rst;
     assert!(drops.acks_dropped > 0, "{drops:?}");
-    assert_eq!((drops.acks_dropped, drops.resets_sent), (on_wire, on_wire));
-    assert_eq!(arm.errors.get("reset"), Some(&on_wire), "{:?}", arm.errors);
+    assert_eq!(drops.resets_sent, on_wire);
+    // On a busy machine, what a client sends again may meet a connection that has ended: more resets.
+    let more = on_wire.checked_sub(drops.acks_dropped).expect("each is a reset");
+    let message = || format!("{drops:?} {:?} {:?}", arm.errors, arm.client.counters);
+    assert!(more == 0 || held_up(arm), "{}", message());
+    let reset = arm.errors.get("reset").copied().unwrap_or(0);
+    assert!((drops.acks_dropped..=on_wire).contains(&reset), "{}", message());
     assert!(drops.syns_dropped > 0, "SYNs stay silent: {drops:?}");
     // A reset takes the SYN's round trip and another one for the ACK and the RST.
     let at_once = queues.reset_at_once.as_ref().expect("some first SYNs were answered");
