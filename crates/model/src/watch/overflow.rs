@@ -53,6 +53,25 @@ fn read_later(drops: u64) -> u64 {
     2 + drops / 20
 }
 
+/// What all listeners dropped together.
+struct Dropped {
+    /// Whether it is all that was dropped.
+    known: bool,
+    /// Listeners that dropped packets, or may have.
+    risers: usize,
+    sum: u64,
+}
+
+impl Dropped {
+    fn by(suspects: &[Suspect], others: bool) -> Self {
+        Self {
+            known: !others && suspects.iter().all(|one| one.drops.is_some()),
+            risers: suspects.iter().filter(|one| one.drops != Some(0)).count(),
+            sum: suspects.iter().filter_map(|one| one.drops).sum(),
+        }
+    }
+}
+
 /// The part of each listener, in the order given. Absent: it cannot be told.
 ///
 /// No listener has more overflows than its `sk_drops` rose by. Where the host counted more than the only
@@ -68,10 +87,7 @@ pub(super) fn attribute(
     if host.overflows == 0 {
         return vec![Some(Part::NONE); suspects.len()];
     }
-    let rose = |one: &Suspect| one.drops != Some(0);
-    let risers = suspects.iter().filter(|one| rose(one)).count();
-    let known = !others && suspects.iter().all(|one| one.drops.is_some());
-    let sum: u64 = suspects.iter().filter_map(|one| one.drops).sum();
+    let Dropped { known, risers, sum } = Dropped::by(suspects, others);
     // Nothing but overflows was dropped, and nothing counted twice: then each count is a count of
     // overflows.
     let all_overflows = known && host.drops == host.overflows && sum == host.overflows;
@@ -108,9 +124,7 @@ pub(super) fn deferred(
     others: bool,
 ) -> Vec<Option<Part>> {
     let Some(host) = host else { return vec![None; suspects.len()] };
-    let known = !others && suspects.iter().all(|one| one.drops.is_some());
-    let risers = suspects.iter().filter(|one| one.drops.is_some_and(|drops| drops > 0)).count();
-    let sum: u64 = suspects.iter().filter_map(|one| one.drops).sum();
+    let Dropped { known, risers, sum } = Dropped::by(suspects, others);
     // Nothing else was dropped: then each count is a count of them.
     let all_deferred = known && host.drops == 0 && sum == host.deferred;
     let of = |one: &Suspect| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tcptoll_model::watch::{Counted, DATA_RETRANSMITTED, Interval, ListenerLine, WatchLine};
+use tcptoll_model::watch::{Counted, Interval, ListenerLine, WatchLine};
 
 use crate::csv::{guarded, write};
 
@@ -72,12 +72,8 @@ impl WatchCsv {
             ]);
             rows.push(row);
         };
-        for (name, count) in &interval.counts {
-            put("host", "", name, "", *count as f64);
-        }
-        let data = interval.count(DATA_RETRANSMITTED);
-        if data > 0 {
-            put("host", "", DATA_RETRANSMITTED, "", data as f64);
+        for (name, count) in interval.all_counts() {
+            put("host", "", name, "", count as f64);
         }
         for (name, peak) in &interval.peak_per_s {
             put("host", "", &format!("{name}_peak"), "1/s", *peak);

@@ -88,16 +88,16 @@ pub(super) fn answer(view: &View<'_>) -> [String; 2] {
     let Some(worst) = longest(review) else {
         let dropped = match drops {
             Some(0) => undropped(review),
-            Some(drops) => format!("listeners dropped {}", packets(drops)),
+            Some(drops) => format!("listeners dropped {}", many(drops, "packet")),
             None => "drops could not be counted".to_owned(),
         };
         return [format!("Nothing was wrong {lasted}: {dropped}."), queue];
     };
-    let many = how_many(review);
+    let found = how_many(review);
     // A sentence of a diagnosis has no full stop.
-    let first = format!("{many} {lasted}. At {}: {}.", view.at(worst.worst_at_s), worst.text);
+    let first = format!("{found} {lasted}. At {}: {}.", view.at(worst.worst_at_s), worst.text);
     let dropped = match drops {
-        Some(drops) => format!("Listeners dropped {} in all. ", packets(drops)),
+        Some(drops) => format!("Listeners dropped {} in all. ", many(drops, "packet")),
         None => String::new(),
     };
     [first, format!("{dropped}{queue}")]
@@ -121,7 +121,7 @@ fn undropped(review: &Review) -> String {
         0 => "no listener dropped a packet".to_owned(),
         all if deferred >= all => format!(
             "no listener dropped a packet but {} that TCP_DEFER_ACCEPT ignores, which is harmless",
-            acks(all)
+            many(all, "last ACK")
         ),
         all => {
             let deferred = deferred.min(all);
@@ -129,13 +129,12 @@ fn undropped(review: &Review) -> String {
                 0 => String::new(),
                 _ => format!(", at most {} of them by TCP_DEFER_ACCEPT", whole(deferred as i64)),
             };
-            format!("listeners dropped {} (sk_drops), none at a full queue{at_most}", packets(all))
+            format!(
+                "listeners dropped {} (sk_drops), none at a full queue{at_most}",
+                many(all, "packet")
+            )
         }
     }
-}
-
-fn acks(n: u64) -> String {
-    format!("{} last ACK{}", whole(n as i64), if n == 1 { "" } else { "s" })
 }
 
 /// Why the drops of the listeners do not add up to those of the host.
@@ -146,7 +145,7 @@ fn two_totals(review: &Review) -> Option<String> {
     }
     let deferred = figure(review, "deferred")
         .filter(|n| *n > 0)
-        .map(|n| format!(", and {} that TCP_DEFER_ACCEPT ignored (harmless)", acks(n)));
+        .map(|n| format!(", and {} that TCP_DEFER_ACCEPT ignored (harmless)", many(n, "last ACK")));
     Some(format!(
         "Drops are sk_drops of each listener, {} in all; ListenDrops of the host is {}. sk_drops also counts RSTs \
          to half-open requests, and a dropped last ACK twice{}. ",
@@ -154,10 +153,6 @@ fn two_totals(review: &Review) -> Option<String> {
         whole(host as i64),
         deferred.unwrap_or_default()
     ))
-}
-
-fn packets(n: u64) -> String {
-    many(n, "packet")
 }
 
 /// What a table has no room for; none: it has everything.
@@ -194,7 +189,7 @@ pub(super) fn doubts(view: &View<'_>) -> Vec<String> {
     if review.drops_of_others > 0 {
         doubts.push(format!(
             "Listeners that are not listed here dropped {} more.",
-            packets(review.drops_of_others)
+            many(review.drops_of_others, "packet")
         ));
     }
     doubts

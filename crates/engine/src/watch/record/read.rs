@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tcptoll_model::watch::review::{Curves, Misfit, Review, Reviewer, Series};
 use tcptoll_model::watch::{Interval, WATCH_RECORD_VERSION, WatchLine};
 
-use super::{HEADER, KIND, LINE_MAX};
+use super::{KIND, LINE_MAX};
 
 /// The longest record that is read.
 const RECORD_MAX: u64 = 4 << 30;
@@ -67,7 +67,7 @@ struct First {
 }
 
 /// Whether a file is the record of a watch. Another program may have written the lines anew, with blanks
-/// and its own order of keys. A first line that was cut is known by its beginning.
+/// and its own order of keys.
 pub(crate) fn is_watch(mut file: &File) -> io::Result<bool> {
     // A device may have no end, and a pipe cannot be read twice.
     if !file.metadata()?.is_file() {
@@ -76,15 +76,12 @@ pub(crate) fn is_watch(mut file: &File) -> io::Result<bool> {
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
     BufReader::new(file.take(LINE_MAX)).read_until(b'\n', &mut bytes)?;
-    let named = || {
-        if let Ok(first) = serde_json::from_slice::<First>(&bytes) {
-            return first.line == KIND;
-        }
-        // It has something that is not JSON, like NaN, which its reader names.
-        let kind = format!("\"{KIND}\"");
-        bytes.windows(kind.len()).any(|at| at == kind.as_bytes())
-    };
-    Ok(bytes.starts_with(HEADER) || named())
+    if let Ok(first) = serde_json::from_slice::<First>(&bytes) {
+        return Ok(first.line == KIND);
+    }
+    // It was cut, or has something that is not JSON, like NaN, which its reader names.
+    let kind = format!("\"{KIND}\"");
+    Ok(bytes.windows(kind.len()).any(|at| at == kind.as_bytes()))
 }
 
 /// A watch's record.

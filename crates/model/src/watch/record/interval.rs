@@ -201,6 +201,13 @@ impl Interval {
         }
     }
 
+    /// Each count with its name; [`DATA_RETRANSMITTED`] too, where it is not 0.
+    pub fn all_counts(&self) -> impl Iterator<Item = (&str, u64)> {
+        let data = Some(self.count(DATA_RETRANSMITTED)).filter(|count| *count > 0);
+        let counts = self.counts.iter().map(|(name, count)| (name.as_str(), *count));
+        counts.chain(data.map(|count| (DATA_RETRANSMITTED, count)))
+    }
+
     /// A count's mean rate per second; absent where it was not counted.
     pub fn per_s(&self, name: &str) -> Option<f64> {
         let s = self.counted_s();
@@ -221,11 +228,9 @@ impl Interval {
         let counted_s = micros(self.counted_s() + after.counted_s());
         let interval_s = micros(self.interval_s + after.interval_s);
         let mut peaks = BTreeMap::new();
-        let data = DATA_RETRANSMITTED.to_owned();
-        let data = (self.count(&data) + after.count(&data) > 0).then_some(&data);
-        for name in self.counts.keys().chain(after.counts.keys()).chain(data) {
+        for (name, _) in self.all_counts().chain(after.all_counts()) {
             let peak = most(self.peak_per_s(name), after.peak_per_s(name));
-            peaks.extend(peak.map(|peak| (name.clone(), decimals(peak))));
+            peaks.extend(peak.map(|peak| (name.to_owned(), decimals(peak))));
         }
         let (s, after_s) = (self.counted_s(), after.counted_s());
         let longest_s = self.longest_s().max(after.longest_s());

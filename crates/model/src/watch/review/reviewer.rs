@@ -9,8 +9,8 @@ use super::{
 };
 use crate::watch::diagnoses::is_lasting;
 use crate::watch::record::{
-    DATA_RETRANSMITTED, DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine,
-    ListenerPart, WatchHeader, WatchLine, greatest,
+    DestinationPart, DiagnosisLine, DiagnosisPart, Interval, ListenerLine, ListenerPart,
+    WatchHeader, WatchLine, greatest,
 };
 
 /// Descriptions that are remembered, at most.
@@ -123,14 +123,11 @@ impl Reviewer {
         review.joined_most = review.joined_most.max(interval.looks);
         review.lasted_s = at_s;
         review.counted_s += interval.counted_s();
-        let data = interval.count(DATA_RETRANSMITTED);
-        let data = (data > 0).then(|| (DATA_RETRANSMITTED.to_owned(), data));
-        for (name, count) in interval.counts.iter().chain(data.as_ref().map(|(name, n)| (name, n)))
-        {
-            let sum = review.counts.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(*count);
+        for (name, count) in interval.all_counts() {
+            let sum = review.counts.entry(name.to_owned()).or_default();
+            *sum = sum.saturating_add(count);
             let Some(value) = interval.peak_per_s(name) else { continue };
-            let peak = review.peaks_per_s.entry(name.clone()).or_default();
+            let peak = review.peaks_per_s.entry(name.to_owned()).or_default();
             if value > peak.value {
                 *peak = Peak { value, at_s };
             }
