@@ -28,6 +28,7 @@ pub mod link_model;
 pub mod merge;
 pub mod order;
 pub mod packet;
+pub mod page;
 pub mod pairs;
 pub mod pool;
 pub mod port_cliff;

@@ -1,0 +1,133 @@
+//! What was loaded, when, and over which connection: of our own load, or of a real browser's.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::resource::{Kind, Priority, Protocol};
+
+/// One load of a page.
+///
+/// Every time counts from the start of the navigation: when the document was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waterfall {
+    /// Requests in the order in which they became known; the first is the document. A redirect is a
+    /// request of its own.
+    pub requests: Vec<Request>,
+    /// Connections in the order in which they were begun.
+    pub connections: Vec<Connection>,
+    /// First byte of the document's response. Absent: there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_us: Option<u64>,
+    /// End of the last response that blocks rendering. Absent: one of them failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocking_us: Option<u64>,
+    /// End of the last response, failed ones too. Absent: the load was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub everything_us: Option<u64>,
+    /// A browser's `load` event. Absent: our own load has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_event_us: Option<u64>,
+    /// Named by the page and not asked for, by reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// One request and its response.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Request {
+    /// Its URL, at most 2,048 bytes, visible ASCII.
+    pub url: String,
+    /// What it is to the page.
+    pub kind: Kind,
+    /// How urgent.
+    pub priority: Priority,
+    /// Whether rendering waits for it.
+    pub blocking: bool,
+    /// The request whose response named it, by number. Absent: the document, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initiator: Option<u32>,
+    /// The connection that carried it, by number. Absent: it was never sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<u32>,
+    /// Status of its response. Absent: none came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Class of its failure, as in `docs/causes.md`. Absent: it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Content as received, compressed, bytes.
+    pub body_bytes: u64,
+    /// When it became known.
+    pub known_us: u64,
+    /// Its phases.
+    pub phases: Phases,
+}
+
+/// Where the time of a request went. Phases follow each other without a gap, in this order, from
+/// `known_us`. A phase that did not happen is 0; the connection's own phases are with the request for which
+/// it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Phases {
+    /// Waited for a free connection.
+    pub blocked_us: u64,
+    /// Name resolution.
+    pub dns_us: u64,
+    /// TCP handshake.
+    pub connect_us: u64,
+    /// TLS handshake.
+    pub tls_us: u64,
+    /// Handing the request over to the kernel.
+    pub send_us: u64,
+    /// From there to the first byte of the response.
+    pub wait_us: u64,
+    /// From there to its last.
+    pub receive_us: u64,
+}
+
+/// One connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Connection {
+    /// Scheme, host and port: `http://page.test:8080`.
+    pub origin: String,
+    /// HTTP version spoken on it.
+    pub protocol: Protocol,
+    /// When it was begun (after its name was resolved).
+    pub begun_us: u64,
+    /// When the TCP handshake ended. Absent: it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected_us: Option<u64>,
+    /// When TLS was ready. Absent: none was spoken, or it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secured_us: Option<u64>,
+    /// When it was closed, by either end. Absent: open at the end of the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_us: Option<u64>,
+    /// Requests that it carried.
+    pub requests: u32,
+}
+
+/// What a page names and was not asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    /// Why: `other-origin`, `too-many`, `cycle`, `too-deep`, `malformed`, `scheme`, `unused`.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+    /// The first few of their URLs, visible ASCII, cut short.
+    pub examples: Vec<String>,
+}
+
+impl Phases {
+    /// From when the request became known to its end.
+    pub fn total_us(&self) -> u64 {
+        let Self { blocked_us, dns_us, connect_us, tls_us, send_us, wait_us, receive_us } = *self;
+        blocked_us + dns_us + connect_us + tls_us + send_us + wait_us + receive_us
+    }
+}
+
+impl Request {
+    /// When its response had ended, or it had failed.
+    pub fn ended_us(&self) -> u64 {
+        self.known_us + self.phases.total_us()
+    }
+}
