@@ -7,6 +7,10 @@
 //! before. The engine carries out what the loader decides; a forecast does the same on a simulated
 //! network.
 
+mod discovery;
+pub mod forecast;
 pub mod graph;
+pub mod loader;
 pub mod resource;
+pub mod rules;
 pub mod waterfall;
