@@ -12,6 +12,7 @@ mod host;
 mod http;
 mod idle;
 mod link;
+mod page;
 mod pool;
 mod probes;
 mod program;
@@ -44,6 +45,7 @@ pub use idle::{
     Rest, ToGroup,
 };
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
+pub use page::{LoadPage, NextPage, PagePart, PageReport, PageStart, PageUser, Visit};
 pub use pool::{
     BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
     SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchWorkers, WorkerSample, WorkersSeen,
@@ -148,6 +150,8 @@ pub enum Rows {
     Wire(Vec<WireRow>),
     /// Counted of one group of requests.
     Group(Box<GroupReport>),
+    /// Of a page that was loaded.
+    Page(PagePart),
 }
 
 /// What a host reports of itself at the start.

@@ -4,7 +4,7 @@
 //! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
 //! requests of any bytes over one, [`half_open`] opens requests that it never completes, [`transfer`]
 //! carries bulk data, [`hold`] fills connections for their memory, [`short`] opens short connections
-//! from blocking workers; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic
+//! from blocking workers; [`page`] loads a page as a browser does; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic
 //! that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
@@ -37,6 +37,7 @@ pub mod http;
 pub mod idle;
 mod occupancy;
 mod pace;
+pub mod page;
 pub mod probes;
 mod service;
 pub mod short;

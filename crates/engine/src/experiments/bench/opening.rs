@@ -47,8 +47,8 @@ impl Trace {
                 Rows::Client(rows) => self.client.extend(rows),
                 Rows::Server(rows) => self.server.extend(rows),
                 Rows::Wire(rows) => self.wire.extend(rows),
-                // Of a load that sends requests.
-                Rows::Group(_) => {}
+                // Of loads that send requests.
+                Rows::Group(_) | Rows::Page(_) => {}
             }
         }
     }

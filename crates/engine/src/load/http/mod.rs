@@ -10,7 +10,7 @@ mod groups;
 mod requests;
 mod slot;
 mod tally;
-mod tls;
+pub(super) mod tls;
 
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::{cpu, ring};

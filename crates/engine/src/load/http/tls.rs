@@ -32,21 +32,7 @@ impl Tls {
     pub(super) fn new(load: &TlsLoad) -> Result<Self, String> {
         let name = ServerName::try_from(load.server_name.clone())
             .map_err(|_| format!("{}: no name that TLS knows", load.server_name))?;
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS: {error}"))?;
-        let mut config = if load.insecure {
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
-                .with_no_client_auth()
-        } else {
-            builder.with_root_certificates(roots(load.ca.as_deref())?).with_no_client_auth()
-        };
-        if !load.resume {
-            config.resumption = Resumption::disabled();
-        }
+        let config = client_config(load)?;
         Ok(Self { config: Arc::new(config), name })
     }
 
@@ -55,6 +41,28 @@ impl Tls {
         let connection = ClientConnection::new(Arc::clone(&self.config), self.name.clone())?;
         Ok(Session { connection, out: Vec::new(), gone: 0 })
     }
+}
+
+/// Which certificates are accepted, and whether sessions are resumed.
+///
+/// Errors: a sentence that names what cannot be read.
+pub(in crate::load) fn client_config(load: &TlsLoad) -> Result<ClientConfig, String> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS: {error}"))?;
+    let mut config = if load.insecure {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+            .with_no_client_auth()
+    } else {
+        builder.with_root_certificates(roots(load.ca.as_deref())?).with_no_client_auth()
+    };
+    if !load.resume {
+        config.resumption = Resumption::disabled();
+    }
+    Ok(config)
 }
 
 /// The roots of this machine, and those of a file.

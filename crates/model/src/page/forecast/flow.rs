@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Payload of a segment over Ethernet with time stamps, bytes.
-pub const SEGMENT_BYTES: u64 = 1_448;
+pub(super) const SEGMENT_BYTES: u64 = 1_448;
 
 /// Initial window, segments: RFC 6928, and Linux since 2.6.39.
 const INITIAL_WINDOW: f64 = 10.0;

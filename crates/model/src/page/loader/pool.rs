@@ -145,7 +145,9 @@ impl Loader {
             socket.kept = true;
             return;
         }
-        self.over(connection, now_us);
+        socket.kept = true;
+        // Pipelined requests after it will not be answered.
+        self.closed(connection, now_us);
         self.actions.push(Action::Close { connection });
     }
 
@@ -166,7 +168,7 @@ impl Loader {
         self.failed(first.1, class, now_us);
     }
 
-    /// The peer closed a connection. A request of which nothing had come is sent again once on
+    /// A connection was closed. A request of which nothing had come is sent again once on
     /// another connection, if the connection had carried one before: the server may have closed it
     /// while it was idle (RFC 9112, section 9.3.1). What has begun, and what was sent on a new connection, fails.
     pub fn closed(&mut self, connection: ConnectionId, now_us: u64) {
@@ -180,7 +182,8 @@ impl Loader {
         self.over(connection, now_us);
         for request in carried {
             let entry = &mut self.entries[request.0 as usize];
-            if kept && entry.state == State::Assigned && !entry.repeated {
+            let again = !entry.repeated || self.config.protocol == Protocol::Pipelined;
+            if kept && entry.state == State::Assigned && again {
                 entry.state = State::Waiting;
                 entry.repeated = true;
                 entry.connection = None;

@@ -1,0 +1,228 @@
+//! HTTP/1.1 on one connection: requests in turn, or several before the first response.
+
+use std::collections::VecDeque;
+
+use tcptoll_model::http::response::{Limits, Progress, Reader};
+use tcptoll_model::page::loader::{ConnectionId, Head, RequestId};
+use tcptoll_model::page::rules;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::connection::Stream;
+use super::decode::Decoder;
+use super::{Event, Shared, Wanted};
+
+/// Bytes that are read at a time.
+const READ: usize = 64 << 10;
+
+/// Fields of a head that are looked at.
+const FIELDS: usize = 256;
+
+/// How responses are read.
+const LIMITS: Limits =
+    Limits { head_bytes: 300 << 10, fields: 5_000, body_bytes: rules::PAGE_BYTES };
+
+/// The response that is being read.
+#[derive(Default)]
+struct Response {
+    reader: Reader,
+    /// Bytes until the head is whole.
+    head: Vec<u8>,
+    decoder: Decoder,
+    begun: bool,
+}
+
+/// What comes of bytes.
+enum Read {
+    More,
+    /// The response has ended: bytes of it in the input, and whether the connection persists.
+    Done(usize, bool),
+    Failed(&'static str, String),
+}
+
+/// Speaks until the connection ends, or this is dropped.
+pub(super) async fn run(
+    connection: ConnectionId,
+    mut stream: Box<dyn Stream>,
+    shared: &Shared,
+    mut orders: UnboundedReceiver<Wanted>,
+) {
+    let mut waiting: VecDeque<RequestId> = VecDeque::new();
+    let mut response = Response::fresh();
+    let mut input = vec![0; READ];
+    loop {
+        tokio::select! {
+            biased;
+            wanted = orders.recv() => {
+                let Some(wanted) = wanted else { return };
+                waiting.push_back(wanted.request);
+                if stream.write_all(text(&wanted, shared).as_bytes()).await.is_err()
+                    || stream.flush().await.is_err()
+                {
+                    shared.happened(Event::Closed(connection));
+                    return;
+                }
+                shared.happened(Event::Sent(wanted.request));
+            }
+            read = stream.read(&mut input) => {
+                let length = match read {
+                    Ok(length) if length > 0 => length,
+                    // Also a TLS stream that ends without its notice: what came counts.
+                    ended => {
+                        end(connection, &mut response, waiting.front().copied(), ended.err(), shared);
+                        return;
+                    }
+                };
+                let mut rest = &input[..length];
+                while !rest.is_empty() {
+                    let Some(&request) = waiting.front() else {
+                        // Bytes that no request asked for.
+                        shared.happened(Event::Closed(connection));
+                        return;
+                    };
+                    match response.take(request, rest, shared) {
+                        Read::More => break,
+                        Read::Done(taken, persists) => {
+                            waiting.pop_front();
+                            shared.happened(Event::Ended(request));
+                            if !persists {
+                                return;
+                            }
+                            rest = &rest[taken..];
+                            response = Response::fresh();
+                        }
+                        Read::Failed(class, words) => {
+                            shared.happened(Event::Failed(request, class, words));
+                            shared.happened(Event::Closed(connection));
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The peer has closed.
+fn end(
+    connection: ConnectionId,
+    response: &mut Response,
+    request: Option<RequestId>,
+    error: Option<std::io::Error>,
+    shared: &Shared,
+) {
+    if let Some(request) = request
+        && response.begun
+    {
+        let reset = error.filter(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
+        match (response.reader.end(), reset) {
+            (_, Some(error)) => {
+                shared.happened(Event::Failed(request, "reset", error.to_string()));
+            }
+            (Ok(()), None) => shared.happened(Event::Ended(request)),
+            (Err(fault), None) => {
+                shared.happened(Event::Failed(request, fault.class(), fault.to_string()));
+            }
+        }
+    }
+    shared.happened(Event::Closed(connection));
+}
+
+fn text(wanted: &Wanted, shared: &Shared) -> String {
+    let encodings = if shared.order.compress { "gzip, deflate" } else { "identity" };
+    format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: keep-alive\r\nUser-Agent: {AGENT}\r\n\
+         Accept: */*\r\nAccept-Encoding: {encodings}\r\n\r\n",
+        wanted.path, wanted.host
+    )
+}
+
+/// As servers' logs will have it.
+pub(super) const AGENT: &str = concat!("tcptoll/", env!("CARGO_PKG_VERSION"));
+
+impl Response {
+    fn fresh() -> Self {
+        let mut response = Self::default();
+        response.reader.begin(false);
+        response
+    }
+
+    fn take(&mut self, request: RequestId, input: &[u8], shared: &Shared) -> Read {
+        if !std::mem::replace(&mut self.begun, true) {
+            shared.happened(Event::First(request));
+        }
+        let had_head = self.reader.head().is_some();
+        if !had_head {
+            self.head.extend_from_slice(input);
+        }
+        let mut content = Vec::new();
+        let progress =
+            self.reader.feed(input, &LIMITS, &mut |piece| content.extend_from_slice(piece));
+        if let (false, Some(head)) = (had_head, self.reader.head()) {
+            let fields = Fields::of(&std::mem::take(&mut self.head));
+            match Decoder::named(&fields.encoding) {
+                Some(decoder) => self.decoder = decoder,
+                None => {
+                    let words = format!("content encoding {}", fields.encoding);
+                    return Read::Failed("malformed", words);
+                }
+            }
+            let head = Head {
+                status: head.status,
+                location: fields.location,
+                content_type: fields.content_type,
+                keeps: head.persists,
+            };
+            shared.happened(Event::Head(request, head));
+        }
+        if !content.is_empty() {
+            match self.decoder.decode(&content) {
+                Ok(decoded) => {
+                    shared.happened(Event::Body(request, decoded, content.len() as u64));
+                }
+                Err(error) => return Read::Failed("malformed", format!("content: {error}")),
+            }
+        }
+        match progress {
+            Ok(Progress::More) => Read::More,
+            Ok(Progress::Done { taken }) => {
+                Read::Done(taken, self.reader.head().is_some_and(|head| head.persists))
+            }
+            Err(fault) => Read::Failed(fault.class(), fault.to_string()),
+        }
+    }
+}
+
+/// Fields of a head that matter to a page.
+#[derive(Debug, Default)]
+struct Fields {
+    location: Option<String>,
+    content_type: Option<String>,
+    encoding: String,
+}
+
+impl Fields {
+    /// Of bytes that begin with heads, interim ones too; the reader has found them well formed.
+    fn of(mut bytes: &[u8]) -> Self {
+        let mut fields = Self::default();
+        loop {
+            let mut room = [httparse::EMPTY_HEADER; FIELDS];
+            let mut head = httparse::Response::new(&mut room);
+            let Ok(httparse::Status::Complete(length)) = head.parse(bytes) else { return fields };
+            if head.code.is_some_and(|code| code < 200) {
+                bytes = &bytes[length..];
+                continue;
+            }
+            for field in head.headers.iter() {
+                let value = || String::from_utf8_lossy(field.value).into_owned();
+                match field.name.to_ascii_lowercase().as_str() {
+                    "location" => fields.location = Some(value()),
+                    "content-type" => fields.content_type = Some(value()),
+                    "content-encoding" => fields.encoding = value(),
+                    _ => {}
+                }
+            }
+            return fields;
+        }
+    }
+}
