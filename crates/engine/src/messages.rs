@@ -43,7 +43,7 @@ pub use idle::{
     Check, End, Faulted, Freeze, GroupAnswer, IdleReport, IdleSpec, Lazy, Leave, Look, Made, Make,
     Rest, ToGroup,
 };
-pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
+pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, TakeSpan, Watch};
 pub use pool::{
     BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
     SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchWorkers, WorkerSample, WorkersSeen,

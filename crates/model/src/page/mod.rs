@@ -9,4 +9,5 @@
 
 pub mod graph;
 pub mod resource;
+pub mod site;
 pub mod waterfall;
