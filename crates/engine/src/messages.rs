@@ -44,7 +44,7 @@ pub use idle::{
     Check, End, Faulted, Freeze, GroupAnswer, IdleReport, IdleSpec, Lazy, Leave, Look, Made, Make,
     Rest, ToGroup,
 };
-pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, Watch};
+pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, TakeSpan, Watch};
 pub use page::{LoadPage, NextPage, PagePart, PageReport, PageStart, PageUser, Visit};
 pub use pool::{
     BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,

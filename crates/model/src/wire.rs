@@ -26,9 +26,11 @@ use crate::packet::{Packet, Segment};
 
 mod ack_delay;
 mod quiet;
+mod spans;
 
 pub use ack_delay::{AckDelays, AckTracker};
 pub use quiet::{Quiet, QuietCounts, Traffic};
+pub use spans::{HeadOfLine, ROWS_MAX, Span, SpanRow, SpanTracker, payload_start};
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -21,14 +21,14 @@ use tcptoll_model::link_model::{Fate, Loss, Pipe, Settings, settings};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::wakeups::{self, Wait, Wakeups};
-use tcptoll_model::wire::{AckTracker, Direction, WireTracker};
+use tcptoll_model::wire::{AckTracker, Direction, SpanTracker, WireTracker, payload_start};
 
 use super::pcap::Pcap;
 use crate::channel::Channel;
 use crate::channel::orders::{Orders, Refusal};
 use crate::clock::monotonic_ns;
 use crate::load::LoadError;
-use crate::messages::{Began, Calibrate, Count, Counted, FaultPorts, Peek, Rows, Watch};
+use crate::messages::{Began, Calibrate, Count, Counted, FaultPorts, Peek, Rows, TakeSpan, Watch};
 
 /// Room for the largest super-packet and the headers in front of it.
 const FRAME_MAX: usize = 65_536 + 128;
@@ -94,6 +94,8 @@ struct Witness {
     tracker: WireTracker,
     /// Absent: nobody asked for it.
     acks: Option<AckTracker>,
+    /// Absent: nobody asked for it.
+    spans: Option<SpanTracker>,
     trace: HandshakeTrace,
     tracing: bool,
     lateness: Histogram,
@@ -146,6 +148,9 @@ impl FaultedPorts {
         taken
     }
 }
+
+/// Number of the client's port.
+const CLIENT: usize = 0;
 
 /// Number of the server's port.
 const SERVER: usize = 1;
@@ -201,6 +206,9 @@ fn orders() -> Orders<Pump> {
         .on(|pump: &mut Pump, watch: Watch, _| pump.watch(&watch))
         .on(|pump, Count, channel| pump.count(channel))
         .on(|pump, Peek, _| Ok(pump.so_far()))
+        .on(|pump, TakeSpan, _| {
+            Ok(pump.witness.spans.as_mut().map(|spans| spans.take(monotonic_ns())))
+        })
         .on(|pump, fault: FaultPorts, _| Ok(pump.fault(fault)))
         .on(|pump, Calibrate { early_ns }, _| {
             pump.pipes = make_pipes(&pump.spec, pump.seed);
@@ -289,12 +297,15 @@ impl Pump {
             if let Some(pcap) = &mut self.witness.pcap {
                 pcap.write(from, at, &frame[self.ports[from].ip_at().min(length)..]);
             }
-            if self.faulted.takes(direction, packet.as_ref()) {
-                continue;
-            }
             let entered_ns = self
                 .slept_from_ns
                 .map_or(at, |began_ns| wakeups::entered_ns(at, self.early_ns, began_ns));
+            if let (Some(spans), Some(packet)) = (&mut self.witness.spans, &packet) {
+                spans.sent(direction, packet, entered_ns);
+            }
+            if self.faulted.takes(direction, packet.as_ref()) {
+                continue;
+            }
             // An ACK from the server, from the moment that it left there.
             if let (Some(acks), SERVER, Some(packet)) = (&mut self.witness.acks, from, &packet) {
                 acks.observe(direction, packet, entered_ns);
@@ -337,6 +348,9 @@ impl Pump {
                 if self.ports[to].write(&frame).is_err() {
                     self.witness.unwanted_drops += 1;
                 }
+                if self.witness.spans.is_some() && to != SERVER {
+                    self.arrived(&frame, at);
+                }
                 if self.witness.tracing
                     && let (Some(packet), _) = self.look(to, &frame)
                 {
@@ -353,11 +367,21 @@ impl Pump {
         }
     }
 
+    /// Times a packet that has just reached the client.
+    fn arrived(&mut self, frame: &[u8], at_ns: u64) {
+        let (Some(packet), _) = self.look(CLIENT, frame) else { return };
+        let ip = frame.get(self.ports[CLIENT].ip_at()..).unwrap_or_default();
+        if let Some(spans) = &mut self.witness.spans {
+            spans.arrived(&packet, payload_start(ip, &packet), at_ns);
+        }
+    }
+
     fn watch(&mut self, watch: &Watch) -> Result<(), Refusal> {
         let pcap = watch.pcap.as_deref().map(Pcap::create).transpose().map_err(Refusal)?;
         self.witness = Witness::new(watch.trace_limit, pcap);
         self.witness.tracker = WireTracker::watching(watch.quiet_ports.clone());
         self.witness.acks = watch.ack_delays.then(AckTracker::new);
+        self.witness.spans = watch.spans.then(SpanTracker::new);
         self.witness.dropped_before = self.dropped();
         self.witness.faulted_before = self.faulted.lost;
         self.witness.socket_drops_before = self.socket_drops();
@@ -426,6 +450,7 @@ impl Witness {
         Self {
             tracker: WireTracker::new(),
             acks: None,
+            spans: None,
             trace: HandshakeTrace::new(None, trace_limit),
             tracing: trace_limit > 0,
             lateness: Histogram::new(),

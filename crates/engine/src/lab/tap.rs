@@ -18,15 +18,15 @@ use tcptoll_kernel::packet_socket::{Seen, Tap};
 use tcptoll_model::handshake::{End, HandshakeTrace};
 use tcptoll_model::packet::Packet;
 use tcptoll_model::stats::Histogram;
-use tcptoll_model::wire::{AckTracker, Direction, WireTracker};
+use tcptoll_model::wire::{AckTracker, Direction, Span, SpanTracker, WireTracker, payload_start};
 
 use super::pcap::Pcap;
 use super::plan::DEVICE;
 use crate::channel::Channel;
 use crate::channel::orders::{Orders, Refusal};
-use crate::clock::FromRealtime;
+use crate::clock::{FromRealtime, monotonic_ns};
 use crate::load::LoadError;
-use crate::messages::{Calibrate, Count, Counted, Rows, Watch};
+use crate::messages::{Calibrate, Count, Counted, Rows, TakeSpan, Watch};
 
 /// Headers of IP and TCP with all their options fit.
 const SNAPLEN: u32 = 192;
@@ -55,6 +55,8 @@ struct Sight {
     tracker: WireTracker,
     /// Absent: nobody asked for it.
     acks: Option<AckTracker>,
+    /// Absent: nobody asked for it.
+    spans: Option<SpanTracker>,
     trace: HandshakeTrace,
     /// On loopback, where both ends have one address: who sent a SYN.
     clients: HashSet<(IpAddr, u16)>,
@@ -104,6 +106,10 @@ fn orders() -> Orders<Witness> {
             Some(watched) => Ok(watched.finish(channel)?),
             None => Ok(Counted::default()),
         })
+        .on(|witness, TakeSpan, _| match &mut witness.watched {
+            Some(watched) => Ok(watched.take_span()?),
+            None => Ok(None),
+        })
         .on(|_, Calibrate { .. }, _| Ok(()))
 }
 
@@ -128,6 +134,7 @@ impl Watched {
         let sight = Sight {
             tracker: WireTracker::new(),
             acks: watch.ack_delays.then(AckTracker::new),
+            spans: watch.spans.then(SpanTracker::new),
             trace: HandshakeTrace::new(None, watch.trace_limit),
             clients: HashSet::new(),
             clock: FromRealtime::now(),
@@ -146,17 +153,31 @@ impl Watched {
         Ok(())
     }
 
-    fn finish(mut self, channel: &mut Channel) -> Result<Counted, LoadError> {
-        let Self { taps, sight } = &mut self;
+    /// Takes what the kernel still has.
+    fn flush(&mut self) -> Result<(), SysError> {
+        let Self { taps, sight } = self;
         let loopback = taps.len() == 1;
         for (number, tap) in taps.iter_mut().enumerate() {
             match tap.flush_wait(TAIL, |seen| sight.take(number, loopback, &seen)) {
                 Err(error) if error.source.kind() != io::ErrorKind::TimedOut => {
-                    return Err(error.into());
+                    return Err(error);
                 }
                 _ => {}
             }
         }
+        Ok(())
+    }
+
+    fn take_span(&mut self) -> Result<Option<Span>, SysError> {
+        if self.sight.spans.is_some() {
+            self.flush()?;
+        }
+        Ok(self.sight.spans.as_mut().map(|spans| spans.take(monotonic_ns())))
+    }
+
+    fn finish(mut self, channel: &mut Channel) -> Result<Counted, LoadError> {
+        self.flush()?;
+        let Self { taps, sight } = &mut self;
         let pcap_error = sight.pcap.take().and_then(|mut pcap| pcap.finish().err());
         channel.rows(&sight.trace.rows(), Rows::Wire)?;
         let mut wire = sight.tracker.wire();
@@ -179,7 +200,7 @@ impl Watched {
 impl Sight {
     /// Takes one packet from the tap of host `number`.
     fn take(&mut self, number: usize, loopback: bool, seen: &Seen<'_>) {
-        let Self { tracker, acks, trace, clients, clock, pcap, .. } = self;
+        let Self { tracker, acks, spans, trace, clients, clock, pcap, .. } = self;
         let at = clock.monotonic_ns(seen.at_realtime_ns);
         let Some(packet) = Packet::parse(seen.bytes, seen.ip_len) else { return };
         if loopback {
@@ -191,6 +212,9 @@ impl Sight {
             };
             if seen.outgoing {
                 tracker.observe(direction, &packet, seen.gso_size, at);
+                if let Some(spans) = spans {
+                    observe_span(spans, direction, &packet, seen.bytes, at);
+                }
             }
             trace.observe(if seen.outgoing { from } else { to }, direction, &packet, at);
             if let Some(acks) = acks
@@ -209,6 +233,9 @@ impl Sight {
             // seen before its data would look like a retransmission.
             if number == 0 {
                 tracker.observe(direction, &packet, seen.gso_size, at);
+                if let Some(spans) = spans {
+                    observe_span(spans, direction, &packet, seen.bytes, at);
+                }
             }
             trace.observe(end, direction, &packet, at);
             // At the server, so that no time on the link is in it.
@@ -221,6 +248,20 @@ impl Sight {
         if let Some(pcap) = pcap {
             pcap.write_cut(number, at, seen.bytes, seen.ip_len);
         }
+    }
+}
+
+/// At the client's own device a packet is sent and has arrived at one time.
+fn observe_span(
+    spans: &mut SpanTracker,
+    direction: Direction,
+    packet: &Packet,
+    ip: &[u8],
+    at_ns: u64,
+) {
+    spans.sent(direction, packet, at_ns);
+    if direction == Direction::ServerToClient {
+        spans.arrived(packet, payload_start(ip, packet), at_ns);
     }
 }
 

@@ -8,6 +8,7 @@ use tcptoll_model::arrivals::Spread;
 use tcptoll_model::http::reuse::Reuse;
 pub use tcptoll_model::http::server::ServerKind;
 use tcptoll_model::http::status::Expected;
+use tcptoll_model::page::site::Site;
 use tcptoll_model::record::{Closing, Series};
 use tcptoll_model::saturation::Ages;
 
@@ -287,6 +288,12 @@ pub struct ServerSpec {
     pub backlog: Option<u64>,
     /// Connections at once that it must hold.
     pub connections: u64,
+    /// The files to serve instead of one response; absent: none. `body_bytes` is then not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<Site>,
+    /// The site was uploaded before, as JSON: it may be longer than a message. `site` is then absent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub site_uploaded: bool,
 }
 
 order!(ServerSpec => Serving, "serve");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tcptoll_model::stats::Histogram;
-use tcptoll_model::wire::{AckDelays, Wire};
+use tcptoll_model::wire::{AckDelays, Span, Wire};
 
 use super::{Began, order};
 
@@ -20,6 +20,9 @@ pub struct Watch {
     /// Time the ACKs of the server's kernel; on a direct link or loopback only with a tap.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ack_delays: bool,
+    /// Time spans of connections for [`TakeSpan`]; on a direct link or loopback only with a tap.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spans: bool,
 }
 
 order!(Watch => (), "watch");
@@ -29,6 +32,13 @@ order!(Watch => (), "watch");
 pub struct Count;
 
 order!(Count => Counted, "count");
+
+/// Report the span of what was seen since [`Watch`] or the last [`TakeSpan`], and begin a new one.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct TakeSpan;
+
+// None: nobody asked for spans, or nothing watched.
+order!(TakeSpan => Option<Span>, "take-span");
 
 /// Report the emulated link's counts so far.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

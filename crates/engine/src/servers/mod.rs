@@ -164,6 +164,8 @@ mod tests {
             work_ns: 0,
             backlog: None,
             connections: 100,
+            site: None,
+            site_uploaded: false,
         }
     }
 

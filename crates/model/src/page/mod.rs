@@ -13,4 +13,5 @@ pub mod graph;
 pub mod loader;
 pub mod resource;
 pub mod rules;
+pub mod site;
 pub mod waterfall;

@@ -206,6 +206,8 @@ fn spec(kind: ServerKind) -> ServerSpec {
         work_ns: 0,
         backlog: None,
         connections: 50,
+        site: None,
+        site_uploaded: false,
     }
 }
 

@@ -227,6 +227,8 @@ impl HttpTrial<'_> {
             work_ns: ns(known.work),
             backlog: known.backlog,
             connections: self.settings.load.connections,
+            site: None,
+            site_uploaded: false,
         };
         let server = hosts.server()?;
         let Serving { at, version, certificate, path, .. } = server.ask(&spec)?;

@@ -60,6 +60,8 @@ impl Arena {
             work_ns: 0,
             backlog: Some(4096),
             connections,
+            site: None,
+            site_uploaded: false,
         };
         let serving = pair.hosts.server()?.ask(&spec)?;
         Ok(Self { pair, serving, addresses })
