@@ -52,6 +52,8 @@ const SWITCHES: &[&str] = &[
     "--no-first-run",
     "--no-default-browser-check",
     "--no-pings",
+    // A page that could not be loaded is not asked for again a second later.
+    "--disable-auto-reload",
     // Nothing of the machine's: no keyring, no sound, no graphics driver.
     "--password-store=basic",
     "--use-mock-keychain",

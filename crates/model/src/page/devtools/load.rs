@@ -44,6 +44,8 @@ pub struct Load {
     closes: Vec<bool>,
     /// The document's request: the last step of its redirects.
     document: usize,
+    /// The browser's names for the navigation and for where it is shown.
+    navigation: (String, String),
 }
 
 impl Load {
@@ -115,6 +117,14 @@ impl Load {
                 return;
             }
             self.zero = Some(asked.timestamp);
+            self.navigation = (asked.loader_id.clone(), asked.frame_id.clone());
+        } else if asked.frame_id == self.navigation.1 && asked.loader_id != self.navigation.0 {
+            // The page went elsewhere by itself, or was tried again: another navigation.
+            return;
+        }
+        if self.has_no_document() {
+            // What the browser's own error page is made of.
+            return;
         }
         if let Some(number) = self.open.remove(&asked.request_id) {
             // A step of a redirect: the former one ends where this one begins.
@@ -134,11 +144,11 @@ impl Load {
         let kind = kind(&asked.kind);
         let priority = priority(&asked.request.initial_priority);
         let blocking = match asked.render_blocking_behavior.as_deref() {
-            _ if is_document => true,
+            _ if is_document && asked.loader_id == self.navigation.0 => true,
             Some(behavior) => behavior == "Blocking",
             None => kind == Kind::Stylesheet && priority == Priority::VeryHigh,
         };
-        if is_document {
+        if is_document && asked.frame_id == self.navigation.1 {
             self.document = number;
         }
         self.waterfall.requests.push(Request {

@@ -78,6 +78,9 @@ pub struct Asked {
     /// Name of the navigation it belongs to; the document's request has the same name.
     #[serde(default)]
     pub loader_id: String,
+    /// Where in the page: the document itself, or a frame in it.
+    #[serde(default)]
+    pub frame_id: String,
     /// What is asked for.
     pub request: AskedFor,
     /// When.
