@@ -16,6 +16,7 @@ pub mod messages;
 pub mod observe;
 pub mod passport;
 pub mod record;
+mod run_folder;
 pub mod runner;
 pub mod servers;
 pub mod watch;

@@ -140,6 +140,20 @@ pub fn kill_group(leader: u32) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(leader as i32), Signal::SIGKILL);
 }
 
+/// Waits until no process of a killed group is left: its leader, a child, and what that started, which
+/// [`adopt_orphans`] makes children of this process.
+///
+/// Cost: until the kernel has ended them all; only call it after [`kill_group`].
+pub fn reap_group(leader: u32) {
+    let group = Pid::from_raw(-(leader as i32));
+    loop {
+        match nix::sys::wait::waitpid(group, None) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// Stops a child where it is, and waits until it stands still; its kernel goes on answering for it.
 pub fn freeze(pid: u32) -> Result<(), SysError> {
     let child = Pid::from_raw(pid as i32);

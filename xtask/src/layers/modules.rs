@@ -31,6 +31,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("channel", 1),
     ("clock", 1),
     ("files", 1),
+    ("run_folder", 1),
     ("messages", 0),
 ];
 

@@ -4,7 +4,8 @@
 //! requests, [`idle`] keeps connections open and writes over one, [`exchange`] sends and answers
 //! requests of any bytes over one, [`half_open`] opens requests that it never completes, [`transfer`]
 //! carries bulk data, [`hold`] fills connections for their memory, [`short`] opens short connections
-//! from blocking workers; [`page`] loads a page as a browser does; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic
+//! from blocking workers; [`page`] loads a page as a browser does, and [`browser`] lets Chromium load
+//! it; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic
 //! that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
@@ -25,6 +26,7 @@
 //! a socket. A loop looks at the control channel between two events, so that
 //! [`Request::Stop`](crate::messages::Request::Stop) ends it immediately with what it has.
 
+pub mod browser;
 pub mod connect;
 mod control;
 mod driver;

@@ -2,7 +2,7 @@
 //! and is waited for until it answers.
 //!
 //! One file per server says what its configuration is and why. `program` finds, starts and waits
-//! for them, `run_folder` is where their files are, `certificate` what they speak TLS with, and
+//! for them, `crate::run_folder` is where their files are, `certificate` what they speak TLS with, and
 //! `null` the one of our own. `pool` has blocking workers in front of a backend (`fronts`, `backends`).
 //! `perform` runs a program that measures by itself, on either host. What
 //! a server's settings mean for its user is in `docs/guide/servers.md`.
@@ -17,18 +17,17 @@ mod perform;
 mod pool;
 mod program;
 mod puma;
-mod run_folder;
 
 use std::process::{Child, Command};
 
 use tcptoll_kernel::{cpu, process};
 
 use crate::messages::{ServerKind, ServerSpec, Serving};
+use crate::run_folder::{self, RunFolder};
 use certificate::Certificate;
 pub(crate) use perform::perform;
 pub(crate) use pool::Pool;
 pub(crate) use program::command;
-use run_folder::RunFolder;
 
 /// The uid that a real server sees itself run as; not 0, because servers that start as root want
 /// to change owners, which a namespace of one id cannot.

@@ -1,4 +1,4 @@
-//! Where a server's configuration, content, certificate and log are while it runs.
+//! Where the files of a server or a browser are while it runs: configuration, content, profile, log.
 //!
 //! A folder in memory, mounted over an empty one of the lab's own mount namespace: it goes with the
 //! lab's last process, also after `kill -9`, and nobody outside ever sees it.
@@ -18,13 +18,13 @@ const MOSTLY_EMPTY: [&str; 6] = ["/mnt", "/media", "/srv", "/opt", "/var/local",
 /// A folder of the kernel's that no server and no client looks into.
 const NEVER_NEEDED: &str = "/sys/kernel/debug";
 
-/// A folder of one server's own; removed when dropped.
+/// A folder of one program's own; removed when dropped.
 #[derive(Debug)]
-pub(super) struct RunFolder(PathBuf);
+pub(crate) struct RunFolder(PathBuf);
 
 impl RunFolder {
     /// Makes one: in memory, or among the temporary files where a container refuses the mount.
-    pub(super) fn make() -> Result<Self, String> {
+    pub(crate) fn make() -> Result<Self, String> {
         static MEMORY: OnceLock<Option<PathBuf>> = OnceLock::new();
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -36,7 +36,7 @@ impl RunFolder {
     }
 
     /// Makes one among the temporary files.
-    pub(super) fn temporary() -> Result<Self, String> {
+    pub(crate) fn temporary() -> Result<Self, String> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("tcptoll-server-{}-{number}", std::process::id());
@@ -53,17 +53,17 @@ impl RunFolder {
     }
 
     /// Path of a file in it.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// The folder itself.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// Writes a file into it and gives its path.
-    pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, String> {
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, String> {
         let path = self.file(name);
         fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(path)

@@ -1,0 +1,359 @@
+//! A real browser as a load: headless Chromium loads a page, driven over its DevTools pipe.
+//!
+//! It is the witness of our own load: the same page on the same link, in the same host. `program`
+//! says how it is started and which of its switches are set for which reason, `pipe` speaks with it,
+//! `warm` has the pages that it loads before, `key` says which certificates it accepts. Its events
+//! become a [`Waterfall`] in [`tcptoll_model::page::devtools`].
+//!
+//! A visit: a fresh profile, four pages of the warm-up, wait until nothing works any more, navigate,
+//! collect, end. A second page is another navigation of the same browser, with its cache switched
+//! off, as our own load has none; its connections are those that are still open.
+//!
+//! What it is not: a load as a user sees it on a machine of its own. Between two network events the
+//! browser computes, and its load event comes later than the last byte.
+
+mod key;
+mod pipe;
+mod program;
+mod warm;
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tcptoll_kernel::cpu;
+use tcptoll_model::page::devtools::Event;
+use tcptoll_model::page::devtools::load::Load;
+use tcptoll_model::page::waterfall::Waterfall;
+
+use self::pipe::Heard;
+use self::program::{Browser, START_LIMIT, Settings};
+use self::warm::Warm;
+use super::LoadError;
+use crate::channel::Channel;
+
+/// An answer must come within this; answers take milliseconds.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// A page of the warm-up must be loaded within this.
+const WARM_LIMIT: Duration = Duration::from_secs(30);
+
+/// Pages that are loaded before. Between the document and the first request that it names passed 9 ms
+/// after 3 of them, 8 ms after 8.
+const WARM_PAGES: usize = 4;
+
+/// It is idle when its processes used less than this in each of four looks in a row …
+const IDLE_CPU: Duration = Duration::from_millis(1);
+
+/// … of this distance.
+const IDLE_LOOK: Duration = Duration::from_millis(50);
+
+/// Longest wait for that; a browser that is never idle is measured as it is.
+const IDLE_LIMIT: Duration = Duration::from_secs(5);
+
+/// While the page is loaded, events are taken this often: not each by itself, which would take CPU time
+/// from the browser.
+const COLLECT: Duration = Duration::from_millis(20);
+
+/// A page is loaded when its load event has come, nothing is outstanding, and nothing new became known for
+/// this long.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// What is to be loaded.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The page: `http://host:port/path` or `https://…`.
+    pub url: String,
+    /// A second page of the same visitor, and the time between, from the end of the first one, ns.
+    pub second: Option<(String, u64)>,
+    /// Names that are resolved without DNS.
+    pub names: Vec<(String, IpAddr)>,
+    /// Ask other origins too. Otherwise their names are not resolved.
+    pub other_origins: bool,
+    /// Offer HTTP/2 (in TLS).
+    pub http2: bool,
+    /// Ask for compressed content.
+    pub compress: bool,
+    /// Accept all certificates.
+    pub insecure: bool,
+    /// PEM file of certificates that are accepted: those of the servers themselves, not of an authority.
+    pub certificates: Option<String>,
+    /// A page that is not loaded by then is given up, ns.
+    pub timeout_ns: u64,
+}
+
+/// What was loaded.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// Name and version: `Chrome/156.0.8078.79`.
+    pub version: String,
+    /// The page, and the second one.
+    pub pages: Vec<Waterfall>,
+    /// Class of the failure of the last page: it was given up.
+    pub gave_up: Option<&'static str>,
+    /// The parent said stop.
+    pub stopped: bool,
+}
+
+/// Loads the page, with a browser of its own.
+///
+/// Errors: a sentence for the user. A missing program is named with its Debian package, one that fails
+/// is quoted. A page that cannot be loaded is no error: its requests have failed.
+pub fn run(wanted: &Wanted, channel: &mut Channel) -> Result<Loaded, LoadError> {
+    let page = Address::of(&wanted.url)?;
+    if let Some((url, _)) = &wanted.second {
+        Address::of(url)?;
+    }
+    let mut trusted = match &wanted.certificates {
+        Some(file) => key::of_file(file).map_err(LoadError::Refused)?,
+        None => Vec::new(),
+    };
+    let warm = Warm::start(page.tls)?;
+    trusted.extend(warm.key().map(str::to_owned));
+    let settings = Settings {
+        host: &page.host,
+        names: &wanted.names,
+        other_origins: wanted.other_origins,
+        http2: wanted.http2,
+        trusted: &trusted,
+        insecure: wanted.insecure,
+    };
+    let mut browser = Browser::start(&settings, &warm, channel)?;
+    let mut loaded = Loaded::default();
+    match visit(wanted, &page, &mut browser, warm, channel, &mut loaded) {
+        Err(_) if browser.pipe.is_stopped() => {
+            loaded.stopped = true;
+            Ok(loaded)
+        }
+        Err(error) => Err(error),
+        Ok(()) => Ok(loaded),
+    }
+}
+
+fn visit(
+    wanted: &Wanted,
+    page: &Address,
+    browser: &mut Browser,
+    warm: Warm,
+    channel: &mut Channel,
+    loaded: &mut Loaded,
+) -> Result<(), LoadError> {
+    let pipe = &mut browser.pipe;
+    let lacks = |what: &str| LoadError::Refused(format!("chromium answers without {what}"));
+    loaded.version = pipe
+        .ask("Browser.getVersion", &json!({}), START_LIMIT, channel, |_| {})?
+        .product
+        .map(|product| tcptoll_model::printable::line(&product))
+        .ok_or_else(|| lacks("its version"))?;
+    let mut ask = |pipe: &mut pipe::Pipe, method: &str, params: serde_json::Value| {
+        pipe.ask(method, &params, ANSWER_LIMIT, channel, |_| {})
+    };
+    // A private window: cache and cookies in memory. On disk the span at RTT 15 ms with KeepAlive on was
+    // 120 ms instead of 116 ms.
+    let context = ask(pipe, "Target.createBrowserContext", json!({}))?
+        .browser_context_id
+        .ok_or_else(|| lacks("a context"))?;
+    // Without a tab: nothing of the browser's own interface is drawn.
+    let target = json!({ "url": "about:blank", "hidden": true, "browserContextId": context });
+    let target =
+        ask(pipe, "Target.createTarget", target)?.target_id.ok_or_else(|| lacks("a page"))?;
+    let session =
+        ask(pipe, "Target.attachToTarget", json!({ "targetId": target, "flatten": true }))?
+            .session_id
+            .ok_or_else(|| lacks("a session"))?;
+    pipe.attach(session);
+    ask(pipe, "Page.enable", json!({}))?;
+    // Before the warm-up, so that its own code is warm too; no content is kept for us. It costs 2 ms to
+    // 4 ms of the span at RTT 15 ms, and is the only source of connections and priorities.
+    ask(pipe, "Network.enable", json!({ "maxTotalBufferSize": 0, "maxResourceBufferSize": 0 }))?;
+    if !wanted.compress {
+        let fields = json!({ "headers": { "Accept-Encoding": "identity" } });
+        ask(pipe, "Network.setExtraHTTPHeaders", fields)?;
+    }
+    for _ in 0..WARM_PAGES {
+        warm_up(&page.warm_url(warm.port()), browser, channel)?;
+    }
+    // Its connections are closed now.
+    drop(warm);
+    wait_until_idle(browser, channel)?;
+    let limit = Duration::from_nanos(wanted.timeout_ns);
+    loaded.gave_up = load(&wanted.url, limit, browser, channel, &mut loaded.pages)?;
+    if let (Some((url, after_ns)), None) = (&wanted.second, loaded.gave_up) {
+        let pipe = &mut browser.pipe;
+        let no_cache = json!({ "cacheDisabled": true });
+        pipe.ask("Network.setCacheDisabled", &no_cache, ANSWER_LIMIT, channel, |_| {})?;
+        pause(Duration::from_nanos(*after_ns), browser, channel)?;
+        loaded.gave_up = load(url, limit, browser, channel, &mut loaded.pages)?;
+    }
+    Ok(())
+}
+
+/// Loads a page of the warm-up.
+fn warm_up(url: &str, browser: &mut Browser, channel: &mut Channel) -> Result<(), LoadError> {
+    let pipe = &mut browser.pipe;
+    pipe.send("Page.navigate", &json!({ "url": url }))?;
+    let begun = Instant::now();
+    let mut warmed = Load::default();
+    while !warmed.is_loaded() {
+        match pipe.event(WARM_LIMIT.saturating_sub(begun.elapsed()), channel)? {
+            Heard::Event(Event::Crashed) | Heard::End => return Err(pipe.ended()),
+            Heard::Event(event) => warmed.take(&event),
+            Heard::Stop => return Err(stopped()),
+            Heard::Silence => {
+                let seconds = WARM_LIMIT.as_secs();
+                let what = format!("does not load a page of its own host within {seconds} s");
+                return Err(pipe.refused(&what));
+            }
+        }
+        if warmed.has_no_document() {
+            return Err(pipe.refused("cannot load a page of its own host"));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the browser's processes use no CPU time any more, at most so long.
+fn wait_until_idle(browser: &mut Browser, channel: &mut Channel) -> Result<(), LoadError> {
+    let begun = Instant::now();
+    let mut before = cpu::children_time();
+    let mut quiet = 0;
+    while quiet < 4 && begun.elapsed() < IDLE_LIMIT {
+        pause(IDLE_LOOK, browser, channel)?;
+        let now = cpu::children_time();
+        let used = now.since(before);
+        let used = Duration::from_micros(used.user_us + used.system_us);
+        quiet = if used < IDLE_CPU { quiet + 1 } else { 0 };
+        before = now;
+    }
+    Ok(())
+}
+
+/// Waits for so long; what happens meanwhile belongs to no load.
+fn pause(time: Duration, browser: &mut Browser, channel: &mut Channel) -> Result<(), LoadError> {
+    let begun = Instant::now();
+    loop {
+        match browser.pipe.event(time.saturating_sub(begun.elapsed()), channel)? {
+            Heard::Silence => return Ok(()),
+            Heard::Stop => return Err(stopped()),
+            Heard::End | Heard::Event(Event::Crashed) => return Err(browser.pipe.ended()),
+            Heard::Event(_) => {}
+        }
+    }
+}
+
+/// Navigates and collects until the page is loaded; gives the class of the failure if it was given up.
+fn load(
+    url: &str,
+    limit: Duration,
+    browser: &mut Browser,
+    channel: &mut Channel,
+    pages: &mut Vec<Waterfall>,
+) -> Result<Option<&'static str>, LoadError> {
+    let pipe = &mut browser.pipe;
+    pipe.send("Page.navigate", &json!({ "url": url }))?;
+    let begun = Instant::now();
+    let mut load = Load::default();
+    let mut changed = Instant::now();
+    let gave_up = loop {
+        // Not for luck: what comes meanwhile is read together.
+        std::thread::sleep(COLLECT);
+        let before = (load.requests(), load.outstanding(), load.is_loaded());
+        let ended = loop {
+            match pipe.event(Duration::ZERO, channel)? {
+                Heard::Event(Event::Crashed) | Heard::End => {
+                    return Err(pipe.ended());
+                }
+                Heard::Event(event) => load.take(&event),
+                Heard::Stop => break Some("stopped"),
+                Heard::Silence => break None,
+            }
+        };
+        if ended.is_some() {
+            pages.push(load.into_waterfall(Some("truncated")));
+            return Err(stopped());
+        }
+        if (load.requests(), load.outstanding(), load.is_loaded()) != before {
+            changed = Instant::now();
+        }
+        let complete = load.is_loaded() || load.has_no_document();
+        if complete && load.outstanding() == 0 && changed.elapsed() >= QUIET {
+            break None;
+        }
+        if begun.elapsed() >= limit {
+            break Some("timeout");
+        }
+    };
+    pages.push(load.into_waterfall(gave_up));
+    Ok(gave_up)
+}
+
+fn stopped() -> LoadError {
+    LoadError::Refused("the load was stopped".to_owned())
+}
+
+/// Where a page is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address {
+    tls: bool,
+    /// Without brackets.
+    host: String,
+}
+
+impl Address {
+    /// Errors: not a URL of a page, in a sentence.
+    fn of(url: &str) -> Result<Self, LoadError> {
+        let refused = |why: &str| {
+            let url = tcptoll_model::printable::line(url);
+            LoadError::Refused(format!("{url}: {why}; use http://host/path or https://host/path"))
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| refused("not a URL"))?;
+        let tls = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return Err(refused("neither http nor https")),
+        };
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(refused("it has blanks or characters that a URL encodes"));
+        }
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = match authority.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => authority.split(':').next().unwrap_or_default(),
+        };
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+        // A comma or a blank would be another rule for names.
+        if host.is_empty() || !host.bytes().all(plain) {
+            return Err(refused("it has no host"));
+        }
+        Ok(Self { tls, host: host.to_ascii_lowercase() })
+    }
+
+    /// A page of the warm-up on the same host name.
+    fn warm_url(&self, port: u16) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        let bracketed = self.host.contains(':');
+        let host = if bracketed { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{scheme}://{host}:{port}/")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_gives_host_and_scheme_and_the_page_of_the_warm_up_has_the_same() {
+        let page = Address::of("https://Page.test:8443/a?b=//c").unwrap();
+        assert_eq!(page, Address { tls: true, host: "page.test".to_owned() });
+        assert_eq!(page.warm_url(9), "https://page.test:9/");
+        assert_eq!(Address::of("http://[fd00::1]:80/").unwrap().warm_url(9), "http://[fd00::1]:9/");
+    }
+
+    #[test]
+    fn a_url_that_would_change_the_rules_for_names_is_refused() {
+        for url in ["page", "file:///etc/passwd", "http://a,MAP * b/", "http:///x", "http://a/\n"] {
+            let error = Address::of(url).unwrap_err().to_string();
+            assert!(error.contains("use http://host/path"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The browser's DevTools pipe: commands out, answers and events in, each ended by a NUL byte.
+//!
+//! A pipe instead of a port: nobody else can reach it, and nothing of it is on the network that is
+//! measured. The browser is not trusted: the length of a message, the number of messages and bytes
+//! of a load and the time of an answer are bounded. While the pipe is waited for, so are the
+//! parent's control channel and the browser's standard error.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_model::page::devtools::{self, Answer, Event, Message};
+
+use super::super::LoadError;
+use super::super::control::{CHANNEL, stop_requested};
+use crate::channel::Channel;
+
+/// Longest message, bytes: a request's event repeats its URL, which may be a `data:` URL of 2 MiB,
+/// four times.
+const MESSAGE_MAX: usize = 16 << 20;
+
+/// Bytes of all messages that one browser may send: a load of 10,000 requests makes some 60 MiB.
+const BYTES_MAX: u64 = 512 << 20;
+
+/// Bytes of standard error that an error quotes, the last ones.
+const ERRORS_MAX: usize = 1_000;
+
+/// Numbers under which the poller knows what it waits for.
+const ANSWERS: u64 = 0;
+const ERRORS: u64 = 1;
+
+/// What comes of waiting.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// Something happened.
+    Event(Event),
+    /// The parent wants the load to end.
+    Stop,
+    /// The time is up.
+    Silence,
+    /// The browser has ended.
+    End,
+}
+
+/// The pipe.
+pub(super) struct Pipe {
+    poller: Poller,
+    commands: ChildStdin,
+    answers: Option<ChildStdout>,
+    errors: Option<ChildStderr>,
+    /// Commands sent.
+    sent: u64,
+    /// Bytes taken of answers and events.
+    taken: u64,
+    /// The message that has begun; no NUL before `searched`.
+    pending: Vec<u8>,
+    searched: usize,
+    /// Messages that have come and are not read.
+    complete: VecDeque<Message>,
+    /// The end of standard error.
+    said: VecDeque<u8>,
+    /// Page that commands are for.
+    session: Option<String>,
+    /// The parent has said stop.
+    stopped: bool,
+}
+
+impl Pipe {
+    /// Takes over the ends that the browser was started with.
+    pub(super) fn new(
+        commands: ChildStdin,
+        answers: ChildStdout,
+        errors: ChildStderr,
+        channel: &Channel,
+    ) -> Result<Self, LoadError> {
+        let poller = Poller::new(4)?;
+        poller.add(channel, CHANNEL, Interest::READ)?;
+        poller.add(&answers, ANSWERS, Interest::READ)?;
+        poller.add(&errors, ERRORS, Interest::READ)?;
+        Ok(Self {
+            poller,
+            commands,
+            answers: Some(answers),
+            errors: Some(errors),
+            sent: 0,
+            taken: 0,
+            pending: Vec::new(),
+            searched: 0,
+            complete: VecDeque::new(),
+            said: VecDeque::new(),
+            session: None,
+            stopped: false,
+        })
+    }
+
+    /// From now on commands are for this page.
+    pub(super) fn attach(&mut self, session: String) {
+        self.session = Some(session);
+    }
+
+    /// The end of what the browser has said on standard error, its last lines.
+    pub(super) fn said(&mut self) -> String {
+        let bytes: Vec<u8> = self.said.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines.iter().skip(lines.len().saturating_sub(4));
+        last.fold(String::new(), |text, line| text + "\n  " + &tcptoll_model::printable::line(line))
+    }
+
+    /// Sends a command to the page, or to the browser before a page is attached; gives its number.
+    pub(super) fn send(&mut self, method: &str, params: &Value) -> Result<u64, LoadError> {
+        self.sent += 1;
+        let mut command = json!({ "id": self.sent, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            command["sessionId"] = json!(session);
+        }
+        let mut bytes = command.to_string().into_bytes();
+        bytes.push(0);
+        // Commands are few and short: they fit into the pipe's 64 KiB.
+        match self.commands.write_all(&bytes) {
+            Ok(()) => Ok(self.sent),
+            Err(error) => Err(self.refused(&format!("takes no command ({error})"))),
+        }
+    }
+
+    /// Sends a command and waits for its answer; hands over the events that come meanwhile.
+    pub(super) fn ask(
+        &mut self,
+        method: &str,
+        params: &Value,
+        limit: Duration,
+        channel: &mut Channel,
+        mut on_event: impl FnMut(&Event),
+    ) -> Result<Answer, LoadError> {
+        let number = self.send(method, params)?;
+        let begun = Instant::now();
+        loop {
+            match self.message(limit.saturating_sub(begun.elapsed()), channel)? {
+                Ok(Message::Answer { id, result }) if id == number => {
+                    return result.map_err(|why| {
+                        let why = tcptoll_model::printable::line(&why);
+                        LoadError::Refused(format!("chromium refuses {method}: {why}"))
+                    });
+                }
+                Ok(Message::Answer { .. }) => {}
+                Ok(Message::Event(event)) => on_event(&event),
+                Err(Heard::Stop) => {
+                    return Err(LoadError::Refused("the load was stopped".to_owned()));
+                }
+                Err(Heard::End) => return Err(self.ended()),
+                Err(_) => {
+                    let seconds = limit.as_secs();
+                    let what = format!("does not answer {method} within {seconds} s");
+                    return Err(self.refused(&what));
+                }
+            }
+        }
+    }
+
+    /// Waits for the next event.
+    pub(super) fn event(
+        &mut self,
+        limit: Duration,
+        channel: &mut Channel,
+    ) -> Result<Heard, LoadError> {
+        let begun = Instant::now();
+        loop {
+            match self.message(limit.saturating_sub(begun.elapsed()), channel)? {
+                Ok(Message::Event(Event::Other)) => {}
+                Ok(Message::Event(event)) => return Ok(Heard::Event(event)),
+                Ok(Message::Answer { .. }) => {}
+                Err(heard) => return Ok(heard),
+            }
+        }
+    }
+
+    /// Whether the parent has said stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The sentence for a browser that has ended.
+    pub(super) fn ended(&mut self) -> LoadError {
+        self.refused("ended before the page was loaded")
+    }
+
+    /// An error with the end of standard error.
+    pub(super) fn refused(&mut self, what: &str) -> LoadError {
+        self.take_last_errors();
+        let said = self.said();
+        LoadError::Refused(format!("chromium {what}{said}"))
+    }
+
+    /// The next message, or why there is none.
+    fn message(
+        &mut self,
+        limit: Duration,
+        channel: &mut Channel,
+    ) -> Result<Result<Message, Heard>, LoadError> {
+        let begun = Instant::now();
+        loop {
+            if let Some(message) = self.complete.pop_front() {
+                return Ok(Ok(message));
+            }
+            if self.stopped {
+                return Ok(Err(Heard::Stop));
+            }
+            if self.answers.is_none() {
+                return Ok(Err(Heard::End));
+            }
+            let left = limit.saturating_sub(begun.elapsed());
+            for event in self.poller.wait(Some(left))? {
+                match event.token {
+                    ANSWERS => self.take_answers()?,
+                    ERRORS => self.take_errors(),
+                    _ => {
+                        stop_requested(channel)?;
+                        self.stopped = true;
+                    }
+                }
+            }
+            if left.is_zero() && self.complete.is_empty() {
+                return Ok(Err(Heard::Silence));
+            }
+        }
+    }
+
+    fn take_answers(&mut self) -> Result<(), LoadError> {
+        let mut part = [0; 65_536];
+        match self.answers.as_mut().map(|answers| answers.read(&mut part)) {
+            Some(Ok(length @ 1..)) => {
+                self.taken += length as u64;
+                if self.taken > BYTES_MAX {
+                    return Err(self.refused("sends too much over its DevTools pipe"));
+                }
+                self.pending.extend_from_slice(&part[..length]);
+                self.cut()
+            }
+            Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            _ => {
+                self.answers = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes complete messages out of what has come.
+    fn cut(&mut self) -> Result<(), LoadError> {
+        while let Some(end) = self.pending[self.searched..].iter().position(|&byte| byte == 0) {
+            let end = self.searched + end;
+            let message = devtools::decode(&self.pending[..end]);
+            self.pending.drain(..=end);
+            self.searched = 0;
+            match message {
+                Ok(message) => self.complete.push_back(message),
+                Err(error) => return Err(self.refused(&format!("sent a message that is {error}"))),
+            }
+        }
+        self.searched = self.pending.len();
+        if self.pending.len() > MESSAGE_MAX {
+            return Err(self.refused(&format!("sent a message of more than {MESSAGE_MAX} bytes")));
+        }
+        Ok(())
+    }
+
+    fn take_errors(&mut self) {
+        let mut part = [0; 4_096];
+        match self.errors.as_mut().map(|errors| errors.read(&mut part)) {
+            Some(Ok(length @ 1..)) => {
+                self.said.extend(&part[..length]);
+                let more = self.said.len().saturating_sub(ERRORS_MAX);
+                self.said.drain(..more);
+            }
+            Some(Err(error)) if error.kind() == ErrorKind::Interrupted => {}
+            _ => self.errors = None,
+        }
+    }
+
+    /// Takes what was said last, at most a second of it.
+    fn take_last_errors(&mut self) {
+        let begun = Instant::now();
+        while let Some(errors) = &self.errors
+            && begun.elapsed() < Duration::from_secs(1)
+            && tcptoll_kernel::epoll::readable(errors, Duration::from_millis(20)).unwrap_or(false)
+        {
+            self.take_errors();
+        }
+    }
+}
