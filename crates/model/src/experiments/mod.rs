@@ -12,6 +12,7 @@ pub mod messages;
 pub mod names;
 pub mod option;
 pub mod options;
+pub mod page;
 pub mod spec;
 pub mod stream;
 pub mod syn_queue;
@@ -27,6 +28,7 @@ pub const ALL: &[&Spec] = &[
     &http::SPEC,
     &keepalive::SPEC,
     &messages::SPEC,
+    &page::SPEC,
     &stream::SPEC,
     &syn_queue::SPEC,
     &time_wait::SPEC,

@@ -7,6 +7,7 @@
 //! before. The engine carries out what the loader decides; a forecast does the same on a simulated
 //! network.
 
+pub mod critical;
 pub mod devtools;
 mod discovery;
 pub mod forecast;

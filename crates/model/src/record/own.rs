@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keepalive::Keepalive;
 use super::message::MessageWay;
+use super::page::PageLoads;
 use super::port_use::PortUse;
 use super::queue::Queues;
 use super::socket_memory::ConnectionMemory;
@@ -58,6 +59,8 @@ own! {
     connection_memory: ConnectionMemory,
     /// How messages were sent and answered.
     message: MessageWay,
+    /// Loads of a page.
+    page: Box<PageLoads>,
     /// Queues of listeners, and what clients experienced.
     queues: Box<Queues>,
     /// Cost of connecting over the local ports in use.

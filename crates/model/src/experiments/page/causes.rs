@@ -1,0 +1,156 @@
+//! Causes that a run of page loads may name.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, HELD, NEXT_CONNECTIONS, REQUESTS,
+};
+use crate::causes::spec::{CauseSpec, Finding, Remedy};
+use crate::experiments::conclusion::value;
+use crate::record::Arm;
+use crate::units::human_us;
+
+/// Every cause that a run may name, in the order of the answer.
+pub(super) const ALL: &[&CauseSpec] =
+    &[&CONNECTION_PER_RESOURCE, &NEXT_PAGE_RECONNECTS, &HEAD_OF_LINE];
+
+/// The server closes after each response.
+const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec {
+    id: "connection-per-resource",
+    test: per_resource,
+    remedy: Remedy::Setting {
+        change: "Let the server keep connections: `KeepAlive On` in Apache, `keepalive_timeout` \
+                 above 0 in nginx",
+        cost: "An idle connection holds memory, and with Apache's prefork or worker a process or \
+               thread, until the timeout",
+        undo: "`KeepAlive Off`; `keepalive_timeout 0`",
+    },
+};
+
+/// The second page finds its connections closed.
+const NEXT_PAGE_RECONNECTS: CauseSpec = CauseSpec {
+    id: "next-page-reconnects",
+    test: reconnects,
+    remedy: Remedy::Setting {
+        change: "Make the server's idle timeout longer than the time that visitors take between two \
+                 pages: `KeepAliveTimeout` in Apache, `keepalive_timeout` in nginx",
+        cost: "Idle connections are held for longer",
+        undo: "The former timeout",
+    },
+};
+
+/// Data waits for a lost segment of its own connection.
+const HEAD_OF_LINE: CauseSpec = CauseSpec {
+    id: "page-head-of-line",
+    test: held,
+    remedy: Remedy::Setting {
+        change: "Spread requests over several connections (HTTP/1.1 with six), or use HTTP/3, whose \
+                 streams do not wait for each other",
+        cost: "Each connection has a handshake and a congestion window of its own",
+        undo: "One connection with HTTP/2",
+    },
+};
+
+fn evidence<const N: usize>(of: [(&str, f64); N]) -> BTreeMap<String, Value> {
+    of.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect()
+}
+
+fn per_resource(arm: &Arm) -> Option<Finding> {
+    let connections = value(arm, CONNECTIONS.name)?;
+    let requests = value(arm, REQUESTS.name)?;
+    // Each request has its own connection, and there are enough of them to matter.
+    if requests < 3.0 || connections < 0.9 * requests {
+        return None;
+    }
+    let critical = value(arm, CRITICAL_HANDSHAKES.name)?;
+    let time = value(arm, CRITICAL_HANDSHAKE.name)?;
+    let text = format!(
+        "{requests:.0} requests opened {connections:.0} connections. {critical:.0} of these handshakes \
+         were on the critical path and took {}",
+        human_us(time)
+    );
+    let evidence = evidence([
+        (CONNECTIONS.name, connections),
+        (REQUESTS.name, requests),
+        (CRITICAL_HANDSHAKES.name, critical),
+        (CRITICAL_HANDSHAKE.name, time),
+    ]);
+    Some(Finding { text, evidence })
+}
+
+fn reconnects(arm: &Arm) -> Option<Finding> {
+    let opened = value(arm, NEXT_CONNECTIONS.name).filter(|opened| *opened >= 1.0)?;
+    let first = value(arm, CONNECTIONS.name)?;
+    let requests = value(arm, REQUESTS.name)?;
+    // Where nothing is kept, the other cause says so.
+    if first >= 0.9 * requests {
+        return None;
+    }
+    let text = format!(
+        "The next page opened {opened:.0} connections: the server had closed those of the first page"
+    );
+    let evidence = evidence([(NEXT_CONNECTIONS.name, opened), (CONNECTIONS.name, first)]);
+    Some(Finding { text, evidence })
+}
+
+/// Held data is named from this share of the span on.
+const HELD_SHARE: f64 = 0.05;
+
+fn held(arm: &Arm) -> Option<Finding> {
+    let held = value(arm, HELD.name)?;
+    let span = value(arm, super::SPAN_MEAN.name)?;
+    if span <= 0.0 || held < HELD_SHARE * span {
+        return None;
+    }
+    let text = format!(
+        "Data that had arrived waited {} per load for a lost segment of its own connection",
+        human_us(held)
+    );
+    let evidence = evidence([(HELD.name, held), (super::SPAN_MEAN.name, span)]);
+    Some(Finding { text, evidence })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Metric;
+
+    fn arm(figures: &[(&str, f64)]) -> Arm {
+        let metric = |value| Metric { value, ..Metric::default() };
+        let metrics = figures.iter().map(|(name, value)| ((*name).to_owned(), metric(*value)));
+        Arm { metrics: metrics.collect(), ..Arm::default() }
+    }
+
+    #[test]
+    fn a_connection_for_each_request_is_named_and_six_for_all_are_not() {
+        let figures = |connections| {
+            arm(&[
+                (CONNECTIONS.name, connections),
+                (REQUESTS.name, 21.0),
+                (CRITICAL_HANDSHAKES.name, 5.0),
+                (CRITICAL_HANDSHAKE.name, 75_000.0),
+            ])
+        };
+        let found = per_resource(&figures(21.0)).unwrap();
+        assert!(found.text.contains("5 of these handshakes"), "{}", found.text);
+        assert_eq!(per_resource(&figures(6.0)), None);
+    }
+
+    #[test]
+    fn a_next_page_that_finds_its_connections_open_is_not_named() {
+        let figures = |next| {
+            arm(&[(NEXT_CONNECTIONS.name, next), (CONNECTIONS.name, 6.0), (REQUESTS.name, 21.0)])
+        };
+        assert!(reconnects(&figures(6.0)).is_some());
+        assert_eq!(reconnects(&figures(0.0)), None);
+    }
+
+    #[test]
+    fn data_that_waits_for_a_hundredth_of_the_span_is_not_named() {
+        let figures = |held| arm(&[(HELD.name, held), (super::super::SPAN_MEAN.name, 100e3)]);
+        assert!(held(&figures(20e3)).is_some());
+        assert_eq!(held(&figures(1e3)), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! What follows from the arms of `page`: the answer, causes, what to run next.
+
+use super::{CONNECTIONS, CRITICAL_HANDSHAKES, FORECAST, REQUESTS, SPAN, SPAN_MEAN, causes};
+use crate::experiments::conclusion::{explain, explanations, step, value};
+use crate::record::{Arm, Comparison, NextStep, Summary};
+use crate::units::human_us;
+
+/// Fills in what follows from the arms.
+pub(super) fn conclude(summary: &mut Summary) {
+    explain(summary, causes::ALL, |_, _| None);
+    summary.answer = answer(summary);
+    summary.next = next(summary);
+}
+
+/// At most three sentences.
+fn answer(summary: &Summary) -> String {
+    let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| span(arm).is_some()).collect();
+    let Some(first) = measured.first() else {
+        return "No page was loaded whole.".to_owned();
+    };
+    let mut sentences = Vec::new();
+    match measured.as_slice() {
+        [only] => sentences.push(format!("{}.", loaded(only))),
+        _ => {
+            let compared = summary.comparisons.iter().find(|one| one.metric == SPAN_MEAN.name);
+            match compared.and_then(|one| compared_words(summary, one)) {
+                Some(words) => sentences.push(words),
+                None => sentences.extend(two(&measured)),
+            }
+        }
+    }
+    sentences.extend(critical(&measured));
+    sentences.extend(forecast(first));
+    sentences.join(" ")
+}
+
+fn span(arm: &Arm) -> Option<f64> {
+    arm.histograms.get(SPAN.name).and_then(|span| span.p50).or_else(|| value(arm, SPAN_MEAN.name))
+}
+
+fn loaded(arm: &Arm) -> String {
+    let time = span(arm).map(human_us).unwrap_or_default();
+    let requests = value(arm, REQUESTS.name).unwrap_or_default();
+    let connections = value(arm, CONNECTIONS.name).unwrap_or_default();
+    format!(
+        "{}: {time} from the first SYN to the last byte, {requests:.0} requests over {connections:.0} \
+         connections",
+        arm.name
+    )
+}
+
+fn two(arms: &[&Arm]) -> Vec<String> {
+    arms.iter().take(2).map(|arm| format!("{}.", loaded(arm))).collect()
+}
+
+fn compared_words(summary: &Summary, one: &Comparison) -> Option<String> {
+    let arm = |name: &str| summary.arms.iter().find(|arm| arm.name == name);
+    let (a, b) = (arm(&one.a)?, arm(&one.b)?);
+    let ratio = one.ratio?;
+    let interval =
+        one.ci95.map(|[low, high]| format!(" (95 % CI {low:.2}–{high:.2})")).unwrap_or_default();
+    Some(format!(
+        "{}: {} over {:.0} connections, {ratio:.2}× the {} over {:.0} of {}{interval}.",
+        a.name,
+        human_us(span(a)?),
+        value(a, CONNECTIONS.name)?,
+        human_us(span(b)?),
+        value(b, CONNECTIONS.name)?,
+        b.name,
+    ))
+}
+
+/// How many handshakes the page waited for, where it opened most.
+fn critical(arms: &[&Arm]) -> Option<String> {
+    let opened = |arm: &Arm| value(arm, CONNECTIONS.name).unwrap_or(0.0);
+    let most = arms.iter().copied().max_by(|a, b| opened(a).total_cmp(&opened(b)))?;
+    let critical = value(most, CRITICAL_HANDSHAKES.name)?;
+    (opened(most) > 1.0).then(|| {
+        format!(
+            "Of the {:.0} handshakes with {}, {critical:.0} were on the critical path; the others overlap.",
+            opened(most),
+            most.name
+        )
+    })
+}
+
+fn forecast(arm: &Arm) -> Option<String> {
+    let forecast = value(arm, FORECAST.name)?;
+    Some(format!(
+        "Expected from round trips and server time ({}): {}.",
+        arm.name,
+        human_us(forecast)
+    ))
+}
+
+fn next(summary: &Summary) -> Vec<NextStep> {
+    let mut steps = explanations(summary);
+    let browser = summary
+        .arms
+        .iter()
+        .any(|arm| arm.own.page.as_ref().is_some_and(|loads| loads.browser.is_some()));
+    if !browser {
+        steps.push(step("tcptoll page --browser off,on", "the same page in headless Chromium"));
+    }
+    steps.push(step("tcptoll study page-2016", "the published figures next to yours"));
+    steps
+}
