@@ -79,7 +79,7 @@ struct Got {
 }
 
 impl Lab {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self::over("direct", name)
     }
 
