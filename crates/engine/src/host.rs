@@ -231,7 +231,12 @@ fn orders(role: Role) -> Orders<Host> {
             .on(|host, order: WatchWorkers, _| host.pool.watch(order))
             .on(|host, order: TakeWorkers, _| host.pool.take(order)),
         Role::Server => orders
-            .on(|host, spec: ServerSpec, _| {
+            .on(|host, mut spec: ServerSpec, _| {
+                if spec.site_uploaded {
+                    let text = std::mem::take(&mut host.uploaded);
+                    let site = serde_json::from_str(&text);
+                    spec.site = Some(site.map_err(|error| Refusal(format!("the site: {error}")))?);
+                }
                 let (running, serving) = servers::start(&spec).map_err(Refusal)?;
                 host.servers.push(running);
                 Ok(serving)

@@ -153,3 +153,38 @@ order!(Run => i32, "run");
 pub struct Upload(pub String);
 
 order!(Upload => (), "upload");
+
+impl Upload {
+    /// A text in pieces that fit messages.
+    pub fn pieces(text: &str) -> Vec<Self> {
+        pieces(text, super::UPLOAD_MAX).into_iter().map(|piece| Self(piece.to_owned())).collect()
+    }
+}
+
+/// Cuts a text into pieces of at most so many bytes, between characters.
+fn pieces(text: &str, most: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.floor_char_boundary(most);
+        // A character is never longer than a piece; this only keeps the loop finite.
+        let (piece, tail) = rest.split_at(if end == 0 { rest.len() } else { end });
+        pieces.push(piece);
+        rest = tail;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(pieces("aäöü", 3), ["aä", "ö", "ü"]);
+        assert!(pieces("", 3).is_empty());
+        let long = "€".repeat(1000);
+        assert_eq!(pieces(&long, 100).concat(), long);
+        assert!(pieces(&long, 100).iter().all(|piece| piece.len() <= 100));
+    }
+}

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::certificate::Certificate;
 use super::run_folder::RunFolder;
+use super::site::{COMPRESSED, Laid, READY_PATH};
 use super::{Prepared, content, files_each, milliseconds, program, refuse_work, workers};
 use crate::messages::ServerSpec;
 
@@ -100,6 +101,7 @@ pub(super) fn prepare(
     spec: &ServerSpec,
     folder: &RunFolder,
     tls: Option<&Certificate>,
+    site: Option<&Laid>,
 ) -> Result<Prepared, String> {
     refuse_work("apache2", spec)?;
     let program = program::find(&["apache2", "httpd"], "apache2-bin")?;
@@ -114,8 +116,10 @@ pub(super) fn prepare(
     let version = program::version(&program, "-v")?;
     let version = version.strip_prefix("Server version: ").unwrap_or(&version).to_owned();
     std::fs::create_dir(folder.file("htdocs")).map_err(|error| format!("apache2: {error}"))?;
-    folder.write("htdocs/content", &content(spec))?;
-    let configuration = configuration(mpm, spec, folder, tls, &modules)?;
+    if site.is_none() {
+        folder.write("htdocs/content", &content(spec))?;
+    }
+    let configuration = configuration(mpm, spec, folder, (tls, site), &modules)?;
     let file = folder.write("apache2.conf", configuration.as_bytes())?;
     let mut command = Command::new(program);
     command.arg("-f").arg(file).arg("-DFOREGROUND");
@@ -127,7 +131,7 @@ fn configuration(
     mpm: Mpm,
     spec: &ServerSpec,
     folder: &RunFolder,
-    tls: Option<&Certificate>,
+    (tls, site): (Option<&Certificate>, Option<&Laid>),
     modules: &Path,
 ) -> Result<String, String> {
     let root = folder.path().display();
@@ -145,6 +149,9 @@ fn configuration(
     }
     if tls.is_some() {
         wanted.extend(["socache_shmcb".to_owned(), "ssl".to_owned()]);
+    }
+    if let Some(site) = site {
+        wanted.extend(modules_of(site).map(str::to_owned));
     }
     for name in wanted {
         let file = modules.join(format!("mod_{name}.so"));
@@ -175,10 +182,61 @@ fn configuration(
             tls.key_file.display()
         );
     }
+    if let Some(site) = site {
+        text += &site_text(site, folder)?;
+        return Ok(text);
+    }
     text += &format!(
         "DocumentRoot \"{root}/htdocs\"\n\
          <Directory \"{root}/htdocs\">\n  Require all granted\n  DirectoryIndex content\n</Directory>\n"
     );
+    Ok(text)
+}
+
+/// Modules that a site needs besides.
+fn modules_of(site: &Laid) -> impl Iterator<Item = &'static str> {
+    let with = |wanted: bool, names: &'static [&'static str]| if wanted { names } else { &[] };
+    let names = [
+        with(true, &["mime", "alias"]),
+        with(site.php.is_some(), &["proxy", "proxy_fcgi"]),
+        with(site.compress, &["filter", "deflate"]),
+        with(site.http2, &["http2"]),
+    ];
+    names.into_iter().flatten().copied()
+}
+
+/// What Apache is told of a site: one server, which answers to every name.
+fn site_text(site: &Laid, folder: &RunFolder) -> Result<String, String> {
+    let path = folder.path().display();
+    let root = site.root.display();
+    let types: String =
+        site.types.iter().map(|(extension, kind)| format!("{kind} {extension}\n")).collect();
+    let types = folder.write("mime.types", types.as_bytes())?;
+    let mut text = format!("TypesConfig \"{}\"\n", types.display());
+    if site.http2 {
+        text += "Protocols h2 http/1.1\n";
+    }
+    if site.compress {
+        text += &format!("AddOutputFilterByType DEFLATE {}\n", COMPRESSED.join(" "));
+    }
+    text += &format!("Alias \"{READY_PATH}\" \"{path}/ready/ready.txt\"\n");
+    for (at, script) in &site.scripts {
+        text += &format!("Alias \"{at}\" \"{}\"\n", script.display());
+    }
+    // Without FollowSymLinks no link below the folder is followed; those above it are resolved already.
+    text += &format!(
+        "DocumentRoot \"{root}\"\n\
+         <Directory \"{path}/ready\">\n  Require all granted\n</Directory>\n\
+         <Directory \"{root}\">\n  Require all granted\n  Options None\n  AllowOverride None\n  \
+         DirectoryIndex index.html\n</Directory>\n"
+    );
+    if let Some(php) = &site.php {
+        text += &format!(
+            "ProxyTimeout 120\n<Directory \"{path}/php\">\n  Require all granted\n  \
+             SetHandler \"proxy:unix:{}|fcgi://localhost\"\n</Directory>\n",
+            php.socket.display()
+        );
+    }
     Ok(text)
 }
 

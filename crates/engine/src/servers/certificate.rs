@@ -24,9 +24,13 @@ pub(super) struct Certificate {
 
 impl Certificate {
     /// Makes an ECDSA P-256 key, the cheapest that every client takes, and a certificate for this
-    /// address, `localhost` and `tcptoll.test`.
-    pub(super) fn make(address: IpAddr, folder: &RunFolder) -> Result<Self, String> {
-        let (pem, key) = pair(address).map_err(|error| format!("certificate: {error}"))?;
+    /// address, `localhost`, `tcptoll.test` and these names.
+    pub(super) fn make(
+        address: IpAddr,
+        names: &[String],
+        folder: &RunFolder,
+    ) -> Result<Self, String> {
+        let (pem, key) = pair(address, names).map_err(|error| format!("certificate: {error}"))?;
         Ok(Self {
             chain_file: folder.write("certificate.pem", pem.as_bytes())?,
             key_file: folder.write("key.pem", key.as_bytes())?,
@@ -50,8 +54,9 @@ impl Certificate {
     }
 }
 
-fn pair(address: IpAddr) -> Result<(String, String), rcgen::Error> {
+fn pair(address: IpAddr, further: &[String]) -> Result<(String, String), rcgen::Error> {
     let names = NAMES.iter().map(|&name| name.to_owned()).chain([address.to_string()]);
+    let names = names.chain(further.iter().cloned());
     let mut params = CertificateParams::new(names.collect::<Vec<_>>())?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, NAMES[1]);
@@ -66,7 +71,7 @@ mod tests {
     #[test]
     fn each_certificate_is_another_one_in_pem() {
         let address = "10.77.0.2".parse().unwrap();
-        let [(a, key), (b, _)] = [pair(address).unwrap(), pair(address).unwrap()];
+        let [(a, key), (b, _)] = [pair(address, &[]).unwrap(), pair(address, &[]).unwrap()];
         assert_ne!(a, b);
         assert!(a.starts_with("-----BEGIN CERTIFICATE-----"), "{a}");
         assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));

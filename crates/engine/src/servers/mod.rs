@@ -17,10 +17,13 @@ mod perform;
 mod pool;
 mod program;
 mod puma;
+mod site;
 
+use std::path::Path;
 use std::process::{Child, Command};
 
 use tcptoll_kernel::{cpu, process};
+use tcptoll_model::page::site::Site;
 
 use crate::messages::{ServerKind, ServerSpec, Serving};
 use crate::run_folder::{self, RunFolder};
@@ -75,32 +78,89 @@ struct Prepared {
 pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
     program::refuse_taken_port(spec.at)?;
     let folder = RunFolder::make()?;
-    let certificate = spec.tls.then(|| Certificate::make(spec.at.ip(), &folder)).transpose()?;
+    let names = spec.site.as_ref().map_or(&[][..], |site| &site.names);
+    if let Some(site) = &spec.site {
+        refuse_site(spec.kind, site)?;
+    }
+    let certificate =
+        spec.tls.then(|| Certificate::make(spec.at.ip(), names, &folder)).transpose()?;
     let tls = certificate.as_ref();
+    let mut laid = spec.site.as_ref().map(|site| site::lay(site, spec.tls, &folder)).transpose()?;
     let prepared = match spec.kind {
-        ServerKind::Nginx => nginx::prepare(spec, &folder, tls),
-        ServerKind::ApacheEvent => apache::prepare(apache::Mpm::Event, spec, &folder, tls),
-        ServerKind::ApacheWorker => apache::prepare(apache::Mpm::Worker, spec, &folder, tls),
-        ServerKind::ApachePrefork => apache::prepare(apache::Mpm::Prefork, spec, &folder, tls),
+        ServerKind::Nginx => nginx::prepare(spec, &folder, tls, laid.as_ref()),
+        ServerKind::ApacheEvent => {
+            apache::prepare(apache::Mpm::Event, spec, &folder, tls, laid.as_ref())
+        }
+        ServerKind::ApacheWorker => {
+            apache::prepare(apache::Mpm::Worker, spec, &folder, tls, laid.as_ref())
+        }
+        ServerKind::ApachePrefork => {
+            apache::prepare(apache::Mpm::Prefork, spec, &folder, tls, laid.as_ref())
+        }
         ServerKind::Puma => puma::prepare(spec, &folder, tls),
         ServerKind::Null => null::prepare(spec),
     }?;
     let name = prepared.name;
     let mut running = Running { children: Vec::new(), folder };
     let log = running.folder.file("log");
+    let mut version = prepared.version;
+    if let Some(php) = laid.as_mut().and_then(|laid| laid.php.as_mut()) {
+        version += &format!(", {}", php.version);
+        start_php(php, &mut running, &log)?;
+    }
+    let helpers = running.children.len();
     for command in prepared.commands {
         let child = program::spawn(command, &log).map_err(|error| format!("{name}: {error}"))?;
         running.children.push(child);
     }
-    program::wait_until_it_answers(name, spec.at, tls, &log, &mut running.children)?;
+    let asked = if laid.is_some() { site::READY_PATH } else { "/" };
+    let children = &mut running.children[helpers..];
+    program::wait_until_it_answers(name, (spec.at, asked), tls, &log, children)?;
     let serving = Serving {
         at: spec.at,
-        version: prepared.version,
+        version,
         certificate: certificate.map(|certificate| certificate.pem),
         path: prepared.path,
-        configuration: prepared.configuration,
+        configuration: cut(prepared.configuration),
     };
     Ok((running, serving))
+}
+
+/// Starts PHP and waits until it takes connections.
+fn start_php(php: &mut site::Php, running: &mut Running, log: &Path) -> Result<(), String> {
+    let Some(command) = php.command.take() else { return Ok(()) };
+    let child = program::spawn(command, log).map_err(|error| format!("php-fpm: {error}"))?;
+    running.children.push(child);
+    let at = php.socket.display().to_string();
+    program::wait_until(("php-fpm", &at), log, &mut running.children, |_| Ok(php.listens()))
+}
+
+/// Configurations are for the record, and an answer is one message: a site of 3,000 files has a longer one.
+fn cut(mut configuration: String) -> String {
+    const MAX: usize = 16 << 10;
+    if configuration.len() > MAX {
+        configuration.truncate(configuration.floor_char_boundary(MAX));
+        configuration += "\n# cut here\n";
+    }
+    configuration
+}
+
+/// The refusal of a site by a server that serves none.
+fn refuse_site(kind: ServerKind, site: &Site) -> Result<(), String> {
+    let name = match kind {
+        ServerKind::Nginx | ServerKind::ApacheEvent | ServerKind::ApacheWorker => return Ok(()),
+        ServerKind::ApachePrefork if site.http2 => {
+            return Err(
+                "Apache's prefork has no HTTP/2: mod_http2 needs threads, which event and worker \
+                        have"
+                    .to_owned(),
+            );
+        }
+        ServerKind::ApachePrefork => return Ok(()),
+        ServerKind::Puma => "puma",
+        ServerKind::Null => "null",
+    };
+    Err(format!("{name} serves no site of several files: nginx and Apache do"))
 }
 
 /// Processes asked for, or as many as the CPUs this host may use.

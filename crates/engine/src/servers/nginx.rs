@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::certificate::Certificate;
 use super::run_folder::RunFolder;
+use super::site::{COMPRESSED, Laid, READY_PATH};
 use super::{Prepared, content, files_each, milliseconds, program, refuse_work, workers};
 use crate::messages::ServerSpec;
 
@@ -19,14 +20,15 @@ pub(super) fn prepare(
     spec: &ServerSpec,
     folder: &RunFolder,
     tls: Option<&Certificate>,
+    site: Option<&Laid>,
 ) -> Result<Prepared, String> {
     refuse_work("nginx", spec)?;
     let (program, version) = find()?;
     let files = files_each("nginx", spec, workers(spec))?;
-    if spec.body_bytes > INLINE_MAX {
+    if site.is_none() && spec.body_bytes > INLINE_MAX {
         folder.write("content", &content(spec))?;
     }
-    let configuration = configuration(spec, folder, tls, files);
+    let configuration = configuration(spec, folder, (tls, site), files, &version);
     let file = folder.write("nginx.conf", configuration.as_bytes())?;
     let command = command(&program, &version, &file);
     let path = "/".to_owned();
@@ -76,17 +78,26 @@ pub(super) fn temporary_paths(folder: &RunFolder) -> String {
 
 /// Since 1.19.5 (its CHANGES).
 fn takes_log_option(version: &str) -> bool {
+    numbers(version) >= [1, 19, 5]
+}
+
+/// The words that turn HTTP/2 on: of `listen`, and since 1.25.1 (its CHANGES) a directive of its own.
+fn http2_words(version: &str) -> (&'static str, &'static str) {
+    if numbers(version) >= [1, 25, 1] { ("", "    http2 on;\n") } else { (" http2", "") }
+}
+
+fn numbers(version: &str) -> [u32; 3] {
     let numbers = version.strip_prefix("nginx/").unwrap_or_default();
     let mut numbers = numbers.split(['.', ' ']).map_while(|number| number.parse::<u32>().ok());
-    let numbers: [u32; 3] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
-    numbers >= [1, 19, 5]
+    std::array::from_fn(|_| numbers.next().unwrap_or(0))
 }
 
 fn configuration(
     spec: &ServerSpec,
     folder: &RunFolder,
-    tls: Option<&Certificate>,
+    (tls, site): (Option<&Certificate>, Option<&Laid>),
     files: u64,
+    version: &str,
 ) -> String {
     let workers = workers(spec);
     let mut listen = spec.at.to_string();
@@ -99,13 +110,15 @@ fn configuration(
     if tls.is_some() {
         listen += " ssl";
     }
+    let http2 = if site.is_some_and(|site| site.http2) { http2_words(version) } else { ("", "") };
+    listen += http2.0;
     let mut text = preamble(folder, workers, files, "warn");
     text += "http {\n  \
          access_log off;\n  \
          default_type text/plain;\n  \
          sendfile on;\n  \
          tcp_nopush on;\n  \
-         open_file_cache max=16;\n";
+         open_file_cache max=4096;\n";
     text += &temporary_paths(folder);
     if !spec.keepalive {
         text += "  keepalive_timeout 0;\n";
@@ -126,6 +139,10 @@ fn configuration(
             tls.key_file.display()
         );
     }
+    if let Some(site) = site {
+        text += &site_text(site, folder, &format!("    listen {listen};\n{}", http2.1));
+        return text;
+    }
     text += &format!("  server {{\n    listen {listen};\n    location / {{\n");
     if spec.body_bytes > INLINE_MAX {
         let root = folder.path().display();
@@ -135,6 +152,38 @@ fn configuration(
     }
     text += "    }\n  }\n}\n";
     text
+}
+
+/// The rest of `http` for a site: one server, which answers to every name.
+fn site_text(site: &Laid, folder: &RunFolder, listen: &str) -> String {
+    let root = site.root.display();
+    let path = folder.path().display();
+    let mut text = "  types {\n".to_owned();
+    for (extension, kind) in &site.types {
+        text += &format!("    {kind} {extension};\n");
+    }
+    text += "  }\n";
+    if site.compress {
+        // It knows text/html by itself, and warns where it is named.
+        let kinds: Vec<&str> = COMPRESSED.into_iter().filter(|&kind| kind != "text/html").collect();
+        text += &format!("  gzip on;\n  gzip_types {};\n", kinds.join(" "));
+    }
+    text += &format!(
+        "  server {{\n{listen}    server_name _;\n    root \"{root}\";\n    index index.html;\n    \
+         disable_symlinks on from=$document_root;\n    \
+         location = {READY_PATH} {{ default_type text/plain; return 200 ready; }}\n"
+    );
+    for (at, script) in &site.scripts {
+        text += &format!(
+            "    location = {at} {{\n      \
+               fastcgi_pass unix:{path}/php.sock;\n      \
+               fastcgi_param SCRIPT_FILENAME {script};\n      \
+               fastcgi_param REQUEST_METHOD $request_method;\n      \
+               fastcgi_read_timeout 120s;\n    }}\n",
+            script = script.display()
+        );
+    }
+    text + "  }\n}\n"
 }
 
 #[cfg(test)]

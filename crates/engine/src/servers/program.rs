@@ -109,7 +109,7 @@ pub(super) fn refuse_taken_port(at: SocketAddr) -> Result<(), String> {
 /// Waits until every process listens and a request is answered with success.
 pub(super) fn wait_until_it_answers(
     name: &str,
-    at: SocketAddr,
+    (at, path): (SocketAddr, &str),
     tls: Option<&Certificate>,
     log: &Path,
     children: &mut [Child],
@@ -122,7 +122,7 @@ pub(super) fn wait_until_it_answers(
         if ours < processes {
             return Ok(false);
         }
-        match answer(at, tls, left) {
+        match answer((at, path), tls, left) {
             Ok(status) if status == b"HTTP/1.1 200" => Ok(true),
             Ok(status) if !status.is_empty() => {
                 let status = String::from_utf8_lossy(&status).into_owned();
@@ -165,8 +165,12 @@ pub(super) fn wait_until(
 }
 
 /// The first 12 bytes that come back for a request, fewer if the server closes.
-fn answer(at: SocketAddr, tls: Option<&Certificate>, limit: Duration) -> io::Result<Vec<u8>> {
-    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+fn answer(
+    (at, path): (SocketAddr, &str),
+    tls: Option<&Certificate>,
+    limit: Duration,
+) -> io::Result<Vec<u8>> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut stream = TcpStream::connect_timeout(&at, limit)?;
     // No TIME-WAIT of this question is left on the host that is about to be measured.
     reset_when_closed(&stream)?;
@@ -174,13 +178,13 @@ fn answer(at: SocketAddr, tls: Option<&Certificate>, limit: Duration) -> io::Res
     stream.set_write_timeout(Some(limit))?;
     let mut status = Vec::new();
     let Some(certificate) = tls else {
-        stream.write_all(REQUEST)?;
+        stream.write_all(request.as_bytes())?;
         stream.take(12).read_to_end(&mut status)?;
         return Ok(status);
     };
     let mut session = certificate.client(at.ip()).map_err(io::Error::other)?;
     let mut stream = rustls::Stream::new(&mut session, &mut stream);
-    stream.write_all(REQUEST)?;
+    stream.write_all(request.as_bytes())?;
     stream.take(12).read_to_end(&mut status)?;
     Ok(status)
 }

@@ -250,9 +250,9 @@ fn origin_of(url: &str) -> &str {
 /// Extension and content type of a made file.
 fn type_of(kind: Kind) -> (&'static str, &'static str) {
     match kind {
-        Kind::Document => ("html", "text/html; charset=utf-8"),
-        Kind::Stylesheet => ("css", "text/css; charset=utf-8"),
-        Kind::Script => ("js", "text/javascript; charset=utf-8"),
+        Kind::Document => ("html", "text/html"),
+        Kind::Stylesheet => ("css", "text/css"),
+        Kind::Script => ("js", "text/javascript"),
         Kind::Font => ("woff2", "font/woff2"),
         Kind::Image => ("svg", "image/svg+xml"),
         Kind::Other => ("bin", "application/octet-stream"),

@@ -59,13 +59,13 @@ print(answers, length, 'closed' if closed else 'open', round((time.monotonic() -
 ";
 
 /// Two hosts of a lab, spoken with as the runner does.
-struct Lab {
+pub(crate) struct Lab {
     client: Handle,
-    server: Handle,
+    pub(crate) server: Handle,
     // It ends when its channel is closed.
-    _link: Channel,
+    pub(crate) link: Handle,
     process: Child,
-    folder: Folder,
+    pub(crate) folder: Folder,
     mark: String,
 }
 
@@ -79,9 +79,14 @@ struct Got {
 }
 
 impl Lab {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
+        Self::over("direct", name)
+    }
+
+    /// Over this link.
+    pub(crate) fn over(link: &str, name: &str) -> Self {
         let plan = Plan {
-            link: "direct".to_owned(),
+            link: link.to_owned(),
             ipv6: false,
             seed: 1,
             force_packet: false,
@@ -102,17 +107,18 @@ impl Lab {
         let [client, server, link] = pairs.map(|(ours, _)| Channel::new(ours));
         let client = Handle::new(client, "client host").unwrap();
         let mut server = Handle::new(server, "server host").unwrap();
+        let link = Handle::new(link, "link").unwrap();
         let free = ("net.ipv4.ip_unprivileged_port_start".to_owned(), "0".to_owned());
         server.ask(&SetSysctls(vec![free])).unwrap();
-        Self { client, server, _link: link, process, folder, mark }
+        Self { client, server, link, process, folder, mark }
     }
 
-    fn serve(&mut self, spec: &ServerSpec) -> Serving {
+    pub(crate) fn serve(&mut self, spec: &ServerSpec) -> Serving {
         self.server.ask(spec).unwrap()
     }
 
     /// Why a server is not started.
-    fn refused(&mut self, spec: &ServerSpec) -> String {
+    pub(crate) fn refused(&mut self, spec: &ServerSpec) -> String {
         self.server.ask(spec).unwrap_err().to_string()
     }
 
@@ -121,7 +127,7 @@ impl Lab {
     }
 
     /// Runs a shell line on the client host and gives what it printed.
-    fn run(&mut self, line: &str) -> String {
+    pub(crate) fn run(&mut self, line: &str) -> String {
         let file = self.folder.file("printed");
         let line = format!("({line}) > '{}'", file.display());
         let launch = Launch {
@@ -175,7 +181,7 @@ impl Lab {
     }
 
     /// Ends the lab like a crash and looks for what it left.
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -193,7 +199,7 @@ impl Lab {
     }
 }
 
-fn spec(kind: ServerKind) -> ServerSpec {
+pub(crate) fn spec(kind: ServerKind) -> ServerSpec {
     ServerSpec {
         kind,
         at: "10.77.0.2:80".parse().unwrap(),

@@ -40,6 +40,7 @@ mod rounds;
 mod serve;
 mod servers;
 mod settings;
+mod sites;
 mod stream;
 mod stream_memory;
 mod studies;

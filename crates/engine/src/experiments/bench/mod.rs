@@ -7,6 +7,7 @@ pub(super) mod opening;
 pub(super) mod procedure;
 pub(super) mod queue_load;
 pub(super) mod queues;
+pub(super) mod roots;
 pub(super) mod service;
 pub(crate) mod settings;
 pub mod target;

@@ -241,32 +241,9 @@ fn field(typed: &str) -> Result<(String, String), TrialError> {
     }
 }
 
-/// Cuts a text into pieces of at most so many bytes, between characters.
-pub(super) fn pieces(text: &str, most: usize) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.floor_char_boundary(most);
-        // A character is never longer than a piece; this only keeps the loop finite.
-        let (piece, tail) = rest.split_at(if end == 0 { rest.len() } else { end });
-        pieces.push(piece);
-        rest = tail;
-    }
-    pieces
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_text_is_cut_between_characters() {
-        assert_eq!(pieces("aäöü", 3), ["aä", "ö", "ü"]);
-        assert!(pieces("", 3).is_empty());
-        let long = "€".repeat(1000);
-        assert_eq!(pieces(&long, 100).concat(), long);
-        assert!(pieces(&long, 100).iter().all(|piece| piece.len() <= 100));
-    }
 
     #[test]
     fn fields_that_the_way_of_reuse_sets_are_refused() {

@@ -1,10 +1,6 @@
 //! One trial of `http`: the server, what it is asked for, and the load.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
@@ -15,18 +11,18 @@ use tcptoll_model::units::human_count;
 use super::closing::{AfterLoad, Server, count_closed, take_closing};
 use super::ends::{Ends, LabServer, LabSettings};
 use super::forecast::Pace;
-use super::requests::pieces;
 use super::settings::{HttpSettings, Tls};
 use crate::experiments::bench::hosts::{PortsNeeded, launch, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::bench::settings::{WarmUp, wrong};
 use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
 use crate::experiments::{Context, Outcome, TrialError};
-use crate::lab::{Handle, Hosts, LabError};
+use crate::lab::{Handle, Hosts};
 use crate::messages::{
-    ClosedSockets, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
-    UPLOAD_MAX, Upload, Watch,
+    ClosedSockets, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad, Upload,
+    Watch,
 };
 
 /// Ports of the lab's server: above those that only a privileged program may listen on.
@@ -281,8 +277,8 @@ impl HttpTrial<'_> {
         }
         let text = serde_json::to_string(&requests)
             .map_err(|error| TrialError::Setting(format!("requests: {error}")))?;
-        for piece in pieces(&text, UPLOAD_MAX) {
-            client.ask(&Upload(piece.to_owned()))?;
+        for piece in Upload::pieces(&text) {
+            client.ask(&piece)?;
         }
         Ok(())
     }
@@ -296,7 +292,7 @@ impl HttpTrial<'_> {
     ) -> HttpLoad {
         let HttpSettings { load, tls, insecure, ca, .. } = self.settings;
         let ns = |time: Duration| time.as_nanos() as u64;
-        let made = roots.map(|file| file.0.display().to_string());
+        let made = roots.map(|file| file.path().display().to_string());
         let (warmup_requests, warmup_ns) = match self.pace.warmup {
             WarmUp::Operations(count) => (count, 0),
             WarmUp::Time(long) => (0, ns(long)),
@@ -387,33 +383,4 @@ fn nothing_reached(typed: &str, report: &HttpReport) -> String {
         ("timeout", NO_ANSWER),
         ("tls", "TLS did not come about: --ca for roots of your own, --insecure to accept any"),
     ])
-}
-
-/// A file of root certificates for the client; it goes with the trial.
-struct RootsFile(PathBuf);
-
-impl RootsFile {
-    fn write(pem: &str, seed: u64) -> Result<Self, TrialError> {
-        let name = format!("tcptoll-{}-{seed:016x}.pem", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let refuse = |error: std::io::Error| {
-            TrialError::Lab(LabError::Refused(format!("{}: {error}", path.display())))
-        };
-        // Of this user alone, and nobody else's file of the same name.
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(refuse)?;
-        let roots = Self(path.clone());
-        file.write_all(pem.as_bytes()).map_err(refuse)?;
-        Ok(roots)
-    }
-}
-
-impl Drop for RootsFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

@@ -46,11 +46,7 @@ pub(super) struct Prepared {
 }
 
 pub(super) fn prepare(spec: &FrontSpec, folder: &RunFolder) -> Result<Prepared, String> {
-    let php = program::find(&NAMES, "php-fpm")?;
-    let version = program::version(&php, "-v")?;
-    if major(&version).is_none_or(|major| major < MAJOR_MIN) {
-        return Err(format!("{} is {version}: PHP {MAJOR_MIN} or later is needed", php.display()));
-    }
+    let (php, version) = find()?;
     if spec.backend_kind == BackendKind::Mariadb {
         check_mysqli(&php)?;
     }
@@ -75,6 +71,16 @@ pub(super) fn prepare(spec: &FrontSpec, folder: &RunFolder) -> Result<Prepared, 
         configuration: format!("{pool}\n{settings}\n{http}"),
         sockets,
     })
+}
+
+/// The program, and its version: `PHP 8.2.36 (fpm-fcgi) …`.
+pub(in super::super) fn find() -> Result<(PathBuf, String), String> {
+    let php = program::find(&NAMES, "php-fpm")?;
+    let version = program::version(&php, "-v")?;
+    if major(&version).is_none_or(|major| major < MAJOR_MIN) {
+        return Err(format!("{} is {version}: PHP {MAJOR_MIN} or later is needed", php.display()));
+    }
+    Ok((php, version))
 }
 
 /// `PHP 8.2.36 (fpm-fcgi) …` is 8.

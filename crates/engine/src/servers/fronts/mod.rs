@@ -20,6 +20,7 @@ use super::Running;
 use super::program;
 use super::run_folder::RunFolder;
 use crate::messages::{FrontKind, FrontServing, FrontSpec};
+pub(super) use fpm::find as find_php;
 use status::{Reader, Source};
 pub(super) use watch::WorkersWatch;
 
@@ -83,7 +84,7 @@ fn start_workers(spec: &FrontSpec, running: &mut Running) -> Result<Started, Str
     running.children.push(child);
     let source = Source::Own(status);
     wait_for_status(spec, &source, running, 0)?;
-    program::wait_until_it_answers(name, spec.at, None, &log, &mut running.children)?;
+    program::wait_until_it_answers(name, (spec.at, "/"), None, &log, &mut running.children)?;
     let version = concat!("tcptoll/", env!("CARGO_PKG_VERSION")).to_owned();
     Ok((source, version, configuration))
 }
@@ -100,7 +101,7 @@ fn start_fpm(spec: &FrontSpec, running: &mut Running) -> Result<Started, String>
     let nginx = program::spawn(prepared.nginx, &log).map_err(|error| format!("nginx: {error}"))?;
     running.children.push(nginx);
     let of_nginx: &mut [Child] = &mut running.children[1..];
-    program::wait_until_it_answers("nginx", spec.at, None, &log, of_nginx)?;
+    program::wait_until_it_answers("nginx", (spec.at, "/"), None, &log, of_nginx)?;
     Ok((source, prepared.version, prepared.configuration))
 }
 
