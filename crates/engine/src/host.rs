@@ -22,12 +22,14 @@ use crate::clock::monotonic_ns;
 use crate::load::half_open::HalfOpenPeer;
 use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
-use crate::load::{connect, exchange, greet, http, page, probes, short, socket_memory, transfer};
+use crate::load::{
+    browser, connect, exchange, greet, http, page, probes, short, socket_memory, transfer,
+};
 use crate::messages::{
     Answers, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End, EndHalfOpen, Exchange,
     Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd,
     HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, LoadPage,
-    Look, LookAway, Make, Observe, Order, Perform, Ping, ReadCpu, ReadMemory, ReadQueue,
+    Look, LookAway, Make, Observe, Order, PageUser, Perform, Ping, ReadCpu, ReadMemory, ReadQueue,
     ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
     ShortLoad, Sink, SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer,
     Upload, WatchListener, WatchQueues, WatchWorkers,
@@ -178,7 +180,11 @@ fn orders(role: Role) -> Orders<Host> {
         })
         .on(|host, order: LoadPage, channel| {
             let uploaded = std::mem::take(&mut host.uploaded);
-            let (rows, report) = page::run(&order, &uploaded, channel)?.rows();
+            let visit = match order.user {
+                PageUser::Tcptoll => page::run(&order, &uploaded, channel)?,
+                PageUser::Chromium => browser::run(&order, channel)?,
+            };
+            let (rows, report) = visit.rows();
             for row in rows {
                 channel.send(&Reply::<()>::Rows(row))?;
             }

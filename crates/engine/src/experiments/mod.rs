@@ -9,6 +9,7 @@ pub mod connect;
 pub mod http;
 pub mod keepalive;
 pub mod messages;
+pub mod page;
 #[cfg(test)]
 mod replay;
 pub mod stream;
@@ -155,6 +156,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &http::Http,
     &keepalive::Keepalive,
     &messages::Messages,
+    &page::Page,
     &stream::Stream,
     &syn_queue::SynQueue,
     &time_wait::TimeWait,
@@ -186,6 +188,7 @@ mod tests {
                 Only::With(other @ "backoff", _) => (*other, "1s"),
                 Only::With(other @ "detect-within", _) => (*other, "30s"),
                 Only::With(other @ "memory", _) => (*other, "true"),
+                Only::With(other @ "site", _) => (*other, "/usr/share/doc"),
                 Only::With(other, _) => panic!("write a value for --{other}"),
             };
             settings.insert(other.to_owned(), Value::from(value));

@@ -12,6 +12,7 @@ pub mod devtools;
 mod discovery;
 pub mod forecast;
 pub mod graph;
+pub mod har;
 pub mod loader;
 pub mod resource;
 pub mod rules;

@@ -24,6 +24,7 @@ use serde_json::json;
 use tcptoll_kernel::cpu;
 use tcptoll_model::page::devtools::Event;
 use tcptoll_model::page::devtools::load::Load;
+use tcptoll_model::page::resource::Protocol;
 use tcptoll_model::page::waterfall::Waterfall;
 
 use self::pipe::Heard;
@@ -31,6 +32,7 @@ use self::program::{Browser, START_LIMIT, Settings};
 use self::warm::Warm;
 use super::LoadError;
 use crate::channel::Channel;
+use crate::messages::{LoadPage, PageReport, PageStart, Visit};
 
 /// An answer must come within this; answers take milliseconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -61,45 +63,80 @@ const QUIET: Duration = Duration::from_millis(200);
 
 /// What is to be loaded.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+struct Wanted {
     /// The page: `http://host:port/path` or `https://…`.
-    pub url: String,
+    url: String,
     /// A second page of the same visitor, and the time between, from the end of the first one, ns.
-    pub second: Option<(String, u64)>,
+    second: Option<(String, u64)>,
     /// Names that are resolved without DNS.
-    pub names: Vec<(String, IpAddr)>,
+    names: Vec<(String, IpAddr)>,
     /// Ask other origins too. Otherwise their names are not resolved.
-    pub other_origins: bool,
+    other_origins: bool,
     /// Offer HTTP/2 (in TLS).
-    pub http2: bool,
+    http2: bool,
     /// Ask for compressed content.
-    pub compress: bool,
+    compress: bool,
     /// Accept all certificates.
-    pub insecure: bool,
+    insecure: bool,
     /// PEM file of certificates that are accepted: those of the servers themselves, not of an authority.
-    pub certificates: Option<String>,
+    certificates: Option<String>,
     /// A page that is not loaded by then is given up, ns.
-    pub timeout_ns: u64,
+    timeout_ns: u64,
 }
 
 /// What was loaded.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
+struct Loaded {
     /// Name and version: `Chrome/156.0.8078.79`.
-    pub version: String,
+    version: String,
     /// The page, and the second one.
-    pub pages: Vec<Waterfall>,
+    pages: Vec<Waterfall>,
     /// Class of the failure of the last page: it was given up.
-    pub gave_up: Option<&'static str>,
+    gave_up: Option<&'static str>,
     /// The parent said stop.
-    pub stopped: bool,
+    stopped: bool,
+}
+
+/// Loads the page as ordered; only its resources are not given as a graph.
+///
+/// Errors: as of a load; Chromium asks for what a document names, so a graph cannot be loaded.
+pub fn run(order: &LoadPage, channel: &mut Channel) -> Result<Visit, LoadError> {
+    let PageStart::Url(url) = &order.start else {
+        return Err(LoadError::Refused(
+            "a browser cannot load a recorded graph: leave out --browser or --har".to_owned(),
+        ));
+    };
+    let next = order.next.as_ref();
+    let wanted = Wanted {
+        url: url.clone(),
+        second: next.map(|next| (next.url.clone().unwrap_or_else(|| url.clone()), next.after_ns)),
+        names: order.names.clone(),
+        other_origins: order.other_origins,
+        http2: order.protocol == Protocol::Http2,
+        compress: order.compress,
+        insecure: order.tls.insecure,
+        certificates: order.tls.ca.clone(),
+        timeout_ns: order.timeout_ns,
+    };
+    let Loaded { version, pages, gave_up, stopped } = loaded(&wanted, channel)?;
+    let mut report =
+        PageReport { partial: stopped, browser: Some(version), ..PageReport::default() };
+    for request in pages.iter().flat_map(|page| &page.requests) {
+        if let Some(class) = &request.error {
+            *report.errors.entry(class.clone()).or_default() += 1;
+        }
+    }
+    if let Some(class) = gave_up {
+        report.first_errors.insert(class.to_owned(), "the page was not whole in time".to_owned());
+    }
+    Ok(Visit { pages, resources: Vec::new(), report })
 }
 
 /// Loads the page, with a browser of its own.
 ///
 /// Errors: a sentence for the user. A missing program is named with its Debian package, one that fails
 /// is quoted. A page that cannot be loaded is no error: its requests have failed.
-pub fn run(wanted: &Wanted, channel: &mut Channel) -> Result<Loaded, LoadError> {
+fn loaded(wanted: &Wanted, channel: &mut Channel) -> Result<Loaded, LoadError> {
     let page = Address::of(&wanted.url)?;
     if let Some((url, _)) = &wanted.second {
         Address::of(url)?;

@@ -1,0 +1,240 @@
+//! One trial of `page`: the server, a load that is not measured, and the loads that are.
+
+use std::net::SocketAddr;
+
+use tcptoll_model::study::PlannedArm;
+use tcptoll_model::wire::Span;
+
+use super::settings::{Ends, Lab, PageSettings, Served};
+use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
+use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::roots::RootsFile;
+use crate::experiments::{Context, Outcome, TrialError};
+use crate::lab::Hosts;
+use crate::messages::{
+    LoadPage, NextPage, PageStart, PageUser, ServerSpec, Serving, TakeSpan, TlsLoad, Upload, Visit,
+    Watch,
+};
+
+/// Ports of the lab's server.
+const PORT: u16 = 8080;
+const TLS_PORT: u16 = 8443;
+
+/// Connections that the server must hold: more than a browser opens, with those that it has just
+/// closed.
+const CONNECTIONS: u64 = 64;
+
+/// Longest site that fits into the order itself, bytes of JSON; a longer one is uploaded before.
+const SITE_MAX: usize = 32 << 10;
+
+/// One arm, being run.
+pub(super) struct PageTrial<'a> {
+    pub(super) settings: &'a PageSettings,
+    pub(super) notes: Notes,
+    order: Option<LoadPage>,
+    /// What is uploaded before each load.
+    graph: Option<String>,
+    /// Only kept: the file goes with the trial.
+    roots: Option<RootsFile>,
+    /// The load that is not measured: what the page consists of.
+    pub(super) warmup: Option<Visit>,
+    /// Congestion control of the server's host.
+    pub(super) congestion: Option<String>,
+}
+
+/// One load: what the client saw, and what the wire saw of it.
+pub(super) struct Loaded {
+    pub(super) visit: Visit,
+    pub(super) span: Option<Span>,
+}
+
+impl<'a> PageTrial<'a> {
+    /// Runs a trial of an arm.
+    pub(super) fn outcome(
+        arm: &PlannedArm,
+        settings: &'a PageSettings,
+        context: &mut Context<'_>,
+    ) -> Result<Outcome, TrialError> {
+        let connections = (settings.loads + 1) * CONNECTIONS * 4;
+        let site = match &settings.ends {
+            Ends::Lab(lab) => {
+                let ports = PortsNeeded { at_a_time: connections, connections };
+                Site::Lab(lab.spec.clone(), ports)
+            }
+            Ends::Target(_, target) => Site::Target(target),
+        };
+        let mut trial = PageTrial {
+            settings,
+            notes: Notes::new(&arm.name, &[]),
+            order: None,
+            graph: None,
+            roots: None,
+            warmup: None,
+            congestion: None,
+        };
+        procedure::run(&mut trial, site, context)?;
+        Ok(trial.notes.into_outcome(&arm.factors))
+    }
+
+    /// Starts the server; gives the page that it serves.
+    fn serve(
+        &mut self,
+        hosts: &mut Hosts,
+        lab: &Lab,
+        context: &Context<'_>,
+    ) -> Result<Served, TrialError> {
+        let port = if self.settings.tls { TLS_PORT } else { PORT };
+        let at = SocketAddr::new(hosts.addresses.server, port);
+        let served = self.settings.served(lab, at.ip(), port)?;
+        let server = hosts.server()?;
+        let text = to_json(&served.site)?;
+        let uploaded = text.len() > SITE_MAX;
+        if uploaded {
+            for piece in Upload::pieces(&text) {
+                server.ask(&piece)?;
+            }
+        }
+        let spec = ServerSpec {
+            kind: lab.kind,
+            at,
+            workers: Some(lab.workers),
+            keepalive: lab.keepalive,
+            keepalive_timeout_ns: lab.keepalive_timeout.map(|time| time.as_nanos() as u64),
+            keepalive_requests: lab.keepalive_requests,
+            tls: self.settings.tls,
+            body_bytes: 0,
+            work_ns: 0,
+            backlog: None,
+            connections: CONNECTIONS,
+            site: (!uploaded).then(|| served.site.clone()),
+            site_uploaded: uploaded,
+        };
+        let Serving { version, certificate, .. } = server.ask(&spec)?;
+        self.congestion =
+            read_sysctls(server, &["net.ipv4.tcp_congestion_control"])?.into_values().next();
+        if let Some(server) = &mut self.notes.arm.server {
+            server.version = Some(version);
+        }
+        self.roots = certificate.map(|pem| RootsFile::write(&pem, context.seed)).transpose()?;
+        Ok(served)
+    }
+
+    /// Loads the page once, by our own client or as the arm has it.
+    fn load_once(
+        &self,
+        hosts: &mut Hosts,
+        user: &PageUser,
+        context: &mut Context<'_>,
+    ) -> Result<Visit, TrialError> {
+        let order = self.order.as_ref().ok_or_else(|| {
+            TrialError::Target("there is no server to load a page from".to_owned())
+        })?;
+        if let Some(graph) = &self.graph {
+            for piece in Upload::pieces(graph) {
+                hosts.client.ask(&piece)?;
+            }
+        }
+        let begun = hosts.client.begin(&LoadPage { user: user.clone(), ..order.clone() })?;
+        let answered = hosts.client.wait(begun, context.interrupt, &mut |_| {})?;
+        Ok(Visit::of_rows(answered.rows, answered.answer))
+    }
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<String, TrialError> {
+    serde_json::to_string(value).map_err(|error| TrialError::Setting(format!("page: {error}")))
+}
+
+impl Trial for PageTrial<'_> {
+    type Report = Vec<Loaded>;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
+        let served = match &self.settings.ends {
+            Ends::Lab(lab) => self.serve(hosts, lab, context)?,
+            Ends::Target(url, target) => {
+                let scheme = if url.tls { "https" } else { "http" };
+                let address = target.address()?.ip();
+                Served {
+                    url: Some(format!("{scheme}://{}{}", url.authority(), url.path)),
+                    names: vec![(url.host.clone(), address)],
+                    ..Served::default()
+                }
+            }
+        };
+        let ns = |time: std::time::Duration| time.as_nanos() as u64;
+        let start = match (&served.url, &served.graph) {
+            (Some(url), _) => PageStart::Url(url.clone()),
+            (None, graph) => {
+                self.graph = graph.as_ref().map(to_json).transpose()?;
+                PageStart::Uploaded
+            }
+        };
+        let made = self.roots.as_ref().map(|file| file.path().display().to_string());
+        self.order = Some(LoadPage {
+            start,
+            names: served.names,
+            protocol: self.settings.protocol,
+            connections_per_origin: self.settings.connections_per_origin,
+            other_origins: self.settings.other_origins || self.settings.spreads(),
+            compress: self.settings.compress,
+            tls: TlsLoad {
+                server_name: String::new(),
+                insecure: self.settings.insecure,
+                ca: self.settings.ca.clone().or(made),
+                resume: true,
+            },
+            next: self
+                .settings
+                .next_after
+                .map(|after| NextPage { after_ns: ns(after), url: served.url.clone() }),
+            timeout_ns: ns(self.settings.timeout),
+            user: self.settings.user.clone(),
+        });
+        Ok(())
+    }
+
+    fn listen(&mut self, _hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        let tap = match &self.settings.ends {
+            Ends::Lab(lab) => lab.spec.tap,
+            Ends::Target(..) => false,
+        };
+        Ok(Watch { tap, spans: true, ..Watch::default() })
+    }
+
+    fn load(
+        &mut self,
+        hosts: &mut Hosts,
+        context: &mut Context<'_>,
+    ) -> Result<Vec<Loaded>, TrialError> {
+        let loads = self.settings.loads;
+        self.warmup = Some(self.load_once(hosts, &PageUser::Tcptoll, context)?);
+        let mut loaded = Vec::new();
+        for done in 0..loads {
+            (context.progress)(done, loads);
+            if let Some(link) = &mut hosts.link {
+                link.ask(&TakeSpan)?;
+            }
+            let visit = self.load_once(hosts, &self.settings.user.clone(), context)?;
+            let span = match &mut hosts.link {
+                Some(link) => link.ask(&TakeSpan)?,
+                None => None,
+            };
+            let partial = visit.report.partial;
+            loaded.push(Loaded { visit, span });
+            if partial {
+                break;
+            }
+        }
+        (context.progress)(loads, loads);
+        Ok(loaded)
+    }
+
+    fn take(&mut self, loaded: &Vec<Loaded>, seen: &Seen<'_>) -> Taken {
+        self.take_loads(loaded, seen);
+        Taken { operations: loaded.len() as u64 + 1, stamped: false }
+    }
+}

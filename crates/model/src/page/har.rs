@@ -1,0 +1,243 @@
+//! HAR files: what a browser recorded of a page, as a graph.
+//!
+//! HAR 1.2 (<http://www.softwareishard.com/blog/har-12-spec/>), with the fields that Chromium adds:
+//! `_initiator`, `_priority`, `_resourceType`. Bodies are not looked at. Of several pages the first is
+//! taken.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use url::Url;
+
+use super::graph::{Graph, Initiator, Resource};
+use super::resource::{Kind, Priority};
+use super::rules;
+
+/// Longest time that a server may have taken, µs; a longer one is that of a stream.
+const SERVER_MAX_US: f64 = 60e6;
+
+#[derive(Deserialize)]
+struct File {
+    log: Log,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    #[serde(default)]
+    pages: Vec<Page>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    #[serde(default)]
+    pageref: Option<String>,
+    started_date_time: String,
+    request: Request,
+    response: Response,
+    #[serde(default)]
+    timings: Timings,
+    #[serde(default, rename = "_initiator")]
+    initiator: Option<By>,
+    #[serde(default, rename = "_priority")]
+    priority: Option<String>,
+    #[serde(default, rename = "_resourceType")]
+    resource_type: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    method: String,
+    url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    status: i64,
+    #[serde(default)]
+    body_size: i64,
+    #[serde(default)]
+    content: Content,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Content {
+    #[serde(default)]
+    size: i64,
+    #[serde(default)]
+    mime_type: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Timings {
+    #[serde(default)]
+    wait: f64,
+}
+
+#[derive(Deserialize)]
+struct By {
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    stack: Option<Stack>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stack {
+    #[serde(default)]
+    call_frames: Vec<Frame>,
+}
+
+#[derive(Deserialize)]
+struct Frame {
+    url: String,
+}
+
+/// Reads a HAR file: the resources of its first page, each after what named it. A request is left out
+/// if it is no GET, has no answer, or is neither `http` nor `https`.
+///
+/// Errors: a clause that follows the file's name.
+pub fn graph(text: &[u8]) -> Result<Graph, String> {
+    let file: File =
+        serde_json::from_slice(text).map_err(|error| format!("it is no HAR file: {error}"))?;
+    let first = file.log.pages.first().map(|page| page.id.clone());
+    let of_page = |entry: &Entry| match (&first, &entry.pageref) {
+        (Some(first), Some(own)) => own == first,
+        _ => true,
+    };
+    let loaded = |entry: &Entry| {
+        entry.request.method == "GET"
+            && (200..600).contains(&entry.response.status)
+            && Url::parse(&entry.request.url)
+                .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+    };
+    let mut entries: Vec<Entry> =
+        file.log.entries.into_iter().filter(of_page).filter(loaded).collect();
+    // RFC 3339 in one time zone sorts as text; another zone would only change the order.
+    entries.sort_by(|a, b| a.started_date_time.cmp(&b.started_date_time));
+    entries.truncate(rules::REQUESTS);
+    if entries.is_empty() {
+        return Err("it has no request that was answered".to_owned());
+    }
+    let mut known: BTreeMap<String, u32> = BTreeMap::new();
+    let mut resources: Vec<Resource> = Vec::new();
+    for entry in &entries {
+        let number = resources.len() as u32;
+        if known.contains_key(&entry.request.url) {
+            continue;
+        }
+        known.insert(entry.request.url.clone(), number);
+        let named_by = entry.initiator.as_ref().and_then(By::url).and_then(|url| known.get(url));
+        let initiator = (number > 0).then(|| Initiator {
+            resource: named_by.copied().filter(|by| *by < number).unwrap_or(0),
+            // A document and a style sheet are read as they arrive; a script runs when it is whole.
+            at_byte: None,
+            delay_us: 0,
+        });
+        resources.push(entry.resource(initiator));
+    }
+    Ok(Graph { resources })
+}
+
+impl By {
+    fn url(&self) -> Option<&String> {
+        let frame = || Some(&self.stack.as_ref()?.call_frames.first()?.url);
+        self.url.as_ref().or_else(frame)
+    }
+}
+
+impl Entry {
+    fn resource(&self, initiator: Option<Initiator>) -> Resource {
+        let kind = if initiator.is_none() { Kind::Document } else { self.kind() };
+        let priority = match self.priority.as_deref() {
+            Some("VeryHigh") => Priority::VeryHigh,
+            Some("High") => Priority::High,
+            Some("Medium") => Priority::Medium,
+            Some("Low") => Priority::Low,
+            Some("VeryLow") => Priority::VeryLow,
+            _ => rules::priority(kind),
+        };
+        let Response { status, body_size, content } = &self.response;
+        let bytes = if *body_size >= 0 { *body_size } else { content.size };
+        let wait_us = (self.timings.wait * 1e3).clamp(0.0, SERVER_MAX_US);
+        Resource {
+            url: self.request.url.clone(),
+            kind,
+            priority,
+            blocking: matches!(kind, Kind::Document | Kind::Stylesheet),
+            initiator,
+            status: u16::try_from(*status).unwrap_or(200),
+            body_bytes: bytes.max(0) as u64,
+            server_us: if wait_us.is_finite() { wait_us as u64 } else { 0 },
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        let media = self.response.content.mime_type.to_ascii_lowercase();
+        match self.resource_type.as_deref() {
+            Some("document") => Kind::Other,
+            Some("stylesheet") => Kind::Stylesheet,
+            Some("script") => Kind::Script,
+            Some("font") => Kind::Font,
+            Some("image") => Kind::Image,
+            _ if media.contains("css") => Kind::Stylesheet,
+            _ if media.contains("javascript") => Kind::Script,
+            _ if media.contains("font") => Kind::Font,
+            _ if media.starts_with("image/") => Kind::Image,
+            _ => Kind::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(url: &str, more: &str) -> String {
+        format!(
+            r#"{{"startedDateTime":"2026-01-01T00:00:00.00{}Z","request":{{"method":"GET","url":"{url}"}},
+            "response":{{"status":200,"bodySize":100,"content":{{"mimeType":"text/css","size":300}}}},
+            "timings":{{"wait":12.5}}{more}}}"#,
+            url.len() % 10
+        )
+    }
+
+    fn read(entries: &[String]) -> Result<Graph, String> {
+        graph(format!(r#"{{"log":{{"entries":[{}]}}}}"#, entries.join(",")).as_bytes())
+    }
+
+    #[test]
+    fn resources_follow_what_named_them() {
+        let found = read(&[
+            entry("http://a.test/", ""),
+            entry(
+                "http://a.test/1",
+                r#","_initiator":{"url":"http://a.test/"},"_priority":"VeryHigh""#,
+            ),
+            entry("http://a.test/22", r#","_initiator":{"url":"http://a.test/1"}"#),
+            entry("data:,x", ""),
+        ])
+        .unwrap();
+        let initiators: Vec<_> =
+            found.resources.iter().map(|one| one.initiator.map(|by| by.resource)).collect();
+        assert_eq!(initiators, [None, Some(0), Some(1)]);
+        assert_eq!(found.resources[1].kind, Kind::Stylesheet);
+        assert_eq!((found.resources[1].body_bytes, found.resources[1].server_us), (100, 12_500));
+    }
+
+    #[test]
+    fn what_is_no_har_is_refused_in_words() {
+        for text in ["", "{}", "[1]", r#"{"log":{"entries":[]}}"#, r#"{"log":{"entries":7}}"#] {
+            assert!(graph(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}
