@@ -59,7 +59,7 @@ impl Load {
             Event::Loaded(time) if self.zero.is_some() => {
                 self.waterfall.load_event_us = Some(self.us(*time));
             }
-            Event::Loaded(_) | Event::Crashed | Event::Other => {}
+            Event::Loaded(_) | Event::Begun | Event::Idle | Event::Crashed | Event::Other => {}
         }
     }
 
@@ -182,7 +182,7 @@ impl Load {
 
     /// Takes over the head of a response: status, connection and phases up to the first byte.
     fn head(&mut self, number: usize, response: &Response) {
-        self.waterfall.requests[number].status = Some(response.status);
+        self.waterfall.requests[number].status = Some(response.status).filter(|&status| status > 0);
         self.heads[number] = bytes(response.encoded_data_length);
         let says = response.headers.connection.as_deref().unwrap_or_default();
         self.closes[number] = says.eq_ignore_ascii_case("close");
