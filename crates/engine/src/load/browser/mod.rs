@@ -212,6 +212,10 @@ fn warm_up(url: &str, browser: &mut Browser, channel: &mut Channel) -> Result<()
             Heard::Event(Event::Loaded(_)) => return Ok(()),
             Heard::Event(Event::Crashed) | Heard::End => return Err(pipe.ended()),
             Heard::Event(_) => {}
+            Heard::Failed(why) => {
+                let why = tcptoll_model::printable::line(&why);
+                return Err(pipe.refused(&format!("cannot load a page of its own host ({why})")));
+            }
             Heard::Stop => return Err(stopped()),
             Heard::Silence => {
                 let seconds = WARM_LIMIT.as_secs();
@@ -246,7 +250,7 @@ fn pause(time: Duration, browser: &mut Browser, channel: &mut Channel) -> Result
             Heard::Silence => return Ok(()),
             Heard::Stop => return Err(stopped()),
             Heard::End | Heard::Event(Event::Crashed) => return Err(browser.pipe.ended()),
-            Heard::Event(_) => {}
+            Heard::Event(_) | Heard::Failed(_) => {}
         }
     }
 }
@@ -272,6 +276,7 @@ fn load(
             match pipe.event(Duration::ZERO, channel)? {
                 Heard::Event(Event::Crashed) | Heard::End => return Err(pipe.ended()),
                 Heard::Event(event) => seen.take(&event),
+                Heard::Failed(why) => seen.failure = Some(why),
                 Heard::Stop => break true,
                 Heard::Silence => break false,
             }
@@ -291,7 +296,12 @@ fn load(
         }
     };
     if !by_events {
-        seen.load = remembered(pipe, channel)?;
+        let events = match &seen.failure {
+            Some(why) => timing::failed(url, why, begun.elapsed().as_secs_f64()),
+            None => remembered(pipe, channel)?,
+        };
+        seen.load = Load::default();
+        events.iter().for_each(|event| seen.load.take(event));
     }
     pages.push(seen.load.into_waterfall(gave_up));
     Ok(gave_up)
@@ -304,12 +314,20 @@ struct Seen {
     is_loaded: bool,
     /// Nothing was outstanding for half a second.
     is_idle: bool,
+    /// The document could not be loaded, for this reason.
+    failure: Option<String>,
     changed: Instant,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { load: Load::default(), is_loaded: false, is_idle: false, changed: Instant::now() }
+        Self {
+            load: Load::default(),
+            is_loaded: false,
+            is_idle: false,
+            failure: None,
+            changed: Instant::now(),
+        }
     }
 }
 
@@ -331,7 +349,7 @@ impl Seen {
 
     fn is_complete(&self, by_events: bool) -> bool {
         if !by_events {
-            return self.is_loaded && self.is_idle;
+            return self.failure.is_some() || self.is_loaded && self.is_idle;
         }
         let ended = self.load.is_loaded() || self.load.has_no_document();
         ended && self.load.outstanding() == 0 && self.changed.elapsed() >= QUIET
@@ -339,15 +357,12 @@ impl Seen {
 }
 
 /// What the page remembers of its load.
-fn remembered(pipe: &mut pipe::Pipe, channel: &mut Channel) -> Result<Load, LoadError> {
+fn remembered(pipe: &mut pipe::Pipe, channel: &mut Channel) -> Result<Vec<Event>, LoadError> {
     let expression = json!({ "expression": timing::EXPRESSION, "returnByValue": true });
     let answer = pipe.ask("Runtime.evaluate", &expression, ANSWER_LIMIT, channel, |_| {})?;
     let text = answer.result.and_then(|result| result.value).unwrap_or_default();
-    let events = timing::events(&text)
-        .map_err(|error| pipe.refused(&format!("remembers a load that is {error}")))?;
-    let mut load = Load::default();
-    events.iter().for_each(|event| load.take(event));
-    Ok(load)
+    timing::events(&text)
+        .map_err(|error| pipe.refused(&format!("remembers a load that is {error}")))
 }
 
 fn stopped() -> LoadError {

@@ -37,6 +37,8 @@ const ERRORS: u64 = 1;
 pub(super) enum Heard {
     /// Something happened.
     Event(Event),
+    /// The navigation failed, in the browser's words.
+    Failed(String),
     /// The parent wants the load to end.
     Stop,
     /// The time is up.
@@ -171,6 +173,11 @@ impl Pipe {
             match self.message(limit.saturating_sub(begun.elapsed()), channel)? {
                 Ok(Message::Event(Event::Other)) => {}
                 Ok(Message::Event(event)) => return Ok(Heard::Event(event)),
+                Ok(Message::Answer {
+                    result: Ok(Answer { error_text: Some(why), .. }), ..
+                }) => {
+                    return Ok(Heard::Failed(why));
+                }
                 Ok(Message::Answer { .. }) => {}
                 Err(heard) => return Ok(heard),
             }

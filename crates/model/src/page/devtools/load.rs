@@ -89,6 +89,10 @@ impl Load {
         for number in std::mem::take(&mut self.open).into_values() {
             self.waterfall.requests[number].error = Some(class.to_owned());
         }
+        if self.has_no_document() {
+            // It would be that of the browser's own error page.
+            self.waterfall.load_event_us = None;
+        }
         let Self { mut waterfall, first_bytes, document, .. } = self;
         waterfall.first_byte_us = first_bytes.get(document).copied().flatten();
         let blocking: Vec<&Request> =

@@ -97,6 +97,20 @@ pub fn events(text: &str) -> Result<Vec<Event>, Malformed> {
     Ok(events)
 }
 
+/// The events of a page that could not be loaded: the page remembers nothing of that.
+pub fn failed(url: &str, why: &str, seconds: f64) -> Vec<Event> {
+    let asked = Asked {
+        request_id: DOCUMENT.to_owned(),
+        loader_id: DOCUMENT.to_owned(),
+        request: AskedFor { url: url.to_owned(), initial_priority: "VeryHigh".to_owned() },
+        kind: "Document".to_owned(),
+        ..Asked::default()
+    };
+    let (request_id, error_text) = (DOCUMENT.to_owned(), why.to_owned());
+    let failed = Failed { request_id, timestamp: seconds, error_text };
+    vec![Event::Asked(Box::new(asked)), Event::Failed(failed)]
+}
+
 /// A connection of an origin, while connections are given.
 #[derive(Clone, Copy, Debug)]
 struct Used {
