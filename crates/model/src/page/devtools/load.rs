@@ -38,6 +38,8 @@ pub struct Load {
     connections: HashMap<u64, usize>,
     /// Bytes of the head, by request.
     heads: Vec<u64>,
+    /// Bytes of the content as the head says, by request.
+    lengths: Vec<Option<u64>>,
     /// Time of the first byte, by request, µs.
     first_bytes: Vec<Option<u64>>,
     /// Whether its response closes the connection.
@@ -165,6 +167,7 @@ impl Load {
             ..Request::default()
         });
         self.heads.push(0);
+        self.lengths.push(None);
         self.first_bytes.push(None);
         self.closes.push(false);
         self.open.insert(asked.request_id.clone(), number);
@@ -188,6 +191,8 @@ impl Load {
     fn head(&mut self, number: usize, response: &Response) {
         self.waterfall.requests[number].status = Some(response.status).filter(|&status| status > 0);
         self.heads[number] = bytes(response.encoded_data_length);
+        self.lengths[number] =
+            response.headers.content_length.as_ref().and_then(|text| text.parse().ok());
         let says = response.headers.connection.as_deref().unwrap_or_default();
         self.closes[number] = says.eq_ignore_ascii_case("close");
         let Some(timing) = &response.timing else { return };
@@ -244,8 +249,11 @@ impl Load {
     fn finished(&mut self, finished: &Finished) {
         if let Some(number) = self.open.remove(&finished.request_id) {
             self.end(number, finished.timestamp);
-            let content = bytes(finished.encoded_data_length).saturating_sub(self.heads[number]);
-            self.waterfall.requests[number].body_bytes = content;
+            let received = bytes(finished.encoded_data_length);
+            // Of some responses, 404s for instance, Chromium counts the content alone.
+            let said = self.lengths[number].filter(|&length| length <= received);
+            self.waterfall.requests[number].body_bytes =
+                said.unwrap_or(received.saturating_sub(self.heads[number]));
         }
     }
 

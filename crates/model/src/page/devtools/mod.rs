@@ -191,6 +191,9 @@ pub struct Headers {
     /// `close`: the server closes the connection after this response.
     #[serde(alias = "Connection")]
     pub connection: Option<String>,
+    /// Bytes of the content.
+    #[serde(alias = "Content-Length", alias = "content-length")]
+    pub content_length: Option<String>,
 }
 
 /// `Network.ResourceTiming`: ms after `request_time`; -1 where a phase did not happen.
