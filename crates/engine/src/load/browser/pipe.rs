@@ -236,7 +236,7 @@ impl Pipe {
     }
 
     fn take_answers(&mut self) -> Result<(), LoadError> {
-        let mut part = [0; 65_536];
+        let mut part = [0; 16_384];
         match self.answers.as_mut().map(|answers| answers.read(&mut part)) {
             Some(Ok(length @ 1..)) => {
                 self.taken += length as u64;
@@ -333,7 +333,7 @@ mod tests {
         Fake { child, pipe, channel, parent }
     }
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     fn asked(fake: &mut Fake, limit: Duration) -> Result<Answer, String> {
         let Fake { pipe, channel, .. } = fake;

@@ -240,7 +240,7 @@ fn rules(settings: &Settings<'_>, warm_port: u16) -> String {
 }
 
 /// Longest time from the start to the first answer.
-pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const START_LIMIT: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

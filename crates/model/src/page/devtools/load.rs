@@ -217,7 +217,7 @@ impl Load {
         begun_us: u64,
     ) -> Option<u32> {
         // The browser's number is an integer in a field of floats.
-        if response.from_disk_cache || !(response.connection_id >= 1.0) {
+        if response.from_disk_cache || response.connection_id.total_cmp(&1.0).is_lt() {
             return None;
         }
         let origin = origin(&self.waterfall.requests[number].url)?;

@@ -32,7 +32,9 @@ fn events(text: &str) -> Vec<Event> {
 
 fn waterfall(events: &[Event]) -> Waterfall {
     let mut load = Load::default();
-    events.iter().for_each(|event| load.take(event));
+    for event in events {
+        load.take(event);
+    }
     load.into_waterfall(None)
 }
 
@@ -153,7 +155,9 @@ fn a_load_that_is_given_up_keeps_what_it_has() {
     let events = events(KEEPALIVE_OFF);
     let whole = waterfall(&events);
     let mut load = Load::default();
-    events[..events.len() / 2].iter().for_each(|event| load.take(event));
+    for event in &events[..events.len() / 2] {
+        load.take(event);
+    }
     let outstanding = load.outstanding();
     assert!(outstanding > 0);
     let page = load.into_waterfall(Some("timeout"));
@@ -271,6 +275,9 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![again, responded, finished, failed, time().prop_map(Event::Loaded)]
 }
 
+/// µs.
+const DAY_US: u64 = 86_400_000_000;
+
 proptest! {
     #[test]
     fn any_events_make_a_waterfall_within_a_day(
@@ -283,7 +290,6 @@ proptest! {
             load.take(event);
         }
         let page = load.into_waterfall(gave_up.then_some("timeout"));
-        const DAY_US: u64 = 86_400_000_000;
         for request in &page.requests {
             prop_assert!(request.ended_us() <= DAY_US);
             if let Some(number) = request.connection {

@@ -129,7 +129,7 @@ struct Connections {
 impl Connections {
     /// Number from 1, and whether it carried a request before; 0: not known.
     fn of(&mut self, entry: &Entry) -> (u32, bool) {
-        if !(entry.request_start > 0.0) {
+        if entry.request_start <= 0.0 {
             return (0, false);
         }
         let origin = entry.name.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
@@ -140,17 +140,13 @@ impl Connections {
         };
         let is_new = entry.connect_end > entry.connect_start;
         let free = used.iter_mut().filter(fits).max_by(|a, b| a.free.total_cmp(&b.free));
-        match free.filter(|_| !is_new) {
-            Some(one) => {
-                one.free = entry.response_end;
-                (one.number, true)
-            }
-            None => {
-                self.count += 1;
-                used.push(Used { number: self.count, free: entry.response_end });
-                (self.count, false)
-            }
+        if let Some(one) = free.filter(|_| !is_new) {
+            one.free = entry.response_end;
+            return (one.number, true);
         }
+        self.count += 1;
+        used.push(Used { number: self.count, free: entry.response_end });
+        (self.count, false)
     }
 }
 
@@ -233,10 +229,9 @@ fn kind(entry: &Entry) -> &'static str {
         (content, _) if content.ends_with("javascript") => "Script",
         (content, _) if content.starts_with("image/") => "Image",
         (_, "script") => "Script",
-        (_, "img") => "Image",
         (_, "link" | "css") if ends(&[".css"]) => "Stylesheet",
         (_, "css") if ends(&[".woff2", ".woff", ".ttf", ".otf"]) => "Font",
-        (_, "css") => "Image",
+        (_, "img" | "css") => "Image",
         _ => "Other",
     }
 }
