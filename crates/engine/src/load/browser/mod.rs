@@ -393,12 +393,9 @@ impl Address {
             let url = tcptoll_model::printable::line(url);
             LoadError::Refused(format!("{url}: {why}; use http://host/path or https://host/path"))
         };
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| refused("not a URL"))?;
-        let tls = match scheme {
-            "http" => false,
-            "https" => true,
-            _ => return Err(refused("neither http nor https")),
-        };
+        let plain = url.strip_prefix("http://").map(|rest| (false, rest));
+        let secure = || url.strip_prefix("https://").map(|rest| (true, rest));
+        let (tls, rest) = plain.or_else(secure).ok_or_else(|| refused("not a page's URL"))?;
         if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(refused("it has blanks or characters that a URL encodes"));
         }

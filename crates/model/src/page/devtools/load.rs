@@ -354,13 +354,10 @@ fn visible(url: &str) -> String {
 
 /// Scheme, host and port. None: not on the network.
 fn origin(url: &str) -> Option<String> {
-    let (scheme, rest) = url.split_once("://")?;
-    if !matches!(scheme, "http" | "https") {
-        return None;
-    }
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let scheme = ["http://", "https://"].into_iter().find(|scheme| url.starts_with(scheme))?;
+    let host = url[scheme.len()..].split(['/', '?', '#']).next().unwrap_or_default();
     let host = host.rsplit('@').next().unwrap_or_default();
-    (!host.is_empty()).then(|| format!("{scheme}://{host}"))
+    (!host.is_empty()).then(|| format!("{scheme}{host}"))
 }
 
 fn kind(name: &str) -> Kind {
