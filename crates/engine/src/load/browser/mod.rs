@@ -414,10 +414,10 @@ impl Address {
 
     /// A page of the warm-up on the same host name.
     fn warm_url(&self, port: u16) -> String {
-        let scheme = if self.tls { "https" } else { "http" };
+        let scheme = if self.tls { "https://" } else { "http://" };
         let bracketed = self.host.contains(':');
         let host = if bracketed { format!("[{}]", self.host) } else { self.host.clone() };
-        format!("{scheme}://{host}:{port}/")
+        format!("{scheme}{host}:{port}/")
     }
 }
 
