@@ -209,9 +209,11 @@ fn modules_of(site: &Laid) -> impl Iterator<Item = &'static str> {
 fn site_text(site: &Laid, folder: &RunFolder) -> Result<String, String> {
     let path = folder.path().display();
     let root = site.root.display();
-    let types: String =
-        site.types.iter().map(|(extension, kind)| format!("{kind} {extension}\n")).collect();
-    let types = folder.write("mime.types", types.as_bytes())?;
+    let lines = site
+        .types
+        .iter()
+        .fold(String::new(), |text, (extension, kind)| text + &format!("{kind} {extension}\n"));
+    let types = folder.write("mime.types", lines.as_bytes())?;
     let mut text = format!("TypesConfig \"{}\"\n", types.display());
     if site.http2 {
         text += "Protocols h2 http/1.1\n";

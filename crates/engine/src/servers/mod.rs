@@ -14,6 +14,7 @@ pub mod fronts;
 mod nginx;
 pub mod null;
 mod perform;
+mod php;
 mod pool;
 mod program;
 mod puma;
@@ -148,15 +149,16 @@ fn cut(mut configuration: String) -> String {
 /// The refusal of a site by a server that serves none.
 fn refuse_site(kind: ServerKind, site: &Site) -> Result<(), String> {
     let name = match kind {
-        ServerKind::Nginx | ServerKind::ApacheEvent | ServerKind::ApacheWorker => return Ok(()),
         ServerKind::ApachePrefork if site.http2 => {
             return Err(
-                "Apache's prefork has no HTTP/2: mod_http2 needs threads, which event and worker \
-                        have"
+                "Apache's prefork has no HTTP/2: mod_http2 needs threads, which event and worker have"
                     .to_owned(),
             );
         }
-        ServerKind::ApachePrefork => return Ok(()),
+        ServerKind::Nginx
+        | ServerKind::ApacheEvent
+        | ServerKind::ApacheWorker
+        | ServerKind::ApachePrefork => return Ok(()),
         ServerKind::Puma => "puma",
         ServerKind::Null => "null",
     };

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use tcptoll_model::page::site::{File, Site};
 
-use super::fronts::find_php;
+use super::php;
 use super::run_folder::RunFolder;
 
 /// Where a server that serves a site answers the question whether it is there.
@@ -199,7 +199,7 @@ fn script(file: &File, at: &Path) -> String {
 }
 
 fn prepare_php(folder: &RunFolder, scripts: usize) -> Result<Php, String> {
-    let (program, version) = find_php()?;
+    let (program, version) = php::find()?;
     let path = folder.path().display();
     let workers = scripts.clamp(PHP_WORKERS_MIN, PHP_WORKERS_MAX);
     let pool = format!(

@@ -232,12 +232,12 @@ fn resource_path(number: u32, extension: &str) -> String {
 }
 
 fn url(tls: bool, name: &str, port: u16, path: &str) -> String {
-    let scheme = if tls { "https" } else { "http" };
+    let secure = if tls { "s" } else { "" };
     let port = match (tls, port) {
         (true, 443) | (false, 80) => String::new(),
         (_, port) => format!(":{port}"),
     };
-    format!("{scheme}://{name}{port}{path}")
+    format!("http{secure}://{name}{port}{path}")
 }
 
 /// Scheme, host and port of a URL, as written.
@@ -278,7 +278,6 @@ fn is_plain_path(path: &str) -> bool {
         !part.is_empty()
             && !part.starts_with('.')
             && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-            && !part.ends_with(".php")
     };
     path.len() <= 200 && rest.split('/').count() <= 3 && rest.split('/').all(is_part)
 }

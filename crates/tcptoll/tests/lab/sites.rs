@@ -270,3 +270,75 @@ fn the_span_of_a_load_has_its_connections_its_bytes_and_at_least_its_round_trips
         }
     }
 }
+
+/// Asks once over TLS, prints when the response was there, ns on the monotonic clock, and waits until the
+/// server closes.
+const UNTIL_CLOSED: &str = r"
+import socket, ssl, sys, time
+context = ssl.create_default_context(cafile=sys.argv[1])
+raw = socket.create_connection(('10.77.0.2', 443))
+s = context.wrap_socket(raw, server_hostname='tcptoll.test')
+s.sendall(b'GET /r/1.css HTTP/1.1\r\nHost: tcptoll.test\r\n\r\n')
+got = b''
+while got.count(b'\n') < 20 or not got.endswith(b' ' * 8):
+    more = s.recv(65536)
+    if not more:
+        break
+    got += more
+    if b'\r\n\r\n' in got and len(got.split(b'\r\n\r\n', 1)[1]) >= 3000:
+        break
+print(time.monotonic_ns())
+assert s.recv(1) == b''
+";
+
+#[test]
+fn a_server_that_closes_after_its_idle_timeout_does_not_lengthen_the_span() {
+    if lacks(&["nginx", "apache2", "python3"]) {
+        return;
+    }
+    for kind in [ServerKind::Nginx, ServerKind::ApacheEvent] {
+        let mut lab = Lab::over("rtt=10ms", &format!("span-close-{kind:?}"));
+        let at = "10.77.0.2:443".parse().unwrap();
+        let site = Site::of_page(&page()).unwrap();
+        let keepalive_timeout_ns = Some(1_000_000_000);
+        let spec = ServerSpec { tls: true, at, keepalive_timeout_ns, ..serving(kind, site) };
+        let serving = lab.serve(&spec);
+        let [script, roots] = ["client.py", "printed.pem"].map(|name| lab.folder.file(name));
+        fs::write(&script, UNTIL_CLOSED).unwrap();
+        fs::write(&roots, serving.certificate.unwrap()).unwrap();
+        lab.link.ask(&Watch { spans: true, ..Watch::default() }).unwrap();
+        let printed = lab.run(&format!("python3 {} {}", script.display(), roots.display()));
+        let read_ns: u64 = printed.trim().parse().unwrap();
+        let span = lab.link.ask(&TakeSpan).unwrap().unwrap();
+        assert_eq!(span.connections, 1);
+        assert!(span.last_byte_ns.unwrap() <= read_ns, "{kind:?}: {read_ns} {span:?}");
+        fs::remove_file(&roots).unwrap();
+        lab.kill();
+    }
+}
+
+#[test]
+fn lost_segments_are_seen_to_hold_back_others_and_without_loss_none_are() {
+    if lacks(&["nginx", "python3"]) {
+        return;
+    }
+    for (link, lossy) in [("rtt=4ms,loss=10%", true), ("rtt=4ms", false)] {
+        let mut lab = Lab::over(link, "span-loss");
+        let page = MadePage { resources: 2, resource_bytes: 2_000_000, ..page() };
+        lab.serve(&serving(ServerKind::Nginx, Site::of_page(&page).unwrap()));
+        lab.link.ask(&Watch { spans: true, ..Watch::default() }).unwrap();
+        ask(&mut lab, "http 80 - page.test identity", "/r/1.css /r/2.css");
+        let span = lab.link.ask(&TakeSpan).unwrap().unwrap();
+        let held = span.head_of_line;
+        println!("{link}: {} retransmissions, {held:?}", span.server_retransmissions);
+        // What was retransmitted is counted once: twice the content, and two heads.
+        assert!((4_000_100..4_001_000).contains(&span.server_bytes), "{}", span.server_bytes);
+        if lossy {
+            assert!(span.server_retransmissions > 0 && held.gaps > 0, "{span:?}");
+            assert!(held.held_bytes > 0 && held.held_ns > 1_000_000, "{held:?}");
+        } else {
+            assert_eq!((held.gaps, held.held_bytes, held.held_ns), (0, 0, 0));
+        }
+        lab.kill();
+    }
+}

@@ -180,7 +180,8 @@ impl Trial for PageTrial<'_> {
             protocol: self.settings.protocol,
             connections_per_origin: self.settings.connections_per_origin,
             other_origins: self.settings.other_origins || self.settings.spreads(),
-            compress: self.settings.compress,
+            // A server of the lab compresses only if it is to; a browser that must not accept it costs time.
+            compress: self.settings.compress || matches!(self.settings.ends, Ends::Lab(_)),
             tls: TlsLoad {
                 server_name: String::new(),
                 insecure: self.settings.insecure,
@@ -231,6 +232,13 @@ impl Trial for PageTrial<'_> {
         }
         (context.progress)(loads, loads);
         Ok(loaded)
+    }
+
+    fn compare(&mut self, _seen: &Seen<'_>) {
+        // A browser's warm-up has connections of its own on loopback.
+        if self.settings.user == PageUser::Tcptoll {
+            self.notes.compare_syns();
+        }
     }
 
     fn take(&mut self, loaded: &Vec<Loaded>, seen: &Seen<'_>) -> Taken {

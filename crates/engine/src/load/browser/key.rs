@@ -59,8 +59,11 @@ fn public_key(certificate: &[u8]) -> Option<&[u8]> {
     (tag == SEQUENCE).then_some(whole)
 }
 
-/// The first element of some DER: tag, all of it, its content, and what follows.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8], &[u8])> {
+/// Tag, all of it, its content, and what follows.
+type Element<'a> = (u8, &'a [u8], &'a [u8], &'a [u8]);
+
+/// The first element of some DER.
+fn element(bytes: &[u8]) -> Option<Element<'_>> {
     let (&tag, &short) = (bytes.first()?, bytes.get(1)?);
     let (head, length) = match short {
         0..=0x7F => (2, usize::from(short)),

@@ -37,6 +37,8 @@ const ERRORS: u64 = 1;
 pub(super) enum Heard {
     /// Something happened.
     Event(Event),
+    /// The navigation failed, in the browser's words.
+    Failed(String),
     /// The parent wants the load to end.
     Stop,
     /// The time is up.
@@ -171,6 +173,11 @@ impl Pipe {
             match self.message(limit.saturating_sub(begun.elapsed()), channel)? {
                 Ok(Message::Event(Event::Other)) => {}
                 Ok(Message::Event(event)) => return Ok(Heard::Event(event)),
+                Ok(Message::Answer {
+                    result: Ok(Answer { error_text: Some(why), .. }), ..
+                }) => {
+                    return Ok(Heard::Failed(why));
+                }
                 Ok(Message::Answer { .. }) => {}
                 Err(heard) => return Ok(heard),
             }
@@ -229,7 +236,7 @@ impl Pipe {
     }
 
     fn take_answers(&mut self) -> Result<(), LoadError> {
-        let mut part = [0; 65_536];
+        let mut part = [0; 16_384];
         match self.answers.as_mut().map(|answers| answers.read(&mut part)) {
             Some(Ok(length @ 1..)) => {
                 self.taken += length as u64;
@@ -288,5 +295,99 @@ impl Pipe {
         {
             self.take_errors();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A program in place of the browser, and the parent's end of the channel.
+    struct Fake {
+        child: Child,
+        pipe: Pipe,
+        channel: Channel,
+        parent: Channel,
+    }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn fake(script: &str) -> Fake {
+        let (parent, host) = UnixStream::pair().unwrap();
+        let (parent, channel) = (Channel::new(parent), Channel::new(host));
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let ends = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = ends else { panic!("no ends") };
+        let pipe = Pipe::new(stdin, stdout, stderr, &channel).unwrap();
+        Fake { child, pipe, channel, parent }
+    }
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn asked(fake: &mut Fake, limit: Duration) -> Result<Answer, String> {
+        let Fake { pipe, channel, .. } = fake;
+        pipe.ask("Page.enable", &json!({}), limit, channel, |_| {}).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn an_answer_is_taken_and_events_before_it_are_handed_over() {
+        let mut fake = fake(
+            r#"printf '{"method":"Page.loadEventFired","params":{"timestamp":1.5}}\0{"id":1,"result":{"targetId":"T"}}\0'; cat >/dev/null"#,
+        );
+        let Fake { pipe, channel, .. } = &mut fake;
+        let mut seen = Vec::new();
+        let answer =
+            pipe.ask("X", &json!({}), LONG, channel, |event| seen.push(event.clone())).unwrap();
+        assert_eq!(answer.target_id.as_deref(), Some("T"));
+        assert_eq!(seen, [Event::Loaded(1.5)]);
+    }
+
+    #[test]
+    fn a_browser_that_crashes_is_quoted_without_its_control_characters() {
+        let mut fake = fake(r"printf 'first\nno libnss3\033[2J.so\n' >&2; exit 1");
+        // Either the command or its answer fails.
+        let error = asked(&mut fake, LONG).unwrap_err();
+        assert!(error.starts_with("chromium "), "{error}");
+        assert!(error.contains("no libnss3") && !error.contains('\u{1b}'), "{error}");
+    }
+
+    #[test]
+    fn a_browser_that_says_nothing_is_given_up_after_its_time() {
+        let mut fake = fake("cat >/dev/null");
+        let error = asked(&mut fake, Duration::from_millis(10)).unwrap_err();
+        assert!(error.starts_with("chromium does not answer Page.enable within"), "{error}");
+    }
+
+    #[test]
+    fn a_message_without_an_end_is_refused() {
+        let mut fake = fake("head -c 17000000 /dev/zero | tr '\\0' x; cat >/dev/null");
+        let error = asked(&mut fake, LONG).unwrap_err();
+        assert!(error.contains("a message of more than 16777216 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_message_that_is_no_json_is_refused() {
+        let mut fake = fake("printf 'hello\\0'; cat >/dev/null");
+        let error = asked(&mut fake, LONG).unwrap_err();
+        assert!(error.contains("not a message of the DevTools protocol"), "{error}");
+    }
+
+    #[test]
+    fn a_stop_of_the_parent_ends_the_wait() {
+        let mut fake = fake("cat >/dev/null");
+        fake.parent.send(&crate::messages::Request::<()>::Stop).unwrap();
+        assert!(asked(&mut fake, LONG).is_err());
+        assert!(fake.pipe.is_stopped());
     }
 }

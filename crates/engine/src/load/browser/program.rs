@@ -240,4 +240,44 @@ fn rules(settings: &Settings<'_>, warm_port: u16) -> String {
 }
 
 /// Longest time from the start to the first answer.
-pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const START_LIMIT: Duration = Duration::from_mins(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings<'a>(host: &'a str, names: &'a [(String, IpAddr)]) -> Settings<'a> {
+        Settings { host, names, other_origins: false, http2: false, trusted: &[], insecure: false }
+    }
+
+    #[test]
+    fn a_missing_browser_is_named_with_its_package() {
+        let error = find_in(&["/nonexistent"], std::ffi::OsStr::new("")).unwrap_err();
+        assert_eq!(error.to_string(), "chromium is not installed: apt-get install chromium");
+    }
+
+    #[test]
+    fn names_lead_to_their_addresses_and_all_others_nowhere() {
+        let names = [("page.test".to_owned(), "10.0.0.1".parse().unwrap())];
+        assert_eq!(
+            rules(&settings("page.test", &names), 7),
+            "MAP page.test:7 127.0.0.1:7, MAP page.test 10.0.0.1, MAP * ~NOTFOUND"
+        );
+        assert_eq!(
+            rules(&settings("fd00::1", &[]), 7),
+            "MAP [fd00::1]:7 127.0.0.1:7, MAP [fd00::1] [fd00::1], MAP * ~NOTFOUND"
+        );
+        let open = Settings { other_origins: true, ..settings("a.test", &[]) };
+        assert_eq!(rules(&open, 7), "MAP a.test:7 127.0.0.1:7");
+    }
+
+    #[test]
+    fn http2_is_offered_only_where_it_is_wanted() {
+        let folder = Path::new("/run/x");
+        let without = arguments(&settings("a.test", &[]), 7, folder);
+        assert!(without.contains(&"--disable-http2".to_owned()));
+        let with = arguments(&Settings { http2: true, ..settings("a.test", &[]) }, 7, folder);
+        assert!(!with.contains(&"--disable-http2".to_owned()));
+        assert_eq!(with.last().map(String::as_str), Some("about:blank"));
+    }
+}

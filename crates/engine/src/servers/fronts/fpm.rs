@@ -11,7 +11,7 @@ use tcptoll_model::pool::PAUSE_MAX_NS;
 
 use super::super::backends::KEY;
 use super::super::run_folder::RunFolder;
-use super::super::{nginx, program};
+use super::super::{nginx, php};
 use super::BACKEND_PATH;
 use crate::messages::{BackendKind, Connection, FrontSpec};
 
@@ -27,14 +27,6 @@ const WITHOUT_LIMIT_NS: u64 = 3_600_000_000_000;
 /// Descriptors of nginx besides its connections.
 const OWN_FILES: u64 = 64;
 
-/// The pool whose status can be read while all workers are stuck (`pm.status_listen`) is there since
-/// PHP 8.0.
-const MAJOR_MIN: u32 = 8;
-
-/// Names of the program: Debian has the version in it.
-const NAMES: [&str; 7] =
-    ["php-fpm", "php-fpm8.5", "php-fpm8.4", "php-fpm8.3", "php-fpm8.2", "php-fpm8.1", "php-fpm8.0"];
-
 /// Both programs, ready to be started, and what they are told.
 pub(super) struct Prepared {
     pub(super) fpm: Command,
@@ -46,7 +38,7 @@ pub(super) struct Prepared {
 }
 
 pub(super) fn prepare(spec: &FrontSpec, folder: &RunFolder) -> Result<Prepared, String> {
-    let (php, version) = find()?;
+    let (php, version) = php::find()?;
     if spec.backend_kind == BackendKind::Mariadb {
         check_mysqli(&php)?;
     }
@@ -71,21 +63,6 @@ pub(super) fn prepare(spec: &FrontSpec, folder: &RunFolder) -> Result<Prepared, 
         configuration: format!("{pool}\n{settings}\n{http}"),
         sockets,
     })
-}
-
-/// The program, and its version: `PHP 8.2.36 (fpm-fcgi) …`.
-pub(in super::super) fn find() -> Result<(PathBuf, String), String> {
-    let php = program::find(&NAMES, "php-fpm")?;
-    let version = program::version(&php, "-v")?;
-    if major(&version).is_none_or(|major| major < MAJOR_MIN) {
-        return Err(format!("{} is {version}: PHP {MAJOR_MIN} or later is needed", php.display()));
-    }
-    Ok((php, version))
-}
-
-/// `PHP 8.2.36 (fpm-fcgi) …` is 8.
-fn major(version: &str) -> Option<u32> {
-    version.strip_prefix("PHP ")?.split('.').next()?.parse().ok()
 }
 
 /// Errors: mysqli cannot be loaded, with the package that has it.
@@ -294,11 +271,5 @@ mod tests {
     fn an_address_of_ipv6_has_brackets_for_php() {
         let text = settings(&FrontSpec { backend: "[fd77::2]:3306".parse().unwrap(), ..mariadb() });
         assert!(text.unwrap().contains("'host' => '[fd77::2]',"));
-    }
-
-    #[test]
-    fn the_version_of_php_is_read_from_its_first_line() {
-        assert_eq!(major("PHP 8.2.36 (fpm-fcgi) (built: Nov 18 2026 20:02:33)"), Some(8));
-        assert_eq!([major("PHP 7.4.3 (cli)"), major("zsh"), major("PHP x")], [Some(7), None, None]);
     }
 }

@@ -20,7 +20,6 @@ use super::Running;
 use super::program;
 use super::run_folder::RunFolder;
 use crate::messages::{FrontKind, FrontServing, FrontSpec};
-pub(super) use fpm::find as find_php;
 use status::{Reader, Source};
 pub(super) use watch::WorkersWatch;
 

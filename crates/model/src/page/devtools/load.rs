@@ -38,6 +38,8 @@ pub struct Load {
     connections: HashMap<u64, usize>,
     /// Bytes of the head, by request.
     heads: Vec<u64>,
+    /// Bytes of the content as the head says, by request.
+    lengths: Vec<Option<u64>>,
     /// Time of the first byte, by request, µs.
     first_bytes: Vec<Option<u64>>,
     /// Whether its response closes the connection.
@@ -59,7 +61,7 @@ impl Load {
             Event::Loaded(time) if self.zero.is_some() => {
                 self.waterfall.load_event_us = Some(self.us(*time));
             }
-            Event::Loaded(_) | Event::Crashed | Event::Other => {}
+            Event::Loaded(_) | Event::Begun | Event::Idle | Event::Crashed | Event::Other => {}
         }
     }
 
@@ -88,6 +90,10 @@ impl Load {
         let class = gave_up.unwrap_or("truncated");
         for number in std::mem::take(&mut self.open).into_values() {
             self.waterfall.requests[number].error = Some(class.to_owned());
+        }
+        if self.has_no_document() {
+            // It would be that of the browser's own error page.
+            self.waterfall.load_event_us = None;
         }
         let Self { mut waterfall, first_bytes, document, .. } = self;
         waterfall.first_byte_us = first_bytes.get(document).copied().flatten();
@@ -161,6 +167,7 @@ impl Load {
             ..Request::default()
         });
         self.heads.push(0);
+        self.lengths.push(None);
         self.first_bytes.push(None);
         self.closes.push(false);
         self.open.insert(asked.request_id.clone(), number);
@@ -182,8 +189,10 @@ impl Load {
 
     /// Takes over the head of a response: status, connection and phases up to the first byte.
     fn head(&mut self, number: usize, response: &Response) {
-        self.waterfall.requests[number].status = Some(response.status);
+        self.waterfall.requests[number].status = Some(response.status).filter(|&status| status > 0);
         self.heads[number] = bytes(response.encoded_data_length);
+        self.lengths[number] =
+            response.headers.content_length.as_ref().and_then(|text| text.parse().ok());
         let says = response.headers.connection.as_deref().unwrap_or_default();
         self.closes[number] = says.eq_ignore_ascii_case("close");
         let Some(timing) = &response.timing else { return };
@@ -208,7 +217,7 @@ impl Load {
         begun_us: u64,
     ) -> Option<u32> {
         // The browser's number is an integer in a field of floats.
-        if response.from_disk_cache || !(response.connection_id >= 1.0) {
+        if response.from_disk_cache || response.connection_id.total_cmp(&1.0).is_lt() {
             return None;
         }
         let origin = origin(&self.waterfall.requests[number].url)?;
@@ -240,8 +249,11 @@ impl Load {
     fn finished(&mut self, finished: &Finished) {
         if let Some(number) = self.open.remove(&finished.request_id) {
             self.end(number, finished.timestamp);
-            let content = bytes(finished.encoded_data_length).saturating_sub(self.heads[number]);
-            self.waterfall.requests[number].body_bytes = content;
+            let received = bytes(finished.encoded_data_length);
+            // Of some responses, 404s for instance, Chromium counts the content alone.
+            let said = self.lengths[number].filter(|&length| length <= received);
+            self.waterfall.requests[number].body_bytes =
+                said.unwrap_or(received.saturating_sub(self.heads[number]));
         }
     }
 
@@ -342,13 +354,10 @@ fn visible(url: &str) -> String {
 
 /// Scheme, host and port. None: not on the network.
 fn origin(url: &str) -> Option<String> {
-    let (scheme, rest) = url.split_once("://")?;
-    if !matches!(scheme, "http" | "https") {
-        return None;
-    }
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let scheme = ["http://", "https://"].into_iter().find(|scheme| url.starts_with(scheme))?;
+    let host = url[scheme.len()..].split(['/', '?', '#']).next().unwrap_or_default();
     let host = host.rsplit('@').next().unwrap_or_default();
-    (!host.is_empty()).then(|| format!("{scheme}://{host}"))
+    (!host.is_empty()).then(|| format!("{scheme}{host}"))
 }
 
 fn kind(name: &str) -> Kind {

@@ -4,7 +4,8 @@
 //! missing or absurd makes a phase 0 or a request incomplete, never a panic. Only events of the
 //! domains `Network`, `Page` and `Inspector` are read; all others are [`Event::Other`].
 //!
-//! [`decode`] reads one message, [`load::Load`] collects those of one navigation.
+//! [`decode`] reads one message, [`load::Load`] collects those of one navigation; [`timing`] makes the
+//! same of what the page itself remembers, which disturbs less.
 //!
 //! Source: the protocol's own description, <https://chromedevtools.github.io/devtools-protocol/>,
 //! as Chromium 156 speaks it.
@@ -12,6 +13,7 @@
 pub mod load;
 #[cfg(test)]
 mod tests;
+pub mod timing;
 
 use serde::Deserialize;
 
@@ -46,8 +48,18 @@ pub struct Answer {
     pub target_id: Option<String>,
     /// Of `Target.attachToTarget`.
     pub session_id: Option<String>,
+    /// Of `Runtime.evaluate`.
+    pub result: Option<Evaluated>,
     /// Of `Page.navigate`: why nothing was navigated to.
     pub error_text: Option<String>,
+}
+
+/// The value of an expression.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Evaluated {
+    /// A string; absent: it is none.
+    #[serde(default)]
+    pub value: Option<String>,
 }
 
 /// Something that happened in the browser. Times are monotonic, seconds.
@@ -63,6 +75,10 @@ pub enum Event {
     Failed(Failed),
     /// The page's `load` event, at this time.
     Loaded(f64),
+    /// A navigation began to show its document (`init`).
+    Begun,
+    /// Nothing was outstanding for half a second (`networkIdle`).
+    Idle,
     /// The page's process has crashed.
     Crashed,
     /// Anything else.
@@ -175,6 +191,9 @@ pub struct Headers {
     /// `close`: the server closes the connection after this response.
     #[serde(alias = "Connection")]
     pub connection: Option<String>,
+    /// Bytes of the content.
+    #[serde(alias = "Content-Length", alias = "content-length")]
+    pub content_length: Option<String>,
 }
 
 /// `Network.ResourceTiming`: ms after `request_time`; -1 where a phase did not happen.
@@ -256,6 +275,10 @@ pub fn decode(message: &[u8]) -> Result<Message, Malformed> {
     struct Loaded {
         timestamp: f64,
     }
+    #[derive(Deserialize)]
+    struct Lifecycle {
+        name: String,
+    }
     let envelope: Envelope = serde_json::from_slice(message)?;
     if let Some(id) = envelope.id {
         let result = match envelope.error {
@@ -270,6 +293,11 @@ pub fn decode(message: &[u8]) -> Result<Message, Malformed> {
         "Network.loadingFinished" => Event::Finished(params(message)?),
         "Network.loadingFailed" => Event::Failed(params(message)?),
         "Page.loadEventFired" => Event::Loaded(params::<Loaded>(message)?.timestamp),
+        "Page.lifecycleEvent" => match params::<Lifecycle>(message)?.name.as_str() {
+            "init" => Event::Begun,
+            "networkIdle" => Event::Idle,
+            _ => Event::Other,
+        },
         "Inspector.targetCrashed" | "Target.targetCrashed" => Event::Crashed,
         _ => Event::Other,
     };

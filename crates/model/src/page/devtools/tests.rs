@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::decode;
 use super::load::{Load, REQUESTS_MAX, URL_MAX};
 use super::{
     Answer, Asked, AskedFor, Event, Failed, Finished, Message, Responded, Response, Timing,
 };
+use super::{decode, timing};
 use crate::page::resource::{Kind, Priority, Protocol};
 use crate::page::waterfall::{Request, Waterfall};
 
@@ -15,6 +15,8 @@ use crate::page::waterfall::{Request, Waterfall};
 const KEEPALIVE_OFF: &str = include_str!("events/redirect-keepalive-off.jsonl");
 /// The same page without the redirect, over connections that stay open.
 const KEEPALIVE_ON: &str = include_str!("events/keepalive-on.jsonl");
+/// The same, as the page itself remembers it.
+const ENTRIES: &str = include_str!("events/entries-keepalive-on.json");
 /// A page that could not be loaded: the browser shows one of its own, and tries again.
 const REFUSED: &str = include_str!("events/refused.jsonl");
 
@@ -30,7 +32,9 @@ fn events(text: &str) -> Vec<Event> {
 
 fn waterfall(events: &[Event]) -> Waterfall {
     let mut load = Load::default();
-    events.iter().for_each(|event| load.take(event));
+    for event in events {
+        load.take(event);
+    }
     load.into_waterfall(None)
 }
 
@@ -61,6 +65,8 @@ fn a_real_load_without_keep_alive_has_a_connection_for_each_request() {
     assert_eq!((page.requests[3].kind, page.requests[3].priority), (Kind::Script, Priority::High));
     // The file has 1,980 bytes.
     assert_eq!(page.requests[2].body_bytes, 1_980);
+    // The two pages of error have 236.
+    assert_eq!((page.requests[4].body_bytes, page.requests[5].body_bytes), (236, 236));
     // By hand: timestamp 5347.203891 of the step, request 5347.204824 + 33.331 ms, navigation at 5347.135435.
     assert_eq!(page.first_byte_us, Some(102_720));
     assert!(page.load_event_us > page.blocking_us);
@@ -91,6 +97,47 @@ fn a_page_that_cannot_be_loaded_has_one_failed_request() {
 }
 
 #[test]
+fn what_a_page_remembers_gives_the_same_requests_as_the_events() {
+    let remembered = waterfall(&timing::events(ENTRIES).unwrap());
+    let heard = waterfall(&events(KEEPALIVE_ON));
+    assert_eq!(paths(&remembered.requests), paths(&heard.requests));
+    let same = |request: &Request| {
+        (request.blocking, request.status, request.initiator, request.body_bytes)
+    };
+    assert!(remembered.requests.iter().map(same).eq(heard.requests.iter().map(same)));
+    let fresh = remembered.requests.iter().filter(|one| one.phases.connect_us > 0).count();
+    assert_eq!(remembered.connections.len(), fresh);
+    let carried: u32 = remembered.connections.iter().map(|one| one.requests).sum();
+    assert_eq!(carried, 5);
+    // `loadEventStart` and `responseStart` of the document in the file, ms.
+    assert!(remembered.load_event_us >= remembered.everything_us);
+    assert!(remembered.first_byte_us.unwrap() >= 30_000);
+}
+
+#[test]
+fn a_page_that_was_never_loaded_has_the_reason() {
+    let page = waterfall(&timing::failed("http://a.test/", "net::ERR_CONNECTION_REFUSED", 0.25));
+    assert_eq!(page.requests[0].error.as_deref(), Some("connect-refused"));
+    assert_eq!((page.everything_us, page.load_event_us), (Some(250_000), None));
+}
+
+#[test]
+fn a_request_of_another_origin_that_shows_nothing_has_not_failed() {
+    let text = r#"[{"name":"http://a.test/","requestStart":30,"connectEnd":30,"connectStart":15,
+        "responseStart":45,"responseEnd":46,"responseStatus":200,"transferSize":300},
+        {"name":"http://b.test/x.png","initiatorType":"img","startTime":50,"responseEnd":80},
+        {"name":"http://a.test/y.png","initiatorType":"img","startTime":50,"responseEnd":90}]"#;
+    let page = waterfall(&timing::events(text).unwrap());
+    let errors: Vec<_> = page.requests.iter().map(|one| one.error.as_deref()).collect();
+    assert_eq!(errors, [None, None, Some("other")]);
+    assert_eq!(page.requests[1].phases.total_us(), 30_000);
+    assert_eq!(page.requests[1].connection, None);
+    assert!(timing::events("").is_err());
+    assert!(timing::events("{}").is_err());
+    assert!(timing::events("[]").unwrap().is_empty());
+}
+
+#[test]
 fn answers_and_their_failures_are_told_apart() {
     let answer = decode(br#"{"id":3,"result":{"targetId":"T","frameTree":{}}}"#).unwrap();
     let target_id = Some("T".to_owned());
@@ -108,7 +155,9 @@ fn a_load_that_is_given_up_keeps_what_it_has() {
     let events = events(KEEPALIVE_OFF);
     let whole = waterfall(&events);
     let mut load = Load::default();
-    events[..events.len() / 2].iter().for_each(|event| load.take(event));
+    for event in &events[..events.len() / 2] {
+        load.take(event);
+    }
     let outstanding = load.outstanding();
     assert!(outstanding > 0);
     let page = load.into_waterfall(Some("timeout"));
@@ -226,6 +275,9 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![again, responded, finished, failed, time().prop_map(Event::Loaded)]
 }
 
+/// µs.
+const DAY_US: u64 = 86_400_000_000;
+
 proptest! {
     #[test]
     fn any_events_make_a_waterfall_within_a_day(
@@ -238,7 +290,6 @@ proptest! {
             load.take(event);
         }
         let page = load.into_waterfall(gave_up.then_some("timeout"));
-        const DAY_US: u64 = 86_400_000_000;
         for request in &page.requests {
             prop_assert!(request.ended_us() <= DAY_US);
             if let Some(number) = request.connection {
@@ -249,6 +300,24 @@ proptest! {
         let counted: u32 = page.connections.iter().map(|one| one.requests).sum();
         prop_assert!(counted as usize >= carried);
         prop_assert_eq!(page.everything_us.is_none(), gave_up);
+    }
+
+    #[test]
+    fn any_times_of_entries_make_a_waterfall(
+        times in proptest::collection::vec(proptest::collection::vec(-1e5..1e9_f64, 9), 0..30),
+    ) {
+        let entry = |t: &Vec<f64>| serde_json::json!({
+            "name": "http://a.test/", "startTime": t[0], "domainLookupStart": t[1],
+            "domainLookupEnd": t[2], "connectStart": t[3], "connectEnd": t[4],
+            "secureConnectionStart": t[5], "requestStart": t[6], "responseStart": t[7],
+            "responseEnd": t[8], "responseStatus": 200, "transferSize": 1,
+        });
+        let text = serde_json::Value::from(times.iter().map(entry).collect::<Vec<_>>()).to_string();
+        let page = waterfall(&timing::events(&text).unwrap());
+        prop_assert!(page.requests.len() <= times.len());
+        let carried = page.requests.iter().filter(|one| one.connection.is_some()).count();
+        let counted: u32 = page.connections.iter().map(|one| one.requests).sum();
+        prop_assert_eq!(counted as usize, carried);
     }
 
     #[test]

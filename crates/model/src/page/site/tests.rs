@@ -105,9 +105,7 @@ fn bounds_and_hostile_names_are_refused_with_a_sentence() {
         path.clone_into(&mut site.files[1].path);
         site
     };
-    for path in
-        ["r/1", "/../x", "/r//x", "/r/.htaccess", "/a b", "/a\"", "/a\n", "/x.php", "/a/b/c/d"]
-    {
+    for path in ["r/1", "/../x", "/r//x", "/r/.htaccess", "/a b", "/a\"", "/a\n", "/a/b/c/d"] {
         assert!(refused(&with(path)).contains("is no path"), "{path}");
     }
     assert!(refused(&with("/index.html")).contains("two files"));

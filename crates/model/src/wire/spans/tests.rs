@@ -246,7 +246,7 @@ impl Recount {
     /// Whether the client waits: it has something beyond the first byte that it has not.
     fn waits(&self, port: u16) -> bool {
         let Some(bytes) = self.arrived.get(&port) else { return false };
-        let reached = (0..).find(|at| !bytes.contains(at)).unwrap_or(0);
+        let reached = (0..1_000).find(|at| !bytes.contains(at)).unwrap_or(0);
         bytes.range(reached..).next().is_some()
     }
 
@@ -259,7 +259,7 @@ impl Recount {
             return;
         }
         let before = self.arrived.entry(port).or_default().clone();
-        let reached = (0..).find(|at| !before.contains(at)).unwrap_or(0);
+        let reached = (0..1_000).find(|at| !before.contains(at)).unwrap_or(0);
         let new: Vec<u32> = (at..at + length).filter(|at| !before.contains(at)).collect();
         self.arrived.entry(port).or_default().extend(&new);
         if !new.is_empty() {
