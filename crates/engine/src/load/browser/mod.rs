@@ -14,7 +14,7 @@
 //! wire and not in the waterfall: to the browser a worker is a page of its own.
 //!
 //! What was measured (Chromium 156, RTT 15 ms, a document and 20 style sheets of 2 kB, 2 CPUs with
-//! other work): first SYN to last byte 114 ms to 124 ms with KeepAlive on and 160 ms to 167 ms off, next to
+//! other work): first SYN to last byte 114 ms to 126 ms with KeepAlive on and 160 ms to 167 ms off, next to
 //! 102 ms and 149 ms of a client that only asks. At 100 ms it is 7 % and 2 %. Not started warm, 135 ms and
 //! 189 ms. 8 ms to 12 ms of the rest are between the document and the first request that it names, 2 ms to 3 ms
 //! in each round of six responses, most of it in the thread of the network service.
