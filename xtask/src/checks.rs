@@ -55,12 +55,16 @@ fn run_steps(steps: &mut Steps, targets: &Targets, with_setup: bool) -> Outcome 
         }
         passed(steps.line("tests", &targets.tests()))?;
         passed(steps.line("tests in the docs", &doc_tests()))?;
-        passed(steps.step("lab tests", &targets.lab_tests().to_string(), || {
-            if targets.lab.is_empty() {
-                bail!("package {LAB_PACKAGE} has no test target named {LAB_PREFIX}");
-            }
-            targets.lab_tests().run()
-        }))
+        for lane in [Lane::Alone, Lane::Concurrent] {
+            let line = targets.lab_tests(lane);
+            passed(steps.step(lane.name(), &line.to_string(), || {
+                if targets.lab.is_empty() {
+                    bail!("package {LAB_PACKAGE} has no test target named {LAB_PREFIX}");
+                }
+                line.run()
+            }))?;
+        }
+        Ok(())
     };
     all().err().unwrap_or(Outcome::Passed)
 }
@@ -93,6 +97,33 @@ fn deny() -> Line {
 
 fn doc_tests() -> Line {
     Line::cargo("test").args(["--workspace", "--doc", "--all-features"]).locked()
+}
+
+/// Which lab tests run concurrently. Most of their time they wait for timers of the kernel and for
+/// emulated links; two at a time take little more than half of the time of one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// Tests in a `mod alone`: their expected values need a free CPU.
+    Alone,
+    /// All others.
+    Concurrent,
+}
+
+impl Lane {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "lab tests, alone",
+            Self::Concurrent => "lab tests, concurrent",
+        }
+    }
+
+    /// Arguments of the test program.
+    fn selection(self) -> &'static [&'static str] {
+        match self {
+            Self::Alone => &["--test-threads=1", "alone::"],
+            Self::Concurrent => &["--test-threads=2", "--skip", "alone::"],
+        }
+    }
 }
 
 /// The names of the workspace's integration tests.
@@ -135,12 +166,13 @@ impl Targets {
 
     /// `--workspace` and not `-p tcptoll`: with other packages chosen, cargo would unite features
     /// differently and build everything again. No other package has a target of this name.
-    fn lab_tests(&self) -> Line {
+    fn lab_tests(&self, lane: Lane) -> Line {
         Line::cargo("test")
             .args(["--workspace", "--all-features"])
             .args(self.lab.iter().flat_map(|name| ["--test", name]))
             .locked()
-            .args(["--", "--test-threads=1"])
+            .arg("--")
+            .args(lane.selection().iter().copied())
             .env("LAB", "required")
     }
 }
@@ -175,13 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn lab_tests_run_apart_and_one_at_a_time() {
-        let lab = targets().lab_tests().to_string();
-        assert!(
-            lab.starts_with("LAB=required cargo test --workspace --all-features --test lab"),
-            "{lab}"
-        );
-        assert!(lab.ends_with(" -- --test-threads=1"), "{lab}");
+    fn lab_tests_run_apart_and_those_that_need_a_free_cpu_one_at_a_time() {
+        let [alone, concurrent] =
+            [Lane::Alone, Lane::Concurrent].map(|lane| targets().lab_tests(lane).to_string());
+        for lab in [&alone, &concurrent] {
+            let begin = "LAB=required cargo test --workspace --all-features --test lab";
+            assert!(lab.starts_with(begin), "{lab}");
+        }
+        assert!(alone.ends_with(" -- --test-threads=1 alone::"), "{alone}");
+        assert!(concurrent.ends_with(" -- --test-threads=2 --skip alone::"), "{concurrent}");
         let others = targets().tests().to_string();
         assert!(others.contains("--lib --bins --test cli --test captured"), "{others}");
         assert!(!others.contains("lab"), "{others}");
