@@ -13,6 +13,7 @@ mod discovery;
 pub mod forecast;
 pub mod graph;
 pub mod har;
+mod ids;
 pub mod loader;
 pub mod resource;
 pub mod rules;

@@ -6,18 +6,13 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use tcptoll_model::page::loader::{ConnectionId, Origin};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_rustls::TlsConnector;
 
+use super::stream::Stream;
 use super::{Event, Shared, Wanted, http1, http2};
 use crate::load::class_of;
-
-/// A connection, encrypted or not.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
 /// Opens a connection and speaks on it until it ends.
 pub(super) async fn run(

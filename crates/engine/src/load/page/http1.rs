@@ -8,8 +8,8 @@ use tcptoll_model::page::rules;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::connection::Stream;
 use super::decode::Decoder;
+use super::stream::Stream;
 use super::{Event, Shared, Wanted};
 
 /// Bytes that are read at a time.

@@ -9,9 +9,9 @@ use tcptoll_model::page::rules;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use super::connection::Stream;
 use super::decode::Decoder;
 use super::http1::AGENT;
+use super::stream::Stream;
 use super::{Event, Shared, Wanted};
 
 /// Receive windows of a stream and of the connection, bytes: Chromium's

@@ -9,6 +9,7 @@ mod connection;
 mod decode;
 mod http1;
 mod http2;
+mod stream;
 #[cfg(test)]
 mod tests;
 

@@ -18,7 +18,7 @@ use url::Url;
 
 use self::css::Sheet;
 use self::html::Scan;
-use super::loader::RequestId;
+use super::ids::RequestId;
 use super::resource::{Kind, Priority};
 use super::rules;
 use super::waterfall::LeftOut;

@@ -10,7 +10,6 @@
 //! sheet names is found by [`super::discovery`]; limits and orders are in [`super::rules`].
 
 mod finish;
-mod ids;
 mod pool;
 mod start;
 
@@ -18,10 +17,10 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
-pub use self::ids::{ConnectionId, Origin, RequestId};
 use self::pool::{Pool, Socket};
 use super::discovery::{Discovery, Found};
 use super::graph::{Graph, Resource};
+pub use super::ids::{ConnectionId, Origin, RequestId};
 use super::resource::{Kind, Priority, Protocol};
 use super::rules;
 
