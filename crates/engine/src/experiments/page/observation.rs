@@ -13,7 +13,7 @@ use tcptoll_model::page::forecast::{Network, forecast};
 use tcptoll_model::page::graph::Graph;
 use tcptoll_model::page::loader::Config;
 use tcptoll_model::page::resource::Protocol;
-use tcptoll_model::page::waterfall::{Connection, Waterfall};
+use tcptoll_model::page::waterfall::{Connection, Request, Waterfall};
 use tcptoll_model::record::PageLoads;
 use tcptoll_model::stats::Histogram;
 
@@ -64,9 +64,8 @@ impl PageTrial<'_> {
         self.mean(&CONNECTIONS, &whole, |one, _| opened(one));
         self.mean(&NEXT_PAGE, &whole, |one, _| Some(one.visit.pages.get(1)?.everything_us? as f64));
         self.mean(&NEXT_CONNECTIONS, &whole, |one, _| {
-            let next = one.visit.pages.get(1)?;
-            let before = one.visit.pages.first()?.connections.len();
-            Some(next.connections.len().saturating_sub(before) as f64)
+            let opened = |request: &&Request| request.phases.connect_us > 0;
+            Some(one.visit.pages.get(1)?.requests.iter().filter(opened).count() as f64)
         });
         let on_wire = |of: fn(&tcptoll_model::wire::Span) -> f64| {
             move |one: &Loaded, _: f64| one.span.as_ref().map(of)

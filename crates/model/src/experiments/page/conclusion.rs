@@ -19,15 +19,10 @@ fn answer(summary: &Summary) -> String {
         return "No page was loaded whole.".to_owned();
     };
     let mut sentences = Vec::new();
-    match measured.as_slice() {
-        [only] => sentences.push(format!("{}.", loaded(only))),
-        _ => {
-            let compared = summary.comparisons.iter().find(|one| one.metric == SPAN_MEAN.name);
-            match compared.and_then(|one| compared_words(summary, one)) {
-                Some(words) => sentences.push(words),
-                None => sentences.extend(two(&measured)),
-            }
-        }
+    let compared = summary.comparisons.iter().find(|one| one.metric == SPAN_MEAN.name);
+    match compared.and_then(|one| compared_words(summary, one)) {
+        Some(words) => sentences.push(words),
+        None => sentences.extend(two(&measured)),
     }
     sentences.extend(critical(&measured));
     sentences.extend(forecast(first));

@@ -190,7 +190,6 @@ impl Sheet {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "two lists that are taken apart at once")]
     fn declarations(
         &mut self,
         parser: &mut Parser<'_>,
@@ -204,7 +203,7 @@ impl Sheet {
             let start = parser.position();
             let Ok(token) = parser.next().cloned() else { return (images, families) };
             match token {
-                Token::Ident(name) if parser.try_parse(|p| p.expect_colon()).is_ok() => {
+                Token::Ident(name) if parser.try_parse(Parser::expect_colon).is_ok() => {
                     let name = name.to_ascii_lowercase();
                     let (urls, words, block) = value(parser);
                     if block && depth < NESTED {
@@ -281,7 +280,7 @@ fn fetched(name: &str) -> bool {
 /// Whether a browser of today takes a font of this name.
 fn usable(url: &str) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
-    !(path.ends_with(".eot") || path.ends_with(".svg"))
+    !matches!(path.rsplit('.').next(), Some("eot" | "svg"))
 }
 
 /// Whether a `unicode-range` has the letter `a`.
@@ -343,7 +342,7 @@ fn value(parser: &mut Parser<'_>) -> (Vec<String>, Vec<String>, bool) {
             }
             // `font: bold 12px/1.5 Name`: what is before a size is no family.
             Token::Dimension { .. } | Token::Percentage { .. } | Token::Number { .. } => {
-                name.clear()
+                name.clear();
             }
             other => {
                 let _ = other.to_css_string();

@@ -47,7 +47,7 @@ pub struct Network {
 }
 
 /// What happens next in the simulation.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Event {
     Connected(ConnectionId),
     Secured(ConnectionId),

@@ -105,7 +105,7 @@ impl Loader {
     }
 
     /// What made a request known, for a graph.
-    pub(super) fn initiator_of(&self, entry: &Entry) -> Option<Initiator> {
+    pub(super) fn initiator_of(entry: &Entry) -> Option<Initiator> {
         let resource = entry.initiator?;
         Some(Initiator { resource, at_byte: entry.named_at, delay_us: 0 })
     }

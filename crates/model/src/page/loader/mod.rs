@@ -447,7 +447,7 @@ impl Loader {
             kind: entry.kind,
             priority: entry.priority,
             blocking: entry.blocking,
-            initiator: self.initiator_of(entry),
+            initiator: Self::initiator_of(entry),
             status: entry.status.unwrap_or_default(),
             body_bytes: entry.body_bytes,
             server_us: server_us(number),
