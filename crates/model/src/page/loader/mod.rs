@@ -13,6 +13,8 @@ mod finish;
 mod ids;
 mod pool;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
