@@ -1,7 +1,7 @@
 //! What came of a load.
 
-use super::pool::Socket;
-use super::{Entry, Loader, Start, State};
+use super::pool::{Pool, Socket};
+use super::{Action, ConnectionId, Entry, Loader, Start, State};
 use crate::page::discovery::Discovery;
 use crate::page::graph::Initiator;
 use crate::page::waterfall::{Connection, Phases, Request, Waterfall};
@@ -22,7 +22,16 @@ impl Loader {
         self.graph = None;
         self.discovery = Discovery::default();
         self.decoded_bytes = 0;
-        for socket in &mut self.sockets {
+        // Numbers of requests begin anew, so none of this page may wait or be under way.
+        self.pools.values_mut().for_each(Pool::clear);
+        for (number, socket) in self.sockets.iter_mut().enumerate() {
+            if !socket.carries.is_empty() && !socket.over {
+                let connection = ConnectionId(number as u32);
+                self.actions.push(Action::Close { connection });
+                socket.over = true;
+                socket.ready = false;
+                socket.closed_us = Some(now_us);
+            }
             socket.carries.clear();
         }
         self.start(start, now_us)?;

@@ -12,6 +12,8 @@
 mod finish;
 mod pool;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

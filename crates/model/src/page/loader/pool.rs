@@ -42,6 +42,11 @@ impl Pool {
     pub(super) fn wait(&mut self, priority: Priority, request: RequestId) {
         self.waiting.insert((Reverse(priority), request));
     }
+
+    /// Forgets the requests that wait.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
 }
 
 impl Loader {
@@ -138,6 +143,10 @@ impl Loader {
     ) {
         let Some(socket) = self.sockets.get_mut(connection.0 as usize) else { return };
         socket.carries.retain(|carried| *carried != request);
+        if socket.http2 {
+            // It may be closed while it is idle, as any other.
+            socket.kept |= keeps;
+        }
         if socket.http2 || socket.over {
             return;
         }
