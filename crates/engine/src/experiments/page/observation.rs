@@ -175,7 +175,7 @@ impl PageTrial<'_> {
             .unwrap_or(HEAD_BYTES);
         let network = Network {
             rtt_us,
-            rate_bytes_per_s: lab.spec.link.rate_bit_per_s.map(|rate| rate as f64 / 8.0),
+            rate_bytes_per_s: lab.spec.link.rate_bit_per_s.map(|rate| rate / 8.0),
             congestion: self.congestion.clone().unwrap_or_default(),
             tls_round_trips: self.settings.tls.then_some(1),
             connection_us: beyond(each(connect)),

@@ -160,13 +160,11 @@ impl Response {
             self.reader.feed(input, &LIMITS, &mut |piece| content.extend_from_slice(piece));
         if let (false, Some(head)) = (had_head, self.reader.head()) {
             let fields = Fields::of(&std::mem::take(&mut self.head));
-            match Decoder::named(&fields.encoding) {
-                Some(decoder) => self.decoder = decoder,
-                None => {
-                    let words = format!("content encoding {}", fields.encoding);
-                    return Read::Failed("malformed", words);
-                }
-            }
+            let Some(decoder) = Decoder::named(&fields.encoding) else {
+                let words = format!("content encoding {}", fields.encoding);
+                return Read::Failed("malformed", words);
+            };
+            self.decoder = decoder;
             let head = Head {
                 status: head.status,
                 location: fields.location,
