@@ -66,7 +66,7 @@ mod tests {
     use crate::page::waterfall::Phases;
 
     fn request(known_us: u64, initiator: Option<u32>, phases: Phases) -> Request {
-        Request { known_us, initiator, phases, ..Request::default() }
+        Request { initiator, known_us, phases, ..Request::default() }
     }
 
     #[test]

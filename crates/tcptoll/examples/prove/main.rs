@@ -21,6 +21,7 @@ mod links_used;
 mod machines;
 mod memory;
 mod opening;
+mod page;
 mod pool;
 mod ports;
 mod queues;
@@ -82,6 +83,11 @@ const GROUPS: &[Group] = &[
     ("port-fixes", ports::service),
     ("pool-stuck", pool::stuck),
     ("pool-avalanche", pool::avalanche),
+    ("page-browser", page::browser),
+    ("page-forecast", page::forecast),
+    ("page-2016", page::study),
+    ("page-loss", page::loss),
+    ("page-real", page::real),
     ("watch-equal", watch::equal),
     ("watch-overflow", watch::overflow),
     ("watch-cost", watch::cost),
