@@ -5,6 +5,7 @@ mod connect;
 mod http;
 mod keepalive;
 mod messages;
+mod page;
 mod queues;
 mod stream;
 mod throughput;
@@ -22,6 +23,7 @@ const ALL: &[(&str, &Own)] = &[
     ("http", &http::OWN),
     ("keepalive", &keepalive::OWN),
     ("messages", &messages::OWN),
+    ("page", &page::OWN),
     ("stream", &stream::OWN),
     ("syn-queue", &queues::OWN),
     ("time-wait", &time_wait::OWN),

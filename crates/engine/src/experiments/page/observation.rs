@@ -210,5 +210,5 @@ fn failure(one: &Loaded) -> Option<String> {
     let pages = &one.visit.pages;
     let failed = pages.iter().flat_map(|page| &page.requests).find_map(|one| one.error.clone());
     let unfinished = pages.iter().any(|page| page.everything_us.is_none());
-    failed.or_else(|| (unfinished || pages.is_empty()).then(|| "unfinished".to_owned()))
+    failed.or_else(|| (unfinished || pages.is_empty()).then(|| "unsent".to_owned()))
 }

@@ -30,7 +30,7 @@ const RESOURCES_MAX: u64 = 1_000;
 const LOADS_MAX: u64 = 1_000;
 
 /// Time that a hosts' start, the warm-up and the end of a trial take, s.
-const TRIAL_S: f64 = 1.5;
+const TRIAL_S: f64 = 0.4;
 
 /// Further time of a load in a fresh browser, s.
 const BROWSER_S: f64 = 3.0;

@@ -358,7 +358,7 @@ impl Loader {
         if redirects > rules::REDIRECTS {
             self.discovery.leave_out("too-many-redirects", location);
             let entry = &mut self.entries[from.0 as usize];
-            entry.error = Some("redirects".to_owned());
+            entry.error = Some("status".to_owned());
             return;
         }
         let document = from.0 == 0 || self.is_document(from);

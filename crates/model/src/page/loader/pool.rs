@@ -202,8 +202,7 @@ impl Loader {
                     pool.wait(priority, request);
                 }
             } else if entry.state != State::Ended {
-                let class = if entry.state == State::Assigned { "closed" } else { "truncated" };
-                self.failed(request, class, now_us);
+                self.failed(request, "truncated", now_us);
             }
         }
     }

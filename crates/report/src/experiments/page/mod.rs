@@ -1,0 +1,112 @@
+//! What does `page` show of its own? The waterfall of each arm's median load, with the forecast beside,
+//! and the document's rule beside what was saved.
+//!
+//! `strip` draws with letters, `picture` for the page.
+
+mod picture;
+mod strip;
+#[cfg(test)]
+mod tests;
+
+use tcptoll_model::page::critical::{Critical, critical};
+use tcptoll_model::page::forecast::simple_saving_us;
+use tcptoll_model::page::waterfall::{Phases, Request, Waterfall};
+use tcptoll_model::record::{Arm, PageLoads, Summary};
+
+use crate::number;
+use crate::own::{NONE, Own};
+
+/// Its parts.
+pub(super) const OWN: Own = Own { text_after: strip::blocks, sections: picture::sections, ..NONE };
+
+/// A phase: its name, its letter, its class in pictures, and its time.
+type Phase = (&'static str, char, &'static str, fn(&Phases) -> u64);
+
+/// Phases in the order in which they follow each other.
+const PHASES: [Phase; 7] = [
+    ("blocked", '.', "a8", |phases| phases.blocked_us),
+    ("DNS", 'd', "a5", |phases| phases.dns_us),
+    ("connect", 'c', "a1", |phases| phases.connect_us),
+    ("TLS", 't', "a3", |phases| phases.tls_us),
+    ("send", 's', "a4", |phases| phases.send_us),
+    ("wait", '-', "a0", |phases| phases.wait_us),
+    ("receive", '=', "a2", |phases| phases.receive_us),
+];
+
+/// An arm with a waterfall.
+#[derive(Clone, Copy)]
+struct Drawn<'a> {
+    arm: &'a Arm,
+    loads: &'a PageLoads,
+}
+
+fn drawn(summary: &Summary) -> Vec<Drawn<'_>> {
+    let of = |arm| {
+        let arm: &Arm = arm;
+        let loads = arm.own.page.as_deref()?;
+        (!loads.waterfall.requests.is_empty()).then_some(Drawn { arm, loads })
+    };
+    summary.arms.iter().filter_map(of).collect()
+}
+
+/// Where a request ends, µs. A record may hold any number.
+fn end_us(request: &Request) -> u64 {
+    let phases = PHASES.iter().map(|(_, _, _, of)| of(&request.phases));
+    phases.fold(request.known_us, u64::saturating_add)
+}
+
+/// The end of the waterfall, at least 1 µs.
+fn last_us(page: &Waterfall) -> u64 {
+    page.requests.iter().map(end_us).max().unwrap_or(0).max(1)
+}
+
+/// What the page waited for. None: the record's times cannot be those of a load.
+fn critical_of(page: &Waterfall) -> Option<Critical> {
+    let possible = page.requests.iter().all(|one| end_us(one) < u64::MAX / 2);
+    if possible { critical(page) } else { None }
+}
+
+/// The last part of a URL, or all of a short one.
+fn name_of(request: &Request) -> &str {
+    let path = request.url.split_once("://").map_or(request.url.as_str(), |(_, rest)| rest);
+    let path = path.find('/').map_or("/", |at| &path[at..]);
+    let bare = path.split(['?', '#']).next().unwrap_or(path);
+    match bare.trim_end_matches('/').rsplit('/').next() {
+        Some(last) if !last.is_empty() => last,
+        _ => "/",
+    }
+}
+
+/// The forecast beside the measurement.
+fn forecast(one: &Drawn<'_>) -> Option<String> {
+    let expected = one.loads.forecast.as_ref()?;
+    let measured = one.loads.median_us()?;
+    let first = expected.connections.iter().map(|one| one.begun_us).min().unwrap_or(0);
+    let expected = last_us(expected).saturating_sub(first) as f64;
+    Some(format!(
+        "{} measured (median), {} expected from round trips, slow start and server time: {:+.1} %",
+        number::time(measured),
+        number::time(expected),
+        (measured / expected.max(1.0) - 1.0) * 100.0
+    ))
+}
+
+/// The document's rule for two arms that differ in how many connections they open.
+fn rule(drawn: &[Drawn<'_>]) -> Option<String> {
+    let opened = |one: &Drawn<'_>| one.loads.waterfall.connections.len() as u64;
+    let fewest = drawn.iter().min_by_key(|one| opened(one))?;
+    let most = drawn.iter().max_by_key(|one| opened(one))?;
+    let saved = opened(most).checked_sub(opened(fewest)).filter(|saved| *saved > 0)?;
+    let rtt_us = fewest.loads.rtt_us.filter(|rtt| rtt.is_finite() && *rtt > 0.0)?;
+    let measured = most.loads.median_us()? - fewest.loads.median_us()?;
+    let critical = critical_of(&most.loads.waterfall)?;
+    Some(format!(
+        "{saved} connections fewer × {} = {} by the rule of thumb; {} measured, because {} of {} \
+         handshakes are on the critical path",
+        number::time(rtt_us),
+        number::time(simple_saving_us(opened(most), opened(fewest), rtt_us as u64) as f64),
+        number::time(measured),
+        critical.handshakes,
+        opened(most),
+    ))
+}

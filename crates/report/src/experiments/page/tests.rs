@@ -1,0 +1,86 @@
+use tcptoll_model::page::waterfall::{Connection, LeftOut};
+use tcptoll_model::record::Summary;
+
+use super::*;
+use crate::own::{Block, Item};
+
+fn request(known_us: u64, phases: Phases) -> Request {
+    Request {
+        url: "http://page.test/r/<script>\u{1b}[31m.css".to_owned(),
+        known_us,
+        phases,
+        ..Request::default()
+    }
+}
+
+fn summary(requests: Vec<Request>) -> Summary {
+    let waterfall = Waterfall {
+        requests,
+        connections: vec![Connection::default()],
+        left_out: vec![LeftOut {
+            reason: "scheme".to_owned(),
+            count: u64::MAX,
+            examples: vec!["<b>".to_owned()],
+        }],
+        ..Waterfall::default()
+    };
+    let loads = PageLoads {
+        spans_us: vec![30_000.0],
+        forecast: Some(waterfall.clone()),
+        waterfall,
+        rtt_us: Some(15_000.0),
+        requests_left_out: 7,
+        ..PageLoads::default()
+    };
+    let mut arm = Arm { name: "<arm>".to_owned(), ..Arm::default() };
+    arm.own.page = Some(Box::new(loads));
+    Summary { arms: vec![arm], ..Summary::default() }
+}
+
+fn text(summary: &Summary, width: usize) -> String {
+    let line = |block: &Block| match block {
+        Block::Line(pieces) => pieces.iter().map(|(_, text)| text.as_str()).collect(),
+        Block::Prose(_, text, _) => text.clone(),
+        _ => String::new(),
+    };
+    strip::blocks(summary, width).iter().map(line).collect::<Vec<String>>().join("\n")
+}
+
+#[test]
+fn a_bar_shows_its_phases_where_they_were() {
+    let phases = Phases { connect_us: 15_000, wait_us: 15_000, ..Phases::default() };
+    let drawn = text(&summary(vec![request(0, phases)]), 80);
+    let bar = drawn.lines().find(|line| line.contains('c')).unwrap().to_owned();
+    let bar = drawn.lines().find(|line| line.contains("cccc")).unwrap_or(&bar);
+    let (connect, wait) = (bar.matches('c').count(), bar.matches('-').count());
+    assert!(connect.abs_diff(wait) <= 4 && connect > 10, "{bar}");
+    assert!(drawn.lines().all(|line| crate::clean::columns(line) <= 400));
+    assert!(!drawn.contains('\u{1b}'), "{drawn}");
+}
+
+#[test]
+fn records_with_impossible_times_are_drawn_and_escaped() {
+    for (known, time) in [(0, 0), (u64::MAX, u64::MAX), (5, u64::MAX)] {
+        let phases = Phases { blocked_us: time, receive_us: time, ..Phases::default() };
+        let summary = summary(vec![request(known, phases); 3]);
+        text(&summary, 80);
+        text(&summary, 10);
+        for section in picture::sections(&summary) {
+            for item in section.items {
+                let Item::Picture(picture) = item else { continue };
+                assert!(!picture.both_svg.contains("<script>"));
+                assert!(!picture.both_svg.contains("NaN") && !picture.both_svg.contains("inf"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_name_is_the_last_part_of_its_path() {
+    let name =
+        |url: &str| name_of(&Request { url: url.to_owned(), ..Request::default() }).to_owned();
+    assert_eq!(name("http://a.test/css/main.css?v=1"), "main.css");
+    assert_eq!(name("http://a.test/"), "/");
+    assert_eq!(name("http://a.test/docs/"), "docs");
+    assert_eq!(name(""), "/");
+}
