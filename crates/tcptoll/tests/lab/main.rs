@@ -4,9 +4,9 @@
 //! wire, tcpdump). The link's tolerance is wide here, because a test must not need a quiet machine;
 //! how exact a link is, `cargo xtask prove` says.
 //!
-//! `cargo xtask test` runs four of them at a time, as they wait most of the time. A test whose
+//! `cargo xtask test` runs two of them at a time, as they wait most of the time. A test whose
 //! expected values need a CPU that nobody else uses is in a module named `alone` of its file. Those
-//! run afterwards, one at a time.
+//! run before, one at a time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -34,6 +34,7 @@ mod messages_java;
 mod names;
 mod opening;
 mod packets;
+mod page;
 mod privileges;
 mod queues;
 mod rounds;

@@ -1,8 +1,8 @@
 //! What follows from the arms of `page`: the answer, causes, what to run next.
 
-use super::{CONNECTIONS, CRITICAL_HANDSHAKES, FORECAST, REQUESTS, SPAN, SPAN_MEAN, causes};
+use super::{CONNECTIONS, CRITICAL_HANDSHAKES, REQUESTS, SPAN, SPAN_MEAN, causes};
 use crate::experiments::conclusion::{explain, explanations, step, value};
-use crate::record::{Arm, Comparison, NextStep, Summary};
+use crate::record::{Arm, NextStep, Summary};
 use crate::units::human_us;
 
 /// Fills in what follows from the arms.
@@ -12,20 +12,14 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.next = next(summary);
 }
 
-/// At most three sentences.
+/// At most three sentences; the comparison is stated before, by the code that all share.
 fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| span(arm).is_some()).collect();
-    let Some(first) = measured.first() else {
+    if measured.is_empty() {
         return "No page was loaded whole.".to_owned();
-    };
-    let mut sentences = Vec::new();
-    let compared = summary.comparisons.iter().find(|one| one.metric == SPAN_MEAN.name);
-    match compared.and_then(|one| compared_words(summary, one)) {
-        Some(words) => sentences.push(words),
-        None => sentences.extend(two(&measured)),
     }
+    let mut sentences: Vec<String> = measured.iter().take(2).map(|arm| loaded(arm)).collect();
     sentences.extend(critical(&measured));
-    sentences.extend(forecast(first));
     sentences.join(" ")
 }
 
@@ -37,32 +31,7 @@ fn loaded(arm: &Arm) -> String {
     let time = span(arm).map(human_us).unwrap_or_default();
     let requests = value(arm, REQUESTS.name).unwrap_or_default();
     let connections = value(arm, CONNECTIONS.name).unwrap_or_default();
-    format!(
-        "{}: {time} from the first SYN to the last byte, {requests:.0} requests over {connections:.0} \
-         connections",
-        arm.name
-    )
-}
-
-fn two(arms: &[&Arm]) -> Vec<String> {
-    arms.iter().take(2).map(|arm| format!("{}.", loaded(arm))).collect()
-}
-
-fn compared_words(summary: &Summary, one: &Comparison) -> Option<String> {
-    let arm = |name: &str| summary.arms.iter().find(|arm| arm.name == name);
-    let (a, b) = (arm(&one.a)?, arm(&one.b)?);
-    let ratio = one.ratio?;
-    let interval =
-        one.ci95.map(|[low, high]| format!(" (95 % CI {low:.2}–{high:.2})")).unwrap_or_default();
-    Some(format!(
-        "{}: {} over {:.0} connections, {ratio:.2}× the {} over {:.0} of {}{interval}.",
-        a.name,
-        human_us(span(a)?),
-        value(a, CONNECTIONS.name)?,
-        human_us(span(b)?),
-        value(b, CONNECTIONS.name)?,
-        b.name,
-    ))
+    format!("{}: {time}, {requests:.0} requests over {connections:.0} connections.", arm.name)
 }
 
 /// How many handshakes the page waited for, where it opened most.
@@ -77,15 +46,6 @@ fn critical(arms: &[&Arm]) -> Option<String> {
             most.name
         )
     })
-}
-
-fn forecast(arm: &Arm) -> Option<String> {
-    let forecast = value(arm, FORECAST.name)?;
-    Some(format!(
-        "Expected from round trips and server time ({}): {}.",
-        arm.name,
-        human_us(forecast)
-    ))
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {

@@ -85,7 +85,9 @@ impl Loader {
             until(&mut phases.blocked_us, Some(socket.asked_us));
             until(&mut phases.dns_us, socket.resolved_us);
             until(&mut phases.connect_us, socket.connected_us.or(socket.closed_us));
-            until(&mut phases.tls_us, socket.secured_us.or(socket.closed_us));
+            if socket.origin.tls {
+                until(&mut phases.tls_us, socket.secured_us.or(socket.closed_us));
+            }
         }
         until(&mut phases.blocked_us, entry.assigned_us);
         until(&mut phases.send_us, entry.sent_us);
