@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use tcptoll_model::experiments::figures::FIRST_BYTE_MEAN;
 use tcptoll_model::experiments::page::{
-    BLOCKING, CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, EVERYTHING, FIRST_BYTE,
-    FORECAST, FORECAST_RATIO, GAPS, HELD, LOAD_EVENT, NEXT_CONNECTIONS, NEXT_PAGE, REQUESTS,
-    RETRANSMISSIONS, SPAN, SPAN_MEAN,
+    BLOCKING, CONNECTIONS, CRITICAL_HANDSHAKE, CRITICAL_HANDSHAKES, EVERYTHING, FORECAST,
+    FORECAST_RATIO, GAPS, HELD, LOAD_EVENT, NEXT_CONNECTIONS, NEXT_PAGE, REQUESTS, RETRANSMISSIONS,
+    SPAN, SPAN_MEAN,
 };
 use tcptoll_model::experiments::spec::MetricSpec;
 use tcptoll_model::page::critical::critical;
@@ -56,7 +57,7 @@ impl PageTrial<'_> {
         let of_page = |of: fn(&Waterfall) -> Option<u64>| {
             move |one: &Loaded, _: f64| Some(of(one.visit.pages.first()?)? as f64)
         };
-        self.mean(&FIRST_BYTE, &whole, of_page(|page| page.first_byte_us));
+        self.mean(&FIRST_BYTE_MEAN, &whole, of_page(|page| page.first_byte_us));
         self.mean(&BLOCKING, &whole, of_page(|page| page.blocking_us));
         self.mean(&EVERYTHING, &whole, of_page(|page| page.everything_us));
         self.mean(&LOAD_EVENT, &whole, of_page(|page| page.load_event_us));

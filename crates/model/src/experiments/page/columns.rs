@@ -2,9 +2,10 @@
 
 use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
 use super::super::columns::{ECHO_P50, ERRORS, OK, every, tidy};
+use super::super::figures::FIRST_BYTE_MEAN;
 use super::{
-    BLOCKING, CONNECTIONS, CRITICAL_HANDSHAKES, EVERYTHING, FIRST_BYTE, FORECAST, GAPS, HELD,
-    LOAD_EVENT, NEXT_CONNECTIONS, NEXT_PAGE, REQUESTS, RETRANSMISSIONS, SPAN, SPAN_MEAN,
+    BLOCKING, CONNECTIONS, CRITICAL_HANDSHAKES, EVERYTHING, FORECAST, GAPS, HELD, LOAD_EVENT,
+    NEXT_CONNECTIONS, NEXT_PAGE, REQUESTS, RETRANSMISSIONS, SPAN, SPAN_MEAN,
 };
 
 use Figure::{Estimate, Number};
@@ -30,8 +31,8 @@ const TIME_TO: &str = "time to";
 const FIRST: Column = Column::new(
     (TIME_TO, "first byte"),
     "time to first byte",
-    tidy(&FIRST_BYTE),
-    Estimate(FIRST_BYTE.unit),
+    tidy(&FIRST_BYTE_MEAN),
+    Estimate(FIRST_BYTE_MEAN.unit),
 );
 const BLOCKED: Column = Column::new(
     (TIME_TO, "blocking"),
