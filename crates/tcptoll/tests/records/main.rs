@@ -63,6 +63,7 @@ records! {
     stream_memory,
     messages_sizes,
     messages_stall,
+    page_keepalive,
     stream_windows,
     accept_queue,
     syn_queue,

@@ -41,6 +41,7 @@ run messages-sizes messages --message 1,64,4K --nagle on,off --window 256K --con
     --duration 60ms --warmup 20ms --rounds 3
 run messages-stall messages --pattern write-write-read --message 100 --nagle on,off --rounds 3 \
     --congestion cubic --duration 600ms --warmup 100ms
+run page-keepalive page --rounds 2
 run stream-windows stream --link rtt=20ms,rate=20mbit --window auto,16K,256K --congestion cubic \
     --duration 500ms --rounds 3
 run accept-queue accept-queue --link rtt=10ms --backlog 16,256 --count 200 --rate 1000 --accept-delay 4ms \
