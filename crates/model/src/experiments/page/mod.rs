@@ -19,7 +19,7 @@ pub const CRITICAL_HANDSHAKE: MetricSpec =
     metric("critical_handshake_us", "us", "TCP handshakes on the critical path", Better::Lower);
 /// TCP handshakes on the critical path of the median load.
 pub const CRITICAL_HANDSHAKES: MetricSpec =
-    metric("critical_handshakes", "connections", "handshakes on the critical path", Better::Lower);
+    metric("critical_handshakes", "handshakes", "handshakes on the critical path", Better::Lower);
 /// From the navigation to the end of the last response, mean of the loads.
 pub const EVERYTHING: MetricSpec =
     metric("everything_us_mean", "us", "time to the last resource", Better::Lower);

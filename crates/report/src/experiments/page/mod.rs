@@ -91,22 +91,41 @@ fn forecast(one: &Drawn<'_>) -> Option<String> {
     ))
 }
 
-/// The document's rule for two arms that differ in how many connections they open.
-fn rule(drawn: &[Drawn<'_>]) -> Option<String> {
+/// The option whose two settings the document compares.
+const KEEPALIVE: &str = "keepalive";
+
+/// The document's rule for each two arms that differ in nothing but KeepAlive.
+fn rules(drawn: &[Drawn<'_>]) -> Vec<String> {
+    let set = |one: &Drawn<'_>, value: &str| {
+        one.arm.factors.get(KEEPALIVE).and_then(|level| level.as_str()) == Some(value)
+    };
+    let others = |one: &Drawn<'_>| {
+        let mut factors = one.arm.factors.clone();
+        factors.remove(KEEPALIVE);
+        factors
+    };
+    let offs = drawn.iter().filter(|one| set(one, "off"));
+    offs.filter_map(|off| {
+        let on = drawn.iter().find(|one| set(one, "on") && others(one) == others(off))?;
+        rule(on, off)
+    })
+    .collect()
+}
+
+fn rule(on: &Drawn<'_>, off: &Drawn<'_>) -> Option<String> {
     let opened = |one: &Drawn<'_>| one.loads.waterfall.connections.len() as u64;
-    let fewest = drawn.iter().min_by_key(|one| opened(one))?;
-    let most = drawn.iter().max_by_key(|one| opened(one))?;
-    let saved = opened(most).checked_sub(opened(fewest)).filter(|saved| *saved > 0)?;
-    let rtt_us = fewest.loads.rtt_us.filter(|rtt| rtt.is_finite() && *rtt > 0.0)?;
-    let measured = most.loads.median_us()? - fewest.loads.median_us()?;
-    let critical = critical_of(&most.loads.waterfall)?;
+    let saved = opened(off).checked_sub(opened(on)).filter(|saved| *saved > 0)?;
+    let rtt_us = on.loads.rtt_us.filter(|rtt| rtt.is_finite() && *rtt > 0.0)?;
+    let measured = off.loads.median_us()? - on.loads.median_us()?;
+    let critical = critical_of(&off.loads.waterfall)?;
     Some(format!(
-        "{saved} connections fewer × {} = {} by the rule of thumb; {} measured, because {} of {} \
+        "{}: the rule of thumb expects {saved} connections saved × {} = {}; measured {}. {} of its {} \
          handshakes are on the critical path",
+        off.arm.name,
         number::time(rtt_us),
-        number::time(simple_saving_us(opened(most), opened(fewest), rtt_us as u64) as f64),
+        number::time(simple_saving_us(opened(off), opened(on), rtt_us as u64) as f64),
         number::time(measured),
         critical.handshakes,
-        opened(most),
+        opened(off),
     ))
 }

@@ -3,7 +3,7 @@
 use tcptoll_model::page::waterfall::{Request, Waterfall};
 use tcptoll_model::record::Summary;
 
-use super::{Drawn, PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, rule};
+use super::{Drawn, PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, rules};
 use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::own::{Item, Note, Picture, Section};
 use crate::{clean, number};
@@ -26,20 +26,13 @@ pub(super) fn sections(summary: &Summary) -> Vec<Section> {
     }
     let last = all.iter().map(|one| last_us(&one.loads.waterfall)).max().unwrap_or(1);
     let mut items = Vec::new();
-    if let Some(text) = rule(&all) {
-        items.push(Item::Paragraph(format!("{}.", capital(&text))));
-    }
+    items.extend(rules(&all).into_iter().map(|text| Item::Paragraph(format!("{text}."))));
     items.extend(all.iter().map(|one| Item::Picture(picture(one, last))));
     let notes: Vec<Note> = all.iter().flat_map(notes).collect();
     if !notes.is_empty() {
         items.push(Item::Notes(notes));
     }
     vec![Section { title: "Waterfalls", items }]
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// What was not loaded.

@@ -3,7 +3,7 @@
 use tcptoll_model::page::waterfall::{Request, Waterfall};
 use tcptoll_model::record::Summary;
 
-use super::{PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, rule};
+use super::{PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, rules};
 use crate::own::{Block, Tone};
 use crate::{clean, figures, number};
 
@@ -69,9 +69,7 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
         let more = figures::plural((all.len() - ARMS) as u64, "more arm");
         blocks.push(Block::Prose(2, format!("{more} in the HTML report"), Tone::Dim));
     }
-    if let Some(text) = rule(&all) {
-        blocks.push(Block::Prose(2, text, Tone::Plain));
-    }
+    blocks.extend(rules(&all).iter().map(|text| Block::Prose(2, clean::line(text), Tone::Plain)));
     blocks
 }
 

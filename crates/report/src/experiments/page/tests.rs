@@ -84,3 +84,26 @@ fn a_name_is_the_last_part_of_its_path() {
     assert_eq!(name("http://a.test/docs/"), "docs");
     assert_eq!(name(""), "/");
 }
+
+#[test]
+fn the_rule_of_thumb_is_stated_for_arms_that_differ_in_keepalive_alone() {
+    let phases = Phases { connect_us: 15_000, wait_us: 15_000, ..Phases::default() };
+    let mut run = summary(vec![request(0, phases)]);
+    let arm = run.arms.remove(0);
+    for (level, browser, connections) in
+        [("on", "off", 6), ("off", "off", 21), ("on", "on", 6), ("off", "on", 21)]
+    {
+        let mut arm = arm.clone();
+        arm.factors.insert("keepalive".to_owned(), level.into());
+        arm.factors.insert("browser".to_owned(), browser.into());
+        arm.name = format!("{level} {browser}");
+        let loads = arm.own.page.as_mut().unwrap();
+        loads.waterfall.connections = vec![Connection::default(); connections];
+        loads.spans_us = vec![if browser == "on" { 1e6 } else { 0.0 } + connections as f64 * 1e3];
+        run.arms.push(arm);
+    }
+    let rules = rules(&drawn(&run));
+    assert_eq!(rules.len(), 2, "{rules:?}");
+    // 15 connections, whoever loads the page; the browser's own second is in neither.
+    assert!(rules.iter().all(|rule| rule.contains("measured 15.0 ms")), "{rules:?}");
+}
