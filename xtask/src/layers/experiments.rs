@@ -32,6 +32,12 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("crates/engine/src/load/page/", "http", "the scheme of a URL"),
     ("crates/engine/src/experiments/page/", "http", "the scheme of a URL"),
     ("page/options.rs", "keepalive", "an option of `page`: does the server keep connections?"),
+    (
+        "report/src/experiments/page/mod.rs",
+        "keepalive",
+        "an option of `page`: does the server keep connections?",
+    ),
+    ("report/src/experiments/page/mod.rs", "connect", "a phase of a request"),
     ("page/settings.rs", "keepalive", "an option of `page`: does the server keep connections?"),
     ("keepalive/mod.rs", "messages", "a unit: what the writing connection sends"),
     ("columns/took.rs", "messages", "the same unit, in a heading"),

@@ -166,8 +166,8 @@ fn ten_thousand_links_are_bounded_and_accounted_for() {
         return;
     }
     let folder = Folder::new();
-    let links: String = (0..10_000).map(|n| format!("<img src=\"i{n}.png\">\n")).collect();
-    fs::write(folder.file("index.html"), links).unwrap();
+    let links: Vec<String> = (0..10_000).map(|n| format!("<img src=\"i{n}.png\">")).collect();
+    fs::write(folder.file("index.html"), links.concat()).unwrap();
     let site = folder.0.path().display().to_string();
     let summary =
         loaded(&["--server", "nginx", "--link", "direct", "--keepalive", "on", "--site", &site]);

@@ -7,7 +7,7 @@
 //! A request takes an idle connection of its origin. If there is none, a new one is opened, up to the
 //! limit; whichever connection is free first takes the most urgent request. Chromium's socket pools
 //! work alike (late binding, `net/socket/transport_client_socket_pool.h`). What a document or a style
-//! sheet names is found by [`super::discovery`]; limits and orders are in [`super::rules`].
+//! sheet names is found by `page::discovery`; limits and orders are in [`super::rules`].
 
 mod finish;
 mod pool;
