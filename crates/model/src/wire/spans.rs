@@ -50,7 +50,8 @@ pub struct Span {
     /// First SYN, or first new payload byte from the client where that was earlier: a page on connections
     /// that were open. None: neither was seen.
     pub begun_ns: Option<u64>,
-    /// Last new payload byte from the server, as it reached the client. None: there was none.
+    /// Last new payload byte from the server, as it reached the client. Bytes after the client's FIN are not
+    /// counted here. None: there was none.
     pub last_byte_ns: Option<u64>,
     /// From `begun_ns` to `last_byte_ns`, µs. None: either is missing.
     pub span_us: Option<f64>,
@@ -111,6 +112,8 @@ struct Flow {
     /// FIN of the server reached the client, or RST of either was seen.
     ended: bool,
     reset: bool,
+    /// The client closed its end: it has what it asked for.
+    client_closed: bool,
     /// A record that may be a closing alert, and the last byte before it.
     alert: Option<Alert>,
     /// Since the last take.
@@ -204,6 +207,7 @@ impl SpanTracker {
                     earliest(&mut totals.begun_ns, at_ns);
                     flow.seen.syn_ns = Some(at_ns);
                 }
+                flow.client_closed |= flags.fin();
                 if new > 0 {
                     earliest(&mut totals.begun_ns, at_ns);
                     earliest(&mut flow.seen.request_ns, at_ns);
@@ -233,7 +237,10 @@ impl SpanTracker {
             flow.alert = is_alert(payload, segment.payload, new)
                 .then_some(Alert { before_ns: flow.seen.last_byte_ns, bytes: new });
             flow.seen.first_byte_ns.get_or_insert(at_ns);
-            flow.seen.last_byte_ns = Some(at_ns);
+            // What a server answers to the client's FIN (GOAWAY of HTTP/2, an alert) is no part of a page.
+            if !flow.client_closed {
+                flow.seen.last_byte_ns = Some(at_ns);
+            }
             flow.seen.server_bytes += new;
         }
         if segment.flags.fin() {

@@ -62,7 +62,12 @@ impl PageTrial<'_> {
         self.mean(&EVERYTHING, &whole, of_page(|page| page.everything_us));
         self.mean(&LOAD_EVENT, &whole, of_page(|page| page.load_event_us));
         self.mean(&REQUESTS, &whole, of_page(|page| Some(page.requests.len() as u64)));
-        self.mean(&CONNECTIONS, &whole, |one, _| opened(one));
+        let single = self.settings.next_after.is_none();
+        self.mean(&CONNECTIONS, &whole, |one, _| {
+            // A browser does not tell of each connection what it opened; the wire does.
+            let on_wire = one.span.as_ref().filter(|_| single).map(|span| span.connections as f64);
+            on_wire.or_else(|| opened(one))
+        });
         self.mean(&NEXT_PAGE, &whole, |one, _| Some(one.visit.pages.get(1)?.everything_us? as f64));
         self.mean(&NEXT_CONNECTIONS, &whole, |one, _| {
             let opened = |request: &&Request| request.phases.connect_us > 0;
@@ -114,7 +119,11 @@ impl PageTrial<'_> {
         let Some(typical) = typical.or(loaded.first()) else { return };
         let pages = &typical.visit.pages;
         let Some(page) = pages.first() else { return };
-        if let Some(critical) = critical(page) {
+        // Of other origins a browser tells no phases: then the chain is not known.
+        let whole_page = typical.span.as_ref().is_none_or(|span| {
+            self.settings.next_after.is_some() || span.connections == page.connections.len() as u64
+        });
+        if let Some(critical) = critical(page).filter(|_| whole_page) {
             let count = Some(f64::from(critical.handshakes));
             self.notes.metric(&CRITICAL_HANDSHAKES, count, 1);
             self.notes.metric(&CRITICAL_HANDSHAKE, Some(critical.handshake_us as f64), 1);

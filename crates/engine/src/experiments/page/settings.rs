@@ -29,6 +29,9 @@ const RESOURCES_MAX: u64 = 1_000;
 /// Loads of one trial, at most.
 const LOADS_MAX: u64 = 1_000;
 
+/// Processes of a server.
+const WORKERS: u64 = 2;
+
 /// Time that a hosts' start, the warm-up and the end of a trial take, s.
 const TRIAL_S: f64 = 0.4;
 
@@ -64,7 +67,8 @@ pub(super) enum Ends {
 pub(super) struct Lab {
     pub(super) spec: LabSpec,
     pub(super) kind: ServerKind,
-    pub(super) workers: u64,
+    /// None: as many as the connections need.
+    pub(super) workers: Option<u64>,
     pub(super) keepalive: bool,
     pub(super) keepalive_requests: Option<u64>,
     pub(super) keepalive_timeout: Option<Duration>,
@@ -206,7 +210,11 @@ fn ends(reader: &Reader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialEr
     let lab = Lab {
         spec: LabSpec::from(reader)?,
         kind,
-        workers: reader.count("workers", 1, 64)?,
+        workers: match reader.typed_count("workers", 1, 64)? {
+            // A process of prefork serves one connection.
+            None if kind == ServerKind::ApachePrefork => None,
+            typed => Some(typed.unwrap_or(WORKERS)),
+        },
         keepalive,
         keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX))?,
         keepalive_timeout: reader.typed_read("keepalive-timeout", time_above_zero)?,

@@ -98,7 +98,7 @@ impl<'a> PageTrial<'a> {
         let spec = ServerSpec {
             kind: lab.kind,
             at,
-            workers: Some(lab.workers),
+            workers: lab.workers,
             keepalive: lab.keepalive,
             keepalive_timeout_ns: lab.keepalive_timeout.map(|time| time.as_nanos() as u64),
             keepalive_requests: lab.keepalive_requests,

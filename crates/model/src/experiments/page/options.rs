@@ -91,7 +91,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .only(&[Only::Lab]),
     &Opt::each(SERVER, "workers", "N", "Processes of the server")
         .number()
-        .by_default("2")
+        .derived("2; of apache-prefork one for each connection")
         .only(&[Only::Lab]),
     &Opt::each(LOAD, "browser", "off,on", "Let headless Chromium load the page").by_default("off"),
     &Opt::each(LOAD, "connections-per-origin", "N", "Connections to one origin, at most")

@@ -120,6 +120,20 @@ fn a_second_load_on_open_connections_begins_with_its_first_request() {
 }
 
 #[test]
+fn what_a_server_sends_after_the_clients_fin_is_no_part_of_the_page() {
+    let mut link = Link::new();
+    link.open(100, 1);
+    link.client(120, 1, ACK, 100, 50);
+    link.server(130, 1, ACK, 1_000, 1_000);
+    link.client(1_100, 1, FIN, 150, 0);
+    // GOAWAY of HTTP/2 and the alert, in one record each.
+    link.server(1_110, 1, ACK, 2_000, 39);
+    link.server(1_111, 1, FIN, 2_039, 24);
+    let span = link.take();
+    assert_eq!(span.last_byte_ns, Some(140_000_000));
+}
+
+#[test]
 fn refused_connections_and_resets_are_told_apart_and_a_syn_again_is_no_connection() {
     let mut link = Link::new();
     link.client(0, 1, SYN, 99, 0);
