@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tcptoll_kernel::cpu;
@@ -33,8 +33,10 @@ const FILES_IN_ALL_MAX: usize = 131_072;
 const NAME_MAX: usize = 16;
 
 /// Owners of listeners.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Owners {
+    /// Where the kernel lists processes and their open files.
+    proc: PathBuf,
     known: HashMap<u64, Owner>,
     search_from: Duration,
     check_from: Duration,
@@ -49,7 +51,18 @@ enum Owner {
     Unreadable,
 }
 
+impl Default for Owners {
+    fn default() -> Self {
+        Owners::in_folder("/proc".into())
+    }
+}
+
 impl Owners {
+    fn in_folder(proc: PathBuf) -> Self {
+        let [search_from, check_from, forget_from] = [Duration::ZERO; 3];
+        Owners { proc, known: HashMap::new(), search_from, check_from, forget_from }
+    }
+
     /// Searches for the owners of these sockets if one is new and a search is due.
     pub(super) fn look_up(&mut self, now: Duration, inodes: impl Iterator<Item = u64>) {
         // Inode 0 is no socket's.
@@ -66,7 +79,7 @@ impl Owners {
             wanted.contains(inode)
                 && match owner {
                     Owner::Found { process, file } => {
-                        !check || links_to(process.pid, *file) == Some(*inode)
+                        !check || links_to(&self.proc, process.pid, *file) == Some(*inode)
                     }
                     Owner::Unreadable => !forget,
                 }
@@ -80,7 +93,7 @@ impl Owners {
             return;
         }
         let cpu_from_ns = cpu::thread_cpu_ns();
-        search(Path::new("/proc"), &mut unknown, |inode, process, file| {
+        search(&self.proc, &mut unknown, |inode, process, file| {
             self.known.insert(inode, Owner::Found { process, file });
         });
         self.known.extend(unknown.into_iter().map(|inode| (inode, Owner::Unreadable)));
@@ -130,8 +143,8 @@ fn search(proc: &Path, unknown: &mut HashSet<u64>, mut found: impl FnMut(u64, Pr
 }
 
 /// The socket that this file of a process is.
-fn links_to(pid: u32, file: u32) -> Option<u64> {
-    socket_at(Path::new(&format!("/proc/{pid}/fd/{file}")))
+fn links_to(proc: &Path, pid: u32, file: u32) -> Option<u64> {
+    socket_at(&proc.join(format!("{pid}/fd/{file}")))
 }
 
 fn socket_at(file: &Path) -> Option<u64> {
@@ -158,8 +171,7 @@ fn name_of(folder: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -172,22 +184,28 @@ mod tests {
     }
 
     #[test]
-    fn an_own_listener_is_found_and_forgotten_once_it_is_closed() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let me = std::process::id();
-        let file = u32::try_from(listener.as_raw_fd()).unwrap();
-        let inode = links_to(me, file).unwrap();
-        let mut owners = Owners::default();
+    fn a_listener_is_found_and_forgotten_once_it_is_closed() {
+        // A made folder: the files of this process depend on the tests that run beside this one.
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, name) in [("40", "puma"), ("7", "nginx"), ("self", "no process")] {
+            fs::create_dir_all(proc.path().join(pid).join("fd")).unwrap();
+            fs::write(proc.path().join(pid).join("comm"), name).unwrap();
+            symlink("/dev/null", proc.path().join(pid).join("fd/0")).unwrap();
+            symlink("socket:[4711]", proc.path().join(pid).join("fd/3")).unwrap();
+        }
+        let mut owners = Owners::in_folder(proc.path().into());
         let at = Duration::from_secs;
-        owners.look_up(at(100), [inode, 0, u64::MAX].into_iter());
-        assert_eq!(owners.of(inode).map(|process| process.pid), Some(me));
+        owners.look_up(at(100), [4711, 0, u64::MAX].into_iter());
+        let lowest = Process { pid: 7, name: "nginx".into() };
+        assert_eq!(owners.of(4711), Some(lowest));
         assert_eq!((owners.of(u64::MAX), owners.of(0)), (None, None));
-        drop(listener);
-        owners.look_up(at(101), [inode].into_iter());
-        assert!(owners.of(inode).is_some(), "checked every ten seconds");
-        owners.look_up(at(110), [inode].into_iter());
-        assert_eq!(owners.of(inode), None);
-        owners.look_up(at(120), std::iter::empty());
+        fs::remove_file(proc.path().join("7/fd/3")).unwrap();
+        owners.look_up(at(101), [4711].into_iter());
+        assert!(owners.of(4711).is_some(), "checked every ten seconds");
+        fs::remove_file(proc.path().join("40/fd/3")).unwrap();
+        owners.look_up(at(120), [4711].into_iter());
+        assert_eq!(owners.of(4711), None);
+        owners.look_up(at(130), std::iter::empty());
         assert!(owners.known.is_empty());
     }
 

@@ -96,17 +96,14 @@ impl Sheet {
         let start = parser.position();
         let mut url = None;
         loop {
+            // To the end of a block, if the last token opened one.
+            parser.skip_whitespace();
             let end = parser.position();
-            let Ok(token) = parser.next_including_whitespace().cloned() else {
-                if name == "import" {
-                    self.import(url, parser.slice(start..end));
-                }
-                return;
-            };
-            match token {
+            let token = parser.next_including_whitespace().cloned();
+            match token.unwrap_or(Token::Semicolon) {
                 Token::Semicolon => {
-                    if name == "import" {
-                        self.import(url, parser.slice(start..end));
+                    if let ("import", Some((url, after))) = (name, url) {
+                        self.import(url, parser.slice(after..end));
                     }
                     return;
                 }
@@ -146,13 +143,9 @@ impl Sheet {
         }
     }
 
-    /// `@import`: what follows the URL is a layer, a condition, and the media.
-    fn import(&mut self, url: Option<(String, cssparser::SourcePosition)>, prelude: &str) {
-        let Some((url, _)) = url else { return };
-        // The media are what stands after the last bracket or quote.
-        let media = prelude.rsplit(['"', '\'', ')']).next().unwrap_or_default().trim();
-        let whole = prelude.trim_end().ends_with(')');
-        if (whole || media::applies(media)) && self.imports.len() < rules::REQUESTS {
+    /// `@import`, with what follows its URL.
+    fn import(&mut self, url: String, conditions: &str) {
+        if media::applies(media_of(conditions)) && self.imports.len() < rules::REQUESTS {
             self.imports.push(url);
         }
     }
@@ -256,6 +249,25 @@ impl Sheet {
         }
         let text = source?;
         Some(FontFace { family: family?, url: self.base.join(&text).ok(), text, latin })
+    }
+}
+
+/// The media of an import: what stands after a layer and what must be supported.
+fn media_of(conditions: &str) -> &str {
+    let mut parser = Parser::new(conditions);
+    loop {
+        parser.skip_whitespace();
+        let start = parser.position();
+        match parser.next() {
+            Ok(Token::Ident(name)) if name.eq_ignore_ascii_case("layer") => {}
+            Ok(Token::Function(name))
+                if ["layer", "supports"].iter().any(|one| name.eq_ignore_ascii_case(one)) => {}
+            Ok(_) => {
+                while parser.next().is_ok() {}
+                return parser.slice_from(start);
+            }
+            Err(_) => return "",
+        }
     }
 }
 

@@ -218,8 +218,8 @@ impl State {
             } else if applies(tag) {
                 self.name(href, Kind::Stylesheet, rules::priority(Kind::Stylesheet), true);
             } else {
-                // For another medium: a browser asks for it all the same, last.
-                self.name(href, Kind::Stylesheet, Priority::VeryLow, false);
+                // For another medium: a browser asks for it all the same, last, and does not use it.
+                self.name(href, Kind::Other, Priority::VeryLow, false);
             }
         } else if has("preload") && applies(tag) {
             let kind = match attribute(tag, "as").unwrap_or_default() {

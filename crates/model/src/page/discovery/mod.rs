@@ -2,7 +2,7 @@
 //!
 //! HTML is read as it arrives, as a browser's preload scanner reads it: what a start tag names is found with the bytes
 //! that complete the tag. A style sheet is read when it is complete. Its imports are found then; its fonts and
-//! images are found when the document and all style sheets are there, and only if a rule that
+//! images are found when the document and all style sheets that block it are there, and only if a rule that
 //! names them matches an element of the document. No script is run, so what scripts would add is
 //! not found.
 
@@ -10,6 +10,8 @@ mod css;
 mod html;
 mod media;
 mod srcset;
+#[cfg(test)]
+mod tests;
 mod uses;
 
 use std::collections::BTreeMap;
@@ -47,8 +49,6 @@ pub(super) struct Discovery {
     sheets: BTreeMap<RequestId, Sheet>,
     /// Whether the document is there.
     complete: bool,
-    /// What is used was found.
-    used: bool,
     left_out: BTreeMap<&'static str, (u64, Vec<String>)>,
 }
 
@@ -88,8 +88,9 @@ impl Discovery {
         Vec::new()
     }
 
-    /// A response is complete, or has failed.
-    pub(super) fn end(&mut self, request: RequestId) -> Vec<Found> {
+    /// A response is complete, or has failed. `sheets_wait`: other style sheets that elements wait for
+    /// are not here yet.
+    pub(super) fn end(&mut self, request: RequestId, sheets_wait: bool) -> Vec<Found> {
         let mut found = Vec::new();
         if let Some((document, scan)) = &mut self.document
             && *document == request
@@ -102,7 +103,7 @@ impl Discovery {
             found.extend(sheet.imports());
             self.sheets.insert(request, sheet);
         }
-        if self.complete && self.arriving.is_empty() && found.iter().all(|one| !one.is_sheet()) {
+        if self.complete && !sheets_wait && found.iter().all(|one| !one.is_sheet()) {
             found.extend(self.find_used());
         }
         found
@@ -118,7 +119,6 @@ impl Discovery {
         if sheets.iter().all(|sheet| !sheet.names_resources()) {
             return Vec::new();
         }
-        self.used = true;
         uses::used(scan.text(), &sheets)
     }
 

@@ -301,7 +301,7 @@ impl Loader {
         if let Some(connection) = connection {
             self.give_back(connection, request, keeps, now_us);
         }
-        let found = self.discovery.end(request);
+        let found = self.discovery.end(request, self.sheets_wait());
         self.take_found(request, found, now_us);
         if let Some(location) = location {
             self.redirect(request, &location, now_us);
@@ -322,9 +322,15 @@ impl Loader {
         if let Some(connection) = entry.connection {
             self.give_back(connection, request, false, now_us);
         }
-        let found = self.discovery.end(request);
+        let found = self.discovery.end(request, self.sheets_wait());
         self.take_found(request, found, now_us);
         self.graph_arrived(request, true, now_us);
+    }
+
+    /// Whether a style sheet that blocks rendering has not ended.
+    fn sheets_wait(&self) -> bool {
+        let sheet = |entry: &Entry| entry.blocking && entry.kind == Kind::Stylesheet;
+        self.entries.iter().any(|entry| sheet(entry) && entry.state != State::Ended)
     }
 
     fn socket(&mut self, connection: ConnectionId) -> Option<&mut Socket> {
