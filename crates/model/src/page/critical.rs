@@ -33,11 +33,12 @@ pub fn critical(waterfall: &Waterfall) -> Option<Critical> {
             critical.handshakes += 1;
             critical.handshake_us += request.phases.connect_us;
         }
-        // Each step goes back in time, or to a smaller number: the chain ends.
         let before = waited_for(requests, at).or(request.initiator.map(|number| number as usize));
-        match before
-            .filter(|&before| before < requests.len() && !critical.chain.contains(&(before as u32)))
-        {
+        // Each step goes back in time, so the chain ends. A record may hold anything.
+        let earlier = |before: &usize| {
+            requests.get(*before).is_some_and(|other| order(other, *before) < order(request, at))
+        };
+        match before.filter(earlier) {
             Some(before) => at = before,
             None => break,
         }
@@ -46,16 +47,21 @@ pub fn critical(waterfall: &Waterfall) -> Option<Critical> {
     Some(critical)
 }
 
+/// When a request had its connection; of two at the same time the first that became known.
+fn order(request: &Request, number: usize) -> (u64, usize) {
+    (request.known_us.saturating_add(request.phases.blocked_us), number)
+}
+
 /// The request whose end gave this one a connection. None: it did not wait.
 fn waited_for(requests: &[Request], number: usize) -> Option<usize> {
     let request = &requests[number];
     if request.phases.blocked_us <= APART_US {
         return None;
     }
-    let given = request.known_us + request.phases.blocked_us;
+    let (given, _) = order(request, number);
     let ended = |other: &usize| requests[*other].ended_us();
     (0..requests.len())
-        .filter(|&other| other != number)
+        .filter(|&other| order(&requests[other], other) < (given, number))
         .filter(|other| ended(other) > request.known_us && ended(other) <= given + APART_US)
         .max_by_key(ended)
 }
@@ -88,5 +94,17 @@ mod tests {
         assert_eq!(found.chain, [0, 2, 3]);
         assert_eq!((found.handshakes, found.handshake_us), (2, 30_000));
         assert_eq!(critical(&Waterfall::default()), None);
+    }
+
+    #[test]
+    fn the_chain_of_requests_much_shorter_than_a_turn_still_begins_at_the_document() {
+        // One after the other on one connection, 70 µs each.
+        let phases = |blocked_us| Phases { blocked_us, wait_us: 70, ..Phases::default() };
+        let document = Phases { connect_us: 100, wait_us: 900, ..Phases::default() };
+        let mut requests = vec![request(0, None, document)];
+        requests.extend((0..100).map(|number| request(1_000, Some(0), phases(number * 70))));
+        let found = critical(&Waterfall { requests, ..Waterfall::default() }).unwrap();
+        assert_eq!((found.chain[0], found.handshakes), (0, 1));
+        assert!(found.chain.len() > 12, "{found:?}");
     }
 }

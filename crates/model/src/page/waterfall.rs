@@ -52,7 +52,8 @@ pub struct Request {
     /// Status of its response. Absent: none came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Class of its failure, as in `docs/causes.md`. Absent: it succeeded.
+    /// Class of its failure, as in `docs/causes.md`. Absent: it succeeded. Of a complete response `status`: the
+    /// server failed or refused for now, or the document is no page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Content as received, compressed, bytes.
@@ -117,6 +118,22 @@ pub struct LeftOut {
     pub examples: Vec<String>,
 }
 
+/// Fails requests whose complete response is no success: the server failed (5xx) or refuses for now (429). The
+/// document's must be 2xx; a redirect that was not followed is none. Other responses belong to the page
+/// as it is: a browser, too, goes on without a picture that is not found.
+pub(super) fn fail_statuses(requests: &mut [Request], document: Option<usize>) {
+    for (number, request) in requests.iter_mut().enumerate().filter(|(_, one)| one.error.is_none())
+    {
+        let refused = |status: u16| {
+            let no_page = document == Some(number) && !(200..300).contains(&status);
+            no_page || status >= 500 || status == 429
+        };
+        if request.status.is_some_and(refused) {
+            request.error = Some("status".to_owned());
+        }
+    }
+}
+
 impl Phases {
     /// From when the request became known to its end.
     pub fn total_us(&self) -> u64 {
@@ -129,5 +146,25 @@ impl Request {
     /// When its response had ended, or it had failed.
     pub fn ended_us(&self) -> u64 {
         self.known_us + self.phases.total_us()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_fail_and_documents_that_are_no_page_are_no_success() {
+        let answered = |statuses: &[u16], document| {
+            let request = |&status| Request { status: Some(status), ..Request::default() };
+            let mut requests: Vec<Request> = statuses.iter().map(request).collect();
+            fail_statuses(&mut requests, document);
+            requests.iter().map(|one| one.error.is_none()).collect::<Vec<bool>>()
+        };
+        assert_eq!(answered(&[200, 404, 503, 429, 301], Some(0)), [true, true, false, false, true]);
+        assert_eq!(answered(&[301, 404], Some(1)), [true, false]);
+        // A redirect to elsewhere.
+        assert_eq!(answered(&[302], Some(0)), [false]);
+        assert_eq!(answered(&[302, 200], None), [true, true]);
     }
 }

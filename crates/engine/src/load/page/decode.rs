@@ -2,11 +2,19 @@
 
 use std::io::Write as _;
 
-use flate2::write::{GzDecoder, ZlibDecoder};
+use flate2::write::GzDecoder;
 
 /// Decoded content of one piece at most, bytes: a piece of 16 KiB becomes at most a thousand times
 /// as long.
 const PIECE_MAX: usize = 32 << 20;
+
+/// What a request offers.
+pub(super) const OFFERED: &str = "gzip";
+
+/// Class and words of an error of [`Decoder`].
+pub(super) fn undecoded(error: &std::io::Error) -> (&'static str, String) {
+    ("malformed", format!("content: {error}"))
+}
 
 /// How content is encoded.
 #[derive(Debug, Default)]
@@ -14,10 +22,8 @@ pub(super) enum Decoder {
     /// Not.
     #[default]
     Identity,
-    /// `gzip`.
-    Gzip(Box<GzDecoder<Bounded>>),
-    /// `deflate`, which is the format of zlib.
-    Deflate(Box<ZlibDecoder<Bounded>>),
+    /// `gzip`; whether any of it has come.
+    Gzip(Box<GzDecoder<Bounded>>, bool),
 }
 
 /// Takes what is decoded, up to a limit.
@@ -43,8 +49,9 @@ impl Decoder {
     pub(super) fn named(name: &str) -> Option<Self> {
         match name.trim().to_ascii_lowercase().as_str() {
             "" | "identity" => Some(Self::Identity),
-            "gzip" | "x-gzip" => Some(Self::Gzip(Box::new(GzDecoder::new(Bounded::default())))),
-            "deflate" => Some(Self::Deflate(Box::new(ZlibDecoder::new(Bounded::default())))),
+            "gzip" | "x-gzip" => {
+                Some(Self::Gzip(Box::new(GzDecoder::new(Bounded::default())), false))
+            }
             _ => None,
         }
     }
@@ -53,20 +60,21 @@ impl Decoder {
     ///
     /// Errors: it is not of that encoding, or too long.
     pub(super) fn decode(&mut self, piece: &[u8]) -> std::io::Result<Vec<u8>> {
-        let out = match self {
-            Self::Identity => return Ok(piece.to_vec()),
-            Self::Gzip(decoder) => {
-                decoder.write_all(piece)?;
-                decoder.flush()?;
-                decoder.get_mut()
-            }
-            Self::Deflate(decoder) => {
-                decoder.write_all(piece)?;
-                decoder.flush()?;
-                decoder.get_mut()
-            }
-        };
-        Ok(std::mem::take(&mut out.0))
+        let Self::Gzip(decoder, begun) = self else { return Ok(piece.to_vec()) };
+        *begun |= !piece.is_empty();
+        decoder.write_all(piece)?;
+        decoder.flush()?;
+        Ok(std::mem::take(&mut decoder.get_mut().0))
+    }
+
+    /// The content has ended.
+    ///
+    /// Errors: it is cut short, or its checksum is another one. Without content there is none.
+    pub(super) fn end(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Gzip(decoder, true) => decoder.try_finish(),
+            Self::Gzip(_, false) | Self::Identity => Ok(()),
+        }
     }
 }
 
@@ -99,6 +107,22 @@ mod tests {
     fn a_bomb_is_refused_within_the_limit() {
         let bomb = gzip(&vec![0; PIECE_MAX + 1]);
         assert!(Decoder::named("gzip").unwrap().decode(&bomb).is_err());
+    }
+
+    #[test]
+    fn content_that_is_cut_short_or_altered_is_an_error_at_its_end() {
+        let whole = gzip(b"content of a page");
+        let end_of = |bytes: &[u8]| {
+            let mut decoder = Decoder::named("gzip").unwrap();
+            decoder.decode(bytes).and_then(|_| decoder.end())
+        };
+        assert!(end_of(&whole).is_ok() && end_of(b"").is_ok());
+        for length in 1..whole.len() {
+            assert!(end_of(&whole[..length]).is_err(), "{length} of {} bytes", whole.len());
+        }
+        let mut altered = whole.clone();
+        altered[whole.len() - 6] ^= 1;
+        assert!(end_of(&altered).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tcptoll_model::page::rules;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::decode::Decoder;
+use super::decode::{Decoder, OFFERED, undecoded};
 use super::stream::Stream;
 use super::{Event, Shared, Wanted};
 
@@ -119,7 +119,13 @@ fn end(
             (_, Some(error)) => {
                 shared.happened(Event::Failed(request, "reset", error.to_string()));
             }
-            (Ok(()), None) => shared.happened(Event::Ended(request)),
+            (Ok(()), None) => match response.decoder.end() {
+                Ok(()) => shared.happened(Event::Ended(request)),
+                Err(error) => {
+                    let (class, words) = undecoded(&error);
+                    shared.happened(Event::Failed(request, class, words));
+                }
+            },
             (Err(fault), None) => {
                 shared.happened(Event::Failed(request, fault.class(), fault.to_string()));
             }
@@ -129,7 +135,7 @@ fn end(
 }
 
 fn text(wanted: &Wanted, shared: &Shared) -> String {
-    let encodings = if shared.order.compress { "gzip, deflate" } else { "identity" };
+    let encodings = if shared.order.compress { OFFERED } else { "identity" };
     format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: keep-alive\r\nUser-Agent: {AGENT}\r\n\
          Accept: */*\r\nAccept-Encoding: {encodings}\r\n\r\n",
@@ -151,6 +157,10 @@ impl Response {
         if !std::mem::replace(&mut self.begun, true) {
             shared.happened(Event::First(request));
         }
+        let failed = |error: &std::io::Error| {
+            let (class, words) = undecoded(error);
+            Read::Failed(class, words)
+        };
         let had_head = self.reader.head().is_some();
         if !had_head {
             self.head.extend_from_slice(input);
@@ -178,14 +188,15 @@ impl Response {
                 Ok(decoded) => {
                     shared.happened(Event::Body(request, decoded, content.len() as u64));
                 }
-                Err(error) => return Read::Failed("malformed", format!("content: {error}")),
+                Err(error) => return failed(&error),
             }
         }
         match progress {
             Ok(Progress::More) => Read::More,
-            Ok(Progress::Done { taken }) => {
-                Read::Done(taken, self.reader.head().is_some_and(|head| head.persists))
-            }
+            Ok(Progress::Done { taken }) => match self.decoder.end() {
+                Ok(()) => Read::Done(taken, self.reader.head().is_some_and(|head| head.persists)),
+                Err(error) => failed(&error),
+            },
             Err(fault) => Read::Failed(fault.class(), fault.to_string()),
         }
     }

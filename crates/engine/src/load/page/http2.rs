@@ -9,7 +9,7 @@ use tcptoll_model::page::rules;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use super::decode::Decoder;
+use super::decode::{Decoder, OFFERED, undecoded};
 use super::http1::AGENT;
 use super::stream::Stream;
 use super::{Event, Shared, Wanted};
@@ -78,7 +78,7 @@ fn send(
     shared: &Shared,
 ) -> Result<ResponseFuture, String> {
     let scheme = if origin.tls { "https" } else { "http" };
-    let encodings = if shared.order.compress { "gzip, deflate" } else { "identity" };
+    let encodings = if shared.order.compress { OFFERED } else { "identity" };
     let request = Request::get(format!("{scheme}://{}{}", wanted.host, wanted.path))
         .header("user-agent", AGENT)
         .header("accept", "*/*")
@@ -122,10 +122,10 @@ async fn response_of(
         let piece = piece.map_err(failed)?;
         // The window counts what was taken.
         let _ = body.flow_control().release_capacity(piece.len());
-        let decoded =
-            decoder.decode(&piece).map_err(|error| ("malformed", format!("content: {error}")))?;
+        let decoded = decoder.decode(&piece).map_err(|error| undecoded(&error))?;
         shared.happened(Event::Body(request, decoded, piece.len() as u64));
     }
+    decoder.end().map_err(|error| undecoded(&error))?;
     shared.happened(Event::Ended(request));
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::{CONNECTIONS, CRITICAL_HANDSHAKES, REQUESTS, SPAN, SPAN_MEAN, causes};
 use crate::experiments::conclusion::{explain, explanations, step, value};
+use crate::page::waterfall::Request;
 use crate::record::{Arm, NextStep, Summary};
 use crate::units::human_us;
 
@@ -16,11 +17,26 @@ pub(super) fn conclude(summary: &mut Summary) {
 fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| span(arm).is_some()).collect();
     if measured.is_empty() {
-        return "No page was loaded whole.".to_owned();
+        let failed = summary.arms.iter().find_map(failed).unwrap_or_default();
+        return format!("No page was loaded whole{failed}.");
     }
     let mut sentences: Vec<String> = measured.iter().take(2).map(|arm| loaded(arm)).collect();
     sentences.extend(critical(&measured));
     sentences.join(" ")
+}
+
+/// The first request that failed: a clause.
+fn failed(arm: &Arm) -> Option<String> {
+    let requests = &arm.own.page.as_ref()?.waterfall.requests;
+    let failed = requests.iter().find(|one| one.error.is_some())?;
+    let Request { url, error, status, .. } = failed;
+    Some(match (error.as_deref()?, status) {
+        ("status", Some(status @ 300..400)) => format!(
+            ": {url} answered with status {status}, a redirect that is not followed; give the URL to which it leads"
+        ),
+        ("status", Some(status)) => format!(": {url} answered with status {status}"),
+        (class, _) => format!(": {url} failed with {class}"),
+    })
 }
 
 fn span(arm: &Arm) -> Option<f64> {

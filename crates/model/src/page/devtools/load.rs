@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Asked, Event, Failed, Finished, Initiator, Responded, Response, Timing};
 use crate::page::resource::{Kind, Priority, Protocol};
-use crate::page::waterfall::{Connection, LeftOut, Phases, Request, Waterfall};
+use crate::page::waterfall::{Connection, LeftOut, Phases, Request, Waterfall, fail_statuses};
 
 /// Requests that are kept of a load; further ones are counted. A page of the web's largest percentile
 /// has some 500.
@@ -91,6 +91,7 @@ impl Load {
         for number in std::mem::take(&mut self.open).into_values() {
             self.waterfall.requests[number].error = Some(class.to_owned());
         }
+        fail_statuses(&mut self.waterfall.requests, Some(self.document));
         if self.has_no_document() {
             // It would be that of the browser's own error page.
             self.waterfall.load_event_us = None;

@@ -49,6 +49,8 @@ pub(super) struct Discovery {
     sheets: BTreeMap<RequestId, Sheet>,
     /// Whether the document is there.
     complete: bool,
+    /// Whether the document or a style sheet has come since the used ones were found.
+    changed: bool,
     left_out: BTreeMap<&'static str, (u64, Vec<String>)>,
 }
 
@@ -88,31 +90,33 @@ impl Discovery {
         Vec::new()
     }
 
-    /// A response is complete, or has failed. `sheets_wait`: other style sheets that elements wait for
-    /// are not here yet.
-    pub(super) fn end(&mut self, request: RequestId, sheets_wait: bool) -> Vec<Found> {
+    /// A response is complete, or has failed.
+    pub(super) fn end(&mut self, request: RequestId) -> Vec<Found> {
         let mut found = Vec::new();
         if let Some((document, scan)) = &mut self.document
             && *document == request
         {
             found = scan.end(&mut self.left_out);
             self.complete = true;
+            self.changed = true;
         }
         if let Some((url, text)) = self.arriving.remove(&request) {
             let sheet = Sheet::read(&String::from_utf8_lossy(&text), &url);
             found.extend(sheet.imports());
             self.sheets.insert(request, sheet);
-        }
-        if self.complete && !sheets_wait && found.iter().all(|one| !one.is_sheet()) {
-            found.extend(self.find_used());
+            self.changed = true;
         }
         found
     }
 
-    /// Fonts and images of style sheets that elements use.
+    /// Fonts and images of style sheets that elements use, once the document is here. `sheets_wait`: style
+    /// sheets that elements wait for are not.
     ///
-    /// Asked anew after each style sheet, as a late one adds to it; the loader asks for each URL once.
-    fn find_used(&mut self) -> Vec<Found> {
+    /// All of them anew after each style sheet, as a late one adds to it; the loader asks for each URL once.
+    pub(super) fn used(&mut self, sheets_wait: bool) -> Vec<Found> {
+        if !self.complete || sheets_wait || !std::mem::take(&mut self.changed) {
+            return Vec::new();
+        }
         let Some((_, scan)) = &self.document else { return Vec::new() };
         let own = scan.sheets();
         let sheets: Vec<&Sheet> = own.iter().chain(self.sheets.values()).collect();
@@ -135,12 +139,6 @@ impl Discovery {
             examples: examples.clone(),
         };
         self.left_out.iter().map(one).collect()
-    }
-}
-
-impl Found {
-    fn is_sheet(&self) -> bool {
-        self.kind == Kind::Stylesheet
     }
 }
 

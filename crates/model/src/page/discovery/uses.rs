@@ -15,8 +15,11 @@ use crate::page::rules;
 /// Nodes of a document's tree. All rules count as used by a larger one.
 const NODES: usize = 100_000;
 
+/// Depth of a document's tree, likewise. Browsers stop at 512.
+const DEPTH: usize = 1_024;
+
 /// Steps from nodes to those around them, for all rules; the rules that are left count as used.
-const STEPS: usize = 400_000_000;
+const STEPS: usize = 200_000_000;
 
 /// Finds them, in the order of the sheets.
 pub(super) fn used(document: &str, sheets: &[&Sheet]) -> Vec<Found> {
@@ -66,14 +69,17 @@ pub(super) fn used(document: &str, sheets: &[&Sheet]) -> Vec<Found> {
 }
 
 /// The tree of a document. None: it is too large. A short text can make a large tree, as elements
-/// that are not closed are opened anew in each block, so nodes are counted tag by tag.
+/// that are not closed are opened anew in each block, so nodes are counted tag by tag; and the parser looks through all
+/// that are open at each tag, so they must not be many.
 fn tree(document: &str) -> Option<Html> {
     let sink = HtmlTreeSink::new(Html::new_document());
     let mut parser = html5ever::parse_document(sink, ParseOpts::default());
     for tag in document.split_inclusive('>') {
         parser.process(StrTendril::from(tag));
-        let sink = &parser.tokenizer.sink.sink;
-        if sink.0.borrow().tree.values().len() > NODES {
+        let sink = parser.tokenizer.sink.sink.0.borrow();
+        let last = sink.tree.nodes().next_back();
+        let depth = last.map_or(0, |node| node.ancestors().take(DEPTH).count());
+        if sink.tree.values().len() > NODES || depth == DEPTH {
             return None;
         }
     }

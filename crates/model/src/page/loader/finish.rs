@@ -4,7 +4,8 @@ use super::pool::{Pool, Socket};
 use super::{Action, ConnectionId, Entry, Loader, Start, State};
 use crate::page::discovery::Discovery;
 use crate::page::graph::Initiator;
-use crate::page::waterfall::{Connection, Phases, Request, Waterfall};
+use crate::page::resource::Kind;
+use crate::page::waterfall::{Connection, Phases, Request, Waterfall, fail_statuses};
 
 impl Loader {
     /// Ends the load. `gave_up`: the class of the failure of requests that have not ended.
@@ -47,7 +48,11 @@ impl Loader {
             entry.error = Some(class.to_owned());
         }
         let since = |at: u64| at.saturating_sub(self.begun_us);
-        let requests: Vec<Request> = self.entries.iter().map(|entry| self.request(entry)).collect();
+        let mut requests: Vec<Request> =
+            self.entries.iter().map(|entry| self.request(entry)).collect();
+        // The last of its redirects. What replays a graph loads its files, whatever they are.
+        let document = self.entries.iter().rposition(|entry| entry.kind == Kind::Document);
+        fail_statuses(&mut requests, document.filter(|_| self.graph.is_none()));
         let connections = self.sockets.iter().map(|socket| connection(socket, since)).collect();
         let first_byte_us = self.entries.first().and_then(|entry| entry.first_byte_us).map(since);
         let end = |wanted: fn(&Request) -> bool| {

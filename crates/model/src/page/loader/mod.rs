@@ -301,8 +301,7 @@ impl Loader {
         if let Some(connection) = connection {
             self.give_back(connection, request, keeps, now_us);
         }
-        let found = self.discovery.end(request, self.sheets_wait());
-        self.take_found(request, found, now_us);
+        self.read_to_the_end(request, now_us);
         if let Some(location) = location {
             self.redirect(request, &location, now_us);
         }
@@ -322,9 +321,16 @@ impl Loader {
         if let Some(connection) = entry.connection {
             self.give_back(connection, request, false, now_us);
         }
-        let found = self.discovery.end(request, self.sheets_wait());
-        self.take_found(request, found, now_us);
+        self.read_to_the_end(request, now_us);
         self.graph_arrived(request, true, now_us);
+    }
+
+    /// Takes what is found now that a response has ended.
+    fn read_to_the_end(&mut self, request: RequestId, now_us: u64) {
+        let found = self.discovery.end(request);
+        self.take_found(request, found, now_us);
+        let used = self.discovery.used(self.sheets_wait());
+        self.take_found(request, used, now_us);
     }
 
     /// Whether a style sheet that blocks rendering has not ended.

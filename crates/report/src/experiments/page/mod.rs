@@ -8,6 +8,8 @@ mod strip;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use tcptoll_model::page::critical::{Critical, critical};
 use tcptoll_model::page::forecast::simple_saving_us;
 use tcptoll_model::page::waterfall::{Phases, Request, Waterfall};
@@ -47,6 +49,38 @@ fn drawn(summary: &Summary) -> Vec<Drawn<'_>> {
         (!loads.waterfall.requests.is_empty()).then_some(Drawn { arm, loads })
     };
     summary.arms.iter().filter_map(of).collect()
+}
+
+/// What became of a request: its class of failure, or its status.
+fn outcome(request: &Request) -> String {
+    match (request.error.as_deref(), request.status) {
+        (None | Some("status"), Some(status)) => status.to_string(),
+        (Some(class), _) => class.to_owned(),
+        (None, None) => "no response".to_owned(),
+    }
+}
+
+/// What was not loaded, and what was answered with something else than it.
+fn notes(page: &Waterfall) -> Vec<String> {
+    let like = |url: Option<&str>| url.map_or(String::new(), |url| format!(", like {url}"));
+    let mut notes: Vec<String> = page
+        .left_out
+        .iter()
+        .map(|left| {
+            let example = like(left.examples.first().map(String::as_str));
+            format!("not loaded: {} ({}{example})", left.count, left.reason)
+        })
+        .collect();
+    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    for request in &page.requests {
+        if let Some(status) = request.status.filter(|&status| status >= 400) {
+            by_status.entry(status).or_default().push(&request.url);
+        }
+    }
+    notes.extend(by_status.iter().map(|(status, urls)| {
+        format!("answered with status {status}: {}{}", urls.len(), like(urls.first().copied()))
+    }));
+    notes
 }
 
 /// Where a request ends, µs. A record may hold any number.

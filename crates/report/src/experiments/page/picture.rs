@@ -3,7 +3,9 @@
 use tcptoll_model::page::waterfall::{Request, Waterfall};
 use tcptoll_model::record::Summary;
 
-use super::{Drawn, PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, rules};
+use super::{
+    Drawn, PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, notes, outcome, rules,
+};
 use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::own::{Item, Note, Picture, Section};
 use crate::{clean, number};
@@ -28,26 +30,16 @@ pub(super) fn sections(summary: &Summary) -> Vec<Section> {
     let mut items = Vec::new();
     items.extend(rules(&all).into_iter().map(|text| Item::Paragraph(format!("{text}."))));
     items.extend(all.iter().map(|one| Item::Picture(picture(one, last))));
-    let notes: Vec<Note> = all.iter().flat_map(notes).collect();
+    let note =
+        |one: &Drawn<'_>, text| Note { text: format!("{}: {text}", one.arm.name), bad: false };
+    let notes: Vec<Note> = all
+        .iter()
+        .flat_map(|one| notes(&one.loads.waterfall).into_iter().map(move |text| note(one, text)))
+        .collect();
     if !notes.is_empty() {
         items.push(Item::Notes(notes));
     }
     vec![Section { title: "Waterfalls", items }]
-}
-
-/// What was not loaded.
-fn notes(one: &Drawn<'_>) -> Vec<Note> {
-    let left = one.loads.waterfall.left_out.iter().map(|left| Note {
-        text: format!(
-            "{}: not loaded: {} ({}), like {}",
-            one.arm.name,
-            left.count,
-            left.reason,
-            left.examples.join(", ")
-        ),
-        bad: false,
-    });
-    left.collect()
 }
 
 fn picture(one: &Drawn<'_>, last: u64) -> Picture {
@@ -121,15 +113,11 @@ fn tooltip(request: &Request) -> String {
     let phases: Vec<String> = phases
         .map(|(name, _, _, of)| format!("{name} {}", number::time(of(&request.phases) as f64)))
         .collect();
-    let outcome = match (&request.error, request.status) {
-        (Some(class), _) => class.clone(),
-        (None, Some(status)) => status.to_string(),
-        (None, None) => "no response".to_owned(),
-    };
     let connection = request.connection.map_or(String::new(), |id| format!(", connection {id}"));
     format!(
-        "{} · {outcome} · {}{connection} · {} · ends at {}",
+        "{} · {} · {}{connection} · {} · ends at {}",
         request.url,
+        outcome(request),
         number::bytes(request.body_bytes),
         phases.join(", "),
         number::time(end_us(request) as f64)

@@ -3,7 +3,9 @@
 use tcptoll_model::page::waterfall::{Request, Waterfall};
 use tcptoll_model::record::Summary;
 
-use super::{PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, rules};
+use super::{
+    PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, notes, outcome, rules,
+};
 use crate::own::{Block, Tone};
 use crate::{clean, figures, number};
 
@@ -50,15 +52,7 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
         if let Some(text) = forecast(one) {
             blocks.push(Block::Prose(2, text, Tone::Plain));
         }
-        for left in &page.left_out {
-            let example = left
-                .examples
-                .first()
-                .map_or(String::new(), |url| format!(", like {}", clean::line(url)));
-            let text =
-                format!("not loaded: {} ({}{example})", left.count, clean::line(&left.reason));
-            blocks.push(Block::Prose(2, text, Tone::Dim));
-        }
+        blocks.extend(notes(page).iter().map(|text| Block::Prose(2, clean::line(text), Tone::Dim)));
         blocks.push(Block::Blank);
     }
     let legend: Vec<String> =
@@ -80,7 +74,7 @@ fn lines(page: &Waterfall, rows: usize, cells: usize, last: u64) -> Vec<Block> {
         let blanks = " ".repeat(NAME.saturating_sub(clean::columns(&name)));
         let mark = if chain.contains(&(number as u32)) { '*' } else { ' ' };
         let (tone, behind) = match &request.error {
-            Some(class) => (Tone::Bad, clean::shorten(&clean::line(class), BEHIND)),
+            Some(_) => (Tone::Bad, clean::shorten(&clean::line(&outcome(request)), BEHIND)),
             None => (Tone::Plain, number::time(end_us(request) as f64)),
         };
         let behind =
