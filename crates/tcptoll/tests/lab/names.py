@@ -9,6 +9,7 @@ DNS server got, by name, and on which addresses the servers here accepted connec
 import http.server
 import json
 import os
+import queue
 import socket
 import socketserver
 import struct
@@ -20,7 +21,8 @@ from collections import Counter
 TYPE_A, NAME_ERROR = 1, 3
 TCP_PORT, HTTP_PORT = 7001, 8080
 EACH = 3  # addresses in one answer
-questions, accepted = Counter(), []
+MARK = "127.0.0.1"  # where only this program itself connects to
+questions, accepted, marks = Counter(), [], queue.Queue()
 
 
 def mine(path, text):
@@ -70,7 +72,6 @@ def serve_names(server):
 
 class Silent(socketserver.BaseRequestHandler):
     def handle(self):
-        accepted.append(self.request.getsockname()[0])
         try:
             while self.request.recv(4096):
                 pass
@@ -80,10 +81,6 @@ class Silent(socketserver.BaseRequestHandler):
 
 class Web(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-
-    def setup(self):
-        super().setup()
-        accepted.append(self.connection.getsockname()[0])
 
     def do_GET(self):
         close = self.headers.get("Connection", "").lower() == "close"
@@ -101,8 +98,21 @@ class Web(http.server.BaseHTTPRequestHandler):
 class Listener(socketserver.ThreadingTCPServer):
     allow_reuse_address, daemon_threads, request_queue_size = True, True, 512
 
+    def get_request(self):
+        request, client = super().get_request()
+        address = request.getsockname()[0]
+        marks.put(address) if address == MARK else accepted.append(address)
+        return request, client
+
     def handle_error(self, *_):
         pass
+
+
+def all_accepted():
+    """Waits until every connection that was made before is accepted: listeners accept in order."""
+    for port in (TCP_PORT, HTTP_PORT):
+        with socket.create_connection((MARK, port)):
+            marks.get()
 
 
 def main():
@@ -119,6 +129,7 @@ def main():
     for command in json.loads(sys.argv[2]):
         questions_before, accepted_before = questions.copy(), len(accepted)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        all_accepted()
         ran.append({
             "status": done.returncode,
             "stdout": done.stdout,
