@@ -22,6 +22,7 @@ use crate::clock::monotonic_ns;
 use crate::load::half_open::HalfOpenPeer;
 use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
+use crate::load::page::visits;
 use crate::load::{
     browser, connect, exchange, greet, http, page, probes, short, socket_memory, transfer,
 };
@@ -29,13 +30,13 @@ use crate::messages::{
     Answers, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End, EndHalfOpen, Exchange,
     Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd,
     HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, LoadPage,
-    Look, LookAway, Make, Observe, Order, PageUser, Perform, Ping, ReadCpu, ReadMemory, ReadQueue,
-    ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle,
-    ShortLoad, Sink, SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer,
-    Upload, WatchListener, WatchQueues, WatchWorkers,
+    LoadVisits, Look, LookAway, Make, Observe, Order, PageUser, Perform, Ping, ReadCpu, ReadMemory,
+    ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec,
+    SetSysctls, Settle, ShortLoad, Sink, SocketMemory, Stall, TakeWorkers, ToGroup, Train,
+    Transfer, TransferServer, Upload, VisitPart, WatchListener, WatchQueues, WatchWorkers,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
-use crate::servers::{self, Pool, Running, command};
+use crate::servers::{self, Pool, Running, WorkersWatch, command};
 
 /// A real server must listen within this.
 const LAUNCH_LIMIT: Duration = Duration::from_secs(30);
@@ -65,6 +66,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         return 1;
     }
     let pool = Pool::new(all_cpus.clone());
+    let cpus = all_cpus.clone();
     let observer = match role {
         Role::Client | Role::Outside => Observer::idle(),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
@@ -76,6 +78,8 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         pool,
         children: Vec::new(),
         servers: Vec::new(),
+        watch: None,
+        cpus,
         groups: BTreeMap::new(),
         holder: Holder::default(),
         half_open: None,
@@ -97,6 +101,10 @@ struct Host {
     children: Vec<Child>,
     /// Those known by name.
     servers: Vec<Running>,
+    /// Reads the status of the last of them.
+    watch: Option<WorkersWatch>,
+    /// CPUs of the lab, on which it does.
+    cpus: Vec<u32>,
     /// Blocking workers, or the backend that they call.
     pool: Pool,
     /// Groups of connections that stay open, by name.
@@ -190,6 +198,15 @@ fn orders(role: Role) -> Orders<Host> {
             }
             Ok(report)
         })
+        .on(|host, order: LoadVisits, channel| {
+            let uploaded = std::mem::take(&mut host.uploaded);
+            let visits::Seen { pages, connections, report } =
+                visits::run(&order, &uploaded, channel)?;
+            for part in VisitPart::parts(&pages, &connections) {
+                channel.send(&Reply::<()>::Rows(Rows::Visit(part)))?;
+            }
+            Ok(report)
+        })
         .on(|host, listen: HoldListen, _| Ok(host.holder.listen(&listen)?))
         .on(|host, connect: HoldConnect, channel| Ok(host.holder.connect(&connect, channel)?))
         .on(|host, accept: HoldAccept, channel| Ok(host.holder.accept(accept, channel)?))
@@ -247,6 +264,11 @@ fn orders(role: Role) -> Orders<Host> {
                 host.servers.push(running);
                 Ok(serving)
             })
+            .on(|host, order: WatchWorkers, _| host.watch_server(order))
+            .on(|host, order: TakeWorkers, _| {
+                let none = || Refusal("the host does not watch a server".to_owned());
+                Ok(host.watch.as_mut().ok_or_else(none)?.take(order.from))
+            })
             .on(|host, spec: BackendSpec, _| host.pool.start_backend(&spec))
             .on(|host, order: Stall, channel| host.pool.stall(order, channel)),
     }
@@ -262,6 +284,14 @@ fn to_group<O: Order<Answer: GroupAnswer>>(
 }
 
 impl Host {
+    /// Begins to read the status of the server that was started last.
+    fn watch_server(&mut self, order: WatchWorkers) -> Result<(), Refusal> {
+        let none = || Refusal("the host has no server to watch".to_owned());
+        let server = self.servers.last().ok_or_else(none)?;
+        self.watch = Some(server.watch(order.every_ns, self.cpus.clone()).map_err(Refusal)?);
+        Ok(())
+    }
+
     /// Keeps a piece of a text that the following order refers to.
     fn upload(&mut self, piece: &str) -> Result<(), Refusal> {
         if self.uploaded.len() + piece.len() > UPLOADED_MAX {

@@ -19,6 +19,7 @@ mod program;
 mod short;
 mod socket_memory;
 mod transfer;
+mod visits;
 
 use std::borrow::Cow;
 
@@ -37,8 +38,8 @@ pub use host::{
 };
 pub use http::{
     ClosedSockets, CountClosed, GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice,
-    HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind, ServerSpec, Serving, TlsLoad,
-    UPLOAD_MAX,
+    HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind, ServerLimits, ServerSpec, Serving,
+    TlsLoad, UPLOAD_MAX,
 };
 pub use idle::{
     Check, End, Faulted, Freeze, GroupAnswer, IdleReport, IdleSpec, Lazy, Leave, Look, Made, Make,
@@ -64,6 +65,7 @@ pub use transfer::{
     Carried, Coalesce, Flow, Receiving, Sending, SocketSettings, SocketsGot, TcpAtEdges, Transfer,
     TransferReport, TransferServer,
 };
+pub use visits::{ConnectionSeen, LoadVisits, PageSeen, VisitPart, VisitsReport};
 
 /// Version of what is said over the channel. It rises with every change of an order, an answer or
 /// the form of a message that the other side would misread.
@@ -152,6 +154,8 @@ pub enum Rows {
     Group(Box<GroupReport>),
     /// Of a page that was loaded.
     Page(PagePart),
+    /// Of visitors of a site.
+    Visit(VisitPart),
 }
 
 /// What a host reports of itself at the start.

@@ -47,7 +47,7 @@ impl Arrivals {
             Spread::Poisson => {
                 let mean_gap_ns = 1e9 / rate_per_s * parts as f64;
                 let mut random = generator(seed, [part, parts, u64::MAX]);
-                let next_ns = gap(&mut random, mean_gap_ns);
+                let next_ns = exponential(&mut random, mean_gap_ns);
                 Schedule::Poisson { mean_gap_ns, next_ns, random }
             }
         })
@@ -69,7 +69,7 @@ impl Arrivals {
         match &mut self.0 {
             Schedule::Constant { next, step, .. } => *next = next.saturating_add(*step),
             Schedule::Poisson { mean_gap_ns, next_ns, random } => {
-                *next_ns += gap(random, *mean_gap_ns);
+                *next_ns += exponential(random, *mean_gap_ns);
             }
         }
         taken
@@ -84,10 +84,14 @@ fn due(number: u64, rate_per_s: f64) -> u64 {
     (number as f64 * 1e9 / rate_per_s).round() as u64
 }
 
-/// An exponential gap: -ln of a number that is even over 0 to 1, without 0.
-fn gap(random: &mut Xoshiro256PlusPlus, mean_ns: f64) -> f64 {
-    let even = ((random.next_u64() >> 11) + 1) as f64 / 2f64.powi(53);
-    -even.ln() * mean_ns
+/// An exponential gap.
+pub(crate) fn exponential(random: &mut Xoshiro256PlusPlus, mean_ns: f64) -> f64 {
+    -even(random).ln() * mean_ns
+}
+
+/// Even over 0 to 1, without 0.
+pub(crate) fn even(random: &mut Xoshiro256PlusPlus) -> f64 {
+    ((random.next_u64() >> 11) + 1) as f64 / 2f64.powi(53)
 }
 
 #[cfg(test)]

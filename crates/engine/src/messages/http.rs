@@ -294,6 +294,20 @@ pub struct ServerSpec {
     /// The site was uploaded before, as JSON: it may be longer than a message. `site` is then absent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub site_uploaded: bool,
+    /// Limits as in production. None: enough for `connections`, everything started at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ServerLimits>,
+}
+
+/// What a web server may take, and that its status is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerLimits {
+    /// Workers: `MaxRequestWorkers` of Apache; connections of all processes of nginx.
+    pub workers: u64,
+    /// PHP runs in Apache's workers (mod_php, prefork only) and not in processes of its own.
+    pub php_in_worker: bool,
+    /// What each worker takes besides once it has run PHP, as an application does, bytes.
+    pub worker_bytes: u64,
 }
 
 order!(ServerSpec => Serving, "serve");

@@ -179,4 +179,8 @@ pub struct WorkerSample {
     /// Requests in the accept queue that workers take requests from. Absent: not known.
     #[serde(rename = "w", default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u32>,
+    /// Connections that wait for another request; in Apache's prefork and worker each holds a worker. Absent:
+    /// the service has no such.
+    #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<u32>,
 }

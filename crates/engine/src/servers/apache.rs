@@ -1,12 +1,14 @@
 //! Apache: its configuration for each of its three ways to use processes and threads.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::certificate::Certificate;
 use super::run_folder::RunFolder;
-use super::site::{COMPRESSED, Laid, READY_PATH};
-use super::{Prepared, content, files_each, milliseconds, program, refuse_work, workers};
+use super::scoreboard::PATH;
+use super::site::{COMPRESSED, Laid, Php, READY_PATH};
+use super::{Prepared, content, files_each, milliseconds, php, program, refuse_work, workers};
 use crate::messages::ServerSpec;
 
 /// Folders of modules: Debian's, Fedora's, Arch's.
@@ -26,6 +28,9 @@ const THREADS_MAX: u64 = 4_000;
 
 /// Most threads of one process of `event`, whose idle connections need none.
 const EVENT_THREADS_MAX: u64 = 512;
+
+/// Port of the status page.
+const STATUS_PORT: u16 = 8090;
 
 /// Threads of one process as Apache has them by itself.
 const THREADS_DEFAULT: u64 = 25;
@@ -53,6 +58,9 @@ impl Mpm {
     /// Its own settings: enough for the connections asked for, all started at once and kept, so that
     /// no process is started or ended while a load runs.
     fn settings(self, spec: &ServerSpec) -> String {
+        if let Some(limits) = &spec.limits {
+            return self.limited(limits.workers);
+        }
         let processes = workers(spec);
         if self == Self::Prefork {
             // A few more, so that one that is just closing is not missed.
@@ -94,6 +102,28 @@ impl Mpm {
         }
         text
     }
+
+    /// So many workers at most, started and ended as Apache decides, and one more that answers for the
+    /// status page. Spare ones as Debian ships it (`mods-available/mpm_*.conf` of 2.4.71).
+    fn limited(self, workers: u64) -> String {
+        let all = workers + 1;
+        if self == Self::Prefork {
+            return format!(
+                "ServerLimit {all}\nMaxRequestWorkers {all}\nStartServers {}\nMinSpareServers 5\n\
+                 MaxSpareServers 10\n",
+                all.min(5)
+            );
+        }
+        // All processes have the same number of threads: as near to the usual one as divides them.
+        let processes = all.div_ceil(THREADS_DEFAULT);
+        let threads = all.div_ceil(processes);
+        format!(
+            "ServerLimit {processes}\nStartServers {}\nThreadLimit {threads}\n\
+             ThreadsPerChild {threads}\nMaxRequestWorkers {}\nMinSpareThreads 25\nMaxSpareThreads 75\n",
+            processes.min(2),
+            processes * threads
+        )
+    }
 }
 
 pub(super) fn prepare(
@@ -123,6 +153,8 @@ pub(super) fn prepare(
     let file = folder.write("apache2.conf", configuration.as_bytes())?;
     let mut command = Command::new(program);
     command.arg("-f").arg(file).arg("-DFOREGROUND");
+    // Of mod_php: nothing of the machine's own settings is read.
+    command.env("PHP_INI_SCAN_DIR", "");
     let path = "/".to_owned();
     Ok(Prepared { name: "apache2", commands: vec![command], version, path, configuration })
 }
@@ -153,6 +185,9 @@ fn configuration(
     if let Some(site) = site {
         wanted.extend(modules_of(site).map(str::to_owned));
     }
+    if spec.limits.is_some() {
+        wanted.push("status".to_owned());
+    }
     for name in wanted {
         let file = modules.join(format!("mod_{name}.so"));
         if !file.exists() {
@@ -182,8 +217,11 @@ fn configuration(
             tls.key_file.display()
         );
     }
+    if spec.limits.is_some() {
+        text += &status_text(status_at(spec));
+    }
     if let Some(site) = site {
-        text += &site_text(site, folder)?;
+        text += &site_text(site, folder, modules)?;
         return Ok(text);
     }
     text += &format!(
@@ -193,12 +231,26 @@ fn configuration(
     Ok(text)
 }
 
+/// Where the status page is: an address of its own, so that the reader's connection can be kept
+/// whatever the site's settings are.
+pub(super) fn status_at(spec: &ServerSpec) -> SocketAddr {
+    SocketAddr::new(spec.at.ip(), STATUS_PORT)
+}
+
+fn status_text(at: SocketAddr) -> String {
+    format!(
+        "Listen {at}\n<VirtualHost {at}>\n  KeepAlive On\n  KeepAliveTimeout 3600\n  MaxKeepAliveRequests 0\n  \
+         <Location \"{PATH}\">\n    SetHandler server-status\n    Require all granted\n  </Location>\n\
+         </VirtualHost>\n"
+    )
+}
+
 /// Modules that a site needs besides.
 fn modules_of(site: &Laid) -> impl Iterator<Item = &'static str> {
     let with = |wanted: bool, names: &'static [&'static str]| if wanted { names } else { &[] };
     let names = [
         with(true, &["mime", "alias"]),
-        with(site.php.is_some(), &["proxy", "proxy_fcgi"]),
+        with(matches!(site.php, Some(Php::Fpm(_))), &["proxy", "proxy_fcgi"]),
         with(site.compress, &["filter", "deflate"]),
         with(site.http2, &["http2"]),
     ];
@@ -206,7 +258,7 @@ fn modules_of(site: &Laid) -> impl Iterator<Item = &'static str> {
 }
 
 /// What Apache is told of a site: one server, which answers to every name.
-fn site_text(site: &Laid, folder: &RunFolder) -> Result<String, String> {
+fn site_text(site: &Laid, folder: &RunFolder, modules: &Path) -> Result<String, String> {
     let path = folder.path().display();
     let root = site.root.display();
     let lines = site
@@ -232,13 +284,19 @@ fn site_text(site: &Laid, folder: &RunFolder) -> Result<String, String> {
          <Directory \"{root}\">\n  Require all granted\n  Options None\n  AllowOverride None\n  \
          DirectoryIndex index.html\n</Directory>\n"
     );
-    if let Some(php) = &site.php {
-        text += &format!(
+    text += &match &site.php {
+        None => String::new(),
+        Some(Php::Fpm(fpm)) => format!(
             "ProxyTimeout 120\n<Directory \"{path}/php\">\n  Require all granted\n  \
              SetHandler \"proxy:unix:{}|fcgi://localhost\"\n</Directory>\n",
-            php.socket.display()
-        );
-    }
+            fpm.socket.display()
+        ),
+        Some(Php::Module) => format!(
+            "LoadModule php_module \"{}\"\nPHPIniDir \"{path}/php\"\n<Directory \"{path}/php\">\n  \
+             Require all granted\n  SetHandler application/x-httpd-php\n</Directory>\n",
+            php::module(modules)?.display()
+        ),
+    };
     Ok(text)
 }
 

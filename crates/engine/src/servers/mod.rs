@@ -4,12 +4,15 @@
 //! One file per server says what its configuration is and why. `program` finds, starts and waits
 //! for them, `crate::run_folder` is where their files are, `certificate` what they speak TLS with, and
 //! `null` the one of our own. `pool` has blocking workers in front of a backend (`fronts`, `backends`).
+//! `status` reads how many workers are busy (`scoreboard` of a web server, `fastcgi` of PHP-FPM), and
+//! `watch` does so while a load runs.
 //! `perform` runs a program that measures by itself, on either host. What
 //! a server's settings mean for its user is in `docs/guide/servers.md`.
 
 mod apache;
 mod backends;
 mod certificate;
+mod fastcgi;
 pub mod fronts;
 mod nginx;
 pub mod null;
@@ -18,7 +21,10 @@ mod php;
 mod pool;
 mod program;
 mod puma;
+mod scoreboard;
 mod site;
+mod status;
+mod watch;
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -32,6 +38,9 @@ use certificate::Certificate;
 pub(crate) use perform::perform;
 pub(crate) use pool::Pool;
 pub(crate) use program::command;
+use scoreboard::Page;
+use status::Source;
+pub(crate) use watch::WorkersWatch;
 
 /// The uid that a real server sees itself run as; not 0, because servers that start as root want
 /// to change owners, which a namespace of one id cannot.
@@ -46,6 +55,19 @@ pub struct Running {
     children: Vec<Child>,
     /// Only kept: it is removed after the processes that use it have ended.
     folder: RunFolder,
+    /// Where its status is read, if that is wanted.
+    status: Option<Source>,
+}
+
+impl Running {
+    /// Begins to read its status again and again, on any of these CPUs.
+    ///
+    /// Errors: it was not started with limits, so it has no status page.
+    pub(crate) fn watch(&self, every_ns: u64, cpus: Vec<u32>) -> Result<WorkersWatch, String> {
+        let none = || "the server was started without a status page".to_owned();
+        let source = self.status.clone().ok_or_else(none)?;
+        Ok(WorkersWatch::begin(source, every_ns, cpus))
+    }
 }
 
 impl Drop for Running {
@@ -86,7 +108,16 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
     let certificate =
         spec.tls.then(|| Certificate::make(spec.at.ip(), names, &folder)).transpose()?;
     let tls = certificate.as_ref();
-    let mut laid = spec.site.as_ref().map(|site| site::lay(site, spec.tls, &folder)).transpose()?;
+    let in_worker = spec.limits.filter(|limits| limits.php_in_worker);
+    if in_worker.is_some() && spec.kind != ServerKind::ApachePrefork {
+        return Err(
+            "PHP in the web server's workers needs Apache's prefork: it must not have threads"
+                .to_owned(),
+        );
+    }
+    let in_worker = in_worker.map(|limits| limits.worker_bytes);
+    let mut laid =
+        spec.site.as_ref().map(|site| site::lay(site, spec.tls, in_worker, &folder)).transpose()?;
     let prepared = match spec.kind {
         ServerKind::Nginx => nginx::prepare(spec, &folder, tls, laid.as_ref()),
         ServerKind::ApacheEvent => {
@@ -102,12 +133,13 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
         ServerKind::Null => null::prepare(spec),
     }?;
     let name = prepared.name;
-    let mut running = Running { children: Vec::new(), folder };
+    let status = spec.limits.map(|_| status_of(spec, &folder)).transpose()?;
+    let mut running = Running { children: Vec::new(), folder, status };
     let log = running.folder.file("log");
     let mut version = prepared.version;
-    if let Some(php) = laid.as_mut().and_then(|laid| laid.php.as_mut()) {
-        version += &format!(", {}", php.version);
-        start_php(php, &mut running, &log)?;
+    if let Some(site::Php::Fpm(fpm)) = laid.as_mut().and_then(|laid| laid.php.as_mut()) {
+        version += &format!(", {}", fpm.version);
+        start_php(fpm, &mut running, &log)?;
     }
     let helpers = running.children.len();
     for command in prepared.commands {
@@ -127,8 +159,25 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
     Ok((running, serving))
 }
 
+/// Where the status of a web server is read.
+fn status_of(spec: &ServerSpec, folder: &RunFolder) -> Result<Source, String> {
+    let page = match spec.kind {
+        ServerKind::Nginx => {
+            let all = spec.limits.map_or(0, |limits| limits.workers);
+            Page::Nginx(nginx::status_socket(folder), u32::try_from(all).unwrap_or(u32::MAX))
+        }
+        ServerKind::ApacheEvent | ServerKind::ApacheWorker | ServerKind::ApachePrefork => {
+            Page::Apache(apache::status_at(spec))
+        }
+        ServerKind::Puma | ServerKind::Null => {
+            return Err("only Apache and nginx have limits of workers here".to_owned());
+        }
+    };
+    Ok(Source::Web(page, spec.at))
+}
+
 /// Starts PHP and waits until it takes connections.
-fn start_php(php: &mut site::Php, running: &mut Running, log: &Path) -> Result<(), String> {
+fn start_php(php: &mut site::Fpm, running: &mut Running, log: &Path) -> Result<(), String> {
     let Some(command) = php.command.take() else { return Ok(()) };
     let child = program::spawn(command, log).map_err(|error| format!("php-fpm: {error}"))?;
     running.children.push(child);
@@ -227,6 +276,7 @@ mod tests {
             connections: 100,
             site: None,
             site_uploaded: false,
+            limits: None,
         }
     }
 

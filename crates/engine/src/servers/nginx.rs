@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::certificate::Certificate;
 use super::run_folder::RunFolder;
+use super::scoreboard::PATH;
 use super::site::{COMPRESSED, Laid, READY_PATH};
 use super::{Prepared, content, files_each, milliseconds, program, refuse_work, workers};
 use crate::messages::ServerSpec;
@@ -12,6 +13,10 @@ use crate::messages::ServerSpec;
 /// Content up to this length is part of the configuration (`return`), which takes words of 4 KiB at
 /// most; longer content is a file.
 const INLINE_MAX: u64 = 2_000;
+
+/// Connections that a process of nginx has besides its clients': listeners, a channel to the master, and the
+/// reader of the status page.
+const OWN_CONNECTIONS: u64 = 4;
 
 /// For any number of requests on a connection; nginx knows no such word.
 const WITHOUT_END: u64 = u32::MAX as u64;
@@ -35,6 +40,11 @@ pub(super) fn prepare(
     Ok(Prepared { name: "nginx", commands: vec![command], version, path, configuration })
 }
 
+/// Where the status page is: no TCP connection is added to those that are measured.
+pub(super) fn status_socket(folder: &RunFolder) -> PathBuf {
+    folder.file("status.sock")
+}
+
 /// The program, and its version: `nginx/1.22.1`.
 pub(super) fn find() -> Result<(PathBuf, String), String> {
     let program = program::find(&["nginx"], "nginx-light")?;
@@ -56,8 +66,13 @@ pub(super) fn command(program: &Path, version: &str, file: &Path) -> Command {
 
 /// The beginning of a configuration, up to where `http` begins.
 ///
-/// `severity`: messages below it are not logged.
-pub(super) fn preamble(folder: &RunFolder, workers: u64, files: u64, severity: &str) -> String {
+/// `files`, `connections`: of each process. `severity`: messages below it are not logged.
+pub(super) fn preamble(
+    folder: &RunFolder,
+    workers: u64,
+    (files, connections): (u64, u64),
+    severity: &str,
+) -> String {
     let folder = folder.path().display();
     format!(
         "daemon off;\n\
@@ -65,7 +80,7 @@ pub(super) fn preamble(folder: &RunFolder, workers: u64, files: u64, severity: &
          worker_rlimit_nofile {files};\n\
          pid {folder}/pid;\n\
          error_log stderr {severity};\n\
-         events {{ worker_connections {files}; }}\n"
+         events {{ worker_connections {connections}; }}\n"
     )
 }
 
@@ -112,7 +127,12 @@ fn configuration(
     }
     let http2 = if site.is_some_and(|site| site.http2) { http2_words(version) } else { ("", "") };
     listen += http2.0;
-    let mut text = preamble(folder, workers, files, "warn");
+    let connections = match &spec.limits {
+        // Shared between the processes; a few are nginx's own.
+        Some(limits) => limits.workers.div_ceil(workers) + OWN_CONNECTIONS,
+        None => files,
+    };
+    let mut text = preamble(folder, workers, (files, connections), "warn");
     text += "http {\n  \
          access_log off;\n  \
          default_type text/plain;\n  \
@@ -120,6 +140,12 @@ fn configuration(
          tcp_nopush on;\n  \
          open_file_cache max=4096;\n";
     text += &temporary_paths(folder);
+    if spec.limits.is_some() {
+        text += &format!(
+            "  server {{\n    listen unix:{};\n    location = {PATH} {{ stub_status; }}\n  }}\n",
+            status_socket(folder).display()
+        );
+    }
     if !spec.keepalive {
         text += "  keepalive_timeout 0;\n";
     } else if let Some(ns) = spec.keepalive_timeout_ns {

@@ -1,6 +1,7 @@
-//! PHP-FPM's program: where it is, and whether it is young enough.
+//! PHP: where it is, whether it is young enough, and its settings.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use super::program;
 
@@ -20,6 +21,46 @@ pub(super) fn find() -> Result<(PathBuf, String), String> {
         return Err(format!("{} is {version}: PHP {MAJOR_MIN} or later is needed", php.display()));
     }
     Ok((php, version))
+}
+
+/// PHP as a module of Apache, in the folder of its modules: `libphp8.2.so`.
+pub(super) fn module(modules: &Path) -> Result<PathBuf, String> {
+    let is_module = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.strip_prefix("libphp").is_some_and(|rest| rest.ends_with(".so"))
+    };
+    let entries = std::fs::read_dir(modules).map_err(|e| format!("{}: {e}", modules.display()))?;
+    let mut found: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(is_module).collect();
+    found.sort();
+    found.pop().ok_or_else(|| {
+        "PHP as a module of Apache is not installed: apt-get install libapache2-mod-php".to_owned()
+    })
+}
+
+/// Settings of PHP in either form.
+pub(super) const SETTINGS: [&str; 6] = [
+    "max_execution_time=0",
+    "display_errors=0",
+    "log_errors=1",
+    "expose_php=0",
+    // Else it adds a character set to the types of text.
+    "default_charset=",
+    "output_buffering=0",
+];
+
+/// Lines of a script that make the process which runs it larger by so many bytes, once, until it ends.
+pub(super) fn ballast(bytes: u64) -> String {
+    if bytes == 0 {
+        return String::new();
+    }
+    // The environment of C lasts as long as the process; PHP's own ends with the request.
+    format!(
+        "$c = FFI::cdef('char *getenv(const char *); int setenv(const char *, const char *, int); \
+         void *malloc(size_t); void *memset(void *, int, size_t);');\n\
+         if ($c->getenv('TCPTOLL_BALLAST') === null) {{\n  \
+         $c->setenv('TCPTOLL_BALLAST', '1', 1);\n  $c->memset($c->malloc({bytes}), 1, {bytes});\n}}\n"
+    )
 }
 
 /// `PHP 8.2.36 (fpm-fcgi) …` is 8.

@@ -6,7 +6,8 @@ use serde::de::IgnoredAny;
 use tcptoll_kernel::epoll::readable;
 use tcptoll_kernel::{SysError, cpu, process};
 
-use super::fronts::{Front, WorkersWatch};
+use super::fronts::Front;
+use super::watch::WorkersWatch;
 use super::{Running, backends, fronts};
 use crate::channel::Channel;
 use crate::channel::orders::Refusal;

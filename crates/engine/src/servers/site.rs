@@ -77,20 +77,28 @@ pub(super) struct Laid {
     pub(super) types: Vec<(String, String)>,
     /// Paths that PHP answers, each with its script.
     pub(super) scripts: Vec<(String, PathBuf)>,
-    /// Where PHP listens, if a path needs it.
+    /// What runs PHP, if a path needs it.
     pub(super) php: Option<Php>,
     pub(super) http2: bool,
     pub(super) compress: bool,
 }
 
+/// What runs PHP.
+pub(super) enum Php {
+    /// Processes of its own.
+    Fpm(Fpm),
+    /// The web server's workers.
+    Module,
+}
+
 /// PHP-FPM, ready to be started.
-pub(super) struct Php {
+pub(super) struct Fpm {
     pub(super) command: Option<Command>,
     pub(super) socket: PathBuf,
     pub(super) version: String,
 }
 
-impl Php {
+impl Fpm {
     /// Whether it takes connections.
     pub(super) fn listens(&self) -> bool {
         UnixStream::connect(&self.socket).is_ok()
@@ -100,7 +108,14 @@ impl Php {
 /// Writes a site's files into the run folder.
 ///
 /// Errors: a sentence for the user.
-pub(super) fn lay(site: &Site, tls: bool, folder: &RunFolder) -> Result<Laid, String> {
+///
+/// `in_worker`: PHP is run by the web server's workers, each of which takes so many bytes besides.
+pub(super) fn lay(
+    site: &Site,
+    tls: bool,
+    in_worker: Option<u64>,
+    folder: &RunFolder,
+) -> Result<Laid, String> {
     site.check()?;
     if site.http2 && !tls {
         return Err(
@@ -134,12 +149,22 @@ pub(super) fn lay(site: &Site, tls: bool, folder: &RunFolder) -> Result<Laid, St
         std::fs::write(&at, file.content.made()).map_err(|error| said(&at, &error))?;
         add_type(&mut types, file)?;
         if file.server_time_ns > 0 {
-            let script =
-                folder.write(&format!("php/{number}.php"), script(file, &at).as_bytes())?;
+            let script = {
+                let text = script(file, &at, in_worker.unwrap_or_default());
+                folder.write(&format!("php/{number}.php"), text.as_bytes())?
+            };
             scripts.push((file.path.clone(), script));
         }
     }
-    let php = (!scripts.is_empty()).then(|| prepare_php(folder, scripts.len())).transpose()?;
+    let php = match in_worker {
+        _ if scripts.is_empty() => None,
+        None => Some(Php::Fpm(prepare_fpm(folder, scripts.len())?)),
+        Some(_) => {
+            let lines = php::SETTINGS.map(|line| format!("{line}\n")).concat();
+            folder.write("php/php.ini", (lines + "extension=ffi\nffi.enable=1\n").as_bytes())?;
+            Some(Php::Module)
+        }
+    };
     Ok(Laid { root, types, scripts, php, http2: site.http2, compress: site.compress })
 }
 
@@ -187,10 +212,11 @@ fn add_type(types: &mut Vec<(String, String)>, file: &File) -> Result<(), String
 }
 
 /// Waits, and then sends the file.
-fn script(file: &File, at: &Path) -> String {
+fn script(file: &File, at: &Path, ballast: u64) -> String {
     // Neither path nor type has a quotation mark or a backslash: `check`, and the run folder is ours.
     format!(
-        "<?php\nusleep({});\nheader('Content-Type: {}');\nheader('Content-Length: {}');\nreadfile('{}');\n",
+        "<?php\n{}usleep({});\nheader('Content-Type: {}');\nheader('Content-Length: {}');\nreadfile('{}');\n",
+        php::ballast(ballast),
         file.server_time_ns.div_ceil(1_000),
         file.content_type,
         file.content.bytes(),
@@ -198,7 +224,7 @@ fn script(file: &File, at: &Path) -> String {
     )
 }
 
-fn prepare_php(folder: &RunFolder, scripts: usize) -> Result<Php, String> {
+fn prepare_fpm(folder: &RunFolder, scripts: usize) -> Result<Fpm, String> {
     let (program, version) = php::find()?;
     let path = folder.path().display();
     let workers = scripts.clamp(PHP_WORKERS_MIN, PHP_WORKERS_MAX);
@@ -211,18 +237,10 @@ fn prepare_php(folder: &RunFolder, scripts: usize) -> Result<Php, String> {
     let mut command = Command::new(program);
     // Nothing of the machine's own php.ini is read.
     command.arg("-n").arg("-F").arg("-y").arg(file);
-    for setting in [
-        "max_execution_time=0",
-        "display_errors=0",
-        "log_errors=1",
-        "expose_php=0",
-        // Else it adds a character set to the types of text.
-        "default_charset=",
-        "output_buffering=0",
-    ] {
+    for setting in php::SETTINGS {
         command.arg("-d").arg(setting);
     }
-    Ok(Php { command: Some(command), socket: folder.file("php.sock"), version })
+    Ok(Fpm { command: Some(command), socket: folder.file("php.sock"), version })
 }
 
 #[cfg(test)]

@@ -118,19 +118,32 @@ pub struct LeftOut {
     pub examples: Vec<String>,
 }
 
-/// Fails requests whose complete response is no success: the server failed (5xx) or refuses for now (429). The
-/// document's must be 2xx; a redirect that was not followed is none. Other responses belong to the page
-/// as it is: a browser, too, goes on without a picture that is not found.
+/// Whether the server failed (5xx) or refuses for now (429).
+pub(super) fn is_refusal(status: u16) -> bool {
+    status >= 500 || status == 429
+}
+
+/// Fails requests whose complete response is no success: a refusal. The document's must be 2xx; a redirect
+/// that was not followed is none. Other responses belong to the page as it is: a browser, too, goes on
+/// without a picture that is not found.
 pub(super) fn fail_statuses(requests: &mut [Request], document: Option<usize>) {
     for (number, request) in requests.iter_mut().enumerate().filter(|(_, one)| one.error.is_none())
     {
         let refused = |status: u16| {
             let no_page = document == Some(number) && !(200..300).contains(&status);
-            no_page || status >= 500 || status == 429
+            no_page || is_refusal(status)
         };
         if request.status.is_some_and(refused) {
             request.error = Some("status".to_owned());
         }
+    }
+}
+
+impl Waterfall {
+    /// The class of the first failure. None: the page is whole.
+    pub fn failure(&self) -> Option<&str> {
+        let failed = self.requests.iter().find_map(|one| one.error.as_deref());
+        failed.or_else(|| self.everything_us.is_none().then_some("unsent"))
     }
 }
 

@@ -214,6 +214,7 @@ pub(crate) fn spec(kind: ServerKind) -> ServerSpec {
         connections: 50,
         site: None,
         site_uploaded: false,
+        limits: None,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::lab::plan::{Addresses, Plan, client_address};
 use crate::lab::{Handle, Hosts, Interrupt, LabError};
 use crate::messages::{
     Calibrate, Count, Counted, Launch, Observe, ReadSysctls, Rows, SetSysctls, Settle, Snapshot,
+    TakeWorkers, WorkersSeen,
 };
 
 /// Echoes on a quiet link and the time between two, ns, where the trial looks closer and where it
@@ -40,6 +41,21 @@ const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 
 /// A range that leaves the ports below 5000 to servers.
 const WIDE_RANGE: &str = "5000 65000";
+
+/// Ends the readings of a service's workers on this host, and gives all that they showed.
+pub(in crate::experiments) fn workers_seen(host: &mut Handle) -> Result<WorkersSeen, LabError> {
+    let mut seen = WorkersSeen::default();
+    loop {
+        let part = host.ask(&TakeWorkers { from: seen.samples.len() as u64 })?;
+        let none = part.samples.is_empty();
+        seen.samples.extend(part.samples);
+        (seen.missed, seen.beyond) = (part.missed, part.beyond);
+        seen.first_error = part.first_error.or(seen.first_error.take());
+        if part.left == 0 || none {
+            return Ok(seen);
+        }
+    }
+}
 
 /// What a trial in the lab needs of the client's ports.
 #[derive(Clone, Copy, Debug)]

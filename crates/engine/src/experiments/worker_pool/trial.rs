@@ -12,7 +12,7 @@ use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
 use super::settings::{PoolSettings, StallSettings};
-use crate::experiments::bench::hosts::{DEFAULT_PORTS, PortsNeeded};
+use crate::experiments::bench::hosts::{DEFAULT_PORTS, PortsNeeded, workers_seen};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::opening::recorded_queues;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
@@ -21,8 +21,8 @@ use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Handle, Hosts, LabError};
 use crate::messages::{
     BackendKind, BackendServing, BackendSpec, FrontServing, FrontSpec, GroupReport, HttpLoad,
-    HttpReport, HttpRequests, Io, Rows, Stall, Stalled, TakeWorkers, UPLOAD_MAX, Upload, Watch,
-    WatchQueues, WatchWorkers, WorkersSeen,
+    HttpReport, HttpRequests, Io, Rows, Stall, Stalled, UPLOAD_MAX, Upload, Watch, WatchQueues,
+    WatchWorkers, WorkersSeen,
 };
 
 /// Port of the front service: below every range of local ports, above those that only a privileged
@@ -274,17 +274,8 @@ impl Trial for PoolTrial<'_> {
     }
 
     fn client_done(&mut self, hosts: &mut Hosts) -> Result<(), TrialError> {
-        let seen = &mut self.workers;
-        loop {
-            let part = hosts.client.ask(&TakeWorkers { from: seen.samples.len() as u64 })?;
-            let none = part.samples.is_empty();
-            seen.samples.extend(part.samples);
-            (seen.missed, seen.beyond) = (part.missed, part.beyond);
-            seen.first_error = part.first_error.or(seen.first_error.take());
-            if part.left == 0 || none {
-                return Ok(());
-            }
-        }
+        self.workers = workers_seen(&mut hosts.client)?;
+        Ok(())
     }
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {

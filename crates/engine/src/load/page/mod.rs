@@ -12,7 +12,9 @@ mod http2;
 mod stream;
 #[cfg(test)]
 mod tests;
+pub mod visits;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,6 +43,29 @@ const EVENTS: usize = 256;
 
 /// How long the parent may wait at most until its stop is noticed.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Where a load looks for a stop.
+enum Stop<'a> {
+    /// It has the control channel to itself.
+    Channel(&'a mut Channel),
+    /// Something else looks there, and notes it here.
+    Noted(&'a Cell<bool>),
+}
+
+impl Stop<'_> {
+    /// Whether the parent wants an end.
+    fn is_wanted(&mut self) -> Result<bool, LoadError> {
+        match self {
+            // Asked here and not by tokio, whose way to watch a descriptor is unsafe.
+            Self::Channel(channel) if readable(&**channel, Duration::ZERO)? => {
+                stop_requested(channel)?;
+                Ok(true)
+            }
+            Self::Channel(_) => Ok(false),
+            Self::Noted(noted) => Ok(noted.get()),
+        }
+    }
+}
 
 /// What a connection is told to do.
 #[derive(Debug)]
@@ -107,34 +132,13 @@ async fn visit(
     uploaded: &str,
     channel: &mut Channel,
 ) -> Result<Visit, LoadError> {
-    let mut tls = client_config(&order.tls).map_err(LoadError::Refused)?;
-    tls.alpn_protocols = match order.protocol {
-        Protocol::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        Protocol::Http1 | Protocol::Pipelined => vec![b"http/1.1".to_vec()],
-    };
-    let (sender, events) = unbounded_channel();
-    let shared = Shared { order: order.clone(), tls: Arc::new(tls), events: sender };
-    let config = Config {
-        connections_per_origin: order.connections_per_origin,
-        protocol: order.protocol,
-        other_origins: order.other_origins,
-    };
-    let begin = start(order, &order.start, uploaded)?;
-    let loader = Loader::new(config, begin).map_err(LoadError::Refused)?;
-    let mut load = Load {
-        shared: Rc::new(shared),
-        loader,
-        events,
-        connections: BTreeMap::new(),
-        begun_ns: monotonic_ns(),
-        report: PageReport::default(),
-    };
-    load.report.begun_ns = load.begun_ns;
+    let stop = &mut Stop::Channel(channel);
+    let mut load = Load::new(order, &client_tls(order)?, uploaded)?;
     let mut pages = Vec::new();
-    let mut why = load.until_done(channel).await?;
+    let mut why = load.until_done(stop).await?;
     let resources = load.loader.graph(|_| 0).resources;
     if let (None, Some(next)) = (why, &order.next) {
-        why = load.wait(Duration::from_nanos(next.after_ns), channel).await?;
+        why = load.wait(Duration::from_nanos(next.after_ns), stop).await?;
         if why.is_none() {
             let begin = match &next.url {
                 Some(url) => start(order, &PageStart::Url(url.clone()), uploaded)?,
@@ -142,12 +146,22 @@ async fn visit(
             };
             let now = load.now();
             pages.push(load.loader.next_page(begin, now).map_err(LoadError::Refused)?);
-            why = load.until_done(channel).await?;
+            why = load.until_done(stop).await?;
         }
     }
     let (waterfall, report) = load.finish(why);
     pages.push(waterfall);
     Ok(Visit { pages, resources, report })
+}
+
+/// How TLS is spoken, with the protocols that are offered.
+fn client_tls(order: &LoadPage) -> Result<Arc<ClientConfig>, LoadError> {
+    let mut tls = client_config(&order.tls).map_err(LoadError::Refused)?;
+    tls.alpn_protocols = match order.protocol {
+        Protocol::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Protocol::Http1 | Protocol::Pipelined => vec![b"http/1.1".to_vec()],
+    };
+    Ok(Arc::new(tls))
 }
 
 fn start(order: &LoadPage, from: &PageStart, uploaded: &str) -> Result<Start, LoadError> {
@@ -189,6 +203,27 @@ struct Load {
 }
 
 impl Load {
+    /// A load that is about to begin, now.
+    fn new(order: &LoadPage, tls: &Arc<ClientConfig>, uploaded: &str) -> Result<Self, LoadError> {
+        let (sender, events) = unbounded_channel();
+        let shared = Shared { order: order.clone(), tls: Arc::clone(tls), events: sender };
+        let config = Config {
+            connections_per_origin: order.connections_per_origin,
+            protocol: order.protocol,
+            other_origins: order.other_origins,
+        };
+        let begin = start(order, &order.start, uploaded)?;
+        let begun_ns = monotonic_ns();
+        Ok(Self {
+            shared: Rc::new(shared),
+            loader: Loader::new(config, begin).map_err(LoadError::Refused)?,
+            events,
+            connections: BTreeMap::new(),
+            begun_ns,
+            report: PageReport { begun_ns, ..PageReport::default() },
+        })
+    }
+
     fn now(&self) -> u64 {
         self.since(monotonic_ns())
     }
@@ -199,7 +234,7 @@ impl Load {
     }
 
     /// Carries out what the loader wants until the page is there.
-    async fn until_done(&mut self, channel: &mut Channel) -> Result<Option<Early>, LoadError> {
+    async fn until_done(&mut self, stop: &mut Stop<'_>) -> Result<Option<Early>, LoadError> {
         let limit = self.now() + self.shared.order.timeout_ns / 1_000;
         loop {
             self.act();
@@ -212,7 +247,7 @@ impl Load {
             }
             let wake = self.loader.wake_at().unwrap_or(limit).min(limit);
             let time = Duration::from_micros(wake.saturating_sub(now).max(1));
-            if self.step(time, channel).await? {
+            if self.step(time, stop).await? {
                 return Ok(Some(Early::Stopped));
             }
         }
@@ -222,20 +257,32 @@ impl Load {
     async fn wait(
         &mut self,
         time: Duration,
-        channel: &mut Channel,
+        stop: &mut Stop<'_>,
     ) -> Result<Option<Early>, LoadError> {
         let until = self.now() + time.as_micros() as u64;
         while self.now() < until {
             let left = Duration::from_micros(until.saturating_sub(self.now()).max(1));
-            if self.step(left, channel).await? {
+            if self.step(left, stop).await? {
                 return Ok(Some(Early::Stopped));
             }
         }
         Ok(None)
     }
 
+    /// Waits until no connection is open any more, at most so long.
+    async fn until_closed(&mut self, time: Duration, stop: &mut Stop<'_>) -> Result<(), LoadError> {
+        let until = self.now().saturating_add(time.as_micros().min(u64::MAX.into()) as u64);
+        while !self.connections.is_empty() && self.now() < until {
+            let left = Duration::from_micros(until.saturating_sub(self.now()).max(1));
+            if self.step(left, stop).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Handles what happens within a time. True: the parent wants an end.
-    async fn step(&mut self, time: Duration, channel: &mut Channel) -> Result<bool, LoadError> {
+    async fn step(&mut self, time: Duration, stop: &mut Stop<'_>) -> Result<bool, LoadError> {
         tokio::select! {
             biased;
             event = self.events.recv() => {
@@ -248,14 +295,7 @@ impl Load {
                 }
                 Ok(false)
             }
-            () = tokio::time::sleep(time.min(LOOK)) => {
-                // Asked here and not by tokio, whose way to watch a descriptor is unsafe.
-                if !readable(&*channel, Duration::ZERO)? {
-                    return Ok(false);
-                }
-                stop_requested(channel)?;
-                Ok(true)
-            }
+            () = tokio::time::sleep(time.min(LOOK)) => stop.is_wanted(),
         }
     }
 

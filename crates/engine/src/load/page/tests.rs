@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tcptoll_model::page::resource::Kind;
+use tcptoll_model::page::visits::Visitors;
 
 use super::*;
-use crate::messages::{NextPage, PageUser, TlsLoad};
+use crate::messages::{ConnectionSeen, LoadVisits, NextPage, PageUser, TlsLoad};
 
 /// What a server does with the connections that it accepts.
 #[derive(Clone, Copy)]
@@ -189,4 +190,75 @@ fn the_next_page_opens_connections_anew_after_the_servers_timeout() {
     assert!(all_ok(&visit.pages[1]), "{:?}", visit.pages[1]);
     let opened = |page: &Waterfall| page.requests[0].phases.connect_us > 0;
     assert!(opened(&visit.pages[0]) && opened(&visit.pages[1]));
+}
+
+/// Visitors of a server, for 2 s.
+fn visitors(server: &Server, change: impl FnOnce(&mut LoadVisits)) -> super::visits::Seen {
+    let mut wanted = LoadVisits {
+        page: order(&server.at),
+        visitors: Visitors {
+            rate_per_s: 20.0,
+            pages_mean: 1.0,
+            think_mean_ns: 200_000_000,
+            peaks: None,
+            duration_ns: 2_000_000_000,
+            seed: 3,
+        },
+        warmup_ns: 0,
+        leave_ns: None,
+    };
+    change(&mut wanted);
+    let (host, _parent) = UnixStream::pair().unwrap();
+    super::visits::run(&wanted, "", &mut Channel::new(host)).unwrap()
+}
+
+#[test]
+fn every_visitor_of_the_schedule_comes_and_opens_connections_of_its_own() {
+    let server = serve(KEEPS);
+    let mut scheduled = 0;
+    let seen = visitors(&server, |order| scheduled = order.visitors.visits().len());
+    assert_eq!((seen.report.visitors, seen.pages.len()), (scheduled as u64, scheduled));
+    assert!(seen.pages.iter().all(|page| page.error.is_none() && page.first), "{seen:?}");
+    let opened: u32 = seen.pages.iter().map(|page| page.connections).sum();
+    assert_eq!(opened as usize, server.accepted.load(Ordering::SeqCst));
+    assert_eq!(opened as usize, seen.connections.len());
+    assert!(seen.connections.iter().all(|one| one.opened_ns <= one.last_ns));
+    // Nobody leaves and the server keeps them.
+    assert!(seen.connections.iter().all(|one| one.closed_ns.is_none()), "{seen:?}");
+}
+
+#[test]
+fn connections_last_until_the_server_closes_them_or_the_visitor_leaves() {
+    let idle = Duration::from_millis(200);
+    let server = serve(Manner { idle, ..KEEPS });
+    let seen = visitors(&server, |order| order.visitors.duration_ns = 1_500_000_000);
+    let closed = |one: &&ConnectionSeen| one.closed_ns.is_some_and(|at_ns| at_ns >= one.last_ns);
+    assert!(seen.connections.iter().filter(closed).count() > 6, "{seen:?}");
+    let server = serve(KEEPS);
+    let seen = visitors(&server, |order| {
+        order.visitors.duration_ns = 1_000_000_000;
+        order.leave_ns = Some(0);
+    });
+    assert!(seen.connections.iter().filter(closed).count() > 6, "{seen:?}");
+}
+
+#[test]
+fn a_visitor_of_several_pages_thinks_and_uses_its_connections_again() {
+    let server = serve(KEEPS);
+    let seen = visitors(&server, |order| order.visitors.pages_mean = 4.0);
+    let (first, later): (Vec<_>, Vec<_>) = seen.pages.iter().partition(|page| page.first);
+    assert!(later.len() > first.len() / 2, "{} and {}", first.len(), later.len());
+    assert!(first.iter().all(|page| page.connections > 0));
+    assert!(later.iter().all(|page| page.connections == 0), "{later:?}");
+}
+
+#[test]
+fn a_visitor_whose_page_fails_leaves_and_is_no_success() {
+    let server = serve(Manner { cut: true, ..KEEPS });
+    let seen = visitors(&server, |order| order.visitors.pages_mean = 4.0);
+    assert!(!seen.pages.is_empty());
+    for page in &seen.pages {
+        assert_eq!((page.error.as_deref(), page.first), (Some("truncated"), true));
+    }
+    assert!(seen.report.first_errors.contains_key("truncated"), "{:?}", seen.report);
 }

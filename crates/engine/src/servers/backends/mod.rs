@@ -49,7 +49,7 @@ pub(super) fn start(spec: &BackendSpec) -> Result<(Running, BackendServing), Str
     let configuration = format!("{} {}", program.display(), arguments.join(" "));
     let mut command = Command::new(program);
     command.args(arguments);
-    let mut running = Running { children: Vec::new(), folder };
+    let mut running = Running { children: Vec::new(), folder, status: None };
     let log = running.folder.file("log");
     let child = program::spawn(command, &log).map_err(|error| format!("{name}: {error}"))?;
     running.children.push(child);

@@ -137,7 +137,8 @@ fn http(spec: &FrontSpec, folder: &RunFolder) -> Result<String, String> {
     let path = folder.path().display();
     let backlog = spec.backlog.map_or(String::new(), |backlog| format!(" backlog={backlog}"));
     // What clients give up is not logged.
-    let mut text = nginx::preamble(folder, 1, needed.max(1_024).min(limit), "crit");
+    let files = needed.max(1_024).min(limit);
+    let mut text = nginx::preamble(folder, 1, (files, files), "crit");
     text += "http {\n  access_log off;\n  default_type text/plain;\n  keepalive_timeout 0;\n";
     text += &nginx::temporary_paths(folder);
     text += &format!(

@@ -1,16 +1,12 @@
 //! Front services: a fixed number of blocking workers that call a backend.
 //!
 //! `workers` is our own process, with `calls` (to Redis, in the protocol of `resp`) and `cache`; `fpm`
-//! is PHP-FPM behind nginx, with `front.php`. `status` reads how many workers are busy (`fastcgi` for
-//! PHP-FPM's page), and `watch` does so while a load runs.
+//! is PHP-FPM behind nginx, with `front.php`.
 
 mod cache;
 mod calls;
-mod fastcgi;
 mod fpm;
 mod resp;
-mod status;
-mod watch;
 pub mod workers;
 
 use std::process::Child;
@@ -19,9 +15,9 @@ use std::time::Instant;
 use super::Running;
 use super::program;
 use super::run_folder::RunFolder;
+use super::status::{Reader, Source};
+use super::watch::WorkersWatch;
 use crate::messages::{FrontKind, FrontServing, FrontSpec};
-use status::{Reader, Source};
-pub(super) use watch::WorkersWatch;
 
 /// Path of requests that call the backend, of both services.
 const BACKEND_PATH: &str = "/backend";
@@ -56,7 +52,7 @@ pub(super) fn start(spec: &FrontSpec) -> Result<(Front, FrontServing), String> {
     }
     program::refuse_taken_port(spec.at)?;
     let folder = RunFolder::make()?;
-    let mut running = Running { children: Vec::new(), folder };
+    let mut running = Running { children: Vec::new(), folder, status: None };
     let (source, version, configuration) = match spec.kind {
         FrontKind::Workers => start_workers(spec, &mut running),
         FrontKind::PhpFpm => start_fpm(spec, &mut running),

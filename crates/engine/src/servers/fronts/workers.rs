@@ -18,10 +18,10 @@ use tcptoll_kernel::{cpu, process};
 
 use super::cache::Cache;
 use super::calls::{Caller, Failure};
-use super::status::Status;
 use super::{BACKEND_PATH, LOCAL_PATH};
 use crate::clock::monotonic_ns;
 use crate::messages::{BackendKind, FrontSpec};
+use crate::servers::status::Status;
 
 /// The hidden sub-command that makes a front service of the re-executed binary.
 pub const FRONT_COMMAND: &str = "__front";

@@ -21,7 +21,7 @@ fn page(page_time_ns: u64) -> Site {
 #[test]
 fn files_are_written_below_the_run_folder_with_a_type_each() {
     let folder = RunFolder::temporary().unwrap();
-    let laid = lay(&page(0), false, &folder).unwrap();
+    let laid = lay(&page(0), false, None, &folder).unwrap();
     assert!(laid.root.starts_with(folder.path()));
     assert_eq!(std::fs::read(laid.root.join("r/2.css")).unwrap().len(), 100);
     let types = [("html", "text/html"), ("css", "text/css")];
@@ -33,10 +33,10 @@ fn files_are_written_below_the_run_folder_with_a_type_each() {
 fn http2_without_tls_and_two_types_of_one_extension_are_refused() {
     let folder = RunFolder::temporary().unwrap();
     let site = Site { http2: true, ..page(0) };
-    assert!(lay(&site, false, &folder).err().unwrap().contains("needs TLS"));
+    assert!(lay(&site, false, None, &folder).err().unwrap().contains("needs TLS"));
     let mut odd = page(0);
     odd.files[2].content_type = "text/plain".to_owned();
-    assert!(lay(&odd, false, &folder).err().unwrap().contains("one type"));
+    assert!(lay(&odd, false, None, &folder).err().unwrap().contains("one type"));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_folder_that_is_none_or_has_an_odd_name_is_refused() {
     let folder = RunFolder::temporary().unwrap();
     let served = |path: &Path| {
         let path = Some(path.to_str().unwrap().to_owned());
-        lay(&Site { folder: path, ..Site::default() }, false, &folder)
+        lay(&Site { folder: path, ..Site::default() }, false, None, &folder)
     };
     assert_eq!(served(folder.path()).unwrap().root, folder.path().canonicalize().unwrap());
     assert!(served(Path::new("/nonexistent")).err().unwrap().contains("/nonexistent"));
@@ -64,6 +64,6 @@ fn a_script_waits_whole_microseconds_and_sends_the_files_own_length() {
         content_type: "text/html".to_owned(),
         server_time_ns: 1_500_001,
     };
-    let text = script(&file, Path::new("/run/site/index.html"));
+    let text = script(&file, Path::new("/run/site/index.html"), 0);
     assert!(text.contains("usleep(1501);") && text.contains("Content-Length: 7"), "{text}");
 }

@@ -25,6 +25,7 @@ use super::graph::{Graph, Resource};
 pub use super::ids::{ConnectionId, Origin, RequestId};
 use super::resource::{Kind, Priority, Protocol};
 use super::rules;
+use super::waterfall::is_refusal;
 
 /// How a page is loaded.
 #[derive(Clone, Debug)]
@@ -192,6 +193,12 @@ impl Loader {
     pub fn is_done(&self) -> bool {
         self.entries.iter().all(|entry| entry.state == State::Ended)
             && self.graph.as_ref().is_none_or(start::Known::is_exhausted)
+    }
+
+    /// Whether a request has failed.
+    pub fn has_failed(&self) -> bool {
+        let failed = |entry: &Entry| entry.error.is_some() || entry.status.is_some_and(is_refusal);
+        self.entries.iter().any(failed)
     }
 
     /// The resource of the graph that a request asks for. None: it is not of a graph.

@@ -62,6 +62,7 @@ impl Arena {
             connections,
             site: None,
             site_uploaded: false,
+            limits: None,
         };
         let serving = pair.hosts.server()?.ask(&spec)?;
         Ok(Self { pair, serving, addresses })

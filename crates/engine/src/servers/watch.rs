@@ -1,4 +1,4 @@
-//! Reads the status of a front service again and again, in a thread beside the load.
+//! Reads the status of a service again and again, in a thread beside the load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ const MISSED_MAX: u32 = 50;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A thread that reads, and what it has seen.
-pub(in crate::servers) struct WorkersWatch {
+pub(crate) struct WorkersWatch {
     ended: Arc<AtomicBool>,
     seen: Arc<Mutex<Seen>>,
     thread: Option<JoinHandle<()>>,
@@ -54,7 +54,7 @@ impl WorkersWatch {
     }
 
     /// Ends the readings, and gives samples from this number on.
-    pub(in crate::servers) fn take(&mut self, from: u64) -> WorkersSeen {
+    pub(crate) fn take(&mut self, from: u64) -> WorkersSeen {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -101,8 +101,8 @@ impl Seen {
     fn add(&mut self, at_ns: u64, read: Result<Reading, String>) {
         match read {
             Ok(_) if self.samples.len() == KEPT_MAX => self.beyond += 1,
-            Ok(Reading { busy, waiting, .. }) => {
-                self.samples.push(WorkerSample { at_ns, busy, waiting });
+            Ok(Reading { busy, waiting, kept, total: _ }) => {
+                self.samples.push(WorkerSample { at_ns, busy, waiting, kept });
             }
             Err(error) => {
                 self.missed += 1;
@@ -123,7 +123,7 @@ mod tests {
     fn samples_are_taken_in_parts_and_a_missed_reading_is_counted_with_its_reason() {
         let mut seen = Seen::default();
         for at_ns in 0..SAMPLES_MAX as u64 + 2 {
-            seen.add(at_ns, Ok(Reading { busy: 1, total: 2, waiting: None }));
+            seen.add(at_ns, Ok(Reading { busy: 1, total: 2, waiting: None, kept: None }));
         }
         seen.add(0, Err("first".to_owned()));
         seen.add(0, Err("second".to_owned()));
@@ -139,8 +139,15 @@ mod tests {
         assert_eq!((rest.samples[0].at_ns, rest.samples.len(), rest.left), (1_000, 2, 0));
         assert!(watch.take(u64::MAX).samples.is_empty());
         // The longest part fits a message.
-        let longest =
-            vec![WorkerSample { at_ns: u64::MAX, busy: 1_000, waiting: Some(8_192) }; 1_000];
+        let longest = vec![
+            WorkerSample {
+                at_ns: u64::MAX,
+                busy: 1_000,
+                waiting: Some(8_192),
+                kept: Some(1_000)
+            };
+            1_000
+        ];
         let longest = WorkersSeen { samples: longest, ..WorkersSeen::default() };
         assert!(serde_json::to_string(&longest).unwrap().len() < crate::channel::MESSAGE_MAX);
     }

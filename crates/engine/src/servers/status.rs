@@ -16,6 +16,7 @@ use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::unix_diag::UnixDiag;
 
 use super::fastcgi;
+use super::scoreboard::{Page, Scoreboard};
 
 /// A reading is answered within this, or it is missed.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -105,6 +106,8 @@ impl Status {
 /// Whose status is read, and where.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
+    /// A web server: its page, and the address that requests wait at.
+    Web(Page, SocketAddr),
     /// Our own front service: its socket.
     Own(PathBuf),
     /// PHP-FPM: the socket of its status pool, and the one that requests wait at.
@@ -125,22 +128,27 @@ pub(super) struct Reading {
     pub(super) total: u32,
     /// Requests that wait for a worker.
     pub(super) waiting: Option<u32>,
+    /// Connections that wait for another request.
+    pub(super) kept: Option<u32>,
 }
 
-/// Reads the status of a front service again and again.
-pub(super) struct Reader {
-    source: Source,
-    /// Where the kernel has it.
-    diag: Option<UnixDiag>,
+/// Reads a status again and again.
+pub(super) enum Reader {
+    /// Of our own front service: its socket.
+    Own(PathBuf),
+    /// Of PHP-FPM: the sockets of [`Source::Fpm`], and where the kernel has the second.
+    Fpm(PathBuf, PathBuf, Option<UnixDiag>),
+    /// Of a web server: where requests wait, and where the kernel has that.
+    Web(Scoreboard, SocketAddr, Option<SockDiag>),
 }
 
 impl Reader {
     pub(super) fn new(source: Source) -> Self {
-        let diag = match &source {
-            Source::Own(_) => None,
-            Source::Fpm { .. } => UnixDiag::open().ok(),
-        };
-        Self { source, diag }
+        match source {
+            Source::Own(path) => Self::Own(path),
+            Source::Fpm { status, requests } => Self::Fpm(status, requests, UnixDiag::open().ok()),
+            Source::Web(page, at) => Self::Web(Scoreboard::new(page), at, SockDiag::open().ok()),
+        }
     }
 
     /// One reading.
@@ -149,22 +157,38 @@ impl Reader {
     /// from the kernel. Its status pool is a pool of its own: the process that answers is not among
     /// the busy ones.
     pub(super) fn read(&mut self) -> Result<Reading, String> {
-        let (text, waiting) = match &self.source {
-            Source::Own(path) => (read_own(path).map_err(|error| error.to_string())?, None),
-            Source::Fpm { status, requests } => {
-                let text = fastcgi::get(status, "/status", "json", (REPORT_MAX, LIMIT))?;
-                let listener = self.diag.as_mut().and_then(|diag| diag.listener(requests).ok());
-                (text, Some(listener.flatten().map(|listener| listener.waiting)))
+        match self {
+            Self::Own(path) => {
+                let text = read_own(path).map_err(|error| error.to_string())?;
+                let report = report(&text)?;
+                reading(&report, Some(number(report.waiting)?))
             }
-        };
-        let report = report(&text)?;
-        let number = |value: u64| u32::try_from(value).map_err(|_| format!("{value} processes"));
-        let waiting = match waiting {
-            Some(waiting) => waiting,
-            None => Some(number(report.waiting)?),
-        };
-        Ok(Reading { busy: number(report.active)?, total: number(report.total)?, waiting })
+            Self::Fpm(status, requests, diag) => {
+                let text = fastcgi::get(status, "/status", "json", (REPORT_MAX, LIMIT))?;
+                let listener = diag.as_mut().and_then(|diag| diag.listener(requests).ok());
+                reading(&report(&text)?, listener.flatten().map(|listener| listener.waiting))
+            }
+            Self::Web(board, at, diag) => {
+                let reading = board.read()?;
+                let listeners = diag.as_mut().and_then(|diag| diag.listeners().ok());
+                // nginx has a listener for each process.
+                let waiting = listeners.map(|all| {
+                    let own = all.iter().filter(|one| one.address.port() == at.port());
+                    own.map(|one| one.accept_queue_len).sum()
+                });
+                Ok(Reading { waiting, ..reading })
+            }
+        }
     }
+}
+
+fn number(value: u64) -> Result<u32, String> {
+    u32::try_from(value).map_err(|_| format!("{value} processes"))
+}
+
+fn reading(report: &Report, waiting: Option<u32>) -> Result<Reading, String> {
+    let (busy, total) = (number(report.active)?, number(report.total)?);
+    Ok(Reading { busy, total, waiting, kept: None })
 }
 
 fn read_own(path: &Path) -> io::Result<Vec<u8>> {
