@@ -15,6 +15,7 @@ mod replay;
 pub mod stream;
 pub mod syn_queue;
 pub mod time_wait;
+pub mod visitors;
 pub mod worker_pool;
 
 use std::collections::BTreeMap;
@@ -160,6 +161,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &stream::Stream,
     &syn_queue::SynQueue,
     &time_wait::TimeWait,
+    &visitors::VisitorsOfASite,
     &worker_pool::WorkerPool,
 ];
 

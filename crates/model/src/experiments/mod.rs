@@ -13,10 +13,12 @@ pub mod names;
 pub mod option;
 pub mod options;
 pub mod page;
+pub mod site_options;
 pub mod spec;
 pub mod stream;
 pub mod syn_queue;
 pub mod time_wait;
+pub mod visitors;
 pub mod worker_pool;
 
 use self::spec::Spec;
@@ -32,6 +34,7 @@ pub const ALL: &[&Spec] = &[
     &stream::SPEC,
     &syn_queue::SPEC,
     &time_wait::SPEC,
+    &visitors::SPEC,
     &worker_pool::SPEC,
 ];
 

@@ -12,6 +12,7 @@ use super::message::MessageWay;
 use super::page::PageLoads;
 use super::port_use::PortUse;
 use super::queue::Queues;
+use super::site_visits::SiteVisits;
 use super::socket_memory::ConnectionMemory;
 use super::transfer::Transfer;
 use super::workers::WorkerPool;
@@ -67,6 +68,8 @@ own! {
     port_use: Box<PortUse>,
     /// Blocking workers and their backend.
     worker_pool: Box<WorkerPool>,
+    /// Visitors of a site, and the workers of its server.
+    site_visits: Box<SiteVisits>,
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Trace {
                 Rows::Server(rows) => self.server.extend(rows),
                 Rows::Wire(rows) => self.wire.extend(rows),
                 // Of loads that send requests.
-                Rows::Group(_) | Rows::Page(_) => {}
+                Rows::Group(_) | Rows::Page(_) | Rows::Visit(_) => {}
             }
         }
     }

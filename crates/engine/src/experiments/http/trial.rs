@@ -225,6 +225,7 @@ impl HttpTrial<'_> {
             connections: self.settings.load.connections,
             site: None,
             site_uploaded: false,
+            limits: None,
         };
         let server = hosts.server()?;
         let Serving { at, version, certificate, path, .. } = server.ask(&spec)?;

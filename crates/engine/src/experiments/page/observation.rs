@@ -218,7 +218,6 @@ fn opened(one: &Loaded) -> Option<f64> {
 /// The class of the first failure. None: everything was loaded.
 fn failure(one: &Loaded) -> Option<String> {
     let pages = &one.visit.pages;
-    let failed = pages.iter().flat_map(|page| &page.requests).find_map(|one| one.error.clone());
-    let unfinished = pages.iter().any(|page| page.everything_us.is_none());
-    failed.or_else(|| (unfinished || pages.is_empty()).then(|| "unsent".to_owned()))
+    let failed = pages.iter().find_map(Waterfall::failure);
+    failed.or_else(|| pages.is_empty().then_some("unsent")).map(str::to_owned)
 }

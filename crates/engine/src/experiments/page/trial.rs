@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::wire::Span;
 
-use super::settings::{Ends, Lab, PageSettings, Served};
+use super::settings::{Ends, Lab, PageSettings};
+use crate::experiments::bench::content::Served;
 use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
@@ -86,7 +87,7 @@ impl<'a> PageTrial<'a> {
     ) -> Result<Served, TrialError> {
         let port = if self.settings.tls { TLS_PORT } else { PORT };
         let at = SocketAddr::new(hosts.addresses.server, port);
-        let served = self.settings.served(lab, at.ip(), port)?;
+        let served = lab.content.served(self.settings.manner(), at.ip(), port)?;
         let server = hosts.server()?;
         let text = to_json(&served.site)?;
         let uploaded = text.len() > SITE_MAX;
@@ -109,6 +110,7 @@ impl<'a> PageTrial<'a> {
             connections: CONNECTIONS,
             site: (!uploaded).then(|| served.site.clone()),
             site_uploaded: uploaded,
+            limits: None,
         };
         let Serving { version, certificate, .. } = server.ask(&spec)?;
         self.congestion =

@@ -6,10 +6,12 @@ use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
     CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, TAP,
 };
+use crate::experiments::site_options::{
+    COMPRESS, HAR, PAGE, PAGE_SIZE, PATH, RESOURCE_KIND, RESOURCE_SIZE, RESOURCES, SHARDS, SITE,
+    WORK,
+};
 use crate::study::Study;
 
-/// Heading of what is loaded.
-const PAGE: &str = "Page";
 /// Heading of the server's settings.
 const SERVER: &str = "Server";
 
@@ -30,40 +32,16 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PACKET_RELAY,
     &CLIENT_SYSCTL,
     &SERVER_SYSCTL,
-    &Opt::each(PAGE, "resources", "N", "Resources of the page that the lab makes")
-        .number()
-        .by_default("20")
-        .only(&[Only::Lab]),
-    &Opt::each(PAGE, "resource-kind", "KIND", "What they are: css, script, image")
-        .by_default("css")
-        .only(&[Only::Lab]),
-    &Opt::each(PAGE, "resource-size", "SIZE", "Size of each resource")
-        .by_default("2K")
-        .only(&[Only::Lab]),
-    &Opt::each(PAGE, "page-size", "SIZE", "Size of the document")
-        .by_default("4K")
-        .only(&[Only::Lab]),
-    &Opt::each(PAGE, "work", "TIME", "Time that PHP takes to make the document; 0: a static file")
-        .by_default("0")
-        .only(&[Only::Lab]),
-    &Opt::each(PAGE, "shards", "N", "Host names over which resources are spread; 1: none")
-        .number()
-        .by_default("1")
-        .only(&[Only::Lab]),
-    &Opt::one(PAGE, "site", "FOLDER", "Serve this folder instead of a page that the lab makes")
-        .only(&[Only::Lab]),
-    &Opt::one(PAGE, "path", "PATH", "Path of the page in the folder")
-        .by_default("/")
-        .only(&[Only::With("site", "")]),
-    &Opt::one(
-        PAGE,
-        "har",
-        "FILE",
-        "Load the resources of a HAR file instead: their sizes, order and server times, from \
-         the lab's server",
-    )
-    .only(&[Only::Lab]),
-    &Opt::each(PAGE, "compress", "on,off", "Accept compressed content").by_default("off"),
+    &RESOURCES,
+    &RESOURCE_KIND,
+    &RESOURCE_SIZE,
+    &PAGE_SIZE,
+    &WORK,
+    &SHARDS,
+    &SITE,
+    &PATH,
+    &HAR,
+    &COMPRESS,
     &Opt::flag(PAGE, "other-origins", "Load resources of other hosts too"),
     &Opt::each(
         PAGE,

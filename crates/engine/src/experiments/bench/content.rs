@@ -1,0 +1,193 @@
+//! What a web server of the lab serves: a page that is made, a folder, or the resources of a HAR file.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::rc::Rc;
+
+use tcptoll_model::page::graph::Graph;
+use tcptoll_model::page::har;
+use tcptoll_model::page::resource::Kind;
+use tcptoll_model::page::site::{MadePage, Site};
+use tcptoll_model::units::parse_size;
+
+use super::settings::{Reader, wrong};
+use crate::experiments::TrialError;
+use crate::files::{Shared, is_too_large, read_at_most};
+
+/// Longest HAR file, bytes: one of a large page with all its content has some tens of MiB.
+const HAR_MAX: u64 = 256 << 20;
+
+/// Resources of a made page, at most.
+const RESOURCES_MAX: u64 = 1_000;
+
+/// The name that pages of the lab have.
+const NAME: &str = "page.test";
+
+/// Options of a page that the lab makes.
+const MADE: [&str; 6] =
+    ["resources", "resource-kind", "resource-size", "page-size", "work", "shards"];
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub(in crate::experiments) enum Content {
+    /// A page that is made, and the number of hosts of its resources.
+    Made(MadePage, u64),
+    /// A folder, and the path of the page in it.
+    Folder(String, String),
+    /// A HAR file, and what is in it once it was read.
+    Har(String, Option<Rc<Graph>>),
+}
+
+/// How it is served.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::experiments) struct Manner {
+    pub(in crate::experiments) tls: bool,
+    pub(in crate::experiments) http2: bool,
+    pub(in crate::experiments) compress: bool,
+}
+
+/// A page on a server of the lab, ready to be served and asked for.
+#[derive(Clone, Debug, Default)]
+pub(in crate::experiments) struct Served {
+    pub(in crate::experiments) site: Site,
+    /// The document. None: the graph is asked for.
+    pub(in crate::experiments) url: Option<String>,
+    pub(in crate::experiments) graph: Option<Graph>,
+    /// Names of the server.
+    pub(in crate::experiments) names: Vec<(String, IpAddr)>,
+}
+
+impl Content {
+    /// Checks the settings of a page, without looking at files.
+    pub(in crate::experiments) fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
+        let (site, har) = (reader.typed("site"), reader.typed("har"));
+        if let (Some(_), Some(har)) = (&site, &har) {
+            return Err(wrong("har", har, "it has no effect with --site: leave one of them out"));
+        }
+        if let Some(name) = site.as_ref().map(|_| "site").or(har.as_ref().map(|_| "har"))
+            && let Some((key, typed)) = MADE.iter().find_map(|key| Some((key, reader.typed(key)?)))
+        {
+            let why = format!("it has no effect with --{name}: leave one of them out");
+            return Err(wrong(key, &typed, why));
+        }
+        if let Some(folder) = site {
+            return Ok(Self::Folder(folder, reader.read("path", path)?));
+        }
+        if let Some(har) = har {
+            return Ok(Self::Har(har, None));
+        }
+        let kind = match reader.value("resource-kind")?.as_str() {
+            "css" => Kind::Stylesheet,
+            "script" => Kind::Script,
+            "image" => Kind::Image,
+            other => return Err(wrong("resource-kind", other, "write css, script or image")),
+        };
+        let page = MadePage {
+            resources: reader.count("resources", 0, RESOURCES_MAX)? as u32,
+            kind,
+            resource_bytes: reader.read("resource-size", parse_size)?,
+            page_bytes: reader.read("page-size", parse_size)?,
+            page_time_ns: reader.time("work")?.as_nanos() as u64,
+            resource_time_ns: 0,
+            shards: Vec::new(),
+            tls: false,
+            port: 0,
+        };
+        Ok(Self::Made(page, reader.count("shards", 1, 50)?))
+    }
+
+    /// Reads the HAR file, and checks the folder.
+    pub(in crate::experiments) fn read_files(
+        &mut self,
+        files: &mut Shared,
+    ) -> Result<(), TrialError> {
+        match self {
+            Self::Made(..) => Ok(()),
+            Self::Folder(folder, _) => {
+                let found = std::fs::metadata(&*folder).map_err(|e| wrong("site", folder, e))?;
+                if found.is_dir() { Ok(()) } else { Err(wrong("site", folder, "it is no folder")) }
+            }
+            Self::Har(path, graph) => {
+                let read = files.read(path, |path: &Path| read_har(path))?;
+                *graph = Some(read);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the lab serves at this address and port.
+    ///
+    /// Errors: such a page cannot be made; a sentence.
+    pub(in crate::experiments) fn served(
+        &self,
+        manner: Manner,
+        at: IpAddr,
+        port: u16,
+    ) -> Result<Served, TrialError> {
+        let scheme = if manner.tls { "https" } else { "http" };
+        let (mut site, path, graph, mut names) = match self {
+            Self::Made(page, shards) => {
+                let shards: Vec<String> = match shards {
+                    1 => Vec::new(),
+                    count => (1..=*count).map(|number| format!("s{number}.{NAME}")).collect(),
+                };
+                let page =
+                    MadePage { shards: shards.clone(), tls: manner.tls, port, ..page.clone() };
+                let site = Site::of_page(&page)
+                    .map_err(|why| wrong("resources", &page.resources.to_string(), why))?;
+                (site, "/".to_owned(), None, shards)
+            }
+            Self::Folder(folder, path) => {
+                let site = Site { folder: Some(folder.clone()), ..Site::default() };
+                (site, path.clone(), None, Vec::new())
+            }
+            Self::Har(file, graph) => {
+                let graph = graph.as_deref().cloned().unwrap_or_default();
+                let replayed = Site::of_graph(&graph, manner.tls, port)
+                    .map_err(|why| wrong("har", file, why))?;
+                let names = replayed.origins.into_iter().map(|(name, _)| name).collect();
+                (replayed.site, String::new(), Some(replayed.graph), names)
+            }
+        };
+        names.push(NAME.to_owned());
+        names.sort();
+        names.dedup();
+        site.names.clone_from(&names);
+        site.http2 = manner.http2;
+        site.compress = manner.compress;
+        let url = graph.is_none().then(|| format!("{scheme}://{NAME}:{port}{path}"));
+        let names = names.into_iter().map(|name| (name, at)).collect();
+        Ok(Served { site, url, graph, names })
+    }
+
+    /// Whether resources are on several origins of our own.
+    pub(in crate::experiments) fn spreads(&self) -> bool {
+        match self {
+            Self::Made(_, shards) => *shards > 1,
+            Self::Har(..) => true,
+            Self::Folder(..) => false,
+        }
+    }
+}
+
+fn read_har(file: &Path) -> Result<Graph, TrialError> {
+    let path = &file.display().to_string();
+    // A pipe or a device would be waited for.
+    let found = std::fs::metadata(path).map_err(|error| wrong("har", path, error))?;
+    if !found.is_file() {
+        return Err(wrong("har", path, "it is no regular file"));
+    }
+    let text = read_at_most(file, HAR_MAX).map_err(|error| {
+        if is_too_large(&error) {
+            wrong("har", path, "it is longer than 256 MiB")
+        } else {
+            wrong("har", path, error)
+        }
+    })?;
+    har::graph(&text).map_err(|error| wrong("har", path, error))
+}
+
+fn path(typed: &str) -> Result<String, &'static str> {
+    let whole = typed.starts_with('/') && typed.bytes().all(|byte| byte.is_ascii_graphic());
+    whole.then(|| typed.to_owned()).ok_or("write a path that begins with /")
+}

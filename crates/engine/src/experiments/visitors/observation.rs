@@ -1,0 +1,202 @@
+//! From what visitors and the server's status page told to the arm that is recorded.
+
+use std::time::Duration;
+
+use tcptoll_model::experiments::figures::ACCEPT_QUEUE_PEAK;
+use tcptoll_model::experiments::spec::MetricSpec;
+use tcptoll_model::experiments::visitors::{
+    CONNECTIONS, FIRST, FIRST_PAGE_MEAN, NEXT, NEXT_PAGE_MEAN, PAGE, PAGE_MEAN, PAGE_P95,
+    PAGES_FAILED, PAGES_RATE, WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT,
+};
+use tcptoll_model::record::{PageGroup, Series, SiteVisits};
+use tcptoll_model::stats::{Histogram, SeriesBuilder};
+use tcptoll_model::validity;
+
+use super::expected::Alone;
+use super::trial::{Came, VisitorTrial};
+use crate::experiments::bench::notes::{quantile_us, set_cpu};
+use crate::experiments::bench::procedure::Seen;
+use crate::messages::{PageSeen, ServerKind, WorkerSample};
+
+/// Points of a series.
+const POINTS: usize = 400;
+
+impl VisitorTrial<'_> {
+    pub(super) fn take_visits(&mut self, came: &Came, seen: &Seen<'_>) {
+        let arm = &mut self.notes.arm;
+        arm.attempts = came.pages.len() as u64;
+        arm.ok = came.pages.iter().filter(|page| page.error.is_none()).count() as u64;
+        for class in came.pages.iter().filter_map(|page| page.error.clone()) {
+            *arm.errors.entry(class).or_default() += 1;
+        }
+        arm.partial = came.report.partial;
+        arm.elapsed_s = self.settings.duration.as_secs_f64();
+        let (attempts, ok) = (arm.attempts, arm.ok);
+        self.take_pages(came);
+        let failed = (attempts > 0).then(|| (attempts - ok) as f64 / attempts as f64);
+        self.notes.metric(&PAGES_FAILED, failed, attempts);
+        let rate = ok as f64 / self.settings.duration.as_secs_f64();
+        self.notes.metric(&PAGES_RATE, Some(rate), ok);
+        let record = self.record(came);
+        self.take_workers(&record);
+        self.notes.arm.own = Box::new(record).into();
+        self.judge(came, seen);
+    }
+
+    /// Figures of pages that came whole.
+    fn take_pages(&mut self, came: &Came) {
+        let whole: Vec<&PageSeen> = came.pages.iter().filter(|page| page.error.is_none()).collect();
+        let mean = |pages: &[&PageSeen], of: fn(&PageSeen) -> f64| {
+            let count = pages.len() as u64;
+            let sum: f64 = pages.iter().map(|page| of(page)).sum();
+            ((count > 0).then(|| sum / count as f64), count)
+        };
+        let (first, next): (Vec<&PageSeen>, Vec<&PageSeen>) =
+            whole.iter().copied().partition(|page| page.first);
+        let figures: [(&MetricSpec, &[&PageSeen], fn(&PageSeen) -> f64); 4] = [
+            (&PAGE_MEAN, &whole, |page| page.us as f64),
+            (&FIRST_PAGE_MEAN, &first, |page| page.us as f64),
+            (&NEXT_PAGE_MEAN, &next, |page| page.us as f64),
+            (&CONNECTIONS, &whole, |page| f64::from(page.connections)),
+        ];
+        for (spec, pages, of) in figures {
+            let (value, count) = mean(pages, of);
+            self.notes.metric(spec, value, count);
+        }
+        let mut histogram = Histogram::new();
+        for page in &whole {
+            histogram.record_ns(page.us.saturating_mul(1_000));
+        }
+        self.notes.histogram(&PAGE, &histogram);
+        self.notes.metric(&PAGE_P95, quantile_us(&histogram, 95), histogram.count());
+    }
+
+    fn record(&self, came: &Came) -> SiteVisits {
+        let settings = self.settings;
+        let window_s = settings.duration.as_secs_f64();
+        let from_s = settings.warmup.as_secs_f64();
+        let window = [from_s, from_s + window_s];
+        let group = |first: bool| {
+            let pages = || came.pages.iter().filter(move |page| page.first == first);
+            let mut group = PageGroup::default();
+            let mut series = SeriesBuilder::new(POINTS);
+            let mut order: Vec<&PageSeen> = pages().collect();
+            order.sort_by_key(|page| page.at_ns);
+            for page in order {
+                group.attempts += 1;
+                group.connections += u64::from(page.connections);
+                match &page.error {
+                    Some(class) => *group.errors.entry(class.clone()).or_default() += 1,
+                    None => {
+                        group.ok += 1;
+                        let at = Duration::from_nanos(page.at_ns).saturating_sub(settings.warmup);
+                        series.push(at, page.us as f64);
+                    }
+                }
+            }
+            group.page_us = series.build();
+            group
+        };
+        let visits = settings.visitors(self.seed).visits();
+        let alone = self.alone.as_ref().and_then(Alone::of);
+        let expected =
+            alone.map(|alone| alone.held(&visits, settings.kept_for(), settings.leave, window));
+        let held_s: f64 = came
+            .connections
+            .iter()
+            .map(|one| {
+                let closed_s = one.closed_ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e9);
+                (closed_s.min(window[1]) - (one.opened_ns as f64 / 1e9).max(window[0])).max(0.0)
+            })
+            .sum();
+        let over = |figure: fn(&WorkerSample) -> Option<u32>| self.over_time(came, figure);
+        SiteVisits {
+            visitors: came.report.visitors,
+            window_s,
+            workers: settings.limits.workers,
+            worker: match settings.kind {
+                ServerKind::ApachePrefork => "process",
+                ServerKind::Nginx => "connection",
+                _ => "thread",
+            }
+            .to_owned(),
+            idle_is_free: settings.kind == ServerKind::ApacheEvent,
+            timeout_s: settings.kept_for().map(|time| time.as_secs_f64()),
+            pages: [(FIRST, true), (NEXT, false)]
+                .map(|(name, first)| (name.to_owned(), group(first)))
+                .into(),
+            busy: over(|sample| Some(sample.busy)),
+            kept: over(|sample| sample.kept),
+            queue: over(|sample| sample.waiting),
+            readings: self.workers.samples.len() as u64,
+            readings_missed: self.workers.missed,
+            held_expected: expected,
+            held_by_clients: (window_s > 0.0).then(|| held_s / window_s),
+            repeats: came.report.repeats,
+        }
+    }
+
+    /// Samples of the status page within the measured window, and when each was since its beginning.
+    fn samples<'b>(
+        &'b self,
+        came: &Came,
+    ) -> impl Iterator<Item = (Duration, &'b WorkerSample)> + use<'b> {
+        let begun_ns = came.report.begun_ns;
+        let settings = self.settings;
+        self.workers.samples.iter().filter_map(move |sample| {
+            let since = Duration::from_nanos(sample.at_ns.checked_sub(begun_ns)?);
+            let since = since.checked_sub(settings.warmup)?;
+            (since < settings.duration).then_some((since, sample))
+        })
+    }
+
+    fn over_time(&self, came: &Came, figure: fn(&WorkerSample) -> Option<u32>) -> Series {
+        let mut series = SeriesBuilder::new(POINTS);
+        for (since, sample) in self.samples(came) {
+            if let Some(value) = figure(sample) {
+                series.push(since, f64::from(value));
+            }
+        }
+        series.build()
+    }
+
+    /// Means over time of what the status page showed.
+    fn take_workers(&mut self, record: &SiteVisits) {
+        let mean = |series: &Series| {
+            let count = series.points.len();
+            let sum: f64 = series.points.iter().map(|[_, _, mean, _]| mean).sum();
+            (count > 0).then(|| sum / count as f64)
+        };
+        let peak = |series: &Series| series.points.iter().map(|[.., most]| *most).reduce(f64::max);
+        let n = record.readings;
+        let figures = [
+            (&WORKERS_BUSY, mean(&record.busy)),
+            (&WORKERS_BUSY_PEAK, peak(&record.busy)),
+            (&WORKERS_KEPT, mean(&record.kept)),
+            (&ACCEPT_QUEUE_PEAK, peak(&record.queue)),
+        ];
+        for (spec, value) in figures {
+            self.notes.metric(spec, value, n);
+        }
+    }
+
+    /// Whether the client kept its schedule, and whether its CPU made the figures.
+    fn judge(&mut self, came: &Came, seen: &Seen<'_>) {
+        let notes = &mut self.notes;
+        let late_us = came.report.late_max_ns as f64 / 1e3;
+        let typical = notes.arm.histograms.get(PAGE.name).and_then(|pages| pages.p50);
+        notes.found(validity::client_late(Some(late_us), Some(late_us), typical));
+        let between_us = seen.client.after.at_ns.saturating_sub(seen.client.before.at_ns) / 1_000;
+        if between_us > 0 {
+            let share = came.report.cpu_us as f64 / between_us as f64;
+            notes.found(validity::client_bottleneck(share, None));
+        }
+        let pages = came.pages.len() as u64;
+        if let (Some(server), Some(summary)) = (seen.server, &mut notes.arm.server) {
+            summary.processes = Some(server.after.children).filter(|count| *count > 0);
+            let memory = server.after.children_memory_bytes;
+            summary.memory_bytes = Some(memory).filter(|bytes| *bytes > 0);
+            set_cpu(summary, server.children_cpu_us(), pages);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The settings of `visitors`: from what was typed to what it means, without starting anything.
+
+use std::time::Duration;
+
+use tcptoll_model::experiments::visitors::SPEC;
+use tcptoll_model::page::visits::{Peaks, Visitors};
+use tcptoll_model::study::Settings;
+use tcptoll_model::units::parse_size;
+
+use crate::experiments::TrialError;
+use crate::experiments::bench::content::{Content, Manner};
+use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::messages::{ServerKind, ServerLimits};
+
+/// Visitors of one trial, about, at most: each has six connections, and they are all one client's.
+const VISITORS_MAX: f64 = 20_000.0;
+
+/// Workers, at most: what a server may be asked to start.
+const WORKERS_MAX: u64 = 20_000;
+
+/// The longest warm-up that is chosen by itself, and what is added to the longest timeout.
+const WARMUP_MAX: Duration = Duration::from_secs(20);
+const WARMUP_MORE: Duration = Duration::from_secs(2);
+
+/// How long Apache and nginx keep an idle connection where nothing is set.
+const APACHE_TIMEOUT: Duration = Duration::from_secs(5);
+const NGINX_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// Time that hosts' start and the end of a trial take, s.
+const TRIAL_S: f64 = 1.5;
+
+/// The settings of one arm, checked.
+#[derive(Clone, Debug)]
+pub(super) struct VisitorSettings {
+    pub(super) lab: LabSpec,
+    pub(super) kind: ServerKind,
+    pub(super) keepalive: bool,
+    pub(super) keepalive_timeout: Option<Duration>,
+    pub(super) keepalive_requests: Option<u64>,
+    pub(super) limits: ServerLimits,
+    pub(super) content: Content,
+    pub(super) compress: bool,
+    pub(super) rate_per_s: f64,
+    pub(super) pages_mean: f64,
+    pub(super) think: Duration,
+    pub(super) peaks: Option<Peaks>,
+    pub(super) leave: Option<Duration>,
+    pub(super) warmup: Duration,
+    pub(super) duration: Duration,
+    pub(super) timeout: Duration,
+    pub(super) connections_per_origin: u32,
+}
+
+impl VisitorSettings {
+    /// Checks the settings of one arm, without looking at files.
+    pub(super) fn from(settings: &Settings) -> Result<Self, TrialError> {
+        let reader = Reader::new(&SPEC, settings)?;
+        let server = reader.value("server")?;
+        let kind = ServerKind::named(&server)
+            .filter(|kind| !matches!(kind, ServerKind::Puma | ServerKind::Null))
+            .ok_or_else(|| {
+                wrong("server", &server, "write apache, apache-worker, apache-prefork or nginx")
+            })?;
+        let keepalive = reader.flag("keepalive")?;
+        for key in ["keepalive-requests", "keepalive-timeout"] {
+            if let (false, Some(typed)) = (keepalive, reader.typed(key)) {
+                let why = "it has no effect with --keepalive off: leave one of them out";
+                return Err(wrong(key, &typed, why));
+            }
+        }
+        let prefork = kind == ServerKind::ApachePrefork;
+        let php_in_worker = match reader.typed("php").as_deref() {
+            None => prefork,
+            Some("fpm") => false,
+            Some("worker") if prefork => true,
+            Some("worker") => {
+                let why = "PHP in the web server's workers needs --server apache-prefork";
+                return Err(wrong("php", "worker", why));
+            }
+            Some(other) => return Err(wrong("php", other, "write worker or fpm")),
+        };
+        let worker_bytes = reader.read("worker-memory", parse_size)?;
+        if worker_bytes > 0 && !php_in_worker {
+            let typed = reader.value("worker-memory")?;
+            return Err(wrong("worker-memory", &typed, "only --php worker runs PHP in a worker"));
+        }
+        let keepalive_timeout = reader.typed_read("keepalive-timeout", time_above_zero)?;
+        let held = keepalive_timeout.unwrap_or_default() + WARMUP_MORE;
+        let settings = Self {
+            lab: LabSpec::from(&reader)?,
+            kind,
+            keepalive,
+            keepalive_timeout,
+            keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX))?,
+            limits: ServerLimits {
+                workers: reader.count("max-workers", 1, WORKERS_MAX)?,
+                php_in_worker,
+                worker_bytes,
+            },
+            content: Content::from(&reader)?,
+            compress: reader.flag("compress")?,
+            rate_per_s: reader.read("rate", at_least(1e-3))?,
+            pages_mean: reader.read("pages", at_least(1.0))?,
+            think: reader.time("think")?,
+            peaks: peaks(&reader)?,
+            leave: reader.typed_time("leave-after")?,
+            warmup: reader.typed_time("warmup")?.unwrap_or(held.min(WARMUP_MAX)),
+            duration: reader.read("duration", time_above_zero)?,
+            timeout: reader.read("timeout", time_above_zero)?,
+            connections_per_origin: reader.count("connections-per-origin", 1, 256)? as u32,
+        };
+        let visitors = settings.visitors_about();
+        if visitors > VISITORS_MAX {
+            let why = format!(
+                "about {visitors:.0} visitors would come in a trial; at most {VISITORS_MAX:.0} may: lower \
+                 --rate or --duration"
+            );
+            return Err(wrong("rate", &reader.value("rate")?, why));
+        }
+        Ok(settings)
+    }
+
+    /// Who comes, for a seed.
+    pub(super) fn visitors(&self, seed: u64) -> Visitors {
+        Visitors {
+            rate_per_s: self.rate_per_s,
+            pages_mean: self.pages_mean,
+            think_mean_ns: ns(self.think),
+            peaks: self.peaks,
+            duration_ns: ns(self.warmup + self.duration),
+            seed,
+        }
+    }
+
+    pub(super) fn visitors_about(&self) -> f64 {
+        let share = self.peaks.map_or(0.0, |peaks| {
+            peaks.for_ns as f64 / peaks.every_ns as f64 * (peaks.factor - 1.0)
+        });
+        self.rate_per_s * (1.0 + share) * (self.warmup + self.duration).as_secs_f64()
+    }
+
+    pub(super) fn manner(&self) -> Manner {
+        Manner { tls: false, http2: false, compress: self.compress }
+    }
+
+    /// How long the server keeps an idle connection. None: it keeps none.
+    pub(super) fn kept_for(&self) -> Option<Duration> {
+        let own = if self.kind == ServerKind::Nginx { NGINX_TIMEOUT } else { APACHE_TIMEOUT };
+        let keeps = self.keepalive && self.keepalive_requests != Some(1);
+        keeps.then(|| self.keepalive_timeout.unwrap_or(own))
+    }
+
+    /// Expected time of a trial, s.
+    pub(super) fn expected_s(&self) -> f64 {
+        TRIAL_S + (self.warmup + self.duration).as_secs_f64()
+    }
+}
+
+/// A time as orders have it. Settings are hours at most.
+pub(super) fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn at_least(least: f64) -> impl Fn(&str) -> Result<f64, String> {
+    move |typed| {
+        let number: f64 = typed.parse().map_err(|_| "it is no number".to_owned())?;
+        let fits = number.is_finite() && number >= least;
+        fits.then_some(number).ok_or_else(|| format!("write a number from {least}"))
+    }
+}
+
+fn peaks(reader: &Reader<'_>) -> Result<Option<Peaks>, TrialError> {
+    let factor = reader.read("peak-factor", at_least(1.0))?;
+    if factor <= 1.0 {
+        return Ok(None);
+    }
+    let [every, long] = [reader.time("peak-every")?, reader.time("peak-for")?];
+    if long.is_zero() || long >= every {
+        let typed = reader.value("peak-for")?;
+        return Err(wrong("peak-for", &typed, "it must be above 0 and shorter than --peak-every"));
+    }
+    Ok(Some(Peaks { factor, every_ns: ns(every), for_ns: ns(long) }))
+}

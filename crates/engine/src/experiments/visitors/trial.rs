@@ -1,0 +1,207 @@
+//! One trial of `visitors`: the server, a load without others, and the visitors.
+
+use std::net::SocketAddr;
+
+use tcptoll_model::page::resource::Protocol;
+use tcptoll_model::page::waterfall::Waterfall;
+use tcptoll_model::study::PlannedArm;
+
+use super::settings::{VisitorSettings, ns};
+use crate::experiments::bench::content::Served;
+use crate::experiments::bench::hosts::{PortsNeeded, workers_seen};
+use crate::experiments::bench::notes::Notes;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::{Context, Outcome, TrialError};
+use crate::lab::{Hosts, LabError};
+use crate::messages::{
+    ConnectionSeen, LoadPage, LoadVisits, PageSeen, PageStart, PageUser, Rows, ServerSpec, Serving,
+    TlsLoad, Upload, Visit, VisitPart, VisitsReport, Watch, WatchWorkers, WorkersSeen,
+};
+
+/// Port of the lab's server.
+const PORT: u16 = 8080;
+
+/// Readings of the status page in a trial, about, and the least time between two, ns.
+const READINGS: u64 = 1_000;
+const READ_EVERY_MIN_NS: u64 = 20_000_000;
+
+/// Longest site that fits into the order itself, bytes of JSON; a longer one is uploaded before.
+const SITE_MAX: usize = 32 << 10;
+
+/// One arm, being run.
+pub(super) struct VisitorTrial<'a> {
+    pub(super) settings: &'a VisitorSettings,
+    pub(super) notes: Notes,
+    order: Option<LoadPage>,
+    graph: Option<String>,
+    pub(super) seed: u64,
+    /// The page, loaded by one visitor alone.
+    pub(super) alone: Option<Waterfall>,
+    /// What the server's status page showed.
+    pub(super) workers: WorkersSeen,
+}
+
+/// What visitors did.
+pub(super) struct Came {
+    pub(super) report: VisitsReport,
+    pub(super) pages: Vec<PageSeen>,
+    pub(super) connections: Vec<ConnectionSeen>,
+}
+
+impl<'a> VisitorTrial<'a> {
+    /// Runs a trial of an arm.
+    pub(super) fn outcome(
+        arm: &PlannedArm,
+        settings: &'a VisitorSettings,
+        context: &mut Context<'_>,
+    ) -> Result<Outcome, TrialError> {
+        // Without KeepAlive each request of a page has a connection.
+        let pages = settings.visitors_about() * settings.pages_mean;
+        let connections = (pages * 30.0) as u64 + 1_000;
+        let ports = PortsNeeded { at_a_time: connections, connections };
+        let site = Site::Lab(settings.lab.clone(), ports);
+        let mut trial = VisitorTrial {
+            settings,
+            notes: Notes::new(&arm.name, &[]),
+            order: None,
+            graph: None,
+            seed: context.seed,
+            alone: None,
+            workers: WorkersSeen::default(),
+        };
+        procedure::run(&mut trial, site, context)?;
+        Ok(trial.notes.into_outcome(&arm.factors))
+    }
+
+    fn serve(&mut self, hosts: &mut Hosts) -> Result<Served, TrialError> {
+        let settings = self.settings;
+        let at = SocketAddr::new(hosts.addresses.server, PORT);
+        let served = settings.content.served(settings.manner(), at.ip(), PORT)?;
+        let server = hosts.server()?;
+        let text = to_json(&served.site)?;
+        let uploaded = text.len() > SITE_MAX;
+        if uploaded {
+            for piece in Upload::pieces(&text) {
+                server.ask(&piece)?;
+            }
+        }
+        let spec = ServerSpec {
+            kind: settings.kind,
+            at,
+            workers: None,
+            keepalive: settings.keepalive,
+            keepalive_timeout_ns: settings.keepalive_timeout.map(ns),
+            keepalive_requests: settings.keepalive_requests,
+            tls: false,
+            body_bytes: 0,
+            work_ns: 0,
+            backlog: None,
+            connections: settings.limits.workers,
+            site: (!uploaded).then(|| served.site.clone()),
+            site_uploaded: uploaded,
+            limits: Some(settings.limits),
+        };
+        let Serving { version, .. } = server.ask(&spec)?;
+        if let Some(server) = &mut self.notes.arm.server {
+            server.version = Some(version);
+        }
+        Ok(served)
+    }
+
+    fn order(&self) -> Result<LoadPage, TrialError> {
+        let none = || LabError::Refused("there is no server to load a page from".to_owned());
+        Ok(self.order.clone().ok_or_else(none)?)
+    }
+
+    fn upload(&self, hosts: &mut Hosts) -> Result<(), TrialError> {
+        for piece in self.graph.iter().flat_map(|graph| Upload::pieces(graph)) {
+            hosts.client.ask(&piece)?;
+        }
+        Ok(())
+    }
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<String, TrialError> {
+    serde_json::to_string(value).map_err(|error| TrialError::Setting(format!("page: {error}")))
+}
+
+impl Trial for VisitorTrial<'_> {
+    type Report = Came;
+
+    fn notes(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
+        let served = self.serve(hosts)?;
+        let start = match (&served.url, &served.graph) {
+            (Some(url), _) => PageStart::Url(url.clone()),
+            (None, graph) => {
+                self.graph = graph.as_ref().map(to_json).transpose()?;
+                PageStart::Uploaded
+            }
+        };
+        let order = LoadPage {
+            start,
+            names: served.names,
+            protocol: Protocol::Http1,
+            connections_per_origin: self.settings.connections_per_origin,
+            other_origins: self.settings.content.spreads(),
+            compress: self.settings.compress,
+            tls: TlsLoad { server_name: String::new(), insecure: false, ca: None, resume: false },
+            next: None,
+            timeout_ns: ns(self.settings.timeout),
+            user: PageUser::Tcptoll,
+        };
+        self.order = Some(order.clone());
+        // Twice: PHP and the files are in memory for the second.
+        for _ in 0..2 {
+            self.upload(hosts)?;
+            let begun = hosts.client.begin(&order)?;
+            let answered = hosts.client.wait(begun, context.interrupt, &mut |_| {})?;
+            self.alone = Visit::of_rows(answered.rows, answered.answer).pages.pop();
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        let time_ns = ns(self.settings.warmup + self.settings.duration);
+        let every_ns = (time_ns / READINGS).max(READ_EVERY_MIN_NS);
+        hosts.server()?.ask(&WatchWorkers { every_ns })?;
+        Ok(Watch::default())
+    }
+
+    fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Came, TrialError> {
+        self.upload(hosts)?;
+        let order = LoadVisits {
+            page: self.order()?,
+            visitors: self.settings.visitors(context.seed),
+            warmup_ns: ns(self.settings.warmup),
+            leave_ns: self.settings.leave.map(ns),
+        };
+        let total = (self.settings.visitors_about() * self.settings.pages_mean) as u64;
+        let begun = hosts.client.begin(&order)?;
+        let progress = &mut context.progress;
+        let tell = &mut |done: u64| progress(done, total.max(done));
+        let answered = hosts.client.wait(begun, context.interrupt, tell)?;
+        let mut came = Came { report: answered.answer, pages: Vec::new(), connections: Vec::new() };
+        for row in answered.rows {
+            match row {
+                Rows::Visit(VisitPart::Pages(pages)) => came.pages.extend(pages),
+                Rows::Visit(VisitPart::Connections(more)) => came.connections.extend(more),
+                _ => {}
+            }
+        }
+        Ok(came)
+    }
+
+    fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
+        self.workers = workers_seen(hosts.server()?)?;
+        Ok(())
+    }
+
+    fn take(&mut self, came: &Came, seen: &Seen<'_>) -> Taken {
+        self.take_visits(came, seen);
+        Taken { operations: came.pages.len() as u64, stamped: false }
+    }
+}

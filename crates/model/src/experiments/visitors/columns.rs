@@ -1,0 +1,109 @@
+//! Which figures stand in the tables of `visitors`: page times, workers, connections.
+
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, value};
+use super::super::columns::{ECHO_P50, ERRORS, OK, QUEUE_PEAK, every, tidy};
+use super::{
+    CONNECTIONS, FIRST_PAGE_MEAN, NEXT_PAGE_MEAN, PAGE, PAGE_MEAN, PAGE_P95, PAGES_RATE,
+    WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT,
+};
+use crate::record::{Arm, SiteVisits};
+
+use Figure::{Count, Estimate, Number};
+use Quantile::{Max, P50};
+
+fn visits(arm: &Arm) -> Option<&SiteVisits> {
+    arm.own.site_visits.as_deref()
+}
+
+const TIME: &str = "page time";
+const MEAN: Column =
+    Column::new((TIME, "mean"), "page time, mean", tidy(&PAGE_MEAN), Estimate(PAGE_MEAN.unit))
+        .shown(Show::Always);
+const MEDIAN: Column = Column::quantile((TIME, "p50"), "page time p50", PAGE.name, P50);
+const P95: Column =
+    Column::new((TIME, "p95"), "page time p95", tidy(&PAGE_P95), Estimate(PAGE_P95.unit));
+const LONGEST: Column = Column::quantile((TIME, "max"), "page time max", PAGE.name, Max);
+const FIRST: Column = Column::new(
+    (TIME, "first"),
+    "time of first pages",
+    tidy(&FIRST_PAGE_MEAN),
+    Estimate(FIRST_PAGE_MEAN.unit),
+);
+const NEXT: Column = Column::new(
+    (TIME, "later"),
+    "time of later pages",
+    tidy(&NEXT_PAGE_MEAN),
+    Estimate(NEXT_PAGE_MEAN.unit),
+);
+const WORKERS: &str = "workers";
+const BUSY: Column = Column::new(
+    (WORKERS, "held"),
+    "workers that hold a connection",
+    tidy(&WORKERS_BUSY),
+    Number(|arm| value(arm, WORKERS_BUSY.name), 1.0),
+)
+.shown(Show::Always);
+const EXPECTED: Column = Column::new(
+    (WORKERS, "expected"),
+    "workers expected",
+    ("held_expected", "workers"),
+    Number(|arm| visits(arm)?.held_expected, 1.0),
+);
+const PEAK: Column = Column::new(
+    (WORKERS, "peak"),
+    "workers at the peak",
+    tidy(&WORKERS_BUSY_PEAK),
+    Number(|arm| value(arm, WORKERS_BUSY_PEAK.name), 1.0),
+);
+const LIMIT: Column = Column::new(
+    (WORKERS, "limit"),
+    "limit of workers",
+    ("workers_limit", "workers"),
+    Count(|arm| Some(visits(arm)?.workers)),
+);
+const KEPT: Column = Column::new(
+    (WORKERS, "idle"),
+    "idle connections kept",
+    tidy(&WORKERS_KEPT),
+    Number(|arm| value(arm, WORKERS_KEPT.name), 1.0),
+);
+const OPENED: Column = Column::new(
+    ("", "connections per page"),
+    "connections per page",
+    tidy(&CONNECTIONS),
+    Number(|arm| value(arm, CONNECTIONS.name), 1.0),
+);
+const RATE: Column =
+    Column::new(("", "pages/s"), "pages per second", tidy(&PAGES_RATE), Estimate(""));
+
+/// The tables, in the order of every report.
+pub(super) const TABLES: &[Table] = &[
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Text],
+        has: every,
+        parts: &[
+            &[MEAN, P95, LONGEST, FIRST, NEXT],
+            &[BUSY, EXPECTED, PEAK, LIMIT, KEPT],
+            &[OPENED, RATE, QUEUE_PEAK, OK],
+        ],
+    },
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Page],
+        has: every,
+        parts: &[&[
+            MEAN, MEDIAN, P95, LONGEST, FIRST, NEXT, BUSY, EXPECTED, PEAK, LIMIT, KEPT, OPENED,
+            RATE, QUEUE_PEAK, OK, ERRORS, ECHO_P50,
+        ]],
+    },
+    Table {
+        id: "figures",
+        title: "",
+        forms: &[Form::Markdown],
+        has: every,
+        parts: &[&[MEAN, P95, BUSY, EXPECTED, PEAK, LIMIT, OPENED, OK]],
+    },
+];

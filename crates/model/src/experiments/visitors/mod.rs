@@ -1,0 +1,99 @@
+//! What do the waiting connections of visitors hold on a server, and how long do pages take meanwhile?
+
+mod causes;
+mod columns;
+mod conclusion;
+mod options;
+
+use super::figures::{ACCEPT_QUEUE_PEAK, RTT, SERVER_CPU, histogram, metric};
+use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
+
+/// Connections opened for a page, mean.
+pub const CONNECTIONS: MetricSpec =
+    metric("connections_per_page", "connections", "connections per page", Better::Lower);
+/// Time of first pages, mean.
+pub const FIRST_PAGE_MEAN: MetricSpec =
+    metric("first_page_us_mean", "us", "mean time of first pages", Better::Lower);
+/// Time of later pages, mean.
+pub const NEXT_PAGE_MEAN: MetricSpec =
+    metric("next_page_us_mean", "us", "mean time of later pages", Better::Lower);
+/// Time of pages, mean.
+pub const PAGE_MEAN: MetricSpec = metric("page_us_mean", "us", "mean page time", Better::Lower);
+/// Time of pages that 95 % do not exceed.
+pub const PAGE_P95: MetricSpec = metric("page_us_p95", "us", "page time p95", Better::Lower);
+/// Pages that came whole, per second.
+pub const PAGES_RATE: MetricSpec = metric("pages_per_s", "1/s", "pages per second", Better::Higher);
+/// Pages that did not come whole, of all.
+pub const PAGES_FAILED: MetricSpec =
+    metric("pages_failed_share", "share", "share of pages that failed", Better::Lower);
+/// Workers that hold a connection, mean.
+pub const WORKERS_BUSY: MetricSpec =
+    metric("workers_busy_mean", "workers", "workers that hold a connection", Better::Lower);
+/// The largest number of these.
+pub const WORKERS_BUSY_PEAK: MetricSpec =
+    metric("workers_busy_peak", "workers", "workers that hold a connection, peak", Better::Lower);
+/// Connections that wait for another request, mean.
+pub const WORKERS_KEPT: MetricSpec =
+    metric("connections_kept_mean", "connections", "idle connections kept", Better::Lower);
+
+/// Time of pages, from when each was asked for.
+pub const PAGE: HistogramSpec = histogram("page_us", "page time", Better::Lower);
+
+/// The group of first pages.
+pub const FIRST: &str = "first";
+/// The group of later pages.
+pub const NEXT: &str = "next";
+
+/// Examples and explanations in the help.
+const EXAMPLES: &str = "\
+Examples:
+  tcptoll visitors
+      Apache with prefork: KeepAliveTimeout of 15 s, 5 s and 2 s
+  tcptoll visitors --server apache-prefork,apache-worker,apache,nginx
+      what an idle connection holds in each server
+  tcptoll visitors --max-workers 20 --keepalive-timeout 15s,1s
+      too few workers for connections that wait
+  tcptoll visitors --keepalive-requests 6,120,300
+      the limit of responses per connection
+  tcptoll visitors --rate 2 --peak-factor 10 --peak-every 10s --peak-for 2s
+      visitors that come in peaks
+
+An option with several values makes an arm of each; the others are compared against the first.
+A visitor opens up to six connections for a page, thinks, loads the next one over those that are still \
+open, and keeps its connections after the last page until the server closes them.";
+
+/// The experiment.
+pub const SPEC: Spec = Spec {
+    name: "visitors",
+    question: "What do the waiting connections of visitors hold on a server, and how long do pages \
+               take meanwhile?",
+    about: "Let visitors load pages, and count the workers that their connections hold",
+    examples: EXAMPLES,
+    options: options::OPTIONS,
+    target: None,
+    complete: options::complete,
+    compares: |_| true,
+    metrics: &[
+        &ACCEPT_QUEUE_PEAK,
+        &WORKERS_KEPT,
+        &CONNECTIONS,
+        &FIRST_PAGE_MEAN,
+        &NEXT_PAGE_MEAN,
+        &PAGE_MEAN,
+        &PAGE_P95,
+        &PAGES_FAILED,
+        &PAGES_RATE,
+        &SERVER_CPU,
+        &WORKERS_BUSY,
+        &WORKERS_BUSY_PEAK,
+    ],
+    histograms: &[&PAGE, &RTT],
+    primary: PAGE_MEAN.name,
+    answers: &[PAGE.name],
+    // Nobody sees a page that is 2 % faster.
+    margin: 0.02,
+    operation: Noun { one: "page", many: "pages", short: "page" },
+    tables: columns::TABLES,
+    causes: causes::ALL,
+    conclude: conclusion::conclude,
+};
