@@ -288,7 +288,7 @@ impl Host {
     fn watch_server(&mut self, order: WatchWorkers) -> Result<(), Refusal> {
         let none = || Refusal("the host has no server to watch".to_owned());
         let server = self.servers.last().ok_or_else(none)?;
-        self.watch = Some(server.watch(order.every_ns, self.cpus.clone()).map_err(Refusal)?);
+        self.watch = Some(server.watch(order, self.cpus.clone()).map_err(Refusal)?);
         Ok(())
     }
 

@@ -38,8 +38,8 @@ pub use host::{
 };
 pub use http::{
     ClosedSockets, CountClosed, GROUP_LATENCY, GROUP_SLICES, GROUPS_MAX, GroupReport, GroupSlice,
-    HttpLoad, HttpReport, HttpRequests, Io, Rates, ServerKind, ServerLimits, ServerSpec, Serving,
-    TlsLoad, UPLOAD_MAX,
+    HttpLoad, HttpReport, HttpRequests, Io, MemoryGroup, Rates, ServerKind, ServerLimits,
+    ServerSpec, Serving, TlsLoad, UPLOAD_MAX,
 };
 pub use idle::{
     Check, End, Faulted, Freeze, GroupAnswer, IdleReport, IdleSpec, Lazy, Leave, Look, Made, Make,
@@ -49,7 +49,7 @@ pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, TakeSpan, Watch};
 pub use page::{LoadPage, NextPage, PagePart, PageReport, PageStart, PageUser, Visit};
 pub use pool::{
     BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
-    SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchWorkers, WorkerSample, WorkersSeen,
+    SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchMemory, WatchWorkers, WorkerSample, WorkersSeen,
 };
 pub use probes::{Arrivals, PING_MAX, Ping, Sink, Train};
 pub use program::{Perform, Performed};

@@ -337,6 +337,7 @@ impl<'a> Runner<'a> {
             interrupt: self.interrupt,
             progress: &mut tell,
             seed: order::seed_of_trial(self.header.seed, round, arm, attempt),
+            round_seed: order::seed_of_round(self.header.seed, round),
             witness: !self.trials.iter().any(|t| t.arm.name == planned.name && t.counts()),
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),

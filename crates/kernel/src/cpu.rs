@@ -159,6 +159,11 @@ pub fn state(pid: u32) -> Option<char> {
     stat(pid).map(|stat| stat.state)
 }
 
+/// The process that started it, or that took it over. None: it is not there.
+pub fn parent(pid: u32) -> Option<u32> {
+    stat(pid).map(|stat| stat.parent)
+}
+
 /// CPU time of the processes this one started, and of theirs: of those still there and of those
 /// waited for.
 ///
@@ -237,6 +242,7 @@ pub fn memory_bytes(pids: &[u32]) -> u64 {
 /// What is used of `/proc/PID/stat`; times in ticks.
 struct Stat {
     state: char,
+    parent: u32,
     user: u64,
     system: u64,
     waited_user: u64,
@@ -250,6 +256,7 @@ fn stat(pid: u32) -> Option<Stat> {
     let number = |n: usize| fields.get(n - 3).and_then(|text| text.parse().ok()).unwrap_or(0);
     Some(Stat {
         state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
         user: number(14),
         system: number(15),
         waited_user: number(16),

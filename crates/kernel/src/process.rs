@@ -140,6 +140,11 @@ pub fn kill_group(leader: u32) {
     let _ = nix::sys::signal::killpg(Pid::from_raw(leader as i32), Signal::SIGKILL);
 }
 
+/// Kills a process; nothing happens if it is gone.
+pub fn kill(pid: u32) {
+    let _ = nix::sys::signal::kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+}
+
 /// Waits until no process of a killed group is left: its leader, a child, and what that started, which
 /// [`adopt_orphans`] makes children of this process.
 ///

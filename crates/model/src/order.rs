@@ -20,6 +20,11 @@ pub fn seed_of_trial(seed: u64, round: u32, arm: usize, attempt: u32) -> u64 {
     generator(seed, [u64::from(round), arm as u64, u64::from(attempt)]).next_u64()
 }
 
+/// The seed of what is the same in all arms of a round.
+pub fn seed_of_round(seed: u64, round: u32) -> u64 {
+    generator(seed, [u64::from(round), u64::MAX, 1]).next_u64()
+}
+
 /// A generator of its own for each seed and each triple of numbers.
 pub(crate) fn generator(seed: u64, parts: [u64; 3]) -> Xoshiro256PlusPlus {
     // SplitMix64's finaliser keeps neighbouring numbers far apart; seed_from_u64 applies it again.

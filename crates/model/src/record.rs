@@ -42,7 +42,7 @@ pub use page::PageLoads;
 pub use port_use::{Cliff, PortPoint, PortUse};
 pub use queue::{DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RetryLadder};
 pub use resolved::Resolved;
-pub use site_visits::{PageGroup, SiteVisits};
+pub use site_visits::{MemoryLimit, PageGroup, SiteVisits};
 pub use socket_memory::{ConnectionMemory, MemoryHeld, MemorySockets, MemoryState};
 pub use transfer::{Buffer, BufferLimit, Sender, SocketEnd, Transfer, Way};
 pub use workers::{RequestGroup, WorkerPool};

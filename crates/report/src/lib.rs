@@ -22,6 +22,7 @@ mod layout;
 mod markdown;
 mod number;
 mod openmetrics;
+mod over_time;
 mod own;
 mod published;
 mod rounds;

@@ -52,6 +52,8 @@ pub struct Context<'a> {
     pub progress: &'a mut dyn FnMut(u64, u64),
     /// Seed of the trial.
     pub seed: u64,
+    /// Seed of what is the same in all arms of a round.
+    pub round_seed: u64,
     /// Whether to look closer with a trial of its own, where the experiment has one: once per arm
     /// is enough.
     pub witness: bool,
@@ -73,6 +75,7 @@ impl Context<'_> {
             interrupt: self.interrupt,
             progress: silent,
             seed: self.seed,
+            round_seed: self.round_seed,
             witness: false,
             tolerance: self.tolerance,
             pcap: None,

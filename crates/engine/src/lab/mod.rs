@@ -32,7 +32,7 @@ use crate::clock::{MachineTime, Time};
 use crate::load::idle;
 use crate::messages::PROTOCOL;
 use crate::servers::fronts::workers;
-use crate::servers::null;
+use crate::servers::{memory, null};
 pub use handle::{Answered, Begun, Handle};
 use plan::{Addresses, Plan};
 
@@ -307,6 +307,7 @@ pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
         }
         [command, orders] if command == null::RESPOND_COMMAND => Some(null::run(orders)),
         [command, orders] if command == workers::FRONT_COMMAND => Some(workers::run(orders)),
+        [command, bytes] if command == memory::KEEP_COMMAND => Some(memory::keep(bytes)),
         [command, stream] if command == idle::COMMAND => {
             Some(idle::run(inherited_socket(stream.parse().ok()?).ok()?))
         }

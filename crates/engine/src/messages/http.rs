@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tcptoll_model::arrivals::Spread;
@@ -300,14 +301,28 @@ pub struct ServerSpec {
 }
 
 /// What a web server may take, and that its status is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerLimits {
     /// Workers: `MaxRequestWorkers` of Apache; connections of all processes of nginx.
     pub workers: u64,
-    /// PHP runs in Apache's workers (mod_php, prefork only) and not in processes of its own.
+    /// PHP runs in Apache's workers (`mod_php`, prefork only) and not in processes of its own.
     pub php_in_worker: bool,
     /// What each worker takes besides once it has run PHP, as an application does, bytes.
     pub worker_bytes: u64,
+    /// The group whose limit of memory its processes have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryGroup>,
+}
+
+/// A control group of the kernel that limits memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryGroup {
+    /// The group's folder.
+    pub folder: PathBuf,
+    /// The folder of the group that the run itself is in.
+    pub home: PathBuf,
+    /// Version of the interface: 1 or 2.
+    pub version: u8,
 }
 
 order!(ServerSpec => Serving, "serve");

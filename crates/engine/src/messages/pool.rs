@@ -138,6 +138,18 @@ pub struct Stalled {
 pub struct WatchWorkers {
     /// Time between two readings, ns; at least 1 ms.
     pub every_ns: u64,
+    /// Also read the memory of the server's processes, about once a second. None: do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<WatchMemory>,
+}
+
+/// How the memory of a server is watched.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct WatchMemory {
+    /// Above so many bytes the largest process is killed, as a limit of the kernel would; the first one of a
+    /// server, which starts the others, is not. None: nothing is killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
 }
 
 order!(WatchWorkers => (), "watch-workers");
@@ -165,6 +177,9 @@ pub struct WorkersSeen {
     pub beyond: u64,
     /// The first error of a reading that gave no answer.
     pub first_error: Option<String>,
+    /// Processes that the watch killed.
+    #[serde(default)]
+    pub killed: u64,
 }
 
 /// One reading of the status page.
@@ -183,4 +198,10 @@ pub struct WorkerSample {
     /// the service has no such.
     #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<u32>,
+    /// SYNs and ACKs that met a full accept queue on this host so far (`TcpExtListenOverflows`).
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    pub overflows: Option<u64>,
+    /// Memory of the server's processes (PSS), bytes. Absent: not read this time.
+    #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }

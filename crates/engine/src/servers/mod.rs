@@ -5,7 +5,7 @@
 //! for them, `crate::run_folder` is where their files are, `certificate` what they speak TLS with, and
 //! `null` the one of our own. `pool` has blocking workers in front of a backend (`fronts`, `backends`).
 //! `status` reads how many workers are busy (`scoreboard` of a web server, `fastcgi` of PHP-FPM), and
-//! `watch` does so while a load runs.
+//! `watch` does so while a load runs. `memory` limits what a server may take.
 //! `perform` runs a program that measures by itself, on either host. What
 //! a server's settings mean for its user is in `docs/guide/servers.md`.
 
@@ -14,6 +14,7 @@ mod backends;
 mod certificate;
 mod fastcgi;
 pub mod fronts;
+pub mod memory;
 mod nginx;
 pub mod null;
 mod perform;
@@ -32,7 +33,7 @@ use std::process::{Child, Command};
 use tcptoll_kernel::{cpu, process};
 use tcptoll_model::page::site::Site;
 
-use crate::messages::{ServerKind, ServerSpec, Serving};
+use crate::messages::{ServerKind, ServerSpec, Serving, WatchWorkers};
 use crate::run_folder::{self, RunFolder};
 use certificate::Certificate;
 pub(crate) use perform::perform;
@@ -63,10 +64,14 @@ impl Running {
     /// Begins to read its status again and again, on any of these CPUs.
     ///
     /// Errors: it was not started with limits, so it has no status page.
-    pub(crate) fn watch(&self, every_ns: u64, cpus: Vec<u32>) -> Result<WorkersWatch, String> {
+    pub(crate) fn watch(
+        &self,
+        order: WatchWorkers,
+        cpus: Vec<u32>,
+    ) -> Result<WorkersWatch, String> {
         let none = || "the server was started without a status page".to_owned();
         let source = self.status.clone().ok_or_else(none)?;
-        Ok(WorkersWatch::begin(source, every_ns, cpus))
+        Ok(WorkersWatch::begin(source, order, cpus))
     }
 }
 
@@ -108,7 +113,7 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
     let certificate =
         spec.tls.then(|| Certificate::make(spec.at.ip(), names, &folder)).transpose()?;
     let tls = certificate.as_ref();
-    let in_worker = spec.limits.filter(|limits| limits.php_in_worker);
+    let in_worker = spec.limits.as_ref().filter(|limits| limits.php_in_worker);
     if in_worker.is_some() && spec.kind != ServerKind::ApachePrefork {
         return Err(
             "PHP in the web server's workers needs Apache's prefork: it must not have threads"
@@ -133,10 +138,12 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
         ServerKind::Null => null::prepare(spec),
     }?;
     let name = prepared.name;
-    let status = spec.limits.map(|_| status_of(spec, &folder)).transpose()?;
+    let status = spec.limits.as_ref().map(|_| status_of(spec, &folder)).transpose()?;
     let mut running = Running { children: Vec::new(), folder, status };
     let log = running.folder.file("log");
     let mut version = prepared.version;
+    let inside = spec.limits.as_ref().and_then(|limits| limits.memory.as_ref());
+    let inside = inside.map(memory::inside).transpose()?;
     if let Some(site::Php::Fpm(fpm)) = laid.as_mut().and_then(|laid| laid.php.as_mut()) {
         version += &format!(", {}", fpm.version);
         start_php(fpm, &mut running, &log)?;
@@ -146,6 +153,7 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
         let child = program::spawn(command, &log).map_err(|error| format!("{name}: {error}"))?;
         running.children.push(child);
     }
+    drop(inside);
     let asked = if laid.is_some() { site::READY_PATH } else { "/" };
     let children = &mut running.children[helpers..];
     program::wait_until_it_answers(name, (spec.at, asked), tls, &log, children)?;
@@ -163,7 +171,7 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
 fn status_of(spec: &ServerSpec, folder: &RunFolder) -> Result<Source, String> {
     let page = match spec.kind {
         ServerKind::Nginx => {
-            let all = spec.limits.map_or(0, |limits| limits.workers);
+            let all = spec.limits.as_ref().map_or(0, |limits| limits.workers);
             Page::Nginx(nginx::status_socket(folder), u32::try_from(all).unwrap_or(u32::MAX))
         }
         ServerKind::ApacheEvent | ServerKind::ApacheWorker | ServerKind::ApachePrefork => {

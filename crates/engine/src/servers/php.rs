@@ -27,7 +27,7 @@ pub(super) fn find() -> Result<(PathBuf, String), String> {
 pub(super) fn module(modules: &Path) -> Result<PathBuf, String> {
     let is_module = |path: &PathBuf| {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        name.strip_prefix("libphp").is_some_and(|rest| rest.ends_with(".so"))
+        name.starts_with("libphp") && path.extension() == Some(OsStr::new("so"))
     };
     let entries = std::fs::read_dir(modules).map_err(|e| format!("{}: {e}", modules.display()))?;
     let mut found: Vec<PathBuf> =

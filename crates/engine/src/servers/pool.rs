@@ -64,7 +64,7 @@ impl Pool {
     pub(crate) fn watch(&mut self, order: WatchWorkers) -> Result<(), Refusal> {
         let none = || Refusal("the host has no front service to watch".to_owned());
         let front = self.front.as_ref().ok_or_else(none)?;
-        self.watch = Some(front.watch(order.every_ns, self.cpus.clone()));
+        self.watch = Some(front.watch(order, self.cpus.clone()));
         Ok(())
     }
 
@@ -249,7 +249,12 @@ mod tests {
     #[test]
     fn without_a_service_there_is_nothing_to_watch_or_to_stop() {
         let mut pool = Pool::new(cpu::allowed());
-        assert!(pool.watch(WatchWorkers { every_ns: 1 }).unwrap_err().0.contains("no front"));
+        assert!(
+            pool.watch(WatchWorkers { every_ns: 1, memory: None })
+                .unwrap_err()
+                .0
+                .contains("no front")
+        );
         assert!(pool.take(TakeWorkers { from: 0 }).unwrap_err().0.contains("does not watch"));
         let (_parent, mut host) = channels();
         let order = Stall { after_ns: 0, for_ns: 1 };

@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use tcptoll_model::http::response::{Limits, Progress, Reader};
 
-use super::status::Reading;
-
 /// Where the page is, of both servers.
 pub(super) const PATH: &str = "/tcptoll-status";
 
@@ -22,6 +20,21 @@ const LIMIT: Duration = Duration::from_millis(500);
 
 /// Longest page, bytes: a letter for each of 20,000 workers, and some lines.
 const LIMITS: Limits = Limits { head_bytes: 8 << 10, fields: 100, body_bytes: 64 << 10 };
+
+/// What was read of a status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// Busy workers.
+    pub(super) busy: u32,
+    /// Workers in all.
+    pub(super) total: u32,
+    /// Requests that wait for a worker.
+    pub(super) waiting: Option<u32>,
+    /// Connections that wait for another request.
+    pub(super) kept: Option<u32>,
+    /// SYNs and ACKs that met a full accept queue so far.
+    pub(super) overflows: Option<u64>,
+}
 
 /// Where a status page is.
 #[derive(Clone, Debug)]
@@ -124,8 +137,8 @@ fn of_apache(text: &str) -> Result<Reading, String> {
     Ok(Reading {
         busy: busy as u32,
         total: total as u32,
-        waiting: None,
         kept: Some(count("K") as u32 + kept_apart),
+        ..Reading::default()
     })
 }
 
@@ -139,7 +152,7 @@ fn of_nginx(text: &str, all: u32) -> Result<Reading, String> {
     let number = |name: &str| after(name).ok_or_else(|| format!("the status page has no {name}"));
     // The reader's own connection is one of them.
     let busy = number("connections:")?.checked_sub(1).ok_or("the reader is not on its own page")?;
-    Ok(Reading { busy, total: all, waiting: None, kept: Some(number("Waiting:")?) })
+    Ok(Reading { busy, total: all, kept: Some(number("Waiting:")?), ..Reading::default() })
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ pub(super) struct Laid {
 /// What runs PHP.
 pub(super) enum Php {
     /// Processes of its own.
-    Fpm(Fpm),
+    Fpm(Box<Fpm>),
     /// The web server's workers.
     Module,
 }
@@ -158,7 +158,7 @@ pub(super) fn lay(
     }
     let php = match in_worker {
         _ if scripts.is_empty() => None,
-        None => Some(Php::Fpm(prepare_fpm(folder, scripts.len())?)),
+        None => Some(Php::Fpm(Box::new(prepare_fpm(folder, scripts.len())?))),
         Some(_) => {
             let lines = php::SETTINGS.map(|line| format!("{line}\n")).concat();
             folder.write("php/php.ini", (lines + "extension=ffi\nffi.enable=1\n").as_bytes())?;

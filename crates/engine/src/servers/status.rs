@@ -14,9 +14,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::unix_diag::UnixDiag;
+use tcptoll_model::counters::parse_net;
 
 use super::fastcgi;
-use super::scoreboard::{Page, Scoreboard};
+use super::scoreboard::{Page, Reading, Scoreboard};
 
 /// A reading is answered within this, or it is missed.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -119,19 +120,6 @@ pub(super) enum Source {
     },
 }
 
-/// What was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reading {
-    /// Busy workers.
-    pub(super) busy: u32,
-    /// Workers in all.
-    pub(super) total: u32,
-    /// Requests that wait for a worker.
-    pub(super) waiting: Option<u32>,
-    /// Connections that wait for another request.
-    pub(super) kept: Option<u32>,
-}
-
 /// Reads a status again and again.
 pub(super) enum Reader {
     /// Of our own front service: its socket.
@@ -176,7 +164,7 @@ impl Reader {
                     let own = all.iter().filter(|one| one.address.port() == at.port());
                     own.map(|one| one.accept_queue_len).sum()
                 });
-                Ok(Reading { waiting, ..reading })
+                Ok(Reading { waiting, overflows: overflows(), ..reading })
             }
         }
     }
@@ -188,7 +176,13 @@ fn number(value: u64) -> Result<u32, String> {
 
 fn reading(report: &Report, waiting: Option<u32>) -> Result<Reading, String> {
     let (busy, total) = (number(report.active)?, number(report.total)?);
-    Ok(Reading { busy, total, waiting, kept: None })
+    Ok(Reading { busy, total, waiting, ..Reading::default() })
+}
+
+/// Of this network.
+fn overflows() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").ok()?;
+    u64::try_from(*parse_net(&text).get("TcpExtListenOverflows")?).ok()
 }
 
 fn read_own(path: &Path) -> io::Result<Vec<u8>> {

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tcptoll_kernel::cpu;
+use tcptoll_kernel::{cpu, process};
 
-use super::status::{Reader, Reading, Source};
+use super::scoreboard::Reading;
+use super::status::{Reader, Source};
 use crate::clock::monotonic_ns;
-use crate::messages::{SAMPLES_MAX, WorkerSample, WorkersSeen};
+use crate::messages::{SAMPLES_MAX, WatchMemory, WatchWorkers, WorkerSample, WorkersSeen};
 
 /// Samples that are kept: more than a load of 10 minutes has at the shortest interval that experiments
 /// use, 10 ms.
@@ -20,6 +21,12 @@ const EVERY_MIN_NS: u64 = 1_000_000;
 
 /// Readings without an answer, one after the other, after which nothing is read any more.
 const MISSED_MAX: u32 = 50;
+
+/// Memory is read so often, at most; more seldom where that takes longer than this share of the time, for
+/// a process of 100 MB takes a millisecond.
+const MEMORY_EVERY_NS: u64 = 1_000_000_000;
+const LIMITED_EVERY_NS: u64 = 250_000_000;
+const MEMORY_SHARE: u64 = 20;
 
 /// The end of the watch is looked for this often.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -37,18 +44,18 @@ struct Seen {
     missed: u64,
     beyond: u64,
     first_error: Option<String>,
+    killed: u64,
 }
 
 impl WorkersWatch {
     /// Begins to read, on any of these CPUs.
-    pub(super) fn begin(source: Source, every_ns: u64, cpus: Vec<u32>) -> Self {
+    pub(super) fn begin(source: Source, order: WatchWorkers, cpus: Vec<u32>) -> Self {
         let (ended, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
         let (its_end, its_seen) = (Arc::clone(&ended), Arc::clone(&seen));
-        let every_ns = every_ns.max(EVERY_MIN_NS);
         let thread = thread::spawn(move || {
             // Not on the CPU of the load, if there is another.
             let _ = cpu::allow(&cpus);
-            watch(&mut Reader::new(source), every_ns, &its_end, &its_seen);
+            watch(&mut Reader::new(source), order, &its_end, &its_seen);
         });
         Self { ended, seen, thread: Some(thread) }
     }
@@ -69,6 +76,7 @@ impl WorkersWatch {
             missed: seen.missed,
             beyond: seen.beyond,
             first_error: seen.first_error.clone(),
+            killed: seen.killed,
         }
     }
 }
@@ -79,7 +87,9 @@ impl Drop for WorkersWatch {
     }
 }
 
-fn watch(reader: &mut Reader, every_ns: u64, ended: &AtomicBool, seen: &Mutex<Seen>) {
+fn watch(reader: &mut Reader, order: WatchWorkers, ended: &AtomicBool, seen: &Mutex<Seen>) {
+    let every_ns = order.every_ns.max(EVERY_MIN_NS);
+    let mut memory = order.memory.map(Memory::new);
     let mut due_ns = monotonic_ns();
     let mut missed_in_turn = 0;
     while !ended.load(Ordering::Relaxed) && missed_in_turn < MISSED_MAX {
@@ -91,18 +101,68 @@ fn watch(reader: &mut Reader, every_ns: u64, ended: &AtomicBool, seen: &Mutex<Se
         let read = reader.read();
         let at_ns = monotonic_ns();
         missed_in_turn = if read.is_ok() { 0 } else { missed_in_turn + 1 };
-        seen.lock().unwrap_or_else(PoisonError::into_inner).add(at_ns, read);
+        let bytes = memory.as_mut().and_then(|memory| memory.look(at_ns));
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.add(at_ns, read, bytes);
+        seen.killed = memory.as_ref().map_or(0, |memory| memory.killed);
+        drop(seen);
         // What was due meanwhile is left out.
         due_ns += (at_ns.saturating_sub(due_ns) / every_ns + 1) * every_ns;
     }
 }
 
+/// Reads the memory of this host's servers, and keeps it below a limit if there is one.
+struct Memory {
+    order: WatchMemory,
+    due_ns: u64,
+    killed: u64,
+}
+
+impl Memory {
+    fn new(order: WatchMemory) -> Self {
+        Self { order, due_ns: 0, killed: 0 }
+    }
+
+    /// The sum over all processes, if it is due.
+    fn look(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.due_ns {
+            return None;
+        }
+        let each = |pid: u32| (pid, cpu::memory_bytes(&[pid]));
+        let all: Vec<(u32, u64)> =
+            cpu::running(&cpu::descendants()).into_iter().map(each).collect();
+        let sum = all.iter().map(|(_, bytes)| bytes).sum();
+        let every_ns = match self.order.limit_bytes {
+            Some(_) => LIMITED_EVERY_NS,
+            None => MEMORY_EVERY_NS,
+        };
+        let ended_ns = monotonic_ns();
+        self.due_ns = ended_ns + every_ns.max(ended_ns.saturating_sub(now_ns) * MEMORY_SHARE);
+        if self.order.limit_bytes.is_some_and(|limit| sum > limit) {
+            let own = std::process::id();
+            let workers = all.iter().filter(|(pid, _)| cpu::parent(*pid) != Some(own));
+            if let Some((pid, _)) = workers.max_by_key(|(_, bytes)| bytes) {
+                process::kill(*pid);
+                self.killed += 1;
+            }
+        }
+        Some(sum)
+    }
+}
+
 impl Seen {
-    fn add(&mut self, at_ns: u64, read: Result<Reading, String>) {
+    fn add(&mut self, at_ns: u64, read: Result<Reading, String>, memory_bytes: Option<u64>) {
         match read {
             Ok(_) if self.samples.len() == KEPT_MAX => self.beyond += 1,
-            Ok(Reading { busy, waiting, kept, total: _ }) => {
-                self.samples.push(WorkerSample { at_ns, busy, waiting, kept });
+            Ok(Reading { busy, waiting, kept, overflows, total: _ }) => {
+                self.samples.push(WorkerSample {
+                    at_ns,
+                    busy,
+                    waiting,
+                    kept,
+                    overflows,
+                    memory_bytes,
+                });
             }
             Err(error) => {
                 self.missed += 1;
@@ -123,10 +183,10 @@ mod tests {
     fn samples_are_taken_in_parts_and_a_missed_reading_is_counted_with_its_reason() {
         let mut seen = Seen::default();
         for at_ns in 0..SAMPLES_MAX as u64 + 2 {
-            seen.add(at_ns, Ok(Reading { busy: 1, total: 2, waiting: None, kept: None }));
+            seen.add(at_ns, Ok(Reading { busy: 1, total: 2, ..Reading::default() }), None);
         }
-        seen.add(0, Err("first".to_owned()));
-        seen.add(0, Err("second".to_owned()));
+        seen.add(0, Err("first".to_owned()), None);
+        seen.add(0, Err("second".to_owned()), None);
         let mut watch = WorkersWatch {
             ended: Arc::new(AtomicBool::new(false)),
             seen: Arc::new(Mutex::new(seen)),
@@ -144,7 +204,9 @@ mod tests {
                 at_ns: u64::MAX,
                 busy: 1_000,
                 waiting: Some(8_192),
-                kept: Some(1_000)
+                kept: Some(1_000),
+                overflows: Some(u64::MAX),
+                memory_bytes: Some(u64::MAX),
             };
             1_000
         ];
@@ -181,7 +243,8 @@ mod tests {
         });
         let begun = monotonic_ns();
         let source = Source::Own(path.clone());
-        let mut watch = WorkersWatch::begin(source, EVERY_MIN_NS, cpu::allowed());
+        let order = WatchWorkers { every_ns: EVERY_MIN_NS, memory: Some(WatchMemory::default()) };
+        let mut watch = WorkersWatch::begin(source, order, cpu::allowed());
         wait_until(&watch, |seen| seen.samples.len() >= 3);
         while !serving.is_finished() {
             let _ = UnixStream::connect(&path).and_then(|mut stream| stream.write_all(b"."));
@@ -190,7 +253,8 @@ mod tests {
         wait_until(&watch, |seen| seen.missed >= 1);
         let seen = watch.take(0);
         let sample = seen.samples[0];
-        assert_eq!((sample.busy, sample.waiting), (2, Some(3)));
+        assert_eq!((sample.busy, sample.waiting, sample.kept), (2, Some(3), None));
+        assert!(sample.memory_bytes.is_some(), "the first reading has it");
         assert!(sample.at_ns >= begun && seen.samples[2].at_ns > sample.at_ns);
         assert!(seen.first_error.is_some());
     }

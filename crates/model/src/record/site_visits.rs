@@ -38,6 +38,15 @@ pub struct SiteVisits {
     /// Connections in the accept queue of the server, over time.
     #[serde(default)]
     pub queue: Series,
+    /// SYNs and ACKs that met a full accept queue, since the window began.
+    #[serde(default)]
+    pub refused: Series,
+    /// Memory of all processes of the server (PSS) over time, bytes.
+    #[serde(default)]
+    pub memory_bytes: Series,
+    /// What these may have together, if that was limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<MemoryLimit>,
     /// Readings of the status page.
     pub readings: u64,
     /// Readings that were not answered within 500 ms.
@@ -53,6 +62,21 @@ pub struct SiteVisits {
     /// Requests that were sent again because the server had closed an idle connection.
     #[serde(default)]
     pub repeats: u64,
+}
+
+/// A limit of the server's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryLimit {
+    /// Bytes of all processes together.
+    pub bytes: u64,
+    /// Who kept it: `kernel` (a control group, which counts files in memory too), or `watch` (tcptoll summed
+    /// up the processes' PSS several times a second).
+    pub by: String,
+    /// Why the kernel did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Processes that were killed because of it, during the load.
+    pub kills: u64,
 }
 
 /// Pages of one kind.
@@ -92,6 +116,12 @@ impl Merge for SiteVisits {
                 .collect(),
             readings: sum(rounds.iter().map(|round| round.readings)),
             readings_missed: sum(rounds.iter().map(|round| round.readings_missed)),
+            memory_limit: first.memory_limit.clone().map(|limit| MemoryLimit {
+                kills: sum(rounds
+                    .iter()
+                    .filter_map(|round| Some(round.memory_limit.as_ref()?.kills))),
+                ..limit
+            }),
             held_expected: mean(|round| round.held_expected),
             held_by_clients: mean(|round| round.held_by_clients),
             repeats: sum(rounds.iter().map(|round| round.repeats)),

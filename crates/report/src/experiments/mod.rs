@@ -10,6 +10,7 @@ mod queues;
 mod stream;
 mod throughput;
 mod time_wait;
+mod visitors;
 mod worker_pool;
 
 use tcptoll_model::record::Summary;
@@ -27,6 +28,7 @@ const ALL: &[(&str, &Own)] = &[
     ("stream", &stream::OWN),
     ("syn-queue", &queues::OWN),
     ("time-wait", &time_wait::OWN),
+    ("visitors", &visitors::OWN),
     ("worker-pool", &worker_pool::OWN),
 ];
 

@@ -138,6 +138,27 @@ fn what_this_machine_does_not_have_is_refused_before_anything_is_measured() {
 }
 
 #[test]
+fn a_setting_of_visitors_that_cannot_be_is_named_with_what_to_write() {
+    for (args, names) in [
+        (&["--server", "puma"][..], "write apache, apache-worker, apache-prefork or nginx"),
+        (&["--php", "worker", "--server", "nginx"], "needs --server apache-prefork"),
+        (
+            &["--worker-memory", "10M", "--server", "nginx"],
+            "only --php worker runs PHP in a worker",
+        ),
+        (&["--memory", "1M"], "no server starts with less than 32M"),
+        (&["--keepalive", "off", "--keepalive-timeout", "2s"], "no effect with --keepalive off"),
+        (&["--peak-factor", "3", "--peak-for", "20s"], "shorter than --peak-every"),
+        (&["--rate", "0"], "--rate 0"),
+        (&["--rate", "1e9"], "lower --rate or --duration"),
+        (&["--pages", "0.5"], "write a number from 1"),
+        (&["--max-workers", "0"], "--max-workers 0"),
+    ] {
+        refused(&[&["visitors"], args].concat(), names);
+    }
+}
+
+#[test]
 fn several_urls_in_one_word_are_refused_with_how_to_write_them() {
     let urls = "http://127.0.0.1:9/,HTTP://127.0.0.1:10/";
     refused(&["http", urls], "a comma does not separate URLs");
@@ -325,7 +346,7 @@ fn without_the_right_to_write_nothing_is_created() {
 #[test]
 fn a_server_named_by_a_wrong_option_is_answered_with_the_right_way() {
     refused(&["http", "--to", "127.0.0.1:80"], "tip: name the server like this: tcptoll http URL");
-    for experiment in ["accept-queue", "syn-queue", "time-wait", "worker-pool"] {
+    for experiment in ["accept-queue", "syn-queue", "time-wait", "visitors", "worker-pool"] {
         let says = format!("tip: {experiment} measures in the lab only; ");
         refused(&[experiment, "--to", "127.0.0.1:80"], &says);
     }

@@ -68,6 +68,7 @@ records! {
     accept_queue,
     syn_queue,
     time_wait,
+    visitors,
     worker_pool,
 }
 

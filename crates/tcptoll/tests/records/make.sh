@@ -50,6 +50,8 @@ run syn-queue syn-queue --half-open 40 --backlog 32 --syncookies 0,1 --count 40 
 run time-wait time-wait --port-range 32768-34767 --sources 1,2 --count 2100 --rounds 1
 run worker-pool worker-pool --workers 4 --backend-backlog 2 --stall 0,600ms --stall-after 500ms \
     --rate 60 --duration 2s --rounds 1
+run visitors visitors --keepalive-timeout 1s,2s --max-workers 12 --rate 4 --pages 2 --think 500ms --memory 256M \
+    --duration 2s --warmup 2s --rounds 1
 
 # Against servers outside the lab.
 python3 -m http.server --bind 127.0.0.1 18080 >/dev/null 2>&1 &

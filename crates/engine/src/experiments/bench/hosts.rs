@@ -49,7 +49,7 @@ pub(in crate::experiments) fn workers_seen(host: &mut Handle) -> Result<WorkersS
         let part = host.ask(&TakeWorkers { from: seen.samples.len() as u64 })?;
         let none = part.samples.is_empty();
         seen.samples.extend(part.samples);
-        (seen.missed, seen.beyond) = (part.missed, part.beyond);
+        (seen.missed, seen.beyond, seen.killed) = (part.missed, part.beyond, part.killed);
         seen.first_error = part.first_error.or(seen.first_error.take());
         if part.left == 0 || none {
             return Ok(seen);

@@ -126,6 +126,7 @@ fn trial(
             interrupt: &Interrupt::new(),
             progress: &mut |_, _| {},
             seed: SEED,
+            round_seed: SEED,
             witness: false,
             tolerance: Tolerance::default(),
             pcap: None,

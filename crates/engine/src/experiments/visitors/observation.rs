@@ -8,15 +8,21 @@ use tcptoll_model::experiments::visitors::{
     CONNECTIONS, FIRST, FIRST_PAGE_MEAN, NEXT, NEXT_PAGE_MEAN, PAGE, PAGE_MEAN, PAGE_P95,
     PAGES_FAILED, PAGES_RATE, WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT,
 };
-use tcptoll_model::record::{PageGroup, Series, SiteVisits};
+use tcptoll_model::record::{MemoryLimit, PageGroup, Series, SiteVisits};
 use tcptoll_model::stats::{Histogram, SeriesBuilder};
 use tcptoll_model::validity;
 
 use super::expected::Alone;
-use super::trial::{Came, VisitorTrial};
+use super::trial::{Came, Limit, VisitorTrial};
 use crate::experiments::bench::notes::{quantile_us, set_cpu};
 use crate::experiments::bench::procedure::Seen;
 use crate::messages::{PageSeen, ServerKind, WorkerSample};
+
+/// Visitors that come later than this share of a page's time are late.
+const LATE_SHARE: f64 = 0.05;
+
+/// A figure of a page.
+type Of = fn(&PageSeen) -> f64;
 
 /// Points of a series.
 const POINTS: usize = 400;
@@ -46,14 +52,14 @@ impl VisitorTrial<'_> {
     /// Figures of pages that came whole.
     fn take_pages(&mut self, came: &Came) {
         let whole: Vec<&PageSeen> = came.pages.iter().filter(|page| page.error.is_none()).collect();
-        let mean = |pages: &[&PageSeen], of: fn(&PageSeen) -> f64| {
+        let mean = |pages: &[&PageSeen], of: Of| {
             let count = pages.len() as u64;
             let sum: f64 = pages.iter().map(|page| of(page)).sum();
             ((count > 0).then(|| sum / count as f64), count)
         };
         let (first, next): (Vec<&PageSeen>, Vec<&PageSeen>) =
             whole.iter().copied().partition(|page| page.first);
-        let figures: [(&MetricSpec, &[&PageSeen], fn(&PageSeen) -> f64); 4] = [
+        let figures: [(&MetricSpec, &[&PageSeen], Of); 4] = [
             (&PAGE_MEAN, &whole, |page| page.us as f64),
             (&FIRST_PAGE_MEAN, &first, |page| page.us as f64),
             (&NEXT_PAGE_MEAN, &next, |page| page.us as f64),
@@ -85,14 +91,13 @@ impl VisitorTrial<'_> {
             for page in order {
                 group.attempts += 1;
                 group.connections += u64::from(page.connections);
-                match &page.error {
-                    Some(class) => *group.errors.entry(class.clone()).or_default() += 1,
-                    None => {
-                        group.ok += 1;
-                        let at = Duration::from_nanos(page.at_ns).saturating_sub(settings.warmup);
-                        series.push(at, page.us as f64);
-                    }
+                if let Some(class) = &page.error {
+                    *group.errors.entry(class.clone()).or_default() += 1;
+                    continue;
                 }
+                group.ok += 1;
+                let at = Duration::from_nanos(page.at_ns).saturating_sub(settings.warmup);
+                series.push(at, page.us as f64);
             }
             group.page_us = series.build();
             group
@@ -109,7 +114,12 @@ impl VisitorTrial<'_> {
                 (closed_s.min(window[1]) - (one.opened_ns as f64 / 1e9).max(window[0])).max(0.0)
             })
             .sum();
-        let over = |figure: fn(&WorkerSample) -> Option<u32>| self.over_time(came, figure);
+        let over = |figure: fn(&WorkerSample) -> Option<u64>| self.over_time(came, figure);
+        let overflows_before =
+            self.samples(came).find_map(|(_, sample)| sample.overflows).unwrap_or_default();
+        let refused = Self::series(self.samples(came).filter_map(|(since, sample)| {
+            Some((since, sample.overflows?.saturating_sub(overflows_before)))
+        }));
         SiteVisits {
             visitors: came.report.visitors,
             window_s,
@@ -125,9 +135,12 @@ impl VisitorTrial<'_> {
             pages: [(FIRST, true), (NEXT, false)]
                 .map(|(name, first)| (name.to_owned(), group(first)))
                 .into(),
-            busy: over(|sample| Some(sample.busy)),
-            kept: over(|sample| sample.kept),
-            queue: over(|sample| sample.waiting),
+            busy: over(|sample| Some(sample.busy.into())),
+            kept: over(|sample| sample.kept.map(u64::from)),
+            queue: over(|sample| sample.waiting.map(u64::from)),
+            refused,
+            memory_bytes: over(|sample| sample.memory_bytes),
+            memory_limit: self.memory_limit(),
             readings: self.workers.samples.len() as u64,
             readings_missed: self.workers.missed,
             held_expected: expected,
@@ -150,14 +163,29 @@ impl VisitorTrial<'_> {
         })
     }
 
-    fn over_time(&self, came: &Came, figure: fn(&WorkerSample) -> Option<u32>) -> Series {
+    fn over_time(&self, came: &Came, figure: fn(&WorkerSample) -> Option<u64>) -> Series {
+        let values = self.samples(came);
+        Self::series(values.filter_map(|(since, sample)| Some((since, figure(sample)?))))
+    }
+
+    fn series(values: impl Iterator<Item = (Duration, u64)>) -> Series {
         let mut series = SeriesBuilder::new(POINTS);
-        for (since, sample) in self.samples(came) {
-            if let Some(value) = figure(sample) {
-                series.push(since, f64::from(value));
-            }
+        for (since, value) in values {
+            series.push(since, value as f64);
         }
         series.build()
+    }
+
+    fn memory_limit(&self) -> Option<MemoryLimit> {
+        let bytes = self.settings.memory_bytes?;
+        let limit = |by: &str, kills| MemoryLimit { bytes, by: by.to_owned(), why: None, kills };
+        match &self.memory {
+            Limit::None => None,
+            Limit::Group(_) => Some(limit("kernel", self.kills)),
+            Limit::Watch(why) => {
+                Some(MemoryLimit { why: Some(why.clone()), ..limit("watch", self.workers.killed) })
+            }
+        }
     }
 
     /// Means over time of what the status page showed.
@@ -183,9 +211,14 @@ impl VisitorTrial<'_> {
     /// Whether the client kept its schedule, and whether its CPU made the figures.
     fn judge(&mut self, came: &Came, seen: &Seen<'_>) {
         let notes = &mut self.notes;
-        let late_us = came.report.late_max_ns as f64 / 1e3;
+        let late_us = |ns: u64| Some(ns as f64 / 1e3);
         let typical = notes.arm.histograms.get(PAGE.name).and_then(|pages| pages.p50);
-        notes.found(validity::client_late(Some(late_us), Some(late_us), typical));
+        let p99_us = late_us(came.report.late_p99_ns);
+        // A page counts from when its visitor came: only a delay that shifts the load matters.
+        if p99_us.zip(typical).is_some_and(|(late, page)| late > page * LATE_SHARE) {
+            let p50_us = late_us(came.report.late_p50_ns);
+            notes.found(validity::client_late(p50_us, p99_us, typical));
+        }
         let between_us = seen.client.after.at_ns.saturating_sub(seen.client.before.at_ns) / 1_000;
         if between_us > 0 {
             let share = came.report.cpu_us as f64 / between_us as f64;
@@ -194,8 +227,8 @@ impl VisitorTrial<'_> {
         let pages = came.pages.len() as u64;
         if let (Some(server), Some(summary)) = (seen.server, &mut notes.arm.server) {
             summary.processes = Some(server.after.children).filter(|count| *count > 0);
-            let memory = server.after.children_memory_bytes;
-            summary.memory_bytes = Some(memory).filter(|bytes| *bytes > 0);
+            let memory = self.workers.samples.iter().filter_map(|sample| sample.memory_bytes).max();
+            summary.memory_bytes = memory.filter(|bytes| *bytes > 0);
             set_cpu(summary, server.children_cpu_us(), pages);
         }
     }

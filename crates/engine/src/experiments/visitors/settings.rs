@@ -18,7 +18,9 @@ const VISITORS_MAX: f64 = 20_000.0;
 /// Workers, at most: what a server may be asked to start.
 const WORKERS_MAX: u64 = 20_000;
 
-/// The longest warm-up that is chosen by itself, and what is added to the longest timeout.
+/// Limits of the warm-up that is chosen by itself, and what is added to the timeout. Apache starts 1, 2, 4 … 32
+/// processes a second while it has too few: 150 take 8 s.
+const WARMUP_MIN: Duration = Duration::from_secs(8);
 const WARMUP_MAX: Duration = Duration::from_secs(20);
 const WARMUP_MORE: Duration = Duration::from_secs(2);
 
@@ -38,6 +40,8 @@ pub(super) struct VisitorSettings {
     pub(super) keepalive_timeout: Option<Duration>,
     pub(super) keepalive_requests: Option<u64>,
     pub(super) limits: ServerLimits,
+    /// What the server's processes may have together.
+    pub(super) memory_bytes: Option<u64>,
     pub(super) content: Content,
     pub(super) compress: bool,
     pub(super) rate_per_s: f64,
@@ -96,7 +100,9 @@ impl VisitorSettings {
                 workers: reader.count("max-workers", 1, WORKERS_MAX)?,
                 php_in_worker,
                 worker_bytes,
+                memory: None,
             },
+            memory_bytes: reader.typed_read("memory", memory)?,
             content: Content::from(&reader)?,
             compress: reader.flag("compress")?,
             rate_per_s: reader.read("rate", at_least(1e-3))?,
@@ -104,7 +110,7 @@ impl VisitorSettings {
             think: reader.time("think")?,
             peaks: peaks(&reader)?,
             leave: reader.typed_time("leave-after")?,
-            warmup: reader.typed_time("warmup")?.unwrap_or(held.min(WARMUP_MAX)),
+            warmup: reader.typed_time("warmup")?.unwrap_or(held.clamp(WARMUP_MIN, WARMUP_MAX)),
             duration: reader.read("duration", time_above_zero)?,
             timeout: reader.read("timeout", time_above_zero)?,
             connections_per_origin: reader.count("connections-per-origin", 1, 256)? as u32,
@@ -159,6 +165,13 @@ impl VisitorSettings {
 /// A time as orders have it. Settings are hours at most.
 pub(super) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Apache alone with its modules takes some 10 MB.
+fn memory(typed: &str) -> Result<u64, String> {
+    const MIN: u64 = 32 << 20;
+    let bytes = parse_size(typed).map_err(|error| error.to_string())?;
+    (bytes >= MIN).then_some(bytes).ok_or_else(|| "no server starts with less than 32M".to_owned())
 }
 
 fn at_least(least: f64) -> impl Fn(&str) -> Result<f64, String> {

@@ -14,9 +14,11 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Hosts, LabError};
 use crate::messages::{
-    ConnectionSeen, LoadPage, LoadVisits, PageSeen, PageStart, PageUser, Rows, ServerSpec, Serving,
-    TlsLoad, Upload, Visit, VisitPart, VisitsReport, Watch, WatchWorkers, WorkersSeen,
+    ConnectionSeen, LoadPage, LoadVisits, PageSeen, PageStart, PageUser, Rows, ServerLimits,
+    ServerSpec, Serving, TlsLoad, Upload, Visit, VisitPart, VisitsReport, Watch, WatchMemory,
+    WatchWorkers, WorkersSeen,
 };
+use crate::servers::memory::{self, KeptGroup};
 
 /// Port of the lab's server.
 const PORT: u16 = 8080;
@@ -34,11 +36,26 @@ pub(super) struct VisitorTrial<'a> {
     pub(super) notes: Notes,
     order: Option<LoadPage>,
     graph: Option<String>,
+    /// Of its visitors: the same ones come in all arms of a round.
     pub(super) seed: u64,
     /// The page, loaded by one visitor alone.
     pub(super) alone: Option<Waterfall>,
     /// What the server's status page showed.
     pub(super) workers: WorkersSeen,
+    /// How its memory is limited.
+    pub(super) memory: Limit,
+    /// Processes that the kernel killed for it during the load.
+    pub(super) kills: u64,
+}
+
+/// How the memory of the server is limited.
+pub(super) enum Limit {
+    /// It is not.
+    None,
+    /// By the kernel.
+    Group(KeptGroup),
+    /// By a watch, because the kernel would not: why.
+    Watch(String),
 }
 
 /// What visitors did.
@@ -65,9 +82,13 @@ impl<'a> VisitorTrial<'a> {
             notes: Notes::new(&arm.name, &[]),
             order: None,
             graph: None,
-            seed: context.seed,
+            seed: context.round_seed,
             alone: None,
             workers: WorkersSeen::default(),
+            kills: 0,
+            memory: settings.memory_bytes.map_or(Limit::None, |bytes| {
+                KeptGroup::make(bytes).map_or_else(Limit::Watch, Limit::Group)
+            }),
         };
         procedure::run(&mut trial, site, context)?;
         Ok(trial.notes.into_outcome(&arm.factors))
@@ -99,13 +120,27 @@ impl<'a> VisitorTrial<'a> {
             connections: settings.limits.workers,
             site: (!uploaded).then(|| served.site.clone()),
             site_uploaded: uploaded,
-            limits: Some(settings.limits),
+            limits: Some(ServerLimits {
+                memory: match &self.memory {
+                    Limit::Group(kept) => Some(kept.group.clone()),
+                    Limit::None | Limit::Watch(_) => None,
+                },
+                ..settings.limits.clone()
+            }),
         };
         let Serving { version, .. } = server.ask(&spec)?;
         if let Some(server) = &mut self.notes.arm.server {
             server.version = Some(version);
         }
         Ok(served)
+    }
+
+    /// Processes that the kernel has killed for the limit of memory.
+    fn killed(&self) -> u64 {
+        match &self.memory {
+            Limit::Group(kept) => memory::kills(&kept.group).unwrap_or_default(),
+            Limit::None | Limit::Watch(_) => 0,
+        }
     }
 
     fn order(&self) -> Result<LoadPage, TrialError> {
@@ -165,9 +200,13 @@ impl Trial for VisitorTrial<'_> {
     }
 
     fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
+        self.kills = self.killed();
         let time_ns = ns(self.settings.warmup + self.settings.duration);
         let every_ns = (time_ns / READINGS).max(READ_EVERY_MIN_NS);
-        hosts.server()?.ask(&WatchWorkers { every_ns })?;
+        let limit_bytes =
+            self.settings.memory_bytes.filter(|_| matches!(self.memory, Limit::Watch(_)));
+        let memory = Some(WatchMemory { limit_bytes });
+        hosts.server()?.ask(&WatchWorkers { every_ns, memory })?;
         Ok(Watch::default())
     }
 
@@ -175,7 +214,7 @@ impl Trial for VisitorTrial<'_> {
         self.upload(hosts)?;
         let order = LoadVisits {
             page: self.order()?,
-            visitors: self.settings.visitors(context.seed),
+            visitors: self.settings.visitors(self.seed),
             warmup_ns: ns(self.settings.warmup),
             leave_ns: self.settings.leave.map(ns),
         };
@@ -197,6 +236,7 @@ impl Trial for VisitorTrial<'_> {
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
         self.workers = workers_seen(hosts.server()?)?;
+        self.kills = self.killed().saturating_sub(self.kills);
         Ok(())
     }
 

@@ -232,7 +232,7 @@ impl Trial for PoolTrial<'_> {
     fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {
         let window = self.settings.load.duration;
         let every_ns = ns((window / READINGS).max(READ_EVERY_MIN));
-        hosts.client.ask(&WatchWorkers { every_ns })?;
+        hosts.client.ask(&WatchWorkers { every_ns, memory: None })?;
         self.watched_ns = ns(hosts.time.now());
         hosts.server()?.ask(&WatchQueues { half_open_every: 0 })?;
         Ok(Watch::default())

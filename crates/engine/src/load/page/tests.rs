@@ -262,3 +262,26 @@ fn a_visitor_whose_page_fails_leaves_and_is_no_success() {
     }
     assert!(seen.report.first_errors.contains_key("truncated"), "{:?}", seen.report);
 }
+
+#[test]
+fn every_part_of_what_visitors_did_fits_a_message() {
+    let page = crate::messages::PageSeen {
+        at_ns: u64::MAX,
+        us: u64::MAX,
+        first: false,
+        connections: u32::MAX,
+        error: Some("connect-refused".to_owned()),
+    };
+    let connection = crate::messages::ConnectionSeen {
+        opened_ns: u64::MAX,
+        last_ns: u64::MAX,
+        closed_ns: Some(u64::MAX),
+    };
+    for part in crate::messages::VisitPart::parts(&vec![page; 1_000], &vec![connection; 1_000]) {
+        let bytes = serde_json::to_vec(&crate::messages::Reply::<()>::Rows(
+            crate::messages::Rows::Visit(part),
+        ))
+        .unwrap();
+        assert!(bytes.len() < crate::channel::MESSAGE_MAX, "{}", bytes.len());
+    }
+}

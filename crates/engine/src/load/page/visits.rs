@@ -74,13 +74,11 @@ async fn visitors(
     let mut there = JoinSet::new();
     let mut progress = Progress::default();
     let mut come = order.visitors.visits().into_iter().peekable();
-    let mut late_max_ns = 0;
-    let mut count = 0;
+    let mut late_ns: Vec<u64> = Vec::new();
     while !(come.peek().is_none() && there.is_empty()) {
         let now_ns = site.now_ns();
         while let Some(visit) = come.next_if(|visit| visit.at_ns <= now_ns) {
-            late_max_ns = late_max_ns.max(now_ns - visit.at_ns);
-            count += 1;
+            late_ns.push(now_ns - visit.at_ns);
             there.spawn_local(visitor(visit, Rc::clone(&site)));
         }
         progress.report(channel, monotonic_ns(), site.seen.borrow().pages.len() as u64)?;
@@ -99,9 +97,15 @@ async fn visitors(
         }
     }
     let mut seen = site.seen.take();
-    seen.report.visitors = count;
+    late_ns.sort_unstable();
+    let late = |percent: usize| {
+        let last = late_ns.len().saturating_sub(1);
+        late_ns.get(last * percent / 100).copied().unwrap_or_default()
+    };
+    seen.report.visitors = late_ns.len() as u64;
     seen.report.begun_ns = site.begun_ns;
-    seen.report.late_max_ns = late_max_ns;
+    seen.report.late_p50_ns = late(50);
+    seen.report.late_p99_ns = late(99);
     seen.report.partial = site.stopped.get();
     Ok(seen)
 }

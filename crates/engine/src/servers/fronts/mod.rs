@@ -17,7 +17,7 @@ use super::program;
 use super::run_folder::RunFolder;
 use super::status::{Reader, Source};
 use super::watch::WorkersWatch;
-use crate::messages::{FrontKind, FrontServing, FrontSpec};
+use crate::messages::{FrontKind, FrontServing, FrontSpec, WatchWorkers};
 
 /// Path of requests that call the backend, of both services.
 const BACKEND_PATH: &str = "/backend";
@@ -34,8 +34,8 @@ pub(super) struct Front {
 
 impl Front {
     /// Begins to read its status again and again, on any of these CPUs.
-    pub(super) fn watch(&self, every_ns: u64, cpus: Vec<u32>) -> WorkersWatch {
-        WorkersWatch::begin(self.source.clone(), every_ns, cpus)
+    pub(super) fn watch(&self, order: WatchWorkers, cpus: Vec<u32>) -> WorkersWatch {
+        WorkersWatch::begin(self.source.clone(), order, cpus)
     }
 }
 

@@ -7,9 +7,23 @@ use crate::causes::queues::ACCEPT_QUEUE_FULL;
 use crate::causes::spec::{CauseSpec, Finding, Remedy};
 use crate::experiments::conclusion::value;
 use crate::record::Arm;
+use crate::units::human_bytes;
 
 /// Every cause that a run may name, in the order of the answer.
-pub(super) const ALL: &[&CauseSpec] = &[&IDLE_HOLDS_WORKERS, &ACCEPT_QUEUE_FULL];
+pub(super) const ALL: &[&CauseSpec] =
+    &[&MEMORY_ENDS_WORKERS, &IDLE_HOLDS_WORKERS, &ACCEPT_QUEUE_FULL];
+
+/// Together the processes needed more memory than they have.
+const MEMORY_ENDS_WORKERS: CauseSpec = CauseSpec {
+    id: "memory-limit-kills-workers",
+    test: memory_ends,
+    remedy: Remedy::Setting {
+        change: "Lower `MaxRequestWorkers` to what fits: the memory, without that of the first process, \
+                 divided by that of one worker",
+        cost: "Further connections wait in the accept queue",
+        undo: "The former number",
+    },
+};
 
 /// All workers are taken, and most of them by connections that wait for another request.
 const IDLE_HOLDS_WORKERS: CauseSpec = CauseSpec {
@@ -51,10 +65,35 @@ fn idle_holds(arm: &Arm) -> Option<Finding> {
     Some(Finding { text, evidence })
 }
 
+fn memory_ends(arm: &Arm) -> Option<Finding> {
+    let limit = arm.own.site_visits.as_deref()?.memory_limit.as_ref()?;
+    if limit.kills == 0 {
+        return None;
+    }
+    let memory = human_bytes(limit.bytes as f64);
+    let who = if limit.by == "kernel" { "The kernel" } else { "The watch of the memory" };
+    let processes = if limit.kills == 1 { "process" } else { "processes" };
+    let text = format!(
+        "{who} killed {} {processes} of the server, which needed more than {memory} together.",
+        limit.kills
+    );
+    let peak = arm.server.as_ref().and_then(|server| server.memory_bytes);
+    let evidence = [
+        ("memory_kills", Some(limit.kills)),
+        ("memory_limit_bytes", Some(limit.bytes)),
+        ("memory_peak_bytes", peak),
+    ];
+    let evidence = evidence
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), Value::from(value?))))
+        .collect();
+    Some(Finding { text, evidence })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Metric, SiteVisits};
+    use crate::record::{MemoryLimit, Metric, SiteVisits};
 
     fn arm(kept: f64, peak: f64, idle_is_free: bool) -> Arm {
         let visits = SiteVisits {
@@ -79,5 +118,19 @@ mod tests {
         assert_eq!(idle_holds(&arm(2.0, 20.0, false)), None);
         assert_eq!(idle_holds(&arm(15.0, 19.0, false)), None);
         assert_eq!(idle_holds(&arm(15.0, 20.0, true)), None);
+    }
+
+    #[test]
+    fn processes_that_were_killed_for_their_memory_are_named_with_the_limit() {
+        let with = |kills| {
+            let limit = MemoryLimit { bytes: 1 << 29, by: "kernel".to_owned(), why: None, kills };
+            let visits = SiteVisits { memory_limit: Some(limit), ..SiteVisits::default() };
+            Arm { own: Box::new(visits).into(), ..Arm::default() }
+        };
+        assert_eq!(memory_ends(&with(0)), None);
+        assert_eq!(memory_ends(&Arm::default()), None);
+        let found = memory_ends(&with(3)).unwrap();
+        assert_eq!(found.evidence["memory_kills"], 3);
+        assert!(found.text.starts_with("The kernel killed 3 processes"), "{}", found.text);
     }
 }

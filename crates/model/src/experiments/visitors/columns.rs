@@ -15,6 +15,11 @@ fn visits(arm: &Arm) -> Option<&SiteVisits> {
     arm.own.site_visits.as_deref()
 }
 
+/// Absent where an idle connection holds no worker.
+fn workers_expected(visits: &SiteVisits) -> Option<f64> {
+    visits.held_expected.filter(|_| !visits.idle_is_free)
+}
+
 const TIME: &str = "page time";
 const MEAN: Column =
     Column::new((TIME, "mean"), "page time, mean", tidy(&PAGE_MEAN), Estimate(PAGE_MEAN.unit))
@@ -47,7 +52,7 @@ const EXPECTED: Column = Column::new(
     (WORKERS, "expected"),
     "workers expected",
     ("held_expected", "workers"),
-    Number(|arm| visits(arm)?.held_expected, 1.0),
+    Number(|arm| workers_expected(visits(arm)?), 1.0),
 );
 const PEAK: Column = Column::new(
     (WORKERS, "peak"),
@@ -73,6 +78,19 @@ const OPENED: Column = Column::new(
     tidy(&CONNECTIONS),
     Number(|arm| value(arm, CONNECTIONS.name), 1.0),
 );
+const MEMORY: Column = Column::new(
+    ("memory MiB", "peak"),
+    "memory of the server at the peak, MiB",
+    ("server_memory_peak", "MiB"),
+    Number(|arm| Some(arm.server.as_ref()?.memory_bytes? as f64), MIB),
+);
+const KILLED: Column = Column::new(
+    ("memory MiB", "killed"),
+    "processes killed for their memory",
+    ("memory_kills", "processes"),
+    Count(|arm| Some(visits(arm)?.memory_limit.as_ref()?.kills)),
+);
+const MIB: f64 = 1.0 / (1 << 20) as f64;
 const RATE: Column =
     Column::new(("", "pages/s"), "pages per second", tidy(&PAGES_RATE), Estimate(""));
 
@@ -86,7 +104,8 @@ pub(super) const TABLES: &[Table] = &[
         parts: &[
             &[MEAN, P95, LONGEST, FIRST, NEXT],
             &[BUSY, EXPECTED, PEAK, LIMIT, KEPT],
-            &[OPENED, RATE, QUEUE_PEAK, OK],
+            &[OPENED, RATE, QUEUE_PEAK],
+            &[MEMORY, KILLED, OK],
         ],
     },
     Table {
@@ -95,8 +114,8 @@ pub(super) const TABLES: &[Table] = &[
         forms: &[Form::Page],
         has: every,
         parts: &[&[
-            MEAN, MEDIAN, P95, LONGEST, FIRST, NEXT, BUSY, EXPECTED, PEAK, LIMIT, KEPT, OPENED,
-            RATE, QUEUE_PEAK, OK, ERRORS, ECHO_P50,
+            MEAN, MEDIAN, P95, LONGEST, FIRST, NEXT, BUSY, EXPECTED, PEAK, LIMIT, KEPT, MEMORY,
+            KILLED, OPENED, RATE, QUEUE_PEAK, OK, ERRORS, ECHO_P50,
         ]],
     },
     Table {
@@ -104,6 +123,6 @@ pub(super) const TABLES: &[Table] = &[
         title: "",
         forms: &[Form::Markdown],
         has: every,
-        parts: &[&[MEAN, P95, BUSY, EXPECTED, PEAK, LIMIT, OPENED, OK]],
+        parts: &[&[MEAN, P95, BUSY, EXPECTED, PEAK, LIMIT, MEMORY, OPENED, OK]],
     },
 ];

@@ -1,9 +1,9 @@
 //! What follows from the arms of `visitors`: the answer, causes, what to run next.
 
-use super::{PAGE_MEAN, PAGE_P95, WORKERS_BUSY, WORKERS_BUSY_PEAK, causes};
+use super::{PAGE_MEAN, PAGE_P95, WORKERS_BUSY, causes};
 use crate::experiments::conclusion::{explain, explanations, step, value};
 use crate::record::{Arm, Summary};
-use crate::units::human_us;
+use crate::units::{human_count, human_us};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -16,30 +16,36 @@ pub(super) fn conclude(summary: &mut Summary) {
     ));
 }
 
-/// At most three sentences; the comparison is stated before, by the code that all share.
+/// Arms that the answer names; the tables have all.
+const NAMED: usize = 4;
+
+/// What each arm holds, in one sentence; the comparison is stated before, by the code that all share.
 fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> =
         summary.arms.iter().filter(|arm| value(arm, PAGE_MEAN.name).is_some()).collect();
-    if measured.is_empty() {
+    let held: Vec<String> = measured.iter().take(NAMED).filter_map(|arm| held(arm)).collect();
+    if held.is_empty() {
         return "No page came whole.".to_owned();
     }
-    let sentences: Vec<String> = measured.iter().take(3).filter_map(|arm| held(arm)).collect();
-    sentences.join(" ")
+    let more = match measured.len().saturating_sub(NAMED) {
+        0 => "",
+        _ => "; further arms are in the table",
+    };
+    format!(
+        "Workers that hold a connection, and the time that 95 % of the pages do not exceed: {}{more}.",
+        held.join("; ")
+    )
 }
 
 fn held(arm: &Arm) -> Option<String> {
     let visits = arm.own.site_visits.as_deref()?;
     let busy = value(arm, WORKERS_BUSY.name)?;
-    let peak = value(arm, WORKERS_BUSY_PEAK.name).unwrap_or(busy);
-    let noun = match visits.worker.as_str() {
-        "connection" => "connections",
-        "thread" => "threads",
-        _ => "processes",
+    let p95 =
+        value(arm, PAGE_P95.name).map_or(String::new(), |us| format!(" and {}", human_us(us)));
+    let failed = match arm.attempts - arm.ok {
+        0 => String::new(),
+        failed => format!(", {failed} of {} pages failed", human_count(arm.attempts)),
     };
-    let p95 = value(arm, PAGE_P95.name)
-        .map_or(String::new(), |us| format!("; 95 % of the pages took at most {}", human_us(us)));
-    Some(format!(
-        "{}: {busy:.0} of {} {noun} on average and {peak:.0} at the peak{p95}.",
-        arm.name, visits.workers
-    ))
+    let all = human_count(visits.workers);
+    Some(format!("{busy:.0} of {all}{p95}{failed} ({})", arm.name))
 }

@@ -13,10 +13,10 @@ pub const CONNECTIONS: MetricSpec =
     metric("connections_per_page", "connections", "connections per page", Better::Lower);
 /// Time of first pages, mean.
 pub const FIRST_PAGE_MEAN: MetricSpec =
-    metric("first_page_us_mean", "us", "mean time of first pages", Better::Lower);
+    metric("first_pages_us_mean", "us", "mean time of first pages", Better::Lower);
 /// Time of later pages, mean.
 pub const NEXT_PAGE_MEAN: MetricSpec =
-    metric("next_page_us_mean", "us", "mean time of later pages", Better::Lower);
+    metric("later_pages_us_mean", "us", "mean time of later pages", Better::Lower);
 /// Time of pages, mean.
 pub const PAGE_MEAN: MetricSpec = metric("page_us_mean", "us", "mean page time", Better::Lower);
 /// Time of pages that 95 % do not exceed.
@@ -48,11 +48,13 @@ pub const NEXT: &str = "next";
 const EXAMPLES: &str = "\
 Examples:
   tcptoll visitors
-      Apache with prefork: KeepAliveTimeout of 15 s, 5 s and 2 s
+      Apache with prefork: KeepAliveTimeout of 15 s, 5 s and 2 s, and KeepAlive off
   tcptoll visitors --server apache-prefork,apache-worker,apache,nginx
       what an idle connection holds in each server
   tcptoll visitors --max-workers 20 --keepalive-timeout 15s,1s
       too few workers for connections that wait
+  tcptoll visitors --memory 512M --worker-memory 20M --max-workers 150
+      more workers than the memory has room for: the kernel kills some
   tcptoll visitors --keepalive-requests 6,120,300
       the limit of responses per connection
   tcptoll visitors --rate 2 --peak-factor 10 --peak-every 10s --peak-for 2s
@@ -72,7 +74,7 @@ pub const SPEC: Spec = Spec {
     options: options::OPTIONS,
     target: None,
     complete: options::complete,
-    compares: |_| true,
+    compares: super::options::unless_each_runs_once,
     metrics: &[
         &ACCEPT_QUEUE_PEAK,
         &WORKERS_KEPT,

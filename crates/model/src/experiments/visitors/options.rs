@@ -1,10 +1,8 @@
 //! Options of `visitors`.
 
-use serde_json::Value;
-
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL,
+    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, run_once,
 };
 use crate::experiments::site_options::{
     COMPRESS, HAR, PAGE_SIZE, PATH, RESOURCE_KIND, RESOURCE_SIZE, RESOURCES, SHARDS, SITE, WORK,
@@ -45,7 +43,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .by_default("on"),
     &Opt::each(SERVER, "keepalive-timeout", "TIME", "How long the server keeps an idle connection")
         .derived(
-            "15s, 5s and 2s, an arm each; the server's own with another option of several values",
+            "15s, 5s, 2s and off, an arm each; the server's own with another option of the server",
         ),
     &Opt::each(
         SERVER,
@@ -78,6 +76,13 @@ pub(super) const OPTIONS: &[&Opt] = &[
     )
     .by_default("0")
     .only(&[Only::Lab]),
+    &Opt::each(
+        SERVER,
+        "memory",
+        "SIZE",
+        "Memory that all processes of the server have together: beyond it the kernel kills one",
+    )
+    .derived("that of the machine"),
     &Opt::each(VISITORS, "rate", "PER_SECOND", "Visitors per second, independent of each other")
         .number()
         .by_default("2"),
@@ -97,33 +102,82 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .by_default("10s"),
     &Opt::one(VISITORS, "peak-for", "TIME", "Length of a peak").by_default("2s"),
     &Opt::one(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
-        .by_default("20s"),
+        .by_default("15s"),
     &Opt::one(
         LOAD,
         "warmup",
         "TIME",
-        "Time in which visitors come before the measured window: longer than the longest timeout",
+        "Time in which visitors come before the measured window: until the server has started the workers \
+         it needs, and longer than the timeout",
     )
-    .derived("the longest --keepalive-timeout and 2 s more, 20 s at most"),
+    .derived("--keepalive-timeout and 2 s more, between 8 s and 20 s"),
     &Opt::each(LOAD, "connections-per-origin", "N", "Connections of a visitor, at most")
         .number()
         .by_default("6"),
     &Opt::one(LOAD, "timeout", "TIME", "Time limit of one page").by_default("30s"),
 ];
 
-/// Options whose levels are compared instead of the default arms.
-const CHOSEN: [&str; 6] =
-    ["keepalive", "keepalive-timeout", "keepalive-requests", "max-workers", "php", "server"];
+/// Options of which several values ask another question than the default arms.
+const CHOSEN: [&str; 8] = [
+    "keepalive",
+    "keepalive-requests",
+    "keepalive-timeout",
+    "max-workers",
+    "memory",
+    "php",
+    "rate",
+    "server",
+];
 
-/// Without another question: what the timeout holds.
+/// The arms of a run without a choice, each with what it changes. 15 s was the default of Apache up to 2.2.
+const SWEEP: [(&str, &[(&str, &str)]); 4] = [
+    ("timeout of 15 s", &[("keepalive-timeout", "15s")]),
+    ("timeout of 5 s", &[("keepalive-timeout", "5s")]),
+    ("timeout of 2 s", &[("keepalive-timeout", "2s")]),
+    ("KeepAlive off", &[("keepalive", "off")]),
+];
+
+/// Without a choice, one round over what the timeout holds.
 pub(super) fn complete(study: &mut Study) {
-    let several = |option: &&str| study.values(option).len() > 1;
-    let timeout = study.values("keepalive-timeout");
-    if !timeout.is_empty() || CHOSEN.iter().any(several) || !study.named_arms.is_empty() {
+    // Visitors whom the server turns away are part of the question.
+    study.failures.get_or_insert_with(|| "expected".to_owned());
+    let typed = |option: &&str| !study.values(option).is_empty();
+    if CHOSEN.iter().any(typed) || !study.factors.is_empty() {
         return;
     }
-    if study.values("keepalive").is_empty() {
-        let levels = ["15s", "5s", "2s"].map(Value::from).to_vec();
-        study.factors.insert("keepalive-timeout".to_owned(), levels);
+    run_once(study, &SWEEP);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn completed(settings: &[(&str, &str)]) -> Study {
+        let mut study = Study {
+            question: "What?".to_owned(),
+            experiment: super::super::SPEC.name.to_owned(),
+            ..Study::default()
+        };
+        for (name, value) in settings {
+            study.settings.insert((*name).to_owned(), Value::from(*value));
+        }
+        complete(&mut study);
+        study
+    }
+
+    #[test]
+    fn without_a_choice_four_timeouts_run_once_each() {
+        let study = completed(&[("pages", "2")]);
+        assert_eq!(study.named_arms.len(), SWEEP.len());
+        assert_eq!(study.rounds.fixed, Some(1));
+        assert_eq!(study.failures.as_deref(), Some("expected"));
+    }
+
+    #[test]
+    fn a_choice_is_the_only_arm() {
+        assert!(completed(&[("keepalive-timeout", "3s")]).named_arms.is_empty());
+        assert!(completed(&[("server", "nginx")]).named_arms.is_empty());
     }
 }

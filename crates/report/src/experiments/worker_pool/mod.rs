@@ -1,11 +1,8 @@
 //! What does `worker-pool` show of its own? How the pool went over time: busy workers, the backend's
 //! queue, requests of both kinds, with the stall as a shaded band.
 //!
-//! `bins` makes a series coarse enough to read, `stack` draws panels on one axis of time, `strip` draws
-//! with letters.
+//! `strip` draws with letters.
 
-mod bins;
-mod stack;
 mod strip;
 
 #[cfg(test)]
@@ -15,19 +12,16 @@ use tcptoll_model::experiments::worker_pool::{BACKEND, LOCAL};
 use tcptoll_model::record::{Arm, RequestGroup, Series, Summary, WorkerPool};
 
 use crate::html::svg::{arm_class, for_both};
+use crate::over_time::bins;
+use crate::over_time::stack::{Level, Line, Panel, Stack};
 use crate::own::{Item, NONE, Own, Picture, Section};
 use crate::{clean, number};
-
-use stack::{Level, Line, Panel, Stack};
 
 /// Its parts.
 pub(super) const OWN: Own = Own { text_after: strip::blocks, picture, sections, details, ..NONE };
 
 /// More lines than this cannot be told apart.
 const ARMS: usize = 9;
-
-/// Points of a line at most.
-const BINS: usize = 60;
 
 /// An arm of a pool, and its place in the run.
 #[derive(Clone, Copy)]

@@ -103,24 +103,3 @@ fn an_arm_without_readings_is_left_out() {
     assert!(details(&summary)[0].items.is_empty());
     assert!(strip::blocks(&summary, 80).is_empty());
 }
-
-#[test]
-fn bins_hold_some_requests_each_and_their_mean() {
-    let points = (0..200_i32).map(|n| [f64::from(n) / 40.0, 0.0, f64::from(n % 2) * 80.0, 80.0]);
-    let series = Series { points: points.collect() };
-    let binned = bins::of(&series, 100, 5.0);
-    assert_eq!(binned.len(), 20, "100 requests, five in each");
-    assert!(binned.iter().all(|(_, rate)| (rate - 40.0).abs() < 1e-9), "{binned:?}");
-    assert!((binned[0].0 - 0.125).abs() < 1e-9, "the middle of a bin");
-    assert!(bins::of(&Series::default(), 100, 5.0).is_empty());
-}
-
-#[test]
-fn a_line_does_not_go_on_where_nothing_succeeded() {
-    let whole = |from: u32, to: u32| (from..to).map(|at| (f64::from(at), 1.0));
-    let points: Vec<(f64, f64)> = whole(0, 10).chain(whole(20, 30)).collect();
-    let pieces: Vec<usize> = stack::pieces(&points).map(<[_]>::len).collect();
-    assert_eq!(pieces, [10, 10]);
-    assert_eq!(stack::pieces(&points[..10]).count(), 1);
-    assert_eq!(stack::pieces(&[]).count(), 0);
-}

@@ -12,49 +12,49 @@ const HITS: usize = 40;
 const GAP: f64 = 3.0;
 
 /// All panels.
-pub(super) struct Stack {
-    pub(super) panels: Vec<Panel>,
+pub(crate) struct Stack {
+    pub(crate) panels: Vec<Panel>,
     /// From when to when the backend stood still, s.
-    pub(super) stall: Option<[f64; 2]>,
+    pub(crate) stall: Option<[f64; 2]>,
     /// The end of the axis of time, s.
-    pub(super) last_s: f64,
+    pub(crate) last_s: f64,
 }
 
 /// A quantity over time.
-pub(super) struct Panel {
-    pub(super) title: String,
+pub(crate) struct Panel {
+    pub(crate) title: String,
     /// Whether its axis is logarithmic; else it begins at 0.
-    pub(super) log: bool,
+    pub(crate) log: bool,
     /// A tick in words.
-    pub(super) tick: fn(f64) -> String,
+    pub(crate) tick: fn(f64) -> String,
     /// A value in words.
-    pub(super) words: fn(f64) -> String,
-    pub(super) levels: Vec<Level>,
-    pub(super) lines: Vec<Line>,
+    pub(crate) words: fn(f64) -> String,
+    pub(crate) levels: Vec<Level>,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// A value to hold the lines against.
-pub(super) struct Level {
-    pub(super) value: f64,
-    pub(super) text: String,
+pub(crate) struct Level {
+    pub(crate) value: f64,
+    pub(crate) text: String,
     /// The class of its dashes.
-    pub(super) dash: &'static str,
+    pub(crate) dash: &'static str,
 }
 
 /// A line of a panel.
-pub(super) struct Line {
+pub(crate) struct Line {
     /// The class of its colour.
-    pub(super) class: String,
+    pub(crate) class: String,
     /// The class of its dashes, or nothing.
-    pub(super) dash: &'static str,
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+    pub(crate) dash: &'static str,
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
     /// Its name below the picture, where colours are not named above it.
-    pub(super) key: Option<String>,
+    pub(crate) key: Option<String>,
 }
 
 impl Stack {
-    pub(super) fn draw(&self, screen: Screen) -> Svg {
+    pub(crate) fn draw(&self, screen: Screen) -> Svg {
         let wide = screen == Screen::Wide;
         let (left, height) = if wide { (64.0, 138.0) } else { (58.0, 124.0) };
         let keys: Vec<(String, &str)> = self.panels.iter().flat_map(Panel::keys).collect();
@@ -93,7 +93,7 @@ impl Stack {
 }
 
 /// Points that follow each other: a line does not go on over a gap, as where no request succeeded.
-pub(super) fn pieces(points: &[(f64, f64)]) -> impl Iterator<Item = &[(f64, f64)]> {
+pub(crate) fn pieces(points: &[(f64, f64)]) -> impl Iterator<Item = &[(f64, f64)]> {
     let steps = points.windows(2).map(|pair| pair[1].0 - pair[0].0);
     let usual = steps.clone().sum::<f64>() / steps.len().max(1) as f64;
     points.chunk_by(move |a, b| b.0 - a.0 <= usual * GAP)
@@ -168,5 +168,20 @@ impl Panel {
             let size = (width.min(right - left), bottom - top);
             plot.svg.rect("hit", (x, top), size, &tooltip);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_does_not_go_on_where_nothing_succeeded() {
+        let whole = |from: u32, to: u32| (from..to).map(|at| (f64::from(at), 1.0));
+        let points: Vec<(f64, f64)> = whole(0, 10).chain(whole(20, 30)).collect();
+        let lengths: Vec<usize> = pieces(&points).map(<[_]>::len).collect();
+        assert_eq!(lengths, [10, 10]);
+        assert_eq!(pieces(&points[..10]).count(), 1);
+        assert_eq!(pieces(&[]).count(), 0);
     }
 }

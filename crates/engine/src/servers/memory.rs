@@ -1,0 +1,316 @@
+//! A limit of memory for a server, by a control group of the kernel (cgroup v1 or v2).
+//!
+//! Unlike everything else of a lab the group has a name that is seen outside, so something must remove it
+//! even after `kill -9`: a process of its own, the keeper (`tcptoll-memory` in `ps`), makes it, waits until
+//! whoever wanted it is gone, ends what is left inside and removes it. The server host enters the group
+//! while it starts the server, whose processes stay in it.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tcptoll_kernel::process;
+
+use crate::messages::MemoryGroup;
+
+/// The hidden sub-command that makes a keeper of the re-executed binary.
+pub const KEEP_COMMAND: &str = "__memory";
+
+/// Groups have this name, the number of the process that wanted them, and a number.
+const NAME: &str = "tcptoll-";
+
+/// What is killed is gone within this, or the group stays and is said to.
+const REMOVE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A group that is there until this is dropped.
+#[derive(Debug)]
+pub(crate) struct KeptGroup {
+    pub(crate) group: MemoryGroup,
+    keeper: Child,
+}
+
+impl KeptGroup {
+    /// Makes a group whose processes have so much memory together, and no swap.
+    ///
+    /// Errors: a sentence that says why this machine does not give one.
+    pub(crate) fn make(bytes: u64) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("the keeper of the memory limit: {error}");
+        // In a process group of its own: what ends the run's group does not end it.
+        let mut command = Command::new("/proc/self/exe");
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut keeper = command
+            .arg(KEEP_COMMAND)
+            .arg(bytes.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let mut line = String::new();
+        if let Some(output) = keeper.stdout.take() {
+            BufReader::new(output.take(64 << 10)).read_line(&mut line).map_err(failed)?;
+        }
+        let told: Result<MemoryGroup, String> = serde_json::from_str(&line)
+            .map_err(|_| "the keeper of the memory limit ended".to_owned())?;
+        match told {
+            Ok(group) => Ok(Self { group, keeper }),
+            Err(why) => {
+                let _ = keeper.wait();
+                Err(why)
+            }
+        }
+    }
+}
+
+impl Drop for KeptGroup {
+    fn drop(&mut self) {
+        // The keeper sees the end of its input.
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// Processes that the kernel killed because a group's memory was used up.
+pub(crate) fn kills(group: &MemoryGroup) -> Option<u64> {
+    let file = if group.version == 1 { "memory.oom_control" } else { "memory.events" };
+    let text = fs::read_to_string(group.folder.join(file)).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
+    line.trim().parse().ok()
+}
+
+/// Moves the calling process into a group, until the result is dropped.
+pub(super) fn inside(group: &MemoryGroup) -> Result<Inside<'_>, String> {
+    enter(&group.folder)?;
+    Ok(Inside(group))
+}
+
+/// The calling process is in a group.
+pub(super) struct Inside<'a>(&'a MemoryGroup);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let _ = enter(&self.0.home);
+    }
+}
+
+fn enter(folder: &Path) -> Result<(), String> {
+    let file = folder.join("cgroup.procs");
+    fs::write(&file, "0").map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Becomes the keeper of a group of so many bytes; gives its exit status when it has removed it.
+pub fn keep(bytes: &str) -> i32 {
+    process::set_name("tcptoll-memory");
+    let _ = process::ignore_stop_signals();
+    let Ok(bytes) = bytes.parse() else { return 2 };
+    let made = make(bytes);
+    let Ok(line) = serde_json::to_string(&made) else { return 1 };
+    // Its reader may be gone already: the group is removed nevertheless.
+    let _ = io::Write::write_all(&mut io::stdout(), format!("{line}\n").as_bytes());
+    let Ok(group) = made else { return 1 };
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    i32::from(!remove(&group.folder))
+}
+
+/// Ends what is inside and removes the group.
+fn remove(folder: &Path) -> bool {
+    let begun = Instant::now();
+    loop {
+        for pid in fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default().lines() {
+            pid.parse().into_iter().for_each(process::kill);
+        }
+        match fs::remove_dir(folder) {
+            Ok(()) => return true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
+            // Until the kernel has ended them all.
+            Err(_) if begun.elapsed() < REMOVE_LIMIT => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+fn make(bytes: u64) -> Result<MemoryGroup, String> {
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+    let place = Place::find(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)?;
+    let wanted_by = std::os::unix::process::parent_id();
+    sweep(&place.under);
+    let number = (0..1_000)
+        .find(|number| !place.under.join(format!("{NAME}{wanted_by}-{number}")).exists())
+        .unwrap_or_default();
+    let folder = place.under.join(format!("{NAME}{wanted_by}-{number}"));
+    fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let group = MemoryGroup { folder, home: place.home, version: place.version };
+    limit(&group, bytes).inspect_err(|_| {
+        let _ = fs::remove_dir(&group.folder);
+    })?;
+    Ok(group)
+}
+
+fn limit(group: &MemoryGroup, bytes: u64) -> Result<(), String> {
+    let set = |file: &str, value: &str| {
+        let path = group.folder.join(file);
+        fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let bytes = bytes.to_string();
+    if group.version == 1 {
+        set("memory.limit_in_bytes", &bytes)?;
+        // Without accounts of swap (`swapaccount=0`) it is forbidden otherwise.
+        return set("memory.memsw.limit_in_bytes", &bytes)
+            .or_else(|_| set("memory.swappiness", "0"));
+    }
+    set("memory.max", &bytes)?;
+    // Absent where the kernel has no swap.
+    if group.folder.join("memory.swap.max").exists() {
+        set("memory.swap.max", "0")?;
+    }
+    Ok(())
+}
+
+/// Removes groups of runs that are gone and whose keeper was killed too. One with processes stays: the
+/// kernel removes none that is in use.
+fn sweep(under: &Path) {
+    for entry in fs::read_dir(under).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(NAME)?.split('-').next());
+        if owner.is_some_and(|pid| pid.parse::<u32>().is_ok() && !exists(pid)) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+fn exists(pid: &str) -> bool {
+    Path::new("/proc").join(pid).exists()
+}
+
+/// Where a group can be made.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    version: u8,
+    /// The group that this process is in.
+    home: PathBuf,
+    /// The group in which the new one is to be.
+    under: PathBuf,
+}
+
+impl Place {
+    /// From `/proc/self/cgroup` and `/proc/self/mountinfo`.
+    fn find(groups: &str, mounts: &str) -> Result<Self, String> {
+        // `4:memory:/path` of version 1; `0::/path` of version 2.
+        let path_of = |wanted: &str| {
+            groups.lines().find_map(|line| {
+                let (_, rest) = line.split_once(':')?;
+                let (controllers, path) = rest.split_once(':')?;
+                controllers.split(',').any(|one| one == wanted).then_some(path)
+            })
+        };
+        let first = mount(mounts, |kind, options| {
+            kind == "cgroup" && options.split(',').any(|option| option == "memory")
+        });
+        if let Some(((root, at), path)) = first.zip(path_of("memory")) {
+            let home = folder_of(root, at, path);
+            return Ok(Self { version: 1, under: home.clone(), home });
+        }
+        let second = mount(mounts, |kind, _| kind == "cgroup2").zip(path_of(""));
+        let ((root, at), path) = second.ok_or("no control groups are mounted (cgroup)")?;
+        let home = folder_of(root, at, path);
+        // A group may limit the memory of those below it where its own file says so.
+        let gives = |folder: &&Path| {
+            let text = fs::read_to_string(folder.join("cgroup.subtree_control"));
+            text.is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"))
+        };
+        let under = home.ancestors().take_while(|folder| folder.starts_with(at)).find(gives);
+        let under = under.ok_or(
+            "no control group above this process hands the memory controller down \
+             (cgroup.subtree_control)",
+        )?;
+        Ok(Self { version: 2, under: under.to_owned(), home: home.clone() })
+    }
+}
+
+/// Root and place of the first mount of this kind: fields 4 and 5 of a line, and those after ` - `.
+fn mount(mounts: &str, is_it: impl Fn(&str, &str) -> bool) -> Option<(&str, &Path)> {
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut before = before.split(' ').skip(3);
+        let (root, at) = (before.next()?, before.next()?);
+        let mut after = after.split(' ');
+        let (kind, options) = (after.next()?, after.nth(1)?);
+        is_it(kind, options).then_some((root, Path::new(at)))
+    })
+}
+
+/// The folder of a group; the mount shows those below `root`, the whole of which a container has.
+fn folder_of(root: &str, at: &Path, path: &str) -> PathBuf {
+    let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
+    at.join(below.strip_prefix("/").unwrap_or(below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
+        35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn the_group_of_version_1_is_made_below_the_own_one() {
+        let place = Place::find("4:memory:/a/b\n3:cpuset:/\n0::/\n", FIRST).unwrap();
+        let home = PathBuf::from("/sys/fs/cgroup/memory/a/b");
+        assert_eq!(place, Place { version: 1, under: home.clone(), home });
+    }
+
+    #[test]
+    fn a_container_sees_its_own_group_as_the_root_of_the_mount() {
+        let mounts = "35 31 0:32 /docker/7f /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
+        let place = Place::find("4:memory:/docker/7f\n", mounts).unwrap();
+        assert_eq!(place.home, PathBuf::from("/sys/fs/cgroup/memory"));
+    }
+
+    #[test]
+    fn without_a_memory_controller_it_says_why() {
+        let empty = tempfile::tempdir().unwrap();
+        let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n", empty.path().display());
+        assert!(Place::find("0::/a\n", &mounts).unwrap_err().contains("subtree_control"));
+        assert!(Place::find("", "").unwrap_err().contains("mounted"));
+        fs::create_dir(empty.path().join("a")).unwrap();
+        fs::write(empty.path().join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
+        let place = Place::find("0::/a\n", &mounts).unwrap();
+        assert_eq!((place.under.as_path(), place.version), (empty.path(), 2));
+        assert_eq!(place.home, empty.path().join("a"));
+    }
+
+    #[test]
+    fn kills_are_read_in_either_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = |version| MemoryGroup {
+            folder: folder.path().to_owned(),
+            home: PathBuf::new(),
+            version,
+        };
+        let first = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
+        fs::write(folder.path().join("memory.oom_control"), first).unwrap();
+        let second = "low 0\nhigh 0\nmax 9\noom 2\noom_kill 4\noom_group_kill 0\n";
+        fs::write(folder.path().join("memory.events"), second).unwrap();
+        assert_eq!((kills(&group(1)), kills(&group(2))), (Some(3), Some(4)));
+    }
+
+    #[test]
+    fn only_groups_of_runs_that_are_gone_are_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = [
+            "tcptoll-4194999-0".to_owned(),
+            format!("tcptoll-{}-0", std::process::id()),
+            "tcptoll-x-1".to_owned(),
+        ];
+        for name in &names {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        sweep(folder.path());
+        assert_eq!(names.map(|name| folder.path().join(name).exists()), [false, true, true]);
+    }
+}

@@ -1,0 +1,77 @@
+//! How is a quantity over time drawn with letters? A row per arm, one character for a slice of time.
+
+use tcptoll_model::record::Series;
+
+use crate::clean;
+use crate::own::{Block, Tone};
+
+/// From the least to the greatest.
+pub(crate) const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Columns of a name, and of what stands behind a strip.
+pub(crate) const NAME: usize = 22;
+const BEHIND: usize = 18;
+
+/// Columns of a strip: with fewer there is nothing to see, more say nothing more.
+const CELLS: [usize; 2] = [16, 50];
+
+/// Characters of a strip where the terminal has so many columns. None: too few to see anything.
+pub(crate) fn cells(width: usize) -> Option<usize> {
+    let [least, most] = CELLS;
+    let cells = width.saturating_sub(2 + NAME + 2 + 2 + BEHIND).min(most);
+    (cells >= least).then_some(cells)
+}
+
+/// What the strips below show, and what stands behind them.
+pub(crate) fn heading(text: &str, behind: &str) -> Block {
+    let behind = if behind.is_empty() { String::new() } else { format!("   {behind}") };
+    Block::Line(vec![(Tone::Strong, text.to_owned()), (Tone::Dim, behind)])
+}
+
+/// A strip between its name and a figure.
+pub(crate) fn row(name: &str, strip: &str, behind: &str) -> Block {
+    let blanks = " ".repeat(NAME.saturating_sub(clean::columns(name)));
+    Block::Line(vec![
+        (Tone::Plain, format!("  {name}{blanks}  ")),
+        (Tone::Client, strip.to_owned()),
+        (Tone::Dim, format!("  {behind}")),
+    ])
+}
+
+/// The mean of each slice of time. None: it has no value.
+pub(crate) fn cut(series: &Series, last: f64, cells: usize) -> Vec<Option<f64>> {
+    let mut sums = vec![(0.0, 0_u32); cells];
+    for point in series.points.iter().filter(|point| point[0] <= last) {
+        let at = ((point[0] / last.max(1e-9) * cells as f64) as usize).min(cells - 1);
+        sums[at].0 += point[2];
+        sums[at].1 += 1;
+    }
+    sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count))).collect()
+}
+
+/// A character for each value by its share of the height; a blank where there is none.
+pub(crate) fn letters(values: &[Option<f64>], share: impl Fn(f64) -> f64) -> String {
+    let letter = |value: &Option<f64>| {
+        value.map_or(' ', |value| {
+            HEIGHTS[((share(value).clamp(0.0, 1.0) * 7.0).round() as usize).min(7)]
+        })
+    };
+    values.iter().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_shows_a_share_of_the_height_and_a_blank_no_value() {
+        let values = [Some(0.0), None, Some(10.0), Some(20.0)];
+        assert_eq!(letters(&values, |busy| busy / 20.0), "▁ ▅█");
+    }
+
+    #[test]
+    fn slices_hold_the_mean_of_their_points() {
+        let points = vec![[0.0, 1.0, 1.0, 1.0], [0.4, 3.0, 3.0, 3.0], [1.9, 5.0, 5.0, 5.0]];
+        assert_eq!(cut(&Series { points }, 2.0, 4), [Some(2.0), None, None, Some(5.0)]);
+    }
+}
