@@ -8,10 +8,18 @@ use tcptoll_model::page::waterfall::{Request, Waterfall};
 /// What one page does without others on the server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Alone {
-    /// From the page's beginning to the handshake of each connection, and to its last response, µs.
-    connections: Vec<(u64, u64)>,
+    connections: Vec<Held>,
     /// From the beginning to the last response of all, µs.
     page_us: u64,
+}
+
+/// One connection of it, µs since the page's beginning.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    opened_us: u64,
+    last_us: u64,
+    /// When the server closed it during the load, as at its limit of responses.
+    closed_us: Option<u64>,
 }
 
 impl Alone {
@@ -28,7 +36,10 @@ impl Alone {
             .connections
             .iter()
             .enumerate()
-            .filter_map(|(number, one)| Some((one.connected_us?, last(number)?)))
+            .filter_map(|(number, one)| {
+                let (opened_us, last_us) = (one.connected_us?, last(number)?);
+                Some(Held { opened_us, last_us, closed_us: one.closed_us })
+            })
             .collect();
         Some(Self { connections, page_us: page.everything_us? })
     }
@@ -56,9 +67,11 @@ impl Alone {
                     (None, Some(leave)) => end_s + leave.as_secs_f64(),
                     (None, None) => f64::INFINITY,
                 };
-                for (opened_us, last_us) in &self.connections {
-                    let opened_s = page_s + *opened_us as f64 / 1e6;
-                    let closed_s = (page_s + *last_us as f64 / 1e6 + timeout_s).min(next_s);
+                for one in &self.connections {
+                    let opened_s = page_s + one.opened_us as f64 / 1e6;
+                    let kept_s = page_s + one.last_us as f64 / 1e6 + timeout_s;
+                    let closed_s = one.closed_us.map_or(kept_s, |us| page_s + us as f64 / 1e6);
+                    let closed_s = closed_s.min(kept_s).min(next_s);
                     held_s += (closed_s.min(until_s) - opened_s.max(from_s)).max(0.0);
                 }
                 page_s = next_s;
@@ -77,7 +90,8 @@ mod tests {
     use super::*;
 
     fn alone() -> Alone {
-        Alone { connections: vec![(0, 500_000), (100_000, 500_000)], page_us: 500_000 }
+        let held = |opened_us| Held { opened_us, last_us: 500_000, closed_us: None };
+        Alone { connections: vec![held(0), held(100_000)], page_us: 500_000 }
     }
 
     fn visit(at_s: u64, thinks_s: &[u64]) -> Visit {
@@ -99,6 +113,12 @@ mod tests {
         assert!((held(&[visit(0, &[1])], 2, None) - (1.5 + 1.4 + 2.5 + 2.4) / 10.0).abs() < 1e-9);
         // Leaves before the timeout.
         assert!((held(&[visit(0, &[])], 5, Some(Duration::from_secs(1))) - 0.29).abs() < 1e-9);
+        // The server closed one of them with its last response.
+        let mut closed = alone();
+        closed.connections[0].closed_us = Some(500_000);
+        let two = Some(Duration::from_secs(2));
+        let held = closed.held(&[visit(1, &[])], two, None, [0.0, 10.0]);
+        assert!((held - (0.5 + 2.4) / 10.0).abs() < 1e-9);
         assert!((alone().held(&[visit(0, &[])], None, None, [0.0, 10.0]) - 0.09).abs() < 1e-9);
     }
 }
