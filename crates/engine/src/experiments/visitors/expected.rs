@@ -15,6 +15,7 @@ pub(super) struct Alone {
 
 /// One connection of it, µs since the page's beginning.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_field_names)] // all are times
 struct Held {
     opened_us: u64,
     last_us: u64,
