@@ -9,7 +9,7 @@ pub use tcptoll_model::pool::{BackendKind, Connection, FrontKind};
 use super::{Began, Service, order};
 
 /// Most samples in one answer to [`TakeWorkers`], so that it fits a message.
-pub const SAMPLES_MAX: usize = 1_000;
+pub const SAMPLES_MAX: usize = 400;
 
 /// Start a backend and wait until it answers. An order for the server host.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -196,7 +196,10 @@ mod tests {
         assert_eq!((first.samples.len(), first.left, first.missed), (SAMPLES_MAX, 2, 2));
         assert_eq!(first.first_error.as_deref(), Some("first"));
         let rest = watch.take(SAMPLES_MAX as u64);
-        assert_eq!((rest.samples[0].at_ns, rest.samples.len(), rest.left), (1_000, 2, 0));
+        assert_eq!(
+            (rest.samples[0].at_ns, rest.samples.len(), rest.left),
+            (SAMPLES_MAX as u64, 2, 0)
+        );
         assert!(watch.take(u64::MAX).samples.is_empty());
         // The longest part fits a message.
         let longest = vec![
@@ -208,7 +211,7 @@ mod tests {
                 overflows: Some(u64::MAX),
                 memory_bytes: Some(u64::MAX),
             };
-            1_000
+            SAMPLES_MAX
         ];
         let longest = WorkersSeen { samples: longest, ..WorkersSeen::default() };
         assert!(serde_json::to_string(&longest).unwrap().len() < crate::channel::MESSAGE_MAX);

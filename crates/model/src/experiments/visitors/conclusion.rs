@@ -19,33 +19,22 @@ pub(super) fn conclude(summary: &mut Summary) {
 /// Arms that the answer names; the tables have all.
 const NAMED: usize = 4;
 
-/// What each arm holds, in one sentence; the comparison is stated before, by the code that all share.
+/// What each arm holds, a sentence each; the comparison is stated before, by the code that all share.
 fn answer(summary: &Summary) -> String {
-    let measured: Vec<&Arm> =
-        summary.arms.iter().filter(|arm| value(arm, PAGE_MEAN.name).is_some()).collect();
-    let held: Vec<String> = measured.iter().take(NAMED).filter_map(|arm| held(arm)).collect();
-    if held.is_empty() {
-        return "No page came whole.".to_owned();
-    }
-    let more = match measured.len().saturating_sub(NAMED) {
-        0 => "",
-        _ => "; further arms are in the table",
-    };
-    format!(
-        "Workers that hold a connection, and the time that 95 % of the pages do not exceed: {}{more}.",
-        held.join("; ")
-    )
+    let measured = summary.arms.iter().filter(|arm| value(arm, PAGE_MEAN.name).is_some());
+    let held: Vec<String> = measured.take(NAMED).filter_map(held).collect();
+    if held.is_empty() { "No page came whole.".to_owned() } else { held.join(" ") }
 }
 
 fn held(arm: &Arm) -> Option<String> {
     let visits = arm.own.site_visits.as_deref()?;
     let busy = value(arm, WORKERS_BUSY.name)?;
-    let p95 =
-        value(arm, PAGE_P95.name).map_or(String::new(), |us| format!(" and {}", human_us(us)));
+    let p95 = value(arm, PAGE_P95.name)
+        .map_or(String::new(), |us| format!("; 95 % of the pages took at most {}", human_us(us)));
     let failed = match arm.attempts - arm.ok {
         0 => String::new(),
-        failed => format!(", {failed} of {} pages failed", human_count(arm.attempts)),
+        failed => format!("; {failed} of {} pages failed", human_count(arm.attempts)),
     };
     let all = human_count(visits.workers);
-    Some(format!("{busy:.0} of {all}{p95}{failed} ({})", arm.name))
+    Some(format!("{}: connections hold {busy:.0} of {all} workers{p95}{failed}.", arm.name))
 }
