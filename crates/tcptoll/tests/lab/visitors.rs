@@ -65,7 +65,7 @@ fn workers_that_the_status_page_shows_are_those_of_schedule_and_timeout_and_of_t
     let arm = only(&summary);
     let found = visits(arm);
     assert!(arm.ok > 5, "{:?}", arm.errors);
-    let busy = metric(arm, "workers_busy_mean");
+    let busy = metric(arm, "workers_held_mean");
     let expected = found.held_expected.unwrap();
     let clients = found.held_by_clients.unwrap();
     // How long a load without others took is a matter of the machine, the timeout is not.
@@ -89,13 +89,13 @@ fn an_idle_connection_holds_a_worker_of_prefork_and_worker_and_none_of_event_and
     let summary = visited(&["--server", servers, "--max-workers", "100", "--php", "fpm"]);
     let [prefork, worker, event, nginx] = &summary.arms[..] else { panic!("four arms") };
     for arm in [prefork, worker] {
-        let (busy, kept) = (metric(arm, "workers_busy_mean"), metric(arm, "connections_kept_mean"));
+        let (busy, kept) = (metric(arm, "workers_held_mean"), metric(arm, "connections_kept_mean"));
         assert!(kept > 1.0 && busy >= kept, "{}: {kept} of {busy}", arm.name);
     }
-    let (busy, kept) = (metric(event, "workers_busy_mean"), metric(event, "connections_kept_mean"));
+    let (busy, kept) = (metric(event, "workers_held_mean"), metric(event, "connections_kept_mean"));
     assert!(visits(event).idle_is_free && busy < kept, "{busy} threads, {kept} connections");
     assert_eq!(visits(nginx).worker, "connection");
-    assert!(metric(nginx, "workers_busy_mean") >= metric(nginx, "connections_kept_mean"));
+    assert!(metric(nginx, "workers_held_mean") >= metric(nginx, "connections_kept_mean"));
 }
 
 #[test]

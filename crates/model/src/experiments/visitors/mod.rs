@@ -28,10 +28,10 @@ pub const PAGES_FAILED: MetricSpec =
     metric("pages_failed_share", "share", "share of pages that failed", Better::Lower);
 /// Workers that hold a connection, mean.
 pub const WORKERS_BUSY: MetricSpec =
-    metric("workers_busy_mean", "workers", "workers that hold a connection", Better::Lower);
+    metric("workers_held_mean", "workers", "workers that hold a connection", Better::Lower);
 /// The largest number of these.
 pub const WORKERS_BUSY_PEAK: MetricSpec =
-    metric("workers_busy_peak", "workers", "workers that hold a connection, peak", Better::Lower);
+    metric("workers_held_peak", "workers", "workers that hold a connection, peak", Better::Lower);
 /// Connections that wait for another request, mean.
 pub const WORKERS_KEPT: MetricSpec =
     metric("connections_kept_mean", "connections", "idle connections kept", Better::Lower);

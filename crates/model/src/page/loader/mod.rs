@@ -139,8 +139,6 @@ struct Entry {
     connection: Option<ConnectionId>,
     /// Whether it is the first on its connection.
     first_on_connection: bool,
-    /// Sent before on a connection that the server closed at the same time.
-    repeated: bool,
     known_us: u64,
     assigned_us: Option<u64>,
     sent_us: Option<u64>,
@@ -492,7 +490,6 @@ impl Entry {
             state: State::Waiting,
             connection: None,
             first_on_connection: false,
-            repeated: false,
             known_us: now_us,
             assigned_us: None,
             sent_us: None,

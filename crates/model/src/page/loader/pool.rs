@@ -177,9 +177,11 @@ impl Loader {
         self.failed(first.1, class, now_us);
     }
 
-    /// A connection was closed. A request of which nothing had come is sent again once on
-    /// another connection, if the connection had carried one before: the server may have closed it
-    /// while it was idle (RFC 9112, section 9.3.1). What has begun, and what was sent on a new connection, fails.
+    /// A connection was closed. A request of which nothing had come is sent again on another connection,
+    /// if the connection had carried one before: the server may have closed it while it was idle
+    /// (RFC 9112, section 9.3.1). The other one may be as old, and closed at the same time; each such attempt
+    /// uses up a connection that had carried a response, so there are no more of them than responses. What has
+    /// begun, and what was sent on a new connection, fails.
     pub fn closed(&mut self, connection: ConnectionId, now_us: u64) {
         let Some(socket) = self.sockets.get_mut(connection.0 as usize) else { return };
         if socket.over {
@@ -191,10 +193,8 @@ impl Loader {
         self.over(connection, now_us);
         for request in carried {
             let entry = &mut self.entries[request.0 as usize];
-            let again = !entry.repeated || self.config.protocol == Protocol::Pipelined;
-            if kept && entry.state == State::Assigned && again {
+            if kept && entry.state == State::Assigned {
                 entry.state = State::Waiting;
-                entry.repeated = true;
                 entry.connection = None;
                 let priority = entry.priority;
                 self.repeats += 1;

@@ -106,6 +106,35 @@ fn a_page_that_was_given_up_leaves_nothing_to_the_next_one() {
 }
 
 #[test]
+fn a_request_that_meets_one_idle_connection_after_another_as_it_is_closed_is_sent_until_one_is_open()
+ {
+    let config = Config { connections_per_origin: 2, ..Config::default() };
+    let mut loader = Loader::new(config, Start::Graph(graph(3))).unwrap();
+    loader.actions(0);
+    let head = Head { status: 200, keeps: true, ..Default::default() };
+    // The document, then two resources on two connections.
+    loader.connected(ConnectionId(0), 10);
+    loader.actions(10);
+    loader.head(RequestId(0), &head, 20);
+    loader.ended(RequestId(0), 30);
+    loader.actions(30);
+    loader.connected(ConnectionId(1), 40);
+    loader.actions(40);
+    for request in [1, 2] {
+        loader.head(RequestId(request), &head, 50);
+        loader.ended(RequestId(request), 60);
+    }
+    loader.next_page(Start::Graph(graph(1)), 1_000).unwrap();
+    loader.actions(1_000);
+    loader.closed(ConnectionId(0), 1_010);
+    loader.actions(1_010);
+    loader.closed(ConnectionId(1), 1_020);
+    assert_eq!(loader.repeats(), 2);
+    assert!(!loader.has_failed(), "neither attempt was the request's fault");
+    assert!(matches!(loader.actions(1_020)[0], Action::Connect { .. }));
+}
+
+#[test]
 fn a_request_on_an_idle_http2_connection_that_is_closed_is_repeated() {
     let config = Config { protocol: Protocol::Http2, ..Config::default() };
     let mut known = graph(2);
