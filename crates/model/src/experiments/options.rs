@@ -209,6 +209,12 @@ pub const CONGESTION_OF_BOTH: Opt =
     Opt::each(SOCKETS, "congestion", "NAME", "Congestion control of both hosts: cubic, bbr, reno")
         .derived("the kernel's own");
 
+/// Whether a study states its arms itself: a value of one of these options, or arms with names.
+pub(super) fn is_chosen(study: &Study, options: &[&str]) -> bool {
+    let stated = options.iter().any(|option| !study.values(option).is_empty());
+    stated || !study.named_arms.is_empty()
+}
+
 /// The arms of a run without a choice, each a name with the settings that it changes; one round unless
 /// rounds were asked for.
 pub(super) fn run_once(study: &mut Study, arms: &[(&str, &[(&str, &str)])]) {

@@ -4,7 +4,7 @@ use crate::experiments::option::Opt;
 use crate::experiments::options::{
     BACKLOG, BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONNECT_COUNT, CONNECT_RATE,
     CONNECT_TIMEOUT, IPV6, LINK, MAX_SYN_BACKLOG, PACKET_RELAY, SERVER_SYSCTL, SOMAXCONN,
-    SYNCOOKIES, TAP, run_once,
+    SYNCOOKIES, TAP, is_chosen, run_once,
 };
 use crate::study::Study;
 
@@ -92,11 +92,9 @@ const ARMS: [(&str, &[(&str, &str)]); 4] = [
 pub(super) fn complete(study: &mut Study) {
     // Connections that fail are part of the question.
     study.failures.get_or_insert_with(|| "expected".to_owned());
-    let typed = |option: &&str| !study.values(option).is_empty();
-    if CHOSEN.iter().any(typed) || !study.named_arms.is_empty() {
-        return;
+    if !is_chosen(study, &CHOSEN) {
+        run_once(study, &ARMS);
     }
-    run_once(study, &ARMS);
 }
 
 #[cfg(test)]

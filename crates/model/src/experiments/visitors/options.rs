@@ -2,7 +2,7 @@
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, run_once,
+    CLIENT_SYSCTL, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, is_chosen, run_once,
 };
 use crate::experiments::site_options::{
     COMPRESS, HAR, PAGE_SIZE, PATH, RESOURCE_KIND, RESOURCE_SIZE, RESOURCES, SHARDS, SITE, WORK,
@@ -141,11 +141,9 @@ const SWEEP: [(&str, &[(&str, &str)]); 4] = [
 pub(super) fn complete(study: &mut Study) {
     // Visitors whom the server turns away are part of the question.
     study.failures.get_or_insert_with(|| "expected".to_owned());
-    let typed = |option: &&str| !study.values(option).is_empty();
-    if CHOSEN.iter().any(typed) || !study.factors.is_empty() {
-        return;
+    if !is_chosen(study, &CHOSEN) && study.factors.is_empty() {
+        run_once(study, &SWEEP);
     }
-    run_once(study, &SWEEP);
 }
 
 #[cfg(test)]
@@ -173,6 +171,14 @@ mod tests {
         assert_eq!(study.named_arms.len(), SWEEP.len());
         assert_eq!(study.rounds.fixed, Some(1));
         assert_eq!(study.failures.as_deref(), Some("expected"));
+    }
+
+    #[test]
+    fn arms_of_a_study_are_not_replaced() {
+        let mut study = Study::default();
+        run_once(&mut study, &[("mine", &[("keepalive-timeout", "3s")])]);
+        complete(&mut study);
+        assert_eq!(study.named_arms.len(), 1);
     }
 
     #[test]

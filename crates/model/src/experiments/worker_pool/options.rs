@@ -1,7 +1,9 @@
 //! Options of `worker-pool`.
 
 use crate::experiments::option::{Only, Opt};
-use crate::experiments::options::{IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, run_once};
+use crate::experiments::options::{
+    IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, is_chosen, run_once,
+};
 use crate::study::Study;
 
 /// Heading of the stall.
@@ -144,11 +146,9 @@ const SWEEP: [(&str, &[(&str, &str)]); 4] = [
 pub(super) fn complete(study: &mut Study) {
     // Requests that fail are part of the question.
     study.failures.get_or_insert_with(|| "expected".to_owned());
-    let typed = |option: &&str| !study.values(option).is_empty();
-    if CHOSEN.iter().any(typed) || !study.factors.is_empty() {
-        return;
+    if !is_chosen(study, &CHOSEN) && study.factors.is_empty() {
+        run_once(study, &SWEEP);
     }
-    run_once(study, &SWEEP);
 }
 
 #[cfg(test)]
