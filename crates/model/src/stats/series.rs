@@ -15,6 +15,19 @@ pub struct Series {
     pub points: Vec<[f64; 4]>,
 }
 
+impl Series {
+    /// The greatest value. None: there is none.
+    pub fn peak(&self) -> Option<f64> {
+        self.points.iter().map(|[.., greatest]| *greatest).reduce(f64::max)
+    }
+
+    /// Mean of its points' means. None: there is none.
+    pub fn mean(&self) -> Option<f64> {
+        let sum: f64 = self.points.iter().map(|[_, _, mean, _]| mean).sum();
+        (!self.points.is_empty()).then(|| sum / self.points.len() as f64)
+    }
+}
+
 /// Values that came one after the other, merged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bucket {

@@ -2,8 +2,8 @@
 
 use tcptoll_model::record::Series;
 
-use crate::clean;
 use crate::own::{Block, Tone};
+use crate::{clean, number};
 
 /// From the least to the greatest.
 pub(crate) const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -36,6 +36,25 @@ pub(crate) fn row(name: &str, strip: &str, behind: &str) -> Block {
         (Tone::Client, strip.to_owned()),
         (Tone::Dim, format!("  {behind}")),
     ])
+}
+
+/// Times of each arm on one logarithmic scale, below their heading. Empty: there are none.
+pub(crate) fn times(title: &str, names: &[String], strips: &[Vec<Option<f64>>]) -> Vec<Block> {
+    let values = || strips.iter().flatten().flatten().copied().filter(|us| *us > 0.0);
+    let (Some(low), Some(high)) = (values().reduce(f64::min), values().reduce(f64::max)) else {
+        return Vec::new();
+    };
+    let [least, most] = [HEIGHTS[0], HEIGHTS[7]];
+    let range = format!("{least} {} to {most} {} (log)", number::time(low), number::time(high));
+    let mut blocks = vec![Block::Blank, heading(title, &range)];
+    // Of a run whose times are all alike every height is the least.
+    let span = (high / low).ln().max(1e-9);
+    for (name, strip) in names.iter().zip(strips) {
+        let peak = strip.iter().flatten().copied().reduce(f64::max);
+        let behind = peak.map_or_else(String::new, |us| format!("peak {}", number::time(us)));
+        blocks.push(row(name, &letters(strip, |us| (us / low).ln() / span), &behind));
+    }
+    blocks
 }
 
 /// The mean of each slice of time. None: it has no value.

@@ -9,6 +9,7 @@ use tcptoll_model::experiments::visitors::{
     PAGES_FAILED, PAGES_RATE, WORKERS_BUSY, WORKERS_BUSY_PEAK, WORKERS_KEPT,
 };
 use tcptoll_model::record::{MemoryLimit, PageGroup, Series, SiteVisits};
+use tcptoll_model::stats::series::POINTS_MAX;
 use tcptoll_model::stats::{Histogram, SeriesBuilder};
 use tcptoll_model::validity;
 
@@ -23,9 +24,6 @@ const LATE_SHARE: f64 = 0.05;
 
 /// A figure of a page.
 type Of = fn(&PageSeen) -> f64;
-
-/// Points of a series.
-const POINTS: usize = 400;
 
 impl VisitorTrial<'_> {
     pub(super) fn take_visits(&mut self, came: &Came, seen: &Seen<'_>) {
@@ -85,7 +83,7 @@ impl VisitorTrial<'_> {
         let group = |first: bool| {
             let pages = || came.pages.iter().filter(move |page| page.first == first);
             let mut group = PageGroup::default();
-            let mut series = SeriesBuilder::new(POINTS);
+            let mut series = SeriesBuilder::new(POINTS_MAX);
             let mut order: Vec<&PageSeen> = pages().collect();
             order.sort_by_key(|page| page.at_ns);
             for page in order {
@@ -169,7 +167,7 @@ impl VisitorTrial<'_> {
     }
 
     fn series(values: impl Iterator<Item = (Duration, u64)>) -> Series {
-        let mut series = SeriesBuilder::new(POINTS);
+        let mut series = SeriesBuilder::new(POINTS_MAX);
         for (since, value) in values {
             series.push(since, value as f64);
         }
@@ -190,18 +188,12 @@ impl VisitorTrial<'_> {
 
     /// Means over time of what the status page showed.
     fn take_workers(&mut self, record: &SiteVisits) {
-        let mean = |series: &Series| {
-            let count = series.points.len();
-            let sum: f64 = series.points.iter().map(|[_, _, mean, _]| mean).sum();
-            (count > 0).then(|| sum / count as f64)
-        };
-        let peak = |series: &Series| series.points.iter().map(|[.., most]| *most).reduce(f64::max);
         let n = record.readings;
         let figures = [
-            (&WORKERS_BUSY, mean(&record.busy)),
-            (&WORKERS_BUSY_PEAK, peak(&record.busy)),
-            (&WORKERS_KEPT, mean(&record.kept)),
-            (&ACCEPT_QUEUE_PEAK, peak(&record.queue)),
+            (&WORKERS_BUSY, record.busy.mean()),
+            (&WORKERS_BUSY_PEAK, record.busy.peak()),
+            (&WORKERS_KEPT, record.kept.mean()),
+            (&ACCEPT_QUEUE_PEAK, record.queue.peak()),
         ];
         for (spec, value) in figures {
             self.notes.metric(spec, value, n);

@@ -105,11 +105,7 @@ fn near_limit<'a>(drawn: &[Drawn<'a>]) -> Option<&'a SiteVisits> {
     drawn
         .iter()
         .map(|one| one.visits)
-        .find(|visits| peak(&visits.busy).is_some_and(|peak| peak > visits.workers as f64 / 3.0))
-}
-
-fn peak(series: &Series) -> Option<f64> {
-    series.points.iter().map(|point| point[3]).reduce(f64::max)
+        .find(|visits| visits.busy.peak().is_some_and(|peak| peak > visits.workers as f64 / 3.0))
 }
 
 /// First and later pages together.
@@ -122,11 +118,8 @@ fn pages_of(visits: &SiteVisits, last: f64) -> Vec<(f64, f64)> {
 }
 
 fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
-    let mean = |one: &Drawn<'_>| {
-        let points = &one.visits.busy.points;
-        points.iter().map(|point| point[2]).sum::<f64>() / points.len() as f64
-    };
-    let mut all: Vec<(f64, &Drawn<'_>)> = drawn.iter().map(|one| (mean(one), one)).collect();
+    let mut all: Vec<(f64, &Drawn<'_>)> =
+        drawn.iter().filter_map(|one| Some((one.visits.busy.mean()?, one))).collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     let words = |(mean, one): &(f64, &Drawn<'_>)| {
         let noun = workers(one.visits);
@@ -185,13 +178,13 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         ],
         ..count(workers(visits))
     }];
-    if peak(&visits.queue).is_some_and(|peak| peak > 0.0) {
+    if visits.queue.peak().is_some_and(|peak| peak > 0.0) {
         panels.push(Panel {
             lines: vec![line("connections", "", bins::whole(&visits.queue, last), false)],
             ..count("accept queue")
         });
     }
-    if peak(&visits.refused).is_some_and(|peak| peak > 0.0) {
+    if visits.refused.peak().is_some_and(|peak| peak > 0.0) {
         panels.push(Panel {
             lines: vec![line("packets", "", bins::whole(&visits.refused, last), false)],
             ..count("SYNs and ACKs that met a full accept queue, so far")

@@ -2,7 +2,7 @@
 
 use tcptoll_model::record::{Series, Summary};
 
-use super::{Drawn, drawn, pages_of, peak};
+use super::{Drawn, drawn, pages_of};
 use crate::over_time::strips::{self, HEIGHTS, NAME, cut, heading, letters, row};
 use crate::own::{Block, Tone};
 use crate::{clean, figures, number};
@@ -20,14 +20,14 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     let names: Vec<&str> = all.iter().map(|one| one.arm.name.as_str()).collect();
     let names = clean::shorten_all(&names, NAME);
     // All strips have one scale: the limit, or what is held at most where nobody comes near it.
-    let most = all.iter().filter_map(|one| peak(&one.visits.busy)).fold(1.0, f64::max);
+    let most = all.iter().filter_map(|one| one.visits.busy.peak()).fold(1.0, f64::max);
     let time = format!("over {} s", number::trimmed(last));
     let full = format!("{} {}", HEIGHTS[7], number::trimmed(most));
     let mut blocks =
         vec![Block::Blank, heading(&format!("workers that hold a connection {time}"), &full)];
     for (one, name) in all.iter().zip(&names) {
         let strip = letters(&cut(&one.visits.busy, last, cells), |busy| busy / most);
-        let peak = peak(&one.visits.busy).unwrap_or_default();
+        let peak = one.visits.busy.peak().unwrap_or_default();
         let behind = format!("peak {} of {}", number::trimmed(peak), one.visits.workers);
         blocks.push(row(name, &strip, &behind));
     }
@@ -49,23 +49,5 @@ fn pages(all: &[Drawn<'_>], names: &[String], last: f64, cells: usize) -> Vec<Bl
             cut(&Series { points }, last, cells)
         })
         .collect();
-    let values = || times.iter().flatten().flatten().copied().filter(|us| *us > 0.0);
-    let (Some(low), Some(high)) = (values().reduce(f64::min), values().reduce(f64::max)) else {
-        return Vec::new();
-    };
-    let range = format!(
-        "{} {} to {} {} (log)",
-        HEIGHTS[0],
-        number::time(low),
-        HEIGHTS[7],
-        number::time(high)
-    );
-    let mut blocks = vec![Block::Blank, heading("page time, by when asked for", &range)];
-    let span = (high / low).ln().max(1e-9);
-    for (name, strip) in names.iter().zip(&times) {
-        let longest = strip.iter().flatten().copied().reduce(f64::max);
-        let behind = longest.map_or_else(String::new, |us| format!("peak {}", number::time(us)));
-        blocks.push(row(name, &letters(strip, |us| (us / low).ln() / span), &behind));
-    }
-    blocks
+    strips::times("page time, by when asked for", names, &times)
 }

@@ -5,7 +5,7 @@ use tcptoll_model::experiments::worker_pool::LOCAL;
 use tcptoll_model::record::Summary;
 
 use super::{Drawn, drawn, last};
-use crate::over_time::strips::{self, HEIGHTS, NAME, cut, heading, letters, row};
+use crate::over_time::strips::{self, NAME, cut, heading, letters, row};
 use crate::own::{Block, Tone};
 use crate::{clean, figures, number};
 
@@ -27,7 +27,7 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     blocks.extend(stall(&all, last, cells));
     for (one, name) in all.iter().zip(&names) {
         let strip = cut(&one.pool.busy, last, cells);
-        let peak = one.pool.busy.points.iter().map(|point| point[3]).fold(0.0, f64::max);
+        let peak = one.pool.busy.peak().unwrap_or_default();
         let full = one.pool.workers as f64;
         let strip = letters(&strip, |busy| busy / full);
         let behind = format!("peak {} of {}", number::trimmed(peak), one.pool.workers);
@@ -35,26 +35,7 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     }
     let latencies: Vec<Vec<Option<f64>>> =
         all.iter().map(|one| latency(one, last, cells)).collect();
-    let values = || latencies.iter().flatten().flatten().copied().filter(|us| *us > 0.0);
-    if let (Some(low), Some(high)) = (values().reduce(f64::min), values().reduce(f64::max)) {
-        let range = format!(
-            "{} {} to {} {} (log)",
-            HEIGHTS[0],
-            number::time(low),
-            HEIGHTS[7],
-            number::time(high)
-        );
-        blocks.push(Block::Blank);
-        blocks.push(heading("latency without the backend, by when due", &range));
-        for (name, strip) in names.iter().zip(&latencies) {
-            let peak = strip.iter().flatten().copied().reduce(f64::max);
-            let behind = peak.map_or_else(String::new, |us| format!("peak {}", number::time(us)));
-            // Of a run whose latencies are all alike every height is the least.
-            let span = (high / low).ln().max(1e-9);
-            let strip = letters(strip, |us| (us / low).ln() / span);
-            blocks.push(row(name, &strip, &behind));
-        }
-    }
+    blocks.extend(strips::times("latency without the backend, by when due", &names, &latencies));
     if more > 0 {
         let text = format!("{} in the HTML report", figures::plural(more as u64, "more arm"));
         blocks.push(Block::Prose(2, text, Tone::Dim));
