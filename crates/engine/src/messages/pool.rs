@@ -146,8 +146,8 @@ pub struct WatchWorkers {
 /// How the memory of a server is watched.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct WatchMemory {
-    /// Above so many bytes the largest process is killed, as a limit of the kernel would; the first one of a
-    /// server, which starts the others, is not. None: nothing is killed.
+    /// Above this limit the largest process is killed, as the kernel would do. The first process of a server,
+    /// which starts the others, is spared. None: nothing is killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
 }

@@ -103,7 +103,7 @@ impl Mpm {
         text
     }
 
-    /// So many workers at most, started and ended as Apache decides, and one more that answers for the
+    /// At most this many workers, started and ended as Apache decides, and one more that answers for the
     /// status page. Spare ones as Debian ships it (`mods-available/mpm_*.conf` of 2.4.71).
     fn limited(self, workers: u64) -> String {
         let all = workers + 1;

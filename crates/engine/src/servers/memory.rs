@@ -100,7 +100,7 @@ fn enter(folder: &Path) -> Result<(), String> {
     fs::write(&file, "0").map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Becomes the keeper of a group of so many bytes; gives its exit status when it has removed it.
+/// Becomes the keeper of a group with this limit in bytes; gives its exit status when the group is removed.
 pub fn keep(bytes: &str) -> i32 {
     process::set_name("tcptoll-memory");
     let _ = process::ignore_stop_signals();

@@ -49,7 +49,7 @@ pub(super) const SETTINGS: [&str; 6] = [
     "output_buffering=0",
 ];
 
-/// Lines of a script that make the process which runs it larger by so many bytes, once, until it ends.
+/// Lines of a script that allocate this many bytes in the process that runs it, once, until the process ends.
 pub(super) fn ballast(bytes: u64) -> String {
     if bytes == 0 {
         return String::new();

@@ -109,7 +109,7 @@ impl Fpm {
 ///
 /// Errors: a sentence for the user.
 ///
-/// `in_worker`: PHP is run by the web server's workers, each of which takes so many bytes besides.
+/// `in_worker`: PHP is run by the web server's workers, each of which allocates this many bytes more.
 pub(super) fn lay(
     site: &Site,
     tls: bool,

@@ -13,12 +13,17 @@ use tcptoll_model::units::parse_size;
 use super::settings::{Reader, wrong};
 use crate::experiments::TrialError;
 use crate::files::{Shared, is_too_large, read_at_most};
+use crate::lab::{Handle, Interrupt};
+use crate::messages::{LoadPage, PageStart, ServerSpec, Serving, Upload, Visit};
 
 /// Longest HAR file, bytes: one of a large page with all its content has some tens of MiB.
 const HAR_MAX: u64 = 256 << 20;
 
 /// Resources of a made page, at most.
 const RESOURCES_MAX: u64 = 1_000;
+
+/// Longest site that fits into the order itself, bytes of JSON; a longer one is uploaded before.
+const SITE_MAX: usize = 32 << 10;
 
 /// The name that pages of the lab have.
 const NAME: &str = "page.test";
@@ -168,6 +173,58 @@ impl Content {
             Self::Folder(..) => false,
         }
     }
+}
+
+impl Served {
+    /// Starts a server of the site; one that is too long for the order is uploaded before.
+    pub(in crate::experiments) fn start(
+        &self,
+        server: &mut Handle,
+        spec: ServerSpec,
+    ) -> Result<Serving, TrialError> {
+        let text = to_json(&self.site)?;
+        let site_uploaded = text.len() > SITE_MAX;
+        if site_uploaded {
+            upload(server, &text)?;
+        }
+        let site = (!site_uploaded).then(|| self.site.clone());
+        Ok(server.ask(&ServerSpec { site, site_uploaded, ..spec })?)
+    }
+
+    /// Where a load begins, and the graph that is uploaded before each if there is no document.
+    pub(in crate::experiments) fn begin(&self) -> Result<(PageStart, Option<String>), TrialError> {
+        Ok(match &self.url {
+            Some(url) => (PageStart::Url(url.clone()), None),
+            None => (PageStart::Uploaded, self.graph.as_ref().map(to_json).transpose()?),
+        })
+    }
+}
+
+/// Uploads a text that the next order refers to.
+pub(in crate::experiments) fn upload(host: &mut Handle, text: &str) -> Result<(), TrialError> {
+    for piece in Upload::pieces(text) {
+        host.ask(&piece)?;
+    }
+    Ok(())
+}
+
+/// Loads a page once.
+pub(in crate::experiments) fn load_once(
+    client: &mut Handle,
+    order: &LoadPage,
+    graph: Option<&str>,
+    interrupt: &Interrupt,
+) -> Result<Visit, TrialError> {
+    if let Some(graph) = graph {
+        upload(client, graph)?;
+    }
+    let begun = client.begin(order)?;
+    let answered = client.wait(begun, interrupt, &mut |_| {})?;
+    Ok(Visit::of_rows(answered.rows, answered.answer))
+}
+
+fn to_json(value: &impl serde::Serialize) -> Result<String, TrialError> {
+    serde_json::to_string(value).map_err(|error| TrialError::Setting(format!("page: {error}")))
 }
 
 fn read_har(file: &Path) -> Result<Graph, TrialError> {

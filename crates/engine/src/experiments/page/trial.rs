@@ -6,7 +6,7 @@ use tcptoll_model::study::PlannedArm;
 use tcptoll_model::wire::Span;
 
 use super::settings::{Ends, Lab, PageSettings};
-use crate::experiments::bench::content::Served;
+use crate::experiments::bench::content::{self, Served};
 use crate::experiments::bench::hosts::{PortsNeeded, read_sysctls};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
@@ -14,8 +14,7 @@ use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::Hosts;
 use crate::messages::{
-    LoadPage, NextPage, PageStart, PageUser, ServerSpec, Serving, TakeSpan, TlsLoad, Upload, Visit,
-    Watch,
+    LoadPage, NextPage, PageUser, ServerSpec, Serving, TakeSpan, TlsLoad, Visit, Watch,
 };
 
 /// Ports of the lab's server.
@@ -25,9 +24,6 @@ const TLS_PORT: u16 = 8443;
 /// Connections that the server must hold: more than a browser opens, with those that it has just
 /// closed.
 const CONNECTIONS: u64 = 64;
-
-/// Longest site that fits into the order itself, bytes of JSON; a longer one is uploaded before.
-const SITE_MAX: usize = 32 << 10;
 
 /// One arm, being run.
 pub(super) struct PageTrial<'a> {
@@ -89,13 +85,6 @@ impl<'a> PageTrial<'a> {
         let at = SocketAddr::new(hosts.addresses.server, port);
         let served = lab.content.served(self.settings.manner(), at.ip(), port)?;
         let server = hosts.server()?;
-        let text = to_json(&served.site)?;
-        let uploaded = text.len() > SITE_MAX;
-        if uploaded {
-            for piece in Upload::pieces(&text) {
-                server.ask(&piece)?;
-            }
-        }
         let spec = ServerSpec {
             kind: lab.kind,
             at,
@@ -108,11 +97,11 @@ impl<'a> PageTrial<'a> {
             work_ns: 0,
             backlog: None,
             connections: CONNECTIONS,
-            site: (!uploaded).then(|| served.site.clone()),
-            site_uploaded: uploaded,
+            site: None,
+            site_uploaded: false,
             limits: None,
         };
-        let Serving { version, certificate, .. } = server.ask(&spec)?;
+        let Serving { version, certificate, .. } = served.start(server, spec)?;
         self.congestion =
             read_sysctls(server, &["net.ipv4.tcp_congestion_control"])?.into_values().next();
         if let Some(server) = &mut self.notes.arm.server {
@@ -132,19 +121,9 @@ impl<'a> PageTrial<'a> {
         let order = self.order.as_ref().ok_or_else(|| {
             TrialError::Target("there is no server to load a page from".to_owned())
         })?;
-        if let Some(graph) = &self.graph {
-            for piece in Upload::pieces(graph) {
-                hosts.client.ask(&piece)?;
-            }
-        }
-        let begun = hosts.client.begin(&LoadPage { user: user.clone(), ..order.clone() })?;
-        let answered = hosts.client.wait(begun, context.interrupt, &mut |_| {})?;
-        Ok(Visit::of_rows(answered.rows, answered.answer))
+        let order = LoadPage { user: user.clone(), ..order.clone() };
+        content::load_once(&mut hosts.client, &order, self.graph.as_deref(), context.interrupt)
     }
-}
-
-fn to_json(value: &impl serde::Serialize) -> Result<String, TrialError> {
-    serde_json::to_string(value).map_err(|error| TrialError::Setting(format!("page: {error}")))
 }
 
 impl Trial for PageTrial<'_> {
@@ -168,13 +147,8 @@ impl Trial for PageTrial<'_> {
             }
         };
         let ns = |time: std::time::Duration| time.as_nanos() as u64;
-        let start = match (&served.url, &served.graph) {
-            (Some(url), _) => PageStart::Url(url.clone()),
-            (None, graph) => {
-                self.graph = graph.as_ref().map(to_json).transpose()?;
-                PageStart::Uploaded
-            }
-        };
+        let (start, graph) = served.begin()?;
+        self.graph = graph;
         let made = self.roots.as_ref().map(|file| file.path().display().to_string());
         self.order = Some(LoadPage {
             start,

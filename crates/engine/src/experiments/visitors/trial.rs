@@ -7,16 +7,15 @@ use tcptoll_model::page::waterfall::Waterfall;
 use tcptoll_model::study::PlannedArm;
 
 use super::settings::{VisitorSettings, ns};
-use crate::experiments::bench::content::Served;
+use crate::experiments::bench::content::{self, Served};
 use crate::experiments::bench::hosts::{PortsNeeded, workers_seen};
 use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Hosts, LabError};
 use crate::messages::{
-    ConnectionSeen, LoadPage, LoadVisits, PageSeen, PageStart, PageUser, Rows, ServerLimits,
-    ServerSpec, Serving, TlsLoad, Upload, Visit, VisitPart, VisitsReport, Watch, WatchMemory,
-    WatchWorkers, WorkersSeen,
+    ConnectionSeen, LoadPage, LoadVisits, PageSeen, PageUser, Rows, ServerLimits, ServerSpec,
+    Serving, TlsLoad, VisitPart, VisitsReport, Watch, WatchMemory, WatchWorkers, WorkersSeen,
 };
 use crate::servers::memory::{self, KeptGroup};
 
@@ -26,9 +25,6 @@ const PORT: u16 = 8080;
 /// Readings of the status page in a trial, about, and the least time between two, ns.
 const READINGS: u64 = 1_000;
 const READ_EVERY_MIN_NS: u64 = 20_000_000;
-
-/// Longest site that fits into the order itself, bytes of JSON; a longer one is uploaded before.
-const SITE_MAX: usize = 32 << 10;
 
 /// One arm, being run.
 pub(super) struct VisitorTrial<'a> {
@@ -99,13 +95,6 @@ impl<'a> VisitorTrial<'a> {
         let at = SocketAddr::new(hosts.addresses.server, PORT);
         let served = settings.content.served(settings.manner(), at.ip(), PORT)?;
         let server = hosts.server()?;
-        let text = to_json(&served.site)?;
-        let uploaded = text.len() > SITE_MAX;
-        if uploaded {
-            for piece in Upload::pieces(&text) {
-                server.ask(&piece)?;
-            }
-        }
         let spec = ServerSpec {
             kind: settings.kind,
             at,
@@ -118,8 +107,8 @@ impl<'a> VisitorTrial<'a> {
             work_ns: 0,
             backlog: None,
             connections: settings.limits.workers,
-            site: (!uploaded).then(|| served.site.clone()),
-            site_uploaded: uploaded,
+            site: None,
+            site_uploaded: false,
             limits: Some(ServerLimits {
                 memory: match &self.memory {
                     Limit::Group(kept) => Some(kept.group.clone()),
@@ -128,7 +117,7 @@ impl<'a> VisitorTrial<'a> {
                 ..settings.limits.clone()
             }),
         };
-        let Serving { version, .. } = server.ask(&spec)?;
+        let Serving { version, .. } = served.start(server, spec)?;
         if let Some(server) = &mut self.notes.arm.server {
             server.version = Some(version);
         }
@@ -147,17 +136,6 @@ impl<'a> VisitorTrial<'a> {
         let none = || LabError::Refused("there is no server to load a page from".to_owned());
         Ok(self.order.clone().ok_or_else(none)?)
     }
-
-    fn upload(&self, hosts: &mut Hosts) -> Result<(), TrialError> {
-        for piece in self.graph.iter().flat_map(|graph| Upload::pieces(graph)) {
-            hosts.client.ask(&piece)?;
-        }
-        Ok(())
-    }
-}
-
-fn to_json(value: &impl serde::Serialize) -> Result<String, TrialError> {
-    serde_json::to_string(value).map_err(|error| TrialError::Setting(format!("page: {error}")))
 }
 
 impl Trial for VisitorTrial<'_> {
@@ -169,13 +147,8 @@ impl Trial for VisitorTrial<'_> {
 
     fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
         let served = self.serve(hosts)?;
-        let start = match (&served.url, &served.graph) {
-            (Some(url), _) => PageStart::Url(url.clone()),
-            (None, graph) => {
-                self.graph = graph.as_ref().map(to_json).transpose()?;
-                PageStart::Uploaded
-            }
-        };
+        let (start, graph) = served.begin()?;
+        self.graph = graph;
         let order = LoadPage {
             start,
             names: served.names,
@@ -191,10 +164,9 @@ impl Trial for VisitorTrial<'_> {
         self.order = Some(order.clone());
         // Twice: PHP and the files are in memory for the second.
         for _ in 0..2 {
-            self.upload(hosts)?;
-            let begun = hosts.client.begin(&order)?;
-            let answered = hosts.client.wait(begun, context.interrupt, &mut |_| {})?;
-            self.alone = Visit::of_rows(answered.rows, answered.answer).pages.pop();
+            let graph = self.graph.as_deref();
+            let visit = content::load_once(&mut hosts.client, &order, graph, context.interrupt)?;
+            self.alone = visit.pages.into_iter().last();
         }
         Ok(())
     }
@@ -211,7 +183,9 @@ impl Trial for VisitorTrial<'_> {
     }
 
     fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Came, TrialError> {
-        self.upload(hosts)?;
+        if let Some(graph) = &self.graph {
+            content::upload(&mut hosts.client, graph)?;
+        }
         let order = LoadVisits {
             page: self.order()?,
             visitors: self.settings.visitors(self.seed),

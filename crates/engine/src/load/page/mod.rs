@@ -115,16 +115,23 @@ impl Shared {
 ///
 /// Errors: what was asked for cannot be done; the parent is gone.
 pub fn run(order: &LoadPage, uploaded: &str, channel: &mut Channel) -> Result<Visit, LoadError> {
+    let (mut visit, cpu_us) = alone(visit(order, uploaded, channel))?;
+    visit.report.cpu_us = cpu_us;
+    Ok(visit)
+}
+
+/// Carries a load out on this thread alone; gives its CPU time too, µs.
+fn alone<T>(load: impl Future<Output = Result<T, LoadError>>) -> Result<(T, u64), LoadError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| LoadError::Refused(format!("tokio: {error}")))?;
     let cpu_ns = cpu::thread_cpu_ns();
-    let mut visit = LocalSet::new().block_on(&runtime, visit(order, uploaded, channel))?;
-    visit.report.cpu_us = cpu::thread_cpu_ns().saturating_sub(cpu_ns) / 1_000;
+    let done = LocalSet::new().block_on(&runtime, load)?;
+    let cpu_us = cpu::thread_cpu_ns().saturating_sub(cpu_ns) / 1_000;
     // A name that is still being resolved must not hold the host up.
     runtime.shutdown_background();
-    Ok(visit)
+    Ok((done, cpu_us))
 }
 
 async fn visit(
@@ -133,7 +140,8 @@ async fn visit(
     channel: &mut Channel,
 ) -> Result<Visit, LoadError> {
     let stop = &mut Stop::Channel(channel);
-    let mut load = Load::new(order, &client_tls(order)?, uploaded)?;
+    let begin = start(order, &order.start, uploaded)?;
+    let mut load = Load::new(order, &client_tls(order)?, begin)?;
     let mut pages = Vec::new();
     let mut why = load.until_done(stop).await?;
     let resources = load.loader.graph(|_| 0).resources;
@@ -204,7 +212,7 @@ struct Load {
 
 impl Load {
     /// A load that is about to begin, now.
-    fn new(order: &LoadPage, tls: &Arc<ClientConfig>, uploaded: &str) -> Result<Self, LoadError> {
+    fn new(order: &LoadPage, tls: &Arc<ClientConfig>, begin: Start) -> Result<Self, LoadError> {
         let (sender, events) = unbounded_channel();
         let shared = Shared { order: order.clone(), tls: Arc::clone(tls), events: sender };
         let config = Config {
@@ -212,7 +220,6 @@ impl Load {
             protocol: order.protocol,
             other_origins: order.other_origins,
         };
-        let begin = start(order, &order.start, uploaded)?;
         let begun_ns = monotonic_ns();
         Ok(Self {
             shared: Rc::new(shared),
@@ -269,7 +276,7 @@ impl Load {
         Ok(None)
     }
 
-    /// Waits until no connection is open any more, at most so long.
+    /// Waits until no connection is open any more, or the time is over.
     async fn until_closed(&mut self, time: Duration, stop: &mut Stop<'_>) -> Result<(), LoadError> {
         let until = self.now().saturating_add(time.as_micros().min(u64::MAX.into()) as u64);
         while !self.connections.is_empty() && self.now() < until {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tcptoll_kernel::cpu;
+use tcptoll_model::page::loader::Start;
 use tcptoll_model::page::visits::Visit;
 use tcptoll_model::page::waterfall::{Request, Waterfall};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::JoinSet;
 
-use super::{LOOK, Load, LoadError, Stop, client_tls, start};
+use super::{LOOK, Load, LoadError, Stop, alone, client_tls, start};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 use crate::load::control::Progress;
@@ -34,7 +34,8 @@ pub struct Seen {
 struct Site {
     order: LoadVisits,
     tls: Arc<ClientConfig>,
-    uploaded: String,
+    /// Where every page begins: read once, it may be long.
+    begin: Start,
     begun_ns: u64,
     stopped: Cell<bool>,
     seen: RefCell<Seen>,
@@ -45,14 +46,8 @@ struct Site {
 ///
 /// Errors: what was asked for cannot be done; the parent is gone.
 pub fn run(order: &LoadVisits, uploaded: &str, channel: &mut Channel) -> Result<Seen, LoadError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| LoadError::Refused(format!("tokio: {error}")))?;
-    let cpu_ns = cpu::thread_cpu_ns();
-    let mut seen = LocalSet::new().block_on(&runtime, visitors(order, uploaded, channel))?;
-    seen.report.cpu_us = cpu::thread_cpu_ns().saturating_sub(cpu_ns) / 1_000;
-    runtime.shutdown_background();
+    let (mut seen, cpu_us) = alone(visitors(order, uploaded, channel))?;
+    seen.report.cpu_us = cpu_us;
     Ok(seen)
 }
 
@@ -64,13 +59,12 @@ async fn visitors(
     let site = Rc::new(Site {
         order: order.clone(),
         tls: client_tls(&order.page)?,
-        uploaded: uploaded.to_owned(),
+        // What cannot be loaded at all is refused before anybody comes.
+        begin: start(&order.page, &order.page.start, uploaded)?,
         begun_ns: monotonic_ns(),
         stopped: Cell::new(false),
         seen: RefCell::default(),
     });
-    // What cannot be loaded at all is refused before anybody comes.
-    start(&order.page, &order.page.start, uploaded)?;
     let mut there = JoinSet::new();
     let mut progress = Progress::default();
     let mut come = order.visitors.visits().into_iter().peekable();
@@ -126,7 +120,7 @@ impl Site {
 async fn visitor(visit: Visit, site: Rc<Site>) -> Result<(), LoadError> {
     let page = &site.order.page;
     let stop = &mut Stop::Noted(&site.stopped);
-    let mut load = Load::new(page, &site.tls, &site.uploaded)?;
+    let mut load = Load::new(page, &site.tls, site.begin.clone())?;
     let mut notes = Notes::new(&site, load.begun_ns);
     let mut thinks = visit.thinks_ns.into_iter().map(Duration::from_nanos);
     let (why, stays) = loop {
@@ -144,9 +138,9 @@ async fn visitor(visit: Visit, site: Rc<Site>) -> Result<(), LoadError> {
                 }
             }
         }
-        let begin = start(page, &page.start, &site.uploaded)?;
         let (at_ns, now) = (site.now_ns(), load.now());
-        let waterfall = load.loader.next_page(begin, now).map_err(LoadError::Refused)?;
+        let waterfall =
+            load.loader.next_page(site.begin.clone(), now).map_err(LoadError::Refused)?;
         notes.take(&waterfall);
         notes.begin_page(at_ns);
     };
