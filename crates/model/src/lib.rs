@@ -43,6 +43,7 @@ pub mod stuck;
 pub mod study;
 pub mod tcp_info;
 pub mod throughput;
+pub mod tune;
 pub mod units;
 pub mod validity;
 pub mod wakeups;

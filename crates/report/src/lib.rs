@@ -27,12 +27,14 @@ mod own;
 mod published;
 mod rounds;
 mod text;
+mod tune;
 mod watch;
 
 use std::path::Path;
 
 use tcptoll_model::doctor::{Examination, Proof};
 use tcptoll_model::record::{Comparison, Summary, WarningEntry};
+use tcptoll_model::tune::found::Found;
 
 pub use self::openmetrics::{Metrics, MetricsFormat};
 pub use watch::{Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text};
@@ -162,6 +164,26 @@ pub fn proof_text(proof: &Proof, style: TextStyle) -> String {
 pub fn examination_html(examination: &Examination, provable: &[&str]) -> String {
     match clean::of(examination) {
         Ok(clean) => doctor::html(&clean, examination, provable),
+        Err(error) => html::cannot_show(&error),
+    }
+}
+
+/// The result of a search for a terminal: the setting, everything measured, verdicts, the configuration.
+///
+/// As [`text()`], it ends with a line feed and holds no control character of a server's or file's own.
+#[must_use]
+pub fn found_text(found: &Found, style: TextStyle) -> String {
+    match clean::of(found) {
+        Ok(clean) => tune::text(&clean, style),
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
+    }
+}
+
+/// The result of a search as one self-contained HTML file, as [`html`].
+#[must_use]
+pub fn found_html(found: &Found) -> String {
+    match clean::of(found) {
+        Ok(clean) => tune::html(&clean, found),
         Err(error) => html::cannot_show(&error),
     }
 }

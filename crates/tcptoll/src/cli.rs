@@ -10,6 +10,7 @@ mod experiment;
 mod hint;
 mod rounds;
 mod serve;
+mod tune;
 mod watch;
 
 pub use doctor::DoctorArgs;
@@ -17,6 +18,7 @@ pub use experiment::{ExperimentArgs, Typed};
 pub(crate) use hint::mended;
 pub use rounds::RoundArgs;
 pub use serve::{Serve, ServeArgs, ServeKeepaliveArgs};
+pub use tune::{TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
 pub use watch::WatchArgs;
 
 use rounds::percent;
@@ -55,6 +57,8 @@ pub enum Command {
     Watch(WatchArgs),
     /// Find what is wrong with this machine's connections and servers, in seconds
     Doctor(DoctorArgs),
+    /// Find the KeepAlive setting of Apache or nginx that gives visitors the shortest pages
+    Tune(Box<TuneArgs>),
     /// Serve on its own: two ports, without and with keep-alive
     Serve(ServeArgs),
     /// Run a study: list, show, check or run one by its name or file
@@ -120,6 +124,8 @@ pub enum SchemaOf {
     WatchReport,
     /// The object that `doctor --format json` prints
     Doctor,
+    /// The object that `tune --format json` prints
+    Tune,
     /// Not a schema: every experiment with its options, their defaults, its metrics and distributions
     Experiments,
 }

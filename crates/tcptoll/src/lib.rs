@@ -11,6 +11,7 @@ mod limit;
 pub mod output;
 mod screen;
 pub mod studies;
+mod tune_studies;
 mod wrap;
 
 use std::process::ExitCode;

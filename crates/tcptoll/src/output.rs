@@ -41,24 +41,28 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     })
 }
 
-/// Runs a study and stores its record where records go; prints progress on stderr, and nothing else.
+/// Runs a study and stores its record where records go; prints progress on stderr, and nothing else. Without a
+/// seed it gets one that no other run has.
 ///
 /// The signals are the caller's.
 pub(crate) fn measure(
     study: &Study,
     tolerance_text: &str,
     quiet: bool,
+    seed: Option<u64>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Run> {
     let mut schedule = Schedule::of(study)?;
     schedule.prepare()?;
     let options = RunOptions {
         record: record_in_folder(study)?,
-        seed: any_seed(),
+        seed: seed.unwrap_or_else(any_seed),
         tolerance: tolerance(Some(tolerance_text))?,
         tolerance_text: Some(tolerance_text.to_owned()),
         ..options()?
     };
+    schedule.resolve(&[])?;
+    announce(&schedule);
     let line = ProgressLine::new(quiet);
     Ok(runner::run(schedule, &options, interrupt, &mut |progress| line.show(progress))?)
 }
@@ -145,7 +149,7 @@ fn options() -> anyhow::Result<RunOptions> {
 }
 
 /// A seed that no other run has. It is short, to be typed again.
-fn any_seed() -> u64 {
+pub(crate) fn any_seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     // Keyed from the system's randomness, anew for each.
     RandomState::new().hash_one(std::process::id()) >> 32

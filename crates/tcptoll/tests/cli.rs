@@ -10,6 +10,8 @@ mod keepalive;
 mod printed;
 #[path = "cli/refused.rs"]
 mod refused;
+#[path = "cli/tune.rs"]
+mod tune;
 #[path = "cli/watch.rs"]
 mod watch;
 

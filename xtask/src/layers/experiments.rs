@@ -45,6 +45,8 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ),
     ("visitors/settings.rs", "keepalive", "the same option"),
     ("visitors/mod.rs", "page", "a unit: what visitors load"),
+    ("tune/setting.rs", "keepalive", "the same option, of a setting that is searched"),
+    ("tcptoll/src/tune_studies.rs", "keepalive", "the same option, in an arm of a study"),
     ("bench/content.rs", "http", "the scheme of a URL"),
     ("page/settings.rs", "keepalive", "an option of `page`: does the server keep connections?"),
     ("keepalive/mod.rs", "messages", "a unit: what the writing connection sends"),

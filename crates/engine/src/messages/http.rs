@@ -83,7 +83,7 @@ pub struct GroupSlice {
 }
 
 /// How TLS is spoken.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TlsLoad {
     /// Name in the certificate and in SNI.
     pub server_name: String,

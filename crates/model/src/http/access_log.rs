@@ -4,6 +4,8 @@
 //! after it; further fields, which many servers are told to write, are passed over. What a log
 //! holds came from strangers: a request is kept only if it can be nothing but one request line.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 /// One request of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -37,13 +39,16 @@ pub fn read(text: &[u8]) -> Log {
     read_up_to(text, ENTRIES_MAX)
 }
 
+/// Lines that are not empty, without their ends.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .filter(|line| !line.is_empty())
+}
+
 fn read_up_to(text: &[u8], entries_max: usize) -> Log {
     let mut log = Log::default();
-    for line in text.split(|&byte| byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            continue;
-        }
+    for line in lines(text) {
         match parse(line) {
             None => log.unreadable += 1,
             Some(Request::Other) => log.other_methods += 1,
@@ -54,21 +59,129 @@ fn read_up_to(text: &[u8], entries_max: usize) -> Log {
     log
 }
 
+/// A page view or a file of it, and by whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hit {
+    /// Address and program of the visitor, hashed: the same number for the same two.
+    pub visitor: u64,
+    /// When, seconds since 1970.
+    pub at_s: i64,
+    /// Origin form, as in [`Entry`].
+    pub path: String,
+    /// Status of the response.
+    pub status: u16,
+    /// Content of the response. None: the log has none.
+    pub bytes: Option<u64>,
+    /// Whether its program calls itself a robot or a script.
+    pub robot: bool,
+}
+
+/// A log, read for who came and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// `GET` requests in the order of the log, at most [`ENTRIES_MAX`].
+    pub hits: Vec<Hit>,
+    /// Lines in neither format, or without a time.
+    pub unreadable: u64,
+    /// Requests after the first [`ENTRIES_MAX`].
+    pub left_out: u64,
+}
+
+/// Reads a log for who came and when. Other methods than `GET` are passed over.
+pub fn hits(text: &[u8]) -> Hits {
+    let mut hits = Hits::default();
+    for line in lines(text) {
+        match hit(line) {
+            Err(Passed::Unreadable) => hits.unreadable += 1,
+            Err(Passed::OtherMethod) => {}
+            Ok(_) if hits.hits.len() >= ENTRIES_MAX => hits.left_out += 1,
+            Ok(hit) => hits.hits.push(hit),
+        }
+    }
+    hits
+}
+
+/// Words in the names of programs that are no visitors.
+const ROBOTS: [&str; 10] = [
+    "bot", "crawl", "spider", "slurp", "curl/", "wget/", "python", "monitor", "preview", "go-http",
+];
+
+/// Why a line is no hit.
+enum Passed {
+    /// It is in neither format, or has no time.
+    Unreadable,
+    /// It is no `GET`.
+    OtherMethod,
+}
+
+fn hit(line: &[u8]) -> Result<Hit, Passed> {
+    let fields = fields(line).ok_or(Passed::Unreadable)?;
+    let entry = match request_line(&fields.request).ok_or(Passed::Unreadable)? {
+        Request::Kept(entry) if entry.method == "GET" => entry,
+        Request::Kept(_) | Request::Other => return Err(Passed::OtherMethod),
+    };
+    fields.hit(entry.path).ok_or(Passed::Unreadable)
+}
+
 enum Request {
     Kept(Entry),
     Other,
 }
 
+/// The fields of a line, as they stand there.
+struct Fields<'a> {
+    host: &'a [u8],
+    time: &'a [u8],
+    /// Without its escapes.
+    request: Vec<u8>,
+    status: &'a [u8],
+    bytes: &'a [u8],
+    /// From the blank after the bytes.
+    rest: &'a [u8],
+}
+
+impl Fields<'_> {
+    /// A request of this path. None: a field is not what it should be.
+    fn hit(&self, path: String) -> Option<Hit> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let at = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", self.time).ok()?;
+        let agent = self.agent().unwrap_or_default();
+        let program = text(&agent).to_ascii_lowercase();
+        let mut hasher = DefaultHasher::new();
+        (self.host, &agent).hash(&mut hasher);
+        Some(Hit {
+            visitor: hasher.finish(),
+            at_s: at.to_timestamp().ok()?.as_second(),
+            path,
+            status: text(self.status).parse().ok()?,
+            bytes: text(self.bytes).parse().ok(),
+            robot: ROBOTS.iter().any(|word| program.contains(word)),
+        })
+    }
+
+    /// The program of the visitor: the second text after the bytes.
+    fn agent(&self) -> Option<Vec<u8>> {
+        let (_referer, rest) = quoted(self.rest.strip_prefix(b" \"")?)?;
+        let (agent, _) = quoted(rest.strip_prefix(b" \"")?)?;
+        Some(agent)
+    }
+}
+
 fn parse(line: &[u8]) -> Option<Request> {
+    request_line(&fields(line)?.request)
+}
+
+fn fields(line: &[u8]) -> Option<Fields<'_>> {
     if line.len() > LINE_MAX {
         return None;
     }
-    let (_host, rest) = word(line)?;
+    let (host, rest) = word(line)?;
     let (_ident, rest) = word(rest)?;
     // A user's name may have blanks in it; the time has none of these marks.
-    let time = find(rest, b" [")?;
-    let rest = &rest[time + 2..];
-    let rest = &rest[find(rest, b"] \"")? + 3..];
+    let at = find(rest, b" [")?;
+    let rest = &rest[at + 2..];
+    let end = find(rest, b"] \"")?;
+    let (time, rest) = (&rest[..end], &rest[end + 3..]);
     let (request, rest) = quoted(rest)?;
     let (status, rest) = word(rest.strip_prefix(b" ")?)?;
     let bytes = rest.split(|&byte| byte == b' ').next()?;
@@ -76,7 +189,7 @@ fn parse(line: &[u8]) -> Option<Request> {
     if status.len() > 3 || !is_number(status) || bytes.is_empty() || !is_number(bytes) {
         return None;
     }
-    request_line(&request)
+    Some(Fields { host, time, request, status, bytes, rest: &rest[bytes.len()..] })
 }
 
 /// `METHOD target HTTP/x.y`, one blank between.
@@ -179,6 +292,27 @@ mod tests {
     }
 
     #[test]
+    fn hits_have_their_time_their_visitor_and_their_size() {
+        let text = concat!(
+            "192.0.2.1 - - [22/Nov/2025:03:00:02 +0100] \"GET /a?b HTTP/1.1\" 200 512 \"-\" \"Mozilla/5.0\"\n",
+            "192.0.2.1 - - [22/Nov/2025:02:00:03 +0000] \"GET /c.css HTTP/1.1\" 304 - \"-\" \"Mozilla/5.0\"\n",
+            "192.0.2.1 - - [22/Nov/2025:02:00:03 +0000] \"GET / HTTP/1.1\" 200 9 \"-\" \"Googlebot/2.1\"\n",
+            "192.0.2.1 - - [22/Nov/2025:02:00:03 +0000] \"POST / HTTP/1.1\" 200 9 \"-\" \"x\"\n",
+            "192.0.2.1 - - [32/Nov/2025:02:00:03 +0000] \"GET / HTTP/1.1\" 200 9 \"-\" \"x\"\n",
+            "192.0.2.9 - - [22/Nov/2025:02:00:04 +0000] \"GET / HTTP/1.1\" 200 9\n",
+        );
+        let read = hits(text.as_bytes());
+        assert_eq!((read.hits.len(), read.unreadable, read.left_out), (4, 1, 0));
+        let [a, b, robot, plain] = &read.hits[..] else { panic!() };
+        assert_eq!((a.at_s, b.at_s), (1_763_776_802, 1_763_776_803), "in one time zone");
+        assert_eq!((a.path.as_str(), a.status, a.bytes), ("/a?b", 200, Some(512)));
+        assert_eq!((b.status, b.bytes), (304, None));
+        assert_eq!(a.visitor, b.visitor);
+        assert_ne!(a.visitor, robot.visitor);
+        assert!(robot.robot && !a.robot && !plain.robot);
+    }
+
+    #[test]
     fn escapes_are_undone() {
         let log = read(&around(r#"GET /a\"b\\c\x22d HTTP/1.1"#));
         assert_eq!(log.entries, [entry("GET", r#"/a"b\c"d"#)]);
@@ -255,6 +389,7 @@ mod tests {
             ),
         ) {
             for text in [text, around(&request)] {
+                prop_assert!(hits(&text).hits.iter().all(|hit| hit.path.starts_with('/')));
                 for entry in read(&text).entries {
                     prop_assert!(matches!(entry.method.as_str(), "GET" | "HEAD"));
                     prop_assert!(entry.path.starts_with('/'));

@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::json;
 use url::Url;
 
 use super::graph::{Graph, Initiator, Resource};
 use super::resource::{Kind, Priority};
 use super::rules;
+use super::waterfall::{Request as Loaded, Waterfall};
 
 /// Longest time that a server may have taken, µs; a longer one is that of a stream.
 const SERVER_MAX_US: f64 = 60e6;
@@ -148,6 +150,66 @@ pub fn graph(text: &[u8]) -> Result<Graph, String> {
     Ok(Graph { resources })
 }
 
+/// A server that takes less than this for a file does nothing for it but read it, µs.
+const STATIC_US: u64 = 3_000;
+
+/// A load as a HAR file that [`graph`] reads again: URLs, sizes, order, and the time that the server took. The round
+/// trip, the shortest handshake of the load, is not part of that time.
+pub fn of_waterfall(load: &Waterfall) -> String {
+    let answered = |request: &&Loaded| request.error.is_none() && request.status.is_some();
+    let connects = load.requests.iter().map(|one| one.phases.connect_us).filter(|us| *us > 0);
+    let rtt_us = connects.min().unwrap_or(0);
+    let entries: Vec<serde_json::Value> = load
+        .requests
+        .iter()
+        .filter(answered)
+        .map(|request| {
+            let server_us = request.phases.wait_us.saturating_sub(rtt_us);
+            let server_us = if server_us < STATIC_US { 0 } else { server_us };
+            let by = request.initiator.and_then(|by| load.requests.get(by as usize));
+            json!({
+                "startedDateTime": since_the_beginning(request.known_us),
+                "request": {"method": "GET", "url": request.url},
+                "response": {"status": request.status, "bodySize": request.body_bytes},
+                "timings": {"wait": server_us as f64 / 1e3},
+                "_initiator": by.map(|by| json!({"url": by.url})),
+                "_priority": priority_name(request.priority),
+                "_resourceType": type_name(request.kind),
+            })
+        })
+        .collect();
+    json!({"log": {"version": "1.2", "creator": {"name": "tcptoll"}, "entries": entries}})
+        .to_string()
+}
+
+/// A time stamp of the first day there is: only its order matters.
+fn since_the_beginning(us: u64) -> String {
+    let s = us / 1_000_000;
+    let (hours, minutes, seconds) = (s / 3_600 % 24, s / 60 % 60, s % 60);
+    format!("1970-01-01T{hours:02}:{minutes:02}:{seconds:02}.{:06}Z", us % 1_000_000)
+}
+
+fn priority_name(priority: Priority) -> &'static str {
+    match priority {
+        Priority::VeryHigh => "VeryHigh",
+        Priority::High => "High",
+        Priority::Medium => "Medium",
+        Priority::Low => "Low",
+        Priority::VeryLow => "VeryLow",
+    }
+}
+
+fn type_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Document => "document",
+        Kind::Stylesheet => "stylesheet",
+        Kind::Script => "script",
+        Kind::Font => "font",
+        Kind::Image => "image",
+        Kind::Other => "other",
+    }
+}
+
 impl By {
     fn url(&self) -> Option<&String> {
         let frame = || Some(&self.stack.as_ref()?.call_frames.first()?.url);
@@ -232,6 +294,42 @@ mod tests {
         assert_eq!(initiators, [None, Some(0), Some(1)]);
         assert_eq!(found.resources[1].kind, Kind::Stylesheet);
         assert_eq!((found.resources[1].body_bytes, found.resources[1].server_us), (100, 12_500));
+    }
+
+    #[test]
+    fn a_load_is_written_so_that_the_same_page_is_read() {
+        use super::super::waterfall::Phases;
+        let request = |url: &str, kind, wait_us, known_us| Loaded {
+            url: url.to_owned(),
+            kind,
+            priority: Priority::High,
+            initiator: (kind != Kind::Document).then_some(0),
+            status: Some(200),
+            body_bytes: 700,
+            known_us,
+            phases: Phases { connect_us: 15_000, wait_us, ..Phases::default() },
+            ..Loaded::default()
+        };
+        let failed = Loaded {
+            error: Some("timeout".to_owned()),
+            ..request("http://a.test/x", Kind::Image, 0, 1)
+        };
+        let load = Waterfall {
+            requests: vec![
+                request("http://a.test/", Kind::Document, 65_000, 0),
+                failed,
+                request("http://a.test/a.css", Kind::Stylesheet, 15_900, 66_000_000),
+            ],
+            ..Waterfall::default()
+        };
+        let Graph { resources } = graph(of_waterfall(&load).as_bytes()).unwrap();
+        let [document, style] = &resources[..] else { panic!("{resources:?}") };
+        assert_eq!((document.kind, document.server_us), (Kind::Document, 50_000));
+        assert_eq!((style.kind, style.server_us, style.body_bytes), (Kind::Stylesheet, 0, 700));
+        assert_eq!(
+            (style.initiator.map(|by| by.resource), style.priority),
+            (Some(0), Priority::High)
+        );
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod stream;
 mod studies;
 mod table;
 mod truth;
+mod tune;
 mod watch;
 #[path = "../../tests/lab/watch_witness.rs"]
 mod watch_witness;
@@ -88,6 +89,11 @@ const GROUPS: &[Group] = &[
     ("page-2016", page::study),
     ("page-loss", page::loss),
     ("page-real", page::real),
+    ("visitors-held", tune::held),
+    ("visitors-requests", tune::requests),
+    ("tune-vps", tune::vps),
+    ("tune-dedicated", tune::dedicated),
+    ("tune-snippets", tune::snippets),
     ("watch-equal", watch::equal),
     ("watch-overflow", watch::overflow),
     ("watch-cost", watch::cost),

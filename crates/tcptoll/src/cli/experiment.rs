@@ -49,7 +49,7 @@ impl FromArgMatches for ExperimentArgs {
         };
         Ok(Self {
             spec,
-            typed: typed(spec, matches),
+            typed: typed(spec.options.iter().copied(), matches),
             rounds: RoundArgs::from_arg_matches(matches)?,
             output: OutputArgs::from_arg_matches(matches)?,
         })
@@ -86,7 +86,7 @@ fn fail_if(spec: &Spec) -> String {
 }
 
 /// None: the command line has no option of this name.
-fn argument(option: &Opt) -> Option<Arg> {
+pub(super) fn argument(option: &Opt) -> Option<Arg> {
     let argument = Arg::new(option.name).help(option.help_with_default());
     let argument = match option.levels {
         Levels::Setting => return None,
@@ -115,13 +115,14 @@ fn argument(option: &Opt) -> Option<Arg> {
     Some(argument.allow_negative_numbers(option.number).help_heading(option.group))
 }
 
-fn typed(spec: &Spec, matches: &ArgMatches) -> Typed {
+/// Those of the options that were typed.
+pub(super) fn typed(options: impl Iterator<Item = &'static Opt>, matches: &ArgMatches) -> Typed {
     let values = |option: &Opt| match option.levels {
         Levels::Setting => None,
         Levels::Flag => matches.get_flag(option.name).then(Vec::new),
         _ => Some(matches.get_many::<String>(option.name)?.cloned().collect()),
     };
-    spec.options.iter().filter_map(|option| Some((option.name, values(option)?))).collect()
+    options.filter_map(|option| Some((option.name, values(option)?))).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod report;
 mod runs;
 mod serve;
 mod study;
+mod tune;
 mod watch;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use tcptoll_model::doctor::Examination;
 use tcptoll_model::experiments;
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
+use tcptoll_model::tune::found::Found;
 use tcptoll_model::watch::State;
 use tcptoll_model::watch::review::Review;
 
@@ -39,6 +41,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Experiment(args) => experiment(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report::run(&args),
@@ -111,6 +114,7 @@ fn schema(of: SchemaOf) -> anyhow::Result<Status> {
         SchemaOf::Watch => serde_json::to_string_pretty(&schemars::schema_for!(State))?,
         SchemaOf::WatchReport => serde_json::to_string_pretty(&schemars::schema_for!(Review))?,
         SchemaOf::Doctor => serde_json::to_string_pretty(&schemars::schema_for!(Examination))?,
+        SchemaOf::Tune => serde_json::to_string_pretty(&schemars::schema_for!(Found))?,
         SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
     };
     study::print(&(text + "\n"))

@@ -39,6 +39,7 @@ fn help_is_as_reviewed() {
     }
     insta::assert_snapshot!("help-watch", printed(&["watch", "--help"]));
     insta::assert_snapshot!("help-doctor", printed(&["doctor", "--help"]));
+    insta::assert_snapshot!("help-tune", printed(&["tune", "--help"]));
     insta::assert_snapshot!("help-serve-keepalive", printed(&["serve", "keepalive", "--help"]));
 }
 
@@ -49,6 +50,7 @@ fn help_is_at_most_as_wide_as_the_terminal() {
         vec!["serve", "keepalive", "--help"],
         vec!["lab", "--help"],
         vec!["doctor", "--help"],
+        vec!["tune", "--help"],
     ];
     for args in experiments().map(|name| vec![name, "--help"]).chain(others) {
         for line in printed(&args).lines() {

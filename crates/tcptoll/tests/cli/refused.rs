@@ -346,7 +346,7 @@ fn without_the_right_to_write_nothing_is_created() {
 #[test]
 fn a_server_named_by_a_wrong_option_is_answered_with_the_right_way() {
     refused(&["http", "--to", "127.0.0.1:80"], "tip: name the server like this: tcptoll http URL");
-    for experiment in ["accept-queue", "syn-queue", "time-wait", "visitors", "worker-pool"] {
+    for experiment in ["accept-queue", "syn-queue", "time-wait", "worker-pool"] {
         let says = format!("tip: {experiment} measures in the lab only; ");
         refused(&[experiment, "--to", "127.0.0.1:80"], &says);
     }

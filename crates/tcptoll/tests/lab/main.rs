@@ -50,6 +50,7 @@ mod syn_queue;
 mod targets;
 mod time_wait;
 mod truth;
+mod tune;
 mod visitors;
 mod watch_live;
 mod watch_metrics;

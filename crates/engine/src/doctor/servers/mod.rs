@@ -9,9 +9,11 @@ mod process;
 mod version;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use tcptoll_model::doctor::config::read;
-use tcptoll_model::doctor::{Listen, ServerConfig};
+use tcptoll_kernel::root::Root;
+use tcptoll_model::doctor::config::{Process, read};
+use tcptoll_model::doctor::{Listen, Program, ServerConfig};
 use tcptoll_model::printable::of;
 
 /// Servers that are read, at most.
@@ -49,11 +51,39 @@ pub fn configured(ports: &BTreeSet<u16>) -> Vec<ServerConfig> {
     servers
 }
 
+/// The configuration that a file of this machine begins, as Apache or nginx would read it if it were started
+/// with it.
+///
+/// Cost: the file and those that it includes. What may not be read is in [`ServerConfig::unread`].
+pub fn begun_by(program: Program, file: &Path) -> ServerConfig {
+    let option = if program == Program::Nginx { "-c" } else { "-f" };
+    let arguments = [program.name(), option, &file.display().to_string()].map(str::to_owned);
+    let process = Process { arguments: arguments.into(), ..Process::default() };
+    let root = Root::open(Path::new("/")).map_err(|error| files::reason(&error));
+    printable(&read(program, &process, &mut files::Rooted::new(root)))
+}
+
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::doctor::{Place, Program, Sourced};
+    use tcptoll_model::doctor::{Place, Sourced};
 
     use super::*;
+
+    #[test]
+    fn a_file_is_read_as_if_a_server_were_started_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("apache2.conf");
+        let included = folder.path().join("more.conf");
+        std::fs::write(&included, "KeepAliveTimeout 7\n").unwrap();
+        let text = format!("MaxKeepAliveRequests 33\nInclude {}\n", included.display());
+        std::fs::write(&file, text).unwrap();
+        let config = begun_by(Program::Apache, &file);
+        assert!((config.keepalive_timeout_s.unwrap().value - 7.0).abs() < 1e-9);
+        assert_eq!(config.keepalive_requests.unwrap().value, 33);
+        assert_eq!(config.files_read.len(), 2, "{:?}", config.unread);
+        let none = begun_by(Program::Nginx, &folder.path().join("none.conf"));
+        assert!(!none.unread.is_empty() && none.keepalive_timeout_s.is_none());
+    }
 
     #[test]
     fn a_hostile_configuration_is_printable_and_one_that_cannot_be_written_is_named_unread() {

@@ -1,5 +1,6 @@
 //! What do the waiting connections of visitors hold on a server, and how long do pages take meanwhile?
 
+mod before;
 mod expected;
 mod observation;
 mod settings;
@@ -7,11 +8,13 @@ mod trial;
 
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::experiments::visitors::SPEC;
+use tcptoll_model::record::Resolved;
 use tcptoll_model::study::{PlannedArm, Settings};
 
-use self::settings::VisitorSettings;
+use self::settings::{Ends, VisitorSettings};
 use self::trial::VisitorTrial;
-use crate::experiments::{Context, Experiment, Outcome, Plan, TrialError};
+use crate::experiments::bench::target::Target;
+use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
 use crate::files::Shared;
 
 /// The experiment.
@@ -28,8 +31,32 @@ impl Experiment for VisitorsOfASite {
 }
 
 impl Plan for VisitorSettings {
+    fn target(&self) -> Option<&Target> {
+        match &self.ends {
+            Ends::Lab(_) => None,
+            Ends::Target(theirs) => Some(&theirs.target),
+        }
+    }
+
+    fn resolved(&mut self, resolved: &[Resolved]) {
+        if let Ends::Target(theirs) = &mut self.ends {
+            theirs.target.take(resolved);
+        }
+    }
+
     fn prepare(&mut self, files: &mut Shared) -> Result<(), TrialError> {
-        self.content.read_files(files)
+        self.read_files(files)
+    }
+
+    fn public_load(&self) -> Option<PublicLoad> {
+        let target = Plan::target(self).filter(|target| target.is_public())?;
+        let pages = (self.visitors_about() * self.pages_mean).ceil();
+        Some(PublicLoad {
+            target: target.typed.clone(),
+            size: pages,
+            load: format!("about {pages:.0} pages will be loaded from it in each trial"),
+            options: "--rate, --pages and --duration set other figures",
+        })
     }
 
     fn expected_s(&self) -> f64 {

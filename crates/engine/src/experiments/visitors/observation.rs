@@ -14,6 +14,7 @@ use tcptoll_model::stats::{Histogram, SeriesBuilder};
 use tcptoll_model::validity;
 
 use super::expected::Alone;
+use super::settings::Lab;
 use super::trial::{Came, Limit, VisitorTrial};
 use crate::experiments::bench::notes::{quantile_us, set_cpu};
 use crate::experiments::bench::procedure::Seen;
@@ -102,8 +103,12 @@ impl VisitorTrial<'_> {
         };
         let visits = settings.visitors(self.seed).visits();
         let alone = self.alone.as_ref().and_then(Alone::of);
-        let expected =
-            alone.map(|alone| alone.held(&visits, settings.kept_for(), settings.leave, window));
+        let lab = settings.lab();
+        let kept_for = lab.and_then(Lab::kept_for);
+        // How long a server that is not ours keeps connections is not known.
+        let expected = alone
+            .filter(|_| lab.is_some())
+            .map(|alone| alone.held(&visits, kept_for, settings.leave, window));
         let held_s: f64 = came
             .connections
             .iter()
@@ -121,15 +126,16 @@ impl VisitorTrial<'_> {
         SiteVisits {
             visitors: came.report.visitors,
             window_s,
-            workers: settings.limits.workers,
-            worker: match settings.kind {
-                ServerKind::ApachePrefork => "process",
-                ServerKind::Nginx => "connection",
-                _ => "thread",
+            workers: lab.map_or(0, |lab| lab.limits.workers),
+            worker: match lab.map(|lab| lab.kind) {
+                None => "",
+                Some(ServerKind::ApachePrefork) => "process",
+                Some(ServerKind::Nginx) => "connection",
+                Some(_) => "thread",
             }
             .to_owned(),
-            idle_is_free: settings.kind == ServerKind::ApacheEvent,
-            timeout_s: settings.kept_for().map(|time| time.as_secs_f64()),
+            idle_is_free: lab.is_some_and(|lab| lab.kind == ServerKind::ApacheEvent),
+            timeout_s: kept_for.map(|time| time.as_secs_f64()),
             pages: [(FIRST, true), (NEXT, false)]
                 .map(|(name, first)| (name.to_owned(), group(first)))
                 .into(),
@@ -175,7 +181,7 @@ impl VisitorTrial<'_> {
     }
 
     fn memory_limit(&self) -> Option<MemoryLimit> {
-        let bytes = self.settings.memory_bytes?;
+        let bytes = self.settings.lab()?.memory_bytes?;
         let limit = |by: &str, kills| MemoryLimit { bytes, by: by.to_owned(), why: None, kills };
         match &self.memory {
             Limit::None => None,

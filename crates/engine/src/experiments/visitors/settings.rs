@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tcptoll_model::experiments::visitors::SPEC;
+use tcptoll_model::http::url::Url;
 use tcptoll_model::page::visits::{Peaks, Visitors};
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::parse_size;
@@ -10,6 +11,8 @@ use tcptoll_model::units::parse_size;
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::target::Target;
+use crate::files::Shared;
 use crate::messages::{ServerKind, ServerLimits};
 
 /// Visitors of one trial, about, at most: each has six connections, and they are all one client's.
@@ -34,15 +37,7 @@ const TRIAL_S: f64 = 1.5;
 /// The settings of one arm, checked.
 #[derive(Clone, Debug)]
 pub(super) struct VisitorSettings {
-    pub(super) lab: LabSpec,
-    pub(super) kind: ServerKind,
-    pub(super) keepalive: bool,
-    pub(super) keepalive_timeout: Option<Duration>,
-    pub(super) keepalive_requests: Option<u64>,
-    pub(super) limits: ServerLimits,
-    /// What the server's processes may have together.
-    pub(super) memory_bytes: Option<u64>,
-    pub(super) content: Content,
+    pub(super) ends: Ends,
     pub(super) compress: bool,
     pub(super) rate_per_s: f64,
     pub(super) pages_mean: f64,
@@ -55,55 +50,50 @@ pub(super) struct VisitorSettings {
     pub(super) connections_per_origin: u32,
 }
 
+/// Where the server is.
+#[derive(Clone, Debug)]
+pub(super) enum Ends {
+    Lab(Box<Lab>),
+    Target(Box<Theirs>),
+}
+
+/// The lab, its server, and what is served.
+#[derive(Clone, Debug)]
+pub(super) struct Lab {
+    pub(super) spec: LabSpec,
+    pub(super) kind: ServerKind,
+    pub(super) keepalive: bool,
+    pub(super) keepalive_timeout: Option<Duration>,
+    pub(super) keepalive_requests: Option<u64>,
+    pub(super) limits: ServerLimits,
+    /// What the server's processes may have together.
+    pub(super) memory_bytes: Option<u64>,
+    pub(super) content: Content,
+}
+
+/// A server that already runs.
+#[derive(Clone, Debug)]
+pub(super) struct Theirs {
+    pub(super) url: Url,
+    pub(super) target: Target,
+    /// A command that is run before each trial.
+    pub(super) before: Option<String>,
+    pub(super) ca: Option<String>,
+    pub(super) insecure: bool,
+}
+
 impl VisitorSettings {
     /// Checks the settings of one arm, without looking at files.
     pub(super) fn from(settings: &Settings) -> Result<Self, TrialError> {
         let reader = Reader::new(&SPEC, settings)?;
-        let server = reader.value("server")?;
-        let kind = ServerKind::named(&server)
-            .filter(|kind| !matches!(kind, ServerKind::Puma | ServerKind::Null))
-            .ok_or_else(|| {
-                wrong("server", &server, "write apache, apache-worker, apache-prefork or nginx")
-            })?;
-        let keepalive = reader.flag("keepalive")?;
-        for key in ["keepalive-requests", "keepalive-timeout"] {
-            if let (false, Some(typed)) = (keepalive, reader.typed(key)) {
-                let why = "it has no effect with --keepalive off: leave one of them out";
-                return Err(wrong(key, &typed, why));
-            }
-        }
-        let prefork = kind == ServerKind::ApachePrefork;
-        let php_in_worker = match reader.typed("php").as_deref() {
-            None => prefork,
-            Some("fpm") => false,
-            Some("worker") if prefork => true,
-            Some("worker") => {
-                let why = "PHP in the web server's workers needs --server apache-prefork";
-                return Err(wrong("php", "worker", why));
-            }
-            Some(other) => return Err(wrong("php", other, "write worker or fpm")),
-        };
-        let worker_bytes = reader.read("worker-memory", parse_size)?;
-        if worker_bytes > 0 && !php_in_worker {
-            let typed = reader.value("worker-memory")?;
-            return Err(wrong("worker-memory", &typed, "only --php worker runs PHP in a worker"));
-        }
         let keepalive_timeout = reader.typed_read("keepalive-timeout", time_above_zero)?;
+        let ends = match reader.typed("url") {
+            Some(typed) => Ends::Target(Box::new(Theirs::from(&reader, &typed)?)),
+            None => Ends::Lab(Box::new(Lab::from(&reader)?)),
+        };
         let held = keepalive_timeout.unwrap_or_default() + WARMUP_MORE;
         let settings = Self {
-            lab: LabSpec::from(&reader)?,
-            kind,
-            keepalive,
-            keepalive_timeout,
-            keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX))?,
-            limits: ServerLimits {
-                workers: reader.count("max-workers", 1, WORKERS_MAX)?,
-                php_in_worker,
-                worker_bytes,
-                memory: None,
-            },
-            memory_bytes: reader.typed_read("memory", memory)?,
-            content: Content::from(&reader)?,
+            ends,
             compress: reader.flag("compress")?,
             rate_per_s: reader.read("rate", at_least(1e-3))?,
             pages_mean: reader.read("pages", at_least(1.0))?,
@@ -149,16 +139,97 @@ impl VisitorSettings {
         Manner { tls: false, http2: false, compress: self.compress }
     }
 
+    /// The lab, if the server is in it.
+    pub(super) fn lab(&self) -> Option<&Lab> {
+        match &self.ends {
+            Ends::Lab(lab) => Some(lab),
+            Ends::Target(_) => None,
+        }
+    }
+
+    /// Reads the HAR file, and checks the folder.
+    pub(super) fn read_files(&mut self, files: &mut Shared) -> Result<(), TrialError> {
+        let Ends::Lab(lab) = &mut self.ends else { return Ok(()) };
+        lab.content.read_files(files)
+    }
+
+    /// Expected time of a trial, s.
+    pub(super) fn expected_s(&self) -> f64 {
+        TRIAL_S + (self.warmup + self.duration).as_secs_f64()
+    }
+}
+
+impl Lab {
+    fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
+        let server = reader.value("server")?;
+        let kind = ServerKind::named(&server)
+            .filter(|kind| !matches!(kind, ServerKind::Puma | ServerKind::Null))
+            .ok_or_else(|| {
+                wrong("server", &server, "write apache, apache-worker, apache-prefork or nginx")
+            })?;
+        let keepalive = reader.flag("keepalive")?;
+        for key in ["keepalive-requests", "keepalive-timeout"] {
+            if let (false, Some(typed)) = (keepalive, reader.typed(key)) {
+                let why = "it has no effect with --keepalive off: leave one of them out";
+                return Err(wrong(key, &typed, why));
+            }
+        }
+        let prefork = kind == ServerKind::ApachePrefork;
+        let php_in_worker = match reader.typed("php").as_deref() {
+            None => prefork,
+            Some("fpm") => false,
+            Some("worker") if prefork => true,
+            Some("worker") => {
+                let why = "PHP in the web server's workers needs --server apache-prefork";
+                return Err(wrong("php", "worker", why));
+            }
+            Some(other) => return Err(wrong("php", other, "write worker or fpm")),
+        };
+        let worker_bytes = reader.read("worker-memory", parse_size)?;
+        if worker_bytes > 0 && !php_in_worker {
+            let typed = reader.value("worker-memory")?;
+            return Err(wrong("worker-memory", &typed, "only --php worker runs PHP in a worker"));
+        }
+        Ok(Self {
+            spec: LabSpec::from(reader)?,
+            kind,
+            keepalive,
+            keepalive_timeout: reader.typed_read("keepalive-timeout", time_above_zero)?,
+            keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX))?,
+            limits: ServerLimits {
+                workers: reader.count("max-workers", 1, WORKERS_MAX)?,
+                php_in_worker,
+                worker_bytes,
+                memory: None,
+            },
+            memory_bytes: reader.typed_read("memory", memory)?,
+            content: Content::from(reader)?,
+        })
+    }
+
     /// How long the server keeps an idle connection. None: it keeps none.
     pub(super) fn kept_for(&self) -> Option<Duration> {
         let own = if self.kind == ServerKind::Nginx { NGINX_TIMEOUT } else { APACHE_TIMEOUT };
         let keeps = self.keepalive && self.keepalive_requests != Some(1);
         keeps.then(|| self.keepalive_timeout.unwrap_or(own))
     }
+}
 
-    /// Expected time of a trial, s.
-    pub(super) fn expected_s(&self) -> f64 {
-        TRIAL_S + (self.warmup + self.duration).as_secs_f64()
+impl Theirs {
+    fn from(reader: &Reader<'_>, typed: &str) -> Result<Self, TrialError> {
+        let url: Url = typed.parse().map_err(|error| wrong("url", typed, error))?;
+        for key in ["ca", "insecure"] {
+            if let (false, Some(typed)) = (url.tls, reader.typed(key)) {
+                return Err(wrong(key, &typed, "no TLS is spoken: leave it out"));
+            }
+        }
+        Ok(Self {
+            target: Target::of_url(&url, typed),
+            url,
+            before: reader.typed("before"),
+            ca: reader.typed("ca"),
+            insecure: reader.flag("insecure")?,
+        })
     }
 }
 

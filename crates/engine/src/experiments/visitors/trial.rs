@@ -6,7 +6,8 @@ use tcptoll_model::page::resource::Protocol;
 use tcptoll_model::page::waterfall::Waterfall;
 use tcptoll_model::study::PlannedArm;
 
-use super::settings::{VisitorSettings, ns};
+use super::before;
+use super::settings::{Ends, Lab, Theirs, VisitorSettings, ns};
 use crate::experiments::bench::content::{self, Served};
 use crate::experiments::bench::hosts::{PortsNeeded, workers_seen};
 use crate::experiments::bench::notes::Notes;
@@ -72,7 +73,10 @@ impl<'a> VisitorTrial<'a> {
         let pages = settings.visitors_about() * settings.pages_mean;
         let connections = (pages * 30.0) as u64 + 1_000;
         let ports = PortsNeeded { at_a_time: connections, connections };
-        let site = Site::Lab(settings.lab.clone(), ports);
+        let (site, memory_bytes) = match &settings.ends {
+            Ends::Lab(lab) => (Site::Lab(lab.spec.clone(), ports), lab.memory_bytes),
+            Ends::Target(theirs) => (Site::Target(&theirs.target), None),
+        };
         let mut trial = VisitorTrial {
             settings,
             notes: Notes::new(&arm.name, &[]),
@@ -82,7 +86,7 @@ impl<'a> VisitorTrial<'a> {
             alone: None,
             workers: WorkersSeen::default(),
             kills: 0,
-            memory: settings.memory_bytes.map_or(Limit::None, |bytes| {
+            memory: memory_bytes.map_or(Limit::None, |bytes| {
                 KeptGroup::make(bytes).map_or_else(Limit::Watch, Limit::Group)
             }),
         };
@@ -90,23 +94,22 @@ impl<'a> VisitorTrial<'a> {
         Ok(trial.notes.into_outcome(&arm.factors))
     }
 
-    fn serve(&mut self, hosts: &mut Hosts) -> Result<Served, TrialError> {
-        let settings = self.settings;
+    fn serve(&mut self, hosts: &mut Hosts, lab: &Lab) -> Result<Served, TrialError> {
         let at = SocketAddr::new(hosts.addresses.server, PORT);
-        let served = settings.content.served(settings.manner(), at.ip(), PORT)?;
+        let served = lab.content.served(self.settings.manner(), at.ip(), PORT)?;
         let server = hosts.server()?;
         let spec = ServerSpec {
-            kind: settings.kind,
+            kind: lab.kind,
             at,
             workers: None,
-            keepalive: settings.keepalive,
-            keepalive_timeout_ns: settings.keepalive_timeout.map(ns),
-            keepalive_requests: settings.keepalive_requests,
+            keepalive: lab.keepalive,
+            keepalive_timeout_ns: lab.keepalive_timeout.map(ns),
+            keepalive_requests: lab.keepalive_requests,
             tls: false,
             body_bytes: 0,
             work_ns: 0,
             backlog: None,
-            connections: settings.limits.workers,
+            connections: lab.limits.workers,
             site: None,
             site_uploaded: false,
             limits: Some(ServerLimits {
@@ -114,7 +117,7 @@ impl<'a> VisitorTrial<'a> {
                     Limit::Group(kept) => Some(kept.group.clone()),
                     Limit::None | Limit::Watch(_) => None,
                 },
-                ..settings.limits.clone()
+                ..lab.limits.clone()
             }),
         };
         let Serving { version, .. } = served.start(server, spec)?;
@@ -138,6 +141,28 @@ impl<'a> VisitorTrial<'a> {
     }
 }
 
+impl Theirs {
+    /// Runs the command that comes before each trial; gives the page and how TLS is spoken.
+    fn begin(&self, context: &Context<'_>) -> Result<(Served, TlsLoad), TrialError> {
+        if let Some(command) = &self.before {
+            before::run(command, context.interrupt)?;
+        }
+        let scheme = if self.url.tls { "https" } else { "http" };
+        let served = Served {
+            url: Some(format!("{scheme}://{}{}", self.url.authority(), self.url.path)),
+            names: vec![(self.url.host.clone(), self.target.address()?.ip())],
+            ..Served::default()
+        };
+        let tls = TlsLoad {
+            insecure: self.insecure,
+            ca: self.ca.clone(),
+            resume: true,
+            ..TlsLoad::default()
+        };
+        Ok((served, tls))
+    }
+}
+
 impl Trial for VisitorTrial<'_> {
     type Report = Came;
 
@@ -146,7 +171,10 @@ impl Trial for VisitorTrial<'_> {
     }
 
     fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
-        let served = self.serve(hosts)?;
+        let (served, tls) = match &self.settings.ends {
+            Ends::Lab(lab) => (self.serve(hosts, lab)?, TlsLoad::default()),
+            Ends::Target(theirs) => theirs.begin(context)?,
+        };
         let (start, graph) = served.begin()?;
         self.graph = graph;
         let order = LoadPage {
@@ -154,9 +182,9 @@ impl Trial for VisitorTrial<'_> {
             names: served.names,
             protocol: Protocol::Http1,
             connections_per_origin: self.settings.connections_per_origin,
-            other_origins: self.settings.content.spreads(),
+            other_origins: self.settings.lab().is_some_and(|lab| lab.content.spreads()),
             compress: self.settings.compress,
-            tls: TlsLoad { server_name: String::new(), insecure: false, ca: None, resume: false },
+            tls,
             next: None,
             timeout_ns: ns(self.settings.timeout),
             user: PageUser::Tcptoll,
@@ -175,8 +203,9 @@ impl Trial for VisitorTrial<'_> {
         self.kills = self.killed();
         let time_ns = ns(self.settings.warmup + self.settings.duration);
         let every_ns = (time_ns / READINGS).max(READ_EVERY_MIN_NS);
-        let limit_bytes =
-            self.settings.memory_bytes.filter(|_| matches!(self.memory, Limit::Watch(_)));
+        // Nothing of a server that is not ours can be seen from here.
+        let Some(lab) = self.settings.lab() else { return Ok(Watch::default()) };
+        let limit_bytes = lab.memory_bytes.filter(|_| matches!(self.memory, Limit::Watch(_)));
         let memory = Some(WatchMemory { limit_bytes });
         hosts.server()?.ask(&WatchWorkers { every_ns, memory })?;
         Ok(Watch::default())

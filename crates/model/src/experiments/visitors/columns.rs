@@ -46,8 +46,7 @@ const BUSY: Column = Column::new(
     "workers that hold a connection",
     tidy(&WORKERS_BUSY),
     Number(|arm| value(arm, WORKERS_BUSY.name), 1.0),
-)
-.shown(Show::Always);
+);
 const EXPECTED: Column = Column::new(
     (WORKERS, "expected"),
     "workers expected",
@@ -64,7 +63,8 @@ const LIMIT: Column = Column::new(
     (WORKERS, "limit"),
     "limit of workers",
     ("workers_limit", "workers"),
-    Count(|arm| Some(visits(arm)?.workers)),
+    // Of a server that is not ours it is not known.
+    Count(|arm| Some(visits(arm)?.workers).filter(|workers| *workers > 0)),
 );
 const KEPT: Column = Column::new(
     (WORKERS, "idle"),

@@ -28,13 +28,16 @@ fn answer(summary: &Summary) -> String {
 
 fn held(arm: &Arm) -> Option<String> {
     let visits = arm.own.site_visits.as_deref()?;
-    let busy = value(arm, WORKERS_BUSY.name)?;
     let p95 = value(arm, PAGE_P95.name)
-        .map_or(String::new(), |us| format!("; 95 % of the pages took at most {}", human_us(us)));
+        .map(|us| format!("95 % of the pages took at most {}", human_us(us)));
     let failed = match arm.attempts - arm.ok {
         0 => String::new(),
         failed => format!("; {failed} of {} pages failed", human_count(arm.attempts)),
     };
     let all = human_count(visits.workers);
-    Some(format!("{}: connections hold {busy:.0} of {all} workers{p95}{failed}.", arm.name))
+    // Workers of a server that is not ours are not known.
+    let busy = value(arm, WORKERS_BUSY.name)
+        .map(|busy| format!("connections hold {busy:.0} of {all} workers"));
+    let clauses: Vec<String> = [busy, p95].into_iter().flatten().collect();
+    Some(format!("{}: {}{failed}.", arm.name, clauses.join("; ")))
 }

@@ -59,6 +59,8 @@ Examples:
       the limit of responses per connection
   tcptoll visitors --rate 2 --peak-factor 10 --peak-every 10s --peak-for 2s
       visitors that come in peaks
+  tcptoll visitors --rate 5 https://staging.example/
+      the same visitors on a server of yours: page times, as they see them
 
 An option with several values makes an arm of each; the others are compared against the first.
 A visitor opens up to six connections for a page, thinks, loads the next one over those that are still \
@@ -72,7 +74,7 @@ pub const SPEC: Spec = Spec {
     about: "Let visitors load pages, and count the workers that their connections hold",
     examples: EXAMPLES,
     options: options::OPTIONS,
-    target: None,
+    target: Some("url"),
     complete: options::complete,
     compares: super::options::unless_each_runs_once,
     metrics: &[

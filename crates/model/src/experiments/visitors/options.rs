@@ -16,6 +16,18 @@ const VISITORS: &str = "Visitors";
 
 /// Every option, as the help shows them.
 pub(super) const OPTIONS: &[&Opt] = &[
+    &Opt::arguments(
+        "url",
+        "URL",
+        "Page of a server that already runs, instead of the lab. Load your own servers only",
+    ),
+    &Opt::setting(
+        "before",
+        "COMMAND",
+        "Command that the shell runs on this machine before each trial, like one that switches the configuration \
+         of the server at the URL",
+    )
+    .only(&[Only::Target]),
     &LINK.by_default("rtt=15ms"),
     &Opt::each(
         PLACE,
@@ -24,7 +36,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "Server to start on the lab's server host: apache (apache-event, apache-worker, \
          apache-prefork) or nginx",
     )
-    .by_default("apache-prefork"),
+    .by_default("apache-prefork")
+    .only(&[Only::Lab]),
     &IPV6,
     &PACKET_RELAY,
     &CLIENT_SYSCTL,
@@ -40,11 +53,13 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &HAR,
     &COMPRESS,
     &Opt::each(SERVER, "keepalive", "on,off", "Whether the server keeps connections")
-        .by_default("on"),
+        .by_default("on")
+        .only(&[Only::Lab]),
     &Opt::each(SERVER, "keepalive-timeout", "TIME", "How long the server keeps an idle connection")
         .derived(
             "15s, 5s, 2s and off, an arm each; the server's own with another option of the server",
-        ),
+        )
+        .only(&[Only::Lab]),
     &Opt::each(
         SERVER,
         "keepalive-requests",
@@ -52,7 +67,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "Responses of one connection, at most; 0: any number",
     )
     .number()
-    .derived("the server's own"),
+    .derived("the server's own")
+    .only(&[Only::Lab]),
     &Opt::each(
         SERVER,
         "max-workers",
@@ -60,14 +76,16 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "Workers at most: MaxRequestWorkers of Apache, connections of all processes of nginx",
     )
     .number()
-    .by_default("150"),
+    .by_default("150")
+    .only(&[Only::Lab]),
     &Opt::each(
         SERVER,
         "php",
         "worker,fpm",
         "Where PHP runs: in the workers of apache-prefork (mod_php), or in processes of its own",
     )
-    .derived("worker with apache-prefork, otherwise fpm"),
+    .derived("worker with apache-prefork, otherwise fpm")
+    .only(&[Only::Lab]),
     &Opt::each(
         SERVER,
         "worker-memory",
@@ -82,7 +100,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "SIZE",
         "Memory that all processes of the server have together: beyond it the kernel kills one",
     )
-    .derived("that of the machine"),
+    .derived("that of the machine")
+    .only(&[Only::Lab]),
     &Opt::each(VISITORS, "rate", "PER_SECOND", "Visitors per second, independent of each other")
         .number()
         .by_default("2"),
@@ -115,10 +134,12 @@ pub(super) const OPTIONS: &[&Opt] = &[
         .number()
         .by_default("6"),
     &Opt::one(LOAD, "timeout", "TIME", "Time limit of one page").by_default("30s"),
+    &Opt::one(LOAD, "ca", "FILE", "Further root certificates, PEM").only(&[Only::Target]),
+    &Opt::flag(LOAD, "insecure", "Accept any certificate").only(&[Only::Target]),
 ];
 
 /// Options of which several values ask another question than the default arms.
-const CHOSEN: [&str; 8] = [
+const CHOSEN: [&str; 9] = [
     "keepalive",
     "keepalive-requests",
     "keepalive-timeout",
@@ -127,6 +148,7 @@ const CHOSEN: [&str; 8] = [
     "php",
     "rate",
     "server",
+    "url",
 ];
 
 /// The arms of a run without a choice, each with what it changes. 15 s was the default of Apache up to 2.2.

@@ -1,0 +1,131 @@
+//! The page of a search: one file, with its style, script and numbers in it.
+
+use minijinja::Environment;
+use minijinja::value::{Serde, Value};
+use serde::Serialize;
+use tcptoll_model::tune::found::Found;
+
+use super::{picture, words};
+use crate::html::{SCRIPT, STYLE, cannot_show, error_page, json_in_script};
+use crate::number;
+
+const TEMPLATE: &str = include_str!("page.html");
+const OWN_STYLE: &str = include_str!("page.css");
+/// Copies commands, as the page of an examination does.
+const COPY_SCRIPT: &str = include_str!("../doctor/page.js");
+
+/// The page of a cleaned search; `original` is embedded as data.
+pub(crate) fn render(found: &Found, original: &Found) -> String {
+    match serde_json::to_string(original) {
+        Ok(json) => page(found, &json).unwrap_or_else(|error| error_page(&error.to_string())),
+        Err(error) => cannot_show(&error),
+    }
+}
+
+fn page(found: &Found, json: &str) -> Result<String, minijinja::Error> {
+    let mut environment = Environment::new();
+    // The suffix .html turns on escaping of everything not marked safe.
+    environment.add_template("page.html", TEMPLATE)?;
+    let svg = picture::held(found).map(Value::from_safe_string);
+    environment.get_template("page.html")?.render(minijinja::context! {
+        view => minijinja::context! { picture => svg, ..Value::from(Serde(view(found))) },
+        style => Value::from_safe_string(format!("{STYLE}{OWN_STYLE}")),
+        script => Value::from_safe_string(format!("{SCRIPT}{COPY_SCRIPT}")),
+        json => Value::from_safe_string(json_in_script(json)),
+    })
+}
+
+/// Words and tables of the page.
+#[derive(Serialize)]
+struct View {
+    title: String,
+    answer: String,
+    sought: &'static str,
+    place: Vec<String>,
+    load: Vec<String>,
+    log: Option<String>,
+    search: String,
+    seed: u64,
+    knee: Option<String>,
+    workers: &'static str,
+    rows: Vec<TableRow>,
+    compared: Vec<[String; 3]>,
+    compared_note: Option<String>,
+    behind: Option<String>,
+    behind_broken: bool,
+    proof: Option<String>,
+    distribution: &'static str,
+    pieces: Vec<[String; 2]>,
+    apply: String,
+    undo: String,
+    cost: String,
+    stages: Vec<[String; 4]>,
+    notes: Vec<String>,
+    doubts: Vec<String>,
+    time: String,
+    version: String,
+}
+
+#[derive(Serialize)]
+struct TableRow {
+    cells: Vec<String>,
+    chosen: bool,
+}
+
+fn view(found: &Found) -> View {
+    let snippet = found.snippet.as_ref();
+    let row = |row: words::Row| TableRow {
+        chosen: row.chosen,
+        cells: vec![
+            row.timeout,
+            row.requests,
+            row.workers,
+            row.p95,
+            row.mean,
+            row.held,
+            row.peak,
+            row.memory,
+            row.failed,
+            row.killed,
+            row.pages,
+        ],
+    };
+    let stage = |stage: &tcptoll_model::tune::found::Stage| {
+        [
+            stage.why.clone(),
+            number::count(stage.cells.len() as u64),
+            number::duration(stage.took_s),
+            stage.record.clone().unwrap_or_else(|| number::ABSENT.to_owned()),
+        ]
+    };
+    View {
+        title: format!("tcptoll tune · {}", found.server.name()),
+        answer: found.answer(),
+        sought: Found::sought(),
+        place: words::place(found),
+        load: words::load(found),
+        log: words::log(found),
+        search: words::search(found),
+        seed: found.seed,
+        knee: words::knee(found),
+        workers: found.server.workers(),
+        rows: words::rows(found).into_iter().map(row).collect(),
+        compared: words::compared(found),
+        compared_note: words::compared_note(found),
+        behind: found.behind.as_ref().map(|behind| behind.words(found.server)),
+        behind_broken: found.behind.as_ref().is_some_and(|behind| !behind.holds),
+        proof: found.proof.as_ref().map(|proof| format!("{}: {}", proof.url, proof.text)),
+        distribution: snippet.map_or("", |snippet| snippet.distribution.words()),
+        pieces: snippet.map_or_else(Vec::new, |snippet| {
+            snippet.pieces.iter().map(|piece| [piece.at(), piece.lines.join("\n")]).collect()
+        }),
+        apply: snippet.map_or_else(String::new, |snippet| snippet.apply.join("\n")),
+        undo: snippet.map_or_else(String::new, |snippet| snippet.undo.join("\n")),
+        cost: snippet.map_or_else(String::new, |snippet| snippet.cost.clone()),
+        stages: found.stages.iter().map(stage).collect(),
+        notes: words::notes(found),
+        doubts: found.doubts.clone(),
+        time: found.started_at.clone(),
+        version: found.tcptoll_version.clone(),
+    }
+}

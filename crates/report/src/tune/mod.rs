@@ -1,0 +1,13 @@
+//! What does the reader see of a search? The setting, what was measured of each, the curve, the configuration.
+//!
+//! `words` puts sentences and rows together, `text` and `html` lay them out, `picture` draws.
+
+mod html;
+mod picture;
+#[cfg(test)]
+mod tests;
+mod text;
+mod words;
+
+pub(crate) use html::render as html;
+pub(crate) use text::render as text;

@@ -1,0 +1,563 @@
+//! `tune`: the KeepAlive setting of a web server that gives its visitors the shortest pages within its memory.
+//!
+//! The way: `load` (who comes, what they load) → `search` (what a worker weighs, stages, comparison), which asks a
+//! strategy of `model::tune` what to measure next → `Found` → `prove` on a server of the user's → report. `machine`
+//! is what is read of this machine. Nothing of the user's is written but the files that were asked for.
+
+mod load;
+mod machine;
+mod prove;
+mod search;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use tcptoll_engine::doctor::servers::begun_by;
+use tcptoll_engine::files::read_at_most;
+use tcptoll_engine::lab::Interrupt;
+use tcptoll_engine::runner::Schedule;
+use tcptoll_model::doctor::{Program, ServerConfig};
+use tcptoll_model::tune::cell::{Cell, Measured};
+use tcptoll_model::tune::found::{Behind, Found, VERSION};
+use tcptoll_model::tune::narrowing::Narrowing;
+use tcptoll_model::tune::procedure::{Example, Procedure};
+use tcptoll_model::tune::server::Server;
+use tcptoll_model::tune::setting::{Setting, seconds};
+use tcptoll_model::tune::snippet::{Distribution, Snippet};
+use tcptoll_model::tune::strategy::{REQUESTS_USUAL, Strategy};
+use tcptoll_model::units::{human_bytes, human_us, parse_size, parse_time};
+
+use self::load::Load;
+use self::prove::Wanted;
+use self::search::Search;
+use crate::cli::{Format, TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
+use crate::exit::{Status, say};
+use crate::{output, screen};
+
+/// Workers from which a search begins where they cannot be weighed: what Debian ships for prefork.
+const WORKERS_UNWEIGHED: u64 = 150;
+
+/// Limits of the number of workers from which a search begins.
+const WORKERS: [u64; 2] = [1, 20_000];
+
+/// How long a connection may be held with the longest timeout that is tried, s: where an idle one holds a worker, and
+/// where it does not.
+const LONGEST_S: [f64; 2] = [16.0, 66.0];
+
+/// Longest result of an earlier search that is read.
+const FROM_MAX: u64 = 16 << 20;
+
+/// What `tune` is asked to do, checked.
+struct Asked<'a> {
+    args: &'a TuneArgs,
+    server: Server,
+    /// Why it is this one, if nobody said so.
+    server_why: Option<String>,
+    distribution: Distribution,
+    compare_time: Duration,
+    behind_ms: Option<u64>,
+    prove: Option<Wanted<'a>>,
+}
+
+/// Does what `tcptoll tune …` says.
+pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
+    let asked = Asked::of(args)?;
+    let earlier = args.from.as_deref().map(|path| from(path, asked.server)).transpose()?;
+    let mut load = Load::of(args, asked.server)?;
+    if let Some(found) = &earlier {
+        // The visitors of that search, unless others are typed.
+        for (name, value) in &found.load {
+            load.settings.entry(name.clone()).or_insert_with(|| value.clone().into());
+        }
+    }
+    load.take_defaults();
+    let present = args.present.as_deref().map(|path| present(path, asked.server)).transpose()?;
+    check(&asked, &load)?;
+    if args.dry_run {
+        return super::study::print(&plan(&asked, &load));
+    }
+    let interrupt = output::on_signals()?;
+    let mut found = match earlier {
+        Some(found) => found,
+        None => match searched(&asked, &mut load, present, &interrupt) {
+            Err(_) if interrupt.signal().is_some() => Found::default(),
+            outcome => outcome?,
+        },
+    };
+    if let (Some(signal), true) = (interrupt.signal(), found.cells.is_empty()) {
+        say("stopped before anything was measured: there is no result");
+        return Ok(Status::Stopped(u8::try_from(signal).unwrap_or(0)));
+    }
+    conclude(&asked, &mut found);
+    let mut stored = write_snippet(args, &found);
+    if let (Some(wanted), None) = (&asked.prove, interrupt.signal()) {
+        match wanted.run(&load, args, &interrupt) {
+            Ok(proof) => found.proof = Some(proof),
+            Err(error) => found.doubts.push(format!("--prove {}: {error:#}.", wanted.url)),
+        }
+    }
+    stored &= write(args, &found);
+    let text = match args.format {
+        Format::Text => tcptoll_report::found_text(&found, screen::style()),
+        Format::Json => serde_json::to_string(&found)? + "\n",
+    };
+    super::study::print(&text)?;
+    Ok(status(&asked, &found, stored, &interrupt))
+}
+
+fn status(asked: &Asked<'_>, found: &Found, stored: bool, interrupt: &Interrupt) -> Status {
+    let refuses = found.chosen().is_none_or(Cell::refuses);
+    let balancer = found.behind.as_ref().is_some_and(|behind| !behind.holds);
+    let worse = found.proof.as_ref().is_some_and(prove::is_worse);
+    let unproved = asked.prove.is_some() && found.proof.is_none();
+    match interrupt.signal() {
+        _ if !stored => Status::NotStored,
+        Some(signal) => Status::Stopped(u8::try_from(signal).unwrap_or(0)),
+        None if found.choice.is_none() || unproved => Status::NotMeasured,
+        None if refuses || balancer || worse => Status::Missed,
+        None => Status::Met,
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn of(args: &'a TuneArgs) -> anyhow::Result<Self> {
+        let time = |option: &str, text: &str| {
+            parse_time(text).map_err(|error| anyhow::anyhow!("--{option} {text}: {error}"))
+        };
+        let (server, server_why) = server(args)?;
+        let behind = args.behind_timeout.as_deref().map(|text| time("behind-timeout", text));
+        let behind_ms = behind.transpose()?.map(|time| time.as_millis() as u64);
+        if behind_ms == Some(0) {
+            bail!("--behind-timeout 0s: write the balancer's idle timeout, like 60s");
+        }
+        let prove_time = time("prove-time", &args.prove_time)?;
+        let switches = args.switch_found.as_deref().zip(args.switch_present.as_deref());
+        let prove = args.prove.as_deref().zip(switches).map(|(url, (found, present))| Wanted {
+            url,
+            switches: [found, present],
+            time: prove_time,
+        });
+        let own = || machine::distribution(Path::new("/"));
+        let distribution = match args.distribution {
+            Some(TuneDistribution::Debian) => Distribution::Debian,
+            Some(TuneDistribution::RedHat) => Distribution::RedHat,
+            None => own().unwrap_or_default(),
+        };
+        let compare_time = time("compare-time", &args.compare_time)?;
+        Ok(Self { args, server, server_why, distribution, compare_time, behind_ms, prove })
+    }
+}
+
+/// The server that is meant, and why if nobody said so.
+fn server(args: &TuneArgs) -> anyhow::Result<(Server, Option<String>)> {
+    let server = match args.server {
+        TuneServer::ApachePrefork => Server::ApachePrefork,
+        TuneServer::ApacheWorker => Server::ApacheWorker,
+        TuneServer::ApacheEvent => Server::ApacheEvent,
+        TuneServer::Nginx => Server::Nginx,
+        TuneServer::Apache => {
+            if let Some(mpm) = &args.mpm {
+                let server = Server::of_mpm(mpm);
+                let unknown = || format!("--mpm {mpm}: write prefork, worker or event");
+                return Ok((server.with_context(unknown)?, None));
+            }
+            return Ok(match machine::apache(Path::new("/")) {
+                Some((server, file)) => {
+                    let why = format!("this machine has the module {} ({file})", server.name());
+                    (server, Some(why))
+                }
+                None => (
+                    Server::ApachePrefork,
+                    Some(
+                        "no configuration of Apache is on this machine: its module prefork is searched, in which \
+                         an idle connection holds a process (--mpm names another)"
+                            .to_owned(),
+                    ),
+                ),
+            });
+        }
+    };
+    if args.mpm.is_some() {
+        bail!("--mpm goes with `tune apache`: {} says which module already", server.name());
+    }
+    Ok((server, None))
+}
+
+/// Checks the load with a setting, the proof, and the places of files.
+fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<()> {
+    let args = asked.args;
+    let mut found = Found { server: asked.server, ..Found::default() };
+    let (tolerance, quiet) = (args.link_tolerance.as_str(), true);
+    let interrupt = &Interrupt::new();
+    let search = Search { load, tolerance, quiet, interrupt, found: &mut found };
+    let mut strategy = strategy(asked, WORKERS[0]);
+    if let Some(batch) = strategy.next(&Measured::default()) {
+        let mut schedule = Schedule::of(&search.batch(&batch)).map_err(of_load)?;
+        schedule.prepare().map_err(of_load)?;
+    }
+    if let Some(wanted) = &asked.prove {
+        wanted.check(load)?;
+    }
+    for (option, path) in
+        [("--out", &args.out), ("--snippet", &args.snippet), ("--html", &args.html)]
+    {
+        if let Some(path) = path {
+            let named = format!("{option} {}", path.display());
+            output::check_place(&named, path)?;
+            output::check_writable(path).context(named)?;
+        }
+    }
+    if args.from.is_some()
+        && (args.study.is_some() || args.access_log.is_some() || args.url.is_some())
+    {
+        bail!(
+            "--from takes the result of an earlier search: leave out --study, --access-log and --url"
+        );
+    }
+    Ok(())
+}
+
+/// A message about the load is not about one of the arms.
+fn of_load(error: tcptoll_engine::runner::RunError) -> anyhow::Error {
+    match error {
+        tcptoll_engine::runner::RunError::Arm { error, .. } => error.into(),
+        other => other.into(),
+    }
+}
+
+fn strategy(asked: &Asked<'_>, workers: u64) -> Box<dyn Strategy> {
+    match asked.args.strategy {
+        TuneStrategy::Search => Box::new(Narrowing::new(workers, asked.server.idle_holds())),
+        TuneStrategy::Vps2016 => Box::new(Procedure::new(Example::Vps, workers)),
+        TuneStrategy::Dedicated2016 => Box::new(Procedure::new(Example::Dedicated, workers)),
+    }
+}
+
+fn strategy_name(strategy: TuneStrategy) -> &'static str {
+    match strategy {
+        TuneStrategy::Search => "search",
+        TuneStrategy::Vps2016 => "vps-2016",
+        TuneStrategy::Dedicated2016 => "dedicated-2016",
+    }
+}
+
+/// Searches, and compares what was found.
+fn searched(
+    asked: &Asked<'_>,
+    load: &mut Load,
+    present: Option<ServerConfig>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Found> {
+    let args = asked.args;
+    if let Some(url) = &args.url {
+        load.copy(url, args, interrupt)?;
+    }
+    let typed = load.settings.get("memory").and_then(|value| value.as_str()).map(parse_size);
+    let memory_bytes = match typed.transpose()? {
+        Some(bytes) => bytes,
+        None => machine::memory_bytes().context("/proc/meminfo: the memory of this machine")?,
+    };
+    let mut found = Found {
+        tune_version: VERSION,
+        tcptoll_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
+        command: std::env::args().collect(),
+        server: asked.server,
+        strategy: strategy_name(args.strategy).to_owned(),
+        // Seeds of stages follow.
+        seed: args.seed.unwrap_or_else(output::any_seed).min(u64::from(u32::MAX)),
+        load: load.texts(),
+        traffic: load.traffic.clone(),
+        memory_bytes,
+        doubts: load.doubts.clone(),
+        ..Found::default()
+    };
+    if let (Some(why), false) = (&asked.server_why, args.quiet) {
+        say(&format!("{}: {why}", asked.server.name()));
+    }
+    let is_static =
+        load.settings.contains_key("site") || load.time_s("work").is_some_and(|s| s <= 0.0);
+    if is_static && load.settings.contains_key("worker-memory") {
+        found.doubts.push(
+            "No file of this page is made by PHP, so no worker takes the memory of --worker-memory: more workers \
+             fit here than on a server whose application runs in them."
+                .to_owned(),
+        );
+    }
+    let swapped = machine::swapped();
+    let begun = std::time::Instant::now();
+    let (tolerance, quiet) = (args.link_tolerance.as_str(), args.quiet);
+    let mut search = Search { load, tolerance, quiet, interrupt, found: &mut found };
+    let need = need(load, asked.server);
+    if asked.server.idle_holds() {
+        let weight = search.weigh()?;
+        if weight.is_none() {
+            search.found.doubts.push(format!(
+                "A worker could not be weighed: the search begins with {WORKERS_UNWEIGHED} workers, as Debian ships \
+                 prefork."
+            ));
+        }
+        let fits = weight.as_ref().map_or(WORKERS_UNWEIGHED, |weight| weight.fits);
+        search.found.weight = weight;
+        search.found.workers_limit = fits.min(need).clamp(WORKERS[0], WORKERS[1]);
+    } else {
+        search.found.workers_limit = need.clamp(WORKERS[0], WORKERS[1]);
+    }
+    let mut strategy = strategy(asked, search.found.workers_limit);
+    search.run(&mut *strategy)?;
+    search.found.search_s = begun.elapsed().as_secs_f64();
+    if interrupt.signal().is_none() && !asked.compare_time.is_zero() {
+        let mut others = search.others();
+        if let Some(config) = present {
+            others
+                .insert(0, ("present".to_owned(), setting_of(&config, search.found.workers_limit)));
+        }
+        if others.is_empty() {
+            others.push(("as shipped".to_owned(), shipped(asked.server)));
+        }
+        if let Err(error) = search.compare(&others, asked.compare_time)
+            && interrupt.signal().is_none()
+        {
+            search.found.doubts.push(format!("The comparison was not made: {error:#}."));
+        }
+    }
+    if machine::swapped() > swapped {
+        found.doubts.push(
+            "This machine wrote memory to swap during the search: page times may be longer than without. Give it \
+             less --memory or stop other programs."
+                .to_owned(),
+        );
+    }
+    Ok(found)
+}
+
+/// Workers beyond which none would ever be needed: all connections of the highest rate, held for the longest timeout.
+fn need(load: &Load, server: Server) -> u64 {
+    let longest_s = if server.idle_holds() { LONGEST_S[0] } else { LONGEST_S[1] };
+    let number = |name: &str| load.number(name);
+    let pages = number("rate") * number("peak-factor").max(1.0) * number("pages");
+    (pages * number("connections-per-origin") * longest_s).ceil().min(1e9) as u64
+}
+
+/// What Debian ships.
+fn shipped(server: Server) -> Setting {
+    match server {
+        Server::Nginx => Setting { timeout_ms: Some(75_000), requests: 1_000, workers: 1_536 },
+        _ => Setting {
+            timeout_ms: Some(5_000),
+            requests: REQUESTS_USUAL,
+            workers: WORKERS_UNWEIGHED,
+        },
+    }
+}
+
+/// The configuration that the user has.
+///
+/// Errors: it cannot be read whole.
+fn present(path: &Path, server: Server) -> anyhow::Result<ServerConfig> {
+    let name = format!("--present {}", path.display());
+    let file = fs::canonicalize(path).with_context(|| name.clone())?;
+    let program = if server == Server::Nginx { Program::Nginx } else { Program::Apache };
+    let config = begun_by(program, &file);
+    if let Some(why) = config.unread.first() {
+        bail!("{name}: {why}: the present setting is not known for sure");
+    }
+    let at = |is: Option<bool>| is == Some(true);
+    let set = at(config.keepalive_timeout_s.as_ref().map(|one| !one.at.is_default()))
+        || at(config.keepalive_requests.as_ref().map(|one| !one.at.is_default()))
+        || at(config.workers.as_ref().map(|one| !one.at.is_default()));
+    if !set {
+        let [timeout, requests, workers] = server.directives();
+        bail!(
+            "{name}: it sets none of {timeout}, {requests} and {workers} for {}: is it a configuration of this server?",
+            program.name()
+        );
+    }
+    Ok(config)
+}
+
+fn setting_of(config: &ServerConfig, workers: u64) -> Setting {
+    let usual = if config.program == Program::Nginx { 1_000 } else { REQUESTS_USUAL };
+    let timeout_s = config.keepalive_timeout_s.as_ref().map(|one| one.value);
+    let requests = config.keepalive_requests.as_ref().map(|one| one.value);
+    Setting {
+        timeout_ms: match timeout_s {
+            Some(s) if s <= 0.0 => None,
+            Some(s) => Some((s * 1e3).round() as u64),
+            None => Some(if config.program == Program::Nginx { 75_000 } else { 5_000 }),
+        },
+        requests: requests.unwrap_or(usual),
+        workers: config.workers.as_ref().map_or(workers, |one| one.value.max(1)),
+    }
+}
+
+/// The result of an earlier search.
+fn from(path: &Path, server: Server) -> anyhow::Result<Found> {
+    let name = format!("--from {}", path.display());
+    let bytes = read_at_most(path, FROM_MAX).with_context(|| name.clone())?;
+    let found: Found = serde_json::from_slice(&bytes)
+        .with_context(|| format!("{name}: it is no result of tune (--format json, or --out)"))?;
+    if found.tune_version != VERSION {
+        bail!("{name}: its version is {}, and this program reads {VERSION}", found.tune_version);
+    }
+    if found.server != server {
+        bail!("{name}: it is of {}, not of {}", found.server.name(), server.name());
+    }
+    Ok(found)
+}
+
+/// Whatever follows from the cells alone: snippet, balancer, doubts about the setting.
+fn conclude(asked: &Asked<'_>, found: &mut Found) {
+    let Some(choice) = found.choice else { return };
+    if let Some(ms) = asked.behind_ms {
+        found.behind = Some(Behind::of(ms, &choice));
+    }
+    let chosen = found.chosen().cloned();
+    // A clause a line, so that the lines are no longer than those of other configurations.
+    let behind = found.behind.as_ref().map(|behind| behind.words(found.server));
+    let texts = [Some(found.answer()), behind].into_iter().flatten();
+    let clauses = |text: String| -> Vec<String> {
+        text.split_inclusive([';', '.']).fold(Vec::new(), |mut lines: Vec<String>, piece| {
+            match lines.last_mut() {
+                // No clause begins without a blank before it: `1.5 s`.
+                Some(last) if !piece.starts_with(' ') => last.push_str(piece),
+                _ => lines.push(piece.trim_start().to_owned()),
+            }
+            lines
+        })
+    };
+    let mut comments =
+        vec![format!("Found by tcptoll {} on {}.", found.tcptoll_version, found.started_at)];
+    comments.extend(texts.flat_map(clauses));
+    let cost = cost(found, chosen.as_ref().map_or(0.0, |cell| cell.workers_held_mean));
+    let comments = (&comments[..], cost.as_str());
+    found.snippet = Some(Snippet::of(found.server, asked.distribution, &choice, comments));
+    if asked.args.from.is_some() {
+        return;
+    }
+    if let (Some(ms), Some(warmup_s)) = (choice.timeout_ms, warmup_s(found))
+        && ms as f64 / 1e3 > warmup_s
+    {
+        found.doubts.push(format!(
+            "The timeout ({}) is longer than the warm-up ({warmup_s} s): connections held were still growing. A \
+             longer --warmup shows where they end.",
+            seconds(ms)
+        ));
+    }
+    if let Some(cell) = chosen
+        .filter(|cell| !cell.is_full() && cell.page_us_p95 > cell.page_us_mean.map(|us| us * 2.0))
+    {
+        let us = |us: Option<f64>| us.map_or_else(String::new, human_us);
+        found.doubts.push(format!(
+            "The p95 ({}) is more than twice the mean ({}) although workers were left: pages waited while the server \
+             started processes. StartServers and MinSpareServers, which are not searched, would matter.",
+            us(cell.page_us_p95),
+            us(cell.page_us_mean)
+        ));
+    }
+}
+
+fn warmup_s(found: &Found) -> Option<f64> {
+    parse_time(found.load.get("warmup")?).ok().map(|time| time.as_secs_f64())
+}
+
+/// What the setting costs, in a sentence.
+fn cost(found: &Found, held: f64) -> String {
+    let Some(setting) = &found.choice else { return String::new() };
+    let memory = found.weight.as_ref().map(|weight| {
+        format!(
+            "if all {} {} are in use, they take {}",
+            setting.workers,
+            found.server.workers(),
+            human_bytes(weight.bytes(setting.workers) as f64)
+        )
+    });
+    let idle = match setting.timeout_ms {
+        None => "each file of a page is a connection of its own, with a handshake".to_owned(),
+        Some(_) if found.server.idle_holds() => {
+            format!("idle connections hold workers, {held:.0} of them on average in the lab")
+        }
+        Some(_) => "idle connections hold memory of the kernel and of the server".to_owned(),
+    };
+    [Some(idle), memory].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Writes the configuration where it was asked for; whether that went well.
+fn write_snippet(args: &TuneArgs, found: &Found) -> bool {
+    let (Some(path), Some(snippet)) = (&args.snippet, &found.snippet) else { return true };
+    put("--snippet", path, &snippet.text(), args.quiet)
+}
+
+/// Writes the result and the page; whether that went well.
+fn write(args: &TuneArgs, found: &Found) -> bool {
+    let json = serde_json::to_string(found).unwrap_or_default() + "\n";
+    let place = || -> anyhow::Result<PathBuf> {
+        let folder = output::record_folder()?;
+        fs::create_dir_all(&folder)?;
+        let stamp = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+        Ok(folder.join(format!("tune-{stamp}-{}.json", std::process::id())))
+    };
+    let mut stored = match args.out.clone().map_or_else(place, Ok) {
+        Ok(path) => put("--out", &path, &json, args.quiet),
+        Err(error) => {
+            say(&format!("error: the result is not stored: {error:#}"));
+            false
+        }
+    };
+    if let Some(path) = &args.html {
+        stored &= put("--html", path, &tcptoll_report::found_html(found), args.quiet);
+    }
+    stored
+}
+
+fn put(option: &str, path: &Path, text: &str, quiet: bool) -> bool {
+    let outcome = fs::write(path, text);
+    match &outcome {
+        Err(error) => {
+            say(&format!(
+                "error: measured, but {option} {} cannot be written: {error}",
+                path.display()
+            ));
+        }
+        Ok(()) if !quiet => say(&format!("wrote {}", path.display())),
+        Ok(()) => {}
+    }
+    outcome.is_ok()
+}
+
+/// What would be done, without doing it.
+fn plan(asked: &Asked<'_>, load: &Load) -> String {
+    let number = |name: &str| load.time_s(name).unwrap_or_default();
+    let trial_s = number("warmup") + number("duration") + 1.5;
+    let mut text = format!("server    {}\n", asked.server.name());
+    if let Some(why) = &asked.server_why {
+        text += &format!("          {why}\n");
+    }
+    text += "load";
+    for (at, (name, value)) in load.texts().iter().enumerate() {
+        let label = if at == 0 { "      " } else { "          " };
+        text += &format!("{label}{name} {value}\n");
+    }
+    if let Some(traffic) = &load.traffic {
+        text += &format!(
+            "log       {} visits with {} pages in {:.0} s; the busiest minute has {:.3} visitors per second\n",
+            traffic.visits, traffic.pages, traffic.span_s, traffic.rate_per_s_busiest
+        );
+    }
+    let trials = match asked.args.strategy {
+        TuneStrategy::Search => 20.0,
+        TuneStrategy::Vps2016 | TuneStrategy::Dedicated2016 => 5.0,
+    };
+    text += &format!(
+        "search    about {trials:.0} trials of {trial_s:.0} s: {:.0} min\n",
+        (trials * trial_s / 60.0).ceil()
+    );
+    text += &format!("compared  at most {}\n", asked.args.compare_time);
+    for doubt in &load.doubts {
+        text += &format!("unknown   {doubt}\n");
+    }
+    text
+}
