@@ -30,7 +30,6 @@ const OTHER_MEANINGS: &[(&str, &str, &str)] = &[
     ("http/url.rs", "http", "the scheme of a URL"),
     ("crates/model/src/page/", "http", "the scheme of a URL"),
     ("crates/engine/src/load/page/", "http", "the scheme of a URL"),
-    ("crates/engine/src/experiments/page/", "http", "the scheme of a URL"),
     ("page/options.rs", "keepalive", "an option of `page`: does the server keep connections?"),
     (
         "report/src/experiments/page/mod.rs",

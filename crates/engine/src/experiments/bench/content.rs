@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 
+use tcptoll_model::http::url::Url;
 use tcptoll_model::page::graph::Graph;
 use tcptoll_model::page::har;
 use tcptoll_model::page::resource::Kind;
@@ -11,6 +12,7 @@ use tcptoll_model::page::site::{MadePage, Site};
 use tcptoll_model::units::parse_size;
 
 use super::settings::{Reader, wrong};
+use super::target::Target;
 use crate::experiments::TrialError;
 use crate::files::{Shared, is_too_large, read_at_most};
 use crate::lab::{Handle, Interrupt};
@@ -176,6 +178,18 @@ impl Content {
 }
 
 impl Served {
+    /// A page of a server that already runs.
+    ///
+    /// Errors: its name was not resolved before.
+    pub(in crate::experiments) fn by(url: &Url, target: &Target) -> Result<Self, TrialError> {
+        let scheme = if url.tls { "https" } else { "http" };
+        Ok(Self {
+            url: Some(format!("{scheme}://{}{}", url.authority(), url.path)),
+            names: vec![(url.host.clone(), target.address()?.ip())],
+            ..Self::default()
+        })
+    }
+
     /// Starts a server of the site; one that is too long for the order is uploaded before.
     pub(in crate::experiments) fn start(
         &self,

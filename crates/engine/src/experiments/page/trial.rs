@@ -136,15 +136,7 @@ impl Trial for PageTrial<'_> {
     fn prepare(&mut self, hosts: &mut Hosts, context: &Context<'_>) -> Result<(), TrialError> {
         let served = match &self.settings.ends {
             Ends::Lab(lab) => self.serve(hosts, lab, context)?,
-            Ends::Target(url, target) => {
-                let scheme = if url.tls { "https" } else { "http" };
-                let address = target.address()?.ip();
-                Served {
-                    url: Some(format!("{scheme}://{}{}", url.authority(), url.path)),
-                    names: vec![(url.host.clone(), address)],
-                    ..Served::default()
-                }
-            }
+            Ends::Target(url, target) => Served::by(url, target)?,
         };
         let ns = |time: std::time::Duration| time.as_nanos() as u64;
         let (start, graph) = served.begin()?;

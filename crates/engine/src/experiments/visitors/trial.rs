@@ -147,12 +147,7 @@ impl Theirs {
         if let Some(command) = &self.before {
             before::run(command, context.interrupt)?;
         }
-        let scheme = if self.url.tls { "https" } else { "http" };
-        let served = Served {
-            url: Some(format!("{scheme}://{}{}", self.url.authority(), self.url.path)),
-            names: vec![(self.url.host.clone(), self.target.address()?.ip())],
-            ..Served::default()
-        };
+        let served = Served::by(&self.url, &self.target)?;
         let tls = TlsLoad {
             insecure: self.insecure,
             ca: self.ca.clone(),
