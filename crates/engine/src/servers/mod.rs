@@ -246,6 +246,11 @@ fn files_each(name: &str, spec: &ServerSpec, workers: u64) -> Result<u64, String
     Ok((share + share / 4 + OWN_FILES).max(1024).min(limit))
 }
 
+/// Connections that servers of the lab can hold in any case: those of one process. 0: the limit is not known.
+pub fn connections_held() -> u64 {
+    cpu::file_limit().map_or(0, |limit| limit.saturating_sub(OWN_FILES))
+}
+
 /// A time in the form that nginx and Apache take, whole milliseconds.
 fn milliseconds(ns: u64) -> String {
     format!("{}ms", ns.div_ceil(1_000_000))

@@ -102,8 +102,9 @@ pub fn hits(text: &[u8]) -> Hits {
 }
 
 /// Words in the names of programs that are no visitors.
-const ROBOTS: [&str; 10] = [
-    "bot", "crawl", "spider", "slurp", "curl/", "wget/", "python", "monitor", "preview", "go-http",
+const ROBOTS: [&str; 11] = [
+    "bot/", "bot;", "crawl", "spider", "slurp", "curl/", "wget/", "python", "monitor", "preview",
+    "go-http",
 ];
 
 /// Why a line is no hit.

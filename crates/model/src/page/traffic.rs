@@ -19,6 +19,9 @@ const PAGE_S: i64 = 30;
 /// Window in which the most visitors are looked for, s.
 const PEAK_S: i64 = 60;
 
+/// A larger content is a download or a slip, and part of no mean, bytes.
+const BYTES_MAX: u64 = 64 << 20;
+
 /// Pages that are named.
 const NAMED: usize = 5;
 
@@ -104,13 +107,15 @@ impl Traffic {
     /// Errors: a clause that follows the file's name.
     pub fn of(log: &Hits) -> Result<Self, String> {
         let mut hits: Vec<&Hit> = log.hits.iter().filter(|hit| !hit.robot).collect();
+        let size = |hit: &Hit| hit.bytes.filter(|bytes| hit.status != 304 && *bytes <= BYTES_MAX);
         // Servers write a line when a response ends.
         hits.sort_by_key(|hit| hit.at_s);
         let (Some(first), Some(last)) = (hits.first(), hits.last()) else {
             return Err(format!(
-                "it has no GET request of a visitor in common or combined format ({} of {} lines unreadable)",
-                log.unreadable,
-                log.unreadable + log.hits.len() as u64
+                "it has no GET request of a visitor in common or combined format ({} requests of robots, {} lines \
+                 unreadable)",
+                log.hits.len(),
+                log.unreadable
             ));
         };
         let mut traffic = Self {
@@ -138,7 +143,7 @@ impl Traffic {
                 if hit.at_s - seen.page_s <= PAGE_S {
                     files += 1;
                     // A confirmation of what is cached has no content.
-                    if let Some(bytes) = hit.bytes.filter(|_| hit.status != 304) {
+                    if let Some(bytes) = size(hit) {
                         file_bytes.push(bytes as f64);
                     }
                 }
@@ -153,7 +158,7 @@ impl Traffic {
             seen.insert(hit.visitor, Seen { page_s: hit.at_s, last_s: hit.at_s });
             traffic.pages += 1;
             *top.entry(path).or_default() += 1;
-            if let Some(bytes) = hit.bytes.filter(|_| hit.status != 304) {
+            if let Some(bytes) = size(hit) {
                 page_bytes.push(bytes as f64);
             }
         }
@@ -163,7 +168,10 @@ impl Traffic {
             );
         }
         traffic.visits = came.len() as u64;
-        traffic.rate_per_s_busiest = busiest(&came) as f64 / PEAK_S as f64;
+        // A log that is shorter than a minute has no whole one.
+        // Its stamps are whole seconds.
+        let minute_s = (traffic.span_s + 1.0).min(PEAK_S as f64);
+        traffic.rate_per_s_busiest = busiest(&came) as f64 / minute_s;
         traffic.rate_per_s_mean = came.len() as f64 / traffic.span_s.max(PEAK_S as f64);
         traffic.pages_mean = traffic.pages as f64 / came.len().max(1) as f64;
         traffic.think_s_mean = thinks.value();

@@ -31,10 +31,10 @@ pub struct Cell {
     pub failed: u64,
     /// Processes that were killed because the memory was used up.
     pub kills: u64,
-    /// Page time that 95 % do not exceed, geometric mean over the rounds, µs. Absent: a round had no whole page.
+    /// Page time that 95 % do not exceed, geometric mean over the rounds that have it, µs. Absent: none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_us_p95: Option<f64>,
-    /// Mean page time, geometric mean over the rounds, µs. Absent: a round had no whole page.
+    /// Mean page time, geometric mean over the rounds that have it, µs. Absent: none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_us_mean: Option<f64>,
     /// Workers that held a connection, mean.
@@ -63,11 +63,11 @@ impl Cell {
                 rounds => rounds.iter().map(|round| round.metrics.get(name).copied()).collect(),
             }
         };
+        // A round with too few pages for the figure says nothing about it; failures are counted apart.
         let geometric = |name: &str| {
-            let logs: Option<Vec<f64>> =
-                values(name).into_iter().map(|us| us.filter(|us| *us > 0.0).map(f64::ln)).collect();
-            let logs = logs.filter(|logs| !logs.is_empty())?;
-            Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
+            let us = values(name).into_iter().flatten().filter(|us| *us > 0.0);
+            let logs: Vec<f64> = us.map(f64::ln).collect();
+            (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
         };
         let limit = arm.own.site_visits.as_deref().and_then(|visits| visits.memory_limit.as_ref());
         let server = arm.server.as_ref();
@@ -100,8 +100,10 @@ impl Cell {
         let rounds = [f64::from(self.rounds), f64::from(more.rounds)];
         let mean =
             |both: [f64; 2]| (both[0] * rounds[0] + both[1] * rounds[1]) / (rounds[0] + rounds[1]);
-        let geometric =
-            |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| mean([a.ln(), b.ln()]).exp());
+        let geometric = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(mean([a.ln(), b.ln()]).exp()),
+            (a, b) => a.or(b),
+        };
         self.page_us_p95 = geometric(self.page_us_p95, more.page_us_p95);
         self.page_us_mean = geometric(self.page_us_mean, more.page_us_mean);
         self.workers_held_mean = mean([self.workers_held_mean, more.workers_held_mean]);
@@ -199,12 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_a_whole_page_leaves_no_page_time() {
+    fn a_round_without_a_figure_leaves_that_of_others_and_its_failures_count() {
         let mut measured = Measured::default();
         measured.take(cell(1, 100.0, 0));
+        measured.take(Cell { page_us_p95: None, ..cell(1, 0.0, 0) });
+        assert!(!measured.ranked()[0].refuses());
+        assert_eq!(measured.ranked()[0].page_us_p95, Some(100.0));
         measured.take(Cell { page_us_p95: None, failed: 100, ..cell(1, 0.0, 0) });
         assert!(measured.ranked()[0].refuses());
-        assert_eq!(measured.ranked()[0].page_us_p95, None);
     }
 
     #[test]

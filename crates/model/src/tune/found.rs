@@ -16,6 +16,9 @@ use crate::units::{human_bytes, human_us};
 /// Version of this object.
 pub const VERSION: u32 = 1;
 
+/// The name of our own search.
+pub const STRATEGY: &str = "search";
+
 /// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
@@ -105,14 +108,14 @@ const RESERVE: f64 = 0.05;
 impl Weight {
     /// From workers and their memory, twice.
     ///
-    /// None: more workers did not take more, or the memory has no room for one.
+    /// None: more workers did not take more. `fits` may be 0.
     pub fn of(limit_bytes: u64, [few, more]: [(u64, u64); 2]) -> Option<Self> {
         let workers = more.0.checked_sub(few.0).filter(|more| *more > 0)?;
         let worker_bytes = more.1.checked_sub(few.1)? / workers;
         let base_bytes = few.1.saturating_sub(worker_bytes * few.0);
-        let room = ((limit_bytes as f64 * (1.0 - RESERVE)) as u64).checked_sub(base_bytes)?;
+        let room = ((limit_bytes as f64 * (1.0 - RESERVE)) as u64).saturating_sub(base_bytes);
         let fits = room.checked_div(worker_bytes)?;
-        (fits > 0).then_some(Self { base_bytes, worker_bytes, fits })
+        Some(Self { base_bytes, worker_bytes, fits })
     }
 
     /// Memory of so many workers, bytes.
@@ -128,14 +131,25 @@ pub struct Stage {
     pub why: String,
     /// What was measured in it.
     pub cells: Vec<Cell>,
-    /// Causes and failures of its settings, a sentence each.
+    /// Causes and failures of its settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// How long it took, s.
     pub took_s: f64,
     /// Its record. Absent: it was not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
+}
+
+/// What went wrong with a setting, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Note {
+    /// Name of the cause (`tcptoll explain NAME`), or `pages-failed`.
+    pub id: String,
+    /// The setting, by its name.
+    pub setting: String,
+    /// A sentence or two.
+    pub text: String,
 }
 
 /// A setting next to the found one.
@@ -219,10 +233,42 @@ pub struct Proof {
 }
 
 impl Found {
-    /// What is sought, in a sentence; the same for every search.
-    pub fn sought() -> &'static str {
-        "Sought: the least p95 page time within the memory, with no visitor refused. Of settings within 5 % of it, \
-         the least mean page time; of those within 5 % of that, the one that holds the fewest workers."
+    /// What is sought, in a sentence or two.
+    pub fn sought(&self) -> &'static str {
+        if self.strategy != STRATEGY {
+            return "The procedure goes on step by step while there is a problem, or until there is one: a page that \
+                    fails, a process that is killed, or a moment at which all workers are taken. It recommends the \
+                    last step without a problem, else the last one.";
+        }
+        "Sought: the least p95 page time within the memory, with no visitor refused. Settings are alike if \
+         they are within 5 % in p95, and of these in mean page time. Of those that are alike, one with the usual limit \
+         of requests, with workers left and with the whole limit of workers is taken if there is one; then the one \
+         that holds the fewest."
+    }
+
+    /// Why it cannot be what a search wrote. None: it can.
+    pub fn damage(&self) -> Option<String> {
+        const DAY_MS: u64 = 24 * 3_600_000;
+        let wrong = |cell: &Cell| {
+            let times = [cell.page_us_p95, cell.page_us_mean].into_iter().flatten();
+            let held = [cell.workers_held_mean, cell.workers_held_peak];
+            let figures =
+                times.map(|us| us > 0.0 && us < 1e12).chain(held.map(|n| (0.0..1e9).contains(&n)));
+            let Setting { timeout_ms, requests, workers } = cell.setting;
+            !figures.into_iter().all(|fits| fits)
+                || cell.failed > cell.pages
+                || timeout_ms.is_some_and(|ms| ms == 0 || ms > DAY_MS)
+                || requests > u64::from(u32::MAX)
+                || !(1..=1_000_000).contains(&workers)
+                || cell.memory_peak_bytes > 1 << 50
+        };
+        if let Some(cell) = self.cells.iter().find(|cell| wrong(cell)) {
+            return Some(format!("figures of {}", cell.setting.name(self.server)));
+        }
+        if self.chosen().is_none() {
+            return Some("the found setting is not among what was measured".to_owned());
+        }
+        (!(0.0..1e9).contains(&self.search_s)).then(|| "the time of the search".to_owned())
     }
 
     /// The cell of the found setting.
@@ -234,7 +280,7 @@ impl Found {
     /// The answer: at most three sentences.
     pub fn answer(&self) -> String {
         let Some(cell) = self.chosen() else {
-            return "No setting was measured.".to_owned();
+            return "No setting was measured: the doubts say why.".to_owned();
         };
         let [timeout, requests, workers] = self.server.directives();
         let setting = &cell.setting;
@@ -256,11 +302,14 @@ impl Found {
             || "no round had a whole page".to_owned(),
             |us| format!("95 % of the pages took at most {}", human_us(us)),
         );
+        let what = if self.server == Server::Nginx {
+            "connections were open"
+        } else {
+            "workers held a connection"
+        };
         let held = format!(
-            "connections held {:.0} {} on average and {:.0} at the peak",
-            cell.workers_held_mean,
-            self.server.workers(),
-            cell.workers_held_peak
+            "{:.0} {what} on average and {:.0} at the peak",
+            cell.workers_held_mean, cell.workers_held_peak
         );
         let memory = match cell.memory_peak_bytes {
             0 => String::new(),
@@ -320,8 +369,8 @@ mod tests {
         // (475 − 18) / 20
         assert_eq!(weight.fits, 22);
         assert_eq!(weight.bytes(2), 58 * mb);
-        assert_eq!(Weight::of(10 * mb, measured), None, "not even the rest");
-        assert_eq!(Weight::of(30 * mb, measured), None, "not one worker");
+        assert_eq!(Weight::of(10 * mb, measured).unwrap().fits, 0, "not even the rest");
+        assert_eq!(Weight::of(30 * mb, measured).unwrap().fits, 0, "not one worker");
         assert_eq!(Weight::of(500 * mb, [(4, 30 * mb), (12, 22 * mb)]), None);
         assert_eq!(Weight::of(500 * mb, [(4, 30 * mb), (12, 30 * mb)]), None);
     }
@@ -353,7 +402,7 @@ mod tests {
         assert_eq!(
             found.answer(),
             "Set KeepAliveTimeout 2 s, MaxKeepAliveRequests 100, MaxRequestWorkers 22. 95 % of the pages took at \
-             most 141 ms; connections held 13 workers on average and 20 at the peak, with 419 MB of memory."
+             most 141 ms; 13 workers held a connection on average and 20 at the peak, with 419 MB of memory."
         );
         let refused = Cell { setting: setting(None), failed: 9, kills: 2, ..cell };
         let found =
@@ -362,6 +411,6 @@ mod tests {
         assert!(answer.starts_with("Set KeepAlive Off, MaxRequestWorkers 22. "), "{answer}");
         assert!(answer.contains("9 of 100 pages failed and 2 processes"), "{answer}");
         assert!(answer.len() <= 400, "{}", answer.len());
-        assert_eq!(Found::default().answer(), "No setting was measured.");
+        assert!(Found::default().answer().starts_with("No setting was measured"));
     }
 }

@@ -102,7 +102,7 @@ impl Narrowing {
             Stage::Longer(group) => {
                 let next = if group == 1 { Stage::Longer(2) } else { Stage::Finalists };
                 if self.longer_may_help(measured) {
-                    (batch("longer timeouts, since workers were left", self.group(group), 1), next)
+                    (batch("longer timeouts", self.group(group), 1), next)
                 } else {
                     (batch("", Vec::new(), 1), next)
                 }
@@ -119,7 +119,7 @@ impl Narrowing {
                     all.dedup();
                     all
                 });
-                (batch("fewer workers", fewer.unwrap_or_default(), 1), Stage::Requests)
+                (batch("lower limits of workers", fewer.unwrap_or_default(), 1), Stage::Requests)
             }
             Stage::Requests => {
                 let best = self.choice(measured).filter(|best| best.timeout_ms.is_some());

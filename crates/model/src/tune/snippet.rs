@@ -83,7 +83,7 @@ pub struct Snippet {
     pub distribution: Distribution,
     /// Its files.
     pub pieces: Vec<Piece>,
-    /// Commands that check it and make it take effect, in this order.
+    /// What puts it there, checks it and makes it take effect, in this order: commands, but for the first.
     pub apply: Vec<String>,
     /// What it costs.
     pub cost: String,
@@ -103,6 +103,9 @@ impl Snippet {
             Server::Nginx => nginx(distribution, setting, comments),
             _ => apache(server, distribution, setting, comments),
         };
+        let files: Vec<&str> = pieces.iter().map(|piece| piece.path.as_str()).collect();
+        let put = format!("write the lines into {}", files.join(" and "));
+        let apply = [vec![put], apply].concat();
         Self { distribution, pieces, apply, cost: cost.to_owned(), undo }
     }
 

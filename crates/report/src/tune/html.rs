@@ -88,6 +88,7 @@ fn view(found: &Found) -> View {
             row.failed,
             row.killed,
             row.pages,
+            row.rounds,
         ],
     };
     let stage = |stage: &tcptoll_model::tune::found::Stage| {
@@ -101,7 +102,7 @@ fn view(found: &Found) -> View {
     View {
         title: format!("tcptoll tune · {}", found.server.name()),
         answer: found.answer(),
-        sought: Found::sought(),
+        sought: found.sought(),
         place: words::place(found),
         load: words::load(found),
         log: words::log(found),

@@ -42,13 +42,19 @@ fn tooltip(found: &Found, cell: &Cell, us: f64) -> String {
     )
 }
 
+/// Logarithmic where values span decades, else from 0: small differences are to look small.
+fn scale(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Scale {
+    let fit = Scale::fit(values.clone(), from, to);
+    let most = values.fold(0.0, f64::max);
+    if fit.is_log() { fit } else { Scale::from_zero(most * 1.05, from, to) }
+}
+
 fn draw(found: &Found, cells: &[(&Cell, f64)], screen: Screen) -> Svg {
     let frame = Frame::of(screen, LEFT, 24.0, HEIGHT);
     // Nothing held is 0.5 on a logarithmic scale.
     let x_of = |cell: &Cell| cell.workers_held_mean.max(0.5);
-    let x =
-        Scale::fit(cells.iter().map(|(cell, _)| x_of(cell)), frame.left + 8.0, frame.right - 8.0);
-    let y = Scale::fit(cells.iter().map(|(_, us)| *us), frame.bottom, frame.top);
+    let x = scale(cells.iter().map(|(cell, _)| x_of(cell)), frame.left + 8.0, frame.right - 8.0);
+    let y = scale(cells.iter().map(|(_, us)| *us), frame.bottom - 8.0, frame.top);
     let notes = [log_note(&x), log_note(&y)];
     let mut plot = Plot::new(frame, BELOW, x, y);
     plot.y_axis(5, number::tick);

@@ -12,8 +12,8 @@ use crate::text::{Page, wrap_phrases};
 /// Where words begin next to a label.
 const INDENT: usize = 14;
 
-/// Causes and failures that are named; the page has all.
-const NOTES: usize = 4;
+/// From this ratio of the longest to the shortest on, bars are logarithmic.
+const DECADES: f64 = 20.0;
 
 /// Letters of a bar, at most.
 const BAR: usize = 24;
@@ -35,12 +35,17 @@ pub(crate) fn render(found: &Found, style: TextStyle) -> String {
     page.blank();
     let refuses = found.chosen().is_none_or(Cell::refuses);
     page.prose(0, &found.answer(), if refuses { Tone::Bad } else { Tone::Strong });
+    if let Some(behind) = &found.behind {
+        page.blank();
+        let tone = if behind.holds { Tone::Plain } else { Tone::Bad };
+        page.labelled("  balancer", INDENT, &behind.words(found.server), tone);
+    }
     if found.cells.is_empty() {
         doubts(&mut page, found);
         return page.into_text();
     }
     page.blank();
-    page.prose(0, Found::sought(), Tone::Plain);
+    page.prose(0, found.sought(), Tone::Plain);
     page.blank();
     table(&mut page, found);
     curve(&mut page, found);
@@ -49,11 +54,6 @@ pub(crate) fn render(found: &Found, style: TextStyle) -> String {
     }
     notes(&mut page, found);
     compared(&mut page, found);
-    if let Some(behind) = &found.behind {
-        page.blank();
-        let tone = if behind.holds { Tone::Plain } else { Tone::Bad };
-        page.labelled("  balancer", INDENT, &behind.words(found.server), tone);
-    }
     if let Some(proof) = &found.proof {
         page.blank();
         page.labelled("  proof", INDENT, &format!("{}: {}", proof.url, proof.text), Tone::Strong);
@@ -88,7 +88,7 @@ fn table(page: &mut Page, found: &Found) {
         column("peak", Align::Right, |row| row.peak.clone()).under("held").gap(1),
         column("memory", Align::Right, |row| row.memory.clone()),
         column("failed", Align::Right, |row| row.failed.clone()),
-        column("of", Align::Right, |row| row.pages.clone()).gap(1),
+        column("pages", Align::Right, |row| row.pages.clone()).gap(1),
     ];
     if found.cells.iter().any(|cell| cell.kills > 0) {
         columns.push(column("killed", Align::Right, |row| row.killed.clone()));
@@ -107,10 +107,12 @@ fn curve(page: &mut Page, found: &Found) {
         return;
     }
     page.blank();
+    // A few per cent are to look like a few per cent.
+    let log = most / least >= DECADES;
+    let how = if log { "bars: log" } else { "bars from 0" };
     let head = format!(
-        "p95 page time by {} held (bars: log, from {} to {})",
+        "p95 page time by {} held ({how}, to {})",
         found.server.workers(),
-        tcptoll_model::units::human_us(least),
         tcptoll_model::units::human_us(most)
     );
     page.coloured(&head, Tone::Dim);
@@ -125,7 +127,7 @@ fn curve(page: &mut Page, found: &Found) {
     let before = lines.width() + 2;
     let room = page.width().saturating_sub(before).clamp(BAR_MIN, BAR);
     for (row, (_, us)) in lines.rows.iter().zip(&cells) {
-        let share = (us / least).ln() / (most / least).ln();
+        let share = if log { (us / least).ln() / (most / least).ln() } else { us / most };
         let bar = "█".repeat(1 + (share * (room - 1) as f64).round() as usize);
         let blanks = " ".repeat(before.saturating_sub(crate::clean::columns(row)));
         page.line(&format!("{row}{blanks}{bar}"));
@@ -150,12 +152,8 @@ fn compared(page: &mut Page, found: &Found) {
 
 fn notes(page: &mut Page, found: &Found) {
     let notes = words::notes(found);
-    for (at, note) in notes.iter().take(NOTES).enumerate() {
+    for (at, note) in notes.iter().enumerate() {
         page.labelled(if at == 0 { "  causes" } else { "" }, INDENT, note, Tone::Plain);
-    }
-    if notes.len() > NOTES {
-        let more = format!("and {} more: see the page (--html)", notes.len() - NOTES);
-        page.labelled("", INDENT, &more, Tone::Dim);
     }
 }
 

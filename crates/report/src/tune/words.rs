@@ -1,7 +1,9 @@
 //! Sentences and rows of a search, the same for every report.
 
+use std::collections::BTreeMap;
+
 use tcptoll_model::tune::cell::Cell;
-use tcptoll_model::tune::found::Found;
+use tcptoll_model::tune::found::{Found, Note, STRATEGY};
 use tcptoll_model::tune::setting::seconds;
 use tcptoll_model::units::{human_bytes, human_us};
 
@@ -16,7 +18,13 @@ pub(super) fn place(found: &Found) -> Vec<String> {
         Some(_) => ", limited by a watch",
         None => "",
     };
-    let memory = format!("{} of memory{by}", human_bytes(found.memory_bytes as f64));
+    let size = match found.memory_bytes {
+        // As it was typed.
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
+        bytes if bytes > 0 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        bytes => human_bytes(bytes as f64),
+    };
+    let memory = format!("{size} of memory{by}");
     let weight = found.weight.as_ref().map(|weight| {
         format!(
             "a worker takes {}: {} fit",
@@ -57,7 +65,7 @@ pub(super) fn log(found: &Found) -> Option<String> {
 /// How the search went.
 pub(super) fn search(found: &Found) -> String {
     let how = match found.strategy.as_str() {
-        "search" => String::new(),
+        STRATEGY => String::new(),
         other => format!(" by the procedure of the 2016 article ({other})"),
     };
     let stopped = if found.partial { "; it was stopped before its end" } else { "" };
@@ -77,7 +85,9 @@ pub(super) fn knee(found: &Found) -> Option<String> {
             format!(" ({})", human_bytes(weight.bytes(workers) as f64))
         })
     };
-    (knee < choice.workers).then(|| {
+    // Where all are taken at times, there is no reserve.
+    let full = found.chosen().is_none_or(Cell::is_full);
+    (knee < choice.workers && !full).then(|| {
         format!(
             "{} {kind}{} did as well as {}{} with these visitors; the rest is a reserve.",
             number::count(knee),
@@ -101,6 +111,7 @@ pub(super) struct Row {
     pub(super) failed: String,
     pub(super) killed: String,
     pub(super) pages: String,
+    pub(super) rounds: String,
     /// Whether it is the found one.
     pub(super) chosen: bool,
 }
@@ -137,19 +148,29 @@ pub(super) fn row(cell: &Cell, chosen: bool) -> Row {
         failed: number::count(cell.failed),
         killed: number::count(cell.kills),
         pages: number::count(cell.pages),
+        rounds: number::count(cell.rounds.into()),
         chosen,
     }
 }
 
-/// Causes and failures of all stages, each once.
+/// Causes and failures of all stages: each cause once, with its last setting and the number of others.
 pub(super) fn notes(found: &Found) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
+    let mut of: BTreeMap<&str, Vec<&Note>> = BTreeMap::new();
     for note in found.stages.iter().flat_map(|stage| &stage.notes) {
-        if !notes.contains(note) {
-            notes.push(note.clone());
-        }
+        let known = of.entry(&note.id).or_default();
+        known.retain(|other| other.setting != note.setting);
+        known.push(note);
     }
-    notes
+    let words = |(id, notes): (&str, Vec<&Note>)| {
+        let last = notes.last()?;
+        let others = match notes.len() - 1 {
+            0 => String::new(),
+            1 => " The same with 1 other setting.".to_owned(),
+            count => format!(" The same with {count} other settings."),
+        };
+        Some(format!("{id}: {}: {}{others}", last.setting, last.text))
+    };
+    of.into_iter().filter_map(words).collect()
 }
 
 /// Settings next to the found one: whose it is, which it is, and the verdict.
@@ -162,8 +183,9 @@ pub(super) fn compared(found: &Found) -> Vec<[String; 3]> {
 pub(super) fn compared_note(found: &Found) -> Option<String> {
     let rounds =
         found.compared.iter().filter_map(|one| Some(one.comparison.as_ref()?.rounds)).max()?;
+    let times = if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
     Some(format!(
-        "p95 page time relative to the found setting, {rounds} rounds in turn with visitors that the search did not \
+        "p95 page time relative to the found setting, {times} in turn with visitors that the search did not \
          have. A difference below 10 % does not matter."
     ))
 }

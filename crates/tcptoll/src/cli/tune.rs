@@ -13,7 +13,7 @@ use crate::tune_studies::{OTHERWISE, is_load, spec};
 
 const TUNE_AFTER: &str = "\
 Examples:
-  tcptoll tune apache --memory 512M --worker-memory 20M --rate 1 --pages 2
+  tcptoll tune apache --mpm prefork --memory 512M --worker-memory 20M --rate 1 --pages 2
       the setting for a server of 512 MB whose workers take 20 MB each
   tcptoll tune apache-prefork --study vps-2016
       the visitors of a study, and its settings for comparison
@@ -27,9 +27,8 @@ Examples:
           --switch-found './use found.conf' --switch-present './use present.conf'
       the found setting and the present one in turn, on a staging server
 
-Sought: the least p95 page time within the memory, with no visitor refused. Of settings within
-5 % of it, the least mean page time; of those within 5 % of that, the one that holds the fewest
-workers.
+Sought: the least p95 page time within the memory, with no visitor refused. Of settings that are
+alike (within 5 %) in p95 and mean page time, the one that holds the fewest workers.
 
 It starts the real server in the lab and changes nothing on this machine. The setting is printed as
 lines of configuration. A search takes about 20 trials.
@@ -113,7 +112,7 @@ pub struct TuneArgs {
     /// Time for the comparison of the found setting with others; 0s: none
     #[arg(long, value_name = "TIME", default_value = "10m", help_heading = "Search")]
     pub compare_time: String,
-    /// Idle timeout of the balancer in front of the server: is the server's longer?
+    /// Idle timeout of the balancer in front of the server. Checks that the found timeout is longer
     #[arg(long, value_name = "TIME", help_heading = "Search")]
     pub behind_timeout: Option<String>,
     /// Take the result of an earlier search (--format json, or --out) instead of searching
@@ -155,7 +154,7 @@ pub struct TuneArgs {
     /// Where to write the result as JSON; default: a new file in $XDG_DATA_HOME/tcptoll
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Also write the configuration to this file
+    /// Also write the configuration to this file: the lines of each file after its path
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub snippet: Option<PathBuf>,
     /// Whose files the configuration is for [default: those of this machine, else Debian's]

@@ -137,7 +137,7 @@ fn every_configuration_that_can_be_found_is_taken_by_the_server_itself() {
     // A check that cannot fail would be none.
     let folder = Folder::new();
     let wrong = folder.file("wrong.conf");
-    fs::write(&wrong, "KeepAliveTimeout soon\n").unwrap();
+    fs::write(&wrong, "MaxWorkers 7\n").unwrap();
     assert!(!apache_takes(&folder, "event", &wrong));
 }
 

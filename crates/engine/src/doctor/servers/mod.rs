@@ -58,7 +58,8 @@ pub fn configured(ports: &BTreeSet<u16>) -> Vec<ServerConfig> {
 pub fn begun_by(program: Program, file: &Path) -> ServerConfig {
     let option = if program == Program::Nginx { "-c" } else { "-f" };
     let arguments = [program.name(), option, &file.display().to_string()].map(str::to_owned);
-    let process = Process { arguments: arguments.into(), ..Process::default() };
+    let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() as u64);
+    let process = Process { arguments: arguments.into(), cpus, ..Process::default() };
     let root = Root::open(Path::new("/")).map_err(|error| files::reason(&error));
     printable(&read(program, &process, &mut files::Rooted::new(root)))
 }
@@ -81,6 +82,15 @@ mod tests {
         assert!((config.keepalive_timeout_s.unwrap().value - 7.0).abs() < 1e-9);
         assert_eq!(config.keepalive_requests.unwrap().value, 33);
         assert_eq!(config.files_read.len(), 2, "{:?}", config.unread);
+        let nginx = folder.path().join("nginx.conf");
+        let text = "worker_processes auto;\nevents { worker_connections 100; }\nhttp { keepalive_timeout 1m; }\n";
+        std::fs::write(&nginx, text).unwrap();
+        let config = begun_by(Program::Nginx, &nginx);
+        assert!(
+            (config.keepalive_timeout_s.unwrap().value - 60.0).abs() < 1e-9,
+            "without a server"
+        );
+        assert!(config.workers.unwrap().value >= 100);
         let none = begun_by(Program::Nginx, &folder.path().join("none.conf"));
         assert!(!none.unread.is_empty() && none.keepalive_timeout_s.is_none());
     }

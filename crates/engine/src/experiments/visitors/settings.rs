@@ -242,7 +242,10 @@ pub(super) fn ns(time: Duration) -> u64 {
 fn memory(typed: &str) -> Result<u64, String> {
     const MIN: u64 = 32 << 20;
     let bytes = parse_size(typed).map_err(|error| error.to_string())?;
-    (bytes >= MIN).then_some(bytes).ok_or_else(|| "no server starts with less than 32M".to_owned())
+    let plain = typed.bytes().all(|byte| byte.is_ascii_digit());
+    let unit = if plain { format!("; {typed} is in bytes: write {typed}M") } else { String::new() };
+    let refusal = || format!("no server starts with less than 32M{unit}");
+    (bytes >= MIN).then_some(bytes).ok_or_else(refusal)
 }
 
 fn at_least(least: f64) -> impl Fn(&str) -> Result<f64, String> {

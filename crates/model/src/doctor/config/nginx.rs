@@ -154,6 +154,7 @@ struct Nginx<'r, 'a> {
 impl Nginx<'_, '_> {
     fn main(&mut self, all: &[Directive]) {
         self.workers(all);
+        let mut http = Level::default();
         for one in all.iter().filter(|one| one.name == "http" || one.name == "stream") {
             let is_http = one.name == "http";
             self.groups.clear();
@@ -165,6 +166,9 @@ impl Nginx<'_, '_> {
                 }
             }
             let level = Level::default().with(&one.inside);
+            if is_http {
+                http = level.clone();
+            }
             for server in one.inside.iter().filter(|inside| inside.name == "server") {
                 let level = level.with(&server.inside);
                 self.server(server, &level, is_http);
@@ -174,7 +178,11 @@ impl Nginx<'_, '_> {
         let listens = self.config.listens.iter();
         self.config.keepalive_timeout_s = listens
             .filter_map(|one| one.keepalive_timeout_s.clone())
-            .min_by(|one, other| one.value.total_cmp(&other.value));
+            .min_by(|one, other| one.value.total_cmp(&other.value))
+            // A file without a server: what its servers will inherit.
+            .or(http.keepalive_timeout);
+        let requests = self.config.keepalive_requests.take();
+        self.config.keepalive_requests = requests.or(http.keepalive_requests);
     }
 
     /// Connections of all processes: `worker_processes` × `worker_connections`.

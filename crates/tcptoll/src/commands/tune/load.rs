@@ -24,6 +24,12 @@ const LOG_MAX: u64 = 512 << 20;
 /// Fewer visitors per second than this would leave a trial without any.
 const RATE_MIN: f64 = 0.1;
 
+/// Files of a page that the lab makes, at most.
+const RESOURCES_MAX: f64 = 1_000.0;
+
+/// A log that spans less than this says little of peaks, s.
+const SPAN_MIN_S: f64 = 3_600.0;
+
 /// Options of a page that the lab makes; a page of the user's takes their place.
 const MADE: [&str; 3] = ["page-size", "resource-size", "resources"];
 
@@ -140,7 +146,7 @@ impl Load {
         if let Some(s) = traffic.think_s_mean {
             set("think", format!("{}ms", (s * 1e3).round()));
         }
-        set("resources", format!("{}", traffic.resources_mean.round().min(1_000.0)));
+        set("resources", format!("{}", traffic.resources_mean.round().min(RESOURCES_MAX)));
         for (name, bytes) in
             [("page-size", traffic.page_bytes_mean), ("resource-size", traffic.resource_bytes_mean)]
         {
@@ -153,6 +159,18 @@ impl Load {
                 "The busiest minute of the log has {:.3} visitors per second, too few for a trial: {RATE_MIN} are \
                  taken. With so few visitors the setting matters little.",
                 traffic.rate_per_s_busiest
+            ));
+        }
+        if traffic.resources_mean > RESOURCES_MAX {
+            self.doubts.push(format!(
+                "The log has {:.0} files per page: {RESOURCES_MAX:.0} are loaded.",
+                traffic.resources_mean
+            ));
+        }
+        if traffic.span_s < SPAN_MIN_S {
+            self.doubts.push(format!(
+                "The log spans {:.0} s only: its busiest minute says little of your visitors.",
+                traffic.span_s
             ));
         }
         if traffic.left_out > 0 {

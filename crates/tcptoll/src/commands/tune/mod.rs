@@ -18,17 +18,19 @@ use jiff::Timestamp;
 use tcptoll_engine::doctor::servers::begun_by;
 use tcptoll_engine::files::read_at_most;
 use tcptoll_engine::lab::Interrupt;
-use tcptoll_engine::runner::Schedule;
+use tcptoll_engine::runner::{RunError, Schedule};
+use tcptoll_engine::servers::connections_held;
 use tcptoll_model::doctor::{Program, ServerConfig};
+use tcptoll_model::http::url::Url;
 use tcptoll_model::tune::cell::{Cell, Measured};
-use tcptoll_model::tune::found::{Behind, Found, VERSION};
+use tcptoll_model::tune::found::{Behind, Found, STRATEGY, VERSION};
 use tcptoll_model::tune::narrowing::Narrowing;
 use tcptoll_model::tune::procedure::{Example, Procedure};
 use tcptoll_model::tune::server::Server;
 use tcptoll_model::tune::setting::{Setting, seconds};
 use tcptoll_model::tune::snippet::{Distribution, Snippet};
 use tcptoll_model::tune::strategy::{REQUESTS_USUAL, Strategy};
-use tcptoll_model::units::{human_bytes, human_us, parse_size, parse_time};
+use tcptoll_model::units::{human_bytes, human_us, parse_size, parse_time, text_size};
 
 use self::load::Load;
 use self::prove::Wanted;
@@ -46,6 +48,9 @@ const WORKERS: [u64; 2] = [1, 20_000];
 /// How long a connection may be held with the longest timeout that is tried, s: where an idle one holds a worker, and
 /// where it does not.
 const LONGEST_S: [f64; 2] = [16.0, 66.0];
+
+/// Fewer pages in a trial than this have no p95 to speak of.
+const PAGES_MIN: u64 = 20;
 
 /// Longest result of an earlier search that is read.
 const FROM_MAX: u64 = 16 << 20;
@@ -94,6 +99,7 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
     conclude(&asked, &mut found);
     let mut stored = write_snippet(args, &found);
     if let (Some(wanted), None) = (&asked.prove, interrupt.signal()) {
+        found.proof = None;
         match wanted.run(&load, args, &interrupt) {
             Ok(proof) => found.proof = Some(proof),
             Err(error) => found.doubts.push(format!("--prove {}: {error:#}.", wanted.url)),
@@ -105,6 +111,10 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
         Format::Json => serde_json::to_string(&found)? + "\n",
     };
     super::study::print(&text)?;
+    let broken = found.behind.as_ref().filter(|behind| !behind.holds);
+    if let (Format::Json, Some(behind)) = (args.format, broken) {
+        say(&behind.words(found.server));
+    }
     Ok(status(&asked, &found, stored, &interrupt))
 }
 
@@ -195,8 +205,9 @@ fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<()> {
     let search = Search { load, tolerance, quiet, interrupt, found: &mut found };
     let mut strategy = strategy(asked, WORKERS[0]);
     if let Some(batch) = strategy.next(&Measured::default()) {
-        let mut schedule = Schedule::of(&search.batch(&batch)).map_err(of_load)?;
-        schedule.prepare().map_err(of_load)?;
+        let study = search.batch(&batch);
+        let checked = Schedule::of(&study).and_then(|mut schedule| schedule.prepare());
+        checked.map_err(|error| of_load(error, asked.server_why.as_deref()))?;
     }
     if let Some(wanted) = &asked.prove {
         wanted.check(load)?;
@@ -210,6 +221,33 @@ fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<()> {
             output::check_writable(path).context(named)?;
         }
     }
+    if let Some(url) = &args.url {
+        let parsed = url.parse::<Url>();
+        parsed.map_err(|error| anyhow::anyhow!("--url {url}: {error}"))?;
+    }
+    let size =
+        |name: &str| load.settings.get(name)?.as_str().and_then(|text| parse_size(text).ok());
+    if let (Some(worker), Some(all)) = (size("worker-memory"), size("memory"))
+        && worker >= all
+    {
+        bail!(
+            "--worker-memory: not one worker of {} fits into --memory {}",
+            text_size(worker),
+            text_size(all)
+        );
+    }
+    if args.present.is_some() && (args.from.is_some() || asked.compare_time.is_zero()) {
+        bail!(
+            "--present is for the comparison after a search: leave out --from and --compare-time 0s"
+        );
+    }
+    if let (Some(name), true, None) =
+        (args.load.typed.keys().next(), args.from.is_some(), &args.prove)
+    {
+        bail!(
+            "--{name} has no effect with --from, which has measured already: leave one of them out"
+        );
+    }
     if args.from.is_some()
         && (args.study.is_some() || args.access_log.is_some() || args.url.is_some())
     {
@@ -220,11 +258,15 @@ fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A message about the load is not about one of the arms.
-fn of_load(error: tcptoll_engine::runner::RunError) -> anyhow::Error {
-    match error {
-        tcptoll_engine::runner::RunError::Arm { error, .. } => error.into(),
+/// A message about the load is not about one of the arms. It names the server where nobody did.
+fn of_load(error: RunError, server_why: Option<&str>) -> anyhow::Error {
+    let error: anyhow::Error = match error {
+        RunError::Arm { error, .. } => error.into(),
         other => other.into(),
+    };
+    match server_why {
+        Some(why) => anyhow::anyhow!("{error} ({why}; --mpm prefork, worker or event chooses)"),
+        None => error,
     }
 }
 
@@ -238,7 +280,7 @@ fn strategy(asked: &Asked<'_>, workers: u64) -> Box<dyn Strategy> {
 
 fn strategy_name(strategy: TuneStrategy) -> &'static str {
     match strategy {
-        TuneStrategy::Search => "search",
+        TuneStrategy::Search => STRATEGY,
         TuneStrategy::Vps2016 => "vps-2016",
         TuneStrategy::Dedicated2016 => "dedicated-2016",
     }
@@ -300,11 +342,21 @@ fn searched(
                  prefork."
             ));
         }
+        if let Some(weight) = weight.as_ref().filter(|weight| weight.fits == 0) {
+            bail!(
+                "not one worker fits into the memory: the server takes {} without workers, and a worker {} (weighed); \
+                 give it more --memory than {}, or make workers lighter",
+                human_bytes(weight.base_bytes as f64),
+                human_bytes(weight.worker_bytes as f64),
+                human_bytes(memory_bytes as f64)
+            );
+        }
         let fits = weight.as_ref().map_or(WORKERS_UNWEIGHED, |weight| weight.fits);
         search.found.weight = weight;
         search.found.workers_limit = fits.min(need).clamp(WORKERS[0], WORKERS[1]);
     } else {
-        search.found.workers_limit = need.clamp(WORKERS[0], WORKERS[1]);
+        let held = connections_held().clamp(WORKERS[0], WORKERS[1]);
+        search.found.workers_limit = need.clamp(WORKERS[0], held);
     }
     let mut strategy = strategy(asked, search.found.workers_limit);
     search.run(&mut *strategy)?;
@@ -397,6 +449,9 @@ fn setting_of(config: &ServerConfig, workers: u64) -> Setting {
 /// The result of an earlier search.
 fn from(path: &Path, server: Server) -> anyhow::Result<Found> {
     let name = format!("--from {}", path.display());
+    if !fs::metadata(path).with_context(|| name.clone())?.is_file() {
+        bail!("{name}: it is no regular file");
+    }
     let bytes = read_at_most(path, FROM_MAX).with_context(|| name.clone())?;
     let found: Found = serde_json::from_slice(&bytes)
         .with_context(|| format!("{name}: it is no result of tune (--format json, or --out)"))?;
@@ -406,15 +461,17 @@ fn from(path: &Path, server: Server) -> anyhow::Result<Found> {
     if found.server != server {
         bail!("{name}: it is of {}, not of {}", found.server.name(), server.name());
     }
+    if let Some(why) = found.damage() {
+        bail!("{name}: it is damaged: {why}");
+    }
     Ok(found)
 }
 
 /// Whatever follows from the cells alone: snippet, balancer, doubts about the setting.
 fn conclude(asked: &Asked<'_>, found: &mut Found) {
     let Some(choice) = found.choice else { return };
-    if let Some(ms) = asked.behind_ms {
-        found.behind = Some(Behind::of(ms, &choice));
-    }
+    let earlier_ms = found.behind.as_ref().map(|behind| behind.balancer_ms);
+    found.behind = asked.behind_ms.or(earlier_ms).map(|ms| Behind::of(ms, &choice));
     let chosen = found.chosen().cloned();
     // A clause a line, so that the lines are no longer than those of other configurations.
     let behind = found.behind.as_ref().map(|behind| behind.words(found.server));
@@ -447,13 +504,30 @@ fn conclude(asked: &Asked<'_>, found: &mut Found) {
             seconds(ms)
         ));
     }
+    if let Some(cell) = &chosen {
+        let each = cell.pages / u64::from(cell.rounds.max(1));
+        if each < PAGES_MIN {
+            found.doubts.push(format!(
+                "A trial of the found setting had {each} pages, so its p95 is about the slowest one. A longer \
+                 --duration or a higher --rate shows more."
+            ));
+        }
+        if cell.is_full() && found.server.idle_holds() {
+            found.doubts.push(
+                "All workers were taken at times with the found setting too: visitors wait then. More memory, lighter \
+                 workers, or a server whose idle connections hold none (event with PHP-FPM, nginx) is the way out."
+                    .to_owned(),
+            );
+        }
+    }
     if let Some(cell) = chosen
+        .filter(|_| found.server.idle_holds())
         .filter(|cell| !cell.is_full() && cell.page_us_p95 > cell.page_us_mean.map(|us| us * 2.0))
     {
         let us = |us: Option<f64>| us.map_or_else(String::new, human_us);
         found.doubts.push(format!(
-            "The p95 ({}) is more than twice the mean ({}) although workers were left: pages waited while the server \
-             started processes. StartServers and MinSpareServers, which are not searched, would matter.",
+            "The p95 ({}) is more than twice the mean ({}) although workers were left. Pages may have waited while \
+             the server started processes: then StartServers and MinSpareServers, which are not searched, matter.",
             us(cell.page_us_p95),
             us(cell.page_us_mean)
         ));
@@ -552,10 +626,14 @@ fn plan(asked: &Asked<'_>, load: &Load) -> String {
         TuneStrategy::Vps2016 | TuneStrategy::Dedicated2016 => 5.0,
     };
     text += &format!(
-        "search    about {trials:.0} trials of {trial_s:.0} s: {:.0} min\n",
+        "search    about {trials:.0} trials, {trial_s:.0} s each with the start of the server: {:.0} min\n",
         (trials * trial_s / 60.0).ceil()
     );
-    text += &format!("compared  at most {}\n", asked.args.compare_time);
+    text += &if asked.compare_time.is_zero() {
+        "compared  with nothing (--compare-time 0s)\n".to_owned()
+    } else {
+        format!("compared  at most {}\n", asked.args.compare_time)
+    };
     for doubt in &load.doubts {
         text += &format!("unknown   {doubt}\n");
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use serde_json::Value;
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::Schedule;
@@ -86,6 +87,16 @@ impl Wanted<'_> {
     ) -> anyhow::Result<Proof> {
         let tolerance = &args.link_tolerance;
         let run = output::measure(&self.study(load), tolerance, args.quiet, None, interrupt)?;
+        let none = run.summary.arms.iter().find(|arm| arm.ok == 0);
+        if let (Some(arm), None) = (none, run.signal) {
+            let classes: Vec<&str> = arm.errors.keys().map(String::as_str).collect();
+            bail!(
+                "no page succeeded with the {} setting ({} failed: {}); nothing is proved",
+                arm.name,
+                arm.attempts,
+                classes.join(", ")
+            );
+        }
         let comparison = run.summary.comparisons.first().cloned();
         let failed: Vec<String> = run
             .summary

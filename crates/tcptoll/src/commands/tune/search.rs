@@ -9,7 +9,7 @@ use tcptoll_engine::runner::{Run, Schedule};
 use tcptoll_model::record::{Arm, Summary};
 use tcptoll_model::study::{Compare, NamedArm, RoundsAsked, Settings, Study};
 use tcptoll_model::tune::cell::{Cell, Measured};
-use tcptoll_model::tune::found::{Compared, Found, Stage, Weight};
+use tcptoll_model::tune::found::{Compared, Found, Note, Stage, Weight};
 use tcptoll_model::tune::server::Server;
 use tcptoll_model::tune::setting::Setting;
 use tcptoll_model::tune::strategy::{Batch, Strategy, knee};
@@ -167,7 +167,7 @@ impl Search<'_> {
                 break;
             }
         }
-        self.found.partial = self.interrupt.signal().is_some() || empty >= EMPTY_MAX;
+        self.found.partial = self.interrupt.signal().is_some();
         if empty >= EMPTY_MAX {
             self.doubt("The search ended early: nothing could be measured any more.".to_owned());
         }
@@ -213,7 +213,7 @@ impl Search<'_> {
         );
         study.compare = vec![Compare { against: Some(Value::from(FOUND)), ..Compare::default() }];
         self.tell(&format!(
-            "comparing the found setting with {} others, at most {}",
+            "comparing the found setting with others ({}), at most {}",
             study.named_arms.len() - 1,
             text_time(time)
         ));
@@ -278,12 +278,17 @@ impl Search<'_> {
             // What is excluded may not be used; what was stopped is not whole.
             let excluded = excluded(summary, &name);
             let cell = arm.filter(|arm| !arm.partial).and_then(|arm| Cell::of(*setting, arm));
+            // Nobody but a server that is gone refuses a connection: a full queue drops it.
+            let refused = arm.is_some_and(|arm| arm.errors.contains_key("connect-refused"));
+            let died = refused && cell.as_ref().is_some_and(|cell| cell.kills == 0);
+            let died = died.then(|| "the server died during its trial".to_owned());
+            let excluded = excluded.or(died);
             match cell.filter(|_| excluded.is_none()) {
                 Some(cell) => cells.push(cell),
                 None if self.interrupt.signal().is_some() => {}
                 None => {
                     let failure = arm.and_then(|arm| arm.failure.clone()).or(excluded);
-                    let why = failure.unwrap_or_else(|| "no page was asked for".to_owned());
+                    let why = failure.unwrap_or_else(|| "no page was asked for in this stage: give it a longer --duration or a higher --rate".to_owned());
                     self.doubt(format!("{name} was not measured: {why}."));
                 }
             }
@@ -333,19 +338,22 @@ impl Search<'_> {
 }
 
 /// What went wrong with settings, and why: failed pages by class, and causes that a run names.
-fn notes(summary: &Summary) -> Vec<String> {
+fn notes(summary: &Summary) -> Vec<Note> {
     let failed = summary.arms.iter().filter(|arm| arm.attempts > arm.ok).map(|arm| {
         let classes: Vec<String> =
             arm.errors.iter().map(|(class, count)| format!("{count} {class}")).collect();
-        format!(
-            "{}: {} of {} pages failed ({}).",
-            arm.name,
-            arm.attempts - arm.ok,
-            arm.attempts,
-            classes.join(", ")
-        )
+        let (failed, all) = (arm.attempts - arm.ok, arm.attempts);
+        Note {
+            id: "pages-failed".to_owned(),
+            setting: arm.name.clone(),
+            text: format!("{failed} of {all} pages failed ({}).", classes.join(", ")),
+        }
     });
-    let causes = summary.causes.iter().map(|cause| format!("{}: {}", cause.arm, cause.text));
+    let causes = summary.causes.iter().map(|cause| Note {
+        id: cause.id.clone(),
+        setting: cause.arm.clone(),
+        text: cause.text.clone(),
+    });
     failed.chain(causes).collect()
 }
 
