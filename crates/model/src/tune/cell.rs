@@ -34,6 +34,9 @@ pub struct Cell {
     /// Page time that 95 % do not exceed, geometric mean over the rounds that have it, µs. Absent: none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_us_p95: Option<f64>,
+    /// The same of its first round alone, in which all settings have the same visitors, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_us_p95: Option<f64>,
     /// Mean page time, geometric mean over the rounds that have it, µs. Absent: none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_us_mean: Option<f64>,
@@ -78,6 +81,7 @@ impl Cell {
             failed: arm.attempts.saturating_sub(arm.ok),
             kills: limit.map_or(0, |limit| limit.kills),
             page_us_p95: geometric(SOUGHT),
+            first_us_p95: values(SOUGHT).first().copied().flatten().filter(|us| *us > 0.0),
             page_us_mean: geometric(SECOND),
             workers_held_mean: arm.metrics.get("workers_held_mean").map_or(0.0, |m| m.value),
             workers_held_peak: values(PEAK).into_iter().flatten().fold(0.0, f64::max),

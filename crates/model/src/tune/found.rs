@@ -240,17 +240,18 @@ impl Found {
                     fails, a process that is killed, or a moment at which all workers are taken. It recommends the \
                     last step without a problem, else the last one.";
         }
-        "Sought: the least p95 page time within the memory, with no visitor refused. Settings are alike if \
-         they are within 5 % in p95, and of these in mean page time. Of those that are alike, one with the usual limit \
-         of requests, with workers left and with the whole limit of workers is taken if there is one; then the one \
-         that holds the fewest."
+        "Sought: the least p95 page time within the memory, with no visitor refused. Timeouts are alike if they are \
+         within 5 % in p95, and of these in mean page time. Of those that are alike, one with workers left is taken if \
+         there is one, and then the one that holds the fewest. Another limit of workers or of requests is taken only if \
+         it is more than 5 % better with the same visitors."
     }
 
     /// Why it cannot be what a search wrote. None: it can.
     pub fn damage(&self) -> Option<String> {
         const DAY_MS: u64 = 24 * 3_600_000;
         let wrong = |cell: &Cell| {
-            let times = [cell.page_us_p95, cell.page_us_mean].into_iter().flatten();
+            let times =
+                [cell.page_us_p95, cell.first_us_p95, cell.page_us_mean].into_iter().flatten();
             let held = [cell.workers_held_mean, cell.workers_held_peak];
             let figures =
                 times.map(|us| us > 0.0 && us < 1e12).chain(held.map(|n| (0.0..1e9).contains(&n)));
@@ -302,10 +303,12 @@ impl Found {
             || "no round had a whole page".to_owned(),
             |us| format!("95 % of the pages took at most {}", human_us(us)),
         );
-        let what = if self.server == Server::Nginx {
-            "connections were open"
-        } else {
-            "workers held a connection"
+        let one = cell.workers_held_mean.round() as u64 == 1;
+        let what = match (self.server, one) {
+            (Server::Nginx, true) => "connection was open",
+            (Server::Nginx, false) => "connections were open",
+            (_, true) => "worker held a connection",
+            (_, false) => "workers held a connection",
         };
         let held = format!(
             "{:.0} {what} on average and {:.0} at the peak",

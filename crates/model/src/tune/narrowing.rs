@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, Measured};
 use super::setting::Setting;
-use super::strategy::{Batch, REQUESTS_USUAL, Strategy, best};
+use super::strategy::{ALIKE, Batch, REQUESTS_USUAL, Strategy, best};
 
 /// Timeouts that are tried, ms, a group at a time; before them KeepAlive off.
 const HOLDING_MS: [&[u64]; 3] = [&[100, 1_000], &[2_000, 3_000], &[5_000, 15_000]];
@@ -38,8 +38,6 @@ enum Stage {
     Workers,
     /// Other limits of requests.
     Requests,
-    /// The best two of all again.
-    Last,
     /// Nothing.
     End,
 }
@@ -125,11 +123,7 @@ impl Narrowing {
                 let best = self.choice(measured).filter(|best| best.timeout_ms.is_some());
                 let other =
                     best.map(|best| REQUESTS.map(|requests| Setting { requests, ..best }).to_vec());
-                (batch("other limits of requests", other.unwrap_or_default(), 1), Stage::Last)
-            }
-            Stage::Last => {
-                let all = Self::ranked(measured, 2);
-                (batch("the best of all, with other visitors", all, 1), Stage::End)
+                (batch("other limits of requests", other.unwrap_or_default(), 1), Stage::End)
             }
             Stage::End => (batch("", Vec::new(), 1), Stage::End),
         }
@@ -146,7 +140,7 @@ impl Strategy for Narrowing {
             return Some(Batch::of("fewer workers, since processes were killed", all, 1));
         }
         while self.stage != Stage::End {
-            let again = matches!(self.stage, Stage::Finalists | Stage::Last);
+            let again = self.stage == Stage::Finalists;
             let (mut batch, next) = self.stage(measured);
             self.stage = next;
             batch.settings.retain(|setting| again || measured.of(setting).is_none());
@@ -157,18 +151,30 @@ impl Strategy for Narrowing {
         None
     }
 
-    /// Of those that are alike in p95 and mean: with the usual limit of requests, with workers left, with all that
-    /// fit, holding the fewest. If all refuse visitors, the one that refuses the fewest.
+    /// Of the timeouts that were measured most often, so with the same visitors: one that is alike in p95 and mean, with
+    /// workers left, that holds the fewest. Another limit of workers or requests only if it is better by more than
+    /// [`ALIKE`] with the first visitors. If all refuse visitors, the one that refuses the fewest.
     fn choice(&self, measured: &Measured) -> Option<Setting> {
-        let best = best(measured);
-        let order = |cell: &&&Cell| {
-            let unusual = cell.setting.requests != REQUESTS_USUAL;
-            let others = cell.setting.workers != self.fits;
-            // Thousandths: a mean over time has no more.
-            (unusual, cell.is_full(), others, (cell.workers_held_mean * 1e3) as u64)
+        let usual = |cell: &&Cell| cell.setting.requests == REQUESTS_USUAL && !cell.refuses();
+        let timeouts: Vec<&Cell> = self.fitting(measured).filter(usual).collect();
+        let rounds = timeouts.iter().map(|cell| cell.rounds).max().unwrap_or(0);
+        let compared: Vec<&Cell> =
+            timeouts.into_iter().filter(|cell| cell.rounds == rounds).collect();
+        // Thousandths: a mean over time has no more.
+        let order = |cell: &&&Cell| (cell.is_full(), (cell.workers_held_mean * 1e3) as u64);
+        let Some(chosen) = best(&compared).iter().min_by_key(order).copied() else {
+            return measured.ranked().first().map(|cell| cell.setting);
         };
-        let chosen = best.iter().min_by_key(order).map(|cell| cell.setting);
-        chosen.or_else(|| measured.ranked().first().map(|cell| cell.setting))
+        let first_us = |cell: &Cell| cell.first_us_p95.unwrap_or(f64::INFINITY);
+        let limit_us = first_us(chosen) * (1.0 - ALIKE);
+        let better = measured.cells().filter(|cell| {
+            cell.setting.timeout_ms == chosen.setting.timeout_ms
+                && cell.setting.workers <= self.fits
+                && !cell.refuses()
+                && first_us(cell) < limit_us
+        });
+        let better = better.min_by(|a, b| first_us(a).total_cmp(&first_us(b)));
+        Some(better.unwrap_or(chosen).setting)
     }
 }
 
@@ -206,6 +212,31 @@ mod tests {
     fn where_idle_connections_are_free_long_timeouts_are_tried() {
         let (_, _, measured) = run(&mut Narrowing::new(20_000, false), measure(6.0));
         assert!(measured.cells().any(|cell| cell.setting.timeout_ms == Some(65_000)));
+    }
+
+    #[test]
+    fn visitors_that_only_one_setting_had_make_it_neither_better_nor_worse() {
+        // Those who come later are harder: settings that were measured again look worse.
+        let server = measure(6.0);
+        let mut narrowing = Narrowing::new(22, true);
+        let mut measured = Measured::default();
+        while let Some(batch) = narrowing.next(&measured) {
+            let harder = if batch.visitors(&measured) > 0 { 1.5 } else { 1.0 };
+            for setting in batch.settings {
+                let cell = server(setting);
+                let us = cell.page_us_p95.map(|us| us * harder);
+                let mean = cell.page_us_mean.map(|us| us * harder);
+                measured.take(Cell {
+                    rounds: batch.rounds,
+                    page_us_p95: us,
+                    first_us_p95: us,
+                    page_us_mean: mean,
+                    ..cell
+                });
+            }
+        }
+        let found = narrowing.choice(&measured).unwrap();
+        assert_eq!((found.timeout_ms, found.workers), (Some(2_000), 22), "{found:?}");
     }
 
     #[test]

@@ -51,18 +51,19 @@ pub(super) fn alike<'a>(cells: &[&'a Cell], of: fn(&Cell) -> Option<f64>) -> Vec
     cells.iter().filter(near).copied().collect()
 }
 
-/// Of those that refuse nobody, and whose p95 is alike, and of these whose mean is alike.
-pub(super) fn best(measured: &Measured) -> Vec<&Cell> {
-    let none: Vec<&Cell> = measured.cells().filter(|cell| !cell.refuses()).collect();
+/// Of these, those that refuse nobody and whose p95 is alike, and of these those whose mean is alike.
+pub(super) fn best<'a>(cells: &[&'a Cell]) -> Vec<&'a Cell> {
+    let none: Vec<&Cell> = cells.iter().filter(|cell| !cell.refuses()).copied().collect();
     alike(&alike(&none, |cell| cell.page_us_p95), |cell| cell.page_us_mean)
 }
 
 /// The fewest workers that do as well as the chosen setting, where the others of it are the same.
 pub fn knee(measured: &Measured, choice: &Setting) -> Option<u64> {
     let chosen = measured.of(choice).filter(|cell| !cell.refuses())?;
-    let most_us = chosen.page_us_p95? * (1.0 + ALIKE);
+    // With the same visitors: later rounds had others.
+    let most_us = chosen.first_us_p95? * (1.0 + ALIKE);
     let same = |cell: &&Cell| {
-        let as_good = cell.page_us_p95.is_some_and(|us| us <= most_us);
+        let as_good = cell.first_us_p95.is_some_and(|us| us <= most_us);
         (cell.setting.timeout_ms, cell.setting.requests) == (choice.timeout_ms, choice.requests)
             && as_good
             && !cell.refuses()
@@ -88,6 +89,7 @@ pub(super) mod tests {
                 rounds: 1,
                 pages: 100,
                 page_us_p95: Some(200_000.0 * off * short * over),
+                first_us_p95: Some(200_000.0 * off * short * over),
                 page_us_mean: Some(150_000.0 * off * short * over),
                 workers_held_mean: wanted.min(workers),
                 workers_held_peak: (wanted * 1.2).min(workers),

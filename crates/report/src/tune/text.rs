@@ -91,7 +91,7 @@ fn table(page: &mut Page, found: &Found) {
         column("pages", Align::Right, |row| row.pages.clone()).gap(1),
     ];
     if found.cells.iter().any(|cell| cell.kills > 0) {
-        columns.push(column("killed", Align::Right, |row| row.killed.clone()));
+        columns.push(column("killed", Align::Right, |row| row.killed.clone()).gap(1));
     }
     page.table(&lay_out(columns), Tone::Dim);
 }

@@ -93,6 +93,8 @@ const GROUPS: &[Group] = &[
     ("visitors-requests", tune::requests),
     ("tune-vps", tune::vps),
     ("tune-dedicated", tune::dedicated),
+    ("tune-vps-grid", tune::vps_grid),
+    ("tune-dedicated-grid", tune::dedicated_grid),
     ("tune-snippets", tune::snippets),
     ("watch-equal", watch::equal),
     ("watch-overflow", watch::overflow),

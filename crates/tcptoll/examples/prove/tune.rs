@@ -74,14 +74,24 @@ pub(crate) fn requests(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The example for little memory: the found setting against a grid, and the document's values.
+/// The example for little memory: the found setting, and the document's values next to it.
 pub(crate) fn vps(table: &mut Table) -> anyhow::Result<()> {
-    example(table, "vps-2016")
+    verdicts(table, "vps-2016")
 }
 
 /// The example for much memory and visitors in peaks.
 pub(crate) fn dedicated(table: &mut Table) -> anyhow::Result<()> {
-    example(table, "dedicated-2016")
+    verdicts(table, "dedicated-2016")
+}
+
+/// The found setting of the first example against a grid.
+pub(crate) fn vps_grid(table: &mut Table) -> anyhow::Result<()> {
+    against_grid(table, "vps-2016")
+}
+
+/// The same of the second.
+pub(crate) fn dedicated_grid(table: &mut Table) -> anyhow::Result<()> {
+    against_grid(table, "dedicated-2016")
 }
 
 /// Timeouts of a grid: a name, and the line of its arm.
@@ -94,31 +104,41 @@ const GRID: [(&str, &str); 6] = [
     ("15s", "keepalive-timeout = \"15s\""),
 ];
 
-fn example(table: &mut Table, study: &str) -> anyhow::Result<()> {
-    let folder = Folder::new(study)?;
+/// Searches with the load of a study.
+fn searched(folder: &Folder, study: &str, more: &[&str]) -> anyhow::Result<Found> {
     let out = folder.path("found.json");
     let status = Command::new(tcptoll()?)
         .args(["tune", "apache-prefork", "--study", study, "--quiet", "--format", "json"])
         .args(["--out", &out])
+        .args(more)
         .stdout(std::process::Stdio::null())
         .status()?;
-    let found: Found = serde_json::from_slice(&std::fs::read(&out)?)
-        .with_context(|| format!("tune --study {study}: {status}"))?;
-    let chosen = found.chosen().context("a setting")?;
+    serde_json::from_slice(&std::fs::read(&out)?)
+        .with_context(|| format!("tune --study {study}: {status}"))
+}
+
+fn verdicts(table: &mut Table, study: &str) -> anyhow::Result<()> {
+    let folder = Folder::new(study)?;
+    let found = searched(&folder, study, &[])?;
     Table::fact(&format!("{study}: tune"), &found.answer());
     for one in &found.compared {
-        let verdict = one.comparison.as_ref().map(|comparison| comparison.verdict);
+        let setting = one.setting.name(found.server);
+        let interval = one.comparison.as_ref().and_then(|comparison| comparison.ci95);
         table.row(
-            &format!(
-                "{study}: {} ({}) next to the found one",
-                one.name,
-                one.setting.name(found.server)
-            ),
-            "a verdict",
+            &format!("{study}: {} ({setting}) next to the found one", one.name),
+            "a verdict with its interval",
             &one.words(),
-            one.same_as.is_some() || verdict.is_some(),
+            one.same_as.is_some() || interval.is_some(),
         );
     }
+    Ok(())
+}
+
+fn against_grid(table: &mut Table, study: &str) -> anyhow::Result<()> {
+    let folder = Folder::new(study)?;
+    let found = searched(&folder, study, &["--compare-time", "0s"])?;
+    let chosen = found.chosen().context("a setting")?;
+    Table::fact(&format!("{study}: tune"), &found.answer());
     // The grid is run afterwards, with other visitors.
     let begun = Instant::now();
     let grid = grid(&folder, &found)?;

@@ -110,7 +110,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "FILE", help_heading = "Search")]
     pub present: Option<PathBuf>,
     /// Time for the comparison of the found setting with others; 0s: none
-    #[arg(long, value_name = "TIME", default_value = "10m", help_heading = "Search")]
+    #[arg(long, value_name = "TIME", default_value = "15m", help_heading = "Search")]
     pub compare_time: String,
     /// Idle timeout of the balancer in front of the server. Checks that the found timeout is longer
     #[arg(long, value_name = "TIME", help_heading = "Search")]
