@@ -324,6 +324,13 @@ fn a_file_that_may_not_be_read_is_named_and_gives_no_default() {
     let own = ["--port", &port.to_string(), "--save", "", "--bind", "127.0.0.1"].map(String::from);
     let arguments = own.each_ref().map(String::as_str);
     let server = start(&folder, "redis-server", &arguments, &[port]);
+    // It sets its title a moment after it listens.
+    let arguments = || fs::read_to_string(format!("/proc/{}/cmdline", server.0.id())).unwrap();
+    let begun = Instant::now();
+    while arguments().contains("--save") {
+        assert!(begun.elapsed() < Duration::from_mins(1), "{}", arguments());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let config =
         configured(&BTreeSet::new()).into_iter().find(|one| one.pid == server.0.id()).unwrap();
     assert!(config.unread[0].contains("hides its arguments"), "{:?}", config.unread);

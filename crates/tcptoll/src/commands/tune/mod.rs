@@ -6,6 +6,8 @@
 
 mod load;
 mod machine;
+mod plan;
+mod present;
 mod prove;
 mod search;
 
@@ -15,24 +17,25 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use tcptoll_engine::doctor::servers::begun_by;
 use tcptoll_engine::files::read_at_most;
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::{RunError, Schedule};
 use tcptoll_engine::servers::connections_held;
-use tcptoll_model::doctor::{Program, ServerConfig};
+use tcptoll_model::doctor::ServerConfig;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::tune::cell::{Cell, Measured};
 use tcptoll_model::tune::found::{Behind, Found, STRATEGY, VERSION};
 use tcptoll_model::tune::narrowing::Narrowing;
 use tcptoll_model::tune::procedure::{Example, Procedure};
 use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::{Setting, seconds};
+use tcptoll_model::tune::setting::seconds;
 use tcptoll_model::tune::snippet::{Distribution, Snippet};
-use tcptoll_model::tune::strategy::{REQUESTS_USUAL, Strategy};
+use tcptoll_model::tune::strategy::Strategy;
 use tcptoll_model::units::{human_bytes, human_us, parse_size, parse_time, text_size};
 
 use self::load::Load;
+use self::plan::plan;
+use self::present::{present, setting_of, shipped};
 use self::prove::Wanted;
 use self::search::Search;
 use crate::cli::{Format, TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
@@ -394,58 +397,6 @@ fn need(load: &Load, server: Server) -> u64 {
     (pages * number("connections-per-origin") * longest_s).ceil().min(1e9) as u64
 }
 
-/// What Debian ships.
-fn shipped(server: Server) -> Setting {
-    match server {
-        Server::Nginx => Setting { timeout_ms: Some(75_000), requests: 1_000, workers: 1_536 },
-        _ => Setting {
-            timeout_ms: Some(5_000),
-            requests: REQUESTS_USUAL,
-            workers: WORKERS_UNWEIGHED,
-        },
-    }
-}
-
-/// The configuration that the user has.
-///
-/// Errors: it cannot be read whole.
-fn present(path: &Path, server: Server) -> anyhow::Result<ServerConfig> {
-    let name = format!("--present {}", path.display());
-    let file = fs::canonicalize(path).with_context(|| name.clone())?;
-    let program = if server == Server::Nginx { Program::Nginx } else { Program::Apache };
-    let config = begun_by(program, &file);
-    if let Some(why) = config.unread.first() {
-        bail!("{name}: {why}: the present setting is not known for sure");
-    }
-    let at = |is: Option<bool>| is == Some(true);
-    let set = at(config.keepalive_timeout_s.as_ref().map(|one| !one.at.is_default()))
-        || at(config.keepalive_requests.as_ref().map(|one| !one.at.is_default()))
-        || at(config.workers.as_ref().map(|one| !one.at.is_default()));
-    if !set {
-        let [timeout, requests, workers] = server.directives();
-        bail!(
-            "{name}: it sets none of {timeout}, {requests} and {workers} for {}: is it a configuration of this server?",
-            program.name()
-        );
-    }
-    Ok(config)
-}
-
-fn setting_of(config: &ServerConfig, workers: u64) -> Setting {
-    let usual = if config.program == Program::Nginx { 1_000 } else { REQUESTS_USUAL };
-    let timeout_s = config.keepalive_timeout_s.as_ref().map(|one| one.value);
-    let requests = config.keepalive_requests.as_ref().map(|one| one.value);
-    Setting {
-        timeout_ms: match timeout_s {
-            Some(s) if s <= 0.0 => None,
-            Some(s) => Some((s * 1e3).round() as u64),
-            None => Some(if config.program == Program::Nginx { 75_000 } else { 5_000 }),
-        },
-        requests: requests.unwrap_or(usual),
-        workers: config.workers.as_ref().map_or(workers, |one| one.value.max(1)),
-    }
-}
-
 /// The result of an earlier search.
 fn from(path: &Path, server: Server) -> anyhow::Result<Found> {
     let name = format!("--from {}", path.display());
@@ -600,42 +551,4 @@ fn put(option: &str, path: &Path, text: &str, quiet: bool) -> bool {
         Ok(()) => {}
     }
     outcome.is_ok()
-}
-
-/// What would be done, without doing it.
-fn plan(asked: &Asked<'_>, load: &Load) -> String {
-    let number = |name: &str| load.time_s(name).unwrap_or_default();
-    let trial_s = number("warmup") + number("duration") + 1.5;
-    let mut text = format!("server    {}\n", asked.server.name());
-    if let Some(why) = &asked.server_why {
-        text += &format!("          {why}\n");
-    }
-    text += "load";
-    for (at, (name, value)) in load.texts().iter().enumerate() {
-        let label = if at == 0 { "      " } else { "          " };
-        text += &format!("{label}{name} {value}\n");
-    }
-    if let Some(traffic) = &load.traffic {
-        text += &format!(
-            "log       {} visits with {} pages in {:.0} s; the busiest minute has {:.3} visitors per second\n",
-            traffic.visits, traffic.pages, traffic.span_s, traffic.rate_per_s_busiest
-        );
-    }
-    let trials = match asked.args.strategy {
-        TuneStrategy::Search => 20.0,
-        TuneStrategy::Vps2016 | TuneStrategy::Dedicated2016 => 5.0,
-    };
-    text += &format!(
-        "search    about {trials:.0} trials, {trial_s:.0} s each with the start of the server: {:.0} min\n",
-        (trials * trial_s / 60.0).ceil()
-    );
-    text += &if asked.compare_time.is_zero() {
-        "compared  with nothing (--compare-time 0s)\n".to_owned()
-    } else {
-        format!("compared  at most {}\n", asked.args.compare_time)
-    };
-    for doubt in &load.doubts {
-        text += &format!("unknown   {doubt}\n");
-    }
-    text
 }
