@@ -179,7 +179,7 @@ pub fn found_text(found: &Found, style: TextStyle) -> String {
     }
 }
 
-/// The result of a search as one self-contained HTML file, as [`html`].
+/// The result of a search as one self-contained HTML file, as [`html()`].
 #[must_use]
 pub fn found_html(found: &Found) -> String {
     match clean::of(found) {
