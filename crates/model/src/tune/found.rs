@@ -118,7 +118,7 @@ impl Weight {
         Some(Self { base_bytes, worker_bytes, fits })
     }
 
-    /// Memory of so many workers, bytes.
+    /// Memory of this number of workers, bytes.
     pub fn bytes(&self, workers: u64) -> u64 {
         self.base_bytes + self.worker_bytes.saturating_mul(workers)
     }

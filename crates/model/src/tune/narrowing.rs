@@ -54,7 +54,7 @@ pub struct Narrowing {
 }
 
 impl Narrowing {
-    /// At most so many workers, at least 1. `idle_holds`: whether an idle connection holds one.
+    /// `fits`: the limit of workers, at least 1. `idle_holds`: whether an idle connection holds one.
     pub fn new(fits: u64, idle_holds: bool) -> Self {
         let timeouts_ms = if idle_holds { HOLDING_MS } else { FREE_MS };
         Self { timeouts_ms, fits: fits.max(1), lowered: 0, stage: Stage::Short }
@@ -80,7 +80,7 @@ impl Narrowing {
         longest.is_some_and(|cell| !cell.is_full() && !cell.refuses())
     }
 
-    /// Whether so many workers are too many for the memory.
+    /// Whether this number of workers is too large for the memory.
     fn kills(&self, measured: &Measured) -> bool {
         self.fitting(measured).any(|cell| cell.kills > 0)
     }
