@@ -78,18 +78,21 @@ pub(crate) fn setting(arm: &Settings, server: Server, workers: u64) -> Result<Se
     let off = arm.get("keepalive").is_some_and(|on| on.as_bool() == Some(false) || *on == "off");
     let timeout_ms = match text("keepalive-timeout") {
         _ if off => None,
-        None => Some(if server == Server::Nginx { 75_000 } else { 5_000 }),
+        None => Some(server.own_timeout_ms()),
         Some(text) => {
             let time =
                 parse_time(&text).map_err(|why| format!("keepalive-timeout {text}: {why}"))?;
             Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
         }
     };
-    let usual = if server == Server::Nginx { 1_000 } else { REQUESTS_USUAL };
     Ok(Setting {
         timeout_ms,
         // Without KeepAlive there is no limit to speak of.
-        requests: if off { REQUESTS_USUAL } else { number("keepalive-requests", usual)? },
+        requests: if off {
+            REQUESTS_USUAL
+        } else {
+            number("keepalive-requests", server.own_requests())?
+        },
         workers: number("max-workers", workers)?,
     })
 }

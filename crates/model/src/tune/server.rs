@@ -61,6 +61,21 @@ impl Server {
         }
     }
 
+    /// How long an idle connection is kept where nothing is set, ms: Debian's configuration, nginx itself.
+    pub fn own_timeout_ms(self) -> u64 {
+        if self == Self::Nginx { 75_000 } else { 5_000 }
+    }
+
+    /// Requests of a connection where nothing is set.
+    pub fn own_requests(self) -> u64 {
+        if self == Self::Nginx { 1_000 } else { 100 }
+    }
+
+    /// Limit of workers where nothing is set: prefork's in Debian's configuration, Debian's two processes of nginx.
+    pub fn own_workers(self) -> u64 {
+        if self == Self::Nginx { 1_536 } else { 150 }
+    }
+
     /// What `workers` of a setting are: `workers`, `connections`.
     pub fn workers(self) -> &'static str {
         if self == Self::Nginx { "connections" } else { "workers" }

@@ -22,6 +22,15 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// What the server has before anyone sets something.
+    pub fn shipped(server: Server) -> Self {
+        Self {
+            timeout_ms: Some(server.own_timeout_ms()),
+            requests: server.own_requests(),
+            workers: server.own_workers(),
+        }
+    }
+
     /// A name for people, unique among the settings of a server: `2 s, 100 requests, 22 workers`.
     pub fn name(&self, server: Server) -> String {
         let workers = format!("{} {}", self.workers, server.workers());

@@ -105,12 +105,11 @@ const GRID: [(&str, &str); 6] = [
 ];
 
 /// Searches with the load of a study.
-fn searched(folder: &Folder, study: &str, more: &[&str]) -> anyhow::Result<Found> {
+fn searched(folder: &Folder, study: &str) -> anyhow::Result<Found> {
     let out = folder.path("found.json");
     let status = Command::new(tcptoll()?)
         .args(["tune", "apache-prefork", "--study", study, "--quiet", "--format", "json"])
         .args(["--out", &out])
-        .args(more)
         .stdout(std::process::Stdio::null())
         .status()?;
     serde_json::from_slice(&std::fs::read(&out)?)
@@ -119,7 +118,13 @@ fn searched(folder: &Folder, study: &str, more: &[&str]) -> anyhow::Result<Found
 
 fn verdicts(table: &mut Table, study: &str) -> anyhow::Result<()> {
     let folder = Folder::new(study)?;
-    let found = searched(&folder, study, &[])?;
+    let found = searched(&folder, study)?;
+    compared(table, study, &found);
+    Ok(())
+}
+
+/// The answer, and a row for each setting that was compared with it.
+fn compared(table: &mut Table, study: &str, found: &Found) {
     Table::fact(&format!("{study}: tune"), &found.answer());
     for one in &found.compared {
         let setting = one.setting.name(found.server);
@@ -131,14 +136,13 @@ fn verdicts(table: &mut Table, study: &str) -> anyhow::Result<()> {
             one.same_as.is_some() || interval.is_some(),
         );
     }
-    Ok(())
 }
 
 fn against_grid(table: &mut Table, study: &str) -> anyhow::Result<()> {
     let folder = Folder::new(study)?;
-    let found = searched(&folder, study, &["--compare-time", "0s"])?;
+    let found = searched(&folder, study)?;
     let chosen = found.chosen().context("a setting")?;
-    Table::fact(&format!("{study}: tune"), &found.answer());
+    compared(table, study, &found);
     // The grid is run afterwards, with other visitors.
     let begun = Instant::now();
     let grid = grid(&folder, &found)?;

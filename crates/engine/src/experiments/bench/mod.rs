@@ -3,6 +3,7 @@
 
 pub(super) mod content;
 pub(super) mod hosts;
+pub(super) mod kept;
 pub(super) mod notes;
 pub(super) mod opening;
 pub(super) mod procedure;

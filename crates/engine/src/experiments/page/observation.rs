@@ -191,8 +191,8 @@ impl PageTrial<'_> {
             connection_us: beyond(each(connect)),
             tls_us: beyond(each(secure)),
             head_bytes,
-            keeps: lab.keepalive && lab.keepalive_requests != Some(1),
-            requests_max: lab.keepalive_requests.filter(|&count| count > 0),
+            keeps: lab.kept.keeps(),
+            requests_max: lab.kept.requests.filter(|&count| count > 0),
             http2: self.settings.protocol == Protocol::Http2,
         };
         let config = Config {

@@ -9,6 +9,7 @@ use tcptoll_model::study::Settings;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
+use crate::experiments::bench::kept::Kept;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
 use crate::experiments::bench::target::Target;
 use crate::files::Shared;
@@ -57,9 +58,7 @@ pub(super) struct Lab {
     pub(super) kind: ServerKind,
     /// None: as many as the connections need.
     pub(super) workers: Option<u64>,
-    pub(super) keepalive: bool,
-    pub(super) keepalive_requests: Option<u64>,
-    pub(super) keepalive_timeout: Option<Duration>,
+    pub(super) kept: Kept,
     pub(super) content: Content,
 }
 
@@ -147,13 +146,6 @@ fn ends(reader: &Reader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialEr
         .ok_or_else(|| {
             wrong("server", &server, "write apache, apache-worker, apache-prefork or nginx")
         })?;
-    let keepalive = reader.typed_flag("keepalive")?.unwrap_or(true);
-    for key in ["keepalive-requests", "keepalive-timeout"] {
-        if let (false, Some(typed)) = (keepalive, reader.typed(key)) {
-            let why = "it has no effect with --keepalive off: leave one of them out";
-            return Err(wrong(key, &typed, why));
-        }
-    }
     let lab = Lab {
         spec: LabSpec::from(reader)?,
         kind,
@@ -162,9 +154,7 @@ fn ends(reader: &Reader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialEr
             None if kind == ServerKind::ApachePrefork => None,
             typed => Some(typed.unwrap_or(WORKERS)),
         },
-        keepalive,
-        keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX))?,
-        keepalive_timeout: reader.typed_read("keepalive-timeout", time_above_zero)?,
+        kept: Kept::from(reader)?,
         content: Content::from(reader)?,
     };
     Ok((Ends::Lab(Box::new(lab)), tls))

@@ -14,7 +14,6 @@ use tcptoll_model::stats::{Histogram, SeriesBuilder};
 use tcptoll_model::validity;
 
 use super::expected::Alone;
-use super::settings::Lab;
 use super::trial::{Came, Limit, VisitorTrial};
 use crate::experiments::bench::notes::{quantile_us, set_cpu};
 use crate::experiments::bench::procedure::Seen;
@@ -104,7 +103,7 @@ impl VisitorTrial<'_> {
         let visits = settings.visitors(self.seed).visits();
         let alone = self.alone.as_ref().and_then(Alone::of);
         let lab = settings.lab();
-        let kept_for = lab.and_then(Lab::kept_for);
+        let kept_for = lab.and_then(|lab| lab.kept_for);
         // How long a server that is not ours keeps connections is not known.
         let expected = alone
             .filter(|_| lab.is_some())

@@ -6,10 +6,12 @@ use tcptoll_model::experiments::visitors::SPEC;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::page::visits::{Peaks, Visitors};
 use tcptoll_model::study::Settings;
+use tcptoll_model::tune::server::Server;
 use tcptoll_model::units::parse_size;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
+use crate::experiments::bench::kept::Kept;
 use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
 use crate::experiments::bench::target::Target;
 use crate::files::Shared;
@@ -26,10 +28,6 @@ const WORKERS_MAX: u64 = 20_000;
 const WARMUP_MIN: Duration = Duration::from_secs(8);
 const WARMUP_MAX: Duration = Duration::from_secs(20);
 const WARMUP_MORE: Duration = Duration::from_secs(2);
-
-/// How long Apache and nginx keep an idle connection where nothing is set.
-const APACHE_TIMEOUT: Duration = Duration::from_secs(5);
-const NGINX_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// Time that hosts' start and the end of a trial take, s.
 const TRIAL_S: f64 = 1.5;
@@ -62,9 +60,9 @@ pub(super) enum Ends {
 pub(super) struct Lab {
     pub(super) spec: LabSpec,
     pub(super) kind: ServerKind,
-    pub(super) keepalive: bool,
-    pub(super) keepalive_timeout: Option<Duration>,
-    pub(super) keepalive_requests: Option<u64>,
+    pub(super) kept: Kept,
+    /// How long the server keeps an idle connection. None: it keeps none.
+    pub(super) kept_for: Option<Duration>,
     pub(super) limits: ServerLimits,
     /// What the server's processes may have together.
     pub(super) memory_bytes: Option<u64>,
@@ -167,13 +165,10 @@ impl Lab {
             .ok_or_else(|| {
                 wrong("server", &server, "write apache, apache-worker, apache-prefork or nginx")
             })?;
-        let keepalive = reader.flag("keepalive")?;
-        for key in ["keepalive-requests", "keepalive-timeout"] {
-            if let (false, Some(typed)) = (keepalive, reader.typed(key)) {
-                let why = "it has no effect with --keepalive off: leave one of them out";
-                return Err(wrong(key, &typed, why));
-            }
-        }
+        let kept = Kept::from(reader)?;
+        // All of Apache's modules have the same timeout.
+        let own =
+            Duration::from_millis(Server::named(&server).unwrap_or_default().own_timeout_ms());
         let prefork = kind == ServerKind::ApachePrefork;
         let php_in_worker = match reader.typed("php").as_deref() {
             None => prefork,
@@ -193,9 +188,8 @@ impl Lab {
         Ok(Self {
             spec: LabSpec::from(reader)?,
             kind,
-            keepalive,
-            keepalive_timeout: reader.typed_read("keepalive-timeout", time_above_zero)?,
-            keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX))?,
+            kept_for: kept.keeps().then(|| kept.timeout.unwrap_or(own)),
+            kept,
             limits: ServerLimits {
                 workers: reader.count("max-workers", 1, WORKERS_MAX)?,
                 php_in_worker,
@@ -205,13 +199,6 @@ impl Lab {
             memory_bytes: reader.typed_read("memory", memory)?,
             content: Content::from(reader)?,
         })
-    }
-
-    /// How long the server keeps an idle connection. None: it keeps none.
-    pub(super) fn kept_for(&self) -> Option<Duration> {
-        let own = if self.kind == ServerKind::Nginx { NGINX_TIMEOUT } else { APACHE_TIMEOUT };
-        let keeps = self.keepalive && self.keepalive_requests != Some(1);
-        keeps.then(|| self.keepalive_timeout.unwrap_or(own))
     }
 }
 

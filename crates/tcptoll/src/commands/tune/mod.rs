@@ -28,22 +28,19 @@ use tcptoll_model::tune::found::{Behind, Found, STRATEGY, VERSION};
 use tcptoll_model::tune::narrowing::Narrowing;
 use tcptoll_model::tune::procedure::{Example, Procedure};
 use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::seconds;
+use tcptoll_model::tune::setting::{Setting, seconds};
 use tcptoll_model::tune::snippet::{Distribution, Snippet};
 use tcptoll_model::tune::strategy::Strategy;
 use tcptoll_model::units::{human_bytes, human_us, parse_size, parse_time, text_size};
 
 use self::load::Load;
 use self::plan::plan;
-use self::present::{present, setting_of, shipped};
+use self::present::{present, setting_of};
 use self::prove::Wanted;
 use self::search::Search;
 use crate::cli::{Format, TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
 use crate::exit::{Status, say};
 use crate::{output, screen};
-
-/// Workers from which a search begins where they cannot be weighed: what Debian ships for prefork.
-const WORKERS_UNWEIGHED: u64 = 150;
 
 /// Limits of the number of workers from which a search begins.
 const WORKERS: [u64; 2] = [1, 20_000];
@@ -339,9 +336,10 @@ fn searched(
     let need = need(load, asked.server);
     if asked.server.idle_holds() {
         let weight = search.weigh()?;
+        let unweighed = asked.server.own_workers();
         if weight.is_none() {
             search.found.doubts.push(format!(
-                "A worker could not be weighed: the search begins with {WORKERS_UNWEIGHED} workers, as Debian ships \
+                "A worker could not be weighed: the search begins with {unweighed} workers, as Debian ships \
                  prefork."
             ));
         }
@@ -354,7 +352,7 @@ fn searched(
                 human_bytes(memory_bytes as f64)
             );
         }
-        let fits = weight.as_ref().map_or(WORKERS_UNWEIGHED, |weight| weight.fits);
+        let fits = weight.as_ref().map_or(unweighed, |weight| weight.fits);
         search.found.weight = weight;
         search.found.workers_limit = fits.min(need).clamp(WORKERS[0], WORKERS[1]);
     } else {
@@ -367,11 +365,16 @@ fn searched(
     if interrupt.signal().is_none() && !asked.compare_time.is_zero() {
         let mut others = search.others();
         if let Some(config) = present {
-            others
-                .insert(0, ("present".to_owned(), setting_of(&config, search.found.workers_limit)));
+            others.insert(
+                0,
+                (
+                    "present".to_owned(),
+                    setting_of(&config, asked.server, search.found.workers_limit),
+                ),
+            );
         }
         if others.is_empty() {
-            others.push(("as shipped".to_owned(), shipped(asked.server)));
+            others.push(("as shipped".to_owned(), Setting::shipped(asked.server)));
         }
         if let Err(error) = search.compare(&others, asked.compare_time)
             && interrupt.signal().is_none()

@@ -1,4 +1,4 @@
-//! The setting that a server has before any search: the user's own, and what Debian ships.
+//! The setting that a server of the user's has before any search.
 
 use std::fs;
 use std::path::Path;
@@ -8,21 +8,6 @@ use tcptoll_engine::doctor::servers::begun_by;
 use tcptoll_model::doctor::{Program, ServerConfig};
 use tcptoll_model::tune::server::Server;
 use tcptoll_model::tune::setting::Setting;
-use tcptoll_model::tune::strategy::REQUESTS_USUAL;
-
-use super::WORKERS_UNWEIGHED;
-
-/// What Debian ships.
-pub(super) fn shipped(server: Server) -> Setting {
-    match server {
-        Server::Nginx => Setting { timeout_ms: Some(75_000), requests: 1_000, workers: 1_536 },
-        _ => Setting {
-            timeout_ms: Some(5_000),
-            requests: REQUESTS_USUAL,
-            workers: WORKERS_UNWEIGHED,
-        },
-    }
-}
 
 /// The configuration that the user has.
 ///
@@ -49,17 +34,17 @@ pub(super) fn present(path: &Path, server: Server) -> anyhow::Result<ServerConfi
     Ok(config)
 }
 
-pub(super) fn setting_of(config: &ServerConfig, workers: u64) -> Setting {
-    let usual = if config.program == Program::Nginx { 1_000 } else { REQUESTS_USUAL };
+/// The same as a setting. What is not set is the server's own; `workers`: their number where none is set.
+pub(super) fn setting_of(config: &ServerConfig, server: Server, workers: u64) -> Setting {
     let timeout_s = config.keepalive_timeout_s.as_ref().map(|one| one.value);
     let requests = config.keepalive_requests.as_ref().map(|one| one.value);
     Setting {
         timeout_ms: match timeout_s {
             Some(s) if s <= 0.0 => None,
             Some(s) => Some((s * 1e3).round() as u64),
-            None => Some(if config.program == Program::Nginx { 75_000 } else { 5_000 }),
+            None => Some(server.own_timeout_ms()),
         },
-        requests: requests.unwrap_or(usual),
+        requests: requests.unwrap_or(server.own_requests()),
         workers: config.workers.as_ref().map_or(workers, |one| one.value.max(1)),
     }
 }
