@@ -7,7 +7,7 @@ use anyhow::bail;
 use cargo_metadata::{Package, TargetKind};
 
 use crate::process::{Line, Outcome, Steps};
-use crate::{layers, reference, setup, workspace};
+use crate::{layers, reference, setup, site, workspace};
 
 /// Package whose integration tests may be lab tests.
 const LAB_PACKAGE: &str = "tcptoll";
@@ -47,6 +47,7 @@ fn run_steps(steps: &mut Steps, targets: &Targets, with_setup: bool) -> Outcome 
         passed(steps.step("generated files", "cargo xtask docs --check", || {
             reference::run(&["--check".to_owned()])
         }))?;
+        passed(steps.step("site", "cargo xtask docs --site", site::build))?;
         if Line::cargo("deny").arg("--version").succeeds() {
             passed(steps.line(DENY, &deny()))?;
         } else {

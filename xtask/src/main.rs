@@ -10,6 +10,7 @@ mod process;
 mod prove;
 mod reference;
 mod setup;
+mod site;
 mod workspace;
 
 use std::path::PathBuf;
@@ -47,8 +48,9 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "docs",
-        arguments: "[--check]",
-        summary: "write docs/reference/ from the program itself; --check only compares",
+        arguments: "[--check|--site]",
+        summary: "write docs/reference/ from the program itself; --check only compares, and checks links; --site \
+                  builds the documentation as a site",
         run: reference::run,
     },
     Task {

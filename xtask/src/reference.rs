@@ -9,18 +9,19 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::process::{Line, Outcome};
-use crate::workspace;
+use crate::{site, workspace};
 
 const FOLDER: &str = "docs/reference";
 /// Sub-commands of sub-commands are followed this far: `tcptoll study list`.
 const DEPTH_MAX: usize = 3;
 
-/// `cargo xtask docs [--check]`.
+/// `cargo xtask docs [--check|--site]`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let check = match arguments {
         [] => false,
         [only] if only == "--check" => true,
-        _ => bail!("docs takes nothing but --check"),
+        [only] if only == "--site" => return site::build(),
+        _ => bail!("docs takes nothing but --check or --site"),
     };
     let program = build()?;
     let files = [
@@ -34,7 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
             said(&program, &["schema".to_owned(), "watch-report".to_owned()], "")?,
         ),
     ];
-    let mut outcome = Outcome::Passed;
+    let mut outcome = if check { site::links()? } else { Outcome::Passed };
     for (name, text) in &files {
         let path = Path::new(FOLDER).join(name);
         if !check {

@@ -16,7 +16,7 @@ use crate::pairs::pairs;
 use crate::record::{Comparison, Summary, Verdict};
 use crate::stop::percent;
 use crate::study::{Study, StudyError, suggestion};
-use crate::units::{echo, human_count, human_rate, human_us};
+use crate::units::{echo, human_count, human_rate, human_share, human_us};
 
 /// Stands where there is no figure of an arm.
 const ABSENT: &str = "not measured";
@@ -49,7 +49,7 @@ pub fn check(study: &Study, metrics: &[&str]) -> Result<(), StudyError> {
         };
         if let Some(unknown) = metric.filter(|metric| !metrics.contains(metric)) {
             let problem =
-                format!("{} is no metric; {}", echo(unknown), suggestion(unknown, metrics));
+                format!("there is no metric {}; {}", echo(unknown), suggestion(unknown, metrics));
             return Err(refuse(problem));
         }
         let metric = metric.or(study.metric.as_deref()).unwrap_or_default();
@@ -61,12 +61,12 @@ pub fn check(study: &Study, metrics: &[&str]) -> Result<(), StudyError> {
             })
         };
         if compared(b, a) && !compared(a, b) {
-            let problem = "it is compared the other way round: write the second name first";
+            let problem = "the arms are compared the other way round; swap the two names";
             return Err(refuse(problem.to_owned()));
         }
         if !compared(a, b) {
             return Err(refuse(format!(
-                "these two are not compared{}: add them to [[compare]]",
+                "these arms are not compared{}; add them to [[compare]]",
                 if metric.is_empty() { String::new() } else { format!(" in {metric}") }
             )));
         }
@@ -78,7 +78,7 @@ fn no_arm(text: &str, names: &[&str]) -> String {
     let arms = metric_apart(text).map_or(text, |(arms, _)| arms);
     let unknown =
         arms.split(['/', '?']).map(str::trim).find(|name| !names.contains(name)).unwrap_or(arms);
-    format!("no arm is called {}; {}", echo(unknown), suggestion(unknown, names))
+    format!("there is no arm {}; {}", echo(unknown), suggestion(unknown, names))
 }
 
 /// Fills the sentence; what was not measured or not compared is said to be so.
@@ -152,6 +152,7 @@ fn with_unit(value: f64, unit: &str) -> String {
         // CPU time of a second: the sentence says so.
         "us" | "us/s" => human_us(value),
         "bytes/s" => human_rate(value * 8.0),
+        "share" => human_share(value),
         "1/s" => format!("{}/s", number(value)),
         "1/h" => format!("{}/h", number(value)),
         "" | "1" => number(value),
@@ -382,15 +383,15 @@ pub(crate) mod tests {
         for (answer, says) in [
             (
                 "{bcklog 16}",
-                "answer \"{bcklog 16}\": no arm is called bcklog 16; did you mean backlog 16?",
+                "answer \"{bcklog 16}\": there is no arm bcklog 16; did you mean backlog 16?",
             ),
-            ("{backlog 16 / x}", "no arm is called x; there are backlog 16, backlog 128"),
+            ("{backlog 16 / x}", "there is no arm x; there are backlog 16, backlog 128"),
             (
                 "{backlog 16: rtt_us_p98}",
-                "rtt_us_p98 is no metric; there are connect_us_mean, rtt_us",
+                "there is no metric rtt_us_p98; there are connect_us_mean, rtt_us",
             ),
             ("{backlog 16 / backlog 128}", "the other way round"),
-            ("{backlog 4096 / backlog 128}", "not compared in rtt_us: add them to [[compare]]"),
+            ("{backlog 4096 / backlog 128}", "not compared in rtt_us; add them to [[compare]]"),
             ("{backlog 128 ? backlog 16: connect_us_mean}", "not compared in connect_us_mean"),
         ] {
             let error = check(answer).unwrap_err().to_string();

@@ -22,7 +22,7 @@ impl Study {
     pub fn check(&self) -> Result<(), StudyError> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if !self.name.chars().all(plain) || self.name.starts_with('-') {
-            let problem = "write small letters, digits and hyphens";
+            let problem = "write lower-case letters, digits and hyphens";
             return Err(StudyError::text("name", &self.name, problem));
         }
         let arms = self.arms()?;
@@ -33,7 +33,7 @@ impl Study {
                 return Err(StudyError::text(
                     format!("published[{number}].arm"),
                     &published.arm,
-                    format!("no arm is called so; {}", suggestion(&published.arm, &names)),
+                    format!("no such arm; {}", suggestion(&published.arm, &names)),
                 ));
             }
         }
@@ -47,7 +47,7 @@ impl Study {
     /// its own instead of the study's is no loss.
     fn check_lost(&self) -> Result<(), StudyError> {
         let lost = |key: String, by: String| {
-            Err(StudyError::key(key, format!("{by} takes its place in every arm: remove it here")))
+            Err(StudyError::key(key, format!("overridden in every arm by {by}; remove it here")))
         };
         for factor in self.factors.keys() {
             let by = format!("the factor {}", echo(factor));

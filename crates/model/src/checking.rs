@@ -23,22 +23,22 @@ pub use cost::WHEEL_SHARE;
 pub use retransmission::{ASSUMED_RTT_S, RTO_MIN_S, give_up_s, given_up_by_s, rto_s, sends};
 pub use setting::{Place, Setting};
 
-/// A way of finding out that the peer of an idle connection is gone.
+/// Mechanism that detects the dead peer of an idle connection.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mechanism {
-    /// Nothing is done: the connection is only read from.
+    /// The program only reads from the connection.
     #[default]
     None,
-    /// Probes of the kernel (`SO_KEEPALIVE`).
+    /// Kernel probes (`SO_KEEPALIVE`).
     Tcp,
-    /// A Null message when nothing has arrived for a time.
+    /// A heartbeat (Null message) when nothing has arrived for a time.
     Heartbeat,
-    /// No timer: connections are tested when room is needed.
+    /// No timer: idle connections are tested when a new connection needs a place.
     Lazy,
-    /// The program writes now and then, and waits for the kernel to say that it gave up.
+    /// The program writes at an interval, until the kernel gives up and reports an error.
     Write,
 }
 
@@ -68,8 +68,8 @@ impl fmt::Display for Mechanism {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
-    /// Its kernel has acknowledged the Null: nothing sent is unacknowledged. A stopped process on
-    /// a running machine passes.
+    /// Its kernel has acknowledged the heartbeat: no sent data is unacknowledged. A stopped process
+    /// on a running machine passes this test.
     #[default]
     Acknowledged,
     /// Its program has answered.
@@ -85,45 +85,45 @@ pub fn probe_seconds(time: Duration) -> Option<f64> {
     (time.subsec_nanos() == 0 && (1..=32_767).contains(&seconds)).then_some(seconds as f64)
 }
 
-/// One way of checking idle connections, with its settings; what a mechanism does not have is
-/// absent.
+/// A mechanism with its settings. Settings that the mechanism does not have are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checking {
-    /// Which.
+    /// The mechanism.
     pub mechanism: Mechanism,
-    /// `tcp`: `TCP_KEEPIDLE`; `heartbeat`: how long nothing may arrive before a Null goes; s.
+    /// `tcp`: `TCP_KEEPIDLE`; `heartbeat`: idle time before a heartbeat; s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_s: Option<f64>,
-    /// `tcp`: `TCP_KEEPINTVL`, between unanswered probes; `write`: between two messages; s.
+    /// `tcp`: `TCP_KEEPINTVL`, between unanswered probes; `write`: between two writes; s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_s: Option<f64>,
-    /// `tcp`: `TCP_KEEPCNT`, unanswered probes until the peer is given up.
+    /// `tcp`: `TCP_KEEPCNT`, unanswered probes after which the peer counts as dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<u32>,
-    /// `heartbeat`, `lazy`: a peer that shows no evidence within this after a Null is dead, s.
+    /// `heartbeat`, `lazy`: a peer without evidence of life within this time after a heartbeat
+    /// counts as dead, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_within_s: Option<f64>,
-    /// What counts as evidence, where the program judges.
+    /// What counts as evidence of life, where the program decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
-    /// Bytes of a Null message.
+    /// Bytes of a heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub null_bytes: Option<u32>,
-    /// `TCP_USER_TIMEOUT`, s; absent: the kernel's own limit on retransmission.
+    /// `TCP_USER_TIMEOUT`, s; absent: the kernel's own limit of retransmission applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_timeout_s: Option<f64>,
-    /// `write`: when the kernel gives up data that nobody acknowledges, s from its first sending;
+    /// `write`: when the kernel gives up unacknowledged data, s after its first transmission;
     /// [`given_up_by_s`] of the host's `tcp_retries2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmission_s: Option<f64>,
-    /// `lazy`: connections from which on room is made.
+    /// `lazy`: connection limit, at which idle connections are tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<u64>,
-    /// `lazy`: which are tested, when testing ends, in which order: `idle for 10 s, until below N,
-    /// least recently used first`.
+    /// `lazy`: which connections are tested, until when, and in which order: `idle for 10 s, until
+    /// below N, least recently used first`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// The program's timers fire at most this late, s.
+    /// Granularity of the program's timers, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick_s: Option<f64>,
 }

@@ -90,7 +90,7 @@ pub(crate) fn counting<'a>(trials: &[&'a Trial]) -> BTreeMap<u32, &'a Trial> {
 
 /// Why a trial is in no figure, one clause.
 pub(crate) fn left_out(trial: &Trial) -> Option<String> {
-    let stopped = || trial.arm.partial.then(|| "stopped before its plan was done".to_owned());
+    let stopped = || trial.arm.partial.then(|| "stopped before it was complete".to_owned());
     trial.invalid.clone().or_else(|| trial.arm.failure.clone()).or_else(stopped)
 }
 
@@ -176,7 +176,7 @@ fn rounds(trials: &[&Trial]) -> Vec<Round> {
     let counting = counting(trials);
     let again = |trial: &Trial| {
         let last = counting.get(&trial.round).is_some_and(|last| std::ptr::eq(*last, trial));
-        (!last).then(|| "run again in the same round".to_owned())
+        (!last).then(|| "repeated in the same round".to_owned())
     };
     let round = |trial: &&Trial| Round {
         round: trial.round,

@@ -68,7 +68,7 @@ pub fn changed_buffers(own: &Own) -> Option<Warning> {
                     which.sysctl
                 ),
                 BufferLimit::Minimum => format!(
-                    "{option} of {host}: {asked} bytes asked for, {got} granted in all (the kernel's smallest)"
+                    "{option} of {host}: {asked} bytes requested, {got} granted in all (the kernel's minimum)"
                 ),
             });
         }
@@ -100,7 +100,7 @@ fn all_changed(arm: &Arm, which: &[Which]) -> Option<String> {
             let buffer = end[*at];
             let why = match buffer.changed_by? {
                 BufferLimit::Maximum => sysctl,
-                BufferLimit::Minimum => "the kernel's smallest",
+                BufferLimit::Minimum => "the kernel's minimum",
             };
             let part = format!("{option} {} bytes ({why})", buffer.effective_bytes);
             if !parts.contains(&part) {
@@ -174,7 +174,7 @@ mod tests {
         };
         let warnings = same_buffers(&[one("1K", 1 << 10), one("2K", 2 << 10)]);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].to_string().contains("SO_SNDBUF 4608 bytes (the kernel's smallest)"));
+        assert!(warnings[0].to_string().contains("SO_SNDBUF 4608 bytes (the kernel's minimum)"));
     }
 
     #[test]
@@ -194,15 +194,15 @@ mod tests {
         let capped = end(1 << 20, 425_984, 2 << 20);
         assert_eq!(
             text(&capped, &capped).unwrap(),
-            "socket buffers are not what was asked for: SO_SNDBUF of both hosts: 212992 of 1048576 \
-             bytes granted (net.core.wmem_max). Raise the limit on this machine, outside the lab, or \
-             ask for less"
+            "the kernel changed the requested socket buffers: SO_SNDBUF of both hosts: 212992 of \
+             1048576 bytes granted (net.core.wmem_max). Raise the limit on this machine, outside \
+             the lab, or request less"
         );
         let raised = end(1, 2, 2_304);
         assert_eq!(
             text(&granted, &raised).unwrap(),
-            "socket buffers are not what was asked for: SO_RCVBUF of the server: 1 bytes asked for, \
-             2304 granted in all (the kernel's smallest)"
+            "the kernel changed the requested socket buffers: SO_RCVBUF of the server: 1 bytes \
+             requested, 2304 granted in all (the kernel's minimum)"
         );
     }
 }

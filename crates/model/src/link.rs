@@ -90,26 +90,26 @@ pub struct Profile {
 }
 
 /// The article whose ping figures three of the profiles have.
-const ARTICLE_2021: &str = "ping of the article on connection cost of 2021";
+const ARTICLE_2021: &str = "ping times of the 2021 article on connection cost";
 
 /// Every profile, from near to far, then those with a rate.
 pub const PROFILES: &[Profile] = &[
     Profile {
         name: "direct",
         spec: "rtt=0",
-        what: "two hosts joined by a virtual cable, no program between them",
-        source: "nothing is imitated; the delay is this machine's own",
+        what: "two hosts connected by a virtual cable (veth), without an emulator",
+        source: "not emulated; the delay is that of this machine",
     },
     Profile {
         name: "loopback",
         spec: "loopback",
         what: "both ends on 127.0.0.1 of one host",
-        source: "nothing is imitated; MTU 65536 and no second host flatter the figures",
+        source: "not emulated; figures look too good, because of MTU 65536 and a single host",
     },
     Profile {
         name: "same-room",
         spec: "rtt=0.25ms",
-        what: "another server of the same machine room",
+        what: "another server in the same machine room",
         source: ARTICLE_2021,
     },
     Profile {
@@ -128,25 +128,25 @@ pub const PROFILES: &[Profile] = &[
         name: "intercontinental",
         spec: "rtt=200ms",
         what: "another continent",
-        source: "a round figure: 15,000 km of fibre take 147 ms there and back, the rest is detour",
+        source: "round figure: 15,000 km of fibre have an RTT of 147 ms, the rest is for detours",
     },
     Profile {
         name: "lan-100m",
         spec: "rate=100mbit",
         what: "an Ethernet of 100 Mbit/s",
-        source: "line rate of IEEE 802.3; 94.1 Mbit/s of goodput at MTU 1500 by arithmetic",
+        source: "line rate of IEEE 802.3; computed goodput: 94.1 Mbit/s at MTU 1500",
     },
     Profile {
         name: "lan-1g",
         spec: "rate=1gbit",
         what: "an Ethernet of 1 Gbit/s",
-        source: "line rate of IEEE 802.3; 941 Mbit/s of goodput at MTU 1500, as an article of 2008 measured",
+        source: "line rate of IEEE 802.3; goodput 941 Mbit/s at MTU 1500, as measured in a 2008 article",
     },
     Profile {
         name: "mobile",
         spec: "rtt=50ms,jitter=10ms,rate=20mbit,loss=0.1%,queue=100p",
         what: "a mobile phone with fair reception",
-        source: "our assumption, round figures, not measured; set your own with mobile,rtt=…",
+        source: "assumed round figures, not measured; set your own with mobile,rtt=…",
     },
 ];
 
@@ -218,7 +218,7 @@ pub enum LinkError {
         key: &'static str,
     },
     /// More jitter than round trip.
-    #[error("--link {link}: jitter {} is more than rtt {}, a delay would be below 0\n  raise rtt to {} or lower jitter", text_time(*.jitter), text_time(*.rtt), text_time(*.jitter))]
+    #[error("--link {link}: jitter {} is more than rtt {}, so a delay could be negative\n  raise rtt to {} or lower jitter", text_time(*.jitter), text_time(*.rtt), text_time(*.jitter))]
     JitterAboveRtt {
         /// The link as typed.
         link: String,
@@ -237,7 +237,7 @@ pub enum LinkError {
     },
     /// Keys beside `loopback`.
     #[error(
-        "--link {link}: loopback takes no keys, the kernel joins its ends itself\n  write --link loopback alone, or --link direct with keys"
+        "--link {link}: loopback takes no keys, because it has no emulated link\n  write --link loopback alone, or --link direct with keys"
     )]
     LoopbackWithKeys {
         /// The link as typed.
@@ -390,7 +390,7 @@ impl LinkSpec {
             "rtt" => {
                 self.rtt = units::parse_time(value).map_err(unit)?;
                 if self.rtt > RTT_MAX {
-                    return Err(refuse("is above 60s, the longest round trip there is here"));
+                    return Err(refuse("is above 60s, the maximum"));
                 }
             }
             "jitter" => self.jitter = units::parse_time(value).map_err(unit)?,
@@ -398,7 +398,7 @@ impl LinkSpec {
                 let rate = units::parse_rate(value).map_err(unit)?;
                 let [least, greatest] = RATE_RANGE_BIT_PER_S;
                 if !(least..=greatest).contains(&rate) {
-                    return Err(refuse("is not within 1kbit and 100gbit"));
+                    return Err(refuse("is not between 1kbit and 100gbit"));
                 }
                 self.rate_bit_per_s = Some(rate);
             }

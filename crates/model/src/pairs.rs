@@ -43,7 +43,7 @@ pub fn pairs(
                 let (a, b) = (echo(&arms[a].name), echo(&arms[b].name));
                 return Err(StudyError::key(
                     &asked.key,
-                    format!("{a} and {b} are compared in {metric} twice: leave one of them out"),
+                    format!("{a} and {b} are compared in {metric} twice; remove one comparison"),
                 ));
             }
             all.push(Pair { metric: metric.to_owned(), a, b, per });
@@ -51,7 +51,7 @@ pub fn pairs(
         if all.len() > PAIRS_MAX {
             return Err(StudyError::key(
                 &asked.key,
-                format!("more than {PAIRS_MAX} comparisons: compare against one arm instead"),
+                format!("more than {PAIRS_MAX} comparisons; compare against one arm instead"),
             ));
         }
     }
@@ -72,7 +72,7 @@ impl Asked<'_> {
         if self.arms.len() < 2 {
             return Err(StudyError::key(
                 &self.key,
-                "there is only one arm: give a factor two levels, or name two arms",
+                "there is only one arm; give a factor two levels, or name two arms",
             ));
         }
         match (self.compare.all_pairs, &self.compare.factor, &self.compare.against) {
@@ -95,7 +95,7 @@ impl Asked<'_> {
         }
         let Some(b) = self.arms.iter().position(|arm| arm.name == name) else {
             let names: Vec<&str> = self.arms.iter().map(|arm| arm.name.as_str()).collect();
-            let problem = format!("no arm is called so; {}", suggestion(&name, &names));
+            let problem = format!("no such arm; {}", suggestion(&name, &names));
             return Err(StudyError::text(format!("{}.against", self.key), &name, problem));
         };
         let others = (0..self.arms.len()).filter(|a| *a != b);
@@ -137,7 +137,7 @@ impl Asked<'_> {
                 "the study has no factors: write against = \"ARM\" alone, or all_pairs = true"
                     .into()
             } else {
-                format!("no factor is called so; {}", suggestion(factor, &names))
+                format!("no such factor; {}", suggestion(factor, &names))
             };
             return Err(StudyError::text(format!("{}.factor", self.key), factor, problem));
         };
@@ -147,11 +147,11 @@ impl Asked<'_> {
             return Err(StudyError::text(
                 format!("{}.against", self.key),
                 &level_text(level),
-                format!("no level of {factor}; it has {}", texts.join(", ")),
+                format!("no such level of {factor}; there are {}", texts.join(", ")),
             ));
         };
         if levels.len() < 2 {
-            let problem = "it has only one level: give it two";
+            let problem = "the factor has only one level; add another";
             return Err(StudyError::text(format!("{}.factor", self.key), factor, problem));
         }
         // The last factor turns fastest: this far lie two of its levels apart, others alike.
@@ -299,15 +299,15 @@ mod tests {
             (&format!("{FACTORS}[[compare]]\nmetric = 'm'"), "line 6: compare[1]: write all_pairs"),
             (
                 &format!("{FACTORS}[[compare]]\nfactor = 'backlg'\nagainst = 16"),
-                "line 7: compare[1].factor \"backlg\": no factor is called so; did you mean backlog?",
+                "line 7: compare[1].factor \"backlg\": no such factor; did you mean backlog?",
             ),
             (
                 &format!("{FACTORS}[[compare]]\nfactor = 'backlog'\nagainst = 128"),
-                "line 8: compare[1].against \"128\": no level of backlog; it has 16, 4096",
+                "line 8: compare[1].against \"128\": no such level of backlog; there are 16, 4096",
             ),
             (
                 &format!("[[compare]]\nagainst = 'odl'\n{named}"),
-                "line 4: compare[1].against \"odl\": no arm is called so; did you mean old?",
+                "line 4: compare[1].against \"odl\": no such arm; did you mean old?",
             ),
             (
                 &format!("{named}[[compare]]\nall_pairs = true\n[[compare]]\nagainst = 'old'"),

@@ -89,7 +89,7 @@ impl StopRule {
             if let Some((other, _)) = others.iter().find(|(_, given)| *given) {
                 return Err(StudyError::key(
                     "rounds.fixed",
-                    format!("it leaves no room for rounds.{other}: leave one of them out"),
+                    format!("cannot be combined with rounds.{other}; remove one of them"),
                 ));
             }
             return Ok(Self { target: Target::Rounds, min: fixed, max: fixed, max_time: limit });
@@ -99,7 +99,7 @@ impl StopRule {
         {
             return Err(StudyError::key(
                 "rounds.min",
-                format!("{min} rounds are more than rounds.max, {max}: make it at most that"),
+                format!("{min} rounds exceed rounds.max ({max}); lower min or raise max"),
             ));
         }
         let sought = match target {
@@ -112,7 +112,7 @@ impl StopRule {
             return Err(StudyError::text(
                 "rounds.target",
                 "verdict",
-                "nothing is compared: say what in [[compare]], or write \"ci 1%\"",
+                "nothing is compared; add a [[compare]] table, or write \"ci 1%\"",
             ));
         }
         let asked_nothing = min.is_none() && max.is_none() && limit.is_none();
@@ -162,7 +162,7 @@ impl StopRule {
                     if done as usize >= ROUNDS_TO_BE_NARROW
                         && all_narrow(width, arms, primary_metric, comparisons) =>
                 {
-                    return Some(format!("every interval is narrower than {}", percent(width)));
+                    return Some(format!("every interval is within ±{}", percent(width)));
                 }
                 _ => {}
             }
@@ -170,12 +170,13 @@ impl StopRule {
         if done >= self.max {
             return Some(match self.target {
                 Target::Rounds => "as planned".to_owned(),
-                _ => format!("the most that were to be run, {}", self.not_reached(done)),
+                _ => format!("the round limit ended the run {}", self.not_reached(done)),
             });
         }
         let limit = self.max_time?;
+        let before = || self.not_reached(done);
         (elapsed.as_secs_f64() + next_round_s.max(0.0) > limit.as_secs_f64())
-            .then(|| format!("the time limit of {}, {}", time(limit), self.not_reached(done)))
+            .then(|| format!("the time limit of {} ended the run {}", time(limit), before()))
     }
 
     /// Before what a run ended after `done` rounds. Verdicts are given from the 5th round on, but
@@ -184,15 +185,15 @@ impl StopRule {
         let fewest = self.fewest();
         match self.target {
             Target::Verdicts if done < fewest => {
-                format!("before round {fewest}, the first at which verdicts end a run")
+                format!("before round {fewest}, the first at which verdicts can end a run")
             }
             Target::Interval(_) if done < fewest => {
-                format!("before round {fewest}, the first at which intervals end a run")
+                format!("before round {fewest}, the first at which intervals can end a run")
             }
-            Target::Rounds => format!("before all {}", rounds(self.max)),
+            Target::Rounds => format!("before all {} were run", rounds(self.max)),
             Target::Verdicts => "before every comparison had its verdict".to_owned(),
             Target::Interval(width) => {
-                format!("before every interval was narrower than {}", percent(width))
+                format!("before every interval was within ±{}", percent(width))
             }
         }
     }
@@ -249,7 +250,7 @@ impl fmt::Display for StopRule {
             Target::Rounds => f.write_str(&rounds(self.max))?,
             Target::Verdicts => f.write_str("until every verdict is found")?,
             Target::Interval(width) => {
-                write!(f, "until every interval reaches at most {} to each side", percent(width))?;
+                write!(f, "until every interval is within ±{}", percent(width))?;
             }
         }
         if self.target != Target::Rounds {
@@ -320,7 +321,7 @@ mod tests {
             (RoundsAsked { max_time: Some("2".into()), ..asked() }, "rounds.max_time \"2\": write"),
             (
                 RoundsAsked { fixed: Some(3), target: Some("verdict".into()), ..asked() },
-                "rounds.fixed: it leaves no room for rounds.target",
+                "rounds.fixed: cannot be combined with rounds.target",
             ),
         ];
         for (rounds, says) in cases {
@@ -360,7 +361,7 @@ mod tests {
         );
         assert_eq!(
             after(30, &[open]).as_deref(),
-            Some("the most that were to be run, before every comparison had its verdict")
+            Some("the round limit ended the run before every comparison had its verdict")
         );
     }
 
@@ -377,10 +378,14 @@ mod tests {
         };
         assert_eq!(
             after(&limited(None), 10).as_deref(),
-            Some("the time limit of 10 s, before round 15, the first at which verdicts end a run")
+            Some(
+                "the time limit of 10 s ended the run before round 15, the first at which verdicts \
+                 can end a run"
+            )
         );
         let ci = after(&limited(Some("ci 1%")), 10).unwrap();
-        assert!(ci.ends_with("before round 15, the first at which intervals end a run"), "{ci}");
+        let ends = "before round 15, the first at which intervals can end a run";
+        assert!(ci.ends_with(ends), "{ci}");
     }
 
     #[test]
@@ -400,7 +405,7 @@ mod tests {
             "a comparison has too few rounds"
         );
         assert_eq!(after(&[], &[narrow.clone(), wide]), None);
-        let says = Some("every interval is narrower than 1 %".to_owned());
+        let says = Some("every interval is within ±1 %".to_owned());
         let seen_too_little = reached(14, &[], std::slice::from_ref(&narrow));
         assert_eq!(seen_too_little, None, "a mode may not have been seen yet");
         assert_eq!(after(&[], &[narrow, other]), says, "only the primary metric counts");
@@ -426,11 +431,14 @@ mod tests {
         assert_eq!(after(3, 40, 20.0), None);
         assert_eq!(
             after(3, 40, 20.5).as_deref(),
-            Some("the time limit of 60 s, before round 15, the first at which verdicts end a run")
+            Some(
+                "the time limit of 60 s ended the run before round 15, the first at which verdicts \
+                 can end a run"
+            )
         );
         assert_eq!(
             after(15, 40, 20.5).as_deref(),
-            Some("the time limit of 60 s, before every comparison had its verdict")
+            Some("the time limit of 60 s ended the run before every comparison had its verdict")
         );
     }
 
@@ -444,9 +452,6 @@ mod tests {
             "until every verdict is found, 15 to 30 rounds, at most 60 s"
         );
         let ci = RoundsAsked { target: Some("ci 1%".into()), max: Some(5), ..asked() };
-        assert_eq!(
-            text(ci, true),
-            "until every interval reaches at most 1 % to each side, 5 rounds"
-        );
+        assert_eq!(text(ci, true), "until every interval is within ±1 %, 5 rounds");
     }
 }

@@ -19,7 +19,7 @@ pub mod error;
 pub(crate) mod file;
 mod stored;
 
-pub use error::{ARMS_MAX, StudyError, nearest, suggestion};
+pub use error::{ARMS_MAX, StudyError, did_you_mean, nearest, suggestion};
 pub(crate) use stored::stored;
 
 /// Option name (as on the command line, without dashes) to value.
@@ -257,7 +257,7 @@ impl Study {
     /// Checks the question, and every name and value that arms are made of.
     fn check_values(&self) -> Result<(), StudyError> {
         if !self.question.ends_with('?') {
-            let problem = "it must end in a question mark";
+            let problem = "a question must end with a question mark";
             return Err(StudyError::text("question", &self.question, problem));
         }
         if let Some(warmup) = &self.warmup {
@@ -269,7 +269,7 @@ impl Study {
         for (factor, levels) in &self.factors {
             let key = format!("factors.{factor}");
             if levels.is_empty() {
-                return Err(StudyError::key(key, "no levels; give at least one"));
+                return Err(StudyError::key(key, "no levels; write at least one"));
             }
             let mut seen = BTreeSet::new();
             for level in levels {
@@ -283,7 +283,7 @@ impl Study {
         for (arm, number) in self.named_arms.iter().zip(1..) {
             let key = format!("arm[{number}]");
             if arm.name.trim().is_empty() {
-                return Err(StudyError::key(format!("{key}.name"), "it is empty: write a name"));
+                return Err(StudyError::key(format!("{key}.name"), "empty; write a name"));
             }
             if !seen.insert(arm.name.as_str()) {
                 return Err(StudyError::text(format!("{key}.name"), &arm.name, TWICE));
@@ -296,7 +296,7 @@ impl Study {
     }
 }
 
-const TWICE: &str = "it is there twice: give each arm a level or name of its own";
+const TWICE: &str = "given twice; each arm needs its own level or name";
 
 /// A setting is text, a number, true or false, or a list of these.
 fn check_value(key: &str, value: &Value) -> Result<(), StudyError> {

@@ -101,7 +101,7 @@ pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
     };
     let bit_per_s = (value * bit_per_unit * 1e3).round() / 1e3;
     if bit_per_s <= 0.0 {
-        return Err(UnitError::new(text, "carries nothing", "write a rate above 0, like 64kbit"));
+        return Err(UnitError::new(text, "is too low", "write a rate above 0, like 64kbit"));
     }
     if bit_per_s > RATE_MAX_BIT_PER_S {
         return Err(UnitError::new(text, "is too fast", "write a rate of at most 1000gbit"));
@@ -133,7 +133,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
 pub fn parse_share(text: &str) -> Result<f64, UnitError> {
     const REMEDY: &str = "write a percentage from 0% to 100%, like 0.1%";
     let (value, unit) =
-        split(text).ok_or_else(|| UnitError::new(text, "is not a share", REMEDY))?;
+        split(text).ok_or_else(|| UnitError::new(text, "is not a percentage", REMEDY))?;
     let share = match unit {
         "%" => value / 100.0,
         "" if value == 0.0 => 0.0,
@@ -146,10 +146,10 @@ pub fn parse_share(text: &str) -> Result<f64, UnitError> {
             let problem = format!("has no unit; write {value}%");
             return Err(UnitError::new(text, problem, REMEDY));
         }
-        _ => return Err(UnitError::new(text, "is not a share", REMEDY)),
+        _ => return Err(UnitError::new(text, "is not a percentage", REMEDY)),
     };
     if share > 1.0 {
-        return Err(UnitError::new(text, "is more than all", REMEDY));
+        return Err(UnitError::new(text, "is more than 100%", REMEDY));
     }
     Ok(share)
 }

@@ -106,7 +106,7 @@ pub fn littles_law(found: ClosedLoop) -> Option<Finding> {
 pub fn client_bottleneck(cpu_share: f64, closed: Option<ClosedLoop>) -> Option<Finding> {
     let empty = closed.is_none_or(|found| found.departs() && found.found < found.asked as f64);
     (cpu_share > CPU_SHARE_MAX && empty).then(|| {
-        Finding::spoilt(Warning::ClientBottleneck { cpu_share }, "the client used up its CPU")
+        Finding::spoilt(Warning::ClientBottleneck { cpu_share }, "the client was CPU-bound")
             .lasting(Lasting::ClientCpu)
     })
 }
@@ -121,7 +121,7 @@ pub fn client_late(
     latency_p50_us: Option<f64>,
 ) -> Option<Finding> {
     let spoilt = p50_us.zip(latency_p50_us).is_some_and(|(late, latency)| late > latency / 2.0);
-    late(p50_us, p99_us, spoilt, "the client was late by half of what it measured", |p99_us| {
+    late(p50_us, p99_us, spoilt, "the client was late by more than half of the latency", |p99_us| {
         Warning::GeneratorLate { p99_us }
     })
     .map(|finding| finding.lasting(Lasting::ClientSchedule))
@@ -149,9 +149,13 @@ pub fn link_late(p50_us: Option<f64>, p99_us: Option<f64>, tolerance_us: f64) ->
     let spoilt = p50_us.is_some_and(|late| 2.0 * late > tolerance_us);
     // Where so much is tolerated of the median, less is no doubt.
     let p99_us = p99_us.filter(|late| spoilt || *late > tolerance_us);
-    late(p50_us, p99_us, spoilt, "the link was late by more than the tolerance", |p99_us| {
-        Warning::LinkLate { p99_us }
-    })
+    late(
+        p50_us,
+        p99_us,
+        spoilt,
+        "the link emulator was late by more than the tolerance",
+        |p99_us| Warning::LinkLate { p99_us },
+    )
 }
 
 fn late(
@@ -178,7 +182,7 @@ pub fn steal(stolen: Stolen) -> Option<Finding> {
     }
     let warning = Warning::Steal { share };
     Some(if share > STEAL_MAX {
-        Finding::spoilt(warning, "a hypervisor took CPU time")
+        Finding::spoilt(warning, "a hypervisor took too much CPU time")
     } else {
         Finding::told(warning)
     })
@@ -188,7 +192,8 @@ pub fn steal(stolen: Stolen) -> Option<Finding> {
 pub fn clock_step(step_ns: i64, stamps_are_used: bool) -> Option<Finding> {
     (step_ns.unsigned_abs() > STEP_NS_MAX).then(|| Finding {
         warning: Warning::ClockStep { ms: step_ns as f64 / 1e6 },
-        reason: stamps_are_used.then_some("the wall clock was set, and packets are stamped by it"),
+        reason: stamps_are_used
+            .then_some("the wall clock was set while it was used to timestamp packets"),
         lasting: None,
     })
 }
@@ -196,7 +201,8 @@ pub fn clock_step(step_ns: i64, stamps_are_used: bool) -> Option<Finding> {
 /// Whether the machine was suspended, for so many ns.
 pub fn suspended(slept_ns: u64) -> Option<Finding> {
     (slept_ns > SLEPT_NS_MAX).then(|| {
-        Finding::spoilt(Warning::Suspended { s: slept_ns as f64 / 1e9 }, "the machine slept")
+        let warning = Warning::Suspended { s: slept_ns as f64 / 1e9 };
+        Finding::spoilt(warning, "the machine was suspended")
     })
 }
 
@@ -204,8 +210,8 @@ pub fn suspended(slept_ns: u64) -> Option<Finding> {
 /// a quarter of the time in which one has to answer, both in s.
 pub fn stood_still(longest_s: f64, answer_s: Option<f64>) -> Option<Finding> {
     let allowed = answer_s? / 4.0;
-    (longest_s > allowed)
-        .then(|| Finding::spoilt(Warning::StoodStill { s: longest_s }, "the machine stood still"))
+    let why = "a process of the lab could not run for too long";
+    (longest_s > allowed).then(|| Finding::spoilt(Warning::StoodStill { s: longest_s }, why))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ warnings! {
         /// 99th percentile of lateness, µs.
         p99_us: f64,
     } => format!(
-        "the client started operations late (p99 {p99_us:.0} µs): lower --rate or the number of concurrent connections"
+        "the client started operations late (p99 {p99_us:.0} µs). Lower --rate or the number of concurrent connections"
     );
 
     /// The link emulator released packets late.
@@ -69,7 +69,7 @@ warnings! {
         /// 99th percentile of lateness, µs.
         p99_us: f64,
     } => format!(
-        "the link emulator released packets late (p99 {p99_us:.0} µs): lower --rate, or quieten the machine"
+        "the link emulator released packets late (p99 {p99_us:.0} µs). Lower --rate, or use a quieter machine"
     );
 
     /// A quantile was asked of too few values.
@@ -80,7 +80,9 @@ warnings! {
         need: u64,
         /// The quantile: `p99.9`.
         quantile: &'static str,
-    } => format!("{quantile} is not shown: {have} values, {need} needed (raise --count)");
+    } => format!(
+        "{quantile} is not shown: it needs {need} values, and there are {have} (raise --count)"
+    );
 
     /// Figures that mean nothing for so small a load are absent.
     FiguresLeftOut "figures-left-out" {
@@ -90,14 +92,14 @@ warnings! {
         have: String,
         /// What to raise.
         remedy: &'static str,
-    } => format!("{figures} are left out: only {have} ({remedy})");
+    } => format!("{figures} are missing: only {have} ({remedy})");
 
     /// The lab lost packets that nobody asked it to lose.
     UnwantedDrops "unwanted-drops" {
         /// Packets.
         packets: u64,
     } => format!(
-        "the lab itself lost {packets} packets that nobody asked it to lose: lower --rate, or let fewer be at once (--concurrency, --connections); the trial is invalid"
+        "the lab itself dropped {packets} packets unintentionally, so the trial is invalid. Lower --rate, --concurrency or --connections"
     );
 
     /// The tap could not keep every packet.
@@ -105,18 +107,18 @@ warnings! {
         /// Packets.
         packets: u64,
     } => format!(
-        "the packet tap missed {packets} packets: the wire's counts are short by these"
+        "the packet tap missed {packets} packets, so the packet counts of the wire are too low by that number"
     );
 
     /// The emulated link runs over AF_PACKET because `/dev/net/tun` cannot be opened.
-    PacketFallback "packet-fallback" => "/dev/net/tun cannot be opened, so the link is relayed over AF_PACKET: its delay is less exact; see the measured figures".to_owned();
+    PacketFallback "packet-fallback" => "/dev/net/tun cannot be opened, so the link is relayed over AF_PACKET. Its delay is less exact: compare the measured figures of the link".to_owned();
 
     /// CPU time was stolen by a hypervisor.
     Steal "steal" {
         /// Share, 0 to 1.
         share: f64,
     } => format!(
-        "a hypervisor took {:.1} % of the CPU time during the run: repeat it on a quieter machine",
+        "a hypervisor took {:.1} % of the CPU time during the run. Repeat the run on a quieter machine",
         share * 100.0
     );
 
@@ -128,7 +130,7 @@ warnings! {
         ours: u64,
         /// The witness's count.
         witness: u64,
-    } => format!("{what}: {ours} counted by tcptoll, {witness} by the witness");
+    } => format!("{what}: tcptoll counted {ours}, the independent count is {witness}");
 
     /// A setting the lab made on its own.
     SettingMade "setting-made" {
@@ -138,14 +140,14 @@ warnings! {
         value: String,
         /// Reason.
         why: String,
-    } => format!("{name} was set to {value} on the lab's host: {why}");
+    } => format!("tcptoll set {name} to {value} on the lab's host: {why}");
 
     /// The client was the bottleneck.
     ClientBottleneck "client-bottleneck" {
         /// Share of one CPU that the client's thread used, 0 to 1.
         cpu_share: f64,
     } => format!(
-        "the client used {:.0} % of its CPU: it, not the server, may have set the pace",
+        "the client is CPU-bound ({:.0} % of its CPU): the client, not the server, may limit the result",
         cpu_share * 100.0
     );
 
@@ -154,7 +156,7 @@ warnings! {
         /// Why.
         why: String,
     } => format!(
-        "where the time went is not known: the trial with the packet tap failed: {why}"
+        "there is no timeline of where the time went, because the trial with the packet tap failed: {why}"
     );
 
     /// A JVM used much CPU time for something else than the measured thread.
@@ -164,7 +166,7 @@ warnings! {
         /// Share of the JVM's CPU time in the window, 0 to 1.
         share: f64,
     } => format!(
-        "the {host}'s JVM spent {:.0} % of its CPU time compiling or collecting garbage in the window: use a longer --warmup",
+        "the {host}'s JVM spent {:.0} % of its CPU time on JIT compilation and garbage collection during the measurement. Use a longer --warmup",
         share * 100.0
     );
 
@@ -172,7 +174,7 @@ warnings! {
     PcapIncomplete "pcap-incomplete" {
         /// Why.
         why: String,
-    } => format!("the capture is not whole: {why}");
+    } => format!("the packet capture is incomplete: {why}");
 
     /// Trials of an arm were left out of verdicts.
     TrialsExcluded "trials-excluded" {
@@ -183,7 +185,7 @@ warnings! {
         /// The most frequent reason.
         why: String,
     } => format!(
-        "{count} of {of} trials are left out of verdicts: {why}; they are in the record"
+        "{count} of {of} trials are excluded from verdicts: {why}. The record keeps them"
     );
 
     /// Rounds lack a metric that is compared, so that nothing is concluded from the others.
@@ -197,7 +199,7 @@ warnings! {
     } => {
         let metric = what.split(", ").next().unwrap_or(what);
         format!(
-            "{what}: in {rounds} of {of} rounds an arm has no {metric}, most likely the slow or failed ones, so there is no verdict: run more operations a round, or compare another metric"
+            "{what}: no verdict, because in {rounds} of {of} rounds an arm has no {metric}; these are most likely the slow or failed rounds. Run more operations per round, or compare another metric"
         )
     };
 
@@ -213,14 +215,14 @@ warnings! {
         // A small margin finds what one digit does not show.
         let digits = if (a - b).abs() < 0.001 { 3 } else { 1 };
         format!(
-            "{what}: {:.digits$} % against {:.digits$} % of the operations failed, and the metric is of those that succeeded: compare the failures first",
+            "{what}: {:.digits$} % and {:.digits$} % of the operations failed, and the metric covers only the successful ones. Compare the failures first",
             a * 100.0,
             b * 100.0
         )
     };
 
     /// An arm has no trial that counts; its figures are those of trials that do not.
-    NothingCounts "nothing-counts" => "no trial of it counts: its figures are those of trials that were left out, and nothing is compared".to_owned();
+    NothingCounts "nothing-counts" => "all trials of the arm are excluded from verdicts, so it is compared with no other arm. The figures shown are those of the excluded trials".to_owned();
 
     /// An arm changed while the run went on.
     Drift "drift" {
@@ -229,7 +231,7 @@ warnings! {
         /// Change from first to last round, relative.
         change: f64,
     } => format!(
-        "{metric} changed by {:+.1} % from the first round to the last: let the machine settle, or lengthen the warm-up",
+        "{metric} changed by {:+.1} % from the first round to the last. Let the machine settle before the run, or use a longer --warmup",
         change * 100.0
     );
 
@@ -240,7 +242,7 @@ warnings! {
         /// Correlation of neighbouring rounds, −1 to 1.
         lag1: f64,
     } => format!(
-        "{what}: neighbouring rounds are alike (correlation {lag1:.2}), so the interval is narrower than it should be: run more rounds, or longer ones"
+        "{what}: consecutive rounds are correlated ({lag1:.2}), so the interval is too narrow. Run more rounds, or longer ones"
     );
 
     /// Some rounds lie far from all others; they are kept.
@@ -250,9 +252,13 @@ warnings! {
         /// Which, from 1.
         rounds: Vec<u32>,
     } => {
+        let [word, lie, count] = match rounds.len() {
+            1 => ["round", "lies", "counts"],
+            _ => ["rounds", "lie", "count"],
+        };
         let rounds: Vec<String> = rounds.iter().map(u32::to_string).collect();
         format!(
-            "{metric}: round {} lies far from the others and is kept: look at it in the record",
+            "{metric}: {word} {} {lie} far from the others and still {count}. Inspect the record",
             rounds.join(", ")
         )
     };
@@ -266,7 +272,7 @@ warnings! {
         /// Middle of the upper group.
         high: f64,
     } => format!(
-        "{metric}: rounds fall into two groups, around {low:.4} and {high:.4}: look for what alternates before trusting their mean"
+        "{metric}: rounds fall into two groups, around {low:.4} and {high:.4}. Find out why before you trust their mean"
     );
 
     /// Closed loop: throughput times latency is not the number at once.
@@ -276,7 +282,7 @@ warnings! {
         /// Number at once.
         asked: f64,
     } => format!(
-        "throughput × latency is {found:.2}, {asked:.0} were to be at once (Little's law): the client spent the rest between operations; let fewer be at once (--concurrency, --connections)"
+        "throughput × latency is {found:.2} concurrent operations instead of {asked:.0} (Little's law): the client spent the rest of its time between operations. Lower --concurrency or --connections"
     );
 
     /// The wall clock was set during the trial.
@@ -284,7 +290,7 @@ warnings! {
         /// By how much, ms.
         ms: f64,
     } => format!(
-        "the wall clock was set by {ms:+.1} ms during the trial: the packets' time stamps are wrong by this"
+        "the wall clock was set by {ms:+.1} ms during the trial, so packet timestamps are wrong by that amount"
     );
 
     /// A process of the lab could not run for longer than what was measured allows.
@@ -292,21 +298,21 @@ warnings! {
         /// How long, s.
         s: f64,
     } => format!(
-        "a process of the lab could not run for {s:.2} s, and peers may have seemed dead: repeat it on a quieter machine"
+        "a process of the lab could not run for {s:.2} s, so live peers may have seemed dead. Repeat the run on a quieter machine"
     );
 
     /// The machine slept during the trial.
     Suspended "suspended" {
         /// How long, s.
         s: f64,
-    } => format!("the machine slept for {s:.1} s during the trial");
+    } => format!("the machine was suspended for {s:.1} s during the trial");
 
     /// The run went on on another machine, kernel or boot setting than it began on.
     ResumedElsewhere "resumed-elsewhere" {
         /// What differs.
         what: String,
     } => format!(
-        "the run went on on another machine than it began on ({what}): compare within the rounds of one only"
+        "the run was resumed in a different environment ({what}). Compare only rounds of the same environment"
     );
 
     /// Two tests of the same rounds do not agree.
@@ -316,7 +322,7 @@ warnings! {
         /// p-value of the rank test.
         rank_p: f64,
     } => format!(
-        "{what}: the interval and the rank test (p = {rank_p:.3}) do not agree: look at the rounds before trusting either"
+        "{what}: the interval and the rank test (p = {rank_p:.3}) disagree. Inspect the rounds before you trust either"
     );
 
     /// Lines of an access log were not asked for.
@@ -330,7 +336,7 @@ warnings! {
         /// Lines after the most that is kept.
         too_many: u64,
     } => format!(
-        "of the access log {kept} requests are asked for; left out: {other_methods} lines with another method than GET or HEAD, {unreadable} unreadable, {too_many} after the most that is kept"
+        "the load repeats {kept} requests of the access log. Skipped lines: {other_methods} with a method other than GET or HEAD, {unreadable} unreadable, {too_many} beyond the maximum"
     );
 
     /// Fewer requests per second were answered than were due.
@@ -342,13 +348,13 @@ warnings! {
         /// Requests that failed.
         failed: u64,
     } => format!(
-        "{} requests/s were due and {}/s succeeded within the measured time; {}",
+        "{} requests/s were due, but only {}/s succeeded within the measured time. {}",
         human_rate_per_s(*intended_per_s),
         human_rate_per_s(*achieved_per_s),
         if *failed > 0 {
             format!("{failed} failed: see the errors")
         } else {
-            "the others succeeded later: look for a stall near its end".to_owned()
+            "The others succeeded later: look for a stall near the end of the measured time".to_owned()
         }
     );
 
@@ -359,7 +365,7 @@ warnings! {
         /// Pressure begins here, bytes.
         pressure_bytes: Option<u64>,
     } => format!(
-        "the kernel was under memory pressure: TCP took {} of the whole machine{}. It then keeps buffers small, so the connections hold less than they would by themselves. Measure fewer --connections, or raise net.ipv4.tcp_mem",
+        "the kernel was under memory pressure: TCP of the whole machine used {}{}. The kernel then keeps socket buffers small, so connections hold less than without pressure. Lower --connections, or raise net.ipv4.tcp_mem",
         human_bytes(*reached_bytes as f64),
         pressure_bytes.map_or_else(String::new, |bytes| {
             format!(", and pressure begins at {} (net.ipv4.tcp_mem)", human_bytes(bytes as f64))
@@ -371,7 +377,7 @@ warnings! {
         /// The time, s.
         limit_s: f64,
     } => format!(
-        "the connections were not full after {limit_s} s, so no figure of full ones is given: raise --timeout, or take a faster --link or fewer --connections"
+        "the buffers of the connections were not full after {limit_s} s, so figures of full connections are missing. Raise --timeout, or use a faster --link or fewer --connections"
     );
 
     /// Requests that were due were never sent, because no connection was free for them.
@@ -383,7 +389,7 @@ warnings! {
         /// Connections at once, at most.
         connections: u64,
     } => format!(
-        "{unsent} of {of} requests were not sent: all {connections} connections were busy or being opened until it was too late for an answer within --timeout, or until the run ended; they count as errors (unsent). Lower --rate, or raise --connections"
+        "{unsent} of {of} requests were not sent and count as errors (unsent). All {connections} connections were busy or opening until no answer within --timeout was possible, or until the run ended. Lower --rate, or raise --connections"
     );
 
     /// More was due than was answered, and the queue of what waited grew.
@@ -397,7 +403,7 @@ warnings! {
         /// Connections, at most.
         connections: u64,
     } => format!(
-        "saturated: {}/s were sustained, {}/s were due, and {unserved} requests were unanswered when the measured time ended. Latencies are those of a queue that grows with the length of the run. Set --rate below the sustained rate; if the server has capacity left, raise --connections above {connections}",
+        "saturated: {}/s were sustained, {}/s were due, and {unserved} requests were unanswered when the measured time ended. Latencies include a queue that grows with the length of the run. Set --rate below the sustained rate. If the server has spare capacity, raise --connections above {connections}",
         human_rate_per_s(*sustained_per_s),
         human_rate_per_s(*due_per_s)
     );
@@ -407,7 +413,7 @@ warnings! {
         /// The metric and the arms compared.
         what: String,
     } => format!(
-        "{what}: no verdict, because an arm is saturated and its latency grows with the length of the run: compare throughput, or lower --rate"
+        "{what}: no verdict, because an arm is saturated and its latency grows with the length of the run. Compare throughput, or lower --rate"
     );
 
     /// More operations failed than may.
@@ -419,7 +425,7 @@ warnings! {
         /// The share that may fail, 0 to 1.
         allowed: f64,
     } => format!(
-        "{failed} of {of} operations failed ({:.1} %), at most {:.3} % may: the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
+        "{failed} of {of} operations failed ({:.1} %, the limit is {:.3} %), so the run is invalid. If failures are expected, set --allow-errors, or failures = \"expected\" in the study",
         *failed as f64 * 100.0 / (*of).max(1) as f64,
         allowed * 100.0
     );
@@ -429,7 +435,7 @@ warnings! {
         /// How many.
         count: u64,
     } => format!(
-        "{count} times ended before they began, by the clocks: they are in no distribution"
+        "{count} measured times are negative by the clocks, so they are excluded from all distributions"
     );
 
     /// Bytes came that no request had asked for.
@@ -439,7 +445,7 @@ warnings! {
         /// Responses.
         of: u64,
     } => format!(
-        "after {count} of {of} responses came bytes that no request had asked for: they were ignored, and those connections were closed (RFC 9112, section 9.2). Check the server's Content-Length"
+        "{count} of {of} responses were followed by bytes that belong to no request. The client ignored these bytes and closed the connections (RFC 9112, section 9.2). Check the server's Content-Length"
     );
 
     /// Requests of the warm-up failed.
@@ -451,7 +457,7 @@ warnings! {
         /// The most frequent class.
         class: String,
     } => format!(
-        "{failed} of {of} requests of the warm-up failed, most of them with {class}: they are in no figure, and what follows may not be warm"
+        "{failed} of {of} warm-up requests failed, most of them with {class}. They are in no figure, but the measured requests may have met a cold server"
     );
 
     /// The kernel made socket buffers smaller or larger than asked for.
@@ -461,9 +467,9 @@ warnings! {
         /// Whether a sysctl made one of them smaller.
         capped: bool,
     } => {
-        let remedy = ". Raise the limit on this machine, outside the lab, or ask for less";
+        let remedy = ". Raise the limit on this machine, outside the lab, or request less";
         format!(
-            "socket buffers are not what was asked for: {}{}",
+            "the kernel changed the requested socket buffers: {}{}",
             changes.join("; "),
             if *capped { remedy } else { "" }
         )
@@ -478,7 +484,7 @@ warnings! {
         /// The value that took effect.
         value: String,
     } => format!(
-        "--{option}: the kernel clamped the values of the arms {} to the same one, {value}; in this option they do not differ",
+        "--{option}: the kernel clamped the values of the arms {} to the same value, {value}. The arms do not differ in this option",
         arms.join(", ")
     );
 }

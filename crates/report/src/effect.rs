@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use tcptoll_model::experiments::names;
+use tcptoll_model::experiments::spec::Better;
 use tcptoll_model::record::{Arm, Comparison, Summary, Verdict};
 use tcptoll_model::stats::sequence::{self, ROUNDS_TO_BE_NARROW};
 
@@ -47,7 +49,7 @@ pub(crate) fn no_interval(c: &Comparison) -> Option<&'static str> {
     };
     match (c.ratio, c.ci95) {
         (_, Some(_)) => None,
-        (None, None) if c.rounds == 0 => Some("no round in which both arms count"),
+        (None, None) if c.rounds == 0 => Some("no round counts for both arms"),
         (None, None) => Some("no ratio: a figure is missing or not above 0"),
         (Some(_), None) if c.rounds as usize >= needed => {
             Some("no interval: a figure is missing in some rounds")
@@ -66,7 +68,7 @@ pub(crate) fn narrow_too_soon(c: &Comparison) -> bool {
 
 /// From when on an interval within the margin says that there is no difference that matters.
 pub(crate) fn shown_from() -> String {
-    format!("shown from {ROUNDS_TO_BE_NARROW} rounds on")
+    format!("the verdict '{}' needs {ROUNDS_TO_BE_NARROW} rounds", Verdict::NoDifference)
 }
 
 /// More rounds than this are no advice: longer trials cost less.
@@ -103,9 +105,7 @@ pub(crate) fn more_rounds(open: &[&Comparison]) -> String {
                 number::count(MOST_ROUNDS)
             )
         }
-        (_, Some(most)) => {
-            format!("about {} rounds would show it: --rounds {most}", number::count(most))
-        }
+        (_, Some(most)) => format!("try --rounds {most}"),
         _ => "raise --rounds".to_owned(),
     }
 }
@@ -125,16 +125,34 @@ pub(crate) fn band(c: &Comparison) -> Option<[f64; 2]> {
     (c.margin > 0.0 && c.margin.is_finite()).then(|| [1.0 / (1.0 + c.margin), 1.0 + c.margin])
 }
 
+/// Whether A is better or worse than B; `None`: neither was found, or the metric has no better side.
+pub(crate) fn judgement(c: &Comparison) -> Option<&'static str> {
+    match (c.verdict, names::better(&c.metric)) {
+        (Verdict::Higher, Better::Higher) | (Verdict::Lower, Better::Lower) => Some("better"),
+        (Verdict::Higher, Better::Lower) | (Verdict::Lower, Better::Higher) => Some("worse"),
+        _ => None,
+    }
+}
+
+/// The verdict with its judgement: `lower (worse)`.
+pub(crate) fn judged(c: &Comparison) -> String {
+    match judgement(c) {
+        Some(word) => format!("{} ({word})", c.verdict),
+        None => c.verdict.to_string(),
+    }
+}
+
 /// The verdict with what it rests on: `no difference found (margin 1 %)`.
 pub(crate) fn verdict(c: &Comparison) -> String {
     let mut rests_on: Vec<String> = margin(c).into_iter().collect();
     if matches!(c.verdict, Verdict::Higher | Verdict::Lower) {
-        return c.verdict.to_string();
+        return judged(c);
     }
     if narrow_too_soon(c) {
-        let margin = margin(c).map(|margin| format!("{margin}: ")).unwrap_or_default();
-        let (from, run) = (shown_from(), c.rounds);
-        return format!("{} ({margin}{from}, {run} run: {})", c.verdict, more_rounds(&[c]));
+        let margin = margin(c).map(|margin| format!("{margin}, ")).unwrap_or_default();
+        let rounds = figures::plural(u64::from(c.rounds), "round");
+        let (from, more) = (shown_from(), more_rounds(&[c]));
+        return format!("{} ({margin}{rounds}; {from}: {more})", c.verdict);
     }
     if c.verdict == Verdict::NotEnough && c.rounds > 0 {
         let rounds = figures::plural(u64::from(c.rounds), "round");
@@ -273,7 +291,7 @@ mod tests {
         let c = Comparison { rounds: 0, ..comparison(Verdict::NotEnough) };
         assert_eq!(
             sentence(&c),
-            "no round in which both arms count · not enough evidence (margin 1 %)"
+            "no round counts for both arms · not enough evidence (margin 1 %)"
         );
     }
 
@@ -287,19 +305,17 @@ mod tests {
         };
         assert_eq!(
             verdict(&narrow),
-            "not enough evidence (margin 1 %: shown from 15 rounds on, 8 run: about 15 rounds \
-             would show it: --rounds 15)"
+            "not enough evidence (margin 1 %, 8 rounds; the verdict 'no difference found' needs 15 \
+             rounds: try --rounds 15)"
         );
         let no_margin = Comparison { margin: 0.0, ci95: Some([1.0, 1.0]), ..narrow.clone() };
         assert_eq!(
             verdict(&no_margin),
-            "not enough evidence (shown from 15 rounds on, 8 run: raise --rounds)"
+            "not enough evidence (8 rounds; the verdict 'no difference found' needs 15 rounds: raise \
+             --rounds)"
         );
         let wide = Comparison { ci95: Some([0.98, 1.005]), ..narrow };
-        assert_eq!(
-            verdict(&wide),
-            "not enough evidence (margin 1 %, 8 rounds: about 15 rounds would show it: --rounds 15)"
-        );
+        assert_eq!(verdict(&wide), "not enough evidence (margin 1 %, 8 rounds: try --rounds 15)");
     }
 
     #[test]
@@ -308,7 +324,7 @@ mod tests {
         let with_margin = |ci95| Comparison { margin: 0.01, ..of(ci95) };
         // Half the width is ln(1.05): 12 · (0.04879 / 0.00995)² = 288.5.
         let wide = with_margin([1.0 / 1.05, 1.05]);
-        assert_eq!(more_rounds(&[&wide]), "about 290 rounds would show it: --rounds 290");
+        assert_eq!(more_rounds(&[&wide]), "try --rounds 290");
         let hopeless = with_margin([0.5, 2.0]);
         let longer = "use longer trials (--count, --duration) or a wider --margin";
         assert_eq!(

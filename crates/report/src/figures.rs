@@ -228,7 +228,7 @@ pub(crate) fn link_kind(kind: LinkKind) -> &'static str {
         LinkKind::Loopback => "loopback",
         LinkKind::EmulatedTun => "emulated link (TUN)",
         LinkKind::EmulatedPacket => "emulated link (AF_PACKET)",
-        LinkKind::Network => "the network as it is",
+        LinkKind::Network => "network, not emulated",
     }
 }
 

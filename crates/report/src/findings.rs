@@ -61,7 +61,8 @@ pub(crate) fn trouble(arm: &Arm, own: &Own) -> Vec<String> {
                     number::count(arm.attempts)
                 ),
             };
-            lines.push(format!("wire: {} sent again · {rest}", figures::plural(again, "segment")));
+            let again = figures::plural(again, "segment");
+            lines.push(format!("wire: {again} retransmitted · {rest}"));
         }
     }
     lines
@@ -73,7 +74,7 @@ fn refused_connections(arm: &Arm) -> Option<String> {
     let lost = tried.saturating_sub(made);
     (lost > 0).then(|| {
         format!(
-            "client: {} of {} connections were not made",
+            "client: {} of {} connections could not be established",
             number::count(lost),
             number::count(tried)
         )
@@ -168,7 +169,7 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<Warned> {
             said.push(id);
             let others: Vec<&str> =
                 same[1..].iter().flat_map(|(_, arms)| arms.iter().copied()).collect();
-            names += &format!("; with other figures also {}", listed(&others));
+            names += &format!("; with other figures: {}", listed(&others));
         }
         let arms = (several && !arms.is_empty()).then_some(names);
         shown.push(Warned { text: warning.text.clone(), arms });
@@ -300,7 +301,7 @@ fn invalid_arm(summary: &Summary, own: &Own, arm: &Arm) -> Option<String> {
 pub(crate) fn verdict_on_run(summary: &Summary, own: &Own) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.partial {
-        lines.push("The run was stopped before its plan was done.".to_owned());
+        lines.push("The run was stopped before it was complete.".to_owned());
     }
     let (failed, tried) = failed(summary);
     // Where nothing succeeded the answer says what failed, and there is no figure of successes.
@@ -309,7 +310,7 @@ pub(crate) fn verdict_on_run(summary: &Summary, own: &Own) -> Vec<String> {
             let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
             let many = columns::noun(summary).many;
             format!(
-                "{bad} of {all} {many} failed; the figures are those of the {good} that succeeded."
+                "{bad} of {all} {many} failed. The figures cover only the {good} that succeeded."
             )
         };
         let failed = Failed { failed, tried };
@@ -395,7 +396,7 @@ mod tests {
             (3..6).map(|arm| entry("late", Some(arm), &format!("it was late by {arm}{arm}"))),
         );
         let many = Summary { warnings, ..run.clone() };
-        let all = "arm 0, arm 2; with other figures also arm 1, arm 3, arm 4, arm 5";
+        let all = "arm 0, arm 2; with other figures: arm 1, arm 3, arm 4, arm 5";
         let expected = [line("it was late", Some(all)), line("CPU time was stolen", None)];
         assert_eq!(said(&many), expected);
         // Of one arm no name is needed.

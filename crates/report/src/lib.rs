@@ -33,7 +33,7 @@ mod watch;
 use std::path::Path;
 
 use tcptoll_model::doctor::{Examination, Proof};
-use tcptoll_model::record::{Comparison, Summary, WarningEntry};
+use tcptoll_model::record::{Advice, Comparison, Summary, WarningEntry};
 use tcptoll_model::tune::found::Found;
 
 pub use self::openmetrics::{Metrics, MetricsFormat};
@@ -92,10 +92,31 @@ pub fn text(summary: &Summary, record: Option<&Path>, style: TextStyle) -> Strin
 /// The summary is embedded unchanged as JSON, in `<script type="application/json" id="summary">`.
 #[must_use]
 pub fn html(summary: &Summary) -> String {
-    match clean::summary(summary) {
-        Ok(clean) => html::render(&clean, experiments::own(&clean), summary),
-        Err(error) => html::cannot_show(&error),
+    html_of(&[summary])
+}
+
+/// What can be computed before anything is measured, for a terminal, as [`text()`].
+#[must_use]
+pub fn computed(all: &[Advice], style: TextStyle) -> String {
+    match all.iter().map(clean::of).collect::<Result<Vec<_>, _>>() {
+        Ok(clean) => text::computed(&clean, style),
+        Err(error) => format!("{}\n", clean::cannot_show(&error)),
     }
+}
+
+/// Several runs as one such file, with a table of contents. Their summaries are `summary-1`, `summary-2`, ….
+#[must_use]
+pub fn html_of(summaries: &[&Summary]) -> String {
+    let mut runs = Vec::new();
+    for &original in summaries {
+        match clean::summary(original) {
+            Ok(summary) => {
+                runs.push(html::Run { own: experiments::own(&summary), summary, original });
+            }
+            Err(error) => return html::cannot_show(&error),
+        }
+    }
+    html::render(&runs)
 }
 
 /// The run as one tidy CSV table, to draw its figures again or to reckon with.

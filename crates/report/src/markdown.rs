@@ -262,7 +262,8 @@ fn findings(page: &mut String, summary: &Summary) {
     }));
     items.extend(summary.advice.iter().map(|a| {
         let proof = a.proof.as_deref().unwrap_or("not proven in this run");
-        format!("cure: {}. Costs: {}. Undo: {}. Proof: {proof}", a.change, a.cost, a.undo)
+        let [change, cost, undo] = [&a.change, &a.cost, &a.undo].map(|s| s.trim_end_matches('.'));
+        format!("fix: {change}. Cost: {cost}. Undo: {undo}. Proof: {proof}")
     }));
     items.extend(findings::warnings(summary).into_iter().map(|w| {
         let arms = w.arms.map(|arms| format!(" ({arms})")).unwrap_or_default();

@@ -125,7 +125,9 @@ pub(crate) fn about_sd(rows: &[Beside<'_>]) -> Option<String> {
     with_sd.peek()?;
     let note = with_sd.find_map(|row| row.note);
     let theirs = note.map(|note| format!(" ({note})")).unwrap_or_default();
-    Some(format!("± is the standard deviation: ours of rounds, theirs as published{theirs}"))
+    Some(format!(
+        "± is the standard deviation: over rounds for our figures, as published for theirs{theirs}"
+    ))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod doctor;
 mod experiment;
 mod hint;
+mod questions;
 mod rounds;
 mod serve;
 mod tune;
@@ -23,24 +24,20 @@ pub use watch::WatchArgs;
 
 use rounds::percent;
 
-const AFTER: &str = "\
-Examples:
-  tcptoll                                        the tour: about a minute, no privileges needed
-  tcptoll connect --link cross-region            what a connection costs at 37 ms
-  tcptoll connect --to db.example:5432           the same against a server of yours
-  tcptoll connect --backlog 128,4096             two arms in rounds, until their verdict is found
-  tcptoll http --reuse keep-alive,server-close   does a connection that is used again pay?
-  tcptoll lab --link metro -- ping -c 3 10.77.0.2   any command over an honest link
+const EXIT_STATUS: &str = "\
+Exit status:
+  0 measured
+  1 measured, but a --fail-if condition holds, the run is invalid, or more operations failed than
+    --allow-errors permits
+  2 not measured, or no operation succeeded
+  3 measured, but the result could not be stored or printed
+  130 and 143 stopped by SIGINT and SIGTERM";
 
-Exit status: 0 measured; 1 measured, but a limit was broken, the run is invalid, or more
-operations failed than may (--allow-errors); 2 not measured, or no operation succeeded;
-3 measured, not stored; 130 and 143 stopped by a signal.";
-
-/// What TCP connections cost, where the cost comes from, and which setting to change
+/// Measure what TCP connections cost, where the cost comes from, and which setting to change
 #[derive(Debug, Parser)]
-#[command(name = "tcptoll", version, after_help = AFTER, max_term_width = 100)]
+#[command(name = "tcptoll", version, after_help = questions::text() + EXIT_STATUS, max_term_width = 100)]
 pub struct Cli {
-    /// What to do; without it, the tour
+    /// Command to run [default: tour]
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -48,50 +45,50 @@ pub struct Cli {
 /// Sub-commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show in about a minute what connections cost here, and write tcptoll-report.html
+    /// Show what connections cost on this machine in about a minute, and write tcptoll-report.html
     Tour(TourArgs),
     /// Measure: an experiment with its options
     #[command(flatten)]
     Experiment(Box<ExperimentArgs>),
-    /// Watch this machine's connections: queues, drops, ports, what is wrong and which setting to change
+    /// Monitor this machine's connections: queues, drops, ports, faults and how to fix them
     Watch(WatchArgs),
-    /// Find what is wrong with this machine's connections and servers, in seconds
+    /// Check this machine's connections, servers and settings for faults, in seconds
     Doctor(DoctorArgs),
-    /// Find the KeepAlive setting of Apache or nginx that gives visitors the shortest pages
+    /// Find the HTTP keep-alive setting of Apache or nginx with the shortest page times
     Tune(Box<TuneArgs>),
-    /// Serve on its own: two ports, without and with keep-alive
+    /// Run a test server with two ports, SO_KEEPALIVE off and on
     Serve(ServeArgs),
-    /// Run a study: list, show, check or run one by its name or file
+    /// Run a study (a prepared comparison) by its name or file, or list, show or check studies
     Study(Box<StudyArgs>),
-    /// Show a stored record again: as text, JSON, HTML, CSV or Markdown
+    /// Show a recorded run again, as text, JSON, HTML, CSV or Markdown
     Report(ReportArgs),
-    /// Compare two records of the same experiment: another day, another kernel, another setting
+    /// Compare two records of one experiment, e.g. from different days, kernels or settings
     Compare(CompareArgs),
     /// List the records in the default folder, newest first
     Runs(RunsArgs),
     /// Run any command on the client host of the lab, over an emulated link
     Lab(LabArgs),
-    /// List the named links, with where each figure comes from
+    /// List the named links, with the source of each figure
     Links,
     /// Explain a cause, error class or warning by its name
     Explain {
-        /// Like accept-queue-full; without it, all names
+        /// Name, e.g. accept-queue-full. Without it, all names are listed
         name: Option<String>,
     },
-    /// Print a JSON Schema: of the summary object, or of a study file; or every experiment as JSON
+    /// Print the JSON Schema of an output or of a study file, or all experiments as JSON
     Schema {
-        /// Of what
+        /// Object whose schema is printed
         #[arg(value_enum, default_value_t)]
         of: SchemaOf,
     },
-    /// Print completions for a shell
+    /// Print the completion script for a shell
     Completions {
-        /// Which
+        /// Shell that runs the script
         shell: clap_complete::Shell,
     },
     /// Print a man page, or write one per sub-command into a folder
     Man {
-        /// Sub-command, like study list; without it, the page of tcptoll itself
+        /// Sub-command, e.g. study list. Without it, the page of tcptoll itself is printed
         #[arg(value_name = "SUBCOMMAND")]
         words: Vec<String>,
         /// Folder to write all pages into
@@ -103,30 +100,30 @@ pub enum Command {
 /// Output format on stdout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Readable text
     #[default]
     Text,
-    /// The summary object, one JSON object
+    /// One JSON object
     Json,
 }
 
 /// What `schema` prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum SchemaOf {
-    /// The object that --format json prints and that closes a record
+    /// The summary object, which --format json prints and which ends a record
     #[default]
     Summary,
-    /// A study file, once its TOML is read as JSON
+    /// A study file, with its TOML read as JSON
     Study,
     /// The object that `watch --once --format json` prints
     Watch,
-    /// The object that `report --format json` prints of a watch's record
+    /// The object that `report --format json` prints for a record of `watch`
     WatchReport,
     /// The object that `doctor --format json` prints
     Doctor,
     /// The object that `tune --format json` prints
     Tune,
-    /// Not a schema: every experiment with its options, their defaults, its metrics and distributions
+    /// Not a schema: all experiments, with their options, defaults, metrics and distributions
     Experiments,
 }
 
@@ -134,30 +131,30 @@ pub enum SchemaOf {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// What to print on stdout
+    /// Output format on stdout
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Where to write the record (JSON Lines); default: a new file in $XDG_DATA_HOME/tcptoll
+    /// File for the record (JSON Lines) [default: a new file in $XDG_DATA_HOME/tcptoll]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Also write a self-contained HTML report
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write the packets of both ends as pcapng, for Wireshark and tcpdump
+    /// Write the packets of both hosts to this file (pcapng), for Wireshark and tcpdump
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Exit with 1 if this holds, like 'p99(connect_us) > 5000' or 'connect_us_mean > 300'
+    /// Exit with status 1 if this holds, e.g. 'p99(connect_us) > 5000' or 'connect_us_mean > 300'
     #[arg(long, value_name = "LIMIT")]
     pub fail_if: Vec<String>,
-    /// Seed of everything random: the order of each round, the link's loss and jitter; it is in the
-    /// record [default: another for each run]
+    /// Seed of random numbers: order of arms in each round, loss and jitter of the link. The record
+    /// contains it [default: a new one for each run]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// How far the measured link may be from what was asked: median round trip and rate
+    /// Maximum deviation of the measured link from the requested round trip (median) and rate
     /// [default: the larger of 100us and 1% of the round trip, rate=2%]
     #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
     pub link_tolerance: Option<String>,
-    /// No progress and no notice of repetitions on stderr
+    /// Print no progress and no notices of repeated trials on stderr
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -165,27 +162,40 @@ pub struct OutputArgs {
 /// Options of the tour.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TourArgs {
-    /// Where results go
-    #[command(flatten)]
-    pub output: OutputArgs,
+    /// Output format on stdout: the answers as text, or one summary object per line
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// File for the report [default: tcptoll-report.html in the current folder, or, if that cannot
+    /// be written, next to the records]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Seed of random numbers [default: a new one for each part]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// Maximum deviation of a measured link from the requested round trip (median) and rate
+    #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
+    pub link_tolerance: Option<String>,
+    /// Print no progress on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 const STUDY_AFTER: &str = "\
 Examples:
-  tcptoll study list                             what comes with tcptoll
+  tcptoll study list                             list the built-in studies
   tcptoll study backlog                          run one of them
   tcptoll study backlog --set link=metro --max-time 5m
-      the same over another link, for longer
-  tcptoll study show backlog > mine.toml         a file to change; check it, then run it
+      the same over another link, with more time
+  tcptoll study show backlog > mine.toml         copy one to a file to edit, check and run
   tcptoll study check mine.toml
   tcptoll study mine.toml
-  tcptoll study --resume run.jsonl               go on where a run was stopped or killed";
+  tcptoll study --resume run.jsonl               continue a run that was stopped or killed";
 
 /// Words of `study`.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = STUDY_AFTER)]
 pub struct StudyArgs {
-    /// What to do; a name alone runs that study
+    /// Action; a name alone runs that study
     #[command(subcommand)]
     pub action: Option<StudyAction>,
     /// The study to run
@@ -199,7 +209,7 @@ pub struct StudyRunArgs {
     /// Study to run: a name from `tcptoll study list`, or a file
     #[arg(value_name = "NAME|FILE", conflicts_with = "resume")]
     pub name: Option<String>,
-    /// Setting of every arm, in the place of the study's; may be given again
+    /// Setting of every arm that overrides that of the study; may be repeated
     #[arg(long, value_name = "OPTION=VALUE", requires = "name")]
     pub set: Vec<String>,
     /// How often every arm is run
@@ -213,26 +223,28 @@ pub struct StudyRunArgs {
 /// What to do with a study.
 #[derive(Clone, Debug, Subcommand)]
 pub enum StudyAction {
-    /// List the studies that come with tcptoll: arms × rounds, and the question
+    /// List the built-in studies with arms × rounds, and the question of each
     List,
     /// Print a study file
     Show {
-        /// Its name
+        /// Name of a built-in study
         name: String,
     },
-    /// Check a study and print its arms, comparisons, rounds and time, without running it
+    /// Check a study, and print its arms, comparisons, rounds and expected time
     Check {
-        /// Name or file
+        /// Name or file of a study
         name: String,
     },
-    /// Run a study, or go on with one
+    /// Run a study, or continue one
     Run(Box<StudyRunArgs>),
 }
 
 const REPORT_AFTER: &str = "\
 Examples:
-  tcptoll report run.jsonl                       the text of a run again
-  tcptoll report run.jsonl --html run.html       with pictures
+  tcptoll report latest                          the newest record (`tcptoll runs` lists all)
+  tcptoll report run.jsonl                       the text of one record
+  tcptoll report run.jsonl --html run.html       a page with charts
+  tcptoll report a.jsonl b.jsonl --html all.html two runs on one page
   tcptoll report run.jsonl --csv run.csv         one line per arm and metric
   tcptoll report run.jsonl --markdown run.md     tables to paste";
 
@@ -240,27 +252,29 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = REPORT_AFTER)]
 pub struct ReportArgs {
-    /// Record to read
-    #[arg(value_name = "FILE")]
-    pub record: PathBuf,
-    /// What to print on stdout
+    /// Records to read: files, names from `tcptoll runs`, latest or latest~1. With --html, several
+    /// records make one page
+    #[arg(value_name = "RECORD", required = true)]
+    pub records: Vec<PathBuf>,
+    /// Output format on stdout
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Also write a self-contained HTML report
+    /// Write a self-contained HTML report instead of printing text
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Also write the figures as CSV
+    /// Write the figures as CSV instead of printing text
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Also write the tables as Markdown
+    /// Write the tables as Markdown instead of printing text
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
 }
 
 const COMPARE_AFTER: &str = "\
-Arms of the same name are compared, A over B. What differs between the machines is said.
+Arms with the same name are compared, as ratios A / B. Differences between the machines are listed.
 
 Examples:
+  tcptoll compare latest latest~1                compare the newest record with the previous one
   tcptoll compare today.jsonl yesterday.jsonl
   tcptoll compare new.jsonl old.jsonl --metric connect_us_p99 --metric connections_per_s
   tcptoll compare new.jsonl old.jsonl --margin 2% --format json";
@@ -269,19 +283,19 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = COMPARE_AFTER)]
 pub struct CompareArgs {
-    /// Record of the numerator
+    /// Record of the new run, the numerator of the ratio
     #[arg(value_name = "A.jsonl")]
     pub a: PathBuf,
-    /// Record of the denominator
+    /// Record of the run to compare with, the denominator
     #[arg(value_name = "B.jsonl")]
     pub b: PathBuf,
-    /// Metric to compare; may be given again [default: the primary one of A]
+    /// Metric to compare; may be repeated [default: the primary metric of A]
     #[arg(long, value_name = "NAME")]
     pub metric: Vec<String>,
-    /// Smallest difference that matters, like 1% [default: that of A's study]
+    /// Smallest difference that matters, e.g. 1% [default: the margin of the study of A]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<String>,
-    /// What to print on stdout
+    /// Output format on stdout
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
@@ -289,22 +303,30 @@ pub struct CompareArgs {
 const RUNS_AFTER: &str = "\
 Examples:
   tcptoll runs                                   the newest 20
+  tcptoll runs --rm latest                       remove the newest record
+  tcptoll runs --older-than 30d --rm             remove records older than 30 days
   tcptoll runs --count 1000 --format json | jq -r '.[].path'";
 
 /// Options of `runs`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = RUNS_AFTER)]
 pub struct RunsArgs {
-    /// What to print on stdout
+    /// Output format on stdout
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Records to list, at most
+    /// Maximum number of records to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub count: usize,
+    /// List only records older than this, e.g. 30d, 2w or 12h
+    #[arg(long, value_name = "AGE")]
+    pub older_than: Option<String>,
+    /// Remove these records, or all that --older-than selects
+    #[arg(long, value_name = "RECORD", num_args = 0..)]
+    pub rm: Option<Vec<PathBuf>>,
 }
 
 const LAB_AFTER: &str = "\
-TCPTOLL_SERVER and TCPTOLL_CLIENT hold the hosts' addresses on both hosts.
+On both hosts, TCPTOLL_SERVER and TCPTOLL_CLIENT contain the addresses of server and client.
 
 Examples:
   tcptoll lab --link cross-region -- sh -c 'ping -c 3 $TCPTOLL_SERVER'
@@ -313,44 +335,44 @@ Examples:
           -- sh -c 'redis-benchmark -h $TCPTOLL_SERVER -t ping'
   tcptoll lab --link mobile --pcap mobile.pcapng -- bash
 
-The exit status is the command's; 2 if the lab cannot be had.";
+The exit status is that of the command, or 2 if the lab could not be set up.";
 
 /// Options of `lab`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = LAB_AFTER)]
 pub struct LabArgs {
-    /// Link between the two hosts; see `tcptoll links`
+    /// Link between the two hosts: a name (see `tcptoll links`) or values like rtt=37ms,loss=0.1%
     #[arg(long, value_name = "LINK", default_value = "direct")]
     pub link: String,
-    /// Command of a server to start on the server host
+    /// Command that starts a server on the server host, e.g. 'iperf3 -s -1'
     #[arg(long, value_name = "COMMAND")]
     pub server: Option<String>,
     /// Use IPv6
     #[arg(long)]
     pub ipv6: bool,
-    /// Relay the emulated link over AF_PACKET even where /dev/net/tun can be opened
+    /// Relay packets of the emulated link with AF_PACKET sockets, even if /dev/net/tun is available
     #[arg(long)]
     pub packet_relay: bool,
-    /// Sysctl of the client host; may be given again
+    /// Set a sysctl on the client host, e.g. net.ipv4.tcp_syn_retries=2; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub client_sysctl: Vec<String>,
-    /// Sysctl of the server host; may be given again
+    /// Set a sysctl on the server host, e.g. net.core.somaxconn=128; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub server_sysctl: Vec<String>,
-    /// Write the packets of both ends as pcapng
+    /// Write the packets of both hosts to this file (pcapng)
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Seed of the link's loss and jitter
+    /// Seed of the loss and jitter of the link
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub seed: u64,
-    /// Refuse a link that is further from what was asked; without it, warn if the round trip is off by more
-    /// than 100us and 1%, or the rate by more than 2%
+    /// Refuse a link that deviates more from the requested one. Without it, only warn if the round
+    /// trip deviates by more than 100us and 1%, or the rate by more than 2%
     #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
     pub link_tolerance: Option<String>,
-    /// Do not say what the link measured
+    /// Do not print the measured round trip of the link
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print an AppArmor profile that lets this binary make its lab (Ubuntu 24.04), and end
+    /// Print an AppArmor profile that allows this binary to create its lab (Ubuntu 24.04), and exit
     #[arg(long)]
     pub apparmor_profile: bool,
     /// Command to run on the client host, after --

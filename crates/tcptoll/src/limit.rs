@@ -1,10 +1,12 @@
-//! Limits the user states: `--fail-if 'p99(connect_us) > 5000'`.
+//! Limits the user states: `--fail-if 'p99 > 5ms'`.
 
 use anyhow::{Context as _, bail};
 use tcptoll_model::consolidate;
-use tcptoll_model::experiments::spec::Spec;
+use tcptoll_model::experiments::spec::{Better, Spec};
 use tcptoll_model::record::{Arm, Summary};
 use tcptoll_model::stats::Figure;
+use tcptoll_model::study::did_you_mean;
+use tcptoll_model::units::{human_us, parse_count, parse_share, parse_size, parse_time};
 
 /// Counts that every experiment has, beside its metrics.
 const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
@@ -13,53 +15,56 @@ const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
 #[derive(Debug)]
 pub(crate) struct Limit {
     text: String,
-    /// The figure of a distribution; absent: `name` is a metric.
+    /// The figure of a distribution; absent: the name is a metric.
     figure: Option<&'static Figure>,
-    name: String,
+    /// A metric, or distributions of which the first counts that an arm has.
+    names: Vec<String>,
+    /// The unit of the figure, as records have it.
+    unit: &'static str,
     above: bool,
     bound: f64,
 }
 
 impl Limit {
-    /// Reads `NAME > NUMBER` or `p99(NAME) > NUMBER`, with `<` too; names are those of the
-    /// experiment.
+    /// Reads `p99 > 5ms`, of the distribution that carries the answer; `p99(NAME) > 5ms`; and
+    /// `METRIC < NUMBER`. Names are those of the experiment.
     pub(crate) fn parse(text: &str, spec: &Spec) -> anyhow::Result<Self> {
-        let shape = || {
-            format!(
-                "--fail-if '{text}': write METRIC > NUMBER or p99(HISTOGRAM) > NUMBER, like 'p99(connect_us) > 5000'"
-            )
-        };
+        let shape =
+            || format!("--fail-if '{text}': write FIGURE > NUMBER, like {}", examples(spec));
         let (left, above, right) = if let Some((left, right)) = text.split_once('>') {
-            (left.trim(), true, right)
+            (left.trim(), true, right.trim())
         } else if let Some((left, right)) = text.split_once('<') {
-            (left.trim(), false, right)
+            (left.trim(), false, right.trim())
         } else {
             bail!(shape());
         };
-        let bound: f64 =
-            right.trim().parse().ok().filter(|n: &f64| n.is_finite()).with_context(shape)?;
-        let (figure, name) = match left.split_once('(') {
-            None => (None, left),
+        let (figure, names) = match left.split_once('(') {
+            None => match of_word(left).filter(|_| !spec.answers.is_empty()) {
+                Some(figure) => {
+                    (Some(figure), spec.answers.iter().map(|name| (*name).to_owned()).collect())
+                }
+                None => {
+                    (None, vec![metric(left, spec).with_context(|| unknown(text, left, spec))?])
+                }
+            },
             Some((word, rest)) => {
-                // `p99.9` is written `p99_9` in names.
-                let ending = format!("_{}", word.trim().replace('.', "_"));
-                let figure = Figure::of_ending(&ending).with_context(shape)?;
-                (Some(figure), rest.strip_suffix(')').with_context(shape)?.trim())
+                let figure = of_word(word.trim()).with_context(shape)?;
+                let name = rest.strip_suffix(')').with_context(shape)?.trim();
+                let known = distribution(name, spec).with_context(|| {
+                    let others = spec.distributions();
+                    let instead = did_you_mean(name, &others)
+                        .unwrap_or_else(|| format!("this experiment has {}", others.join(", ")));
+                    format!("--fail-if '{text}': there is no distribution {name}; {instead}")
+                })?;
+                (Some(figure), vec![known])
             }
         };
-        let (known, shown) = if figure.is_some() {
-            let names = spec.distributions();
-            (names.contains(&name), names.clone())
-        } else {
-            let metrics = spec.single_metrics();
-            let figures = spec.metric_names();
-            let shown: Vec<&str> = metrics.iter().copied().chain(COUNTS).collect();
-            (shown.contains(&name) || figures.iter().any(|figure| figure == name), shown)
-        };
-        if !known {
-            bail!("--fail-if '{text}': {name} is not one of {}", shown.join(", "));
-        }
-        Ok(Self { text: text.to_owned(), figure, name: name.to_owned(), above, bound })
+        let unit = unit(&names[0], spec);
+        let bound = bound(right, unit).with_context(|| {
+            let unit = if unit == "us" { "a time like 5ms, or a number of us" } else { "a number" };
+            format!("--fail-if '{text}': \"{right}\" is no limit for {left}: write {unit}")
+        })?;
+        Ok(Self { text: text.to_owned(), figure, names, unit, above, bound })
     }
 
     /// The arms that break the limit, as sentences.
@@ -69,28 +74,101 @@ impl Limit {
         let values: Vec<(&Arm, f64)> =
             summary.arms.iter().filter_map(|arm| Some((arm, self.value(arm)?))).collect();
         if values.is_empty() {
-            bail!("--fail-if '{}': no arm of this run has that figure", self.text);
+            bail!(
+                "--fail-if '{}': no arm of this run has that figure: it was not measured, or from too few values",
+                self.text
+            );
         }
         Ok(values
             .into_iter()
             .filter(|(_, value)| if self.above { *value > self.bound } else { *value < self.bound })
             .map(|(arm, value)| {
-                format!("limit broken: {} in {}: it is {value:.1}", self.text, arm.name)
+                let value = if self.unit == "us" { human_us(value) } else { format!("{value:.1}") };
+                format!("limit broken: {} in {}: it is {value}", self.text, arm.name)
             })
             .collect())
     }
 
     fn value(&self, arm: &Arm) -> Option<f64> {
         let Some(figure) = self.figure else {
-            return match self.name.as_str() {
+            return match self.names[0].as_str() {
                 "ok" => Some(arm.ok as f64),
                 "attempts" => Some(arm.attempts as f64),
                 "errors" => Some(arm.errors.values().sum::<u64>() as f64),
                 name => consolidate::value(arm, name),
             };
         };
-        arm.histograms.get(&self.name).and_then(figure.value)
+        let histogram = self.names.iter().find_map(|name| arm.histograms.get(name))?;
+        (figure.value)(histogram)
     }
+}
+
+/// `p99`, `p99.9`, `mean`.
+fn of_word(word: &str) -> Option<&'static Figure> {
+    // `p99.9` is written `p99_9` in names.
+    Figure::of_ending(&format!("_{}", word.replace('.', "_")))
+}
+
+/// A metric, a figure of a distribution, or a count of this name.
+fn metric(name: &str, spec: &Spec) -> Option<String> {
+    let is_count = COUNTS.contains(&name);
+    (is_count || spec.metric_names().iter().any(|known| known == name)).then(|| name.to_owned())
+}
+
+/// A distribution of this name, which may lack its unit.
+fn distribution(name: &str, spec: &Spec) -> Option<String> {
+    let is = |known: &&str| *known == name || known.strip_suffix("_us") == Some(name);
+    spec.distributions().into_iter().find(is).map(str::to_owned)
+}
+
+/// The unit of a metric or distribution, as records have it.
+fn unit(name: &str, spec: &Spec) -> &'static str {
+    if let Some(metric) = spec.metrics.iter().find(|metric| metric.name == name) {
+        return metric.unit;
+    }
+    // A distribution ends in its unit, one of its figures has it before the figure.
+    let of = |histogram: &str| name.starts_with(histogram) && histogram.ends_with("_us");
+    if spec.distributions().into_iter().any(of) { "us" } else { "" }
+}
+
+/// A limit in a unit: `5ms` is 5,000 µs.
+fn bound(text: &str, unit: &str) -> Option<f64> {
+    if let Ok(number) = text.parse::<f64>() {
+        return number.is_finite().then_some(number);
+    }
+    match unit {
+        "us" => parse_time(text).ok().map(|time| time.as_nanos() as f64 / 1e3),
+        "bytes" => parse_size(text).ok().map(|bytes| bytes as f64),
+        "share" => parse_share(text).ok(),
+        _ => parse_count(text).ok().map(|count| count as f64),
+    }
+}
+
+/// `'p99 > 5ms' or 'requests_per_s < 300'`: limits that this experiment has.
+pub(crate) fn examples(spec: &Spec) -> String {
+    let primary = spec.metrics.iter().find(|metric| metric.name == spec.primary);
+    let sign =
+        if primary.is_some_and(|metric| metric.better == Better::Higher) { '<' } else { '>' };
+    let of_primary = format!("'{} {sign} 300'", spec.primary);
+    if spec.answers.is_empty() { of_primary } else { format!("'p99 > 5ms' or {of_primary}") }
+}
+
+/// What to say of a name that no figure has.
+fn unknown(text: &str, name: &str, spec: &Spec) -> String {
+    let metrics = spec.single_metrics();
+    let names: Vec<&str> = metrics.into_iter().chain(COUNTS).collect();
+    let distributions = spec.distributions();
+    let instead = match (did_you_mean(name, &names), distributions.is_empty()) {
+        (Some(meant), _) => meant,
+        (None, true) => format!("this experiment has {}", names.join(", ")),
+        (None, false) => format!(
+            "this experiment has {}; and p50, p90, p99, p99.9, mean, min and max of {}, like p99({})",
+            names.join(", "),
+            distributions.join(", "),
+            distributions[0]
+        ),
+    };
+    format!("--fail-if '{text}': there is no figure {name}; {instead}")
 }
 
 #[cfg(test)]
@@ -102,28 +180,56 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_figure_and_a_bound() {
+    fn a_limit_is_a_figure_and_a_bound_with_its_unit() {
         let limit = parse("p99( connect_us ) > 5e3").unwrap();
         assert_eq!((limit.figure.unwrap().ending, limit.bound), ("_p99", 5000.0));
-        assert_eq!(limit.name, "connect_us");
-        for (text, ending) in [("p99.9(rtt_us) > 1", "_p99_9"), ("p99_9(rtt_us) > 1", "_p99_9")] {
+        assert_eq!(limit.names, ["connect_us"]);
+        for (text, ending) in [("p99.9(rtt_us) > 1", "_p99_9"), ("p99_9(rtt) > 1ms", "_p99_9")] {
             assert_eq!(parse(text).unwrap().figure.unwrap().ending, ending);
         }
+        for (text, bound) in [
+            ("p99 > 5ms", 5_000.0),
+            ("mean(connect) > 0.25s", 250_000.0),
+            ("connect_us_p99 > 37ms", 37_000.0),
+            ("connections_per_s < 2k", 2_000.0),
+            ("connections_per_s < 2.5", 2.5),
+            ("errors > 0", 0.0),
+        ] {
+            assert!((parse(text).unwrap().bound - bound).abs() < 1e-9, "{text}");
+        }
+        assert_eq!(parse("p99 > 5ms").unwrap().names[0], "connect_us");
     }
 
     #[test]
     fn anything_else_says_how_to_write_one() {
-        for text in ["", "x", "p98(rtt_us) > 1", "ok > b", "p99(rtt_us > 1", "ok > NaN"] {
+        for text in ["", "x", "p98(rtt_us) > 1", "p99(rtt_us > 1"] {
             let error = parse(text).unwrap_err().to_string();
-            assert!(error.contains("write METRIC"), "{text}: {error}");
+            assert!(error.contains("write FIGURE > NUMBER, like 'p99 > 5ms'"), "{text}: {error}");
+        }
+        for (text, says) in [
+            ("ok > b", "\"b\" is no limit for ok: write a number"),
+            ("ok > NaN", "is no limit"),
+            ("p99 > 5 parsecs", "write a time like 5ms"),
+            ("connections_per_s < 5ms", "write a number"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
         }
     }
 
     #[test]
     fn a_figure_that_no_run_has_is_known_before_the_run() {
-        for text in ["p99(latency) > 1", "latency > 1", "connect_us > 1", "connect_us_p98 > 1"] {
+        for (text, says) in [
+            (
+                "p99(latency) > 1",
+                "there is no distribution latency; this experiment has connect_of",
+            ),
+            ("latency > 1", "there is no figure latency; this experiment has "),
+            ("connect_us > 1", "there is no figure connect_us; "),
+            ("conections_per_s > 1", "did you mean connections_per_s?"),
+        ] {
             let error = parse(text).unwrap_err().to_string();
-            assert!(error.contains("is not one of") && error.contains("connect"), "{error}");
+            assert!(error.contains(says), "{text}: {error}");
         }
         for text in ["connect_us_p99 > 1", "connections_per_s < 1", "errors > 0"] {
             parse(text).unwrap();

@@ -28,6 +28,19 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     schedule.resolve(&[])?;
     let record = record_path(study, args)?;
     announce(&schedule);
+    if let Some(load) = schedule.load().filter(|_| screen::shows_progress(args.quiet)) {
+        say(&load);
+    }
+    let computed = schedule.computed();
+    if args.format == Format::Text && !computed.is_empty() {
+        study_text(&tcptoll_report::computed(&computed, screen::style()))?;
+        if !args.quiet {
+            let round_s = schedule.round_s();
+            say(&format!(
+                "The proof follows: a lab run of at least {round_s:.0} s; --no-proof leaves it out."
+            ));
+        }
+    }
     let options = RunOptions {
         record,
         seed: args.seed.unwrap_or_else(any_seed),
@@ -41,13 +54,20 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     })
 }
 
+/// Prints on stdout what has to be read before the run ends.
+fn study_text(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
 /// Runs a study and stores its record where records go; prints progress on stderr, and nothing else. Without a
 /// seed it gets one that no other run has.
 ///
 /// The signals are the caller's.
 pub(crate) fn measure(
     study: &Study,
-    tolerance_text: &str,
+    tolerance_text: Option<&str>,
     quiet: bool,
     seed: Option<u64>,
     interrupt: &Interrupt,
@@ -57,8 +77,8 @@ pub(crate) fn measure(
     let options = RunOptions {
         record: record_in_folder(study)?,
         seed: seed.unwrap_or_else(any_seed),
-        tolerance: tolerance(Some(tolerance_text))?,
-        tolerance_text: Some(tolerance_text.to_owned()),
+        tolerance: tolerance(tolerance_text)?,
+        tolerance_text: tolerance_text.map(str::to_owned),
         ..options()?
     };
     schedule.resolve(&[])?;
@@ -192,6 +212,9 @@ fn carry_out(
     if let Err(error) = printed {
         return not_printed(error, &run);
     }
+    if !args.quiet {
+        args.html.iter().chain(&args.pcap).for_each(|path| wrote(path));
+    }
     status(&run, limits)
 }
 
@@ -226,6 +249,11 @@ pub fn print(summary: &Summary, record: Option<&Path>, format: Format) -> anyhow
 pub fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
     std::fs::write(path, tcptoll_report::html(summary))
         .with_context(|| format!("--html {}", path.display()))
+}
+
+/// Says which file was written.
+pub(crate) fn wrote(path: &Path) {
+    say(&format!("wrote {}", path.display()));
 }
 
 /// How often the signals' thread looks.
@@ -308,7 +336,7 @@ fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
 }
 
 /// A file in the folder for records that no other run has.
-fn record_in_folder(study: &Study) -> anyhow::Result<PathBuf> {
+pub(crate) fn record_in_folder(study: &Study) -> anyhow::Result<PathBuf> {
     let folder = record_folder()?;
     let name = if study.name.is_empty() { &study.experiment } else { &study.name };
     // Two runs may begin in one second.

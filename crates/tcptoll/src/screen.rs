@@ -18,6 +18,11 @@ pub(crate) fn style() -> TextStyle {
     TextStyle { colour: term.is_term() && wanted, width: width.unwrap_or(80) }
 }
 
+/// Whether somebody sees on stderr what a run is doing.
+pub(crate) fn shows_progress(quiet: bool) -> bool {
+    !quiet && Term::stderr().is_term()
+}
+
 /// Columns of the terminal that stdout is; `None`: it is none.
 pub(crate) fn terminal() -> Option<usize> {
     let term = Term::stdout();

@@ -8,7 +8,7 @@ use tcptoll_engine::files::{is_too_large, read_at_most};
 use tcptoll_engine::runner::{RunError, Schedule};
 use tcptoll_model::experiments::{self, spec::Spec};
 use tcptoll_model::study::error::line_of;
-use tcptoll_model::study::{Study, StudyError, level_text, nearest, suggestion};
+use tcptoll_model::study::{Study, StudyError, did_you_mean, level_text, suggestion};
 
 mod options;
 
@@ -40,34 +40,19 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("shipped-defaults", include_str!("../../../studies/shipped-defaults.toml")),
     ("time-wait-2021", include_str!("../../../studies/time-wait-2021.toml")),
     ("time-wait-service", include_str!("../../../studies/time-wait-service.toml")),
-    ("tour", include_str!("../../../studies/tour.toml")),
     ("tour-buffers", include_str!("../../../studies/tour-buffers.toml")),
+    ("tour-connect", include_str!("../../../studies/tour-connect.toml")),
+    ("tour-dead-peer", include_str!("../../../studies/tour-dead-peer.toml")),
     ("tour-nagle", include_str!("../../../studies/tour-nagle.toml")),
+    ("tour-page", include_str!("../../../studies/tour-page.toml")),
+    ("tour-ports", include_str!("../../../studies/tour-ports.toml")),
+    ("tour-queue", include_str!("../../../studies/tour-queue.toml")),
+    ("tour-reuse", include_str!("../../../studies/tour-reuse.toml")),
+    ("tour-verdict", include_str!("../../../studies/tour-verdict.toml")),
     ("vps-2016", include_str!("../../../studies/vps-2016.toml")),
     ("window-2008", include_str!("../../../studies/window-2008.toml")),
     ("window-today", include_str!("../../../studies/window-today.toml")),
 ];
-
-/// Most names that are suggested for one that is none.
-const SUGGESTED_MAX: usize = 5;
-
-/// `did you mean keepalive-cost or keepalive-select?`: names that hold the word, or else the one
-/// that a slip of the finger makes it; `None` if there is none.
-pub(crate) fn did_you_mean(word: &str, names: &[&str]) -> Option<String> {
-    let lower = word.to_lowercase();
-    // One or two letters are in nearly every name.
-    let holds = |name: &&&str| lower.len() >= 3 && name.contains(&lower);
-    let mut alike: Vec<&str> = names.iter().filter(holds).copied().collect();
-    alike.sort_by_key(|name| !name.starts_with(&lower));
-    alike.truncate(SUGGESTED_MAX);
-    if alike.is_empty() {
-        alike.extend(nearest(word, names.iter().copied()));
-    }
-    let last = alike.pop()?;
-    let others = alike.join(", ");
-    let or = if others.is_empty() { "" } else { " or " };
-    Some(format!("did you mean {others}{or}{last}?"))
-}
 
 /// Longest study file that is read.
 const FILE_MAX_BYTES: u64 = 1 << 20;
@@ -262,20 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_gives_those_that_hold_it_or_the_nearest() {
-        let names = ["http-keepalive", "keepalive-2003", "keepalive-cost", "tour"];
-        for (word, meant) in [
-            ("keepalive", Some("did you mean keepalive-2003, keepalive-cost or http-keepalive?")),
-            ("KEEPALIVE-C", Some("did you mean keepalive-cost?")),
-            ("toor", Some("did you mean tour?")),
-            ("to", None),
-            ("elsewhere", None),
-        ] {
-            assert_eq!(did_you_mean(word, &names).as_deref(), meant, "{word}");
-        }
-    }
-
-    #[test]
     fn names_that_only_the_experiment_knows_have_their_line() {
         for (body, says) in [
             (
@@ -293,7 +264,7 @@ mod tests {
                 "[factors]\nbacklog = [1, 2]\n[[compare]]\nall_pairs = true\nmetric = 'x'",
                 "line 7: compare[1].metric \"x\": no metric",
             ),
-            ("answer = '{connect: x}'", "line 3: answer \"{connect: x}\": x is no metric"),
+            ("answer = '{connect: x}'", "line 3: answer \"{connect: x}\": there is no metric x"),
             ("[settings]\nrate = -1", "line 4: --rate -1"),
             ("[[arm]]\nname = 'a'\n[[arm]]\nname = 'b'\nrate = 0", "line 7: arm b: --rate 0"),
         ] {

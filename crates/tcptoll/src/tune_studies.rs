@@ -39,14 +39,15 @@ pub(crate) fn spec() -> &'static Spec {
 pub(crate) const OTHERWISE: [(&str, &str, Option<&str>); 3] = [
     (
         "link",
-        "Link between visitors and server: a name (see `tcptoll links`) or rtt=37ms,rate=1gbit,loss=0.1% [default: \
-         rtt=15ms]",
+        "Link between visitors and server: a name (see `tcptoll links`) or values like \
+         rtt=37ms,rate=1gbit,loss=0.1% [default: rtt=15ms]",
         None,
     ),
-    ("duration", "Length of the measured window of a trial, after the warm-up", Some("12s")),
+    ("duration", "Length of the measured window of each trial, after the warm-up", Some("12s")),
     (
         "warmup",
-        "Time in which visitors come before the window, until the server has started the workers it needs",
+        "Time during which visitors arrive before the measured window, so that the server starts \
+         its workers",
         Some("8s"),
     ),
 ];

@@ -12,6 +12,8 @@ mod printed;
 mod refused;
 #[path = "cli/tune.rs"]
 mod tune;
+#[path = "cli/typed.rs"]
+mod typed;
 #[path = "cli/watch.rs"]
 mod watch;
 

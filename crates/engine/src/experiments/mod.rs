@@ -21,7 +21,7 @@ pub mod worker_pool;
 use std::collections::BTreeMap;
 
 use tcptoll_model::experiments::spec::Spec;
-use tcptoll_model::record::{Arm, Lasting, Resolved, WarningEntry};
+use tcptoll_model::record::{Advice, Arm, Lasting, Resolved, WarningEntry};
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::bench::target::Target;
@@ -131,6 +131,14 @@ pub trait Plan {
     }
     /// Expected duration of a trial, seconds, for `--dry-run` and the time left.
     fn expected_s(&self) -> f64;
+    /// What can be computed before anything is measured.
+    fn computed(&self) -> Option<Advice> {
+        None
+    }
+    /// The load of a trial for people: `50 connections, closed loop, 10 s`.
+    fn load(&self) -> Option<String> {
+        None
+    }
     /// The load on a server with a public address; `None` if its address is not known or not public.
     fn public_load(&self) -> Option<PublicLoad> {
         None

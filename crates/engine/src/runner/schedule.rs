@@ -2,7 +2,7 @@
 
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::pairs::{Pair, pairs};
-use tcptoll_model::record::Resolved;
+use tcptoll_model::record::{Advice, Resolved};
 use tcptoll_model::stop::StopRule;
 use tcptoll_model::study::{PlannedArm, Study};
 use tcptoll_model::{answer, order};
@@ -148,6 +148,24 @@ impl Schedule {
     /// The plan of an arm.
     pub(super) fn plan(&self, arm: usize) -> &dyn Plan {
         &*self.plans[arm]
+    }
+
+    /// The load of a trial for people, if all arms have the same.
+    pub fn load(&self) -> Option<String> {
+        let mut loads = self.plans.iter().map(|plan| plan.load());
+        let first = loads.next()??;
+        loads.all(|load| load.as_ref() == Some(&first)).then_some(first)
+    }
+
+    /// What can be computed of the arms before anything is measured, each thing once.
+    pub fn computed(&self) -> Vec<Advice> {
+        let mut all: Vec<Advice> = Vec::new();
+        for advice in self.plans.iter().filter_map(|plan| plan.computed()) {
+            if !all.contains(&advice) {
+                all.push(advice);
+            }
+        }
+        all
     }
 
     /// The load on each server with a public address, by the arm that loads it most.

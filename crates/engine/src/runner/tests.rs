@@ -257,7 +257,7 @@ fn a_time_limit_ends_a_run_before_a_round_that_would_exceed_it() {
     let ran = run_it(&study(limited), Fake::new(|_| Gives::Invalid(Some(Lasting::ClientCpu))));
     let rounds = ran.summary().rounds.as_ref().unwrap();
     assert_eq!(rounds.done, 1, "no trial counts, so the next round is expected to take 14 s");
-    assert!(rounds.stopped.starts_with("the time limit of 1 s, "), "{}", rounds.stopped);
+    assert!(rounds.stopped.starts_with("the time limit of 1 s "), "{}", rounds.stopped);
 }
 
 #[test]

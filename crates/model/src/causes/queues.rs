@@ -21,9 +21,9 @@ pub const ACCEPT_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "accept-queue-full",
     test: accept::accept_queue_full,
     remedy: Remedy::Setting {
-        change: "Raise the backlog of listen(2), and net.core.somaxconn with it; it must hold the connections that arrive while the server does not accept.",
-        cost: "About 2.7 kB of kernel memory for each connection that waits, and a longer wait: the last one waits for all before it.",
-        undo: "Set both back; listen(2) must be called again for either to take effect.",
+        change: "Raise the backlog of listen(2) and net.core.somaxconn. The queue must hold all connections that arrive while the server does not accept.",
+        cost: "About 2.7 kB of kernel memory per waiting connection, and a longer wait: the last connection waits for all before it.",
+        undo: "Restore both values. They take effect when the server calls listen(2) again.",
     },
 };
 
@@ -32,9 +32,9 @@ pub const SYN_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "syn-queue-full",
     test: syn::syn_queue_full,
     remedy: Remedy::Setting {
-        change: "Set net.ipv4.tcp_syncookies=1, the kernel's default. Without cookies, raise the backlog of listen(2), net.core.somaxconn and net.ipv4.tcp_max_syn_backlog: the first two must exceed the number of half-open requests, and three quarters of the last must too.",
-        cost: "The server does not retransmit the SYN-ACK of a cookie. Its connection keeps SACK and window scaling only where both hosts use TCP timestamps. A longer queue costs about 300 bytes of kernel memory for each half-open request.",
-        undo: "Set the former values; listen(2) must be called again for a backlog or net.core.somaxconn to take effect.",
+        change: "Set net.ipv4.tcp_syncookies=1, the kernel's default. Without cookies, raise the backlog of listen(2), net.core.somaxconn and net.ipv4.tcp_max_syn_backlog. The first two, and three quarters of the third, must exceed the number of half-open requests.",
+        cost: "The server does not retransmit a SYN-ACK that carries a cookie. The connection has SACK and window scaling only if both hosts use TCP timestamps. A longer queue costs about 300 bytes of kernel memory per half-open request.",
+        undo: "Restore the previous values. A backlog and net.core.somaxconn take effect when the server calls listen(2) again.",
     },
 };
 

@@ -46,9 +46,10 @@ pub const CLIENT_CPU: CauseSpec = CauseSpec {
     id: Limit::ClientCpu.name(),
     test: |arm| finding(arm, Limit::ClientCpu),
     remedy: Remedy::Setting {
-        change: "Spend less CPU per byte on the client (larger writes, sendfile(2) or MSG_ZEROCOPY), or use more CPUs: more connections in more threads.",
-        cost: "More threads cost memory and context switches; sendfile(2) needs the data in a file.",
-        undo: "Use the former calls.",
+        change: "Reduce the CPU time per byte on the client (larger writes, sendfile(2) or \
+                 MSG_ZEROCOPY), or use more CPUs with more connections in more threads.",
+        cost: "More threads cost memory and context switches. sendfile(2) needs a file as source.",
+        undo: "Restore the previous system calls and threads.",
     },
 };
 
@@ -57,9 +58,10 @@ pub const SERVER_CPU: CauseSpec = CauseSpec {
     id: Limit::ServerCpu.name(),
     test: |arm| finding(arm, Limit::ServerCpu),
     remedy: Remedy::Setting {
-        change: "Spend less CPU per byte on the server (larger reads and writes), or use more CPUs: more connections in more threads.",
+        change: "Reduce the CPU time per byte on the server (larger reads and writes), or use more \
+                 CPUs with more connections in more threads.",
         cost: "More threads cost memory and context switches.",
-        undo: "Use the former calls.",
+        undo: "Restore the previous system calls and threads.",
     },
 };
 
@@ -68,9 +70,10 @@ pub const MESSAGE_OVERHEAD: CauseSpec = CauseSpec {
     id: Limit::MessageOverhead.name(),
     test: |arm| finding(arm, Limit::MessageOverhead),
     remedy: Remedy::Setting {
-        change: "Collect small messages in the program and write blocks of 4 KiB or more; or gather them in one sendmsg(2).",
+        change: "Collect small messages in the program and write blocks of 4 KiB or more, or \
+                 gather them in one sendmsg(2).",
         cost: "A message waits until its block is full or flushed.",
-        undo: "Write each message by itself.",
+        undo: "Write each message separately.",
     },
 };
 
@@ -80,8 +83,9 @@ pub const NAGLE_DELAYED_ACK: CauseSpec = CauseSpec {
     test: |arm| finding(arm, Limit::NagleDelayedAck),
     remedy: Remedy::Setting {
         change: "Set TCP_NODELAY on the sender, or write each message with one call.",
-        cost: "With TCP_NODELAY, each small write becomes a segment of its own: more packets and CPU.",
-        undo: "TCP_NODELAY=0.",
+        cost: "With TCP_NODELAY, each small write becomes a separate segment, which costs packets \
+               and CPU.",
+        undo: "Set TCP_NODELAY=0.",
     },
 };
 
@@ -127,8 +131,8 @@ fn fullness(transfer: &Transfer, way: &Way) -> &'static str {
     }
 }
 
-/// Why one direction of an arm carries no more, as part of a sentence: `the receive window of 18.8 kB is
-/// spent in each round trip of 10.0 ms`.
+/// Why one direction of an arm carries no more, as part of a sentence: `the receive window allows
+/// 18.8 kB per round trip of 10.0 ms`.
 ///
 /// None: nothing that was recorded explains it.
 pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<String> {
@@ -136,26 +140,25 @@ pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<St
     let sender = &way.sender;
     let [from, to] = direction.ends(transfer);
     let rtt = human_us(limited.rtt_us.or(quiet_rtt_us(transfer, sender)).unwrap_or(0.0));
-    // Without a bound there is no round trip that explains the goodput.
-    let spent = match limited.bound_bytes_per_s {
-        Some(_) => format!("is spent in each round trip of {rtt}"),
-        None => "has no room most of the time".to_owned(),
-    };
     let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
+    // Without a bound there is no round trip that explains the goodput.
+    let window = |name: &str, size: Option<f64>| match limited.bound_bytes_per_s {
+        Some(_) => format!("the {name} window allows {} per round trip of {rtt}", bytes(size)),
+        None => format!("the {name} window of {} is full most of the time", bytes(size)),
+    };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(match limited.by {
-        Limit::ReceiveWindow => {
-            format!("the receive window of {} {spent}", bytes(sender.peer_window_bytes))
+        Limit::ReceiveWindow => window("receive", sender.peer_window_bytes),
+        Limit::SendBuffer => {
+            let held = bytes(sender.in_flight_max_bytes);
+            match limited.bound_bytes_per_s {
+                Some(_) => format!("the send buffer allows {held} per round trip of {rtt}"),
+                None => format!("the send buffer limits the data in flight to {held}"),
+            }
         }
-        Limit::SendBuffer => format!(
-            "the send buffer holds {} for each round trip of {rtt}",
-            bytes(sender.in_flight_max_bytes)
-        ),
-        Limit::Congestion => {
-            format!("the congestion window of {} {spent}", bytes(sender.congestion_window_bytes))
-        }
+        Limit::Congestion => window("congestion", sender.congestion_window_bytes),
         Limit::LinkRate => format!("the link is {}", fullness(transfer, way)),
-        Limit::ProgramRate => "the program sends no more than --rate".to_owned(),
+        Limit::ProgramRate => "--rate limits the program".to_owned(),
         Limit::ClientCpu | Limit::ServerCpu => {
             let client = limited.by == Limit::ClientCpu;
             let of = if client { "client" } else { "server" };
@@ -163,13 +166,13 @@ pub fn reason(transfer: &Transfer, direction: Direction, way: &Way) -> Option<St
             format!("the {of} uses {} of a CPU", percent(share))
         }
         Limit::MessageOverhead => format!(
-            "the {} uses {} of a CPU for calls of {}",
+            "the {} uses {} of a CPU for system calls of {} each",
             direction.sender(),
             percent(from.cpu_share),
             bytes(way.bytes_per_call())
         ),
         Limit::NagleDelayedAck => format!(
-            "each segment waits for an acknowledgment that the {} delays ({} a round trip)",
+            "each segment waits for an acknowledgment that the {} delays (round trip: {})",
             direction.receiver(),
             human_us(sender.rtt_us.unwrap_or(0.0))
         ),
@@ -196,29 +199,34 @@ impl Seen<'_> {
         let goodput = rate(self.way.goodput_bytes_per_s().unwrap_or(0.0));
         let each = match self.transfer.connections {
             0 | 1 => String::new(),
-            several => format!(" of each of {} connections", human_count(several)),
+            several => format!(" (each of {} connections)", human_count(several)),
         };
         let allows = match (self.limited.bound_bytes_per_s, self.limited.rtt_us) {
             (Some(bound), Some(rtt)) => {
-                let rtt = human_us(rtt);
-                format!("allows {} at a round trip of {rtt}; the goodput is {goodput}", rate(bound))
+                Some(format!("allows {} at a round trip of {}", rate(bound), human_us(rtt)))
             }
-            (Some(_), None) => format!("holds about what the link does; the goodput is {goodput}"),
-            (None, _) => format!("had no room in most samples; the goodput is {goodput}"),
+            (Some(_), None) => Some("allows about as much as the link".to_owned()),
+            (None, _) => None,
         };
+        let full = || "was full in most samples".to_owned();
         let bytes = |of: Option<f64>| human_bytes(of.unwrap_or(0.0));
         match limit {
-            Limit::ReceiveWindow => {
-                format!("The receive window of {}{each} {allows}", bytes(sender.peer_window_bytes))
-            }
+            Limit::ReceiveWindow => format!(
+                "The receive window of {}{each} {}. The goodput is {goodput}",
+                bytes(sender.peer_window_bytes),
+                allows.unwrap_or_else(full)
+            ),
             Limit::SendBuffer => format!(
-                "The send buffer of the {}{each} holds {} of data in flight, which {allows}",
+                "The send buffer of the {}{each} limits the data in flight to {}{}. The goodput is \
+                 {goodput}",
                 self.direction.sender(),
-                bytes(sender.in_flight_max_bytes)
+                bytes(sender.in_flight_max_bytes),
+                allows.map_or_else(String::new, |allows| format!(", which {allows}"))
             ),
             Limit::Congestion => format!(
-                "The congestion window of {}{each} {allows}, with {}",
+                "The congestion window of {}{each} {}. The goodput is {goodput}, with {}",
                 bytes(sender.congestion_window_bytes),
+                allows.unwrap_or_else(full),
                 match sender.retransmitted_segments {
                     0 => "no retransmission".to_owned(),
                     1 => "1 segment retransmitted".to_owned(),
@@ -228,13 +236,14 @@ impl Seen<'_> {
             Limit::LinkRate => {
                 let link = self.transfer.link_bytes_per_s.unwrap_or(0.0);
                 let (full, link) = (fullness(self.transfer, self.way), rate(link));
-                format!("The link is {full}: {goodput}, where its rate allows {link} of payload")
+                format!("The link is {full}: goodput {goodput}, of at most {link} of payload")
             }
-            Limit::ProgramRate => format!("The program sends no more than --rate: {goodput}"),
+            Limit::ProgramRate => format!("--rate limits the program to {goodput}"),
             Limit::ClientCpu | Limit::ServerCpu => self.cpu(limit, &goodput),
             Limit::MessageOverhead => self.overhead(),
             Limit::NagleDelayedAck => format!(
-                "A round trip takes {} with at most {} in flight: Nagle's algorithm waits for an acknowledgment that the {} delays",
+                "A round trip takes {} with at most {} in flight: Nagle's algorithm waits for an \
+                 acknowledgment that the {} delays",
                 human_us(sender.rtt_us.unwrap_or(0.0)),
                 bytes(sender.in_flight_max_bytes.or(sender.in_flight_bytes)),
                 self.direction.receiver()
@@ -249,7 +258,7 @@ impl Seen<'_> {
         let mut text =
             format!("The {of} uses {:.0} % of a CPU at {goodput}", end.cpu_share * 100.0);
         if self.direction.sender() == of && self.shares_softirq() {
-            text += ", with part of the receiver's softirq work in it";
+            text += ", including part of the receiver's softirq work";
         }
         text
     }
@@ -259,14 +268,14 @@ impl Seen<'_> {
         let each = self.way.bytes_per_call().unwrap_or(0.0);
         let calls = self.way.goodput_bytes_per_s().unwrap_or(0.0) / each.max(1.0);
         let mut text = format!(
-            "The {} uses {:.0} % of a CPU to send {} a call, {} for each",
+            "The {} uses {:.0} % of a CPU for system calls of {} each, {} per call",
             self.direction.sender(),
             sender.cpu_share * 100.0,
             human_bytes(each),
             human_us(sender.cpu_share / calls.max(f64::MIN_POSITIVE) * 1e6)
         );
         if self.shares_softirq() {
-            text += " with part of the receiver's softirq work";
+            text += ", including part of the receiver's softirq work";
         }
         text
     }

@@ -8,10 +8,10 @@ use super::cost::WHEEL_SHARE;
 use super::retransmission::{ASSUMED_RTT_S, DELAYED_ACK_S, first_retransmission_s, rto_s, sends};
 use super::{Checking, Evidence, Mechanism};
 
-/// What settings have to stand.
+/// A path that settings have to tolerate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Path {
-    /// Share of packets lost each way, 0 to 1, each by itself.
+    /// Share of packets lost each way, independently of each other, 0 to 1.
     pub loss: f64,
     /// Round-trip time, s.
     pub rtt_s: f64,

@@ -11,11 +11,11 @@ use super::{Checking, Mechanism};
 pub enum Place {
     /// `setsockopt(2)` on each connection.
     Socket,
-    /// A sysctl of the host: for all sockets with `SO_KEEPALIVE` that set nothing of their own.
+    /// A sysctl of the host: for all sockets that only set `SO_KEEPALIVE`.
     Sysctl,
-    /// A value of the crate `tcp-heartbeat`, as it stands in a program.
+    /// A value of the crate `tcp-heartbeat`, as written in a program.
     Library,
-    /// What the program itself has to do.
+    /// Something that the program itself has to do.
     Program,
 }
 

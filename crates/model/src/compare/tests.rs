@@ -192,7 +192,7 @@ fn a_round_without_a_value_takes_the_verdict_from_the_others() {
     let told = told(&trials, MARGIN);
     let entry = told.iter().find(|entry| entry.id == "metric-missing").unwrap();
     assert_eq!(entry.arm, None);
-    let says = "m, a against b: in 2 of 29 rounds an arm has no m, most likely the slow or failed";
+    let says = "m, a against b: no verdict, because in 2 of 29 rounds an arm has no m; these are";
     assert!(entry.text.starts_with(says), "{}", entry.text);
 }
 
@@ -321,8 +321,8 @@ fn trials_left_out_are_counted_per_arm_with_the_most_frequent_reason() {
     // b: one excluded, one failed, one stopped.
     let expected = [("trials-excluded", "a"), ("trials-excluded", "b"), ("nothing-counts", "b")];
     assert_eq!(ids(&found), expected.map(|(id, arm)| (id, Some(arm))));
-    assert!(found[0].text.starts_with("2 of 3 trials are left out of verdicts: stolen from"));
-    assert!(found[1].text.starts_with("2 of 3 trials are left out of verdicts: stolen from"));
+    assert!(found[0].text.starts_with("2 of 3 trials are excluded from verdicts: stolen from"));
+    assert!(found[1].text.starts_with("2 of 3 trials are excluded from verdicts: stolen from"));
 }
 
 #[test]
@@ -359,8 +359,8 @@ fn arms_of_which_one_fails_more_are_told_once_per_pair() {
     assert_eq!(told[0].arm, None);
     assert_eq!(
         told[0].text,
-        "a against b: 0.0 % against 47.8 % of the operations failed, and the metric is of those that \
-         succeeded: compare the failures first"
+        "a against b: 0.0 % and 47.8 % of the operations failed, and the metric covers only the \
+         successful ones. Compare the failures first"
     );
 }
 

@@ -168,7 +168,7 @@ fn excluded_stopped_and_failed_trials_are_listed_and_in_no_figure() {
     assert_eq!(arm.failure, None);
     assert!(arm.partial);
     let left_out: Vec<_> = arm.rounds.iter().map(|round| round.left_out.as_deref()).collect();
-    let stopped = Some("stopped before its plan was done");
+    let stopped = Some("stopped before it was complete");
     assert_eq!(left_out, [None, Some("stolen from"), Some("no address"), None, stopped]);
     assert_eq!((arm.rounds[1].metrics["m"], arm.rounds[3].began_s), (1e9, 3.0));
 }

@@ -20,7 +20,7 @@ pub(super) const fn tidy(metric: &MetricSpec) -> (&'static str, &'static str) {
 /// How many operations succeeded, of how many: `all 30,000`, `18 of 500`, `none of 500`.
 pub fn ok_of_attempts(arm: &Arm) -> String {
     match (arm.ok, arm.attempts) {
-        (0, 0) => "none tried".to_owned(),
+        (0, 0) => "no attempts".to_owned(),
         (0, tried) => format!("none of {}", human_count(tried)),
         (ok, tried) if ok == tried => format!("all {}", human_count(ok)),
         (ok, tried) => format!("{} of {}", human_count(ok), human_count(tried)),
@@ -172,10 +172,10 @@ pub(super) fn any_waited(summary: &Summary) -> bool {
 
 /// Connections that waited for a retransmitted SYN, where any did.
 pub(super) const WAITED_SHARE: Column =
-    Column::new(("", "waited"), "waited for a SYN", tidy(&WAITED), Share(waited));
-/// After how long the median failure came, where any failed.
+    Column::new(("", "waited"), "waited for a retransmitted SYN", tidy(&WAITED), Share(waited));
+/// Median time to the failure, where any failed.
 pub(super) const FAILED_AFTER: Column =
-    Column::quantile(("failed", "after"), "failed after p50", FAILURE.name, Quantile::P50);
+    Column::quantile(("failed", "after"), "time to failure p50", FAILURE.name, Quantile::P50);
 /// Share of the connections that failed.
 pub(super) const FAILED_OF_CONNECTIONS: Column =
     Column::whole("failed", tidy(&FAILED_SHARE), Share(|arm| share_of(arm, FAILED_SHARE.name)));
@@ -187,8 +187,8 @@ pub(super) const FIRST_BYTE_MEAN_COLUMN: Column =
     Column::whole("first byte mean", tidy(&FIRST_BYTE_MEAN), Estimate(FIRST_BYTE_MEAN.unit));
 /// Median of connect latency, of connections that failed after their handshake.
 pub(super) const CONNECT_OF_FAILED_P50: Column = Column::quantile(
-    ("", "failed: connect p50"),
-    "failed: connect p50",
+    ("", "connect p50 of failed"),
+    "connect p50 of failed",
     CONNECT_OF_FAILED.name,
     Quantile::P50,
 );

@@ -1,5 +1,5 @@
 //! What every conclusion needs: causes with their advice, figures by name, the least and the most of
-//! many, sentences, and commands to run next.
+//! many, sentences, an answer of them, and commands to run next.
 
 use crate::causes;
 use crate::causes::spec::CauseSpec;
@@ -8,6 +8,18 @@ use crate::units::human_count;
 
 /// Arms and comparisons that are stated one by one; of more, the least and the most.
 const STATED: usize = 4;
+
+/// Most characters of ratios that are stated one by one; of longer ones, the least and the most.
+const LISTED: usize = 200;
+
+/// Most sentences of an answer, with the verdict that comes first.
+const SENTENCES: usize = 3;
+
+/// Most characters of an answer, with the verdict that comes first.
+pub(super) const ANSWER_MAX: usize = 400;
+
+/// Characters of the verdict of one comparison without its names, or of the count of several.
+pub(super) const VERDICT_MAX: usize = 110;
 
 /// Names the causes that the evidence of each arm supports, and what to change against them.
 ///
@@ -57,7 +69,7 @@ pub(super) fn explanations(summary: &Summary) -> Vec<NextStep> {
     for cause in &summary.causes {
         let command = format!("tcptoll explain {}", cause.id);
         if steps.iter().all(|step| step.command != command) {
-            steps.push(step(&command, "what it is, how to see it, how to cure it"));
+            steps.push(step(&command, "what this cause is, how to detect it, how to fix it"));
         }
     }
     steps
@@ -97,8 +109,108 @@ pub(super) fn first_stated<T>(all: &[T]) -> &[T] {
     &all[..all.len().min(STATED)]
 }
 
+/// An answer of these sentences, the most important first: with the verdict that comes before, at most
+/// three of them and 400 characters. The first is always part of it, each other one if it has room.
+pub(super) fn answer_of(summary: &Summary, sentences: Vec<String>) -> String {
+    let verdict = verdict(&summary.comparisons);
+    let room = ANSWER_MAX.saturating_sub(verdict);
+    let most = SENTENCES - usize::from(verdict > 0);
+    let mut chosen: Vec<String> = Vec::new();
+    let mut length = 0;
+    for sentence in sentences {
+        let longer = length + usize::from(length > 0) + sentence.chars().count();
+        if chosen.is_empty() || (chosen.len() < most && longer <= room) {
+            chosen.push(sentence);
+            length = longer;
+        }
+    }
+    chosen.join(" ")
+}
+
+/// Characters that the verdict before the answer needs.
+fn verdict(comparisons: &[Comparison]) -> usize {
+    match comparisons {
+        [] => 0,
+        [one] => {
+            let names = [&one.a, &one.b, &one.metric];
+            VERDICT_MAX + names.iter().map(|name| name.chars().count()).sum::<usize>()
+        }
+        _ => VERDICT_MAX,
+    }
+}
+
+/// The first sentence of a text, with its full stop.
+pub(super) fn first_sentence(text: &str) -> &str {
+    let end = text
+        .match_indices(". ")
+        .find(|(at, _)| text[at + 2..].starts_with(char::is_uppercase))
+        .map_or(text.len(), |(at, _)| at + 1);
+    &text[..end]
+}
+
+/// The arm before a sentence, where there are several: `In arm NAME, `.
+pub(super) fn in_arm(several: bool, arm: &Arm) -> String {
+    if several { format!("In arm {}, ", arm.name) } else { String::new() }
+}
+
+/// The ratios of a metric in a sentence: `HEAD relative to B: A 0.52× (95 % CI 0.51–0.54), …`. Of
+/// many, or of long names, the least and the most.
+///
+/// None: there are none, or a single comparison, whose verdict comes before the answer.
+pub(super) fn ratios(summary: &Summary, metric: &str, head: &str) -> Option<String> {
+    if summary.comparisons.len() < 2 {
+        return None;
+    }
+    let (least, most, count) = match comparisons(summary, metric) {
+        Stated::Each(mut all) => {
+            let text = listed(head, &all, ", ")? + ".";
+            if all.len() < 3 || text.chars().count() <= LISTED {
+                return Some(text);
+            }
+            let ratio = |one: &Comparison| one.ratio.unwrap_or(1.0);
+            all.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+            (*all.first()?, *all.last()?, all.len())
+        }
+        Stated::Ends(least, most, count) => (least, most, count),
+    };
+    Some(format!("{} ({count} comparisons).", listed(head, &[least, most], " to ")?))
+}
+
+fn listed(head: &str, all: &[&Comparison], between: &str) -> Option<String> {
+    let base = &all.first()?.b;
+    let same = all.iter().all(|one| one.b == *base);
+    let each: Vec<String> = all
+        .iter()
+        .map(|one| {
+            let of = if same { String::new() } else { format!(" of {}", one.b) };
+            format!("{} {}{of}", one.a, with_interval(one))
+        })
+        .collect();
+    let relative = if same { format!(" relative to {base}") } else { String::new() };
+    Some(format!("{head}{relative}: {}", each.join(between)))
+}
+
+/// `0.52× (95 % CI 0.51–0.54)`.
+fn with_interval(one: &Comparison) -> String {
+    let interval = one.ci95.map_or_else(String::new, |[low, high]| {
+        format!(" (95 % CI {}–{})", times(low), times(high))
+    });
+    format!("{}×{interval}", times(one.ratio.unwrap_or(1.0)))
+}
+
+/// A ratio with two significant digits or more.
+fn times(ratio: f64) -> String {
+    let digits = match ratio {
+        ratio if ratio >= 10.0 => 0,
+        ratio if ratio >= 1.0 => 2,
+        ratio if ratio > 0.0 => (1.0 - ratio.log10().floor()).clamp(2.0, 6.0) as usize,
+        _ => 2,
+    };
+    format!("{ratio:.digits$}")
+}
+
 /// The comparisons of a metric that have a ratio: all, or those of the least and the most ratio.
-pub(super) fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Stated<&'a Comparison> {
+fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Stated<&'a Comparison> {
     let ratio = |comparison: &Comparison| comparison.ratio.filter(|ratio| ratio.is_finite());
     let of_metric =
         |comparison: &&Comparison| comparison.metric == metric && ratio(comparison).is_some();
@@ -110,12 +222,6 @@ pub(super) fn comparisons<'a>(summary: &'a Summary, metric: &str) -> Stated<&'a 
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
-}
-
-/// The first letter in lower case.
-pub(super) fn lower(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// An expected count in words: whole from ten on.
@@ -175,6 +281,50 @@ mod tests {
         // Of equal ones the first is the least and the last is the most.
         let equal: Vec<(u8, f64)> = (0..5).map(|number| (number, 1.0)).collect();
         assert_eq!(stated(equal, |(_, size)| *size), Stated::Ends((0, 1.0), (4, 1.0), 5));
+    }
+
+    #[test]
+    fn an_answer_has_at_most_three_sentences_and_room_for_the_verdict() {
+        let sentences = || ["One.", "Two.", "Three.", "Four."].map(str::to_owned).to_vec();
+        let mut summary = Summary::default();
+        assert_eq!(answer_of(&summary, sentences()), "One. Two. Three.");
+        summary.comparisons = vec![Comparison::default()];
+        assert_eq!(answer_of(&summary, sentences()), "One. Two.");
+        let long = |length| "l".repeat(length);
+        let first = answer_of(&summary, vec![long(500), "Two.".to_owned()]);
+        assert_eq!(first, long(500), "the first in any case");
+        let skipped = answer_of(&summary, vec!["One.".to_owned(), long(290), "Three.".to_owned()]);
+        assert_eq!(skipped, "One. Three.");
+    }
+
+    #[test]
+    fn a_sentence_ends_before_the_next_capital() {
+        assert_eq!(first_sentence("Linux 6.1 vs. 5.4. Next."), "Linux 6.1 vs. 5.4.");
+        assert_eq!(first_sentence("Only one."), "Only one.");
+    }
+
+    #[test]
+    fn ratios_name_their_base_once_and_the_ends_of_many() {
+        let one = |a: &str, b: &str, ratio: f64| Comparison {
+            metric: "m".into(),
+            a: a.into(),
+            b: b.into(),
+            ratio: Some(ratio),
+            ..Comparison::default()
+        };
+        let of = |comparisons: &[Comparison]| {
+            let comparisons = comparisons.to_vec();
+            ratios(&Summary { comparisons, ..Summary::default() }, "m", "Rate")
+        };
+        let [x, y] = [one("x", "b", 0.52), one("y", "b", 12.0)];
+        assert_eq!(of(std::slice::from_ref(&x)), None);
+        let both = of(&[x.clone(), y.clone()]);
+        assert_eq!(both.as_deref(), Some("Rate relative to b: x 0.52×, y 12×."));
+        let apart = of(&[x.clone(), one("y", "c", 1.5)]);
+        assert_eq!(apart.as_deref(), Some("Rate: x 0.52× of b, y 1.50× of c."));
+        let long = one(&"l".repeat(200), "b", 0.7);
+        let ends = of(&[y, long, x]);
+        assert_eq!(ends.as_deref(), Some("Rate relative to b: x 0.52× to y 12× (3 comparisons)."));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub const CONNECTIONS_RATE: MetricSpec =
     metric("connections_per_s", "1/s", "connections per second", Higher);
 /// Mean number of connections being opened.
 pub const IN_FLIGHT: MetricSpec =
-    metric("in_flight_mean", "connections", "in flight mean", Neither);
+    metric("in_flight_mean", "connections", "mean number in flight", Neither);
 /// Share of the handshakes that waited for a retransmitted SYN.
 pub const WAITED: MetricSpec =
     metric("waited_share", "share", "share that waited for a retransmitted SYN", Lower);

@@ -1,7 +1,7 @@
 //! What metrics and distributions are called, and their units: as described, or else as their names
 //! say.
 
-use super::spec::{HistogramSpec, MetricSpec};
+use super::spec::{Better, HistogramSpec, MetricSpec};
 use super::{ALL, find};
 
 /// The description of a metric: its words are the same in every experiment that has it, its unit may
@@ -13,6 +13,18 @@ pub fn metric(name: &str) -> Option<&'static MetricSpec> {
 /// The description of a distribution; the same in every experiment that has it.
 pub fn histogram(name: &str) -> Option<&'static HistogramSpec> {
     ALL.iter().flat_map(|spec| spec.histograms).copied().find(|histogram| histogram.name == name)
+}
+
+/// The direction in which a metric gets better; of a quantile that of its distribution.
+pub fn better(name: &str) -> Better {
+    if let Some(metric) = metric(name) {
+        return metric.better;
+    }
+    let of = |spec: &&HistogramSpec| {
+        name.strip_prefix(spec.name).is_some_and(|figure| figure.starts_with('_'))
+    };
+    let mut histograms = ALL.iter().flat_map(|spec| spec.histograms).copied();
+    histograms.find(of).map_or(Better::Neither, |histogram| histogram.better)
 }
 
 /// A metric in words: `mean connect latency`, `connections per second`.

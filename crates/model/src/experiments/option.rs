@@ -10,9 +10,9 @@ pub struct Opt {
     /// Other names on the command line.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub aliases: &'static [&'static str],
-    /// Its one letter on the command line, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub short: Option<char>,
+    /// Letters on the command line, those that other tools use for it; the help shows the first as its own.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub letters: &'static [char],
     /// Placeholder of its value in the help: `TIME`, `on|off`; empty for a flag.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub value: &'static str,
@@ -129,7 +129,7 @@ impl Opt {
         Self {
             name,
             aliases: &[],
-            short: None,
+            letters: &[],
             value,
             group,
             help,
@@ -217,9 +217,9 @@ impl Opt {
         self
     }
 
-    /// It has a letter.
-    pub(crate) const fn short(mut self, letter: char) -> Self {
-        self.short = Some(letter);
+    /// It has letters.
+    pub(crate) const fn letters(mut self, letters: &'static [char]) -> Self {
+        self.letters = letters;
         self
     }
 

@@ -6,7 +6,7 @@ use super::option::{Only, Opt};
 use crate::study::{NamedArm, RoundsAsked, Study};
 
 /// Heading of where the two ends are.
-pub const PLACE: &str = "Place";
+pub const PLACE: &str = "Hosts and link";
 /// Heading of what is done, and how fast.
 pub const LOAD: &str = "Load";
 
@@ -15,8 +15,9 @@ pub const LINK: Opt = Opt::each(
     PLACE,
     "link",
     "LINK",
-    "Link between the two hosts: a name (see `tcptoll links`) or rtt=37ms,rate=1gbit,loss=0.1%, \
-     jitter=1ms,queue=100p; given again, or several names: one arm each",
+    "Link between client and server: a name (see `tcptoll links`) or values like \
+     rtt=37ms,jitter=1ms,rate=1gbit,loss=0.1%,queue=100p. Repeat the option, or list several \
+     names, to compare links",
 )
 .split(links)
 .by_default("direct")
@@ -29,7 +30,7 @@ pub const IPV6: Opt = Opt::flag(PLACE, "ipv6", "Use IPv6 in the lab").only(&[Onl
 pub const PACKET_RELAY: Opt = Opt::flag(
     PLACE,
     "packet-relay",
-    "Relay the emulated link over AF_PACKET even where /dev/net/tun can be opened",
+    "Relay packets of the emulated link with AF_PACKET sockets, even if /dev/net/tun is available",
 )
 .only(&[Only::Lab]);
 
@@ -38,7 +39,7 @@ pub const SERVER_SYSCTL: Opt = Opt::together(
     PLACE,
     "server-sysctl",
     "NAME=VALUE",
-    "Sysctl of the server host, like net.core.somaxconn=128; may be given again",
+    "Set a sysctl on the server host, e.g. net.core.somaxconn=128; may be repeated",
 )
 .only(&[Only::Lab]);
 
@@ -47,20 +48,21 @@ pub const CLIENT_SYSCTL: Opt = Opt::together(
     PLACE,
     "client-sysctl",
     "NAME=VALUE",
-    "Sysctl of the client host, like net.ipv4.tcp_wmem='4096 16384 4194304'; may be given again",
+    "Set a sysctl on the client host, e.g. net.ipv4.tcp_wmem='4096 16384 4194304'; may be repeated",
 )
 .only(&[Only::Lab]);
 
 /// Sysctls of the client host, where connections are opened.
 pub const CLIENT_SYSCTL_RETRIES: Opt = CLIENT_SYSCTL
-    .worded("Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again");
+    .worded("Set a sysctl on the client host, e.g. net.ipv4.tcp_syn_retries=2; may be repeated");
 
 /// Number of connections of a load that opens them.
-pub const CONNECT_COUNT: Opt = Opt::each(LOAD, "count", "N", "Connections in all").number();
+pub const CONNECT_COUNT: Opt =
+    Opt::each(LOAD, "count", "N", "Total number of connections to open").number();
 
 /// Connections that may be in progress at a time.
 pub const CONCURRENCY: Opt =
-    Opt::each(LOAD, "concurrency", "N", "Connections being opened at once, at most")
+    Opt::each(LOAD, "concurrency", "N", "Maximum number of concurrent connections")
         .alias(&["connections"]);
 
 /// Connections begun on a schedule.
@@ -68,17 +70,17 @@ pub const CONNECT_RATE: Opt = Opt::each(
     LOAD,
     "rate",
     "PER_SECOND",
-    "Connections begun per second, whether or not others have ended; latency counts from \
-     when each was due",
+    "Connections to start per second, whether or not earlier ones have ended (open loop). Latency \
+     counts from the scheduled start of each",
 )
 .number();
 
 /// Connections between two pauses.
 pub const PAUSE_EVERY: Opt =
-    Opt::each(LOAD, "pause-every", "N", "Pause after so many connections").number();
+    Opt::each(LOAD, "pause-every", "N", "Pause after every N connections").number();
 
 /// Length of a pause.
-pub const PAUSE: Opt = Opt::each(LOAD, "pause", "TIME", "Length of that pause")
+pub const PAUSE: Opt = Opt::each(LOAD, "pause", "TIME", "Length of each pause")
     .by_default("1s")
     .only(&[Only::With("pause-every", "N")]);
 
@@ -87,7 +89,7 @@ pub const CONNECT_TIMEOUT: Opt = Opt::each(
     LOAD,
     "timeout",
     "TIME",
-    "Time limit of one connection, from its start to the first byte",
+    "Timeout of one connection, from its start to the first byte",
 )
 .by_default("10s");
 
@@ -99,8 +101,8 @@ pub const BACKLOG: Opt = Opt::each(
     LISTENER,
     "backlog",
     "N",
-    "Backlog of listen(2). The kernel clamps it to net.core.somaxconn; the accept queue holds one \
-     connection more",
+    "Backlog passed to listen(2), which the kernel limits to net.core.somaxconn. The accept queue \
+     holds one connection more",
 )
 .number();
 
@@ -108,30 +110,31 @@ pub const BACKLOG: Opt = Opt::each(
 pub const SOMAXCONN: Opt =
     Opt::each(LISTENER, "somaxconn", "N", "net.core.somaxconn of the server host")
         .number()
-        .derived("the kernel's own");
+        .derived("kernel default");
 
 /// `net.ipv4.tcp_max_syn_backlog` as levels.
 pub const MAX_SYN_BACKLOG: Opt =
     Opt::each(LISTENER, "max-syn-backlog", "N", "net.ipv4.tcp_max_syn_backlog of the server host")
         .number()
-        .derived("the kernel's own");
+        .derived("kernel default");
 
 /// `net.ipv4.tcp_syncookies` as levels.
 pub const SYNCOOKIES: Opt = Opt::each(
     LISTENER,
     "syncookies",
     "0,1,2",
-    "net.ipv4.tcp_syncookies of the server host: 0 never, 1 when the SYN queue is full, 2 always",
+    "net.ipv4.tcp_syncookies of the server host: 0 (never), 1 (when the SYN queue is full) or 2 \
+     (always)",
 )
-.derived("the kernel's own");
+.derived("kernel default");
 
 /// `net.ipv4.tcp_abort_on_overflow` as levels.
 pub const ABORT_ON_OVERFLOW: Opt = Opt::each(
     LISTENER,
     "abort-on-overflow",
     "on,off",
-    "net.ipv4.tcp_abort_on_overflow of the server host. on: a connection whose last ACK meets a \
-     full accept queue is reset",
+    "net.ipv4.tcp_abort_on_overflow of the server host. If on, a final ACK that meets a full \
+     accept queue is answered with a reset",
 )
 .alone("on")
 .by_default("off");
@@ -141,22 +144,26 @@ pub const LISTENERS: Opt = Opt::one(
     LISTENER,
     "listeners",
     "N",
-    "Listeners of the server, 1 to 8. The load goes to the first; each of the others gets one \
-     connection every 100 ms",
+    "Number of listening sockets, from 1 to 8. The load goes to the first, and each other one gets \
+     one connection every 100ms",
 )
 .number()
 .by_default("1");
 
 /// Work before each accept(2).
-pub const ACCEPT_DELAY: Opt =
-    Opt::each(LISTENER, "accept-delay", "TIME", "Time that the server works before each accept(2)");
+pub const ACCEPT_DELAY: Opt = Opt::each(
+    LISTENER,
+    "accept-delay",
+    "TIME",
+    "Time that the server spends before each accept(2), e.g. 2ms",
+);
 
 /// Schedule of connections.
 pub const ARRIVALS: Opt = Opt::each(
     LOAD,
     "arrivals",
     "even,poisson",
-    "Spacing of connections: even, or at random (poisson), as independent clients connect",
+    "Spacing of connections: even, or random like independent clients (poisson)",
 )
 .by_default("even");
 
@@ -165,8 +172,8 @@ pub const FIRST_BYTE: Opt = Opt::each(
     LOAD,
     "first-byte",
     "on,off",
-    "Wait for the server's first byte before closing; off: close once connected, as a loop of \
-     connect and close",
+    "Wait for the server's first byte before closing. If off, close as soon as the connection is \
+     established",
 )
 .alone("on")
 .by_default("on");
@@ -175,7 +182,7 @@ pub const FIRST_BYTE: Opt = Opt::each(
 pub const TAP: Opt = Opt::flag(
     "Output",
     "tap",
-    "On a link without emulation: watch the measured trial with a packet tap (it costs CPU)",
+    "On a direct link or loopback, capture packets in the measured trial (costs CPU)",
 )
 .only(&[Only::Lab]);
 
@@ -184,30 +191,30 @@ pub const BIND: Opt = Opt::one(
     LOAD,
     "bind",
     "ADDRESS,…",
-    "Source addresses, taken in turn; the lab's client host is given them",
+    "Source addresses to use in turn. In the lab they are added to the client host",
 );
 
 /// Congestion control.
 pub const CONGESTION: Opt =
-    Opt::each(LOAD, "congestion", "NAME", "Congestion control of the client's sockets");
+    Opt::each(LOAD, "congestion", "NAME", "Congestion control of the client's sockets, e.g. bbr");
 
 /// Heading of socket options.
-pub const SOCKETS: &str = "Sockets";
+pub const SOCKETS: &str = "Socket options";
 
 /// Both buffers of both hosts.
 pub const WINDOW: Opt = Opt::each(
     SOCKETS,
     "window",
     "auto|SIZE",
-    "Socket buffers of both hosts (SO_SNDBUF and SO_RCVBUF), like 256K; auto: the kernel tunes \
-     them",
+    "Size of the socket buffers on both hosts (SO_SNDBUF and SO_RCVBUF), e.g. 256K. auto leaves \
+     them to the kernel's autotuning",
 )
 .by_default("auto");
 
 /// Congestion control of both ends, where either may send.
 pub const CONGESTION_OF_BOTH: Opt =
-    Opt::each(SOCKETS, "congestion", "NAME", "Congestion control of both hosts: cubic, bbr, reno")
-        .derived("the kernel's own");
+    Opt::each(SOCKETS, "congestion", "NAME", "Congestion control on both hosts, e.g. cubic or bbr")
+        .derived("net.ipv4.tcp_congestion_control");
 
 /// Whether a study states its arms itself: a value of one of these options, or arms with names.
 pub(super) fn is_chosen(study: &Study, options: &[&str]) -> bool {

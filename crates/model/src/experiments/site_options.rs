@@ -7,13 +7,13 @@ pub const PAGE: &str = "Page";
 
 /// Resources of a page that the lab makes.
 pub const RESOURCES: Opt =
-    Opt::each(PAGE, "resources", "N", "Resources of the page that the lab makes")
+    Opt::each(PAGE, "resources", "N", "Number of resources of the generated page")
         .number()
         .by_default("20")
         .only(&[Only::Lab]);
 /// What they are.
 pub const RESOURCE_KIND: Opt =
-    Opt::each(PAGE, "resource-kind", "KIND", "What they are: css, script, image")
+    Opt::each(PAGE, "resource-kind", "KIND", "Type of the resources: css, script or image")
         .by_default("css")
         .only(&[Only::Lab]);
 /// Their size.
@@ -21,37 +21,44 @@ pub const RESOURCE_SIZE: Opt = Opt::each(PAGE, "resource-size", "SIZE", "Size of
     .by_default("2K")
     .only(&[Only::Lab]);
 /// The document's.
-pub const PAGE_SIZE: Opt = Opt::each(PAGE, "page-size", "SIZE", "Size of the document")
+pub const PAGE_SIZE: Opt = Opt::each(PAGE, "page-size", "SIZE", "Size of the HTML document")
     .by_default("4K")
     .only(&[Only::Lab]);
 /// How long the document takes.
 pub const WORK: Opt =
-    Opt::each(PAGE, "work", "TIME", "Time that PHP takes to make the document; 0: a static file")
+    Opt::each(PAGE, "work", "TIME", "Time that PHP takes for the document. 0 serves a static file")
         .by_default("0")
         .only(&[Only::Lab]);
 /// Hosts of the resources.
-pub const SHARDS: Opt =
-    Opt::each(PAGE, "shards", "N", "Host names over which resources are spread; 1: none")
-        .number()
-        .by_default("1")
-        .only(&[Only::Lab]);
+pub const SHARDS: Opt = Opt::each(
+    PAGE,
+    "shards",
+    "N",
+    "Number of host names over which the resources are spread (domain sharding). 1 serves them \
+     from the host of the page",
+)
+.number()
+.by_default("1")
+.only(&[Only::Lab]);
 /// A folder instead.
 pub const SITE: Opt =
-    Opt::one(PAGE, "site", "FOLDER", "Serve this folder instead of a page that the lab makes")
+    Opt::one(PAGE, "site", "FOLDER", "Serve this folder instead of a generated page")
         .only(&[Only::Lab]);
 /// The page in it.
-pub const PATH: Opt = Opt::one(PAGE, "path", "PATH", "Path of the page in the folder")
-    .by_default("/")
-    .only(&[Only::With("site", "")]);
+pub const PATH: Opt =
+    Opt::one(PAGE, "path", "PATH", "Path of the page within the folder of --site")
+        .by_default("/")
+        .only(&[Only::With("site", "")]);
 /// A recorded page instead.
 pub const HAR: Opt = Opt::one(
     PAGE,
     "har",
     "FILE",
-    "Load the resources of a HAR file instead: their sizes, order and server times, from \
-     the lab's server",
+    "Load the resources that a HAR file lists, with their sizes, order and server times. The lab's \
+     server serves them",
 )
 .only(&[Only::Lab]);
 /// Compression.
 pub const COMPRESS: Opt =
-    Opt::each(PAGE, "compress", "on,off", "Accept compressed content").by_default("off");
+    Opt::each(PAGE, "compress", "on,off", "Request compressed content (Accept-Encoding)")
+        .by_default("off");

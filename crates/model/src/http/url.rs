@@ -19,6 +19,19 @@ pub struct Url {
 }
 
 impl Url {
+    /// A URL as people type it: a server without a scheme is asked by http, as curl does.
+    ///
+    /// Errors: those of reading a URL. A word alone, like `ms`, is not taken for a server.
+    pub fn typed(text: &str) -> Result<Self, UnitError> {
+        let end = text.find(['/', '?', '#']).unwrap_or(text.len());
+        let (authority, rest) = text.split_at(end);
+        let has_scheme = authority.ends_with(':') && rest.starts_with("//");
+        let is_server = authority.contains([':', '.'])
+            || authority.eq_ignore_ascii_case("localhost")
+            || (!authority.is_empty() && rest.starts_with('/'));
+        if is_server && !has_scheme { format!("http://{text}").parse() } else { text.parse() }
+    }
+
     /// What stands in the `Host` field: the port only where it is not the scheme's own.
     pub fn authority(&self) -> String {
         let host =
@@ -181,6 +194,30 @@ mod tests {
         }
         let long = format!("http://{}/", "a".repeat(64));
         assert!(long.parse::<Url>().is_err());
+    }
+
+    #[test]
+    fn a_server_without_a_scheme_is_asked_by_http() {
+        for (text, url) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080/"),
+            ("localhost", "http://localhost/"),
+            ("example.org?u=ftp://x", "http://example.org/?u=ftp://x"),
+            ("[::1]:80/a", "http://[::1]/a"),
+            ("web/a", "http://web/a"),
+            ("HTTPS://web", "https://web/"),
+        ] {
+            assert_eq!(Url::typed(text), url.parse(), "{text}");
+        }
+        for (text, problem) in [
+            ("ms", "has no scheme"),
+            ("/index.html", "has no scheme"),
+            ("ftp://web", "is neither http nor https"),
+            ("web:0", "has no port"),
+        ] {
+            assert!(Url::typed(text).unwrap_err().problem().contains(problem), "{text}");
+        }
+        let error = Url::typed("me:secret@host").unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
     }
 
     #[test]

@@ -13,10 +13,10 @@ pub const ARMS_MAX: usize = 256;
 #[non_exhaustive]
 pub enum StudyError {
     /// Not TOML.
-    #[error("this is not TOML: {0}")]
+    #[error("invalid TOML: {0}")]
     Toml(String),
     /// Too many arms.
-    #[error("{arms} arms, at most {ARMS_MAX} are run: give fewer levels ({product})")]
+    #[error("{arms} arms, at most {ARMS_MAX} are allowed ({product}); remove levels")]
     TooManyArms {
         /// How many the product makes.
         arms: usize,
@@ -158,6 +158,27 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
+/// Most names that are suggested for one that is none.
+const SUGGESTED_MAX: usize = 5;
+
+/// `did you mean keepalive-cost or keepalive-select?`: names that hold the word, or else the one
+/// that a slip of the finger makes it; `None` if there is none.
+pub fn did_you_mean(word: &str, names: &[&str]) -> Option<String> {
+    let lower = word.to_lowercase();
+    // One or two letters are in nearly every name.
+    let holds = |name: &&&str| lower.len() >= 3 && name.contains(&lower);
+    let mut alike: Vec<&str> = names.iter().filter(holds).copied().collect();
+    alike.sort_by_key(|name| !name.starts_with(&lower));
+    alike.truncate(SUGGESTED_MAX);
+    if alike.is_empty() {
+        alike.extend(nearest(word, names.iter().copied()));
+    }
+    let last = alike.pop()?;
+    let others = alike.join(", ");
+    let or = if others.is_empty() { "" } else { " or " };
+    Some(format!("did you mean {others}{or}{last}?"))
+}
+
 /// `did you mean rounds?`, or else all the names there are.
 pub fn suggestion(word: &str, names: &[&str]) -> String {
     match nearest(word, names.iter().copied()) {
@@ -172,6 +193,20 @@ mod tests {
 
     const FILE: &str = "question = 'what?'\n\n[rounds]\nfixed = 3\n[[compare]]\nagainst = 'a'\n\
                         [[compare]]\n# a remark\nmetric = 'm'\nagainst = 'b'\n[[arm]]\nname = 'a'\n";
+
+    #[test]
+    fn a_name_that_is_none_gives_those_that_hold_it_or_the_nearest() {
+        let names = ["http-keepalive", "keepalive-2003", "keepalive-cost", "tour"];
+        for (word, meant) in [
+            ("keepalive", Some("did you mean keepalive-2003, keepalive-cost or http-keepalive?")),
+            ("KEEPALIVE-C", Some("did you mean keepalive-cost?")),
+            ("toor", Some("did you mean tour?")),
+            ("to", None),
+            ("elsewhere", None),
+        ] {
+            assert_eq!(did_you_mean(word, &names).as_deref(), meant, "{word}");
+        }
+    }
 
     #[test]
     fn the_line_of_a_key_is_where_it_is_written() {

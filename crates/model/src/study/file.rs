@@ -57,7 +57,7 @@ fn explain(text: &str, error: &toml::de::Error) -> StudyError {
         // What is missing at the top is reported at the first byte, whatever stands there.
         let top = key.is_empty() || REQUIRED.contains(&name);
         let key = if top { name.to_owned() } else { format!("{key}.{name}") };
-        StudyError::key(key, format!("it is missing: write {name} = …"))
+        StudyError::key(key, format!("missing; write {name} = …"))
     } else if let Some((_, expected)) = message.split_once(", expected ") {
         StudyError::key(key, remedy(expected))
     } else {
@@ -116,7 +116,7 @@ mod tests {
             ("margin = 1", "line 3: margin: write text in quotes"),
             ("[factors]\nbacklog = 3", "line 4: factors.backlog: write a list in brackets"),
             ("factors = 3", "line 3: factors: write a table"),
-            ("[[arm]]\nlink = 'metro'", "line 3: arm[1].name: it is missing: write name = …"),
+            ("[[arm]]\nlink = 'metro'", "line 3: arm[1].name: missing; write name = …"),
             ("[[compare]]\nall_pairs = 1", "line 4: compare[1].all_pairs: write true or false"),
             (
                 "[[published]]\narm = 'connect'\nmetric = 'm'\nvalue = 'x'\nsource = 's'",
@@ -126,14 +126,14 @@ mod tests {
                 "[[published]]\narm = 'connect'\nmetric = 'm'\nvalue = 1\nsource = 's'\nnoet = 'n'",
                 "line 8: published[1].noet: there is no such key; did you mean note?",
             ),
-            ("a = = 3", "line 3: this is not TOML"),
-            ("experiment = 'x'", "line 3: this is not TOML: duplicate key"),
+            ("a = = 3", "line 3: invalid TOML"),
+            ("experiment = 'x'", "line 3: invalid TOML: duplicate key"),
         ] {
             let error = read(&format!("{HEAD}{body}\n")).unwrap_err().to_string();
             assert!(error.starts_with(says), "{body}: {error}");
         }
         let missing = read("experiment = 'connect'\n").unwrap_err().to_string();
-        assert_eq!(missing, "line 1: question: it is missing: write question = …");
+        assert_eq!(missing, "line 1: question: missing; write question = …");
     }
 
     #[test]

@@ -58,14 +58,14 @@ fn a_product_that_explodes_is_refused_with_its_count() {
 #[test]
 fn what_cannot_be_an_arm_names_line_key_and_remedy() {
     for (body, says) in [
-        ("[factors]\na = [1, 1]", "line 4: factors.a \"1\": it is there twice: give each"),
-        ("[factors]\na = []", "line 4: factors.a: no levels; give at least one"),
+        ("[factors]\na = [1, 1]", "line 4: factors.a \"1\": given twice; each arm"),
+        ("[factors]\na = []", "line 4: factors.a: no levels; write at least one"),
         ("[factors]\na = [nan]", "line 4: factors.a: write text in quotes"),
         ("[settings]\n\na = 2003-01-01", "line 5: settings.a: write text in quotes"),
         ("[settings]\na.b = 3", "line 4: settings.a: write text in quotes"),
-        ("[[arm]]\nname = 'x'\n[[arm]]\nname = 'x'", "line 6: arm[2].name \"x\": it is there"),
-        ("[[arm]]\nname = ' '", "line 4: arm[1].name: it is empty"),
-        ("name = '../../x'", "line 3: name \"../../x\": write small letters"),
+        ("[[arm]]\nname = 'x'\n[[arm]]\nname = 'x'", "line 6: arm[2].name \"x\": given twice"),
+        ("[[arm]]\nname = ' '", "line 4: arm[1].name: empty"),
+        ("name = '../../x'", "line 3: name \"../../x\": write lower-case letters"),
         ("margin = '1'", "line 3: margin \"1\": write a percentage"),
         ("margin = '0%'", "line 3: margin \"0%\": write a percentage"),
         ("[rounds]\ntarget = 'ci'", "line 4: rounds.target \"ci\": write \"ci 1%\" or \"verdict\""),
@@ -80,7 +80,7 @@ fn what_cannot_be_an_arm_names_line_key_and_remedy() {
     }
     let text = "question = 'what'\nexperiment = 'connect'";
     let error = Study::from_toml(text).unwrap_err().to_string();
-    assert_eq!(error, "line 1: question \"what\": it must end in a question mark");
+    assert_eq!(error, "line 1: question \"what\": a question must end with a question mark");
 }
 
 #[test]
@@ -88,19 +88,19 @@ fn a_setting_that_another_place_would_take_over_is_refused_where_it_has_no_say()
     for (body, says) in [
         (
             "[factors]\nbacklog = [1, 2]\n[settings]\ncount = 1\nbacklog = 3",
-            "line 7: settings.backlog: the factor backlog takes its place in every arm: remove it",
+            "line 7: settings.backlog: overridden in every arm by the factor backlog; remove it",
         ),
         (
             "[factors]\nbacklog = [1, 2]\n[[arm]]\nname = 'a'\n[[arm]]\nname = 'b'\nbacklog = 3",
-            "line 9: arm[2].backlog: the factor backlog takes its place",
+            "line 9: arm[2].backlog: overridden in every arm by the factor backlog",
         ),
         (
             "warmup = 3\n[settings]\nwarmup = 4",
-            "line 3: warmup: settings.warmup takes its place in every arm: remove it here",
+            "line 3: warmup: overridden in every arm by settings.warmup; remove it here",
         ),
         (
             "warmup = 3\n[factors]\nwarmup = [4, 5]",
-            "line 3: warmup: the factor warmup takes its place",
+            "line 3: warmup: overridden in every arm by the factor warmup",
         ),
     ] {
         let error = refused(body);
@@ -113,7 +113,7 @@ fn a_published_figure_needs_its_arm() {
     let body = "[[published]]\narm = 'conect'\nmetric = 'm'\nvalue = 1.0\nsource = 's'";
     assert_eq!(
         refused(body),
-        "line 4: published[1].arm \"conect\": no arm is called so; did you mean connect?"
+        "line 4: published[1].arm \"conect\": no such arm; did you mean connect?"
     );
 }
 

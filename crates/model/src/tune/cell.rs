@@ -25,26 +25,26 @@ pub struct Cell {
     pub setting: Setting,
     /// Rounds measured.
     pub rounds: u32,
-    /// Pages that visitors asked for.
+    /// Pages that visitors requested.
     pub pages: u64,
-    /// Pages that did not come whole.
+    /// Pages that were not complete.
     pub failed: u64,
-    /// Processes that were killed because the memory was used up.
+    /// Processes that were killed at the memory limit.
     pub kills: u64,
-    /// Page time that 95 % do not exceed, geometric mean over the rounds that have it, µs. Absent: none has.
+    /// p95 page time, geometric mean over the rounds that have it, µs. Absent: no round has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_us_p95: Option<f64>,
     /// The same of its first round alone, in which all settings have the same visitors, µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_us_p95: Option<f64>,
-    /// Mean page time, geometric mean over the rounds that have it, µs. Absent: none has.
+    /// Mean page time, geometric mean over the rounds that have it, µs. Absent: no round has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_us_mean: Option<f64>,
     /// Workers that held a connection, mean.
     pub workers_held_mean: f64,
-    /// The largest number of these.
+    /// Workers that held a connection, peak.
     pub workers_held_peak: f64,
-    /// Memory of all processes, largest sum, bytes.
+    /// Memory of all processes together, peak, bytes.
     pub memory_peak_bytes: u64,
 }
 

@@ -35,28 +35,28 @@ pub struct Found {
     /// Name and version as the server states them. Absent: it never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_version: Option<String>,
-    /// How it was searched: `search`, `vps-2016`, `dedicated-2016`.
+    /// Search strategy: `search`, `vps-2016`, `dedicated-2016`.
     pub strategy: String,
-    /// Seed of the first visitors; later ones follow from it.
+    /// Seed of the first visitors; the seeds of later visitors follow from it.
     pub seed: u64,
-    /// Who comes, and what they load, as options of `tcptoll visitors`.
+    /// Visitors and their page, as options of `tcptoll visitors`.
     pub load: BTreeMap<String, String>,
-    /// The access log that the load follows from.
+    /// The access log from which the load was derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
-    /// Memory that all processes may have together, bytes.
+    /// Memory limit of all processes together, bytes.
     pub memory_bytes: u64,
-    /// Who limited it in the lab: `kernel`, `watch`. Absent: nobody did.
+    /// What enforced this limit in the lab: `kernel`, or `watch` (tcptoll). Absent: nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limited_by: Option<String>,
-    /// What workers weigh. Absent: an idle connection holds none, or it was not measured.
+    /// Memory of a worker. Absent: idle connections hold no worker, or it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<Weight>,
-    /// Limit of workers from which the search began.
+    /// Limit of workers with which the search began.
     pub workers_limit: u64,
     /// Stages of the search, in the order in which they ran.
     pub stages: Vec<Stage>,
-    /// Everything measured in the search, in the order of the settings.
+    /// All settings measured in the search, in their order.
     pub cells: Vec<Cell>,
     /// The setting found. Absent: nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,31 +72,31 @@ pub struct Found {
     /// Record of the comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compared_record: Option<String>,
-    /// Whether it can stand behind a balancer.
+    /// Whether it works behind a balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<Behind>,
     /// The found setting as configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snippet: Option<Snippet>,
-    /// What the user's own server showed.
+    /// Result on the user's own server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// Doubts, a sentence each.
+    /// Doubts, one sentence each.
     pub doubts: Vec<String>,
     /// Trials of the search.
     pub trials: u32,
     /// Time of the search, without the comparison after it, s.
     pub search_s: f64,
-    /// Whether it was stopped before its end.
+    /// Whether the search was stopped before its end.
     pub partial: bool,
 }
 
-/// What the processes of a server take, measured with few workers and with more, all of which had served PHP.
+/// Memory of a server's processes, measured with few workers and with more. All had run PHP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Weight {
-    /// Without workers, bytes.
+    /// Memory without workers, bytes.
     pub base_bytes: u64,
-    /// Each worker, bytes.
+    /// Memory of each worker, bytes.
     pub worker_bytes: u64,
     /// Workers that fit into the memory.
     pub fits: u64,
@@ -127,45 +127,45 @@ impl Weight {
 /// Settings measured together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stage {
-    /// What it was to show.
+    /// Purpose of the stage.
     pub why: String,
-    /// What was measured in it.
+    /// The settings measured in it.
     pub cells: Vec<Cell>,
     /// Causes and failures of its settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Note>,
-    /// How long it took, s.
+    /// Its duration, s.
     pub took_s: f64,
     /// Its record. Absent: it was not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
 }
 
-/// What went wrong with a setting, and why.
+/// A problem of a setting, and its cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Note {
     /// Name of the cause (`tcptoll explain NAME`), or `pages-failed`.
     pub id: String,
     /// The setting, by its name.
     pub setting: String,
-    /// A sentence or two.
+    /// One or two sentences.
     pub text: String,
 }
 
 /// A setting next to the found one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
-    /// Whose it is.
+    /// Its name: an arm of the study, or where the setting comes from.
     pub name: String,
     /// The setting.
     pub setting: Setting,
-    /// What was measured of it. Absent: nothing that may be used.
+    /// Its figures. Absent: nothing was measured that is not excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Cell>,
     /// Its page time relative to that of the found one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
-    /// Why it was not run.
+    /// The equal setting, because of which it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<String>,
 }
@@ -175,10 +175,10 @@ pub struct Compared {
 pub struct Behind {
     /// The balancer closes idle connections after this, ms.
     pub balancer_ms: u64,
-    /// The server does after this, ms. Absent: KeepAlive is off.
+    /// The server closes idle connections after this, ms. Absent: KeepAlive is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_ms: Option<u64>,
-    /// Whether the server keeps them for longer, or none at all.
+    /// Whether the server keeps them longer, or has none.
     pub holds: bool,
 }
 
@@ -199,16 +199,18 @@ impl Behind {
         let [directive, ..] = server.directives();
         let balancer = seconds(self.balancer_ms);
         match self.server_ms {
-            None => "KeepAlive is off, so there is no idle connection that the balancer could reuse while the server \
-                     closes it. The balancer opens a connection for each request."
+            None => "KeepAlive is off, so the balancer opens a connection for each request. It \
+                     cannot reuse an idle connection that the server closes."
                 .to_owned(),
             Some(_) if self.holds => format!(
-                "The server keeps idle connections longer than the balancer ({balancer}), so the balancer closes first."
+                "The server keeps idle connections longer than the balancer ({balancer}), so the \
+                 balancer closes first."
             ),
             Some(ms) => format!(
-                "The server would close idle connections after {}, before the balancer does ({balancer}): a \
-                 request that the balancer sends at that moment fails (502). Set {directive} to {} on a server that \
-                 only the balancer connects to, or the balancer's idle timeout below {}.",
+                "The server closes idle connections after {}, before the balancer does \
+                 ({balancer}). A request that the balancer sends at that moment fails (502). Set \
+                 {directive} to {} if only the balancer connects to the server, or set the \
+                 balancer's idle timeout below {}.",
                 seconds(ms),
                 seconds(self.balancer_ms + BEHIND_MORE_MS),
                 seconds(ms),
@@ -220,12 +222,12 @@ impl Behind {
 /// The found setting and the present one in turn, on a server of the user's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Proof {
-    /// What was loaded.
+    /// The loaded page.
     pub url: String,
     /// The found setting relative to the present one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
-    /// In a sentence or two.
+    /// The result in one or two sentences.
     pub text: String,
     /// Its record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -236,14 +238,16 @@ impl Found {
     /// What is sought, in a sentence or two.
     pub fn sought(&self) -> &'static str {
         if self.strategy != STRATEGY {
-            return "The procedure goes on step by step while there is a problem, or until there is one: a page that \
-                    fails, a process that is killed, or a moment at which all workers are taken. It recommends the \
-                    last step without a problem, else the last one.";
+            return "The procedure changes the setting step by step, while there is a problem or \
+                    until there is one. A problem is a page that fails, a process that is killed, \
+                    or a moment at which all workers are busy. The procedure recommends the last \
+                    step without a problem, otherwise the last step.";
         }
-        "Sought: the least p95 page time within the memory, with no visitor refused. Timeouts are alike if they are \
-         within 5 % in p95, and of these in mean page time. Of those that are alike, one with workers left is taken if \
-         there is one, and then the one that holds the fewest. Another limit of workers or of requests is taken only if \
-         it is more than 5 % better with the same visitors."
+        "The search looks for the lowest p95 page time within the memory, with no visitor refused. \
+         Timeouts within 5 % of the lowest p95, and of these within 5 % of the lowest mean page \
+         time, count as equal. Of these, a timeout that leaves workers free wins, and then the one \
+         that holds the fewest workers. Another limit of workers or requests is chosen only if it \
+         is more than 5 % better with the same visitors."
     }
 
     /// Why it cannot be what a search wrote. None: it can.
@@ -264,12 +268,12 @@ impl Found {
                 || cell.memory_peak_bytes > 1 << 50
         };
         if let Some(cell) = self.cells.iter().find(|cell| wrong(cell)) {
-            return Some(format!("figures of {}", cell.setting.name(self.server)));
+            return Some(format!("impossible figures of {}", cell.setting.name(self.server)));
         }
         if self.chosen().is_none() {
-            return Some("the found setting is not among what was measured".to_owned());
+            return Some("the found setting was not measured".to_owned());
         }
-        (!(0.0..1e9).contains(&self.search_s)).then(|| "the time of the search".to_owned())
+        (!(0.0..1e9).contains(&self.search_s)).then(|| "impossible time of the search".to_owned())
     }
 
     /// The cell of the found setting.
@@ -281,7 +285,7 @@ impl Found {
     /// The answer: at most three sentences.
     pub fn answer(&self) -> String {
         let Some(cell) = self.chosen() else {
-            return "No setting was measured: the doubts say why.".to_owned();
+            return "No setting was measured. The doubts below give the reasons.".to_owned();
         };
         let [timeout, requests, workers] = self.server.directives();
         let setting = &cell.setting;
@@ -300,9 +304,16 @@ impl Found {
             ),
         };
         let p95 = cell.page_us_p95.map_or_else(
-            || "no round had a whole page".to_owned(),
+            || "No round had a complete page".to_owned(),
             |us| format!("95 % of the pages took at most {}", human_us(us)),
         );
+        if cell.refuses() {
+            return format!(
+                "Every setting refused visitors. The best is {set}: {} of {} pages failed, and {} \
+                 processes were killed. {p95}.",
+                cell.failed, cell.pages, cell.kills
+            );
+        }
         let one = cell.workers_held_mean.round() as u64 == 1;
         let what = match (self.server, one) {
             (Server::Nginx, true) => "connection was open",
@@ -311,22 +322,14 @@ impl Found {
             (_, false) => "workers held a connection",
         };
         let held = format!(
-            "{:.0} {what} on average and {:.0} at the peak",
+            "On average {:.0} {what}, at the peak {:.0}",
             cell.workers_held_mean, cell.workers_held_peak
         );
         let memory = match cell.memory_peak_bytes {
             0 => String::new(),
             bytes => format!(", with {} of memory", human_bytes(bytes as f64)),
         };
-        let refused = if cell.refuses() {
-            format!(
-                " Every setting refused visitors: with this one {} of {} pages failed and {} processes were killed.",
-                cell.failed, cell.pages, cell.kills
-            )
-        } else {
-            String::new()
-        };
-        format!("Set {set}. {p95}; {held}{memory}.{refused}")
+        format!("Set {set}. {p95}. {held}{memory}.")
     }
 }
 
@@ -404,15 +407,16 @@ mod tests {
             Found { choice: Some(cell.setting), cells: vec![cell.clone()], ..Found::default() };
         assert_eq!(
             found.answer(),
-            "Set KeepAliveTimeout 2 s, MaxKeepAliveRequests 100, MaxRequestWorkers 22. 95 % of the pages took at \
-             most 141 ms; 13 workers held a connection on average and 20 at the peak, with 419 MB of memory."
+            "Set KeepAliveTimeout 2 s, MaxKeepAliveRequests 100, MaxRequestWorkers 22. 95 % of the \
+             pages took at most 141 ms. On average 13 workers held a connection, at the peak 20, \
+             with 419 MB of memory."
         );
         let refused = Cell { setting: setting(None), failed: 9, kills: 2, ..cell };
         let found =
             Found { choice: Some(refused.setting), cells: vec![refused], ..Found::default() };
         let answer = found.answer();
-        assert!(answer.starts_with("Set KeepAlive Off, MaxRequestWorkers 22. "), "{answer}");
-        assert!(answer.contains("9 of 100 pages failed and 2 processes"), "{answer}");
+        assert!(answer.contains("The best is KeepAlive Off, MaxRequestWorkers 22: "), "{answer}");
+        assert!(answer.contains("9 of 100 pages failed, and 2 processes"), "{answer}");
         assert!(answer.len() <= 400, "{}", answer.len());
         assert!(Found::default().answer().starts_with("No setting was measured"));
     }

@@ -107,7 +107,7 @@ impl Narrowing {
             }
             Stage::Finalists => {
                 let all = Self::ranked(measured, FINALISTS);
-                (batch("the best so far, with other visitors", all, FINAL_ROUNDS), Stage::Workers)
+                (batch("the best again, with other visitors", all, FINAL_ROUNDS), Stage::Workers)
             }
             Stage::Workers => {
                 let fewer = self.choice(measured).map(|best| {
@@ -117,13 +117,13 @@ impl Narrowing {
                     all.dedup();
                     all
                 });
-                (batch("lower limits of workers", fewer.unwrap_or_default(), 1), Stage::Requests)
+                (batch("fewer workers", fewer.unwrap_or_default(), 1), Stage::Requests)
             }
             Stage::Requests => {
                 let best = self.choice(measured).filter(|best| best.timeout_ms.is_some());
                 let other =
                     best.map(|best| REQUESTS.map(|requests| Setting { requests, ..best }).to_vec());
-                (batch("other limits of requests", other.unwrap_or_default(), 1), Stage::End)
+                (batch("other request limits", other.unwrap_or_default(), 1), Stage::End)
             }
             Stage::End => (batch("", Vec::new(), 1), Stage::End),
         }
@@ -137,7 +137,7 @@ impl Strategy for Narrowing {
             self.fits = ((self.fits as f64 * FEWER) as u64).max(1);
             self.stage = Stage::Longer(1);
             let all = [self.with(None)].into_iter().chain(self.group(0)).collect();
-            return Some(Batch::of("fewer workers, since processes were killed", all, 1));
+            return Some(Batch::of("fewer workers, because processes were killed", all, 1));
         }
         while self.stage != Stage::End {
             let again = self.stage == Stage::Finalists;

@@ -7,17 +7,17 @@ use serde_json::Value;
 use super::server::Server;
 use crate::study::Settings;
 
-/// What is searched, with the values that the configuration has.
+/// A setting, with the values of the configuration.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Setting {
-    /// How long an idle connection is kept, ms: `KeepAliveTimeout`, `keepalive_timeout`. Absent: KeepAlive is off.
+    /// Idle timeout, ms: `KeepAliveTimeout`, `keepalive_timeout`. Absent: KeepAlive is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// `MaxKeepAliveRequests`, `keepalive_requests`; 0: no limit. Apache sends one response more than this.
     pub requests: u64,
-    /// `MaxRequestWorkers`; of nginx the connections of all its processes.
+    /// `MaxRequestWorkers`; for nginx the connections of all processes.
     pub workers: u64,
 }
 
@@ -36,7 +36,7 @@ impl Setting {
         let workers = format!("{} {}", self.workers, server.workers());
         let Some(ms) = self.timeout_ms else { return format!("KeepAlive off, {workers}") };
         let requests = match self.requests {
-            0 => "no limit of requests".to_owned(),
+            0 => "no request limit".to_owned(),
             requests => format!("{requests} requests"),
         };
         format!("{}, {requests}, {workers}", seconds(ms))
@@ -78,7 +78,7 @@ mod tests {
     fn a_setting_has_a_name_of_its_own_and_the_options_of_an_arm() {
         let setting = Setting { timeout_ms: Some(1_500), requests: 0, workers: 22 };
         let prefork = Server::ApachePrefork;
-        assert_eq!(setting.name(prefork), "1.5 s, no limit of requests, 22 workers");
+        assert_eq!(setting.name(prefork), "1.5 s, no request limit, 22 workers");
         assert_eq!(setting.options(prefork)["keepalive-timeout"], "1500ms");
         assert_eq!(setting.options(prefork)["keepalive-requests"], 0);
         let off = Setting { timeout_ms: None, requests: 100, workers: 22 };

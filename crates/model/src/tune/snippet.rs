@@ -15,7 +15,7 @@ const NGINX_OWN: u64 = 4;
 /// The least `worker_connections` that are written: nginx's default.
 const NGINX_CONNECTIONS_MIN: u64 = 512;
 
-/// Where a distribution has its files.
+/// Distribution, which decides the paths of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
@@ -56,7 +56,7 @@ impl Distribution {
 pub struct Piece {
     /// The file.
     pub path: String,
-    /// Where in the file, if the lines are not the whole of it.
+    /// Place in the file, if the lines are only a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// The lines, without line ends.
@@ -79,13 +79,13 @@ impl Piece {
 /// A setting as configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Snippet {
-    /// Whose files they are.
+    /// Distribution for whose files it is written.
     pub distribution: Distribution,
-    /// Its files.
+    /// The files.
     pub pieces: Vec<Piece>,
-    /// What puts it there, checks it and makes it take effect, in this order: commands, but for the first.
+    /// How to install, check and activate it, in this order. All but the first are commands.
     pub apply: Vec<String>,
-    /// What it costs.
+    /// Its cost.
     pub cost: String,
     /// How to undo it, commands or a sentence each.
     pub undo: Vec<String>,
@@ -219,12 +219,12 @@ fn nginx(distribution: Distribution, setting: &Setting, comments: &[String]) -> 
         Distribution::RedHat => (
             own_file,
             Some("in the block http { }, instead of the line keepalive_timeout"),
-            "put the former line keepalive_timeout back".to_owned(),
+            "restore the previous line keepalive_timeout".to_owned(),
         ),
     };
     let undo = vec![
         undo_http,
-        "put the former line worker_connections back".to_owned(),
+        "restore the previous line worker_connections".to_owned(),
         "systemctl reload nginx".to_owned(),
     ];
     let pieces = vec![Piece::of(path, place, &http), events];

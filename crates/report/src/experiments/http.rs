@@ -27,7 +27,7 @@ const NAME: usize = 26;
 fn failed(Failed { failed, tried }: Failed) -> String {
     let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
     format!(
-        "{bad} of {all} requests failed; rates and latencies are those of the {good} that succeeded."
+        "{bad} of {all} requests failed. Rates and latencies cover only the {good} that succeeded."
     )
 }
 
@@ -36,7 +36,7 @@ fn ignored(arm: &Arm) -> Option<String> {
     let ignored = arm.closing.as_ref().map_or(0, |closing| closing.ignored);
     (ignored > 0).then(|| {
         format!(
-            "server: ignored Connection: close {}; the client closed, half a second later",
+            "server: ignored Connection: close {}. The client closed these connections 0.5 s later",
             times(ignored)
         )
     })
@@ -52,7 +52,7 @@ fn closing(arm: &Arm) -> Vec<[String; 2]> {
     let mut rows = vec![
         ["connections closed by the client first".to_owned(), number::count(closing.by_client)],
         ["connections closed by the server first".to_owned(), number::count(closing.by_server)],
-        ["of these while no request was under way".to_owned(), number::count(closing.while_idle)],
+        ["of these, without a request in progress".to_owned(), number::count(closing.while_idle)],
     ];
     rows.extend(
         closing.both.map(|both| ["closed by both, FINs crossed".to_owned(), number::count(both)]),
@@ -112,7 +112,7 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
     if let Some(tried) = arm.connections_attempted {
         let made = arm.connections_ok.map_or_else(|| ABSENT.to_owned(), number::count);
         let text = format!("{made} of {}", number::count(tried));
-        notes.push(["connections made".to_owned(), text]);
+        notes.push(["connections established".to_owned(), text]);
     }
     notes.extend(closing(arm));
     if let Some(ports) = &arm.ports {
@@ -124,7 +124,7 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
             figures::plural(ports.sources, "source"),
             figures::plural(ports.destinations, "destination")
         );
-        notes.push(["connections at once that ports allow".to_owned(), text]);
+        notes.push(["concurrent connections that ports allow".to_owned(), text]);
         let rate = ports.sustained_per_s.map_or_else(
             || "any number".to_owned(),
             |rate| {

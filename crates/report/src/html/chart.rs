@@ -117,7 +117,9 @@ pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
         // Lines stand beside each other, so that one interval does not hide another.
         let aside = (at as f64 - (chart.lines.len() - 1) as f64 / 2.0) * 5.0;
         let aside = aside.clamp(-18.0, 18.0);
-        one_line(&mut plot, line, dash(at), &|level| places[level] + aside);
+        // Between categories there is nothing; several lines need theirs to be told apart.
+        let joined = chart.levels.numbers.is_some() || chart.lines.len() > 1;
+        one_line(&mut plot, line, joined.then(|| dash(at)), &|level| places[level] + aside);
         if let Some(last) = line.points.last() {
             ends.push((y.at(last.value), at));
         }
@@ -162,10 +164,13 @@ fn level_axis(plot: &mut Plot, levels: &Levels, places: &[f64], wide: bool) {
     plot.x_label(36.0, &format!("{name}{log}"));
 }
 
-fn one_line(plot: &mut Plot, line: &Line, dash: &str, x: &dyn Fn(usize) -> f64) {
+fn one_line(plot: &mut Plot, line: &Line, dash: Option<&str>, x: &dyn Fn(usize) -> f64) {
     let y = plot.y;
-    let path: Vec<(f64, f64)> = line.points.iter().map(|p| (x(p.level), y.at(p.value))).collect();
-    plot.svg.path(&format!("join {dash}"), &path, false);
+    if let Some(dash) = dash {
+        let path: Vec<(f64, f64)> =
+            line.points.iter().map(|p| (x(p.level), y.at(p.value))).collect();
+        plot.svg.path(&format!("join {dash}"), &path, false);
+    }
     for p in &line.points {
         let at = x(p.level);
         plot.group(&p.class, &p.tooltip, |plot| {

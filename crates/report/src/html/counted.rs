@@ -60,10 +60,10 @@ fn wire(arm: &Arm) -> Vec<Vec<String>> {
     let rows = [
         ("SYN", out.syn, back.syn),
         ("SYN-ACK", out.syn_ack, back.syn_ack),
-        ("sent again", out.retransmission, back.retransmission),
+        ("retransmitted", out.retransmission, back.retransmission),
         ("keep-alive probes", out.keepalive_probe, back.keepalive_probe),
         ("answers to probes", out.keepalive_ack, back.keepalive_ack),
-        ("ACK alone", out.pure_ack, back.pure_ack),
+        ("pure ACK", out.pure_ack, back.pure_ack),
         ("with data", out.data, back.data),
         ("FIN", out.fin, back.fin),
         ("RST", out.rst, back.rst),
@@ -76,7 +76,7 @@ fn wire(arm: &Arm) -> Vec<Vec<String>> {
 /// Settings, sockets and listeners of both hosts.
 fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
     let mut notes = (own.counted)(arm);
-    notes.extend(arm.io.clone().map(|io| ["client waits with".to_owned(), io]));
+    notes.extend(arm.io.clone().map(|io| ["client I/O".to_owned(), io]));
     for (side, host) in [("client", Some(&arm.client)), ("server", arm.server.as_ref())] {
         let Some(host) = host else { continue };
         notes.extend(host.sysctls.iter().map(|(k, v)| [format!("{side} {k}"), v.clone()]));
@@ -86,21 +86,17 @@ fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
                 .map(|(k, v)| [format!("{side} {k} at the end"), number::count(*v)]),
         );
         for l in &host.listeners {
-            let text = format!(
-                "at most {} of {}",
-                l.accept_queue_peak,
-                u64::from(l.accept_queue_limit) + 1
-            );
+            let text =
+                format!("peak {} of {}", l.accept_queue_peak, u64::from(l.accept_queue_limit) + 1);
             notes.push([format!("{side} accept queue of {}:{}", l.address, l.port), text]);
         }
-        notes.extend(
-            host.rss_peak_bytes.map(|n| [format!("{side} memory at most"), number::bytes(n)]),
-        );
-        notes.extend(host.processes.map(|n| [format!("{side} processes"), number::count(n)]));
         notes
-            .extend(host.memory_bytes.map(|n| {
-                [format!("{side} memory, what is shared counted once"), number::bytes(n)]
-            }));
+            .extend(host.rss_peak_bytes.map(|n| [format!("{side} peak memory"), number::bytes(n)]));
+        notes.extend(host.processes.map(|n| [format!("{side} processes"), number::count(n)]));
+        notes.extend(
+            host.memory_bytes
+                .map(|n| [format!("{side} memory, shared pages counted once"), number::bytes(n)]),
+        );
     }
     if let Some(softirq) = &arm.softirq {
         notes.push(["softirq, all CPUs, per operation".into(), number::time(softirq.us_per_op)]);
@@ -109,7 +105,7 @@ fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
         arm.wire.as_ref().filter(|w| w.lost_on_purpose + w.queue_drops + w.tap_drops > 0)
     {
         let text = format!(
-            "{} on purpose, {} by the queue limit, {} missed by the tap",
+            "{} by emulated loss, {} by the queue limit, {} missed by the tap",
             wire.lost_on_purpose, wire.queue_drops, wire.tap_drops
         );
         notes.push(["packets lost".into(), text]);
@@ -118,7 +114,7 @@ fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
         let ladder: Vec<String> =
             arm.syn_retry_ladder_s.iter().map(|s| number::trimmed(*s)).collect();
         notes.push([
-            "this kernel sends a SYN again after".into(),
+            "this kernel retransmits a SYN after".into(),
             format!("{} s", ladder.join(", ")),
         ]);
     }
@@ -137,11 +133,11 @@ pub(super) fn passport(summary: &Summary) -> Vec<[String; 2]> {
     rows.extend(p.governor.clone().map(|g| ["frequency governor".to_owned(), g]));
     rows.extend(p.steal.map(|s| ["CPU stolen by a hypervisor".to_owned(), number::percent(s)]));
     rows.extend(p.congestion_control.clone().map(|c| ["congestion control".to_owned(), c]));
-    rows.extend(p.load_1min.map(|l| ["load when it began".to_owned(), number::three(l)]));
+    rows.extend(p.load_1min.map(|l| ["load average at the start".to_owned(), number::three(l)]));
     rows.push(["user id".to_owned(), p.uid.to_string()]);
     let [servers, engines] = [figures::servers(summary), figures::engines(summary)];
     rows.extend(servers.into_iter().map(|version| ["server".to_owned(), version]));
-    rows.extend(engines.into_iter().map(|engine| ["client waits with".to_owned(), engine]));
+    rows.extend(engines.into_iter().map(|engine| ["client I/O".to_owned(), engine]));
     rows
 }
 

@@ -203,7 +203,7 @@ pub(super) fn caption(summary: &Summary, primary: &Primary, own: &Own) -> String
         ([], _) => "There are too few values to draw.".to_owned(),
         ([_], [arm]) => one(arm, primary, special(own, primary)),
         ([(name, us)], _) => {
-            format!("Only {name} has values: {} in the middle.", number::time(*us))
+            format!("Only {name} has values. {at} {} is {}.", primary.name, number::time(*us))
         }
         // Which arm is lower is for the comparisons to say, with their intervals.
         ([(_, least), .., (_, most)], _) if !summary.comparisons.is_empty() => {
@@ -248,7 +248,7 @@ fn one(arm: &Arm, primary: &Primary, of: Option<&Answer>) -> String {
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
     let echo = arm.histograms.get("rtt_us").filter(|h| h.count > 0).and_then(figures::middle);
     let echo = echo.map_or(String::new(), |us| {
-        format!(" An ICMP echo, the network alone, took {} in the middle (grey).", number::time(us))
+        format!(" Grey: ICMP echo, the network alone ({}).", number::time(us))
     });
     format!("{first}{}.{echo}", letters.as_str())
 }

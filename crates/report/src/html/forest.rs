@@ -129,9 +129,15 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, screen: Screen) {
     let y = if wide { top + 17.0 } else { top + 47.0 };
     let name = clean::shorten(&row.label, if wide { 42 } else { 46 });
     svg.open(&arm_class(row.arm), &format!("{} against {}: {}", c.a, c.b, effect::sentence(c)));
-    let verdict = c.verdict.to_string();
+    let judgement = effect::judgement(c);
+    let verdict = judgement.map_or_else(|| c.verdict.to_string(), str::to_owned);
     let strong = matches!(c.verdict, Verdict::Higher | Verdict::Lower);
-    let class = if strong { "name strong" } else { "name" };
+    let class = match judgement {
+        Some("better") => "name strong better",
+        Some(_) => "name strong worse",
+        None if strong => "name strong",
+        None => "name",
+    };
     let [ratio, _] = effect::ratio(c);
     if wide {
         svg.text("name", (x.from - 14.0, y + 4.0), Anchor::End, &name);
@@ -157,30 +163,27 @@ fn caption(rows: &[Row<'_>]) -> String {
     let within = count(Verdict::NoDifference);
     let mut parts = Vec::new();
     if clear > 0 {
-        parts.push(format!("{clear} of {} clear of ×1", rows.len()));
+        parts.push(format!("{clear} of {} exclude ×1", rows.len()));
     }
     if within > 0 {
-        parts.push(format!("{within} wholly within the margin: no difference that matters"));
+        parts.push(format!("{within} entirely within the margin (no difference found)"));
     }
     let too_soon = rows.iter().filter(|row| effect::narrow_too_soon(row.c)).count();
     if too_soon > 0 {
-        parts.push(format!(
-            "{too_soon} within the margin after too few rounds: {}",
-            effect::shown_from()
-        ));
+        parts.push(format!("{too_soon} within the margin, but {}", effect::shown_from()));
     }
     let open = count(Verdict::NotEnough) - too_soon;
     if open > 0 {
-        parts.push(format!("{open} too wide to say"));
+        parts.push(format!("{open} too wide for a verdict"));
     }
     let more = match rows.len().saturating_sub(ROWS) {
         0 => String::new(),
-        n => format!(" {n} more stand in the table."),
+        n => format!(" {n} more are in the table."),
     };
     let theirs = if rows.iter().any(|row| row.published.is_some()) {
         " Hollow squares: the ratio of the published figures."
     } else {
         ""
     };
-    format!("Bar: 95 % interval of the ratio; {}.{theirs}{more}", parts.join("; "))
+    format!("Bars: 95 % intervals of the ratios. Result: {}.{theirs}{more}", parts.join("; "))
 }

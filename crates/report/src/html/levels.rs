@@ -107,6 +107,7 @@ pub(super) fn of_metric(summary: &Summary) -> Option<OverLevels> {
     }
     lines.iter().any(|line| line.points.len() > 1).then_some(())?;
     let name = names::words_of_metric(metric);
+    let has_interval = lines.iter().flat_map(|line| &line.points).any(|p| p.ci95.is_some());
     let (cut, span) = axis_of(chart::values(&lines));
     let caption = caption_of_metric(&lines, factor, cut);
     let title = format!("{name} over {factor}");
@@ -115,7 +116,7 @@ pub(super) fn of_metric(summary: &Summary) -> Option<OverLevels> {
         lines,
         span,
         tick: &|value| tick(value, unit),
-        label: format!("{name}, 95 % interval"),
+        label: if has_interval { format!("{name}, 95 % interval") } else { name.clone() },
         margin: None,
         one: false,
     };
@@ -174,9 +175,8 @@ fn caption_of_metric(lines: &[Line], factor: &str, cut: bool) -> String {
         let least = values.clone().fold(f64::INFINITY, f64::min);
         let most = values.fold(f64::NEG_INFINITY, f64::max);
         (least > 0.0).then(|| {
-            let of =
-                if line.label.is_empty() { String::new() } else { format!("{}: ", line.label) };
-            format!("{of}from least to greatest {}", number::ratio(most / least))
+            let of = if line.label.is_empty() { "" } else { " for " };
+            format!("{}{of}{}", number::ratio(most / least), line.label)
         })
     };
     let spreads: Vec<String> = lines.iter().filter_map(spread).take(4).collect();
@@ -186,7 +186,8 @@ fn caption_of_metric(lines: &[Line], factor: &str, cut: bool) -> String {
     } else {
         ""
     };
-    format!("Over {factor}, {}.{theirs}{zero}", spreads.join("; "))
+    let spreads = spreads.join(", ");
+    format!("Over {factor}, largest value relative to the smallest: {spreads}.{theirs}{zero}")
 }
 
 /// The ratio over the levels that both arms share, a picture per metric and set of factors.
@@ -276,11 +277,11 @@ fn caption_of_ratio(lines: &[Line], factor: &str, margin: bool) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
     let furthest = points().max_by(|a, b| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
     let furthest = furthest
-        .map_or_else(String::new, |p| format!("Furthest from ×1 is {}", number::ratio(p.value)));
+        .map_or_else(String::new, |p| format!(" Furthest from ×1: {}.", number::ratio(p.value)));
     let theirs = points().any(|p| p.published.is_some());
     let theirs = if theirs { " Hollow squares: the ratio of the published figures." } else { "" };
     let margin = if margin { " Grey: within the margin." } else { "" };
-    format!("{furthest}; a point per level of {factor}.{margin}{theirs}")
+    format!("One point per level of {factor}.{furthest}{margin}{theirs}")
 }
 
 #[cfg(test)]

@@ -31,25 +31,42 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 /// The script of every page.
 pub(crate) const SCRIPT: &str = include_str!("script.js");
 
-/// The page of a cleaned summary; `original` is embedded as data.
-pub(crate) fn render(summary: &Summary, own: &Own, original: &Summary) -> String {
-    match serde_json::to_string(original) {
-        Ok(json) => {
-            page(summary, own, &json).unwrap_or_else(|error| error_page(&error.to_string()))
-        }
+/// A run as the page shows it.
+pub(crate) struct Run<'a> {
+    /// Its cleaned summary.
+    pub(crate) summary: Summary,
+    pub(crate) own: &'static Own,
+    /// Embedded as data.
+    pub(crate) original: &'a Summary,
+}
+
+/// The page of one run, or of several with a table of contents.
+pub(crate) fn render(runs: &[Run<'_>]) -> String {
+    let jsons: Result<Vec<String>, _> =
+        runs.iter().map(|run| serde_json::to_string(run.original)).collect();
+    match jsons {
+        Ok(jsons) => page(runs, &jsons).unwrap_or_else(|error| error_page(&error.to_string())),
         Err(error) => cannot_show(&error),
     }
 }
 
-fn page(summary: &Summary, own: &Own, json: &str) -> Result<String, minijinja::Error> {
+fn page(runs: &[Run<'_>], jsons: &[String]) -> Result<String, minijinja::Error> {
+    let views: Vec<view::View> = runs.iter().map(|run| view::of(&run.summary, run.own)).collect();
+    let title = match runs {
+        [run] => format!("{} · tcptoll", run.summary.question),
+        runs => format!("{} answers · tcptoll", runs.len()),
+    };
+    let jsons: Vec<Value> =
+        jsons.iter().map(|json| Value::from_safe_string(json_in_script(json))).collect();
     let mut environment = Environment::new();
     // The suffix .html turns on escaping of everything not marked safe.
     environment.add_template("report.html", TEMPLATE)?;
     environment.get_template("report.html")?.render(minijinja::context! {
-        view => Value::from(Serde(view::of(summary, own))),
+        title,
+        views => Value::from(Serde(views)),
         style => Value::from_safe_string(STYLE.to_owned()),
         script => Value::from_safe_string(SCRIPT.to_owned()),
-        json => Value::from_safe_string(json_in_script(json)),
+        jsons,
     })
 }
 

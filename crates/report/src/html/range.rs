@@ -88,11 +88,11 @@ pub(super) fn caption(summary: &Summary, primary: &Primary) -> String {
     };
     let rows = rows(summary, primary);
     let thick =
-        if rows.iter().any(|row| row.histogram.p99.is_some()) { " thick: to p99;" } else { "" };
+        if rows.iter().any(|row| row.histogram.p99.is_some()) { " Thick: to p99." } else { "" };
     let widest = rows.iter().filter_map(reach).max_by(|a, b| (a.2 / a.1).total_cmp(&(b.2 / b.1)));
     widest.map_or_else(String::new, |(name, middle, max)| {
         format!(
-            "Dot: median;{thick} thin: to the maximum. {name} reaches furthest beyond its median: from {} to {} ({}).",
+            "Dot: median.{thick} Thin: to the maximum. {name} has the largest maximum relative to its median: {} to {} ({}).",
             number::time(middle),
             number::time(max),
             number::ratio(max / middle)

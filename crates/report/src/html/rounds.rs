@@ -29,7 +29,7 @@ pub(super) fn picture(summary: &Summary) -> Option<String> {
     let tracks = tracks(summary, metric);
     tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
     let unit = rounds::unit(summary, metric);
-    let label = format!("{} of each round in order of running", names::words_of_metric(metric));
+    let label = format!("{} of each round in run order", names::words_of_metric(metric));
     let view = View { tracks, metric, unit };
     Some(for_both(
         &label,
@@ -129,7 +129,7 @@ impl View<'_> {
                 }));
             } else {
                 let place = (left + 8.0, f64::midpoint(top, bottom));
-                plot.svg.text("tick", place, Anchor::Start, "no round counts");
+                plot.svg.text("tick", place, Anchor::Start, "all rounds excluded");
             }
             self.track(&mut plot, track);
             svg = plot.svg;
@@ -173,7 +173,7 @@ impl View<'_> {
                     (Some(why), value) => {
                         let height = value.map_or(on_axis, |value| plot.y.at(value));
                         let place = (plot.x.at(round.began_s), height);
-                        plot.svg.cross("out", place, 4.0, &format!("{text}; left out: {why}"));
+                        plot.svg.cross("out", place, 4.0, &format!("{text}; excluded: {why}"));
                     }
                 }
             }
@@ -185,24 +185,20 @@ impl View<'_> {
         let crosses = crosses.filter(|round| round.left_out.is_some()).count() as u64;
         let crosses = match crosses {
             0 => String::new(),
-            n => format!(
-                " Crosses: {} that {} not count.",
-                figures::plural(n, "trial"),
-                if n == 1 { "does" } else { "do" }
-            ),
+            n => format!(" Crosses: {}.", figures::plural(n, "excluded trial")),
         };
         let axes = if self.together() {
             ""
         } else {
-            " Every arm has its own axis, with as many percent from bottom to top in each."
+            " Each arm has its own axis; all axes span the same percentage."
         };
         let drift = self.tracks.iter().filter_map(|track| Some((track, self.drift(track)?)));
         let most = drift.max_by(|a, b| (a.1 - 1.0).abs().total_cmp(&(b.1 - 1.0).abs()));
         let drift = most.map_or_else(
-            || "A dot per round.".to_owned(),
+            || "One dot per round.".to_owned(),
             |(track, ratio)| {
                 format!(
-                    "From its first half to its second, {} moved most: by {} on average.",
+                    "{} drifted most: by {} on average from its first half of rounds to its second.",
                     track.arm.name,
                     number::percent_off(ratio)
                 )

@@ -30,13 +30,14 @@ addEventListener("beforeprint", () => {
   closed.forEach((d) => { d.open = true; });
 });
 addEventListener("afterprint", () => closed.forEach((d) => { d.open = false; }));
-const download = document.getElementById("download");
-download.hidden = false;
-download.addEventListener("click", () => {
-  const text = document.getElementById("summary").textContent;
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  link.download = download.dataset.name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-});
+for (const button of document.querySelectorAll("button.download")) {
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const text = document.getElementById(button.dataset.of).textContent;
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    link.download = button.dataset.name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+}

@@ -24,7 +24,7 @@ fn draw(series: &Series, what: &str, class: &str, screen: Screen) -> Svg {
     plot.y_axis(4, number::tick);
     plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
     plot.base();
-    plot.y_label(&format!("{what}{}: mean, and least to greatest", plot::log_note(&y)));
+    plot.y_label(&format!("{what}{}: mean, and minimum to maximum", plot::log_note(&y)));
     plot.group(class, "", |plot| {
         plot.band("band", points.iter().map(|p| [p[0], p[1], p[3]]));
         plot.line("curve", points.iter().map(|p| (p[0], p[2])));
@@ -32,7 +32,7 @@ fn draw(series: &Series, what: &str, class: &str, screen: Screen) -> Svg {
         for [s, min, mean, max] in points.iter().filter(|_| wide) {
             let [min, mean, max] = [min, mean, max].map(|us| number::time(*us));
             let at = number::trimmed(*s);
-            let tooltip = format!("at {at} s: mean {mean}, least {min}, greatest {max}");
+            let tooltip = format!("at {at} s: mean {mean}, min {min}, max {max}");
             let place = (x.at(*s) - step / 2.0, frame.top);
             plot.svg.rect("hit", place, (step, bottom - frame.top), &tooltip);
         }
@@ -48,7 +48,7 @@ pub(super) fn caption(series: &Series) -> String {
     let slowest = series.points.iter().max_by(|a, b| a[3].total_cmp(&b[3]));
     slowest.map_or_else(String::new, |p| {
         format!(
-            "The mean stayed between {} and {}; the slowest single operation, {}, was {} s after the start.",
+            "The mean stayed between {} and {}. The slowest operation took {}, {} s after the start.",
             number::exact_time(least),
             number::exact_time(most),
             number::time(p[3]),

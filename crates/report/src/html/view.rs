@@ -22,7 +22,6 @@ use crate::{clean, columns, effect, findings, published, rounds};
 /// The page.
 #[derive(Serialize)]
 pub(super) struct View {
-    title: String,
     experiment: String,
     study: Option<String>,
     question: String,
@@ -181,7 +180,6 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
     let further = further.filter(|further| !further.table.is_empty()).collect();
     let maker = Maker { summary, own, lead: of_own.clone().filter(|_| first != First::Own) };
     View {
-        title: format!("{} · tcptoll", summary.question),
         experiment: summary.experiment.clone(),
         study: summary.study.clone(),
         question: summary.question.clone(),
@@ -256,7 +254,7 @@ fn comparison(c: &tcptoll_model::record::Comparison) -> Vec<String> {
         effect::difference(c).unwrap_or_else(absent),
         if c.margin > 0.0 { number::plain_percent(c.margin) } else { absent() },
         if c.rounds > 0 { c.rounds.to_string() } else { absent() },
-        c.verdict.to_string(),
+        effect::judged(c),
     ]
 }
 
@@ -316,21 +314,13 @@ fn advice(advice: &tcptoll_model::record::Advice) -> AdviceView {
     AdviceView { cause: a.cause, change: a.change, cost: a.cost, undo: a.undo, proof: a.proof }
 }
 
-/// A sentence longer than this is no heading; then its first clause has to do.
-const LEAD_MAX: usize = 160;
-
-/// What an answer begins with, and the rest: its first sentence, of a long one the first clause.
+/// What an answer begins with, and the rest: its first sentence, whole.
 fn lead(answer: &str) -> [&str; 2] {
     let sentence = answer
         .match_indices(". ")
         .find(|(at, _)| answer[at + 2..].starts_with(char::is_uppercase))
         .map_or(answer.len(), |(at, _)| at + 1);
-    let end = if answer[..sentence].chars().count() <= LEAD_MAX {
-        sentence
-    } else {
-        answer[..sentence].find("; ").map_or(sentence, |at| at + 1)
-    };
-    [&answer[..end], answer[end..].trim_start()]
+    [&answer[..sentence], answer[sentence..].trim_start()]
 }
 
 /// A name for the file of the numbers: letters, digits and hyphens only.

@@ -70,7 +70,7 @@ fn names(page: &mut Page, runs: &Runs<'_>) {
 /// How many comparisons went which way, in a sentence.
 fn answer(runs: &Runs<'_>) -> String {
     if runs.comparisons.is_empty() {
-        return "The two runs have no arm and metric in common: there is nothing to compare."
+        return "The two runs have no arm and metric in common, so there is nothing to compare."
             .to_owned();
     }
     let metrics = effect::groups(runs.a, runs.comparisons);
@@ -88,15 +88,15 @@ fn answer(runs: &Runs<'_>) -> String {
         let parts: Vec<String> = [
             (Verdict::Higher, "higher"),
             (Verdict::Lower, "lower"),
-            (Verdict::NoDifference, "without a difference that matters"),
-            (Verdict::NotEnough, "without enough evidence"),
+            (Verdict::NoDifference, "with no difference found"),
+            (Verdict::NotEnough, "with not enough evidence"),
         ]
         .into_iter()
         .filter(|(verdict, _)| count(*verdict) > 0)
         .map(|(verdict, words)| format!("{} {words}", number::count(count(verdict))))
         .collect();
         sentences.push(format!(
-            "{} of A against B, {arms}: {}.",
+            "{} of A compared with B, {arms}: {}.",
             figures::capital(&names::words_of_metric(metric)),
             parts.join(", ")
         ));
@@ -216,8 +216,8 @@ fn tables(page: &mut Page, runs: &Runs<'_>) {
     if metrics.is_empty() {
         return;
     }
-    let mut note = "Rounds of two runs are not paired: what changed between them, a neighbour on \
-                    the machine too, counts as a difference."
+    let mut note = "Rounds of two runs are not paired. Whatever changed between the runs, such as \
+                    other load on the machine, counts as a difference."
         .to_owned();
     if let Some(together) = effect::together(runs.comparisons) {
         note = format!("{together} {note}");
@@ -244,7 +244,7 @@ fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
         Column::new(heads[1], Align::Right, column(runs.b, |c| &c.b)),
         Column::new("A / B", Align::Point, cells(&|c| effect::ratio(c)[0].clone())),
         Column::new("95 % interval", Align::Left, cells(&|c| effect::ratio(c)[1].clone())),
-        Column::new("verdict", Align::Left, cells(&|c| c.verdict.to_string())),
+        Column::new("verdict", Align::Left, cells(&|c| effect::judged(c))),
     ];
     let head = names::words_of_metric(metric);
     let with = |width: usize| -> Lines {
@@ -261,7 +261,7 @@ fn table(page: &mut Page, runs: &Runs<'_>, metric: &str, rows: &[&Comparison]) {
     margins.sort();
     margins.dedup();
     if rows.iter().any(|c| effect::narrow_too_soon(c)) {
-        margins.push(format!("within the margin: {}", effect::shown_from()));
+        margins.push(effect::shown_from());
     }
     let mut absent: Vec<&str> = rows.iter().filter_map(|c| effect::no_interval(c)).collect();
     absent.sort_unstable();
@@ -301,14 +301,14 @@ fn rank_doubt(c: &Comparison) -> Option<String> {
     let p_text = number::three(p);
     if differs && p > level {
         Some(format!(
-            "the ranks of the rounds do not confirm that it is {} (Mann-Whitney p = {p_text}): a \
-             few extreme rounds may carry the mean",
+            "the rank test does not confirm the verdict '{}' (Mann-Whitney p = {p_text}). A few \
+             extreme rounds may dominate the mean",
             c.verdict
         ))
     } else if !differs && p <= level {
         Some(format!(
-            "the ranks of the rounds differ (Mann-Whitney p = {p_text}) although the interval of \
-             the ratio does not show it"
+            "the rank test finds a difference (Mann-Whitney p = {p_text}), but the interval of the \
+             ratio does not"
         ))
     } else {
         None
@@ -327,7 +327,7 @@ mod tests {
             alpha: 0.05,
             ..Comparison::default()
         };
-        assert!(rank_doubt(&c).is_some_and(|text| text.contains("do not confirm")));
+        assert!(rank_doubt(&c).is_some_and(|text| text.contains("does not confirm")));
         let agreeing = Comparison { rank_test_p: Some(0.001), ..c.clone() };
         assert_eq!(rank_doubt(&agreeing), None);
         let quiet = Comparison { verdict: Verdict::NoDifference, ..agreeing };

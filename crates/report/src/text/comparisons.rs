@@ -82,7 +82,7 @@ fn table(page: &mut Page, rows: &[&Comparison], per: bool) {
             cells(&|c| effect::difference(c).unwrap_or_else(absent)),
         )
     });
-    let verdicts = Column::new("verdict", Align::Left, cells(&|c| c.verdict.to_string()));
+    let verdicts = Column::new("verdict", Align::Left, cells(&|c| effect::judged(c)));
     let with = |width: usize, extras: &[Option<Column>]| {
         let mut columns = names(width);
         columns.extend(ratios.clone());
@@ -113,7 +113,7 @@ fn note(rows: &[&Comparison]) -> Option<String> {
         lacking.copied().partition(|c| effect::narrow_too_soon(c));
     if let Some(fewest) = narrow.iter().map(|c| c.rounds).min() {
         parts.push(format!(
-            "within the margin: {}, {fewest} run: {}",
+            "{} ({fewest} run): {}",
             effect::shown_from(),
             effect::more_rounds(&narrow)
         ));
@@ -204,9 +204,9 @@ mod tests {
         let early = Comparison { ci95: None, ..open(narrow.clone(), 3) };
         assert_eq!(
             note(&[&narrow, &wide, &apart, &early]).unwrap(),
-            "margin 1 %; within the margin: shown from 15 rounds on, 8 run: about 15 rounds would \
-             show it: --rounds 15; not enough evidence after 3 rounds: about 920 rounds would \
-             show it: --rounds 920; —: no interval yet, or no round in which both arms count"
+            "margin 1 %; the verdict 'no difference found' needs 15 rounds (8 run): try --rounds \
+             15; not enough evidence after 3 rounds: try --rounds 920; —: no interval yet, or no \
+             round counts for both arms"
         );
     }
 

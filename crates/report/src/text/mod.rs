@@ -4,9 +4,11 @@
 mod arms;
 mod between;
 mod comparisons;
+mod computed;
 mod rounds;
 
 pub(crate) use between::{Runs, render as between};
+pub(crate) use computed::render as computed;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -222,7 +224,7 @@ fn trouble(page: &mut Page, summary: &Summary, own: &Own) {
             page.labelled("  errors", 14, &errors, Tone::Bad);
         }
         if stopped {
-            page.labelled("  stopped", 14, "before its plan was done", Tone::Doubt);
+            page.labelled("  stopped", 14, "before it was complete", Tone::Doubt);
         }
         for (at, line) in counted.iter().enumerate() {
             page.labelled(if at == 0 { "  counted" } else { "" }, 14, line, Tone::Plain);
@@ -244,7 +246,7 @@ fn beside_published(page: &mut Page, summary: &Summary) {
     let cells =
         |f: &dyn Fn(&published::Beside<'_>) -> String| rows.iter().map(f).collect::<Vec<_>>();
     let lines = layout::lay_out(vec![
-        Column::new("published beside ours", Align::Left, clean::shorten_all(&names, 26)),
+        Column::new("published next to ours", Align::Left, clean::shorten_all(&names, 26)),
         Column::new("metric", Align::Left, cells(&|row| clean::shorten(&row.metric, 22))),
         Column::new("published", Align::Right, cells(&|row| row.published.clone())),
         Column::new("ours", Align::Right, cells(&|row| row.ours.clone())),
@@ -253,7 +255,7 @@ fn beside_published(page: &mut Page, summary: &Summary) {
     page.table(&lines, Tone::Strong);
     let mut sources: Vec<&str> = rows.iter().map(|row| row.source).collect();
     sources.dedup();
-    page.prose(2, &format!("from {}", sources.join(" · ")), Tone::Dim);
+    page.prose(2, &format!("source: {}", sources.join(" · ")), Tone::Dim);
     if let Some(about) = published::about_sd(&rows) {
         page.prose(2, &about, Tone::Dim);
     }
@@ -280,8 +282,8 @@ fn explain(page: &mut Page, summary: &Summary) {
         page.labelled("", 14, &format!("tcptoll explain {}", cause.id), Tone::Dim);
     }
     for advice in &summary.advice {
-        page.labelled("  cure", 14, &advice.change, Tone::Strong);
-        page.labelled("", 14, &format!("costs: {}", advice.cost), Tone::Plain);
+        page.labelled("  fix", 14, &advice.change, Tone::Strong);
+        page.labelled("", 14, &format!("cost: {}", advice.cost), Tone::Plain);
         page.labelled("", 14, &format!("undo: {}", advice.undo), Tone::Plain);
         let proof = advice.proof.as_ref().map_or_else(
             || "not proven in this run".to_owned(),

@@ -50,15 +50,15 @@ fn key(summary: &Summary, metric: &str, range: (f64, f64), spark: Option<usize>)
     if let Some(spark) = spark {
         let per = rounds::per_mark(summary, spark);
         let (least, most) = (text(range.0), text(range.1));
-        parts.push(format!("rounds in order of running, from ▁ {least} to █ {most}"));
+        parts.push(format!("rounds in run order, from ▁ {least} to █ {most}"));
         if per > 1 {
             parts.push(format!("each mark: the mean of {}", figures::plural(per as u64, "round")));
         }
         let line = |arm: &Arm| rounds::sparkline(&arm.rounds, metric, range, per);
         if summary.arms.iter().any(|arm| line(arm).contains('×')) {
             parts.push(match per {
-                1 => "× a round that does not count".to_owned(),
-                _ => "× none of them counts".to_owned(),
+                1 => "× an excluded round".to_owned(),
+                _ => "× all of them excluded".to_owned(),
             });
         }
     }
@@ -108,7 +108,7 @@ fn against(summary: &Summary, metric: &str) -> Vec<Column> {
     };
     let head = format!("against {}", clean::shorten(&first.b, 18));
     let mut columns = vec![
-        Column::new(&head, Align::Left, cells(&|c| c.verdict.to_string(), ABSENT)),
+        Column::new(&head, Align::Left, cells(&|c| effect::judged(c), ABSENT)),
         Column::new("", Align::Left, cells(&|c| effect::ratio(c)[0].clone(), "")),
     ];
     if let Some(ruler) = ruler {
@@ -133,11 +133,12 @@ pub(super) fn ending(page: &mut Page, summary: &Summary) {
     if let Some(ending) = ending {
         page.prose(2, &ending, Tone::Plain);
     }
-    match warmups.as_slice() {
-        [] => {}
-        [(_, text)] => page.prose(2, &format!("Warm-up kept apart: {text}."), Tone::Dim),
-        _ => page.prose(2, &format!("Warm-up kept apart: {}.", all_warmups(summary)), Tone::Dim),
-    }
+    let text = match warmups.as_slice() {
+        [] => return,
+        [(_, text)] => text.clone(),
+        _ => all_warmups(summary),
+    };
+    page.prose(2, &format!("Warm-up, not in the figures: {text}."), Tone::Dim);
 }
 
 /// The warm-ups of several arms in one clause.

@@ -12,10 +12,10 @@ use crate::number;
 /// The server, its memory and its workers, a phrase each.
 pub(super) fn place(found: &Found) -> Vec<String> {
     let name = found.server_version.clone().unwrap_or_else(|| found.server.name().to_owned());
-    let mpm = found.server.mpm().map(|mpm| format!("module {mpm}"));
+    let mpm = found.server.mpm().map(|mpm| format!("MPM {mpm}"));
     let by = match found.memory_limited_by.as_deref() {
         Some("kernel") => ", limited by the kernel",
-        Some(_) => ", limited by a watch",
+        Some(_) => ", limited by tcptoll",
         None => "",
     };
     let size = match found.memory_bytes {
@@ -27,7 +27,7 @@ pub(super) fn place(found: &Found) -> Vec<String> {
     let memory = format!("{size} of memory{by}");
     let weight = found.weight.as_ref().map(|weight| {
         format!(
-            "a worker takes {}: {} fit",
+            "a worker takes {}, so {} fit",
             human_bytes(weight.worker_bytes as f64),
             number::count(weight.fits)
         )
@@ -46,15 +46,15 @@ pub(super) fn log(found: &Found) -> Option<String> {
     let think = traffic.think_s_mean.map_or_else(String::new, |s| format!(", {s:.1} s apart"));
     let robots = match traffic.requests_of_robots {
         0 => String::new(),
-        count => format!("; {} requests of robots are left out", number::count(count)),
+        count => format!(" {} requests of robots are excluded.", number::count(count)),
     };
     let unreadable = match traffic.unreadable {
         0 => String::new(),
-        count => format!("; {} lines could not be read", number::count(count)),
+        count => format!(" {} lines could not be read.", number::count(count)),
     };
     Some(format!(
-        "{} visits with {:.1} pages each{think}; {:.1} files a page; the busiest minute has {:.2} visitors per \
-         second{robots}{unreadable}.",
+        "{} visits with {:.1} pages each{think}, and {:.1} files per page. The busiest minute has \
+         {:.2} visitors per second.{robots}{unreadable}",
         number::count(traffic.visits),
         traffic.pages_mean,
         traffic.resources_mean,
@@ -68,7 +68,7 @@ pub(super) fn search(found: &Found) -> String {
         STRATEGY => String::new(),
         other => format!(" by the procedure of the 2016 article ({other})"),
     };
-    let stopped = if found.partial { "; it was stopped before its end" } else { "" };
+    let stopped = if found.partial { ", stopped before the end" } else { "" };
     format!(
         "{} trials in {}{how}{stopped}.",
         number::count(found.trials.into()),
@@ -89,7 +89,7 @@ pub(super) fn knee(found: &Found) -> Option<String> {
     let full = found.chosen().is_none_or(Cell::is_full);
     (knee < choice.workers && !full).then(|| {
         format!(
-            "{} {kind}{} did as well as {}{} with these visitors; the rest is a reserve.",
+            "{} {kind}{} did as well as {}{} with these visitors. The rest is a reserve.",
             number::count(knee),
             memory(knee),
             number::count(choice.workers),
@@ -165,8 +165,8 @@ pub(super) fn notes(found: &Found) -> Vec<String> {
         let last = notes.last()?;
         let others = match notes.len() - 1 {
             0 => String::new(),
-            1 => " The same with 1 other setting.".to_owned(),
-            count => format!(" The same with {count} other settings."),
+            1 => " The same applies to 1 other setting.".to_owned(),
+            count => format!(" The same applies to {count} other settings."),
         };
         Some(format!("{id}: {}: {}{others}", last.setting, last.text))
     };
@@ -185,8 +185,8 @@ pub(super) fn compared_note(found: &Found) -> Option<String> {
         found.compared.iter().filter_map(|one| Some(one.comparison.as_ref()?.rounds)).max()?;
     let times = if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
     Some(format!(
-        "p95 page time relative to the found setting, {times} in turn with visitors that the search did not \
-         have. A difference below 10 % does not matter."
+        "p95 page time relative to the found setting: both ran alternately for {times}, with \
+         visitors that the search did not have. Differences below 10 % do not matter."
     ))
 }
 
@@ -197,14 +197,13 @@ pub(super) fn next(found: &Found) -> Vec<[String; 2]> {
         let record = tcptoll_model::shell::argument(record);
         [
             format!("tcptoll report {record} --html page.html"),
-            "workers and page times over time".to_owned(),
+            "show workers and page times over time".to_owned(),
         ]
     });
     let prove = found.proof.is_none().then(|| {
         [
             "tcptoll tune --help".to_owned(),
-            "--prove: the found and the present setting in turn, on a staging server of yours"
-                .to_owned(),
+            "--prove compares the found and the present setting on your staging server".to_owned(),
         ]
     });
     [report, prove].into_iter().flatten().collect()

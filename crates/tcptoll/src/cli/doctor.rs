@@ -10,37 +10,41 @@ use super::Format;
 const DOCTOR_AFTER: &str = "\
 Examples:
   tcptoll doctor                                 what is wrong here, and which setting to change
-  sudo tcptoll doctor                            also what only root may read
+  sudo tcptoll doctor                            include what only root may read
   tcptoll doctor --duration 5m --html doctor.html
-      look for five minutes, and write a page
-  tcptoll doctor --prove accept-queue-full       re-create it in the lab, with and without the fix
+      observe for five minutes, and write a page
+  tcptoll doctor --prove accept-queue-full       reproduce it in the lab, with and without the fix
   sudo tcptoll doctor --netns 4711               in the container of process 4711
   tcptoll doctor -q --format json | jq -r '.findings[].id'
   tcptoll explain accept-queue-full              what a finding means
 
-It examines listeners, connections, the kernel's counters and settings, and the configuration
-files of nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB that run here. It only reads, and runs
-no program of this machine. It needs no privileges; what could not be read is named.
+It examines listeners, connections, kernel counters and settings, and the configuration files of
+nginx, Apache, Redis, HAProxy, PHP-FPM and MariaDB if they run here. It only reads, and runs no
+program of this machine. It needs no privileges. It lists what it could not read.
 
-Exit status: 0 nothing found; 1 something found; 2 not examined, or nothing proved: --prove had
-no lab, or its FINDING was not found here; 3 examined, but the result could not be written;
-130 and 143 stopped by a signal.";
+Exit status:
+  0 nothing found
+  1 something found
+  2 not examined; or nothing proved, because the lab of --prove could not be set up or its FINDING
+    was not found here
+  3 examined, but the result could not be written
+  130 and 143 stopped by SIGINT and SIGTERM";
 
 /// Options of `doctor`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = DOCTOR_AFTER)]
 pub struct DoctorArgs {
-    /// How long to look, from 1s to 1h. Faults that come and go need a longer look
+    /// Observation time, from 1s to 1h. Intermittent faults need a longer time
     #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
     pub duration: String,
-    /// Network namespace to examine: of a process, or a file like /run/netns/NAME
+    /// Network namespace to examine: the PID of a process in it, or a file like /run/netns/NAME
     #[arg(long, value_name = "PID|FILE")]
     pub netns: Option<String>,
-    /// Re-create this finding in the lab, with and without its fix; without a name, each finding that
-    /// the lab can re-create
+    /// Reproduce this finding in the lab, with and without its fix. Without a name: every finding
+    /// that the lab can reproduce
     #[arg(long, value_name = "FINDING", num_args = 0..=1, default_missing_value = "all")]
     pub prove: Option<String>,
-    /// What to print on stdout: text, or one JSON object (`tcptoll schema doctor`)
+    /// Output format on stdout: text, or one JSON object (`tcptoll schema doctor`)
     #[arg(
         long,
         value_enum,
@@ -52,7 +56,7 @@ pub struct DoctorArgs {
     /// Also write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long, short)]
     pub quiet: bool,
 }

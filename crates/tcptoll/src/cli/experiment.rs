@@ -7,9 +7,10 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command, Error, FromArgMatches, Subcommand};
 use tcptoll_model::experiments;
 use tcptoll_model::experiments::option::{Levels, Opt};
-use tcptoll_model::experiments::spec::{Better, Spec};
+use tcptoll_model::experiments::spec::Spec;
 
 use super::{OutputArgs, RoundArgs};
+use crate::limit::examples;
 
 /// The options of an experiment that were typed, by name; a flag has no values.
 pub type Typed = BTreeMap<&'static str, Vec<String>>;
@@ -49,7 +50,7 @@ impl FromArgMatches for ExperimentArgs {
         };
         Ok(Self {
             spec,
-            typed: typed(spec.options.iter().copied(), matches),
+            typed: typed_with_alone(spec, matches),
             rounds: RoundArgs::from_arg_matches(matches)?,
             output: OutputArgs::from_arg_matches(matches)?,
         })
@@ -63,26 +64,35 @@ impl FromArgMatches for ExperimentArgs {
 
 fn sub_command(spec: &Spec) -> Command {
     let options = spec.options.iter().filter_map(|option| argument(option));
-    let command = Command::new(spec.name).args(options);
+    let command = Command::new(spec.name).args(options).args(alone(spec));
     // The arguments of others come with a description of their own, which is not the command's.
-    OutputArgs::augment_args(RoundArgs::augment_args(command))
+    let command = OutputArgs::augment_args(RoundArgs::augment_args(command))
         .about(spec.about)
         .after_help(spec.examples)
-        .mut_arg("fail_if", |argument| argument.help(fail_if(spec)))
+        .mut_arg("fail_if", |argument| {
+            argument.help(format!("Exit with 1 if this holds, like {}", examples(spec)))
+        });
+    let is_taken = spec.options.iter().any(|option| option.letters.contains(&'q'));
+    if is_taken {
+        // The letter is an option's of this experiment, as in tools that its users come from.
+        command.mut_arg("quiet", |argument| argument.short(None::<char>))
+    } else {
+        command
+    }
 }
 
-/// The help of `--fail-if`, with figures of this experiment.
-fn fail_if(spec: &Spec) -> String {
-    let primary = spec.metrics.iter().find(|metric| metric.name == spec.primary);
-    let sign =
-        if primary.is_some_and(|metric| metric.better == Better::Higher) { '<' } else { '>' };
-    let of_primary = format!("'{} {sign} 300'", spec.primary);
-    match spec.answers.first() {
-        Some(answer) => {
-            format!("Exit with 1 if this holds, like 'p99({answer}) > 5000' or {of_primary}")
-        }
-        None => format!("Exit with 1 if this holds, like {of_primary}"),
+/// The name of an argument that stands alone and means the option that names a server.
+const ALONE: &str = "server-alone";
+
+/// A server without its option: `connect HOST:PORT`. None: its option is such an argument already, or
+/// there is none.
+fn alone(spec: &Spec) -> Option<Arg> {
+    let option = spec.option(spec.target?)?;
+    if matches!(option.levels, Levels::Arguments) {
+        return None;
     }
+    let help = format!("The same as --{} {}", option.name, option.value);
+    Some(Arg::new(ALONE).value_name(option.value).help(help).conflicts_with(option.name))
 }
 
 /// None: the command line has no option of this name.
@@ -108,11 +118,24 @@ pub(super) fn argument(option: &Opt) -> Option<Arg> {
         value => argument.value_name(value),
     };
     let argument = argument.long(option.name).visible_aliases(option.aliases.iter().copied());
-    let argument = match option.short {
-        Some(letter) => argument.short(letter),
+    let argument = match option.letters.split_first() {
+        Some((letter, others)) => {
+            argument.short(*letter).visible_short_aliases(others.iter().copied())
+        }
         None => argument,
     };
     Some(argument.allow_negative_numbers(option.number).help_heading(option.group))
+}
+
+/// What was typed, with a server that stands alone as its option.
+fn typed_with_alone(spec: &'static Spec, matches: &ArgMatches) -> Typed {
+    let mut typed = typed(spec.options.iter().copied(), matches);
+    if let (Some(target), Some(option)) = (spec.target, alone(spec))
+        && let Some(server) = matches.get_one::<String>(option.get_id().as_str())
+    {
+        typed.insert(target, vec![server.clone()]);
+    }
+    typed
 }
 
 /// Those of the options that were typed.
@@ -134,6 +157,26 @@ mod tests {
     #[test]
     fn the_command_line_is_one_that_clap_can_parse() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn letters_and_words_of_other_tools_mean_the_same_options() {
+        let of = |line: &str| match Cli::parse_from(line.split_whitespace()).command {
+            Some(Command::Experiment(args)) => args.typed,
+            other => panic!("no experiment: {other:?}"),
+        };
+        let long = "tcptoll http --connections 50 --threads 2 --duration 10s --rate 2k \
+                    --header A:b 127.0.0.1:80";
+        assert_eq!(of("tcptoll http -c50 -t2 -d10s -R2k -H A:b 127.0.0.1:80"), of(long), "wrk");
+        let long =
+            "tcptoll http --requests 9 --connections 5 --rate 7 --duration 1s --method PUT :80";
+        assert_eq!(of("tcptoll http -n 9 -c 5 -q 7 -z 1s -m PUT :80"), of(long), "oha");
+        assert_eq!(of("tcptoll http --concurrency 5"), of("tcptoll http --connections 5"));
+        assert_eq!(of("tcptoll connect db:5432"), of("tcptoll connect --to db:5432"));
+        let both = "tcptoll connect db:5432 --to db:5433".split_whitespace();
+        assert!(Cli::try_parse_from(both).is_err());
+        let quiet = Cli::parse_from("tcptoll connect -q".split_whitespace()).command;
+        assert!(matches!(quiet, Some(Command::Experiment(args)) if args.output.quiet));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What does a mistyped option get as a hint? The right way to name the server where that is meant,
-//! and a similar option only if it is similar.
+//! What does a mistyped command line get as a hint? The option that means the same where a word of another tool was
+//! typed, the right way to name the server where that is meant, and a similar word only if it is similar.
 
 use std::ffi::OsString;
 
@@ -14,33 +14,144 @@ use tcptoll_model::study::nearest;
 use super::Cli;
 
 /// Options by which users name the server they mean.
-const NAMES_OF_SERVERS: [&str; 4] = ["to", "url", "target", "host"];
+const NAMES_OF_SERVERS: [&str; 5] = ["to", "url", "target", "host", "hostname"];
+
+/// Options of wrk, ab, hey, oha, k6, iperf3, curl and hyperfine, and what to write here instead. A tip that begins with
+/// two dashes is an option, and given only where there is one of its name.
+const OF_OTHER_TOOLS: [(&str, &str); 43] = [
+    ("clients", "--connections N"),
+    ("csv", "tcptoll report RECORD --csv FILE"),
+    ("data", "--body TEXT"),
+    ("disable-keepalive", "--reuse client-close"),
+    ("disable-redirects", "redirects are never followed: they count as successes"),
+    ("export-json", "--out FILE writes the record, --format json prints the result"),
+    ("graph", "--html FILE writes a report with pictures"),
+    ("http1.1", "HTTP/1.1 is what is spoken: leave it out"),
+    ("http2", "HTTP/2 is measured by page loads: tcptoll page --protocol h2"),
+    ("interval", "the record has figures over time: --html FILE shows them"),
+    ("iterations", "--rounds N"),
+    ("json", "--format json"),
+    ("k", "keep-alive is on by default: leave it out; --reuse client-close is without"),
+    ("keep-alive", "--reuse keep-alive, which is the default"),
+    ("keepalive-time", "tcptoll keepalive measures TCP keep-alive"),
+    ("latency", "percentiles of the latency are always printed: leave it out"),
+    ("length", "--message SIZE"),
+    ("log", "--access-log FILE"),
+    ("n", "--count N"),
+    ("no-keepalive", "--reuse client-close"),
+    ("no-tui", "--quiet"),
+    ("nodelay", "--nagle off"),
+    ("num", "--count N"),
+    ("number", "--count N"),
+    ("output", "--out FILE writes the record, --html FILE a report"),
+    ("parallel", "--streams N"),
+    ("postdata", "--body @FILE"),
+    ("qps", "--rate PER_SECOND"),
+    ("repeat", "--rounds N"),
+    ("report", "--html FILE"),
+    ("runs", "--rounds N"),
+    ("s", "requests of a log: --access-log FILE; there are no scripts"),
+    ("save", "--out FILE"),
+    ("script", "requests of a log: --access-log FILE; there are no scripts"),
+    ("silent", "--quiet"),
+    ("test-duration", "--duration TIME"),
+    ("threshold", "--fail-if 'p99 > 5ms'"),
+    ("time", "--duration TIME"),
+    ("users", "--connections N; tcptoll visitors measures visitors of a site"),
+    ("verbose", "the record has everything: --out FILE, then tcptoll report FILE --format json"),
+    ("vus", "--connections N"),
+    ("w", "--window SIZE"),
+    ("window-size", "--window SIZE"),
+];
+
+/// Words that are no commands, and what to write instead.
+const COMMANDS: [(&str, &str); 23] = [
+    ("ab", "tcptoll http URL"),
+    ("apache", "tcptoll tune apache, or tcptoll http --server apache"),
+    ("bench", "tcptoll http URL"),
+    ("benchmark", "tcptoll http URL"),
+    ("diff", "tcptoll compare A.jsonl B.jsonl"),
+    ("get", "tcptoll http URL"),
+    ("hey", "tcptoll http URL"),
+    ("history", "tcptoll runs"),
+    ("iperf3", "tcptoll stream, or tcptoll lab -- iperf3 …"),
+    (
+        "keep-alive",
+        "tcptoll keepalive (TCP) or tcptoll http --reuse keep-alive,client-close (HTTP)",
+    ),
+    ("list", "tcptoll runs lists records, tcptoll study list studies"),
+    ("load", "tcptoll http URL"),
+    ("load-test", "tcptoll http URL"),
+    ("ls", "tcptoll runs lists records, tcptoll study list studies"),
+    ("nginx", "tcptoll tune nginx, or tcptoll http --server nginx"),
+    ("oha", "tcptoll http URL"),
+    ("ping", "tcptoll connect HOST:PORT, or tcptoll lab -- ping …"),
+    ("resume", "tcptoll study --resume RECORD.jsonl"),
+    ("run", "tcptoll study NAME, or an experiment: tcptoll connect"),
+    ("show", "tcptoll report RECORD.jsonl"),
+    ("test", "tcptoll http URL, or tcptoll connect HOST:PORT"),
+    ("version", "tcptoll --version"),
+    ("wrk", "tcptoll http URL"),
+];
 
 /// The error with hints that do not mislead; `args` is the command line.
 pub(crate) fn mended(mut error: Error, args: impl IntoIterator<Item = OsString>) -> Error {
-    if error.kind() != ErrorKind::UnknownArgument {
+    let args: Vec<String> =
+        args.into_iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    match error.kind() {
+        ErrorKind::UnknownArgument => option(error, &args),
+        ErrorKind::InvalidSubcommand => {
+            let Some(typed) = text(&error, ContextKind::InvalidSubcommand) else { return error };
+            if let Some(tip) = command(typed) {
+                error.remove(ContextKind::SuggestedSubcommand);
+                suggest(&mut error, tip);
+            }
+            error
+        }
+        _ => error,
+    }
+}
+
+fn option(mut error: Error, args: &[String]) -> Error {
+    let Some(typed) = text(&error, ContextKind::InvalidArg).map(str::to_owned) else {
+        return error;
+    };
+    if let Some(negative) = negative(&typed, args) {
+        return Error::raw(ErrorKind::InvalidValue, negative);
+    }
+    if !typed.starts_with('-') && args.get(1).is_some_and(|command| command == "lab") {
+        let line = args.iter().skip_while(|arg| **arg != typed).map(String::as_str);
+        let line = tcptoll_report::printable_line(&line.collect::<Vec<_>>().join(" "));
+        error.remove(ContextKind::SuggestedArg);
+        suggest(&mut error, format!("write -- before the command: tcptoll lab -- {line}"));
         return error;
     }
-    let Some(typed) = text(&error, ContextKind::InvalidArg) else { return error };
     let typed = typed.trim_start_matches('-').to_owned();
-    let spec = args.into_iter().find_map(|arg| experiments::find(arg.to_str()?));
+    let spec = args.iter().find_map(|arg| experiments::find(arg));
     let server = spec.filter(|_| NAMES_OF_SERVERS.contains(&typed.as_str())).map(server);
+    let tip = server.or_else(|| of_another_tool(&typed, spec));
     let similar = text(&error, ContextKind::SuggestedArg);
     let is_similar =
         similar.is_some_and(|similar| nearest(&typed, [similar.trim_start_matches('-')]).is_some());
-    if is_similar && server.is_none() {
+    if is_similar && tip.is_none() {
         return error;
     }
     error.remove(ContextKind::SuggestedArg);
-    if let Some(server) = server {
-        let tip = ContextValue::StyledStrs(vec![StyledStr::from(server)]);
-        error.insert(ContextKind::Suggested, tip);
+    // How to pass it as a value is nothing that anyone asked.
+    error.remove(ContextKind::Suggested);
+    if let Some(tip) = tip {
+        suggest(&mut error, tip);
     }
     // The usage that clap writes has the option that it took for similar.
     if let Some(usage) = spec.and_then(usage) {
         error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
     }
     error
+}
+
+fn suggest(error: &mut Error, tip: String) {
+    let tip = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
+    error.insert(ContextKind::Suggested, tip);
 }
 
 fn text(error: &Error, kind: ContextKind) -> Option<&str> {
@@ -54,6 +165,56 @@ fn usage(spec: &Spec) -> Option<StyledStr> {
     let mut command = Cli::command();
     command.build();
     Some(command.find_subcommand_mut(spec.name)?.render_usage())
+}
+
+/// What is wrong where `-5s` was taken for an option. None: it is no number.
+fn negative(typed: &str, args: &[String]) -> Option<String> {
+    let digits = typed.strip_prefix('-')?;
+    if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        return None;
+    }
+    let at = args.iter().position(|arg| arg.starts_with(typed))?;
+    let of = args[..at].last().filter(|arg| arg.starts_with('-'));
+    let of = of.map_or_else(String::new, |option| format!("{option} "));
+    let value = tcptoll_report::printable_line(&args[at]);
+    Some(format!("{of}{value}: it is negative; write a value above 0\n"))
+}
+
+/// The tip for a word that another tool has for an option.
+fn of_another_tool(typed: &str, spec: Option<&Spec>) -> Option<String> {
+    let (_, tip) = OF_OTHER_TOOLS.iter().find(|(word, _)| *word == typed)?;
+    let spec = spec?;
+    let names: Vec<&str> = options_in(tip).collect();
+    let has = |name: &str| {
+        spec.option(name).is_some()
+            || ["format", "out", "html", "quiet", "fail-if", "rounds"].contains(&name)
+    };
+    let is_written = tip.starts_with("--") || tip.starts_with("tcptoll ");
+    let tip = || if is_written { format!("write {tip}") } else { (*tip).to_owned() };
+    names.into_iter().all(has).then(tip)
+}
+
+/// The names of the options of an experiment in a tip: those before the next command.
+fn options_in(tip: &str) -> impl Iterator<Item = &str> {
+    let own = tip.split("tcptoll ").next().unwrap_or_default();
+    own.split("--").skip(1).map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        &rest[..end.unwrap_or(rest.len())]
+    })
+}
+
+/// The tip for a word that is no command.
+fn command(typed: &str) -> Option<String> {
+    if let Some((_, tip)) = COMMANDS.iter().find(|(word, _)| *word == typed) {
+        return Some(format!("write {tip}"));
+    }
+    let typed = tcptoll_report::printable_line(typed);
+    if typed.contains("://") {
+        return Some(format!("write tcptoll http {typed}"));
+    }
+    let (_, port) = typed.rsplit_once(':')?;
+    let is_port = port.parse::<u16>().is_ok();
+    is_port.then(|| format!("write tcptoll connect {typed}, or tcptoll http {typed}"))
 }
 
 /// How to name a server that already runs.
@@ -123,5 +284,61 @@ mod tests {
         assert!(!nothing.contains("similar"), "{nothing}");
         // Every other error stays as it is.
         assert!(said("tcptoll connect --rounds 0").contains("--rounds"));
+    }
+
+    #[test]
+    fn a_word_of_another_tool_gets_the_option_that_means_the_same() {
+        for (line, says) in [
+            ("tcptoll http --latency", "tip: percentiles of the latency are always printed"),
+            ("tcptoll http --qps 5", "tip: write --rate PER_SECOND"),
+            ("tcptoll http --json", "tip: write --format json"),
+            ("tcptoll http --disable-keepalive", "tip: write --reuse client-close"),
+            ("tcptoll stream --parallel 4", "tip: write --streams N"),
+            ("tcptoll connect -n 5", "tip: write --count N"),
+        ] {
+            let text = said(line);
+            assert!(text.contains(says), "{text}");
+            assert!(!text.contains("as a value"), "{text}");
+        }
+        // Only where there is such an option.
+        assert!(!said("tcptoll page --qps 5").contains("--rate"));
+    }
+
+    #[test]
+    fn every_tip_names_options_of_some_experiment() {
+        for (word, tip) in OF_OTHER_TOOLS {
+            let given =
+                experiments::ALL.iter().any(|spec| of_another_tool(word, Some(spec)).is_some());
+            assert!(given, "{word}: {tip}");
+        }
+        assert!(OF_OTHER_TOOLS.is_sorted() && COMMANDS.is_sorted());
+        let known = Cli::command();
+        for (word, tip) in COMMANDS {
+            assert!(known.find_subcommand(word).is_none(), "{word}");
+            for rest in tip.split("tcptoll ").skip(1) {
+                let name = rest.split([' ', ',']).next().unwrap_or_default();
+                assert!(name.starts_with("--") || known.find_subcommand(name).is_some(), "{tip}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_negative_value_is_named_with_its_option() {
+        let text = said("tcptoll http --duration -5s");
+        assert_eq!(text, "error: --duration -5s: it is negative; write a value above 0\n");
+    }
+
+    #[test]
+    fn a_word_that_is_no_command_gets_the_command_that_is_meant() {
+        for (line, says) in [
+            ("tcptoll resume", "tip: write tcptoll study --resume RECORD.jsonl"),
+            ("tcptoll http://127.0.0.1/", "tip: write tcptoll http http://127.0.0.1/"),
+            ("tcptoll db:5432", "tip: write tcptoll connect db:5432"),
+            ("tcptoll wrk", "tip: write tcptoll http URL"),
+            ("tcptoll lab ping host", "tip: write -- before the command: tcptoll lab -- ping host"),
+        ] {
+            let text = said(line);
+            assert!(text.contains(says) && !text.contains("similar"), "{text}");
+        }
     }
 }

@@ -12,8 +12,8 @@ use tcptoll_model::units::parse_time;
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Rounds")]
 pub struct RoundArgs {
-    /// Run every arm so often, in an order shuffled anew each round [default: with several arms,
-    /// until every verdict is found, 15 to 30 rounds within a minute; with one, once]
+    /// Number of rounds. Each round runs every arm (variant) once, in random order [default: 1 with
+    /// one arm; otherwise until every verdict is found, from round 15 on, at most 30 rounds or 60s]
     #[arg(
         long,
         value_name = "N",
@@ -22,11 +22,11 @@ pub struct RoundArgs {
         conflicts_with_all = ["target", "max_rounds"]
     )]
     pub rounds: Option<u32>,
-    /// Stop once this is reached: 'verdict' of every comparison, or 'ci 1%', every interval at most
-    /// that far to each side
+    /// Stop when every comparison has a verdict ('verdict'), or when every confidence interval
+    /// reaches at most 1% to each side ('ci 1%')
     #[arg(long, value_name = "TARGET", value_parser = target)]
     pub target: Option<String>,
-    /// But after so many rounds at the latest [default: 30]
+    /// Maximum number of rounds [default: 30]
     #[arg(
         long,
         value_name = "N",
@@ -34,20 +34,21 @@ pub struct RoundArgs {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX))
     )]
     pub max_rounds: Option<u32>,
-    /// Begin no round that would end after this time, like 2m
+    /// Start no round that would end after this time, e.g. 2m
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub max_time: Option<String>,
-    /// Smallest difference that matters, like 1%; what is surely less is "no difference found"
+    /// Smallest difference that matters, e.g. 1%. If the whole interval lies within it, the verdict
+    /// is 'no difference found'
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<String>,
-    /// Share of operations that may fail, like 60%; if more fail, the run is invalid (exit status 1)
-    /// [default: 1%]
+    /// Share of operations that may fail, e.g. 60%. If more fail, the run is invalid (exit status
+    /// 1) [default: 1%]
     #[arg(long, value_name = "PERCENT", value_parser = failures)]
     pub allow_errors: Option<String>,
-    /// Print arms, comparisons, rounds and the time they are expected to take, and end
-    #[arg(long)]
+    /// Print arms, comparisons, rounds and expected time without running anything
+    #[arg(long, visible_alias = "no-proof")]
     pub dry_run: bool,
-    /// Go on with a run that was stopped or killed; its record holds all other settings
+    /// Continue a run that was stopped or killed. Its record contains all other settings
     #[arg(
         long,
         value_name = "FILE",

@@ -14,63 +14,66 @@ use crate::tune_studies::{OTHERWISE, is_load, spec};
 const TUNE_AFTER: &str = "\
 Examples:
   tcptoll tune apache --mpm prefork --memory 512M --worker-memory 20M --rate 1 --pages 2
-      the setting for a server of 512 MB whose workers take 20 MB each
+      a server with 512 MB of memory whose workers use 20 MB each
   tcptoll tune apache-prefork --study vps-2016
-      the visitors of a study, and its settings for comparison
-  tcptoll tune nginx --url http://localhost/     a copy of this page, in the lab
+      use the visitors of a study, and compare with its settings
+  tcptoll tune nginx --url http://localhost/     use a copy of this page, served in the lab
   tcptoll tune apache --access-log access.log --site /var/www/html
-      the visitors of your own log, and your own files
+      use the visitors of your own log, and your own files
   tcptoll tune apache --present /etc/apache2/apache2.conf --snippet found.conf
-      the present setting next to the found one, and the found one in a file
-  tcptoll tune nginx --behind-timeout 60s        is the timeout longer than the balancer's?
+      compare the found setting with the present one, and write it to a file
+  tcptoll tune nginx --behind-timeout 60s        is it longer than the timeout of the balancer?
   tcptoll tune apache --from tune.json --prove http://staging.example/ --mine \\
           --switch-found './use found.conf' --switch-present './use present.conf'
-      the found setting and the present one in turn, on a staging server
+      alternate between the found setting and the present one on a staging server
 
-Sought: the least p95 page time within the memory, with no visitor refused. Of settings that are
-alike (within 5 %) in p95 and mean page time, the one that holds the fewest workers.
+The search minimises the p95 page time, within the memory and without refusing a visitor. Among
+settings with similar p95 and mean page time (within 5 %), it takes the one that occupies the fewest
+workers. It starts the real server in the lab, changes nothing on this machine, and prints the
+setting as lines of configuration. A search takes about 20 trials.
 
-It starts the real server in the lab and changes nothing on this machine. The setting is printed as
-lines of configuration. A search takes about 20 trials.
-
-Exit status: 0 a setting was found; 1 every setting refused visitors, the balancer's rule does
-not hold, or the proof found the setting worse; 2 nothing was measured; 3 measured, but a file
-could not be written; 130 and 143 stopped by a signal, with what is known so far.";
+Exit status:
+  0 a setting was found
+  1 every setting refused visitors, the timeout is not longer than that of --behind-timeout, or the
+    proof found the setting worse
+  2 nothing was measured
+  3 measured, but a file could not be written
+  130 and 143 stopped by SIGINT and SIGTERM; what was found until then is printed";
 
 /// A server, as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TuneServer {
-    /// With the module of --mpm
+    /// Apache with the module of --mpm
     Apache,
-    /// A process for each connection
+    /// One process per connection
     ApachePrefork,
-    /// A thread for each connection
+    /// One thread per connection
     ApacheWorker,
-    /// A thread for each request
+    /// One thread per request, none per idle connection
     ApacheEvent,
-    /// No thread for a connection
+    /// Event loop, no thread per connection
     Nginx,
 }
 
 /// Whose files a snippet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TuneDistribution {
-    /// Debian, Ubuntu
+    /// Debian and Ubuntu
     Debian,
-    /// Red Hat, Fedora, CentOS
+    /// Red Hat, Fedora and CentOS
     RedHat,
 }
 
 /// A way to search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TuneStrategy {
-    /// Timeouts from short to long while they may help, then fewer workers and other limits
+    /// Increase the timeout while that may help, then try fewer workers and other request limits
     #[default]
     Search,
-    /// The procedure of the 2016 article for little memory
+    /// Follow the 2016 article's procedure for servers with little memory
     #[value(name = "vps-2016")]
     Vps2016,
-    /// The procedure of the 2016 article for much memory and peaks
+    /// Follow the 2016 article's procedure for servers with much memory and traffic peaks
     #[value(name = "dedicated-2016")]
     Dedicated2016,
 }
@@ -79,14 +82,15 @@ pub enum TuneStrategy {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = TUNE_AFTER)]
 pub struct TuneArgs {
-    /// Server whose setting is sought
+    /// Server to tune
     #[arg(value_name = "SERVER", value_enum)]
     pub server: TuneServer,
-    /// Module of Apache: prefork, worker, event [default: the one that is enabled on this machine, else
-    /// prefork]
+    /// Multi-processing module of Apache: prefork, worker or event [default: the one that is
+    /// enabled on this machine, otherwise prefork]
     #[arg(long, value_name = "NAME")]
     pub mpm: Option<String>,
-    /// Page to copy: it is loaded once from this URL, then served by the lab with its sizes and times
+    /// Page to copy. It is loaded once from this URL, then served by the lab with the same sizes
+    /// and server times
     #[arg(
         long,
         value_name = "URL",
@@ -94,34 +98,35 @@ pub struct TuneArgs {
         conflicts_with_all = ["site", "har"]
     )]
     pub url: Option<String>,
-    /// Access log (common or combined format) that visitors, pages and thinking times are taken from
+    /// Access log (common or combined format) from which visitors, pages and think times are taken
     #[arg(long, value_name = "FILE", help_heading = "Visitors")]
     pub access_log: Option<PathBuf>,
-    /// Study whose visitors, page and memory are taken, and whose arms are compared with the found setting
+    /// Study whose visitors, page and memory are used. The found setting is compared with its arms
     #[arg(long, value_name = "NAME|FILE", help_heading = "Visitors")]
     pub study: Option<String>,
     /// Visitors, page, link, memory
     #[command(flatten)]
     pub load: LoadArgs,
-    /// How to search
+    /// Search strategy
     #[arg(long, value_enum, default_value_t, value_name = "NAME", help_heading = "Search")]
     pub strategy: TuneStrategy,
-    /// Configuration file of your server, whose present setting is compared with the found one
+    /// Configuration file of your server. The found setting is compared with the present one in it
     #[arg(long, value_name = "FILE", help_heading = "Search")]
     pub present: Option<PathBuf>,
-    /// Time for the comparison of the found setting with others; 0s: none
+    /// Time limit for comparing the found setting with others. 0s: no comparison
     #[arg(long, value_name = "TIME", default_value = "15m", help_heading = "Search")]
     pub compare_time: String,
-    /// Idle timeout of the balancer in front of the server. Checks that the found timeout is longer
+    /// Idle timeout of the load balancer in front of the server, e.g. 60s. tune checks that the
+    /// found timeout is longer
     #[arg(long, value_name = "TIME", help_heading = "Search")]
     pub behind_timeout: Option<String>,
-    /// Take the result of an earlier search (--format json, or --out) instead of searching
+    /// Use the result of an earlier search (from --format json or --out) instead of searching
     #[arg(long, value_name = "FILE", help_heading = "Search")]
     pub from: Option<PathBuf>,
-    /// Print the load, the stages and the time that they take, and end
+    /// Print the load, the stages and the expected time without running anything
     #[arg(long, help_heading = "Search")]
     pub dry_run: bool,
-    /// Load this page of a server of yours with the found setting and the present one in turn
+    /// Load this page of your own server with the found setting and the present one in turn
     #[arg(
         long,
         value_name = "URL",
@@ -129,19 +134,19 @@ pub struct TuneArgs {
         requires_all = ["mine", "switch_found", "switch_present"]
     )]
     pub prove: Option<String>,
-    /// The server of --prove is mine, and may be loaded
+    /// Confirm that the server of --prove is yours and may be put under load
     #[arg(long, requires = "prove", help_heading = "Proof")]
     pub mine: bool,
-    /// Shell command that makes the server use the found setting, and ends when the server answers again
+    /// Shell command that switches the server to the found setting, and exits when it answers again
     #[arg(long, value_name = "COMMAND", requires = "prove", help_heading = "Proof")]
     pub switch_found: Option<String>,
-    /// Shell command that makes the server use the present setting
+    /// Shell command that does the same with the present setting
     #[arg(long, value_name = "COMMAND", requires = "prove", help_heading = "Proof")]
     pub switch_present: Option<String>,
-    /// Time for the proof
+    /// Time limit for the proof
     #[arg(long, value_name = "TIME", default_value = "10m", help_heading = "Proof")]
     pub prove_time: String,
-    /// What to print on stdout: text, or one JSON object (`tcptoll schema tune`)
+    /// Output format on stdout: text, or one JSON object (`tcptoll schema tune`)
     #[arg(
         long,
         value_enum,
@@ -151,19 +156,20 @@ pub struct TuneArgs {
         help_heading = "Output"
     )]
     pub format: Format,
-    /// Where to write the result as JSON; default: a new file in $XDG_DATA_HOME/tcptoll
+    /// File for the result as JSON [default: a new file in $XDG_DATA_HOME/tcptoll]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
-    /// Also write the configuration to this file: the lines of each file after its path
+    /// Also write the configuration to this file, the lines of each file below its path
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub snippet: Option<PathBuf>,
-    /// Whose files the configuration is for [default: those of this machine, else Debian's]
+    /// Distribution for whose files the configuration is written [default: that of this machine,
+    /// otherwise Debian]
     #[arg(long, value_enum, value_name = "NAME", help_heading = "Output")]
     pub distribution: Option<TuneDistribution>,
     /// Also write a self-contained HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
-    /// How far the measured link may be from what was asked. Page times are far longer
+    /// Maximum deviation of the measured link from the requested round trip (median) and rate
     #[arg(
         long,
         value_name = "delay=TIME,rate=PERCENT",
@@ -171,10 +177,10 @@ pub struct TuneArgs {
         help_heading = "Output"
     )]
     pub link_tolerance: String,
-    /// Seed of the visitors [default: another for each search]
+    /// Seed of the random visitors [default: a new one for each search]
     #[arg(long, value_name = "NUMBER", help_heading = "Output")]
     pub seed: Option<u64>,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }

@@ -10,8 +10,9 @@ use tcptoll_engine::runner::{self, Schedule};
 use tcptoll_model::compare::{Run, between};
 use tcptoll_model::record::{Comparison, Summary, Trial, WarningEntry};
 use tcptoll_model::study::Study;
-use tcptoll_report::Between;
+use tcptoll_report::{Between, printable_line};
 
+use super::stored;
 use crate::cli::{CompareArgs, Format};
 use crate::exit::Status;
 use crate::screen;
@@ -35,7 +36,7 @@ struct Json<'a> {
 
 /// Compares two records.
 pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
-    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let (a, b) = (read(&stored::found(&args.a)?)?, read(&stored::found(&args.b)?)?);
     let (ea, eb) = (a.schedule.spec.name, b.schedule.spec.name);
     if ea != eb {
         bail!("{} is of experiment {ea}, {} of {eb}: compare runs of the same one", a.name, b.name);
@@ -98,13 +99,34 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
                 comparisons: &comparisons,
                 warnings: &warnings,
             };
-            tcptoll_report::between(&view, screen::style())
+            let text = tcptoll_report::between(&view, screen::style());
+            if comparisons.iter().any(|comparison| comparison.ci95.is_some()) {
+                text
+            } else {
+                text + "\n" + &remedy(&a, &b)
+            }
         }
     };
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(Status::Met)
+}
+
+/// What to run where no comparison has an interval.
+fn remedy(a: &Side, b: &Side) -> String {
+    let rounds = |side: &Side| {
+        let trials = side.summary.arms.iter().map(|arm| arm.rounds.len()).max();
+        trials.unwrap_or(0).max(1)
+    };
+    format!(
+        "A verdict needs several rounds in both records; {} has {}, {} has {}.\n\
+         Run each again with --rounds 15. Two servers are compared in one run: tcptoll http URL URL\n",
+        printable_line(&a.name),
+        rounds(a),
+        printable_line(&b.name),
+        rounds(b)
+    )
 }
 
 fn read(path: &Path) -> anyhow::Result<Side> {

@@ -1,11 +1,12 @@
 //! `tcptoll explain NAME`: the section of docs/causes.md of that name, laid out for a terminal.
 
 use anyhow::bail;
+use tcptoll_model::study::did_you_mean;
 use tcptoll_report::TextStyle;
 
 use super::{prose, study};
 use crate::exit::Status;
-use crate::{screen, studies};
+use crate::screen;
 
 const CAUSES: &str = include_str!("../../../../docs/causes.md");
 
@@ -15,9 +16,9 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<Status> {
     };
     let Some((name, body)) = sections().find(|(name, _)| *name == wanted) else {
         let names: Vec<&str> = sections().map(|(name, _)| name).collect();
-        let meant = studies::did_you_mean(wanted, &names).map(|meant| format!(" {meant}"));
+        let meant = did_you_mean(wanted, &names).map(|meant| format!(" {meant}"));
         bail!(
-            "explain {wanted}: nothing is called so;{} `tcptoll explain` lists all {}",
+            "explain {wanted}: there is no such name;{} `tcptoll explain` lists all {}",
             meant.unwrap_or_default(),
             names.len()
         );

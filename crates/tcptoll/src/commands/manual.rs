@@ -21,8 +21,10 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<Status>
 pub(crate) fn man(words: &[String], folder: Option<&Path>) -> anyhow::Result<Status> {
     let mut command = Cli::command();
     if let Some(folder) = folder {
-        clap_mangen::generate_to(command, folder)
+        std::fs::create_dir_all(folder)
+            .and_then(|()| clap_mangen::generate_to(command, folder))
             .with_context(|| format!("--dir {}", folder.display()))?;
+        crate::output::wrote(folder);
         return Ok(Status::Met);
     }
     // Only what is built knows that it is `tcptoll-study-list`.

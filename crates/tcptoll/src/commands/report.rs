@@ -1,7 +1,7 @@
 //! `tcptoll report FILE`: what a record says, as text, JSON, a page, CSV or Markdown.
 
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
@@ -12,25 +12,23 @@ use tcptoll_model::record::Summary;
 use tcptoll_model::watch::review::Review;
 use tcptoll_report::{Clock, WatchCsv, Watched};
 
-use super::study;
+use super::{stored, study};
 use crate::cli::{Format, ReportArgs};
 use crate::exit::{Status, say};
 use crate::{output, screen};
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
-    let name = args.record.display().to_string();
-    let record = || format!("record {name}");
-    if let Some(watch) = WatchRecord::open(&args.record).with_context(record)? {
-        return of_watch(args, &watch).with_context(record);
+    let paths: Vec<PathBuf> =
+        args.records.iter().map(|word| stored::found(word)).collect::<Result<_, _>>()?;
+    let [path] = paths.as_slice() else { return of_several(args, &paths) };
+    let named = || format!("record {}", path.display());
+    if let Some(watch) = WatchRecord::open(path).with_context(named)? {
+        return of_watch(args, path, &watch).with_context(named);
     }
-    let record = Record::read(&args.record).with_context(record)?;
-    if record.trials().next().is_none() {
-        bail!("record {name}: the run was stopped before its first trial ended");
+    let summary = read(path)?;
+    if prints(args) {
+        output::print(&summary, Some(path), args.format)?;
     }
-    let Some(summary) = tcptoll_engine::runner::summarise(&record) else {
-        bail!("record {name}: its study is not known to this tcptoll");
-    };
-    output::print(&summary, Some(&args.record), args.format)?;
     let files = [
         ("--html", &args.html, tcptoll_report::html as fn(&Summary) -> String),
         ("--csv", &args.csv, tcptoll_report::csv),
@@ -44,20 +42,73 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
     Ok(Status::Met)
 }
 
+/// Whether anything goes to stdout: a file that was asked for takes the place of the text.
+fn prints(args: &ReportArgs) -> bool {
+    let to_file = args.html.is_some() || args.csv.is_some() || args.markdown.is_some();
+    args.format == Format::Json || !to_file
+}
+
+/// Several records: one page with a table of contents.
+fn of_several(args: &ReportArgs, paths: &[PathBuf]) -> anyhow::Result<Status> {
+    if args.csv.is_some() || args.markdown.is_some() || args.format == Format::Json {
+        bail!(
+            "--csv, --markdown and --format json are for one record; several records go into one page with --html FILE"
+        );
+    }
+    let summaries: Vec<Summary> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    match &args.html {
+        Some(path) => {
+            page_of(path, &summaries)?;
+            output::wrote(path);
+        }
+        None => {
+            for (at, (summary, path)) in summaries.iter().zip(paths).enumerate() {
+                if at > 0 {
+                    study::print("\n")?;
+                }
+                output::print(summary, Some(path), args.format)?;
+            }
+        }
+    }
+    Ok(Status::Met)
+}
+
+/// Writes one page of several runs.
+pub(super) fn page_of(path: &Path, summaries: &[Summary]) -> anyhow::Result<()> {
+    let summaries: Vec<&Summary> = summaries.iter().collect();
+    std::fs::write(path, tcptoll_report::html_of(&summaries))
+        .with_context(|| format!("--html {}", path.display()))
+}
+
+/// The summary of a record.
+///
+/// Errors: it cannot be read, or nothing was measured.
+pub(super) fn read(path: &Path) -> anyhow::Result<Summary> {
+    let name = path.display();
+    let record = Record::read(path).with_context(|| format!("record {name}"))?;
+    if record.trials().next().is_none() {
+        bail!("record {name}: the run was stopped before its first trial ended");
+    }
+    tcptoll_engine::runner::summarise(&record)
+        .with_context(|| format!("record {name}: its study is not known to this tcptoll"))
+}
+
 /// The record of a watch.
-fn of_watch(args: &ReportArgs, record: &WatchRecord) -> anyhow::Result<Status> {
+fn of_watch(args: &ReportArgs, path: &Path, record: &WatchRecord) -> anyhow::Result<Status> {
     let review = record.review()?;
     if review.cut {
         say(
             "warning: the last line is cut, because the watch was killed or the disk was full while it wrote the line. The line is left out",
         );
     }
-    let watched = Watched { review: &review, clock: clock(&review)?, record: Some(&args.record) };
+    let watched = Watched { review: &review, clock: clock(&review)?, record: Some(path) };
     let text = match args.format {
         Format::Text => tcptoll_report::watch_text(&watched, screen::style()),
         Format::Json => serde_json::to_string(&review)? + "\n",
     };
-    study::print(&text)?;
+    if prints(args) {
+        study::print(&text)?;
+    }
     if let Some(path) = &args.html {
         let series = record.series(&review)?;
         write("--html", path, &tcptoll_report::watch_html(&watched, &series))?;
@@ -67,6 +118,7 @@ fn of_watch(args: &ReportArgs, record: &WatchRecord) -> anyhow::Result<Status> {
     }
     if let Some(path) = &args.csv {
         csv(path, record, &review).with_context(|| format!("--csv {}", path.display()))?;
+        output::wrote(path);
     }
     Ok(Status::Met)
 }
@@ -103,5 +155,7 @@ fn clock(review: &Review) -> anyhow::Result<Clock> {
 }
 
 fn write(option: &str, path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("{option} {}", path.display()))
+    std::fs::write(path, text).with_context(|| format!("{option} {}", path.display()))?;
+    output::wrote(path);
+    Ok(())
 }

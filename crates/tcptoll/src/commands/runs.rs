@@ -2,22 +2,23 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use tcptoll_engine::record::{ReadError, Record};
 use tcptoll_engine::runner;
 use tcptoll_engine::watch::record::WatchRecord;
+use tcptoll_model::units::parse_time;
 use tcptoll_model::watch::WatchLine;
 use tcptoll_report::{printable_line, shell_argument};
 
-use super::study;
+use super::{stored, study};
 use crate::cli::{Format, RunsArgs};
-use crate::exit::Status;
-use crate::output;
+use crate::exit::{Status, say};
+use crate::{output, screen};
 
 /// What is said of a record.
 #[derive(Serialize)]
@@ -29,6 +30,11 @@ struct Entry {
     /// The study's name, or the experiment's.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// Records that are newer.
+    back: usize,
+    /// As typed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    command: Vec<String>,
     arms: usize,
     trials: usize,
     /// `complete`, `invalid`, `stopped` (by a signal), `killed`, `empty`, `damaged`; `watch`: it has no
@@ -38,43 +44,92 @@ struct Entry {
     says: String,
 }
 
-/// Lists the records of the default folder, newest first.
+/// Lists the records of the default folder, newest first, or removes some.
 pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
     let folder = output::record_folder()?;
-    let entries: Vec<Entry> =
-        newest(&folder)?.into_iter().take(args.count).map(|path| entry(&path)).collect();
+    let records = meant(args, &folder)?;
+    if args.rm.is_some() {
+        return remove(&records);
+    }
+    let entries: Vec<Entry> = records
+        .iter()
+        .take(args.count)
+        .map(|(back, path)| Entry { back: *back, ..entry(path) })
+        .collect();
     if args.format == Format::Json {
         return study::print(&format!("{}\n", serde_json::to_string(&entries)?));
     }
     if entries.is_empty() {
         let folder = printable_line(&folder.display().to_string());
-        return study::print(&format!("no records in {folder}: run an experiment first\n"));
+        let which = if args.older_than.is_some() { "such records" } else { "records" };
+        return study::print(&format!("no {which} in {folder}\n"));
     }
-    study::print(&text(&entries))
+    let more = records.len() - entries.len();
+    study::print(&text(&entries, more, &folder, screen::style().width))
 }
 
-/// Records of a folder by their time, newest first. A folder that is not there has none.
-fn newest(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let cannot = || format!("the folder for records, {}, cannot be read", folder.display());
-    if !folder.exists() {
-        return Ok(Vec::new());
+/// The records that are named, or all, of those that are old enough; each with its distance from the latest.
+fn meant(args: &RunsArgs, folder: &Path) -> anyhow::Result<Vec<(usize, PathBuf)>> {
+    let all = stored::newest(folder)?;
+    let named = args.rm.as_deref().unwrap_or_default();
+    if args.rm.is_some() && named.is_empty() && args.older_than.is_none() {
+        bail!("--rm: name the records to remove, like --rm latest, or add --older-than 30d");
     }
-    let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
-    for item in std::fs::read_dir(folder).with_context(cannot)? {
-        let path = item.with_context(cannot)?.path();
-        let is_record = path.extension().is_some_and(|end| end == "jsonl");
-        // One that has just been removed is none.
-        if let Some(changed) = path
-            .metadata()
-            .ok()
-            .filter(|m| is_record && m.is_file())
-            .and_then(|m| m.modified().ok())
-        {
-            files.push((changed, path));
+    let wanted: Option<Vec<PathBuf>> = match named {
+        [] => None,
+        named => Some(named.iter().map(|word| stored::found(word)).collect::<Result<_, _>>()?),
+    };
+    let before = match &args.older_than {
+        None => None,
+        Some(text) => {
+            let age = age(text).with_context(|| format!("--older-than {text}"))?;
+            SystemTime::now().checked_sub(age)
+        }
+    };
+    let mut records: Vec<(usize, PathBuf)> = Vec::new();
+    for (back, (changed, path)) in all.into_iter().enumerate() {
+        let is_old = args.older_than.is_none() || before.is_some_and(|before| changed < before);
+        if is_old && wanted.as_ref().is_none_or(|wanted| wanted.contains(&path)) {
+            records.push((back, path));
         }
     }
-    files.sort_unstable_by(|a, b| b.cmp(a));
-    Ok(files.into_iter().map(|(_, path)| path).collect())
+    if let Some(wanted) = wanted
+        && let Some(other) =
+            wanted.iter().find(|path| !records.iter().any(|(_, record)| record == *path))
+    {
+        bail!(
+            "--rm {}: only records in {} are removed, here and where --older-than holds",
+            other.display(),
+            folder.display()
+        );
+    }
+    Ok(records)
+}
+
+/// `30d`, `2w`, `12h`.
+fn age(text: &str) -> anyhow::Result<Duration> {
+    const DAY_S: u64 = 24 * 60 * 60;
+    let days = |number: &str, days: u64| {
+        let number: u64 = number.trim().parse().ok()?;
+        number.checked_mul(days * DAY_S).map(Duration::from_secs)
+    };
+    let in_days = match text.trim().split_at_checked(text.trim().len().saturating_sub(1)) {
+        Some((number, "d")) => days(number, 1),
+        Some((number, "w")) => days(number, 7),
+        _ => parse_time(text).ok(),
+    };
+    in_days.context("write an age like 30d, 2w or 12h")
+}
+
+fn remove(records: &[(usize, PathBuf)]) -> anyhow::Result<Status> {
+    for (_, path) in records {
+        std::fs::remove_file(path).with_context(|| format!("removing {}", path.display()))?;
+        say(&format!("removed {}", path.display()));
+    }
+    if records.is_empty() {
+        say("nothing to remove");
+    }
+    Ok(Status::Met)
 }
 
 fn entry(path: &Path) -> Entry {
@@ -82,6 +137,8 @@ fn entry(path: &Path) -> Entry {
         path: path.to_owned(),
         started_at: None,
         name: None,
+        back: 0,
+        command: Vec::new(),
         arms: 0,
         trials: 0,
         state: "damaged",
@@ -101,6 +158,7 @@ fn entry(path: &Path) -> Entry {
     };
     if let Some(header) = record.header() {
         entry.started_at = Some(header.started_at.clone());
+        entry.command.clone_from(&header.command);
         let study = &header.study;
         entry.name =
             Some(if study.name.is_empty() { &study.experiment } else { &study.name }.clone());
@@ -132,8 +190,10 @@ fn watch(entry: &mut Entry) {
     }
 }
 
-/// The list for a terminal. What a file or its name says cannot steer it.
-fn text(entries: &[Entry]) -> String {
+/// The list for a terminal, a line a record. What a file or its name says cannot steer it.
+///
+/// `more`: records that are not listed. `width`: columns of the terminal.
+fn text(entries: &[Entry], more: usize, folder: &Path, width: usize) -> String {
     let mut text = String::new();
     for entry in entries {
         let when =
@@ -141,50 +201,121 @@ fn text(entries: &[Entry]) -> String {
                 || "unknown time".to_owned(),
                 |at| at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
             );
-        let name = printable_line(entry.name.as_deref().unwrap_or("?"));
-        let path = entry.path.display().to_string();
-        let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        if entry.state == "watch" {
-            let _ = writeln!(text, "{when:<17} {name}");
-        } else {
-            let _ = writeln!(
-                text,
-                "{when:<17} {name:<18} {:<9} {:<11} {}",
-                many(entry.arms, "arm"),
-                many(entry.trials, "trial"),
-                entry.state
-            );
-        }
-        for line in [&entry.says, &path] {
-            let _ = writeln!(text, "    {}", printable_line(line));
-        }
+        let which = match entry.back {
+            0 => "latest".to_owned(),
+            back => format!("latest~{back}"),
+        };
+        let state =
+            if entry.state == "complete" { String::new() } else { format!("[{}] ", entry.state) };
+        let line = format!("{which:<10} {when}  {state}{}  {}", typed(entry), entry.says);
+        let _ = writeln!(text, "{}", cut(&printable_line(&line), width));
         if matches!(entry.state, "killed" | "stopped") {
-            let _ = writeln!(text, "    go on: tcptoll study --resume {}", shell_argument(&path));
+            let path = entry.path.display().to_string();
+            let resume =
+                format!("{:<11}go on: tcptoll study --resume {}", "", shell_argument(&path));
+            let _ = writeln!(text, "{}", printable_line(&resume));
         }
     }
+    let folder = printable_line(&folder.display().to_string());
+    let _ = writeln!(text, "\nrecords are in {folder}");
+    if more > 0 {
+        let _ = writeln!(text, "{more} more: --count {}", entries.len() + more);
+    }
+    text.push_str(
+        "tcptoll report latest shows one again; tcptoll compare latest latest~1 compares two\n",
+    );
     text
+}
+
+/// What was typed, without the program and where results went; the name where nothing is known.
+fn typed(entry: &Entry) -> String {
+    const PLACES: [&str; 5] = ["--out", "--html", "--pcap", "--format", "--quiet"];
+    let mut words = entry.command.iter().skip(1);
+    let mut kept: Vec<&str> = Vec::new();
+    while let Some(word) = words.next() {
+        let name = word.split('=').next().unwrap_or_default();
+        if !PLACES.contains(&name) && word != "-q" {
+            kept.push(word);
+        } else if name == word && name != "--quiet" && word != "-q" {
+            words.next();
+        }
+    }
+    match kept.as_slice() {
+        [] => entry.name.clone().unwrap_or_else(|| "?".to_owned()),
+        kept => kept.join(" "),
+    }
+}
+
+/// A line that fits, with `…` where it was cut.
+fn cut(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn entry() -> Entry {
+        Entry {
+            path: PathBuf::from("/records/http-1.jsonl"),
+            started_at: None,
+            name: Some("http".to_owned()),
+            back: 1,
+            command: ["tcptoll", "http", "--out", "x", "127.0.0.1:80", "--quiet"]
+                .map(str::to_owned)
+                .into(),
+            arms: 1,
+            trials: 2,
+            state: "complete",
+            says: "13,500 requests per second".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_record_is_a_line_with_what_was_typed_and_what_came_of_it() {
+        let list = text(&[entry()], 3, Path::new("/records"), 100);
+        let line = "latest~1   unknown time  http 127.0.0.1:80  13,500 requests per second\n";
+        assert!(list.starts_with(line), "{list}");
+        assert!(list.contains("\n3 more: --count 4\n"), "{list}");
+        let narrow = text(&[entry()], 0, Path::new("/records"), 40);
+        assert_eq!(narrow.lines().next().map(|line| line.chars().count()), Some(40));
+    }
+
     #[test]
     fn what_a_record_or_its_name_says_cannot_steer_the_terminal_or_the_shell() {
         let evil = "a\u{1b}[2J\n\u{202e}b\u{9b}1m";
-        let text = text(&[Entry {
-            path: PathBuf::from("/records/it's; \u{1b}\u{2066}rm\n.jsonl"),
-            started_at: None,
-            name: Some(evil.to_owned()),
-            arms: 1,
-            trials: 2,
-            state: "killed",
-            says: evil.to_owned(),
-        }]);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 4, "{text}");
-        assert!(lines[0].contains(" a·[2J b·1m ") && lines[1] == "    a·[2J b·1m", "{text}");
-        assert_eq!(lines[2], "    /records/it's; ·rm .jsonl");
-        assert_eq!(lines[3], r"    go on: tcptoll study --resume '/records/it'\''s; ·rm .jsonl'");
+        let list = text(
+            &[Entry {
+                path: PathBuf::from("/records/it's; \u{1b}\u{2066}rm\n.jsonl"),
+                name: Some(evil.to_owned()),
+                command: Vec::new(),
+                state: "killed",
+                says: evil.to_owned(),
+                ..entry()
+            }],
+            0,
+            Path::new("/records"),
+            200,
+        );
+        let lines: Vec<&str> = list.lines().collect();
+        assert!(lines[0].ends_with("[killed] a·[2J b·1m  a·[2J b·1m"), "{list}");
+        assert!(
+            lines[1].ends_with(r"go on: tcptoll study --resume '/records/it'\''s; ·rm .jsonl'"),
+            "{list}"
+        );
+    }
+
+    #[test]
+    fn an_age_is_in_days_weeks_or_a_time() {
+        for (text, s) in [("30d", 2_592_000), ("2w", 1_209_600), ("12h", 43_200)] {
+            assert_eq!(age(text).unwrap(), Duration::from_secs(s), "{text}");
+        }
+        for text in ["", "d", "30", "-1d", "ä"] {
+            assert!(age(text).is_err(), "{text}");
+        }
     }
 }

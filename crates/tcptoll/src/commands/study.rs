@@ -54,7 +54,13 @@ pub(super) fn start(
         // What would be refused is refused now, except a name that does not resolve.
         let schedule = output::check(study, output)?.schedule;
         output::announce(&schedule);
-        return print(&plan_text(&schedule, prose::width())?);
+        let computed = schedule.computed();
+        let text = if computed.is_empty() {
+            String::new()
+        } else {
+            tcptoll_report::computed(&computed, screen::style()) + "\n"
+        };
+        return print(&(text + &plan_text(&schedule, prose::width())?));
     }
     output::run(study, output)
 }

@@ -34,7 +34,7 @@ pub fn from_typed(spec: &Spec, typed: &Typed, rounds: &RoundArgs) -> anyhow::Res
     }
     rounds.apply(&mut study);
     (spec.complete)(&mut study);
-    if !study.factors.is_empty() && (spec.compares)(&study) {
+    if study.compare.is_empty() && !study.factors.is_empty() && (spec.compares)(&study) {
         // What is wrong with the arms is said once the study is checked.
         let first = study.arms().ok().and_then(|arms| Some(arms.first()?.name.clone()));
         study.compare = first
@@ -193,6 +193,19 @@ mod tests {
         assert_eq!((names.len(), names[0].as_str()), (6, "reuse keep-alive, server nginx"));
         let against: Vec<_> = study.compare.iter().map(|c| c.against.clone()).collect();
         assert_eq!(against, [Some(Value::from(names[0].as_str()))]);
+    }
+
+    #[test]
+    fn servers_are_arms_compared_against_the_first_for_each_level_of_other_options() {
+        let two = study("http http://127.0.0.1:81/ 127.0.0.1:82").unwrap();
+        let pairs = |study: &Study| {
+            let pairs = Schedule::of(study).unwrap().pairs;
+            pairs.iter().map(|pair| (pair.a, pair.b)).collect::<Vec<_>>()
+        };
+        assert_eq!(pairs(&two), [(1, 0)]);
+        assert_eq!(two.arms().unwrap()[1].name, "127.0.0.1:82");
+        let four = study("http --connections 1,2 127.0.0.1:81,127.0.0.1:82").unwrap();
+        assert_eq!(pairs(&four), [(2, 0), (3, 1)]);
     }
 
     #[test]

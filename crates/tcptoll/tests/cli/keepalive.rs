@@ -27,7 +27,10 @@ fn an_impossible_setting_of_keepalive_is_named_with_what_to_write() {
         (&["--fault", "loss=200%"], "--fault loss=200%"),
         (&["--fault", "loss="], "--fault loss="),
         (&["--fault", "cut", "--fault-share", "200%"], "--fault-share 200%"),
-        (&["--fail-if", "p99(rtt) > 1"], "detection_us"),
+        (
+            &["--fail-if", "p99(telepathy) > 1"],
+            "there is no distribution telepathy; this experiment has arrival_us, detection_us",
+        ),
     ] {
         refused(&[&["keepalive"], args].concat(), names);
     }

@@ -159,7 +159,9 @@ fn the_man_page_is_printed_and_one_per_command_is_written() {
     }
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().display().to_string();
-    assert_eq!(printed(&["man", "--dir", &name]), "");
+    let ran = tcptoll(&["man", "--dir", &name]);
+    let says = format!("wrote {name}\n");
+    assert_eq!((ran.status, ran.stdout, ran.stderr), (Some(0), String::new(), says));
     for command in experiments().chain(OTHERS) {
         let page = folder.path().join(format!("tcptoll-{command}.1"));
         assert!(page.is_file(), "{}", page.display());

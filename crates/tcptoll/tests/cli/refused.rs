@@ -58,7 +58,7 @@ fn an_impossible_setting_of_connect_is_named_with_what_to_write() {
         (&["--client-sysctl", "net.core.somaxconn"], "write NAME=VALUE"),
         (&["--pause", "1s"], "--pause-every"),
         (&["--port", "80"], "--server"),
-        (&["--fail-if", "nonsense"], "write METRIC > NUMBER"),
+        (&["--fail-if", "nonsense"], "write FIGURE > NUMBER, like 'p99 > 5ms'"),
         (&["--count", "5,5"], "twice"),
         (&["--count", "20,000"], "--count 20,000: a comma separates values; write 20000"),
     ] {
@@ -98,10 +98,14 @@ fn an_impossible_setting_of_http_is_named_with_what_to_write() {
         (&["--server", "sleep 1", "--work", "5ms"], "--work 5ms"),
         (&["--keepalive", "off", "--keepalive-requests", "3"], "--keepalive-requests 3"),
         (&["--link", "moon"], "profiles: direct"),
-        (&["--fail-if", "p99(rtt) > 1"], "latency_us"),
+        (
+            &["--fail-if", "p99(telepathy) > 1"],
+            "there is no distribution telepathy; this experiment has connect_us, first_byte_us, \
+             idle_close_us, latency_us",
+        ),
+        (&["--fail-if", "telepathy > 1"], "there is no figure telepathy; this experiment has "),
         (&["ftp://127.0.0.1/"], "ftp://127.0.0.1/"),
         (&["http://127.0.0.1:0/"], "http://127.0.0.1:0/"),
-        (&[url, "http://127.0.0.1:10/"], "host and port"),
         (&[url, "--server", "nginx"], "--server needs the lab: it has no effect with a URL"),
         (&[url, "--work", "1ms"], "--work needs the lab: it has no effect with a URL"),
         (&[url, "--tls", "full"], "--tls full"),
@@ -159,12 +163,32 @@ fn a_setting_of_visitors_that_cannot_be_is_named_with_what_to_write() {
 }
 
 #[test]
-fn several_urls_in_one_word_are_refused_with_how_to_write_them() {
-    let urls = "http://127.0.0.1:9/,HTTP://127.0.0.1:10/";
-    refused(&["http", urls], "a comma does not separate URLs");
-    refused(&["http", urls], "write a study with an arm for each");
-    let two = ["http", "http://127.0.0.1:9/", "http://127.0.0.1:10/"];
-    refused(&two, "write a study with an arm for each");
+fn several_servers_are_an_arm_each_on_the_command_line_and_refused_in_an_arm_of_a_study() {
+    let plan = "\narms\n  127.0.0.1:9\n  127.0.0.1:10\ncompared, margin 2 %\n  \
+                127.0.0.1:10 / 127.0.0.1:9, requests_per_s\n";
+    for urls in [
+        &["http://127.0.0.1:9/,HTTP://127.0.0.1:10/"][..],
+        &["http://127.0.0.1:9/", "http://127.0.0.1:10/"],
+    ] {
+        let ran = tcptoll(&[&["http", "--dry-run"], urls].concat());
+        assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{urls:?}");
+        assert!(ran.stdout.contains(plan), "{urls:?}: {}", ran.stdout);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let study = folder.path().join("study.toml");
+    for (urls, names) in [
+        ("http://127.0.0.1:9/,HTTP://127.0.0.1:10/", "in a study a comma does not separate URLs"),
+        ("http://127.0.0.1:9/ http://127.0.0.1:10/", "need the same scheme, host and port"),
+    ] {
+        let text = format!("question = 'what?'\nexperiment = 'http'\n[settings]\nurl = '{urls}'\n");
+        std::fs::write(&study, text).unwrap();
+        let study = study.display().to_string();
+        let at = format!("line 4: --url {urls}: ");
+        for says in [names, "Write an arm for each server:", &at] {
+            refused(&["study", "check", &study], says);
+            refused(&["study", "run", &study], says);
+        }
+    }
 }
 
 #[test]

@@ -150,7 +150,8 @@ fn a_broken_limit_is_said_and_gives_status_1_and_one_that_holds_gives_0() {
     assert_eq!((held.status, held.stderr.as_str()), (Some(expected), ""));
     let unknown = run(tcptoll(&args).args(["--fail-if", "p50(connect_s) > 1"]));
     assert_eq!(unknown.status, Some(2));
-    assert!(unknown.stderr.contains("connect_s is not one of"), "{}", unknown.stderr);
+    let says = "there is no distribution connect_s; did you mean connect_us?";
+    assert!(unknown.stderr.contains(says), "{}", unknown.stderr);
     assert_eq!(unknown.stdout, "", "a limit that cannot be is known before the run");
 }
 
@@ -250,5 +251,11 @@ fn the_tour_ends_with_the_path_of_its_report() {
     for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
         assert!(!html.contains(outside), "the report needs the network: {outside}");
     }
-    assert!(ran.stdout.contains("accept queue"), "{}", ran.stdout);
+    for number in 1..=9 {
+        assert!(ran.stdout.contains(&format!("\n{number}/9  ")), "{}", ran.stdout);
+        assert!(
+            html.contains(&format!("id=\"run-{number}\"")),
+            "answer {number} is not in the report"
+        );
+    }
 }

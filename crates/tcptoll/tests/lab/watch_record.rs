@@ -142,12 +142,16 @@ fn is_read_up_to_a_cut(path: &str, folder: &Folder) {
     ]));
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("warning: the last line is cut"), "{}", ran.stderr);
-    assert!(ran.stdout.contains("accept-queue-full"), "{}", ran.stdout);
+    assert_eq!(ran.stdout, "", "files take the place of the text");
     for (file, has) in
         [(&html, "<svg"), (&csv, ",overflows,,"), (&markdown, "| accept-queue-full |")]
     {
+        assert!(ran.stderr.contains(&format!("wrote {file}\n")), "{}", ran.stderr);
         assert!(fs::read_to_string(file).unwrap().contains(has), "{file}");
     }
+    let text = run(&mut tcptoll(&["report", path]));
+    assert!(text.stderr.contains("warning: the last line is cut"), "{}", text.stderr);
+    assert!(text.stdout.contains("accept-queue-full"), "{}", text.stdout);
     fs::write(path, whole.replacen("{\"line\":\"state\"", "{\"line\":\"state", 2)).unwrap();
     let ran = run(&mut tcptoll(&["report", path]));
     assert_eq!(ran.status, Some(2));
@@ -185,11 +189,7 @@ fn a_watch_that_ends_closes_its_record_and_never_replaces_a_file() {
     fs::rename(&path, place.join("short.jsonl")).unwrap();
     let listed = run(tcptoll(&["runs"]).env("XDG_DATA_HOME", &data));
     assert_eq!(listed.status, Some(0), "{}", listed.stderr);
-    assert!(
-        listed.stdout.contains("  watch\n") && listed.stdout.contains("tcptoll report "),
-        "{}",
-        listed.stdout
-    );
+    assert!(listed.stdout.contains("  [watch] watch  tcptoll report "), "{}", listed.stdout);
 }
 
 /// Stops a watch as a user does; gives its exit status and what it said.

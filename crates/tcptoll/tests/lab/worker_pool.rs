@@ -145,7 +145,7 @@ fn pooled_connections_lose_no_syn_to_a_full_queue() {
     assert_eq!(arm.ok, arm.attempts, "{:?}", arm.errors);
     // Nothing waited for a connection, so no time limit of connecting is advised.
     let advised = |change: &str| summary.advice.iter().any(|one| one.change.starts_with(change));
-    assert!(!advised("Set a short time limit of connecting"), "{:?}", summary.advice);
+    assert!(!advised("Set a short connect timeout"), "{:?}", summary.advice);
     assert!(summary.next.iter().all(|step| !step.command.contains("--connect-timeout")));
     // Yet a backend that does not answer holds a worker with a connection like one without.
     assert!(metric(arm, "workers_busy_peak") >= 8.0);

@@ -65,7 +65,7 @@ fn an_unknown_experiment_is_shown_by_its_metrics_with_their_units() {
         let longest = shown.contains("2.00 ms") || shown.contains("2,000 µs");
         assert!(shown.contains("80.0") && longest, "{form}: {shown}");
         assert!(shown.contains("9 of 1,000 operations failed"), "{form}: {shown}");
-        for word in ["connect latency", "µs/conn", "connections", "requests", "known after"] {
+        for word in ["connect latency", "µs/conn", "connections", "requests", "detected after"] {
             assert!(!shown.contains(word), "{word} in {form}: {shown}");
         }
     }

@@ -13,6 +13,18 @@ fn plain(name: &str) -> String {
 }
 
 #[test]
+fn an_answer_is_at_most_three_sentences_and_400_characters() {
+    for name in all() {
+        let answer = load(name).answer;
+        let starts = answer.match_indices(". ").filter(|(at, _)| {
+            answer[at + 2..].starts_with(|next: char| next.is_uppercase() || next.is_ascii_digit())
+        });
+        assert!(starts.count() < 3, "{name}: {answer}");
+        assert!(answer.chars().count() <= 400, "{name}: {} of {answer}", answer.chars().count());
+    }
+}
+
+#[test]
 fn which_of_several_addresses_was_used_stands_above_the_answer() {
     let entry = |name: &str, addresses: &[&str]| Resolved {
         name: name.to_owned(),
@@ -36,7 +48,7 @@ fn which_of_several_addresses_was_used_stands_above_the_answer() {
 fn only_runs_that_checked_idle_connections_speak_of_them() {
     for name in all() {
         let mut summary = load(name);
-        let words = ["known after", "heartbeats", "wrongly closed", "packets/h"];
+        let words = ["detected after", "heartbeats", "wrongly closed", "packets/h"];
         let said = |text: &str| words.iter().any(|word| text.contains(word));
         assert_eq!(said(&plain(name)), name.starts_with("keepalive"), "{name}");
         summary.answer.clear();
@@ -49,11 +61,11 @@ fn only_runs_that_checked_idle_connections_speak_of_them() {
 }
 
 #[test]
-fn what_was_known_of_the_dead_comes_before_what_checking_took() {
+fn detected_deaths_come_before_what_testing_took() {
     let text = plain("keepalive_cut");
     let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what} in {text}"));
-    assert!(at("known after, s") < at("time against packets"));
-    assert!(at("time against packets") < at("in the window"));
+    assert!(at("detected after, s") < at("time and packets"));
+    assert!(at("time and packets") < at("in the window"));
 }
 
 #[test]
@@ -108,7 +120,7 @@ fn more_comparisons_than_a_dozen_stand_in_a_table() {
     };
     summary.comparisons = vec![one; 13];
     let text = text(&summary, None, TextStyle::default());
-    let rows = text.lines().filter(|line| line.trim_end().ends_with("lower")).count();
+    let rows = text.lines().filter(|line| line.trim_end().ends_with("lower (worse)")).count();
     assert_eq!(rows, 13, "{text}");
 }
 
@@ -194,7 +206,7 @@ fn a_mark_is_a_round_up_to_thirty_and_says_if_it_is_more() {
     let wide = TextStyle { colour: false, width: 140 };
     let each = text(&summary, None, wide);
     assert_eq!(marks(&each), 30);
-    assert!(!each.contains("each mark") && !each.contains("× a round"), "{each}");
+    assert!(!each.contains("each mark") && !each.contains("× an excluded"), "{each}");
     for arm in &mut summary.arms {
         arm.rounds.extend(arm.rounds.clone());
     }

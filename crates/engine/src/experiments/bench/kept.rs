@@ -26,7 +26,7 @@ impl Kept {
         Ok(Self {
             on,
             timeout: reader.typed_read("keepalive-timeout", time_above_zero)?,
-            requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX))?,
+            requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX) / 2)?,
         })
     }
 

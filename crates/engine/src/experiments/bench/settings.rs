@@ -8,7 +8,7 @@ use tcptoll_kernel::socket::{ClientOptions, Tcp};
 use tcptoll_model::experiments::option::{DefaultValue, Levels, Only, Opt};
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::link::LinkSpec;
-use tcptoll_model::study::{PlannedArm, Settings};
+use tcptoll_model::study::{PlannedArm, Settings, did_you_mean};
 use tcptoll_model::units::{parse_count, parse_time};
 
 use crate::experiments::TrialError;
@@ -69,7 +69,28 @@ pub(in crate::experiments) fn wrong(
     typed: &str,
     why: impl std::fmt::Display,
 ) -> TrialError {
-    TrialError::Setting(format!("--{key} {typed}: {why}"))
+    let why = why.to_string();
+    let meant = meant(typed, &why).map_or_else(String::new, |meant| format!("{meant} "));
+    TrialError::Setting(format!("--{key} {typed}: {meant}{why}"))
+}
+
+/// `did you mean keep-alive?`, where a sentence lists the words that can be written.
+fn meant(typed: &str, why: &str) -> Option<String> {
+    const SHORTEST: usize = 3;
+    let is_plain = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b'/')
+    };
+    let (_, list) = why.rsplit_once("write ")?;
+    let words: Vec<&str> = list
+        .split([',', ';'])
+        .flat_map(|part| part.split(" or "))
+        .map(str::trim)
+        .filter(|word| word.len() >= SHORTEST && word.bytes().all(is_plain))
+        .collect();
+    if words.len() < 2 || typed.len() < SHORTEST {
+        return None;
+    }
+    did_you_mean(typed, &words)
 }
 
 /// Checks that this kernel has a congestion control of this name. It makes a socket and sends
@@ -105,6 +126,12 @@ fn count(typed: &str, least: u64, most: u64) -> Result<u64, String> {
     }
 }
 
+/// A number with a fraction, or one like `2k`.
+pub(in crate::experiments) fn number(typed: &str) -> Option<f64> {
+    let count = || parse_count(typed).ok().map(|count| count as f64);
+    typed.parse().ok().or_else(count).filter(|number: &f64| number.is_finite())
+}
+
 fn flag(typed: &str) -> Result<bool, &'static str> {
     match typed {
         "false" | "off" | "no" => Ok(false),
@@ -115,7 +142,7 @@ fn flag(typed: &str) -> Result<bool, &'static str> {
 
 /// A time that is not zero.
 pub(in crate::experiments) fn time_above_zero(typed: &str) -> Result<Duration, String> {
-    match parse_time(typed).map_err(|error| error.to_string())? {
+    match parse_time(typed).map_err(|error| error.to_string().replace("37ms", "10s"))? {
         Duration::ZERO => Err("write a time above 0, like 10s".to_owned()),
         time => Ok(time),
     }
@@ -288,7 +315,7 @@ impl<'a> Reader<'a> {
     /// `--rate`; `what` goes by it: `connections`.
     pub(in crate::experiments) fn rate(&self, what: &str) -> Result<Option<f64>, TrialError> {
         let Some(typed) = self.typed("rate") else { return Ok(None) };
-        let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e6);
+        let rate = number(&typed).filter(|rate| *rate > 0.0 && *rate <= 1e6);
         let why = || format!("write {what} per second, above 0 and at most 1000000");
         rate.map(Some).ok_or_else(|| wrong("rate", &typed, why()))
     }

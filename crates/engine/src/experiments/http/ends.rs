@@ -7,7 +7,8 @@ use tcptoll_model::http::url::Url;
 use tcptoll_model::units::parse_size;
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::kept::Kept;
+use crate::experiments::bench::settings::{LabSpec, Reader, wrong};
 use crate::experiments::bench::target::Target;
 use crate::messages::ServerKind;
 
@@ -45,14 +46,10 @@ pub enum LabServer {
 pub struct KnownServer {
     /// Which.
     pub kind: ServerKind,
-    /// Processes, or threads.
-    pub workers: u64,
-    /// Whether connections may be used again.
-    pub keepalive: bool,
-    /// How long an idle connection is kept.
-    pub keepalive_timeout: Option<Duration>,
-    /// Requests of one connection at most; 0: any number.
-    pub keepalive_requests: Option<u64>,
+    /// Processes, or threads. None: as many as the connections need.
+    pub workers: Option<u64>,
+    /// What becomes of idle connections.
+    pub(in crate::experiments) kept: Kept,
     /// Bytes of content of a response.
     pub response_bytes: u64,
     /// Time the route works for.
@@ -61,16 +58,17 @@ pub struct KnownServer {
     pub backlog: Option<u64>,
 }
 
-/// How to measure several servers beside each other.
-const SEVERAL_SERVERS: &str = "For several servers write a study with an arm for each, like\n  [[arm]]\n  name = \"a\"\n  url = \"http://a.example/\"";
+/// How a study measures several servers.
+const SEVERAL_SERVERS: &str =
+    "Write an arm for each server:\n  [[arm]]\n  name = \"a\"\n  url = \"http://a.example/\"";
 
 /// One URL. A comma is a byte of its path, so a list of URLs would be one odd path.
 fn one_url(text: &str) -> Result<Url, TrialError> {
-    let url: Url = text.parse().map_err(|error| wrong("url", text, error))?;
+    let url = Url::typed(text).map_err(|error| wrong("url", text, error))?;
     let path = url.path.to_ascii_lowercase();
     if path.contains(",http://") || path.contains(",https://") {
         let why = format!(
-            "a comma does not separate URLs. Write blanks between URLs of one server. {SEVERAL_SERVERS}"
+            "in a study a comma does not separate URLs. Write blanks between URLs of one server. {SEVERAL_SERVERS}"
         );
         return Err(wrong("url", text, why));
     }
@@ -85,7 +83,8 @@ pub(super) fn ends(reader: &Reader<'_>) -> Result<Ends, TrialError> {
     };
     let origin = |url: &Url| (url.tls, url.host.clone(), url.port);
     if urls.iter().any(|url| origin(url) != origin(first)) {
-        let why = format!("they are not all of one scheme, host and port. {SEVERAL_SERVERS}");
+        let why =
+            format!("the URLs of one arm need the same scheme, host and port. {SEVERAL_SERVERS}");
         return Err(wrong("url", &typed, why));
     }
     let target = Target::of_url(first, &typed);
@@ -132,19 +131,14 @@ fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
         let why = format!("{typed} answers at once: leave it out, or say --server puma or null");
         return Err(wrong("work", &work, why));
     }
-    let keepalive = reader.flag("keepalive")?;
-    for key in ["keepalive-requests", "keepalive-timeout"] {
-        if let (false, Some(typed)) = (keepalive, reader.typed(key)) {
-            let why = "it has no effect with --keepalive off: leave one of them out";
-            return Err(wrong(key, &typed, why));
-        }
-    }
     Ok(LabServer::Known(KnownServer {
         kind,
-        workers: reader.count("workers", 1, 1024)?,
-        keepalive,
-        keepalive_timeout: reader.typed_read("keepalive-timeout", time_above_zero)?,
-        keepalive_requests: reader.typed_count("keepalive-requests", 0, u64::from(u32::MAX) / 2)?,
+        workers: match reader.typed_count("workers", 1, 1024)? {
+            // A process of prefork serves one connection.
+            None if kind == ServerKind::ApachePrefork => None,
+            typed => Some(typed.unwrap_or(1)),
+        },
+        kept: Kept::from(reader)?,
         response_bytes: reader.read("response", parse_size)?,
         work: reader.time("work")?,
         backlog: reader.typed_count("backlog", 1, i32::MAX as u64)?,

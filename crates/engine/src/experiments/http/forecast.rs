@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use tcptoll_model::http::reuse::Reuse;
+use tcptoll_model::units::{human_rate_per_s, human_us, plural};
 
 use super::ends::LabServer;
 use super::settings::{HttpSettings, PUBLIC_REQUESTS, Tls};
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::WarmUp;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
-use crate::messages::ServerKind;
+use crate::messages::{Io, ServerKind};
 
 /// Warm-up and measured time of a trial, unless told otherwise.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -63,6 +64,29 @@ impl HttpSettings {
         let otherwise = if public { Duration::ZERO } else { WARM_UP + ramp };
         let warmup = load.warmup.unwrap_or(WarmUp::Time(otherwise));
         Pace { rate, requests, duration, warmup, ramp }
+    }
+
+    /// `50 connections, closed loop, 10.0 s, 1 thread, io_uring if the kernel allows it`.
+    pub(super) fn load_in_words(&self) -> String {
+        let pace = self.pace();
+        let rate = match pace.rate {
+            Some(rate) => format!("{} requests/s (open loop)", human_rate_per_s(rate)),
+            None => "closed loop".to_owned(),
+        };
+        let requests = pace.requests.map(|requests| plural(requests, "request"));
+        let time = pace.duration.map(|time| human_us(time.as_secs_f64() * 1e6));
+        let length: Vec<String> = requests.into_iter().chain(time).collect();
+        let io = match self.load.io {
+            Io::Auto => "io_uring if the kernel allows it",
+            Io::Epoll => "epoll",
+            Io::IoUring => "io_uring",
+        };
+        format!(
+            "{}, {rate}, {}, {}, {io}",
+            plural(self.load.connections, "connection"),
+            length.join(" or "),
+            plural(self.load.threads, "thread")
+        )
     }
 
     fn work(&self) -> Duration {

@@ -53,6 +53,10 @@ impl Plan for HttpSettings {
         Self::expected_s(self)
     }
 
+    fn load(&self) -> Option<String> {
+        Some(self.load_in_words())
+    }
+
     fn public_load(&self) -> Option<PublicLoad> {
         let target = Self::target(self).filter(|target| target.is_public())?;
         let rate = self.load.rate.unwrap_or(PUBLIC_RATE_PER_S);

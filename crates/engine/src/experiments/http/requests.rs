@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use base64::Engine as _;
 use tcptoll_model::http::access_log;
+use tcptoll_model::study::nearest;
 use tcptoll_model::warning::Warning;
 
 use super::ends::Ends;
@@ -205,13 +206,42 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is)
 }
 
-/// A method: any word but those that make a connection into something else.
+/// Methods in use: those of HTTP, `WebDAV` and caches.
+const METHODS: [&str; 17] = [
+    "COPY",
+    "DELETE",
+    "GET",
+    "HEAD",
+    "LOCK",
+    "MKCOL",
+    "MOVE",
+    "OPTIONS",
+    "PATCH",
+    "POST",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "PUT",
+    "QUERY",
+    "REPORT",
+    "UNLOCK",
+];
+
+/// A method: any word but those that make a connection into something else, and slips of the finger.
 fn method(typed: &str) -> Result<String, TrialError> {
+    let meant = || {
+        let names = METHODS.map(str::to_lowercase);
+        nearest(typed, names.iter().map(String::as_str)).map(str::to_uppercase)
+    };
     match typed {
         "CONNECT" | "TRACE" => Err(wrong("method", typed, "it is no request for content")),
+        _ if METHODS.contains(&typed) => Ok(typed.to_owned()),
         // Methods are case-sensitive (RFC 9110, section 9.1).
         _ if is_token(typed) && !typed.bytes().any(|byte| byte.is_ascii_lowercase()) => {
-            Ok(typed.to_owned())
+            match meant() {
+                Some(meant) => Err(wrong("method", typed, format!("did you mean {meant}?"))),
+                None => Ok(typed.to_owned()),
+            }
         }
         _ => Err(wrong("method", typed, "write one word in capitals, like GET or POST")),
     }

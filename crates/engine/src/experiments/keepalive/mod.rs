@@ -5,10 +5,10 @@ pub mod settings;
 mod stage;
 mod trial;
 
-use tcptoll_model::record::Resolved;
+use tcptoll_model::record::{Advice, Resolved};
 use tcptoll_model::study::{PlannedArm, Settings};
 
-use tcptoll_model::experiments::keepalive::SPEC;
+use tcptoll_model::experiments::keepalive::{SPEC, chosen};
 use tcptoll_model::experiments::spec::Spec;
 
 use self::settings::KeepaliveSettings;
@@ -48,6 +48,11 @@ impl Plan for KeepaliveSettings {
 
     fn expected_s(&self) -> f64 {
         Self::expected_s(self)
+    }
+
+    fn computed(&self) -> Option<Advice> {
+        let within_s = self.detect_within?.as_secs_f64();
+        chosen(&self.checking, within_s, self.assumed, self.idle_sockets())
     }
 
     fn public_load(&self) -> Option<PublicLoad> {

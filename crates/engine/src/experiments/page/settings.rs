@@ -126,7 +126,7 @@ impl PageSettings {
 
 fn ends(reader: &Reader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialError> {
     if let Some(typed) = reader.typed("url") {
-        let url: Url = typed.parse().map_err(|error| wrong("url", &typed, error))?;
+        let url = Url::typed(&typed).map_err(|error| wrong("url", &typed, error))?;
         if protocol == Protocol::Http2 && !url.tls {
             return Err(wrong("protocol", "h2", "browsers speak it over TLS only: write https://"));
         }

@@ -10,7 +10,7 @@ use tcptoll_model::units::parse_count;
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::opening::Flow;
-use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
 use crate::lab::plan::is_silent;
 use crate::load::half_open::{AGAIN_MIN, FIRST_PASS, RATE_MAX};
 
@@ -195,7 +195,7 @@ fn peer_again(typed: &str) -> Result<Duration, String> {
 }
 
 fn peer_rate(typed: &str) -> Result<f64, String> {
-    let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= RATE_MAX);
+    let rate = number(typed).filter(|rate| *rate > 0.0 && *rate <= RATE_MAX);
     rate.ok_or_else(|| format!("write SYNs per second, above 0 and at most {RATE_MAX}"))
 }
 

@@ -12,7 +12,7 @@ use tcptoll_model::units::parse_size;
 use crate::experiments::TrialError;
 use crate::experiments::bench::content::{Content, Manner};
 use crate::experiments::bench::kept::Kept;
-use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
 use crate::experiments::bench::target::Target;
 use crate::files::Shared;
 use crate::messages::{ServerKind, ServerLimits};
@@ -204,7 +204,7 @@ impl Lab {
 
 impl Theirs {
     fn from(reader: &Reader<'_>, typed: &str) -> Result<Self, TrialError> {
-        let url: Url = typed.parse().map_err(|error| wrong("url", typed, error))?;
+        let url = Url::typed(typed).map_err(|error| wrong("url", typed, error))?;
         for key in ["ca", "insecure"] {
             if let (false, Some(typed)) = (url.tls, reader.typed(key)) {
                 return Err(wrong(key, &typed, "no TLS is spoken: leave it out"));
@@ -237,9 +237,8 @@ fn memory(typed: &str) -> Result<u64, String> {
 
 fn at_least(least: f64) -> impl Fn(&str) -> Result<f64, String> {
     move |typed| {
-        let number: f64 = typed.parse().map_err(|_| "it is no number".to_owned())?;
-        let fits = number.is_finite() && number >= least;
-        fits.then_some(number).ok_or_else(|| format!("write a number from {least}"))
+        let number = number(typed).filter(|number| *number >= least);
+        number.ok_or_else(|| format!("write a number from {least}"))
     }
 }
 

@@ -10,7 +10,7 @@ use tcptoll_model::units::{human_count, parse_share, parse_time, text_time};
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::OVERHEAD_S;
-use crate::experiments::bench::settings::{LabSpec, Reader, time_above_zero, wrong};
+use crate::experiments::bench::settings::{LabSpec, Reader, number, time_above_zero, wrong};
 
 /// The longest window, warm-up and request.
 const TIME_MAX: Duration = Duration::from_mins(10);
@@ -165,7 +165,7 @@ impl LoadSettings {
 
 fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
     let typed = reader.value("rate")?;
-    let rate_per_s = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e5);
+    let rate_per_s = number(&typed).filter(|rate| *rate > 0.0 && *rate <= 1e5);
     let why = "write requests per second, above 0 and at most 100000";
     let rate_per_s = rate_per_s.ok_or_else(|| wrong("rate", &typed, why))?;
     let spread = match reader.value("arrivals")?.as_str() {

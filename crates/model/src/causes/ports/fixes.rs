@@ -85,38 +85,38 @@ impl Fix {
         let level = |option: &str| well.factors.get(option).map(level_text);
         match self {
             Self::LongLived => {
-                "Keep connections open and reuse them: a pool, or one connection per worker."
+                "Keep connections open and reuse them: use a pool, or one connection per worker."
                     .to_owned()
             }
             Self::ServerCloses => {
-                "Let the server close first: TIME-WAIT moves to the server, where it takes memory \
-                 but no local port."
+                "Let the server close first. TIME-WAIT then moves to the server, where it takes \
+                 memory but no local port."
                     .to_owned()
             }
             Self::Sources => {
                 let number = level("sources").unwrap_or_else(|| "more".to_owned());
                 format!(
                     "Connect from {number} source addresses in turn, bound with \
-                     IP_BIND_ADDRESS_NO_PORT (--bind): each has the whole port range."
+                     IP_BIND_ADDRESS_NO_PORT (--bind). Each address has the whole port range."
                 )
             }
             Self::WiderRange => {
                 let range = level("port-range").unwrap_or_else(|| "1024-65535".to_owned());
                 format!(
-                    "Widen net.ipv4.ip_local_port_range to {}; connect(2) becomes slow at half of \
-                     the range.",
+                    "Widen net.ipv4.ip_local_port_range to {}. connect(2) becomes slow when half of \
+                     the range is in use.",
                     range.replace('-', " ")
                 )
             }
-            Self::TimeWaitReuse => "Set net.ipv4.tcp_tw_reuse = 1 on the client: a port that has \
-                                    been in TIME-WAIT for 1 s is free again."
+            Self::TimeWaitReuse => "Set net.ipv4.tcp_tw_reuse = 1 on the client. A port is then \
+                                    free again after 1 s in TIME-WAIT."
                 .to_owned(),
             Self::LatePort => {
                 "Set IP_BIND_ADDRESS_NO_PORT before bind(2), so that connect(2) chooses the port."
                     .to_owned()
             }
             Self::Buckets => {
-                "Lower net.ipv4.tcp_max_tw_buckets on the client: beyond this number, \
+                "Lower net.ipv4.tcp_max_tw_buckets on the client. Beyond this number of sockets, \
                               connections end without TIME-WAIT."
                     .to_owned()
             }
@@ -126,36 +126,36 @@ impl Fix {
     const fn cost(self) -> &'static str {
         match self {
             Self::LongLived => {
-                "Idle connections take memory on both hosts, and the server may close one while a request is sent."
+                "Idle connections take memory on both hosts, and the server may close a connection while a request is being sent."
             }
             Self::ServerCloses => {
-                "Sockets in TIME-WAIT on the server, and a client that waits for the close."
+                "The server holds the sockets in TIME-WAIT, and the client must wait for the close."
             }
             Self::Sources => {
-                "The program must choose the address, and the server must accept each of them."
+                "The program must choose the source address, and the server must accept all of these addresses."
             }
             Self::WiderRange => {
-                "A wider range may take ports that servers on this machine want to listen on; list those in net.ipv4.ip_local_reserved_ports."
+                "Outgoing connections may occupy ports that servers on this machine listen on. List those in net.ipv4.ip_local_reserved_ports."
             }
             Self::TimeWaitReuse => {
-                "Both hosts need TCP timestamps, which then are all that tells an old segment from a new one."
+                "Both hosts need TCP timestamps. Nothing else then tells an old segment from a new one."
             }
             Self::LatePort => "None on Linux 4.2 and later.",
             Self::Buckets => {
-                "A delayed segment may reach a new connection on the same port: this switches a protection off."
+                "A protection is lost: a delayed segment may reach a new connection on the same port."
             }
         }
     }
 
     const fn undo(self) -> &'static str {
         match self {
-            Self::LongLived => "Close each connection after its use.",
+            Self::LongLived => "Close each connection after use.",
             Self::ServerCloses => "Let the client close first.",
             Self::Sources => "Remove the addresses.",
             Self::WiderRange => "net.ipv4.ip_local_port_range = 32768 60999",
             Self::TimeWaitReuse => "net.ipv4.tcp_tw_reuse = 2",
             Self::LatePort => "Clear the option.",
-            Self::Buckets => "Set the former net.ipv4.tcp_max_tw_buckets.",
+            Self::Buckets => "Restore the previous net.ipv4.tcp_max_tw_buckets.",
         }
     }
 }
@@ -224,7 +224,7 @@ fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
         let refused = ill.errors.get(NO_PORT).copied().unwrap_or(0);
         let over = well.connections_ok.map(|n| format!(" over {} connections", human_count(n)));
         parts.push(format!(
-            "all {} succeeded{}; in arm {}, {} of {} found no port",
+            "all {} operations succeeded{}; in arm {}, {} of {} found no free port",
             human_count(well.ok),
             over.unwrap_or_default(),
             ill.name,
@@ -233,7 +233,7 @@ fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
         ));
     } else if let Some((with, without)) = both(CONNECT_CPU) {
         parts.push(format!(
-            "connect(2) takes {} of CPU, {} in arm {}{}",
+            "connect(2) takes {} of CPU, compared with {} in arm {}{}",
             human_us(with),
             human_us(without),
             ill.name,
@@ -317,11 +317,11 @@ mod tests {
         assert_eq!(changes.len(), 3, "{changes:?}");
         assert!(changes[0].starts_with("Keep connections open"), "{changes:?}");
         assert!(changes[1].starts_with("Connect from 2 source addresses"), "{changes:?}");
-        assert!(changes[2].contains("ip_local_port_range to 1024 65535;"), "{changes:?}");
+        assert!(changes[2].contains("ip_local_port_range to 1024 65535."), "{changes:?}");
         assert_eq!(
             advice[1].proof.as_deref().unwrap(),
-            "in this run, arm two: connect(2) takes 7.10 µs of CPU, 840 µs in arm one (0.0084×, 95 % CI \
-             0.0081–0.0087)"
+            "in this run, arm two: connect(2) takes 7.10 µs of CPU, compared with 840 µs in arm one \
+             (0.0084×, 95 % CI 0.0081–0.0087)"
         );
     }
 
@@ -353,8 +353,8 @@ mod tests {
         assert_eq!(advice.len(), 1, "{advice:?}");
         assert_eq!(
             advice[0].proof.as_deref().unwrap(),
-            "in this run, arm kept: all 100 succeeded over 4 connections; in arm short, 36 of 100 found \
-             no port"
+            "in this run, arm kept: all 100 operations succeeded over 4 connections; in arm short, 36 \
+             of 100 found no free port"
         );
     }
 }

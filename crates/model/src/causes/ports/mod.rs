@@ -61,7 +61,7 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
         (name.to_owned(), Value::from(waiting)),
     ]);
     let mut text = format!(
-        "The client ran out of local ports {} times; {} ports were in TIME-WAIT",
+        "The client found no free local port {} times, and {} ports were in TIME-WAIT",
         human_count(refused),
         human_count(waiting)
     );
@@ -70,7 +70,7 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
         evidence.insert("connections_at_once".into(), ports.at_once.into());
         evidence.insert("held_s".into(), ports.held_s.into());
         text += &format!(
-            ". The ports allow {} concurrent connections, {} from each source address",
+            ". The ports allow {} concurrent connections, {} per source address",
             human_count(ports.at_once),
             human_count(ports.usable)
         );
@@ -78,7 +78,7 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
             evidence.insert("sustained_per_s".into(), per_s.into());
             text += &format!(
                 ". A closed connection holds its port for {:.0} s, so at most {} connections per \
-                 second can go on for long",
+                 second are sustainable",
                 ports.held_s,
                 human_count(per_s as u64)
             );
@@ -86,7 +86,7 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
     }
     if let Some(after_s) = arm.own.port_use.as_ref().and_then(|used| used.lasts_expected_s) {
         evidence.insert("lasts_expected_s".into(), after_s.into());
-        text += &format!(". At this rate they were expected to last {after_s:.1} s");
+        text += &format!(". At this rate the ports were expected to last {after_s:.1} s");
     }
     Some(Finding { text: text + ".", evidence })
 }
@@ -108,7 +108,7 @@ fn ports_search_slow(arm: &Arm) -> Option<Finding> {
         evidence.insert("connect_cpu_us_above".into(), cliff.above_us.into());
         evidence.insert("cliff_factor".into(), cliff.factor().into());
         let mut text = format!(
-            "connect(2) takes {} of CPU beyond {} ports in use, {} times the {} below",
+            "connect(2) takes {} of CPU beyond {} ports in use, {} times the {} below that",
             human_us(cliff.above_us),
             human_count(cliff.at_ports.round() as u64),
             times(cliff.factor()),
@@ -116,7 +116,7 @@ fn ports_search_slow(arm: &Arm) -> Option<Finding> {
         );
         if let Some(tried) = first_pass(arm, used) {
             text += &format!(
-                ": each call first tries {} ports that are all taken",
+                ". Each call first tries {} ports that are all taken",
                 human_count(tried.round() as u64)
             );
         }
@@ -130,7 +130,7 @@ fn ports_search_slow(arm: &Arm) -> Option<Finding> {
         }
         evidence.insert(CONNECT_CPU.into(), mean.into());
         format!(
-            "connect(2) takes {} of CPU with {} ports or more in use: each call first tries {} ports \
+            "connect(2) takes {} of CPU with {} ports or more in use. Each call first tries {} ports \
              that are all taken",
             human_us(mean),
             human_count(fewest as u64),
@@ -198,8 +198,8 @@ mod tests {
         let found = ports_search_slow(&arm("a", cliff())).unwrap();
         assert_eq!(
             found.text,
-            "connect(2) takes 840 µs of CPU beyond 14,110 ports in use, 120 times the 7.00 µs below: \
-             each call first tries 14,116 ports that are all taken."
+            "connect(2) takes 840 µs of CPU beyond 14,110 ports in use, 120 times the 7.00 µs below \
+             that. Each call first tries 14,116 ports that are all taken."
         );
         assert_eq!(found.evidence["cliff_factor"], 120.0);
     }
@@ -227,10 +227,10 @@ mod tests {
         let found = local_ports_scarce(&short).unwrap();
         assert_eq!(
             found.text,
-            "The client ran out of local ports 1,200 times; 0 ports were in TIME-WAIT. The ports \
-             allow 28,232 concurrent connections, 28,232 from each source address. A closed \
-             connection holds its port for 60 s, so at most 470 connections per second can go on for \
-             long. At this rate they were expected to last 14.1 s."
+            "The client found no free local port 1,200 times, and 0 ports were in TIME-WAIT. The \
+             ports allow 28,232 concurrent connections, 28,232 per source address. A closed \
+             connection holds its port for 60 s, so at most 470 connections per second are \
+             sustainable. At this rate the ports were expected to last 14.1 s."
         );
     }
 }

@@ -51,13 +51,13 @@ fn counted(arm: &Arm, full: Option<&Listener>, first: Option<&Listener>) -> Find
         evidence.insert("accept_queue_limit".into(), full.accept_queue_limit.into());
     }
     let mut text = match first.map(|listener| listener.accept_queue_limit) {
-        Some(limit) => format!("The accept queue (backlog {limit}) was full"),
-        None => "The accept queue was full".to_owned(),
+        Some(limit) => format!("The accept queue (backlog {limit}) was full."),
+        None => "The accept queue was full.".to_owned(),
     };
     if late > 0 {
         evidence.insert("handshakes_on_the_ladder".into(), late.into());
         text += &format!(
-            ": the server dropped SYNs, and {} handshakes waited for the client's next one ({})",
+            " The server dropped SYNs, and {} handshakes waited for a retransmitted SYN ({}).",
             human_count(late),
             ladder.join(", ")
         );
@@ -65,16 +65,15 @@ fn counted(arm: &Arm, full: Option<&Listener>, first: Option<&Listener>) -> Find
     if silent > 0 {
         evidence.insert("never_answered".into(), silent.into());
         text += &format!(
-            "{} {} connections never heard the server: the client believed them open, the server had dropped their last ACK",
-            if late > 0 { ";" } else { ":" },
+            " {} connections were established for the client but never got a byte, because the server had dropped their last ACK.",
             human_count(silent)
         );
     }
     if gave_up > 0 {
         evidence.insert("gave_up_connecting".into(), gave_up.into());
-        text += &format!("; {} gave up before they were connected", human_count(gave_up));
+        text += &format!(" {} connection attempts timed out.", human_count(gave_up));
     }
-    Finding { text: text + ".", evidence }
+    Finding { text, evidence }
 }
 
 /// The listener that overflowed: of those that were full or dropped something the one with the most
@@ -144,7 +143,7 @@ fn queue(listener: &ListenerQueue) -> String {
             format!("was full in {} of the samples", human_share(share))
         }
         _ if listener.was_full() => "was full".to_owned(),
-        _ => format!("overflowed between two samples, which saw at most {}", listener.peak),
+        _ => format!("overflowed between two samples (longest sampled: {})", listener.peak),
     };
     format!(
         "The accept queue of {} (limit {}, holds {held}) {full}.",
@@ -157,11 +156,11 @@ fn attributed(listeners: usize, drops: u64, others: u64, at_most: bool) -> Strin
     let bound = if at_most { "at most " } else { "" };
     match others {
         0 => format!(
-            "Of {listeners} listeners only this one dropped packets ({}).",
+            "Of {listeners} listeners, only this one dropped packets ({}).",
             human_count(drops)
         ),
         others => format!(
-            "It dropped {bound}{} packets, the other {} listeners {bound}{}.",
+            "It dropped {bound}{} packets, and the other {} listeners {bound}{}.",
             human_count(drops),
             listeners - 1,
             human_count(others)
@@ -204,7 +203,7 @@ fn dropped(queues: &Queues) -> Option<String> {
     let drops = queues.drops.as_ref()?;
     let with = |what: String, who: &str, ladder: &RetryLadder| match steps(ladder).as_str() {
         "" => what,
-        steps => format!("{what} (went on with a retransmitted {who}: {steps})"),
+        steps => format!("{what} (connected after a retransmitted {who}: {steps})"),
     };
     let mut parts = Vec::new();
     if drops.syns_dropped > 0 {
@@ -221,7 +220,7 @@ fn dropped(queues: &Queues) -> Option<String> {
     };
     if drops.cookie_acks_refused > 0 {
         text.push(format!(
-            "It refused {} ACKs of SYN cookies in silence.",
+            "It silently dropped {} ACKs of SYN cookies.",
             human_count(drops.cookie_acks_refused)
         ));
     }
@@ -240,15 +239,16 @@ fn told(arm: &Arm, queues: &Queues) -> Option<String> {
     }
     if let Some((count, us)) = after("timeout") {
         text.push(format!(
-            "{count} clients believed that they were connected, heard nothing, and gave up after {us}"
+            "{count} clients connected, but received no first byte and timed out after {us}"
         ));
     }
     if let Some((count, us)) = after("connect-timeout") {
-        text.push(format!("{count} clients heard nothing and gave up after {us}"));
+        text.push(format!("{count} clients could not connect and timed out after {us}"));
     }
     if text.is_empty() {
         let failed = arm.ok < arm.attempts;
-        return (!failed && arm.ok > 0).then(|| "All were served in the end.".to_owned());
+        return (!failed && arm.ok > 0)
+            .then(|| "All connections were served in the end.".to_owned());
     }
     Some(text.join(". ") + ".")
 }
@@ -313,10 +313,10 @@ mod tests {
         assert_eq!(
             found.text,
             "The accept queue of 10.77.0.2:80 (limit 128, holds 129) was full in 6 % of the \
-             samples. Of 3 listeners only this one dropped packets (246). It overflowed in bursts: \
+             samples. Of 3 listeners, only this one dropped packets (246). It overflowed in bursts: \
              246 of 500 connections (49.2 %) were delayed or failed, and packets were dropped in 1 \
-             of 12 slices of 100 ms. The server dropped 246 SYNs (went on with a retransmitted SYN: 246 at \
-             1 s). All were served in the end."
+             of 12 slices of 100 ms. The server dropped 246 SYNs (connected after a retransmitted SYN: \
+             246 at 1 s). All connections were served in the end."
         );
         assert_eq!(found.evidence["overflow"], "bursts");
         assert_eq!(found.evidence["listener"], "10.77.0.2:80");
@@ -330,7 +330,7 @@ mod tests {
         queues(&mut arm).listeners = vec![listener(80, 0), listener(81, 246), listener(82, 3)];
         let said = text(&arm);
         assert!(said.starts_with("The accept queue of 10.77.0.2:81"), "{said}");
-        assert!(said.contains("It dropped 246 packets, the other 2 listeners 3."), "{said}");
+        assert!(said.contains("It dropped 246 packets, and the other 2 listeners 3."), "{said}");
         queues(&mut arm).listeners[1].address = "fd77::2".into();
         assert!(text(&arm).contains("of [fd77::2]:81 "));
     }
@@ -374,13 +374,13 @@ mod tests {
         .into();
         let said = text(&arm);
         assert!(
-            said.contains("40 last ACKs (went on with a retransmitted SYN-ACK: 12 at 3 s)."),
+            said.contains("40 last ACKs (connected after a retransmitted SYN-ACK: 12 at 3 s)."),
             "{said}"
         );
-        assert!(said.contains("It refused 7 ACKs of SYN cookies in silence."), "{said}");
+        assert!(said.contains("It silently dropped 7 ACKs of SYN cookies."), "{said}");
         assert!(said.contains("30 connections were reset after 1.20 ms (median)."), "{said}");
-        assert!(said.contains("50 clients believed that they were connected"), "{said}");
-        assert!(!said.contains("All were served"), "{said}");
+        assert!(said.contains("50 clients connected, but received no first byte"), "{said}");
+        assert!(!said.contains("All connections were served"), "{said}");
     }
 
     #[test]

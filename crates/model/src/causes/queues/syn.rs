@@ -59,13 +59,13 @@ pub(super) fn syn_queue_full(arm: &Arm) -> Option<Finding> {
         });
     let what = if last_quarter {
         format!(
-            "Three quarters of tcp_max_syn_backlog were in use{held} and SYN cookies are off: the \
-             server dropped {} SYNs of clients that it did not know",
+            "Three quarters of tcp_max_syn_backlog were in use{held} and SYN cookies are off, so the \
+             server dropped {} SYNs of clients that it does not know from earlier connections",
             human_count(syns)
         )
     } else {
         format!(
-            "The SYN queue was full{held} and SYN cookies are off: the server dropped {} SYNs",
+            "The SYN queue was full{held} and SYN cookies are off, so the server dropped {} SYNs",
             human_count(syns)
         )
     };
@@ -80,8 +80,8 @@ pub(super) fn syn_queue_full(arm: &Arm) -> Option<Finding> {
             String::new()
         } else {
             format!(
-                " {} handshakes waited for a retransmitted SYN or were given up. These drops explain \
-                 at most {} of them; the link also loses packets.",
+                " {} handshakes waited for a retransmitted SYN or timed out. These drops explain at \
+                 most {} of them, because the link also loses packets.",
                 human_count(delayed),
                 human_count(explained)
             )
@@ -89,9 +89,9 @@ pub(super) fn syn_queue_full(arm: &Arm) -> Option<Finding> {
         return Some(Finding { text: format!("{what}.{clients}"), evidence });
     }
     let waited = (!ladder.is_empty())
-        .then(|| format!(", and handshakes waited for the next one ({})", ladder.join(", ")));
-    let lost = (gave_up > 0)
-        .then(|| format!("; {} gave up before they were connected", human_count(gave_up)));
+        .then(|| format!(". Handshakes waited for a retransmitted SYN ({})", ladder.join(", ")));
+    let lost =
+        (gave_up > 0).then(|| format!(". {} connection attempts timed out", human_count(gave_up)));
     let text = [what, waited.unwrap_or_default(), lost.unwrap_or_default()].concat();
     Some(Finding { text: text + ".", evidence })
 }
@@ -163,7 +163,7 @@ mod tests {
         let found = syn_queue_full(&arm(&drops, 40)).unwrap();
         assert_eq!(
             found.text,
-            "The SYN queue was full (129 half-open requests) and SYN cookies are off: the server dropped 40 SYNs, and handshakes waited for the next one (40 at 1 s)."
+            "The SYN queue was full (129 half-open requests) and SYN cookies are off, so the server dropped 40 SYNs. Handshakes waited for a retransmitted SYN (40 at 1 s)."
         );
         assert_eq!(found.evidence["half_open_peak"], 129);
         assert_eq!(found.evidence["half_open_limit"], 129);
@@ -187,7 +187,7 @@ mod tests {
         let found = syn_queue_full(&arm).unwrap();
         assert_eq!(
             found.text,
-            "The SYN queue was full (129 half-open requests) and SYN cookies are off: the server dropped 40 SYNs. 60 handshakes waited for a retransmitted SYN or were given up. These drops explain at most 40 of them; the link also loses packets."
+            "The SYN queue was full (129 half-open requests) and SYN cookies are off, so the server dropped 40 SYNs. 60 handshakes waited for a retransmitted SYN or timed out. These drops explain at most 40 of them, because the link also loses packets."
         );
         assert_eq!(found.evidence["explained_by_drops_at_most"], 40);
         assert_eq!(found.evidence["delayed_or_gave_up"], 60);

@@ -1,5 +1,5 @@
-//! What to change where a buffer, a congestion window or a full link limits bandwidth, worked out of the
-//! run: the size that the link needs, and what the same run measured with it.
+//! What to change where a buffer, a congestion window or a full link limits bandwidth, computed
+//! from the run: the size that the link needs, and what the same run measured with it.
 
 use crate::record::{Advice, Arm, Buffer, Summary, Transfer, Way};
 use crate::throughput::{
@@ -111,6 +111,8 @@ struct Names {
     autotuned: &'static str,
     maximum: &'static str,
     host: &'static str,
+    /// The part of the buffer that is measured.
+    measured: &'static str,
 }
 
 /// What makes a buffer larger: the kernel, or a size for this link.
@@ -119,25 +121,29 @@ fn buffer(ill: &One<'_>, names: &Names, of: Buffer, window: Option<f64>) -> Stri
     let share = window.zip(of.asked_bytes).map(|(window, asked)| window / asked.max(1) as f64);
     let needed = ill.product().zip(share).filter(|(_, share)| *share > 0.0);
     let size = needed.map(|(product, share)| (product, share, size_above(product / share)));
-    let Names { socket, autotuned, maximum, host, option } = names;
+    let Names { socket, autotuned, maximum, host, option, measured } = names;
     let Some(_) = of.asked_bytes else {
-        let by = match ill.product() {
-            Some(product) => format!(" to twice the {} that this link holds", human_bytes(product)),
+        let to = match ill.product() {
+            Some(product) => {
+                format!(" to twice the bandwidth-delay product of {}", human_bytes(product))
+            }
             None => String::new(),
         };
         return format!(
-            "Raise the third value of {autotuned} on the {host}{by}: it is the limit of the kernel's tuning."
+            "Raise the third value of {autotuned} on the {host}{to}. It limits the kernel's \
+             autotuning."
         );
     };
     let mut text = format!("Leave {socket} to the kernel (--{option} auto) on the {host}");
     if let Some((product, share, size)) = size {
         let rtt = human_us(quiet_rtt_us(ill.transfer, &ill.way.sender).unwrap_or(0.0));
         text += &format!(
-            "; or ask for at least {}: the link holds {} in a round trip of {rtt}, and {share:.2} of the size asked for became window here",
+            ", or ask for at least {}: the bandwidth-delay product is {} at a round trip of {rtt}, \
+             and {measured} was {share:.2} × the requested size here. The kernel silently reduces \
+             requests above {maximum}",
             text_size(size),
             human_bytes(product)
         );
-        text += &format!(". Above {maximum} the kernel reduces it silently");
     }
     text + "."
 }
@@ -154,13 +160,18 @@ pub(super) fn receive_window(summary: &Summary) -> Vec<Advice> {
         autotuned: "net.ipv4.tcp_rmem",
         maximum: "net.core.rmem_max",
         host: ill.direction.receiver(),
+        measured: "the window",
     };
     let window = ill.way.sender.peer_window_bytes;
     vec![Advice {
         cause: Limit::ReceiveWindow.name().to_owned(),
         change: buffer(&ill, &names, receiver.receive_buffer, window),
-        cost: "Kernel memory up to the buffer's size for each connection whose receiver falls behind.".to_owned(),
-        undo: "The former SO_RCVBUF, set before connect(2) or listen(2); the former net.ipv4.tcp_rmem.".to_owned(),
+        cost: "Kernel memory up to the buffer's size for each connection whose receiver falls \
+               behind."
+            .to_owned(),
+        undo: "Restore the previous SO_RCVBUF (before connect(2) or listen(2)) and \
+               net.ipv4.tcp_rmem."
+            .to_owned(),
         proof: proof(better(&all, &worst, &["window", "receive-buffer"])),
     }]
 }
@@ -177,6 +188,7 @@ pub(super) fn send_buffer(summary: &Summary) -> Vec<Advice> {
         autotuned: "net.ipv4.tcp_wmem",
         maximum: "net.core.wmem_max",
         host: ill.direction.sender(),
+        measured: "data in flight",
     };
     let held = ill.way.sender.in_flight_max_bytes;
     vec![Advice {
@@ -184,7 +196,7 @@ pub(super) fn send_buffer(summary: &Summary) -> Vec<Advice> {
         change: buffer(&ill, &names, sender.send_buffer, held),
         cost: "Kernel memory up to the buffer's size for each connection with unacknowledged data."
             .to_owned(),
-        undo: "The former SO_SNDBUF; the former net.ipv4.tcp_wmem.".to_owned(),
+        undo: "Restore the previous SO_SNDBUF and net.ipv4.tcp_wmem.".to_owned(),
         proof: proof(better(&all, &worst, &["window", "send-buffer"])),
     }]
 }
@@ -205,18 +217,21 @@ pub(super) fn congestion(summary: &Summary) -> Vec<Advice> {
         };
         (
             format!(
-                "Find where the {} segments were lost, as each loss makes {} reduce its window; if the losses are not congestion, try {try_other}.",
+                "Find where the {} segments were lost: each loss makes {} reduce its window. If \
+                 the losses are not congestion, try {try_other}.",
                 human_count(again),
                 if sender.congestion.is_empty() { "TCP" } else { &sender.congestion }
             ),
             "BBR retransmits more, and may take more than its share from other connections.",
-            "The former TCP_CONGESTION.",
+            "Restore the previous TCP_CONGESTION.",
         )
     } else {
         (
-            "Keep connections open, and set net.ipv4.tcp_slow_start_after_idle=0 where they pause: no segment was lost, the window was still growing.".to_owned(),
-            "After a pause, a connection sends a whole window at once.",
-            "net.ipv4.tcp_slow_start_after_idle=1.",
+            "Keep connections open, and set net.ipv4.tcp_slow_start_after_idle=0 if they pause. No \
+             segment was lost: the window was still growing."
+                .to_owned(),
+            "After a pause, a connection sends a whole window in one burst.",
+            "Set net.ipv4.tcp_slow_start_after_idle=1.",
         )
     };
     vec![Advice {
@@ -276,7 +291,9 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
     vec![Advice {
         cause: Limit::LinkRate.name().to_owned(),
         change: format!(
-            "If latency matters, use {bbr}a smaller receive window{near}: the link holds {} in a quiet round trip of {}. With up to {} in flight ({}), its queue makes a round trip {} longer and carries nothing more.",
+            "If latency matters, use {bbr}a smaller receive window{near}. The bandwidth-delay \
+             product is {} at the quiet round trip of {}. With up to {} in flight ({}), the queue \
+             adds {} to the round trip and no throughput.",
             human_bytes(product),
             human_us(quiet),
             human_bytes(
@@ -288,8 +305,9 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
             ill.direction.name(),
             human_us(rtt - quiet)
         ),
-        cost: "A window that fits this link limits bandwidth on a longer or faster one.".to_owned(),
-        undo: "SO_RCVBUF unset; the former TCP_CONGESTION.".to_owned(),
+        cost: "A window that fits this link limits bandwidth on a longer or faster link."
+            .to_owned(),
+        undo: "Leave SO_RCVBUF unset, and restore the previous TCP_CONGESTION.".to_owned(),
         proof,
     }]
 }

@@ -56,17 +56,17 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     if lasting || faster.is_some() {
         all.push(Advice {
             cause: CAUSE.to_owned(),
-            change: "Accept faster: call accept(2) in a loop until EAGAIN, in a thread of its own, or in more processes (SO_REUSEPORT). Only this helps where connections arrive faster than the server accepts them for long.".to_owned(),
-            cost: "A change of the program. Connections that were accepted earlier take file descriptors and memory of the program.".to_owned(),
-            undo: "Take the change back; no kernel setting is involved.".to_owned(),
+            change: "Accept faster: call accept(2) in a loop until EAGAIN, in a dedicated thread, or in more processes (SO_REUSEPORT). Nothing else helps if connections keep arriving faster than the server accepts them.".to_owned(),
+            cost: "The program must be changed. Connections that it accepts earlier occupy its file descriptors and memory earlier.".to_owned(),
+            undo: "Revert the change of the program; no kernel setting is involved.".to_owned(),
             proof: faster,
         });
     }
     if let Some(proof) = proof(SLOWER) {
         all.push(Advice {
             cause: CAUSE.to_owned(),
-            change: "Let the client open fewer connections at a time: with a pool, or with pauses between bursts.".to_owned(),
-            cost: "The client takes longer for the same number of connections; a pool keeps idle connections open on both hosts.".to_owned(),
+            change: "Let the client open fewer connections at a time, with a connection pool or with pauses between bursts.".to_owned(),
+            cost: "The client needs longer for the same number of connections. A pool keeps idle connections open on both hosts.".to_owned(),
             undo: "Remove the pool or the pauses.".to_owned(),
             proof: Some(proof),
         });
@@ -82,7 +82,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
 fn tolerate() -> Advice {
     Advice {
         cause: CAUSE.to_owned(),
-        change: "No change is needed while the overflow stays rare. Watch the rate of TcpExtListenOverflows (`nstat TcpExtListenOverflows`), and act when it grows from one day to the next.".to_owned(),
+        change: "No change is needed while overflows stay rare. Watch the rate of TcpExtListenOverflows (`nstat TcpExtListenOverflows`), and act if it grows from day to day.".to_owned(),
         cost: "The few connections that meet a full queue wait 1 s or longer.".to_owned(),
         undo: "Nothing was changed.".to_owned(),
         proof: None,
@@ -93,7 +93,7 @@ fn longer(arm: &Arm, well: Option<&Arm>, proof: Option<String>) -> Advice {
     let held = well.and_then(listener).map(|listener| listener.peak);
     let to = match held {
         Some(peak) => format!(
-            " to more than {}, the longest queue that this load made",
+            " to more than {}, the longest queue under this load",
             human_count(u64::from(peak))
         ),
         None => String::new(),
@@ -105,12 +105,12 @@ fn longer(arm: &Arm, well: Option<&Arm>, proof: Option<String>) -> Advice {
     let interval = arm.own.queues.as_deref().and_then(|queues| queues.accept_interval_us);
     let wait = match interval {
         Some(us) => format!(
-            " The last connection of a full queue waits for all before it: {} × {} = {}.",
+            " The last connection in a full queue waits for all those before it: {} × {} = {}.",
             human_count(full),
             human_us(us),
             human_us(us * full as f64)
         ),
-        None => " The last connection of a full queue waits for all before it: its length × the time of one accept(2).".to_owned(),
+        None => " The last connection in a full queue waits for all those before it: queue length × time of one accept(2).".to_owned(),
     };
     Advice {
         cause: CAUSE.to_owned(),
@@ -122,7 +122,7 @@ fn longer(arm: &Arm, well: Option<&Arm>, proof: Option<String>) -> Advice {
             crate::units::human_bytes(memory as f64),
             human_count(full)
         ),
-        undo: "Set the former backlog and net.core.somaxconn. listen(2) must be called again for either to take effect, so most servers have to be restarted.".to_owned(),
+        undo: "Restore the previous backlog and net.core.somaxconn. Both take effect only when the server calls listen(2) again, which for most servers means a restart.".to_owned(),
         proof,
     }
 }
@@ -159,9 +159,9 @@ fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
     });
     Some(Advice {
         cause: CAUSE.to_owned(),
-        change: "Alternative: set net.ipv4.tcp_abort_on_overflow=1 on the server, so that clients fail early instead of waiting. A worker that waits for a silent server serves nobody else.".to_owned(),
-        cost: "A connection that a wait of a second would have saved fails with 'connection reset by peer'. SYNs that meet a full queue, and refused ACKs of SYN cookies, stay silent all the same.".to_owned(),
-        undo: "net.ipv4.tcp_abort_on_overflow=0; it takes effect immediately.".to_owned(),
+        change: "Alternative: set net.ipv4.tcp_abort_on_overflow=1 on the server, so that clients fail early instead of waiting. A worker that waits for a silent server cannot serve other requests.".to_owned(),
+        cost: "Connections that would have succeeded after a second fail with 'connection reset by peer'. SYNs that meet a full queue, and refused ACKs of SYN cookies, are still dropped silently.".to_owned(),
+        undo: "Set net.ipv4.tcp_abort_on_overflow=0. It takes effect immediately.".to_owned(),
         proof,
     })
 }
@@ -185,7 +185,7 @@ fn proof(ill: &Arm, well: &Arm) -> String {
         None => String::new(),
     };
     format!(
-        "in this run, arm {}: all {} connections had their first byte{slowest}{held}",
+        "in this run, arm {}: all {} connections received their first byte{slowest}{held}",
         well.name,
         human_count(well.ok)
     )

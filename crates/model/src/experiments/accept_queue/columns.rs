@@ -58,8 +58,8 @@ const DROPPED: Column =
     Column::new(("", "drops"), "packets dropped", ("listener_drops", "packets"), Count(drops))
         .flush_right();
 const DROPPED_BOUND: Column = Column::new(
-    ("", "drops are"),
-    "packets dropped are",
+    ("", "bound"),
+    "bound of packets dropped",
     ("listener_drops_bound", ""),
     Words(drops_bound),
 );

@@ -17,27 +17,27 @@ use crate::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 const EXAMPLES: &str = "\
 Examples:
   tcptoll accept-queue
-      a burst of 500 connections meets a short accept queue, then a longer one
+      a burst of 500 connections meets a short accept queue, and a longer one
   tcptoll accept-queue --backlog 4096 --somaxconn 128,256
-      the limit of the whole host: the kernel clamps the backlog to it
+      the limit of the host, to which the kernel reduces a larger backlog
   tcptoll accept-queue --backlog 16 --abort-on-overflow off,on --link rtt=10ms
-      silence or a reset for connections that meet a full queue
+      connections that meet a full queue are ignored, or reset
   tcptoll accept-queue --backlog 128 --accept-delay 500us,100us
-      a server that accepts faster needs no longer queue
+      does a server that accepts faster still need a longer queue?
   tcptoll accept-queue --backlog 128 --rate 10000 --count 5000 --pause-every 500 --pause 1s
       bursts with a pause between them
   tcptoll accept-queue --backlog 16 --listeners 3
-      which of three listeners overflowed
+      find out which of three listeners overflowed
 
-An option with several values makes an arm of each; the others are compared with the first.
-Time to the first byte is compared, not time to connect: a client may believe that it is connected
-while the server has dropped its last ACK.";
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first, by time to first byte. Connect latency would be misleading: a client may regard a
+connection as established although the server has dropped its last ACK.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "accept-queue",
     question: "What happens to clients when connections arrive faster than the server accepts them?",
-    about: "Overflow a server's accept queue and measure what its clients experience",
+    about: "Overflow a server's accept queue and measure the effect on its clients",
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: None,

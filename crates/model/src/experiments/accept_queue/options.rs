@@ -22,19 +22,20 @@ pub(super) const OPTIONS: &[&Opt] = &[
         LOAD,
         "duration",
         "TIME",
-        "Time in which each trial begins connections, instead of a number of them",
+        "Time during which each trial starts connections, e.g. 10s, instead of --count",
     ),
     &Opt::each(
         LOAD,
         "warmup",
         "N|TIME",
-        "Connections, or time, before the measurement; they are counted apart",
+        "Warm-up before the measurement, as a number of connections or a time. Its figures are \
+         reported separately",
     )
     .number()
-    .derived("20, which the server accepts without delay"),
+    .derived("20 connections, accepted without delay"),
     &CONCURRENCY,
     &CONNECT_RATE
-        .derived("twice what the server can accept, at most 10000; none with --concurrency"),
+        .derived("twice the server's accept rate, at most 10000; not used with --concurrency"),
     &ARRIVALS,
     &PAUSE_EVERY,
     &PAUSE,

@@ -23,9 +23,9 @@ const SYN_LOST_OR_QUEUE_FULL: CauseSpec = CauseSpec {
     id: "syn-lost-or-queue-full",
     test: syn_lost_or_queue_full,
     remedy: Remedy::Setting {
-        change: "On the server, compare Recv-Q with Send-Q in `ss -lnt`, and watch `nstat -az TcpExtListenOverflows TcpExtListenDrops TcpExtTCPReqQFullDrop` during the load. If they grow, raise the backlog of listen(2) and net.core.somaxconn, or accept faster. If not, look for loss on the path.",
-        cost: "Looking costs nothing; a longer backlog a few hundred bytes of kernel memory for each connection that waits.",
-        undo: "Set the former backlog and net.core.somaxconn; listen(2) must be called again for either to take effect.",
+        change: "On the server, run `nstat -az TcpExtListenOverflows TcpExtListenDrops TcpExtTCPReqQFullDrop` during the load, and compare Recv-Q with Send-Q in `ss -lnt`. If the counters grow, raise the backlog of listen(2) and net.core.somaxconn, or accept faster. If they do not grow, look for packet loss on the path.",
+        cost: "Reading the counters costs nothing. A longer queue costs kernel memory: about 2.7 kB for each connection in the accept queue, about 300 bytes for each half-open request.",
+        undo: "Restore the previous backlog and net.core.somaxconn. Both take effect only when the server calls listen(2) again.",
     },
 };
 
@@ -53,10 +53,10 @@ fn syn_lost_or_queue_full(arm: &Arm) -> Option<Finding> {
         parts.push(format!("{} waited for a retransmitted SYN ({at})", human_count(late)));
     }
     if gave_up > 0 {
-        parts.push(format!("{} were not established in time", human_count(gave_up)));
+        parts.push(format!("{} timed out during the handshake", human_count(gave_up)));
     }
     let text = format!(
-        "Of {} connects, {}. Either SYNs were lost on the way, or a queue of the server was full and it dropped them; only the server's counters can tell.",
+        "Of {} handshakes, {}. Either packets were lost on the path, or the server dropped SYNs because a queue was full. Only the server's counters show which.",
         human_count(arm.attempts),
         parts.join(" and ")
     );

@@ -16,22 +16,22 @@ use super::spec::{Noun, Spec};
 const EXAMPLES: &str = "\
 Examples:
   tcptoll connect --link cross-region
-      one connection after another at 37 ms round trip
+      connect over a link with a round trip of 37 ms
   tcptoll connect --link same-room,metro,cross-region --count 5000
-      three links, one arm each
+      compare three links
   tcptoll connect --count 500 --concurrency 500 --accept-delay 2ms --backlog 16,4096 --allow-errors 100%
-      what a full accept queue costs, and that a longer one cures it
+      what a full accept queue costs, and whether a longer one helps
   tcptoll connect --to db.example:5432 --count 50
-      a server of yours; against public addresses the rate is modest unless you set --rate
+      your own server; for a public address the rate is low unless you set --rate
   tcptoll connect --link metro --server 'redis-server --port 6379' --send 'PING\\r\\n'
-      a real server, started in the lab
+      a server of your choice, started in the lab
   tcptoll connect --backlog 128,4096 --duration 500ms --warmup 100ms --margin 2%
-      rounds of half a second each, until it is sure whether 2 % lie between the two
+      trials of half a second, repeated until a difference of 2 % is confirmed or ruled out
   tcptoll connect --link metro --rounds 10 --dry-run
-      what would be run, and for how long
+      print what would run, and the expected time
 
-An option with several values (--backlog 16,4096) makes an arm of each; the others are compared
-against the first.";
+An option with several values (--backlog 16,4096) makes one arm (variant) per value. The other arms
+are compared with the first.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {

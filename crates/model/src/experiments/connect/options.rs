@@ -15,15 +15,15 @@ const SERVER: &str = "Server";
 /// Every option, as the help shows them.
 pub(super) const OPTIONS: &[&Opt] = &[
     &LINK,
-    &Opt::one(PLACE, "to", "HOST:PORT", "A server that already runs, instead of the lab"),
+    &Opt::one(PLACE, "to", "HOST:PORT", "Connect to a running server instead of using the lab"),
     &Opt::one(
         PLACE,
         "server",
         "COMMAND",
-        "Command of a real server to start on the lab's server host",
+        "Command that starts a server on the lab's server host, e.g. 'redis-server --port 6379'",
     )
     .only(&[Only::Lab]),
-    &Opt::one(PLACE, "port", "PORT", "Port of that server, if it listens on several")
+    &Opt::one(PLACE, "port", "PORT", "Port of the server of --server, if it listens on several")
         .only(&[Only::With("server", "'command'")]),
     &IPV6,
     &PACKET_RELAY,
@@ -33,63 +33,70 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "distance-km",
         "KM",
-        "Distance between the hosts, for the physical floor beside the result",
+        "Distance between the hosts in km. The result then states the shortest round trip that is \
+         physically possible",
     ),
-    &CONNECT_COUNT.derived("1000, within 10s with --to"),
+    &CONNECT_COUNT.derived("1000, or 100 for a public address; with --to, none starts after 10s"),
     &Opt::each(
         LOAD,
         "duration",
         "TIME",
-        "Time each trial opens connections for, instead of a number of them; list: one arm \
-         each",
+        "Time during which each trial starts connections, e.g. 10s, instead of --count",
     ),
     &Opt::each(
         LOAD,
         "warmup",
         "N|TIME",
-        "Connections, or time, before what is measured; they are counted apart",
+        "Warm-up before the measurement, as a number of connections or a time. Its figures are \
+         reported separately",
     )
     .number()
     .derived("20 in the lab, none with --to"),
-    &CONCURRENCY.derived("about 500 per second's worth"),
+    &CONCURRENCY.derived("chosen so that about 500 start per second"),
     &CONNECT_RATE,
     &PAUSE_EVERY,
     &PAUSE,
     &CONNECT_TIMEOUT,
     &BIND,
     &CONGESTION,
-    &Opt::each(LOAD, "fast-open", "on,off", "Send the first bytes with the SYN (TCP Fast Open)")
+    &Opt::each(LOAD, "fast-open", "on,off", "Send the first bytes in the SYN (TCP Fast Open)")
         .alone("on")
         .by_default("off"),
     &Opt::each(
         LOAD,
         "first-byte",
         "on,off",
-        "Wait for the server's first byte before closing; off: close once connected",
+        "Wait for the server's first byte before closing. If off, close as soon as the connection \
+         is established",
     )
-    .derived("on; off with --to or --server, unless there is something to --send"),
+    .derived("on; off with --to or --server, unless --send is given"),
     &Opt::one(
         LOAD,
         "send",
         "TEXT",
-        "Bytes to send once connected, to a server that does not speak first; \\r \\n \\xHH are \
-         bytes",
+        "Text to send after connecting, for a server that does not speak first. \\r, \\n and \\xHH \
+         are escapes",
     ),
-    &Opt::each(SERVER, "backlog", "N", "Backlog of tcptoll's own server")
+    &Opt::each(SERVER, "backlog", "N", "Backlog that tcptoll's own server passes to listen(2)")
         .number()
         .by_default("4096")
         .only(&[Only::Lab]),
-    &Opt::each(SERVER, "accept-delay", "TIME", "Time its process works before each accept(2)")
-        .by_default("0")
-        .only(&[Only::Lab]),
+    &Opt::each(
+        SERVER,
+        "accept-delay",
+        "TIME",
+        "Time that tcptoll's own server spends before each accept(2), e.g. 2ms",
+    )
+    .by_default("0")
+    .only(&[Only::Lab]),
     &TAP.worded(
-        "On a link without emulation: let the packet tap ride along in the measured trial, \
-         instead of a shorter one of its own (it costs CPU)",
+        "On a direct link or loopback, capture packets in the measured trial (costs CPU). Without \
+         it, a separate, shorter trial is captured",
     ),
     &Opt::setting(
         "max-time",
         "TIME",
-        "Time limit of the connections of an arm, on a server that already runs",
+        "With a running server (to): time after which an arm starts no more connections",
     ),
 ];
 

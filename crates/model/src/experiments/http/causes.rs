@@ -1,4 +1,4 @@
-//! Causes that lie in how connections are used again, and in who closes them.
+//! Causes that lie in the reuse of connections, and in who closes them.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::causes::queues::{ACCEPT_QUEUE_FULL, SYN_QUEUE_FULL};
 use crate::causes::spec::{CauseSpec, Finding, Remedy};
 use crate::http::reuse::Reuse;
 use crate::record::Arm;
-use crate::units::{human_count, human_us};
+use crate::units::{human_count, human_us, plural};
 
-/// A connection that carries no more requests than this was hardly used again: what Apache allows
-/// by itself, 100, and a little.
+/// A connection that carries no more requests than this was hardly reused: what Apache allows by
+/// itself, 100, and a little.
 const FEW: f64 = 110.0;
 
 /// Fewer closed connections than this may be chance.
@@ -37,9 +37,9 @@ const CLOSE_IGNORED: CauseSpec = CauseSpec {
     id: "close-ignored",
     test: close_ignored,
     remedy: Remedy::Setting {
-        change: "Let the client close after the response (--reuse client-close), or find what between the two keeps the server's connection open and does not pass Connection: close on.",
-        cost: "The client that closes first holds TIME-WAIT, and with it the port.",
-        undo: "Ask the server to close again (--reuse server-close).",
+        change: "Let the client close after the response (--reuse client-close), or find the proxy or load balancer on the path that does not forward `Connection: close` to the server.",
+        cost: "A client that closes first holds TIME-WAIT, and with it a local port.",
+        undo: "Use --reuse server-close again.",
     },
 };
 
@@ -48,9 +48,9 @@ const KEEPALIVE_INERT: CauseSpec = CauseSpec {
     id: "keepalive-inert",
     test: keepalive_inert,
     remedy: Remedy::Setting {
-        change: "Raise the server's limit of requests per connection and its keep-alive time, and check that keep-alive is on at every server in between (nginx: keepalive_requests, keepalive_timeout, and proxy_http_version 1.1 with an empty Connection field towards its upstream; Apache: KeepAlive, MaxKeepAliveRequests, KeepAliveTimeout).",
-        cost: "Idle connections take memory on both sides, and in servers of one process per connection a whole process.",
-        undo: "Set the former values.",
+        change: "Raise the server's keep-alive timeout and its maximum number of requests per connection, and check that keep-alive is on at every proxy on the path. nginx: keepalive_requests, keepalive_timeout, and towards its upstream proxy_http_version 1.1 with an empty Connection header. Apache: KeepAlive, MaxKeepAliveRequests, KeepAliveTimeout.",
+        cost: "Idle connections occupy memory on both hosts. A server with one process per connection needs a whole process for each.",
+        undo: "Restore the previous values.",
     },
 };
 
@@ -59,9 +59,9 @@ const CLOSE_RACE: CauseSpec = CauseSpec {
     id: "close-race",
     test: close_race,
     remedy: Remedy::Setting {
-        change: "Let the side that sends requests give up idle connections first: its idle time must be shorter than the server's keep-alive time, by a round trip and a second to spare. Between a balancer and its servers that is a keep-alive time of the servers above the balancer's.",
-        cost: "The server keeps idle connections for longer, which takes memory.",
-        undo: "Set the former times.",
+        change: "Let the client close idle connections first: make its idle timeout shorter than the server's keep-alive timeout, by at least one round trip plus one second. For a load balancer and its servers, set the servers' keep-alive timeout above the balancer's idle timeout.",
+        cost: "The server keeps idle connections longer, which occupies memory.",
+        undo: "Restore the previous timeouts.",
     },
 };
 
@@ -69,8 +69,8 @@ const CLOSE_RACE: CauseSpec = CauseSpec {
 fn close_ignored(arm: &Arm) -> Option<Finding> {
     let closing = arm.closing.as_ref().filter(|closing| closing.ignored > 0)?;
     let text = format!(
-        "The server ignored Connection: close {} times; the client closed half a second later, so this is no measurement of a server that closes.",
-        human_count(closing.ignored)
+        "The server ignored Connection: close {}, and the client closed half a second later. The run therefore does not measure a server that closes.",
+        plural(closing.ignored, "time")
     );
     let evidence = BTreeMap::from([
         ("ignored".to_owned(), Value::from(closing.ignored)),
@@ -105,7 +105,7 @@ fn keepalive_inert(arm: &Arm) -> Option<Finding> {
         evidence.insert("closed_while_idle".into(), closing.while_idle.into());
         let after = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
         let mut text = format!(
-            "The server's keep-alive time was over before the next request came: it closed {} of {} connections while they were idle",
+            "The server's keep-alive timeout expired before the next request: it closed {} of {} connections while they were idle",
             human_count(closing.while_idle),
             human_count(made)
         );
@@ -120,19 +120,17 @@ fn keepalive_inert(arm: &Arm) -> Option<Finding> {
         return None;
     }
     let text = match round(found) {
-        Some(1) => {
-            "Keep-alive was asked for and did nothing: the server closed after each request."
-                .to_owned()
-        }
+        Some(1) => "Keep-alive had no effect: the server closed the connection after each request."
+            .to_owned(),
         Some(limit) => {
             evidence.insert("limit".into(), limit.into());
             format!(
-                "The server closes a connection after {} requests: its limit, it seems.",
+                "The server closes each connection after {} requests, probably its configured maximum.",
                 human_count(limit)
             )
         }
         None => format!(
-            "The server closed connections that were to be used again: each carried {found:.1} requests."
+            "The server closed connections that the client would have reused: each carried {found:.1} requests on average."
         ),
     };
     Some(Finding { text, evidence })
@@ -152,19 +150,19 @@ fn close_race(arm: &Arm) -> Option<Finding> {
     let lost = arm.errors.get("close-race").copied().filter(|&count| count > 0)?;
     let mut evidence = BTreeMap::from([("close-race".to_owned(), Value::from(lost))]);
     let mut text = format!(
-        "{} of {} requests left as the server closed their idle connection",
+        "{} of {} requests were sent while the server was closing their idle connection",
         human_count(lost),
         human_count(arm.attempts)
     );
     let idle = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
     if let Some(us) = idle {
         evidence.insert("idle_close_us".into(), us.into());
-        text += &format!(", which it does after {}", human_us(us));
+        text += &format!(", after {} without a request", human_us(us));
     }
     if let Some(closing) = &arm.closing {
         evidence.insert("closed_while_idle".into(), closing.while_idle.into());
     }
-    text += ": nobody can tell whether the server has seen such a request.";
+    text += ". It is unknown whether the server processed them.";
     Some(Finding { text, evidence })
 }
 

@@ -164,7 +164,7 @@ pub(super) const TABLES: &[Table] = &[
     },
     Table {
         id: "connections",
-        title: "Connections under these requests",
+        title: "Connections of these requests",
         forms: &[Form::Page],
         has: every,
         parts: &[&[

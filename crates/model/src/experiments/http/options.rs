@@ -9,9 +9,9 @@ use crate::http::server;
 /// Heading of what is asked for.
 const REQUESTS: &str = "Requests";
 /// Heading of what counts as success.
-const SUCCESS: &str = "Success";
+const SUCCESS: &str = "Success criteria";
 /// Heading of servers that are known by name.
-const SERVER: &str = "Server by name";
+const SERVER: &str = "Server settings";
 
 /// Where an option of a server known by name applies.
 const BY_NAME: &[Only] = &[Only::Lab, Only::When("server", &server::NAMES)];
@@ -21,17 +21,17 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::arguments(
         "url",
         "URL",
-        "What to ask for, of a server that already runs, instead of the lab; several of one \
-         server are asked for in turn",
+        "URL to request from a running server instead of the lab's. Several URLs of one server are \
+         requested in turn; several servers are compared",
     ),
     &LINK,
     &Opt::each(
         PLACE,
         "server",
         "NAME|COMMAND",
-        "Server to start on the lab's server host: nginx, apache (apache-event, \
-         apache-worker, apache-prefork), puma, null (tcptoll's own, for calibration), or a \
-         command; given again, or several names: one arm each",
+        "Server to start in the lab: nginx, apache (apache-event, apache-worker, apache-prefork), \
+         puma, null (tcptoll's own, for calibration) or a command. Repeat the option, or list \
+         several names, to compare servers",
     )
     .split(server::split)
     .by_default("nginx")
@@ -40,178 +40,187 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "port",
         "PORT",
-        "Port of a server that a command starts, if it listens on several",
+        "Port of the server that a command starts, if it listens on several",
     )
     .only(&[Only::Lab]),
     &IPV6,
     &PACKET_RELAY,
     &CLIENT_SYSCTL
-        .worded("Sysctl of the client host, like net.ipv4.tcp_tw_reuse=1; may be given again"),
+        .worded("Set a sysctl on the client host, e.g. net.ipv4.tcp_tw_reuse=1; may be repeated"),
     &SERVER_SYSCTL,
     &Opt::each(
         REQUESTS,
         "reuse",
         "WAY",
-        "How connections are used again; the ways are listed below",
+        "How connections are reused; the values are explained below",
     )
     .by_default("keep-alive"),
-    &Opt::each(REQUESTS, "method", "NAME", "Method of every request")
+    &Opt::each(REQUESTS, "method", "NAME", "HTTP method of every request")
+        .letters(&['m'])
         .derived("GET; POST with --body"),
     &Opt::one(
         REQUESTS,
         "path",
         "PATH",
-        "Path to ask the lab's server for, or several with blanks between, in turn",
+        "Path to request from the lab's server. Several paths, separated by spaces, are requested \
+         in turn",
     )
-    .derived("that of the server's small page")
+    .derived("the path of the server's small page")
     .only(&[Only::Lab]),
     &Opt::together(
         REQUESTS,
         "header",
         "NAME: VALUE",
-        "Field of every request, like 'Accept: text/html'; may be given again",
+        "Header of every request, e.g. 'Accept: text/html'; may be repeated",
     )
-    .short('H'),
-    &Opt::one(REQUESTS, "body", "TEXT|@FILE", "Content of every request, of at most 1 MiB"),
+    .letters(&['H']),
+    &Opt::one(REQUESTS, "body", "TEXT|@FILE", "Body of every request, at most 1 MiB"),
     &Opt::one(
         REQUESTS,
         "access-log",
         "FILE",
-        "Ask for what a log in common or combined format asks for, in its order; of one URL, \
-         or of the lab's server",
+        "Replay the GET and HEAD requests of an access log (common or combined format) in their \
+         order, to one URL or to the lab's server",
     ),
     &Opt::each(
         REQUESTS,
         "tls",
         "off,full,resumed",
-        "TLS to the lab's server, or how to do the handshakes of https://: full (each time) \
-         or resumed (where the server allows it)",
+        "Use TLS with full handshakes (full), or with session resumption if the server allows it \
+         (resumed). With an https:// URL only these two are possible",
     )
     .derived("off; resumed with https://"),
-    &Opt::one(REQUESTS, "ca", "FILE", "Further root certificates, PEM"),
-    &Opt::flag(REQUESTS, "insecure", "Accept any certificate"),
-    &Opt::each(LOAD, "connections", "N", "Connections at once, at most")
+    &Opt::one(REQUESTS, "ca", "FILE", "File of additional root certificates (PEM)"),
+    &Opt::flag(REQUESTS, "insecure", "Do not verify the server's certificate"),
+    &Opt::each(LOAD, "connections", "N", "Maximum number of concurrent connections")
+        .letters(&['c'])
+        .alias(&["concurrency"])
         .number()
-        .derived("50; in a closed loop in the lab 2"),
+        .derived("50; in the lab without --rate the larger of 2 and --threads"),
     &Opt::each(
         LOAD,
         "rate",
         "PER_SECOND",
-        "Requests due per second, whether or not others have been answered (open loop); \
-         latency counts from when each was due",
+        "Requests to send per second, whether or not earlier ones have been answered (open loop). \
+         Latency counts from the scheduled time of each",
     )
+    .letters(&['R', 'q'])
     .number(),
     &Opt::each(
         LOAD,
         "spread",
         "constant,poisson",
-        "How these are spread: evenly, or as independent users would",
+        "Spacing of the requests of --rate: constant, or random like independent users (poisson)",
     )
     .by_default("constant")
     .only(&[Only::With("rate", "")]),
-    &Opt::each(LOAD, "duration", "TIME", "Time in which each trial begins requests")
+    &Opt::each(LOAD, "duration", "TIME", "Time during which each trial starts requests, e.g. 30s")
+        .letters(&['d', 'z'])
         .derived("1s without --requests"),
     &Opt::each(
         LOAD,
         "requests",
         "N",
-        "Requests of each trial, instead of a time; with --duration as well, whichever comes \
-         first",
+        "Number of requests per trial, instead of --duration. With both, the trial ends at \
+         whichever comes first",
     )
+    .letters(&['n'])
     .number(),
     &Opt::each(
         LOAD,
         "warmup",
         "N|TIME",
-        "Requests, or time, before what is measured; connections are kept, figures are apart",
+        "Warm-up before the measurement, as a number of requests or a time. Its connections stay \
+         open; its figures are reported separately",
     )
     .number()
-    .derived("200ms and the ramp"),
-    &Opt::each(LOAD, "ramp", "TIME", "Time over which the first connections are begun, evenly")
+    .derived("200ms plus --ramp; none for a public address"),
+    &Opt::each(LOAD, "ramp", "TIME", "Time over which the first connections are opened, evenly")
         .derived(
-            "none for up to 1000 on a link without delay, else 0.1 ms each and a round trip at \
-         least",
+            "0 with --rate, or for up to 1000 connections on a link without delay; otherwise 0.1ms \
+             per connection, at least one round trip",
         ),
-    &Opt::each(LOAD, "threads", "N", "Threads of the client, each with a loop of its own")
+    &Opt::each(LOAD, "threads", "N", "Client threads, each with its own event loop")
+        .letters(&['t'])
         .number()
         .by_default("1"),
     &Opt::each(
         LOAD,
         "io",
         "auto,epoll,io-uring",
-        "What the client waits with; auto: io_uring where the kernel allows it, else epoll",
+        "I/O interface of the client. auto uses io_uring if the kernel allows it, otherwise epoll",
     )
     .by_default("auto"),
     &Opt::each(
         LOAD,
         "batch",
         "TIME",
-        "Handle what has happened together, at most this much later: less CPU per request; \
-         latency stays exact, as the kernel stamps what it receives",
+        "Process events in batches, delaying each by at most TIME, e.g. 100us. Saves CPU; latency \
+         stays exact because it uses kernel receive timestamps",
     )
     .by_default("0"),
     &Opt::each(
         LOAD,
         "timeout",
         "TIME",
-        "Time limit of one request, from when it was due to its last byte",
+        "Timeout of a request, from when it was due to the last byte of its response",
     )
     .by_default("10s"),
-    &Opt::each(LOAD, "connect-timeout", "TIME", "Time limit of one handshake")
-        .derived("that of --timeout"),
+    &Opt::each(LOAD, "connect-timeout", "TIME", "Timeout of the handshake of a connection")
+        .derived("same as --timeout"),
     &BIND,
     &CONGESTION,
     &Opt::one(
         SUCCESS,
         "expect-status",
         "STATUS",
-        "Statuses that are successes, with + between: 200, 2xx, 2xx+304",
+        "Status codes that count as success, joined by +, e.g. 200, 2xx or 2xx+304",
     )
     .by_default("2xx+3xx"),
     &Opt::one(
         SUCCESS,
         "expect-sha256",
         "HEX",
-        "SHA-256 that the content of every response must have",
+        "SHA-256 that the body of every response must have, in hexadecimal",
     ),
-    &Opt::one(SUCCESS, "body-limit", "SIZE", "Most content of one response").by_default("64M"),
-    &Opt::each(SERVER, "workers", "N", "Its processes, or threads where it has none")
+    &Opt::one(SUCCESS, "body-limit", "SIZE", "Maximum size of a response body").by_default("64M"),
+    &Opt::each(SERVER, "workers", "N", "Worker processes of the server, or threads if it has none")
         .number()
-        .by_default("1")
+        .derived("1; with apache-prefork one per connection")
         .only(BY_NAME),
-    &Opt::each(SERVER, "keepalive", "on,off", "Whether it lets a connection be used again")
+    &Opt::each(SERVER, "keepalive", "on,off", "HTTP keep-alive: several requests per connection")
         .by_default("on")
         .only(BY_NAME),
     &Opt::each(
         SERVER,
         "keepalive-requests",
         "N",
-        "Requests after which it closes a connection, 0: never",
+        "Requests after which the server closes a connection. 0 means no limit",
     )
     .number()
-    .derived("the server's own")
+    .derived("server default")
     .only(BY_NAME),
     &Opt::each(
         SERVER,
         "keepalive-timeout",
         "TIME",
-        "Time after which it closes an idle connection",
+        "Idle time after which the server closes a connection, e.g. 5s",
     )
-    .derived("the server's own")
+    .derived("server default")
     .only(BY_NAME),
-    &Opt::each(SERVER, "response", "SIZE", "Size of the content of its responses, like 13 or 10K")
+    &Opt::each(SERVER, "response", "SIZE", "Size of the response body in bytes, e.g. 13 or 10K")
         .number()
         .by_default("13")
         .only(BY_NAME),
-    &Opt::each(SERVER, "work", "TIME", "Time it works before it answers")
+    &Opt::each(SERVER, "work", "TIME", "Time before the server answers, e.g. 5ms")
         .by_default("0")
         .only(&[Only::Lab, Only::When("server", &["puma", "null"])]),
-    &Opt::each(SERVER, "backlog", "N", "Backlog of its listener")
+    &Opt::each(SERVER, "backlog", "N", "Backlog that the server passes to listen(2)")
         .number()
-        .derived("the server's own")
+        .derived("server default")
         .only(BY_NAME),
     &TAP.worded(
-        "On a link without emulation: let a packet tap ride along, which counts packets by \
-         kind (it costs CPU)",
+        "On a direct link or loopback, capture packets in the measured trial and count them by \
+         kind (costs CPU)",
     ),
 ];

@@ -1,4 +1,4 @@
-//! What to set so that deaths are known in time, with cost and proof, for each mechanism.
+//! What to set so that dead peers are detected in time, with cost and proof, for each mechanism.
 
 use crate::checking::{self, Checking, Evidence, Mechanism, Path, Place, Setting};
 use crate::record::{Advice, Arm, Keepalive, Summary};
@@ -12,8 +12,8 @@ pub(super) const UNNOTICED: &str = "dead-peer-unnoticed";
 /// The detection time that is advised for where none was asked for, s.
 const WANTED_S: f64 = 30.0;
 
-/// What to set where deaths went unnoticed: what the arms were set to, if a detection time was asked
-/// for, else the cheapest settings for [`WANTED_S`].
+/// What to set where dead peers were not detected: what the arms were set to, if a detection time
+/// was asked for, else the cheapest settings for [`WANTED_S`].
 pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     let asked = asked_for(summary);
     if asked.is_empty() { cheapest(summary) } else { asked }
@@ -22,6 +22,15 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
 /// What the arms were set to that a wanted detection time chose.
 pub(super) fn asked_for(summary: &Summary) -> Vec<Advice> {
     summary.arms.iter().filter_map(of_arm).collect()
+}
+
+/// What a wanted detection time chooses, before anything is measured.
+///
+/// None: these settings detect nothing.
+pub fn chosen(checking: &Checking, within_s: f64, path: Path, connections: u64) -> Option<Advice> {
+    checking.bound_s()?;
+    let wanted = Wanted { within_s, asked: true, path, connections };
+    Some(advice(checking, wanted, None, None))
 }
 
 /// The cheapest settings for [`WANTED_S`].
@@ -72,7 +81,7 @@ fn of_arm(arm: &Arm) -> Option<Advice> {
     Some(advice(&checked.checking, wanted, measured, proof(arm, checked)))
 }
 
-/// All dead ones known in time, in this run.
+/// All dead connections detected in time, in this run.
 fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
     let deaths = checked.deaths.as_ref().filter(|deaths| deaths.dead > 0)?;
     let bound_s = deaths.bound_s?;
@@ -81,7 +90,8 @@ fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
     }
     let max = arm.histograms.get("detection_us")?.max?;
     Some(format!(
-        "in this run, arm {}: all {} dead connections known, the last after {} (bound {}, and {} of timers); none of {} live ones closed",
+        "in this run, arm {}: all {} dead connections detected, the last after {} (computed bound: \
+         {}, plus {} for timers); 0 of {} live connections closed",
         arm.name,
         human_count(deaths.dead),
         human_us(max),
@@ -94,13 +104,13 @@ fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
 /// What settings are for.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// Deaths are to be known within this.
+    /// Dead peers are to be detected within this.
     within_s: f64,
     /// Whether the user said so.
     asked: bool,
     /// What has to be stood.
     path: Path,
-    /// So many connections idle.
+    /// Number of idle connections.
     connections: u64,
 }
 
@@ -116,34 +126,47 @@ fn advice(
         of_place.map(written).collect::<Vec<String>>().join(", ")
     };
     let (socket, sysctl) = (listed(Place::Socket), listed(Place::Sysctl));
-    let asked = if wanted.asked { "" } else { ", for example," };
-    let within = format!("{}{asked}", human_us(wanted.within_s * 1e6));
+    let goal = format!(
+        "{} detect a dead peer within {}",
+        if wanted.asked { "To" } else { "For example, to" },
+        human_us(wanted.within_s * 1e6)
+    );
     let (change, undo) = match checking.mechanism {
         Mechanism::Tcp => (
             format!(
-                "To know within {within} by the kernel's probes: {socket} on each connection; or {sysctl} for programs that set SO_KEEPALIVE alone. No probe is sent while data is unacknowledged: where connections do not only idle, add TCP_USER_TIMEOUT={:.0}, in ms, which then decides instead of TCP_KEEPCNT and also closes a peer that takes nothing for so long; the other times are in s. The sysctls hold for every program of the host that sets SO_KEEPALIVE alone, and for sockets that set it from then on.",
+                "{goal} with kernel probes, set {socket} on each connection, or {sysctl} for \
+                 programs that only set SO_KEEPALIVE (times in s). Probes are not sent while data \
+                 is unacknowledged. If the connections also carry data, set \
+                 TCP_USER_TIMEOUT={:.0} (ms) too. It then replaces TCP_KEEPCNT, and also closes \
+                 peers that stop reading for that long. The sysctls apply to every program of the \
+                 host that only sets SO_KEEPALIVE, and to sockets that set it after the change.",
                 (checking.known_within_s().unwrap_or(wanted.within_s) * 10.0).ceil() * 100.0
             ),
-            "SO_KEEPALIVE=0, TCP_USER_TIMEOUT=0; the sysctls as they were, by default net.ipv4.tcp_keepalive_time=7200, net.ipv4.tcp_keepalive_intvl=75, net.ipv4.tcp_keepalive_probes=9.".to_owned(),
+            "Set SO_KEEPALIVE=0 and TCP_USER_TIMEOUT=0. Restore the previous sysctls; the defaults \
+             are net.ipv4.tcp_keepalive_time=7200, net.ipv4.tcp_keepalive_intvl=75, \
+             net.ipv4.tcp_keepalive_probes=9."
+                .to_owned(),
         ),
         Mechanism::Heartbeat => (
             format!(
-                "To know within {within} by heartbeats: in tcp-heartbeat {}{}; or the same times in a program of yours.",
+                "{goal} with heartbeats, set {}{} in tcp-heartbeat, or use the same times in your \
+                 own program.",
                 listed(Place::Library),
                 match checking.evidence {
-                    Some(Evidence::Answered) => " with Evidence::Answered",
+                    Some(Evidence::Answered) => " and Evidence::Answered",
                     _ => "",
                 }
             ),
-            "Timing::default(), 45 s and 10 s, or no fleet at all.".to_owned(),
+            "Use Timing::default() (45 s and 10 s), or remove the fleet.".to_owned(),
         ),
         _ => (
             format!(
-                "To know within {within} by writing: {}{}{socket}.",
+                "{goal} by writing, {}{}{socket}.",
                 listed(Place::Program),
-                if socket.is_empty() { "" } else { ", and " }
+                if socket.is_empty() { "" } else { " and set " }
             ),
-            "TCP_USER_TIMEOUT=0: the kernel's own limit, net.ipv4.tcp_retries2.".to_owned(),
+            "Set TCP_USER_TIMEOUT=0. The kernel's own limit, net.ipv4.tcp_retries2, then applies."
+                .to_owned(),
         ),
     };
     Advice {
@@ -155,7 +178,7 @@ fn advice(
     }
 }
 
-/// `TCP_KEEPIDLE=20`; what the library takes stands as in a program.
+/// `TCP_KEEPIDLE=20`; values of the library are written as in a program.
 fn written(setting: &Setting) -> String {
     let Setting { place, name, value } = setting;
     match place {
@@ -172,14 +195,14 @@ fn cost(checking: &Checking, wanted: Wanted, measured: Option<f64>) -> String {
     let bytes = bytes.map_or_else(String::new, |bytes| format!(" and {bytes} bytes"));
     let ours = per_hour(measured);
     let ours = ours.map_or_else(String::new, |ours| format!(" (measured: {ours} packets)"));
-    let mut text = format!("{packets} packets{bytes} an hour for each idle connection{ours}");
+    let mut text = format!("{packets} packets{bytes} per hour for each idle connection{ours}");
     let Wanted { connections, .. } = wanted;
     if let Some((packets, bytes)) = checking.packets_per_hour().zip(checking.bytes_per_hour())
         && connections > 1
     {
         let per_s = |an_hour: f64| an_hour * connections as f64 / 3_600.0;
         text += &format!(
-            ", {:.1} packets a second and {} for {}",
+            "; {:.1} packets/s and {} for {} connections",
             per_s(packets),
             human_rate(per_s(bytes) * 8.0),
             human_count(connections)
@@ -197,7 +220,9 @@ fn risk(checking: &Checking, wanted: Wanted) -> Option<String> {
     let fails = checking.false_alarm(path.loss, path.rtt_s)?;
     let wrongly = 3_600.0 / period_s * fails * connections as f64;
     Some(format!(
-        " Where {} of packets are lost each way, each by itself, and a round trip takes at most {}, it closes {} live connections an hour of {}; where nothing arrives for {} it closes those under test, for {} all.",
+        " With {} independent packet loss each way and a round trip of at most {}, {} of {} live \
+         connections are closed per hour. An interruption of {} closes the connections under test, \
+         one of {} closes all.",
         human_share(path.loss),
         human_us(path.rtt_s * 1e6),
         few(wrongly),

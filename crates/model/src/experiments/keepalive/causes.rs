@@ -1,4 +1,4 @@
-//! Causes of a run of idle connections; above all that a peer is gone, and nobody knows.
+//! Causes of a run of idle connections, above all a dead peer that was not detected.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::units::{human_count, human_us};
 pub(super) const ALL: &[&CauseSpec] =
     &[&ACCEPT_QUEUE_FULL, &SYN_QUEUE_FULL, &LOCAL_PORTS_SCARCE, &DEAD_PEER_UNNOTICED];
 
-/// Peers died, and nobody detected it.
+/// Peers died, and this was not detected.
 const DEAD_PEER_UNNOTICED: CauseSpec = CauseSpec {
     id: advice::UNNOTICED,
     test: dead_peer_unnoticed,
     remedy: Remedy::Computed(advice::of),
 };
 
-/// Connections died, and some of them were not known to be dead when watching ended.
+/// Connections died, and some of them were not detected before watching ended.
 fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {
     let keepalive = arm.own.keepalive.as_ref()?;
     let deaths = keepalive.deaths.as_ref().filter(|deaths| deaths.known < deaths.dead)?;
@@ -35,7 +35,7 @@ fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {
     ]);
     let why = why(&keepalive.checking, deaths);
     let text = format!(
-        "{} of {} dead connections were taken for alive {} later: {why}.",
+        "{} of {} dead connections were not detected within {}: {why}.",
         human_count(deaths.dead - deaths.known),
         human_count(deaths.dead),
         human_us(deaths.watched_s * 1e6)
@@ -43,29 +43,31 @@ fn dead_peer_unnoticed(arm: &Arm) -> Option<Finding> {
     Some(Finding { text, evidence })
 }
 
-/// Why a way of checking does not see such a death, one clause.
+/// Why a mechanism does not detect such a death, one clause.
 fn why(checking: &Checking, deaths: &Deaths) -> String {
     let frozen = deaths.fault == "freeze";
     let by_kernel = checking.evidence != Some(Evidence::Answered);
     match checking.mechanism {
-        Mechanism::None => "nothing is ever sent that could fail".to_owned(),
+        Mechanism::None => "nothing is sent that could fail".to_owned(),
         Mechanism::Tcp if frozen => "the stopped peer's kernel answers probes".to_owned(),
         Mechanism::Heartbeat | Mechanism::Lazy if frozen && by_kernel => {
-            "the stopped peer's kernel acknowledges Nulls".to_owned()
+            "the stopped peer's kernel acknowledges heartbeats".to_owned()
         }
         Mechanism::Write if frozen => {
-            "the stopped peer's kernel acknowledges what is written, until its buffer is full"
+            "the stopped peer's kernel acknowledges written data until its receive buffer is full"
                 .to_owned()
         }
-        Mechanism::Lazy if deaths.arrivals == 0 => "nobody wanted their places".to_owned(),
-        Mechanism::Lazy => "too few of those that arrived wanted their places".to_owned(),
+        Mechanism::Lazy if deaths.arrivals == 0 => {
+            "no new connection needed their places".to_owned()
+        }
+        Mechanism::Lazy => "too few new connections needed their places".to_owned(),
         _ => match deaths.bound_s.filter(|bound| *bound > deaths.watched_s) {
             Some(bound) if checking.mechanism == Mechanism::Write => format!(
-                "the kernel goes on sending again, and gives up {} after the death by arithmetic",
+                "the kernel still retransmits, for up to {} after the death (computed)",
                 human_us(bound * 1e6)
             ),
-            Some(bound) => format!("by arithmetic they are due {} after it", human_us(bound * 1e6)),
-            None => "what was due did not come; look at the wire".to_owned(),
+            Some(bound) => format!("detection takes up to {} (computed)", human_us(bound * 1e6)),
+            None => "detection was due, but did not come; look at the packets (--pcap)".to_owned(),
         },
     }
 }
@@ -89,17 +91,17 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_all_is_no_cause() {
+    fn deaths_that_were_all_detected_are_no_cause() {
         assert_eq!(cause(of(Mechanism::Tcp), dead("cut", 100)), None);
         assert_eq!(dead_peer_unnoticed(&Arm::default()), None);
     }
 
     #[test]
-    fn a_side_that_sends_nothing_never_knows() {
+    fn a_side_that_sends_nothing_detects_nothing() {
         let cause = cause(of(Mechanism::None), dead("cut", 0)).unwrap();
         assert_eq!(
             cause.text,
-            "100 of 100 dead connections were taken for alive 5.00 s later: nothing is ever sent that could fail."
+            "100 of 100 dead connections were not detected within 5.00 s: nothing is sent that could fail."
         );
         assert_eq!(cause.evidence["dead"], 100);
     }
@@ -108,15 +110,15 @@ mod tests {
     fn the_kernel_of_a_stopped_process_speaks_for_it_unless_the_program_is_asked() {
         let text = |checking| cause(checking, dead("freeze", 0)).unwrap().text;
         assert!(text(of(Mechanism::Tcp)).contains("kernel answers probes"));
-        assert!(text(of(Mechanism::Heartbeat)).contains("kernel acknowledges Nulls"));
+        assert!(text(of(Mechanism::Heartbeat)).contains("kernel acknowledges heartbeats"));
         let asked = Checking { evidence: Some(Evidence::Answered), ..of(Mechanism::Heartbeat) };
         assert!(!text(asked).contains("kernel"));
     }
 
     #[test]
-    fn a_bound_beyond_what_was_watched_is_told() {
+    fn a_bound_beyond_the_watched_time_is_stated() {
         let deaths = Deaths { bound_s: Some(925.4), ..dead("cut", 0) };
         let text = cause(of(Mechanism::Write), deaths).unwrap().text;
-        assert!(text.contains("gives up 925 s after the death"), "{text}");
+        assert!(text.contains("retransmits, for up to 925 s after the death"), "{text}");
     }
 }

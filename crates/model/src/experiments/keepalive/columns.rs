@@ -1,5 +1,5 @@
-//! Which figures stand in the tables of `keepalive`: what checking idle connections cost, what was
-//! known of the dead, and what a shorter time until that costs in packets.
+//! The tables of `keepalive`: what testing idle connections cost, which deaths were detected, and
+//! what a shorter detection time costs in packets.
 
 mod died;
 mod took;
@@ -70,7 +70,7 @@ const fn known_after(whole: &'static str, quantile: Quantile) -> Column {
     Column::quantile(("", whole), whole, DETECTION.name, quantile)
 }
 
-const AFTER: &str = "known after, s";
+const AFTER: &str = "detected after, s";
 const HOURLY: &str = "packets/h·socket";
 
 /// Operations that succeeded, where an arm has any: an arm that only waits for deaths has none.
@@ -82,7 +82,7 @@ const OK_IF_TRIED: Column = Column::new(
 )
 .flush_right();
 
-/// What a death that is known sooner costs: time against packets, measured beside computed.
+/// What a shorter detection time costs in packets: measured next to computed.
 const TRADE: &[Column] = &[
     Column::new(
         ("", "mechanism"),
@@ -101,7 +101,7 @@ const TRADE: &[Column] = &[
     died::LAST,
     Column::new(
         (AFTER, "computed"),
-        "computed: known after at most, s",
+        "computed: detected within, s",
         ("due_s", "s"),
         Number(due_s, 1.0),
     ),
@@ -115,10 +115,10 @@ pub(super) const TABLES: &[Table] = &[
         forms: &[Form::Page],
         has: every,
         parts: &[&[
-            known_after("known after: p50", P50),
-            known_after("known after: p99", P99),
-            known_after("known after: p99.9", P999),
-            known_after("known after: max", Max),
+            known_after("detected after: p50", P50),
+            known_after("detected after: p99", P99),
+            known_after("detected after: p99.9", P999),
+            known_after("detected after: max", Max),
             ECHO_P50,
             client_cpu_column("", "client CPU µs"),
             server_cpu_column("", "server CPU µs"),

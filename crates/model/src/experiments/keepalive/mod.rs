@@ -6,6 +6,8 @@ pub mod columns;
 mod conclusion;
 mod options;
 
+pub use advice::chosen;
+
 use super::figures::{CLIENT_CPU, GOODPUT, LATENESS, RTT, SERVER_CPU, histogram, metric};
 use super::spec::{Better, HistogramSpec, MetricSpec, Noun, Spec};
 
@@ -42,10 +44,10 @@ pub const CLIENT_KERNEL_MEMORY: MetricSpec = metric(
 );
 /// Dead connections that were detected.
 pub const DEATHS_KNOWN: MetricSpec =
-    metric("deaths_known", "connections", "deaths known", Better::Higher);
+    metric("deaths_known", "connections", "dead connections detected", Better::Higher);
 /// Dead connections that were not detected.
 pub const DEATHS_UNNOTICED: MetricSpec =
-    metric("deaths_unnoticed", "connections", "deaths unnoticed", Better::Lower);
+    metric("deaths_unnoticed", "connections", "dead connections not detected", Better::Lower);
 /// Heartbeats per second.
 pub const HEARTBEATS: MetricSpec =
     metric("heartbeats_per_s", "1/s", "heartbeats per second", Better::Neither);
@@ -56,7 +58,7 @@ pub const PROBES: MetricSpec =
 pub const LINK_CPU: MetricSpec = metric(
     "link_cpu_us_per_s_per_1000_sockets",
     "us/s",
-    "link cpu per s per 1000 sockets",
+    "link CPU per 1,000 sockets",
     Better::Neither,
 );
 /// CPU time of the whole machine for 1,000 idle connections, per second.
@@ -90,47 +92,50 @@ pub const SERVER_KERNEL_MEMORY: MetricSpec = metric(
 );
 /// Wait of an arriving connection for room.
 pub const ARRIVAL: HistogramSpec =
-    histogram("arrival_us", "wait of an arrival for room", Better::Lower);
+    histogram("arrival_us", "wait of a new connection for its place", Better::Lower);
 /// From the fault to its detection.
 pub const DETECTION: HistogramSpec =
-    histogram("detection_us", "time from the fault to knowing it", Better::Lower);
+    histogram("detection_us", "time from the fault to its detection", Better::Lower);
 
 /// Examples and explanations in the help.
 const EXAMPLES: &str = "\
 Examples:
   tcptoll keepalive
-      1,000 connections, 100 of them cut off: who knows, how soon, and for how many packets
+      1,000 connections, 100 of them cut off: how fast is each mechanism, and at what cost?
   tcptoll keepalive --detect-within 30s
-      the cheapest settings of each mechanism that know within 30 s, and the proof
+      the cheapest settings of each mechanism that detect a dead peer within 30 s, tested
   tcptoll keepalive --mechanism none,tcp,heartbeat --idle 10s --sockets 50000 --writer off
-      what checking 50,000 idle connections costs in packets, CPU and memory
+      what testing 50,000 idle connections costs in packets, CPU and memory
   tcptoll keepalive --mechanism none,tcp --sockets 1,17,51 --idle kernel
       does SO_KEEPALIVE slow down the one connection that writes?
   tcptoll keepalive --mechanism tcp,heartbeat --fault freeze
-      a stopped process on a running machine: its kernel goes on answering
+      a stopped process, whose kernel still answers probes
   tcptoll keepalive --mechanism heartbeat --evidence acknowledged,answered --fault freeze
-      the same, with an answer of the program as evidence
+      the same, with heartbeats that the program itself must answer
   tcptoll keepalive --mechanism tcp --probes 1,2,3 --fault loss=5% --watch 30s --writer off
-      false alarms of a lossy link
+      live connections that are closed because of packet loss
   tcptoll keepalive --mechanism write --fault cut --server-sysctl net.ipv4.tcp_retries2=5
-      when does a program that only writes hear of it?
+      when does a program that only writes get an error?
   tcptoll keepalive --to 192.0.2.7:6379 --mechanism heartbeat --null 'PING\\r\\n' --evidence answered
-      connections to a server of yours that has a message of its own
+      connections to your own server, with a heartbeat of its protocol
 
-An option with several values (--idle 1s,10s) makes an arm of each.
+An option with several values (--idle 1s,10s) makes one arm (variant) per value. TCP keepalive here
+means the kernel's probes on idle connections, not HTTP keep-alive.
 
 Mechanisms (--mechanism):
-  none        the connection is only read from
-  tcp         probes of the kernel: SO_KEEPALIVE with --idle, --interval and --probes
-  heartbeat   a Null message when nothing has arrived for --idle; evidence within --answer-within
-  lazy        no timer: from --most connections on, each that arrives has others tested
-  write       the program writes every --interval and waits for the kernel to give up";
+  none        the program only reads
+  tcp         kernel probes: SO_KEEPALIVE with --idle, --interval and --probes
+  heartbeat   the program sends a heartbeat when nothing has arrived for --idle, and expects the
+              --evidence within --answer-within
+  lazy        no timer: once there are --most connections, each new connection causes idle ones to
+              be tested with a heartbeat
+  write       the program writes every --interval until the kernel gives up and reports an error";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "keepalive",
-    question: "What does it cost to know that idle connections are alive, and how soon is a death known?",
-    about: "Measure what it costs to know that idle connections are alive, and how soon a death is known",
+    question: "What does it cost to detect dead peers of idle connections, and how soon is it done?",
+    about: "Measure TCP keepalive, heartbeats and reaping: cost, and time to detect a dead peer",
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: Some("to"),

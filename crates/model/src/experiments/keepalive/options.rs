@@ -11,11 +11,11 @@ use crate::study::Study;
 /// Heading of the connections and the writer.
 const CONNECTIONS: &str = "Connections";
 /// Heading of how idle connections are checked.
-const CHECKING: &str = "Checking";
+const CHECKING: &str = "Detection";
 /// Heading of lazy reaping.
-const LAZY: &str = "Lazy reaping";
+const LAZY: &str = "Idle-connection reaping (--mechanism lazy)";
 /// Heading of faults.
-const DEATHS: &str = "Deaths";
+const DEATHS: &str = "Faults";
 
 /// The option whose value decides which others apply.
 const MECHANISM: &str = "mechanism";
@@ -32,8 +32,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "link",
         "LINK",
-        "Link between the two hosts: a name (see `tcptoll links`) or \
-         rtt=37ms,rate=1gbit,loss=0.1%; given again, or several names: one arm each",
+        "Link between client and server: a name (see `tcptoll links`) or values like \
+         rtt=37ms,rate=1gbit,loss=0.1%. Repeat the option, or list several names, to compare links",
     )
     .split(links)
     .by_default("rtt=0.25ms,rate=100mbit")
@@ -42,7 +42,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "to",
         "HOST:PORT",
-        "A server that already runs, instead of the lab; `tcptoll serve keepalive` is one",
+        "Connect to a running server instead of using the lab, e.g. to `tcptoll serve keepalive`",
     ),
     &IPV6,
     &PACKET_RELAY,
@@ -50,52 +50,58 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "bind",
         "ADDRESS",
-        "Source addresses of the client, separated by commas; taken in turn",
+        "Source addresses of the client, separated by commas and used in turn",
     ),
     &CLIENT_SYSCTL
-        .worded("Sysctl of the client host, like net.ipv4.tcp_retries2=8; may be given again"),
+        .worded("Set a sysctl on the client host, e.g. net.ipv4.tcp_retries2=8; may be repeated"),
     &SERVER_SYSCTL.worded(
-        "Sysctl of the server host, like net.ipv4.tcp_keepalive_time=60; may be given again",
+        "Set a sysctl on the server host, e.g. net.ipv4.tcp_keepalive_time=60; may be repeated",
     ),
-    &Opt::each(CONNECTIONS, "sockets", "N", "Connections, the one that writes among them")
+    &Opt::each(CONNECTIONS, "sockets", "N", "Number of connections, including the one that writes")
         .number()
         .by_default("1000"),
-    &Opt::each(CONNECTIONS, "writer", "on|off", "Whether one of them writes while the others idle")
-        .derived("on; off with --to"),
-    &Opt::each(CONNECTIONS, "message", "SIZE", "Bytes of a message that it writes")
+    &Opt::each(
+        CONNECTIONS,
+        "writer",
+        "on|off",
+        "Write on one connection while the others are idle",
+    )
+    .derived("on; off with --to"),
+    &Opt::each(CONNECTIONS, "message", "SIZE", "Size of each message of the writing connection")
         .number()
         .by_default("1000"),
-    &Opt::each(CONNECTIONS, "rate", "PER_SECOND", "Messages per second")
+    &Opt::each(CONNECTIONS, "rate", "PER_SECOND", "Messages of the writing connection per second")
         .number()
-        .derived("without pause"),
+        .derived("as many as possible"),
     &Opt::each(
         CONNECTIONS,
         "wait",
         "own|select",
-        "What the program that writes waits for: its own socket, or all of them with \
-         select(2) before each message",
+        "What the writing program waits for before each message: its own socket (own), or all \
+         sockets with select(2) (select)",
     )
     .by_default("own"),
     &CONGESTION.in_group(CONNECTIONS),
     &Opt::each(CONNECTIONS, "warmup", "TIME", "Time before the measured window")
-        .derived("one round of checks, at most 1m"),
+        .derived("one round of probes or heartbeats, at least 100ms; 100ms if a round exceeds 1m"),
     &Opt::each(CONNECTIONS, "duration", "TIME", "Length of the measured window")
-        .derived("2s, or one round of checks, at most 1m, if that is longer"),
+        .derived("one round of probes or heartbeats, at least 2s; 2s if a round exceeds 1m"),
     &Opt::each(
         CHECKING,
         "mechanism",
         "NAME",
-        "How connections that idle are checked; listed below",
+        "How idle connections are tested for dead peers; the values are explained below",
     )
-    .derived("none,tcp,heartbeat,lazy, with --fault cut"),
-    &Opt::each(CHECKING, "side", "HOST", "Which host checks: server, client or both")
+    .derived("none,tcp,heartbeat,lazy with --fault cut; none with --to"),
+    &Opt::each(CHECKING, "side", "HOST", "Host that tests its peers: server, client or both")
         .by_default("server")
         .only(&[Only::Lab, Only::When(MECHANISM, &["tcp", "heartbeat", "lazy", "write"])]),
     &Opt::each(
         CHECKING,
         "idle",
         "TIME",
-        "Idle time before the first probe or Null; `kernel`: the host's tcp_keepalive_time",
+        "Idle time before the first probe (TCP_KEEPIDLE) or heartbeat, e.g. 60s. `kernel` uses the \
+         host's tcp_keepalive_time",
     )
     .by_default("1s")
     .only(&[Only::When(MECHANISM, &["tcp", "heartbeat", "lazy"])]),
@@ -103,8 +109,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         CHECKING,
         "interval",
         "TIME",
-        "Between unanswered probes, or between two writes; `kernel`: the host's \
-         tcp_keepalive_intvl",
+        "Time between unanswered probes (TCP_KEEPINTVL), or between two writes. `kernel` uses the \
+         host's tcp_keepalive_intvl",
     )
     .by_default("1s")
     .only(&[Only::When(MECHANISM, &["tcp", "write"])]),
@@ -112,8 +118,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         CHECKING,
         "probes",
         "N",
-        "Unanswered probes until a peer is given up; `kernel`: the host's \
-         tcp_keepalive_probes",
+        "Unanswered probes after which a peer counts as dead (TCP_KEEPCNT). `kernel` uses the \
+         host's tcp_keepalive_probes",
     )
     .number()
     .by_default("3")
@@ -122,7 +128,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         CHECKING,
         "answer-within",
         "TIME",
-        "Evidence of life must come so soon after a Null",
+        "Time within which a heartbeat must be acknowledged or answered (see --evidence)",
     )
     .by_default("1s")
     .only(JUDGED),
@@ -130,53 +136,74 @@ pub(super) const OPTIONS: &[&Opt] = &[
         CHECKING,
         "evidence",
         "WHAT",
-        "What counts as evidence: acknowledged (by the peer's kernel) or answered (by its \
-         program)",
+        "What proves that a peer is alive: acknowledged (its kernel has acknowledged the \
+         heartbeat) or answered (its program has answered)",
     )
     .by_default("acknowledged")
     .only(JUDGED),
-    &Opt::each(CHECKING, "user-timeout", "TIME", "TCP_USER_TIMEOUT of checked connections")
+    &Opt::each(CHECKING, "user-timeout", "TIME", "TCP_USER_TIMEOUT of tested connections")
         .derived("not set")
         .only(&[Only::When(MECHANISM, &["tcp", "heartbeat", "lazy", "write"])]),
     &Opt::one(
         CHECKING,
         "null",
         "TEXT",
-        "What a heartbeat sends to a server of yours, like 'PING\\r\\n'",
+        "Bytes that a heartbeat sends to your own server, e.g. 'PING\\r\\n'",
     )
     .only(&[Only::Target, Only::When(MECHANISM, &["heartbeat", "write"])]),
-    &Opt::each(CHECKING, "tick", "TIME", "What is due within this is handled in one wake-up")
-        .by_default("10ms")
-        .only(&[Only::When(MECHANISM, &["heartbeat", "lazy", "write"])]),
+    &Opt::each(
+        CHECKING,
+        "tick",
+        "TIME",
+        "Timer resolution: timers due within TIME share a wake-up",
+    )
+    .by_default("10ms")
+    .only(&[Only::When(MECHANISM, &["heartbeat", "lazy", "write"])]),
     &Opt::each(
         CHECKING,
         "detect-within",
         "TIME",
-        "Choose the cheapest settings that know of a death within this time",
+        "Choose the cheapest settings that detect a dead peer within TIME, e.g. 30s",
     )
     .only(&[Only::When(MECHANISM, &["tcp", "heartbeat", "write"])]),
     &Opt::each(
         CHECKING,
         "assumed-loss",
         "SHARE",
-        "Packet loss each way that those settings have to stand",
+        "Packet loss in each direction that the settings of --detect-within must tolerate",
     )
     .by_default("1%")
     .only(&[Only::With("detect-within", "")]),
-    &Opt::each(LAZY, "most", "N", "lazy: connections from which on room is made")
-        .number()
-        .derived("as many as idle")
+    &Opt::each(
+        LAZY,
+        "most",
+        "N",
+        "Connection limit; at this number the server starts testing idle connections",
+    )
+    .number()
+    .derived("number of idle connections")
+    .only(LAZILY),
+    &Opt::each(LAZY, "unused-for", "TIME", "Test only connections that were unused for this time")
+        .derived("test all")
         .only(LAZILY),
-    &Opt::each(LAZY, "unused-for", "TIME", "lazy: test only those unused for so long")
-        .derived("all")
-        .only(LAZILY),
-    &Opt::each(LAZY, "until", "WHEN", "lazy: test until below --most, or until all-tested")
-        .by_default("below")
-        .only(LAZILY),
-    &Opt::each(LAZY, "order", "ORDER", "lazy: first those with the earliest last-use, or by age")
-        .by_default("last-use")
-        .only(LAZILY),
-    &Opt::each(LAZY, "at-once", "N", "lazy: connections under test at any moment")
+    &Opt::each(
+        LAZY,
+        "until",
+        "WHEN",
+        "When to stop testing: at fewer connections than --most (below), or when all were tested \
+         (all-tested)",
+    )
+    .by_default("below")
+    .only(LAZILY),
+    &Opt::each(
+        LAZY,
+        "order",
+        "ORDER",
+        "Connections to test first: the least recently used (last-use) or the oldest (age)",
+    )
+    .by_default("last-use")
+    .only(LAZILY),
+    &Opt::each(LAZY, "at-once", "N", "Maximum number of connections that are tested concurrently")
         .number()
         .by_default("64")
         .only(LAZILY),
@@ -184,24 +211,27 @@ pub(super) const OPTIONS: &[&Opt] = &[
         LAZY,
         "arrivals",
         "PER_SECOND",
-        "Connections that arrive per second, after the fault if there is one",
+        "New connections per second, with any mechanism. If there is a fault, they arrive after it",
     )
     .number()
-    .derived("lazy with a fault: as many in 2 s as die")
+    .derived("none; with lazy and a fault, as many within 2s as the fault hits")
     .only(&[Only::Lab]),
     &Opt::each(
         DEATHS,
         "fault",
         "WHAT",
-        "What happens to idle connections after the window: cut, freeze, reset, close or \
-         loss=5%",
+        "Fault of idle connections after the measured window: cut (the link drops their packets), \
+         freeze (the peer's process stops), reset, close or loss=5%",
     )
     .only(&[Only::Lab]),
-    &Opt::each(DEATHS, "fault-share", "SHARE", "To which share of them")
-        .derived("10%; loss: all")
+    &Opt::each(DEATHS, "fault-share", "SHARE", "Share of idle connections that the fault hits")
+        .derived("10%; 100% for loss")
         .only(OF_FAULT),
-    &Opt::each(DEATHS, "watch", "TIME", "How long is watched for it to be known")
-        .derived("the bound by arithmetic and 1s, or 5s")
+    &Opt::each(DEATHS, "watch", "TIME", "Maximum time to wait until the fault is detected")
+        .derived(
+            "the computed bound plus 1s; 5s if there is no bound, or if it exceeds 2m without \
+             --detect-within",
+        )
         .only(OF_FAULT),
 ];
 

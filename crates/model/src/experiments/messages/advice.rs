@@ -59,7 +59,7 @@ fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
     let from = series.fills_from(best.bytes_per_s)?;
     let share = |point: Point<'_>| {
         let percent = point.bytes_per_s / best.bytes_per_s * 100.0;
-        format!("{} reaches {percent:.0} %", size(point.bytes))
+        format!("{} {percent:.0} %", size(point.bytes))
     };
     let change = if from == smallest.bytes {
         format!("With Nagle's algorithm on, messages of {} or more need no buffering.", size(from))
@@ -83,9 +83,9 @@ fn blocks_with_nagle(all: &[Series<'_>], best: Best) -> Option<Advice> {
         cause: OVERHEAD.to_owned(),
         change,
         cost: "A message waits until its block is full or flushed.".to_owned(),
-        undo: "Write each message by itself.".to_owned(),
+        undo: "Write each message separately.".to_owned(),
         proof: Some(format!(
-            "of {of} ({}), {}",
+            "share of {of} ({}): {}",
             human_rate(best.bytes_per_s * 8.0),
             shown.join(", ")
         )),
@@ -126,9 +126,9 @@ fn batches_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
         cause: OVERHEAD.to_owned(),
         change,
         cost: "A message waits until its block is full or flushed.".to_owned(),
-        undo: "Write each message by itself.".to_owned(),
+        undo: "Write each message separately.".to_owned(),
         proof: Some(format!(
-            "messages of {} with {}: ×{} of the messages/s of single writes",
+            "messages of {} with {}: {}× the messages/s of single writes",
             size(bytes),
             batch.name,
             factor(ratio)
@@ -153,10 +153,10 @@ fn large_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
     let (bytes, ratio) = worst;
     let smallest = size(ratios.first()?.0);
     let change = if ratio >= 1.0 - ALIKE {
-        format!("From {smallest} a message, set TCP_NODELAY: it costs no bandwidth.")
+        format!("For messages of {smallest} or more, set TCP_NODELAY: it costs no bandwidth.")
     } else {
         format!(
-            "At {} a message, leave Nagle's algorithm on: TCP_NODELAY costs bandwidth here.",
+            "For messages of {}, leave Nagle's algorithm on: TCP_NODELAY costs bandwidth here.",
             size(bytes)
         )
     };
@@ -164,11 +164,11 @@ fn large_without_nagle(all: &[Series<'_>]) -> Option<Advice> {
         cause: "nagle-delayed-ack".to_owned(),
         change,
         cost:
-            "With TCP_NODELAY, each small write becomes a segment of its own: more packets and CPU."
+            "With TCP_NODELAY, each small write becomes a separate segment: more packets and CPU."
                 .to_owned(),
-        undo: "TCP_NODELAY=0.".to_owned(),
+        undo: "Set TCP_NODELAY=0.".to_owned(),
         proof: Some(format!(
-            "TCP_NODELAY has at least ×{} of the goodput of Nagle's algorithm from {smallest} on",
+            "from {smallest} on, TCP_NODELAY has at least {}× the goodput of Nagle's algorithm",
             factor(ratio)
         )),
     })
@@ -204,17 +204,17 @@ fn latency_without_nagle(arms: &[&Arm]) -> Option<Advice> {
         human_us(off_us)
     );
     let change = if off_us <= on_us * (1.0 - ALIKE) {
-        "Where latency matters, set TCP_NODELAY, or write each message with one call."
+        "If latency matters, set TCP_NODELAY, or write each message with one call."
     } else {
-        "Leave Nagle's algorithm as it is: a message that is one write never waits for an ACK, so TCP_NODELAY gains no latency here."
+        "Leave Nagle's algorithm on: TCP_NODELAY does not reduce latency here."
     };
     Some(Advice {
         cause: "nagle-delayed-ack".to_owned(),
         change: change.to_owned(),
         cost:
-            "With TCP_NODELAY, each small write becomes a segment of its own: more packets and CPU."
+            "With TCP_NODELAY, each small write becomes a separate segment: more packets and CPU."
                 .to_owned(),
-        undo: "TCP_NODELAY=0.".to_owned(),
+        undo: "Set TCP_NODELAY=0.".to_owned(),
         proof: Some(proof),
     })
 }

@@ -78,7 +78,8 @@ fn exchange(arm: &Arm) -> Option<Finding> {
         ("TcpExtDelayedACKs".to_owned(), Value::from(delayed)),
     ]);
     let mut text =
-        "Nagle's algorithm holds the last write until the one before is acknowledged, and the server delays that ACK"
+        "Nagle's algorithm holds back the last write until the previous one is acknowledged, and \
+         the server delays that ACK"
             .to_owned();
     if let Some(acks) = message.acks {
         evidence.insert("delayed_acks".to_owned(), Value::from(acks.delayed));
@@ -87,7 +88,7 @@ fn exchange(arm: &Arm) -> Option<Finding> {
     }
     if let Some(us) = on_the_wire {
         evidence.insert("ack_delay_max_us".to_owned(), Value::from(us));
-        text += &format!(": up to {} on the wire", human_us(us));
+        text += &format!(" by up to {} on the wire", human_us(us));
     }
     Some(Finding { text: text + ".", evidence })
 }

@@ -46,13 +46,13 @@ const PER_MESSAGE: &str = "per message";
 const CALLS_EACH: Column =
     Column::new((PER_MESSAGE, "calls"), "system calls per message", tidy(&CALLS), Estimate(""));
 const SENT: Column = Column::new(
-    (PER_MESSAGE, "segments"),
+    (PER_MESSAGE, "client segs"),
     "client segments per message",
     tidy(&CLIENT_SEGMENTS),
     Estimate(""),
 );
 const ANSWERED: Column = Column::new(
-    (PER_MESSAGE, "back"),
+    (PER_MESSAGE, "server segs"),
     "server segments per message",
     tidy(&SERVER_SEGMENTS),
     Estimate(""),
@@ -60,7 +60,7 @@ const ANSWERED: Column = Column::new(
 const CPU: &str = "CPU µs/msg";
 const CLIENT: Column = client_cpu_column(CPU, "client CPU µs/msg");
 const SERVER: Column = server_cpu_column(CPU, "server CPU µs/msg");
-const SHARES: &str = "of a CPU";
+const SHARES: &str = "CPU share";
 const CLIENT_SHARE: Column = Column::new(
     (SHARES, "client"),
     "client CPU share",

@@ -36,26 +36,27 @@ pub const ACK_DELAY: HistogramSpec =
 const EXAMPLES: &str = "\
 Examples:
   tcptoll messages
-      four sizes, with Nagle's algorithm and without: what a message costs
+      what a message costs: four sizes, with and without Nagle's algorithm
   tcptoll messages --message 64 --nagle off --coalesce none,more,gather,buffer
-      four ways to send small messages together
+      four ways to send small messages, singly and combined
   tcptoll messages --message 64,1K --work 2us
-      the same where the program works on each message
+      messages on which the program spends CPU time
   tcptoll messages --pattern request-response
-      latency of an exchange by size
+      latency of an exchange, by message size
   tcptoll messages --pattern write-write-read
-      what Nagle's algorithm and delayed ACKs do together
+      the stall that Nagle's algorithm and delayed ACKs cause together
   tcptoll messages --pattern write-write-read --quick-ack on,off
-      the same with ACKs that are not delayed
+      the same, with and without delayed ACKs at the server
 
-An option with several values makes an arm of each. Sizes of messages are not compared with each
-other: with one other list, its values are compared with its first at each size.";
+An option with several values makes one arm (variant) per value. Message sizes are not compared
+with each other. If one other option has several values, they are compared with its first value, at
+each size.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "messages",
     question: "What does a message cost, by its size and by how it is sent?",
-    about: "Measure what messages cost, by size, Nagle's algorithm and batching",
+    about: "Measure what messages cost by size, with and without Nagle's algorithm and batching",
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: None,

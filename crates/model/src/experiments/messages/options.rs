@@ -25,63 +25,69 @@ pub(super) const OPTIONS: &[&Opt] = &[
         LOAD,
         "pattern",
         "PATTERN",
-        "one-way: the client sends, the server reads; request-response: a message, then an answer; \
-         write-write-read: a message in two writes of half its size, then an answer",
+        "Exchange: one-way (the client only sends), request-response (a message, then its answer) \
+         or write-write-read (a message in two writes of half its size, then its answer)",
     )
     .by_default("one-way"),
     &Opt::each(
         LOAD,
         "message",
         "SIZE",
-        "Size of a message: 1, 64, 1K, 4M. Without --message, --nagle, --coalesce, --quick-ack and \
-         --program, several sizes or both settings of Nagle's algorithm are measured",
+        "Size of a message in bytes, e.g. 64 or 1K. Without --message, --nagle, --coalesce, \
+         --quick-ack and --program, several sizes or both --nagle settings are measured",
     )
     .by_default("1K"),
     &Opt::each(LOAD, "response", "SIZE", "Size of the answer")
-        .derived("as the message")
+        .derived("same as --message")
         .only(&[Only::When("pattern", &["request-response", "write-write-read"])]),
     &Opt::each(
         LOAD,
         "coalesce",
         "HOW",
-        "How messages are put together into blocks: none: a write for each message; cork: \
-         TCP_CORK; more: MSG_MORE; gather: one sendmsg(2) for a block; buffer: copied into a buffer \
-         of the program",
+        "How messages are combined into blocks: none (one write each), cork (TCP_CORK), more \
+         (MSG_MORE), gather (one sendmsg(2) per block) or buffer (copied, one write per block)",
     )
     .by_default("none")
     .only(&[Only::When("pattern", &["one-way"])]),
-    &Opt::each(LOAD, "coalesce-bytes", "SIZE", "Size of a block, like 1K or 4K")
+    &Opt::each(LOAD, "coalesce-bytes", "SIZE", "Size of a block, e.g. 1K or 4K")
         .by_default("4K")
         .only(&[Only::When("coalesce", &["cork", "more", "gather", "buffer"])]),
     &Opt::each(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
-        .derived("500ms; 1s with answers"),
-    &Opt::each(LOAD, "warmup", "TIME", "Time before the measured window")
-        .derived("20 round trips, at least 300ms; in Java at least 1.5s, with serialization 3s, with xml 4s"),
-    &Opt::one(LOAD, "timeout", "TIME", "Time limit of connecting, and of one exchange")
+        .derived("500ms; 1s if messages are answered"),
+    &Opt::each(LOAD, "warmup", "TIME", "Time before the measured window").derived(
+        "20 round trips, at least 300ms; in Java at least 1.5s, or 3s with serialization, or \
+             4s with xml",
+    ),
+    &Opt::one(LOAD, "timeout", "TIME", "Timeout of connecting, and of one exchange")
         .by_default("10s"),
-    &Opt::each(SOCKETS, "nagle", "on,off", "Nagle's algorithm; off sets TCP_NODELAY on both hosts")
+    &Opt::each(SOCKETS, "nagle", "on,off", "Nagle's algorithm. off sets TCP_NODELAY on both hosts")
         .by_default("on"),
     &Opt::each(SOCKETS, "quick-ack", "on,off", "Set TCP_QUICKACK on the server before each read")
         .by_default("off"),
     &WINDOW,
     &CONGESTION_OF_BOTH,
-    &Opt::each(PROGRAM, "program", "native,java", "Program that sends and receives")
+    &Opt::each(PROGRAM, "program", "native,java", "Program at both ends: tcptoll itself, or Java")
         .by_default("native"),
     &Opt::each(
         PROGRAM,
         "encoding",
         "ENCODING",
-        "Encoding of a message in Java: raw bytes, fields (DataOutput), serialization, xml",
+        "Encoding of a message in Java: raw (bytes), fields (DataOutput), serialization or xml",
     )
     .by_default("raw")
     .only(&[Only::When("program", &["java"])]),
-    &Opt::each(PROGRAM, "work", "TIME", "CPU time that the sender works on each message")
-        .by_default("0"),
+    &Opt::each(
+        PROGRAM,
+        "work",
+        "TIME",
+        "CPU time that the sender spends on each message, e.g. 2us",
+    )
+    .by_default("0"),
     &Opt::each(
         PROGRAM,
         "receiver-work",
         "TIME",
-        "CPU time that the receiver works on each message",
+        "CPU time that the receiver spends on each message, e.g. 2us",
     )
     .by_default("0"),
     &TAP,

@@ -21,11 +21,11 @@ const CONNECTION_PER_RESOURCE: CauseSpec = CauseSpec {
     id: "connection-per-resource",
     test: per_resource,
     remedy: Remedy::Setting {
-        change: "Let the server keep connections: `KeepAlive On` in Apache, `keepalive_timeout` \
+        change: "Enable keep-alive on the server: `KeepAlive On` in Apache, `keepalive_timeout` \
                  above 0 in nginx",
-        cost: "An idle connection holds memory, and with Apache's prefork or worker a process or \
-               thread, until the timeout",
-        undo: "`KeepAlive Off`; `keepalive_timeout 0`",
+        cost: "Until the keep-alive timeout, an idle connection occupies memory, and with Apache's \
+               prefork or worker MPM also a process or thread",
+        undo: "Set `KeepAlive Off` in Apache, `keepalive_timeout 0` in nginx",
     },
 };
 
@@ -34,10 +34,10 @@ const NEXT_PAGE_RECONNECTS: CauseSpec = CauseSpec {
     id: "next-page-reconnects",
     test: reconnects,
     remedy: Remedy::Setting {
-        change: "Make the server's idle timeout longer than the time that visitors take between two \
-                 pages: `KeepAliveTimeout` in Apache, `keepalive_timeout` in nginx",
-        cost: "Idle connections are held for longer",
-        undo: "The former timeout",
+        change: "Make the server's keep-alive timeout longer than the visitors' think time between \
+                 two pages: `KeepAliveTimeout` in Apache, `keepalive_timeout` in nginx",
+        cost: "The server keeps idle connections longer",
+        undo: "Restore the previous timeout",
     },
 };
 
@@ -49,7 +49,7 @@ const HEAD_OF_LINE: CauseSpec = CauseSpec {
         change: "Spread requests over several connections (HTTP/1.1 with six), or use HTTP/3, whose \
                  streams do not wait for each other",
         cost: "Each connection has a handshake and a congestion window of its own",
-        undo: "One connection with HTTP/2",
+        undo: "Use one HTTP/2 connection again",
     },
 };
 
@@ -89,7 +89,8 @@ fn reconnects(arm: &Arm) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "The next page opened {opened:.0} connections: the server had closed those of the first page"
+        "The next page opened {opened:.0} new connections, because the server had closed those of \
+         the first page"
     );
     let evidence = evidence([(NEXT_CONNECTIONS.name, opened), (CONNECTIONS.name, first)]);
     Some(Finding { text, evidence })
@@ -105,7 +106,7 @@ fn held(arm: &Arm) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "Data that had arrived waited {} per load for a lost segment of its own connection",
+        "Per load, received data waited {} for a lost segment of the same connection",
         human_us(held)
     );
     let evidence = evidence([(HELD.name, held), (super::SPAN_MEAN.name, span)]);

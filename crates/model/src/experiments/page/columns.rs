@@ -89,13 +89,13 @@ const AGAIN: Column = Column::new(
 );
 const BEHIND: Column = Column::new(
     (LOSS, "gaps"),
-    "gaps that data waited behind",
+    "gaps that blocked later data",
     tidy(&GAPS),
     Number(|arm| value(arm, GAPS.name).filter(|count| *count > 0.0), 1.0),
 );
 const WAITED: Column = Column::new(
     (LOSS, "held"),
-    "time that data waited for a lost segment",
+    "head-of-line blocking time",
     tidy(&HELD),
     Figure::Time(|arm| value(arm, HELD.name).filter(|time| *time > 0.0)),
 );

@@ -1,10 +1,13 @@
 //! What follows from the arms of `page`: the answer, causes, what to run next.
 
 use super::{CONNECTIONS, CRITICAL_HANDSHAKES, REQUESTS, SPAN, SPAN_MEAN, causes};
-use crate::experiments::conclusion::{explain, explanations, step, value};
+use crate::experiments::conclusion::{
+    answer_of, capital, explain, explanations, in_arm, step, value,
+};
+use crate::experiments::spec::MetricSpec;
 use crate::page::waterfall::Request;
 use crate::record::{Arm, NextStep, Summary};
-use crate::units::human_us;
+use crate::units::{human_count, human_us, plural};
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -13,16 +16,15 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.next = next(summary);
 }
 
-/// At most three sentences; the comparison is stated before, by the code that all share.
+/// The comparison is stated before, by the code that all share.
 fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| span(arm).is_some()).collect();
     if measured.is_empty() {
         let failed = summary.arms.iter().find_map(failed).unwrap_or_default();
-        return format!("No page was loaded whole{failed}.");
+        return format!("No page load completed{failed}.");
     }
-    let mut sentences: Vec<String> = measured.iter().take(2).map(|arm| loaded(arm)).collect();
-    sentences.extend(critical(&measured));
-    sentences.join(" ")
+    let sentences = [loaded(&measured), critical(&measured)];
+    answer_of(summary, sentences.into_iter().flatten().collect())
 }
 
 /// The first request that failed: a clause.
@@ -32,9 +34,9 @@ fn failed(arm: &Arm) -> Option<String> {
     let Request { url, error, status, .. } = failed;
     Some(match (error.as_deref()?, status) {
         ("status", Some(status @ 300..400)) => format!(
-            ": {url} answered with status {status}, a redirect that is not followed; give the URL to which it leads"
+            ": {url} returned status {status}, a redirect, which tcptoll does not follow; give the URL of its target instead"
         ),
-        ("status", Some(status)) => format!(": {url} answered with status {status}"),
+        ("status", Some(status)) => format!(": {url} returned status {status}"),
         (class, _) => format!(": {url} failed with {class}"),
     })
 }
@@ -43,24 +45,51 @@ fn span(arm: &Arm) -> Option<f64> {
     arm.histograms.get(SPAN.name).and_then(|span| span.p50).or_else(|| value(arm, SPAN_MEAN.name))
 }
 
-fn loaded(arm: &Arm) -> String {
-    let time = span(arm).map(human_us).unwrap_or_default();
-    let requests = value(arm, REQUESTS.name).unwrap_or_default();
-    let connections = value(arm, CONNECTIONS.name).unwrap_or_default();
-    format!("{}: {time}, {requests:.0} requests over {connections:.0} connections.", arm.name)
+fn count(arm: &Arm, metric: &MetricSpec) -> u64 {
+    value(arm, metric.name).unwrap_or_default().round() as u64
+}
+
+/// How long the page took, and over how many connections: of two arms both, of more the ends.
+fn loaded(arms: &[&Arm]) -> Option<String> {
+    let took = |arm: &Arm| {
+        let connections = plural(count(arm, &CONNECTIONS), "connection");
+        Some(format!("{} over {connections}", human_us(span(arm)?)))
+    };
+    let by_span = |a: &&&Arm, b: &&&Arm| {
+        let span = |arm: &Arm| span(arm).unwrap_or_default();
+        span(a).total_cmp(&span(b))
+    };
+    let (first, second, between) = match arms {
+        [arm] => {
+            let requests = plural(count(arm, &REQUESTS), "request");
+            return Some(format!("Loading the page takes {}, with {requests}.", took(arm)?));
+        }
+        [a, b] => (*a, *b, "and"),
+        arms => (*arms.iter().min_by(by_span)?, *arms.iter().max_by(by_span)?, "to"),
+    };
+    Some(format!(
+        "Loading the page takes {} ({}) {between} {} ({}).",
+        took(first)?,
+        first.name,
+        took(second)?,
+        second.name
+    ))
 }
 
 /// How many handshakes the page waited for, where it opened most.
 fn critical(arms: &[&Arm]) -> Option<String> {
-    let opened = |arm: &Arm| value(arm, CONNECTIONS.name).unwrap_or(0.0);
-    let most = arms.iter().copied().max_by(|a, b| opened(a).total_cmp(&opened(b)))?;
-    let critical = value(most, CRITICAL_HANDSHAKES.name)?;
-    (opened(most) > 1.0).then(|| {
-        format!(
-            "Of the {:.0} handshakes with {}, {critical:.0} were on the critical path; the others overlap.",
-            opened(most),
-            most.name
-        )
+    let opened = |arm: &Arm| count(arm, &CONNECTIONS);
+    let most = arms.iter().copied().max_by_key(|arm| opened(arm))?;
+    let critical = value(most, CRITICAL_HANDSHAKES.name)?.round() as u64;
+    (opened(most) > 1).then(|| {
+        let text = format!(
+            "{}{} of {} handshakes {} on the critical path; the others overlapped.",
+            in_arm(arms.len() > 1, most),
+            human_count(critical),
+            human_count(opened(most)),
+            if critical == 1 { "was" } else { "were" }
+        );
+        capital(&text)
     })
 }
 

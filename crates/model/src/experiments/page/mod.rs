@@ -30,10 +30,10 @@ pub const FORECAST_RATIO: MetricSpec =
 pub const FORECAST: MetricSpec = metric("forecast_us", "us", "forecast span", Better::Neither);
 /// Time during which data that had arrived waited for an earlier segment, per load.
 pub const HELD: MetricSpec =
-    metric("head_of_line_us", "us", "time that data waited for a lost segment", Better::Lower);
+    metric("head_of_line_us", "us", "head-of-line blocking time", Better::Lower);
 /// Gaps behind which data waited, per load.
 pub const GAPS: MetricSpec =
-    metric("head_of_line_gaps", "gaps", "gaps that data waited behind", Better::Lower);
+    metric("head_of_line_gaps", "gaps", "gaps that blocked later data", Better::Lower);
 /// A browser's load event, mean of the loads.
 pub const LOAD_EVENT: MetricSpec =
     metric("load_event_us_mean", "us", "time to the load event", Better::Lower);
@@ -63,27 +63,27 @@ Examples:
   tcptoll page
       a page of 21 files from Apache in the lab, with KeepAlive on and off
   tcptoll page --link rtt=100ms --connections-per-origin 6,8
-      the same over a longer path, with two limits of connections
+      the same over a longer path, with two limits of connections per origin
   tcptoll page --browser off,on
-      the same page loaded by tcptoll and by headless Chromium
+      the same page, loaded by tcptoll and by headless Chromium
   tcptoll page --tls on --protocol http/1.1,h2
-      six connections, or one with HTTP/2
+      six connections with HTTP/1.1, or one with HTTP/2
   tcptoll page --next-page-after 1s,6s --keepalive-timeout 5s
-      the second page of a visitor, within the server's timeout and after it
+      the second page of a visitor, before and after the server's keep-alive timeout
   tcptoll page --site /usr/share/doc/mkdocs/html
-      a folder of yours, served by Apache in the lab
+      your own files, served by Apache in the lab
   tcptoll page --har page.har
       the resources of a page that a browser recorded
   tcptoll page http://127.0.0.1:8080/
-      a page of a server that already runs
+      a page of a running server
 
-An option with several values makes an arm of each; the others are compared against the first.
-No script is run: resources that scripts ask for are not loaded.";
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first. tcptoll runs no scripts, so resources that scripts request are not loaded.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "page",
-    question: "How long does a page take to load, and how much of it are connections?",
+    question: "How long does a page take to load, and how much of that is due to connections?",
     about: "Load a page as a browser does, and show where each millisecond goes",
     examples: EXAMPLES,
     options: options::OPTIONS,

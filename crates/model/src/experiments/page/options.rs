@@ -17,14 +17,13 @@ const SERVER: &str = "Server";
 
 /// Every option, as the help shows them.
 pub(super) const OPTIONS: &[&Opt] = &[
-    &Opt::arguments("url", "URL", "Page of a server that already runs, instead of the lab"),
+    &Opt::arguments("url", "URL", "Page of a running server to load instead of the lab's"),
     &LINK.by_default("rtt=15ms"),
     &Opt::each(
         PLACE,
         "server",
         "NAME",
-        "Server to start on the lab's server host: apache (apache-event, apache-worker, \
-         apache-prefork) or nginx",
+        "Server to start in the lab: apache (apache-event, apache-worker, apache-prefork) or nginx",
     )
     .by_default("apache")
     .only(&[Only::Lab]),
@@ -42,61 +41,64 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PATH,
     &HAR,
     &COMPRESS,
-    &Opt::flag(PAGE, "other-origins", "Load resources of other hosts too"),
+    &Opt::flag(PAGE, "other-origins", "Also load resources from other hosts"),
     &Opt::each(
         PAGE,
         "next-page-after",
         "TIME",
-        "Load the page a second time, this long after the first, over connections that are still \
-         open",
+        "Load the page a second time, TIME after the first load, over the connections that are \
+         still open",
     ),
-    &Opt::each(SERVER, "keepalive", "on,off", "Whether the server keeps connections")
-        .derived(
-            "on and off, an arm each; on with --browser, --protocol or --tls of several values",
-        )
+    &Opt::each(SERVER, "keepalive", "on,off", "HTTP keep-alive: several requests per connection")
+        .derived("on and off, one arm each; on if --browser, --protocol or --tls is given")
         .only(&[Only::Lab]),
     &Opt::each(
         SERVER,
         "keepalive-requests",
         "N",
-        "Responses of one connection, at most; 0: any number",
+        "Maximum number of responses per connection. 0 means no limit",
     )
     .number()
-    .derived("the server's own")
+    .derived("server default")
     .only(&[Only::Lab]),
-    &Opt::each(SERVER, "keepalive-timeout", "TIME", "How long the server keeps an idle connection")
-        .derived("the server's own")
-        .only(&[Only::Lab]),
-    &Opt::each(SERVER, "workers", "N", "Processes of the server")
+    &Opt::each(
+        SERVER,
+        "keepalive-timeout",
+        "TIME",
+        "Idle time after which the server closes a connection, e.g. 5s",
+    )
+    .derived("server default")
+    .only(&[Only::Lab]),
+    &Opt::each(SERVER, "workers", "N", "Worker processes of the server")
         .number()
-        .derived("2; of apache-prefork one for each connection")
+        .derived("2; with apache-prefork one per connection")
         .only(&[Only::Lab]),
-    &Opt::each(LOAD, "browser", "off,on", "Let headless Chromium load the page").by_default("off"),
-    &Opt::each(LOAD, "connections-per-origin", "N", "Connections to one origin, at most")
+    &Opt::each(LOAD, "browser", "off,on", "Load the page in headless Chromium").by_default("off"),
+    &Opt::each(LOAD, "connections-per-origin", "N", "Maximum number of connections per origin")
         .number()
         .by_default("6"),
     &Opt::each(
         LOAD,
         "protocol",
         "NAME",
-        "How requests share a connection: http/1.1; http/1.1-pipelined; h2: HTTP/2, all on one \
-         connection, needs TLS",
+        "Protocol: http/1.1, http/1.1-pipelined, or h2 (HTTP/2 over TLS, all requests on one \
+         connection)",
     )
     .by_default("http/1.1"),
-    &Opt::each(LOAD, "tls", "on,off", "TLS to the lab's server")
+    &Opt::each(LOAD, "tls", "on,off", "Use TLS to the lab's server")
         .derived("off; on with --protocol h2")
         .only(&[Only::Lab]),
-    &Opt::one(LOAD, "ca", "FILE", "Further root certificates, PEM"),
-    &Opt::flag(LOAD, "insecure", "Accept any certificate"),
+    &Opt::one(LOAD, "ca", "FILE", "File of additional root certificates (PEM)"),
+    &Opt::flag(LOAD, "insecure", "Do not verify the server's certificate"),
     &Opt::one(
         LOAD,
         "loads",
         "N",
-        "Loads of each trial, one after the other, each with new connections",
+        "Page loads per trial, one after the other, each with new connections",
     )
     .number()
     .by_default("2"),
-    &Opt::one(LOAD, "timeout", "TIME", "Time limit of one page").by_default("30s"),
+    &Opt::one(LOAD, "timeout", "TIME", "Timeout of one page load").by_default("30s"),
     &TAP,
 ];
 

@@ -67,19 +67,20 @@ pub const TRANSFER: MetricSpec = metric("transfer_us", "us", "transfer time", Be
 const EXAMPLES: &str = "\
 Examples:
   tcptoll stream --link rtt=10ms,rate=1gbit --window auto,16K,64K,256K,1M
-      which buffer fills a link of 1 Gbit/s at 10 ms
+      which buffer size fills a link of 1 Gbit/s with a round trip of 10 ms
   tcptoll stream --link rtt=37ms,rate=1gbit --congestion cubic,bbr
-      two congestion controls
+      compare two congestion controls
   tcptoll stream --memory --window auto,512K --connections 100,1000
-      kernel memory that open connections hold, idle and filled
+      kernel memory of open connections, with empty and with full buffers
 
-An option with several values makes an arm of each; the others are compared against the first.";
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "stream",
-    question: "How much does a connection carry, what limits it, and what does that cost?",
-    about: "Measure bandwidth, what limits it, and what it costs in CPU, latency and memory",
+    question: "What throughput does a connection reach, what limits it, and what does it cost?",
+    about: "Measure throughput, what limits it, and what it costs in CPU, latency and memory",
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: None,

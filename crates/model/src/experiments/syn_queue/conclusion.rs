@@ -1,11 +1,10 @@
-//! What follows from the arms of `syn-queue`: the answer in at most three sentences, causes, advice, what
-//! next.
+//! What follows from the arms of `syn-queue`: the answer, causes, advice, what next.
 
 use super::CAUSES;
 use super::columns::{dropped, listener, of_server};
 use crate::bound;
 use crate::effective::same_effective;
-use crate::experiments::conclusion::{capital, explain, explanations, step};
+use crate::experiments::conclusion::{answer_of, explain, explanations, in_arm, step};
 use crate::record::{Arm, NextStep, Summary};
 use crate::units::{human_count, human_us};
 use crate::warning::Warning;
@@ -78,12 +77,12 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
     (!well.is_empty()).then(|| well.join("; "))
 }
 
-/// The slowest connect. In an open loop the time counts from when the connection was due, so it includes
-/// what the client was late by.
+/// The slowest connection. In an open loop the time counts from when it was due, so it includes what the
+/// client was late by.
 fn slowest(arm: &Arm, max_us: f64) -> String {
     let took = human_us(max_us);
     if arm.histograms.contains_key("lateness_us") {
-        format!("the slowest {took} after it was due")
+        format!("the slowest {took} after its scheduled start")
     } else {
         format!("the slowest in {took}")
     }
@@ -104,37 +103,27 @@ fn answer(summary: &Summary) -> String {
     }
     let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
-    match ill(summary) {
-        Some(ill) => {
-            sentences.push(turned_away(summary, ill));
-            let mut named = Vec::new();
-            for arm in cured(summary, ill) {
-                if !named.contains(&means(arm)) && sentences.len() < 3 {
-                    named.push(means(arm));
-                    sentences.extend(spared(arm));
-                }
+    if let Some(ill) = ill(summary) {
+        sentences.push(turned_away(summary, ill));
+        let mut named = Vec::new();
+        for arm in cured(summary, ill) {
+            if !named.contains(&means(arm)) {
+                named.push(means(arm));
+                sentences.extend(spared(arm));
             }
         }
-        None => sentences.extend(measured.iter().take(2).map(|arm| unharmed(arm))),
+    } else {
+        let several = measured.len() > 1;
+        sentences.extend(measured.iter().take(2).map(|arm| unharmed(arm, several)));
     }
-    sentences.truncate(3);
-    sentences.join(" ")
+    answer_of(summary, sentences)
 }
 
 /// What a full queue did to the clients of an arm.
 fn turned_away(summary: &Summary, arm: &Arm) -> String {
-    let held = listener(arm).and_then(|queue| queue.half_open_peak);
-    let full = held.map_or_else(
-        || "the SYN queue was full".to_owned(),
-        |held| format!("{} half-open requests filled the SYN queue", human_count(u64::from(held))),
-    );
-    let full = if summary.arms.len() > 1 {
-        format!("In arm {}, {full}", arm.name)
-    } else {
-        capital(&full)
-    };
     let mut text = format!(
-        "{full}: {} of {} clients connected",
+        "{}{} of {} clients connected",
+        in_arm(summary.arms.len() > 1, arm),
         human_count(arm.ok),
         human_count(arm.attempts)
     );
@@ -143,6 +132,12 @@ fn turned_away(summary: &Summary, arm: &Arm) -> String {
     {
         text += &format!(", {}", slowest(arm, max));
     }
+    text += &match listener(arm).and_then(|queue| queue.half_open_peak) {
+        Some(held) => {
+            format!(": {} half-open requests filled the SYN queue", human_count(u64::from(held)))
+        }
+        None => ": the SYN queue was full".to_owned(),
+    };
     if let Some(dropped) = dropped(arm) {
         text += &format!(", and the server dropped {} SYNs", human_count(dropped));
     }
@@ -152,21 +147,21 @@ fn turned_away(summary: &Summary, arm: &Arm) -> String {
 /// What the same peer did where a fix was in place.
 fn spared(arm: &Arm) -> Option<String> {
     let typical = typical(arm)?;
-    Some(format!("With {} all {} connected, in {typical}.", means(arm), human_count(arm.ok)))
+    Some(format!("With {}, all {} connected in {typical}.", means(arm), human_count(arm.ok)))
 }
 
 /// An arm whose clients felt no full queue.
-fn unharmed(arm: &Arm) -> String {
+fn unharmed(arm: &Arm, several: bool) -> String {
+    let within = typical(arm).map_or_else(String::new, |typical| format!(" in {typical}"));
+    let cookies = of_server(arm, "TcpExtSyncookiesSent").map_or("", |_| " with SYN cookies");
     let held = listener(arm).and_then(|queue| queue.half_open_peak).filter(|held| *held > 0);
-    let beside = held.map_or_else(
-        || "without half-open requests".to_owned(),
-        |held| format!("next to {} half-open requests", human_count(u64::from(held))),
+    let held = held.map_or_else(
+        || ", without half-open requests".to_owned(),
+        |held| format!(", next to {} half-open requests", human_count(u64::from(held))),
     );
-    let cookies = of_server(arm, "TcpExtSyncookiesSent").map_or("", |_| ", with SYN cookies");
-    let within = typical(arm).map_or_else(String::new, |typical| format!(", in {typical}"));
     format!(
-        "{}: {} of {} clients connected {beside}{cookies}{within}.",
-        arm.name,
+        "{}{} of {} clients connected{within}{cookies}{held}.",
+        in_arm(several, arm),
         human_count(arm.ok),
         human_count(arm.attempts)
     )
@@ -177,7 +172,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     if summary.study.is_none() {
         steps.push(step(
             "tcptoll syn-queue --syncookies 0 --backlog 4096 --max-syn-backlog 1024,2048 --half-open 1000",
-            "whether a longer tcp_max_syn_backlog is a fix",
+            "whether a larger tcp_max_syn_backlog is a fix",
         ));
     }
     steps
@@ -254,7 +249,7 @@ mod tests {
         ]);
         assert_eq!(
             summary.answer,
-            "In arm full, 129 half-open requests filled the SYN queue: 0 of 200 clients connected, and the server dropped 800 SYNs. With SYN cookies all 200 connected, in 62.0 µs (median). With a longer queue all 200 connected, in 62.0 µs (median)."
+            "In arm full, 0 of 200 clients connected: 129 half-open requests filled the SYN queue, and the server dropped 800 SYNs. With SYN cookies, all 200 connected in 62.0 µs (median). With a longer queue, all 200 connected in 62.0 µs (median)."
         );
         assert!(summary.answer.chars().count() <= 400);
         let [advice] = summary.advice.as_slice() else { panic!("{:?}", summary.advice) };
@@ -276,7 +271,8 @@ mod tests {
         let mut full = arm("full", 12, 129, 129);
         full.histograms.insert("lateness_us".to_owned(), HistogramSummary::default());
         let summary = concluded(vec![full]);
-        assert!(summary.answer.contains("connected, the slowest 190 µs after it was due, and"));
+        let says = "connected, the slowest 190 µs after its scheduled start: ";
+        assert!(summary.answer.contains(says), "{}", summary.answer);
     }
 
     #[test]
@@ -285,7 +281,7 @@ mod tests {
         assert!(summary.causes.is_empty());
         assert_eq!(
             summary.answer,
-            "cookies: 200 of 200 clients connected next to 129 half-open requests, with SYN cookies, in 62.0 µs (median)."
+            "200 of 200 clients connected in 62.0 µs (median) with SYN cookies, next to 129 half-open requests."
         );
         assert_eq!(concluded(Vec::new()).answer, "Nothing was measured.");
     }

@@ -16,7 +16,7 @@ use crate::causes::spec::CauseSpec;
 
 /// The most half-open requests that the measured listener was seen to hold.
 pub const HALF_OPEN_PEAK: MetricSpec =
-    metric("half_open_peak", "requests", "half-open requests at most", Better::Neither);
+    metric("half_open_peak", "requests", "peak of half-open requests", Better::Neither);
 
 /// Most half-open requests that the peer keeps.
 pub const HALF_OPEN_MAX: u64 = 65_536;
@@ -28,26 +28,27 @@ const CAUSES: &[&CauseSpec] = &[&SYN_QUEUE_FULL, &ACCEPT_QUEUE_FULL];
 const EXAMPLES: &str = "\
 Examples:
   tcptoll syn-queue
-      the same clients: without half-open requests, with a full SYN queue, with SYN cookies, with a
+      four arms with the same clients: no half-open requests, a full SYN queue, SYN cookies, and a
       longer queue
   tcptoll syn-queue --syncookies 0,1,2
-      a full SYN queue with cookies never, when it is full, and always
+      SYN cookies never, when the SYN queue is full, and always
   tcptoll syn-queue --syncookies 0 --backlog 4096 --max-syn-backlog 1024,2048 --half-open 1000
-      whether a longer tcp_max_syn_backlog holds 1,000 half-open requests
+      does a larger tcp_max_syn_backlog hold 1,000 half-open requests?
   tcptoll syn-queue --syncookies 0 --half-open-again 10s --timeout 8s \\
     --server-sysctl net.ipv4.tcp_synack_retries=1
-      requests time out after 3 s, and clients get in with the SYN that they retransmit next
+      half-open requests time out after 3 s, and retransmitted SYNs of clients then succeed
   tcptoll syn-queue --syncookies 1 --client-sysctl net.ipv4.tcp_timestamps=0
-      what connections of SYN cookies lose without TCP timestamps
+      which TCP options are lost with SYN cookies but without TCP timestamps
 
-The peer that fills the queue exists inside the lab only, and there is no option for another server.
-An option with several values makes an arm of each; the others are compared with the first.";
+The peer that fills the queue exists in the lab only; it cannot be directed at another server.
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "syn-queue",
     question: "What happens to ordinary clients when a listener's SYN queue is full of half-open requests, with and without SYN cookies?",
-    about: "Fill a listener's SYN queue and measure what its ordinary clients experience",
+    about: "Fill a listener's SYN queue and measure the effect on ordinary clients",
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: None,

@@ -22,8 +22,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PEER,
         "half-open",
         "N|full",
-        "Half-open requests that a peer keeps at the server, from addresses of nobody; full: as many \
-         as the SYN queue holds; 0: no peer",
+        "Number of half-open requests that a peer keeps at the server, from addresses without a \
+         host. full fills the SYN queue; 0 starts no peer",
     )
     .number()
     .by_default("full"),
@@ -31,21 +31,21 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PEER,
         "half-open-rate",
         "PER_SECOND",
-        "SYNs that the peer sends per second, at most",
+        "Maximum number of SYNs that the peer sends per second",
     )
     .number()
-    .derived("all sources within 500 ms, at most 20000"),
+    .derived("all sources send within 500ms, at most 20000 per second"),
     &Opt::each(
         PEER,
         "half-open-again",
         "TIME",
-        "Time after which each source of the peer sends its SYN again. Up to 900 ms the server keeps the \
-         request; after a longer time it may have timed out, and is opened anew",
+        "Time after which each source of the peer retransmits its SYN. Up to 900ms the server \
+         keeps the request; after a longer time it may have timed out, and the SYN opens a new one",
     )
     .by_default("600ms"),
-    &CONNECT_COUNT.worded("Connections of ordinary clients in all").by_default("200"),
+    &CONNECT_COUNT.worded("Total number of connections of ordinary clients").by_default("200"),
     &CONCURRENCY,
-    &CONNECT_RATE.derived("100; none with --concurrency"),
+    &CONNECT_RATE.derived("100; not used with --concurrency"),
     &CONNECT_TIMEOUT.by_default("4s"),
     &BIND,
     &BACKLOG.by_default("128"),

@@ -155,7 +155,7 @@ pub(super) const TABLES: &[Table] = &[
             CLIENT,
             SERVER,
             Column::whole(
-                "most ports in use",
+                "peak of ports in use",
                 tidy(&PORTS_PEAK),
                 Count(|arm| count(arm, &PORTS_PEAK)),
             ),

@@ -4,14 +4,10 @@ use super::supply::Supply;
 use super::{CONNECT_CPU_MEAN, CONNECT_CPU_PER_OP, IDLE_SHARE, IDLE_SHARE_FIRST, IDLE_SHARE_LAST};
 use super::{causes, columns};
 use crate::experiments::conclusion::{
-    Stated, capital, comparisons, explain, explanations, step, value,
+    answer_of, capital, explain, explanations, in_arm, ratios, step, value,
 };
-use crate::record::{Arm, Comparison, NextStep, Summary};
+use crate::record::{Arm, NextStep, Summary};
 use crate::units::{human_count, human_us};
-
-/// An answer has no more sentences, and no more letters.
-const SENTENCES: usize = 3;
-const LETTERS: usize = 400;
 
 /// From this fall of the idle share on, from start to end, it is worth a sentence.
 const FELL: f64 = 0.2;
@@ -35,34 +31,16 @@ fn answer(summary: &Summary) -> String {
     if sentences.is_empty() {
         sentences.extend(flat(&measured));
     }
-    sentences.extend(fixes(summary));
-    sentences.extend(idle(&measured));
+    sentences.extend(ratios(summary, CONNECT_CPU_PER_OP.name, "Connect CPU per operation"));
     sentences.extend(ran_out(&measured));
+    sentences.extend(idle(&measured));
     if let ([arm], Some(supply)) = (measured.as_slice(), Supply::of(measured[0]))
         && alone
         && !matches!(supply, Supply::RanOut(_) | Supply::Left(_))
     {
-        sentences.push(format!("What keeps ports available: {}.", supply.words(arm)));
+        sentences.push(format!("Local ports stayed available ({}).", supply.words(arm)));
     }
-    within(sentences)
-}
-
-/// The first sentences that have room.
-fn within(sentences: Vec<String>) -> String {
-    let mut answer = String::new();
-    for sentence in sentences.into_iter().take(SENTENCES) {
-        let room = answer.is_empty() || answer.chars().count() + sentence.chars().count() < LETTERS;
-        if room {
-            let gap = if answer.is_empty() { "" } else { " " };
-            answer += &format!("{gap}{sentence}");
-        }
-    }
-    answer
-}
-
-/// The name of an arm before a sentence, where there are several.
-fn of_arm(arms: &[&Arm], arm: &Arm) -> String {
-    if arms.len() > 1 { format!("{}: ", arm.name) } else { String::new() }
+    answer_of(summary, sentences)
 }
 
 /// The highest step.
@@ -78,7 +56,7 @@ fn cliff(arms: &[&Arm]) -> Option<String> {
     let factor = if factor < 10.0 { format!("{factor:.1}") } else { format!("{factor:.0}") };
     Some(format!(
         "{}connect(2) takes {} of CPU beyond {} ports in use{expected}, {factor} times the {} below.",
-        of_arm(arms, arm),
+        in_arm(arms.len() > 1, arm),
         human_us(cliff.above_us),
         human_count(cliff.at_ports.round() as u64),
         human_us(cliff.below_us),
@@ -98,7 +76,7 @@ fn beyond(summary: &Summary, arms: &[&Arm]) -> Option<String> {
     let held = columns::of(arm)?.held_ports;
     Some(format!(
         "{}connect(2) takes {} of CPU with {} ports in TIME-WAIT.",
-        of_arm(arms, arm),
+        in_arm(arms.len() > 1, arm),
         human_us(cpu(arm)?),
         human_count(held)
     ))
@@ -118,42 +96,7 @@ fn flat(arms: &[&Arm]) -> Option<String> {
     let expected = used.cliff_expected.filter(|_| arms.len() == 1).map_or_else(String::new, |at| {
         format!(" (expected at {} ports in use)", human_count(at.round() as u64))
     });
-    Some(format!("connect(2) takes {cost} of CPU, without a step{expected}."))
-}
-
-/// What the run compared. A single comparison has a sentence before the answer.
-fn fixes(summary: &Summary) -> Option<String> {
-    if summary.comparisons.len() < 2 {
-        return None;
-    }
-    let told = |one: &Comparison| {
-        let ratio = one.ratio.unwrap_or(1.0);
-        let ci = one.ci95.map_or_else(String::new, |[low, high]| {
-            format!(" (95 % CI {}–{})", times(low), times(high))
-        });
-        format!("{} {}×{ci}", one.a, times(ratio))
-    };
-    let (first, rest) = match comparisons(summary, CONNECT_CPU_PER_OP.name) {
-        Stated::Each(all) => {
-            let first = *all.first()?;
-            (first, all.into_iter().map(told).collect::<Vec<_>>().join(", "))
-        }
-        Stated::Ends(least, most, count) => {
-            (least, format!("{} to {}, {count} arms", told(least), told(most)))
-        }
-    };
-    Some(format!("Connect CPU per operation relative to {}: {rest}.", first.b))
-}
-
-/// Two significant digits or more.
-fn times(ratio: f64) -> String {
-    let digits = match ratio {
-        ratio if ratio >= 10.0 => 0,
-        ratio if ratio >= 1.0 => 2,
-        ratio if ratio > 0.0 => (1.0 - ratio.log10().floor()).clamp(2.0, 6.0) as usize,
-        _ => 2,
-    };
-    format!("{ratio:.digits$}")
+    Some(format!("connect(2) takes {cost} of CPU, without a step in this cost{expected}."))
 }
 
 /// The idle CPU of a service: over the run, or between arms.
@@ -166,7 +109,7 @@ fn idle(arms: &[&Arm]) -> Option<String> {
     if let Some((arm, (first, last))) = arms.iter().find_map(|arm| Some((*arm, fell(arm)?))) {
         return Some(capital(&format!(
             "{}the client's idle CPU falls from {:.0} % to {:.0} %.",
-            of_arm(arms, arm),
+            in_arm(arms.len() > 1, arm),
             first * 100.0,
             last * 100.0
         )));
@@ -178,7 +121,7 @@ fn idle(arms: &[&Arm]) -> Option<String> {
     let ((low, least), (high, most)) = (*shares.first()?, *shares.last()?);
     (most - least >= FELL).then(|| {
         format!(
-            "The client's CPU is idle for {:.0} % ({low}) to {:.0} % ({high}).",
+            "The client's CPU is idle {:.0} % ({low}) to {:.0} % ({high}) of the time.",
             least * 100.0,
             most * 100.0
         )
@@ -195,9 +138,9 @@ fn ran_out(arms: &[&Arm]) -> Option<String> {
     let (name, after) = all.first()?;
     let after = after.map_or_else(String::new, |s| format!(" after {s:.1} s"));
     Some(match all.len() {
-        _ if arms.len() == 1 => format!("The ports ran out{after}."),
-        1 => format!("{name}: the ports ran out{after}."),
-        count => format!("The ports of {count} arms ran out, of {name}{after}."),
+        _ if arms.len() == 1 => format!("The local ports ran out{after}."),
+        1 => format!("In arm {name}, the local ports ran out{after}."),
+        count => format!("The local ports ran out in {count} arms, in arm {name}{after}."),
     })
 }
 
@@ -229,7 +172,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::record::{Cliff, Metric, PortPoint, PortUse};
+    use crate::experiments::conclusion::ANSWER_MAX;
+    use crate::record::{Cliff, Comparison, Metric, PortPoint, PortUse};
 
     fn arm(name: &str, used: PortUse, metrics: &[(&str, f64)]) -> Arm {
         let metric = |value| Metric { value, unit: String::new(), ci95: None, median: None, n: 1 };
@@ -248,7 +192,7 @@ mod tests {
         let mut summary = crate::answer::tests::summary();
         (summary.arms, summary.comparisons) = (arms, comparisons);
         conclude(&mut summary);
-        assert!(summary.answer.chars().count() <= LETTERS, "{}", summary.answer);
+        assert!(summary.answer.chars().count() <= ANSWER_MAX, "{}", summary.answer);
         summary
     }
 
@@ -279,7 +223,8 @@ mod tests {
         let told = concluded(vec![arm("a", used, &[(CONNECT_CPU_MEAN.name, 7.2)])], Vec::new());
         assert_eq!(
             told.answer,
-            "connect(2) takes 7.20 µs of CPU, without a step (expected at 28,232 ports in use)."
+            "connect(2) takes 7.20 µs of CPU, without a step in this cost (expected at 28,232 \
+             ports in use)."
         );
     }
 
@@ -309,10 +254,9 @@ mod tests {
         let told = concluded(vec![was, two], compared);
         assert_eq!(
             told.answer,
-            "as it was: connect(2) takes 861 µs of CPU with 17,000 ports in TIME-WAIT. Connect CPU per \
-             operation relative to as it was: two sources 0.0086× (95 % CI 0.0081–0.0091), four \
-             sources 0.0084× (95 % CI 0.0079–0.0089). The client's CPU is idle for 1 % (as it was) to \
-             70 % (two sources)."
+            "In arm as it was, connect(2) takes 861 µs of CPU with 17,000 ports in TIME-WAIT. Connect \
+             CPU per operation relative to as it was: two sources 0.0086× (95 % CI 0.0081–0.0091), \
+             four sources 0.0084× (95 % CI 0.0079–0.0089)."
         );
         assert_eq!(told.causes.len(), 2, "{:?}", told.causes);
         assert!(told.advice.iter().any(|one| one.proof.is_some()), "{:?}", told.advice);

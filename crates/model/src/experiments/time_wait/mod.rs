@@ -17,7 +17,7 @@ pub const BUSY_WORKERS: MetricSpec =
     metric("busy_workers_mean", "workers", "mean busy workers", Better::Lower);
 /// Number of times that the CPU of connect(2) rises at the step; absent without one.
 pub const CLIFF_FACTOR: MetricSpec =
-    metric("cliff_factor", "", "factor of the connect CPU at the cliff", Better::Lower);
+    metric("cliff_factor", "", "increase of connect CPU at the cliff", Better::Lower);
 /// Ports in use at the step; absent without one.
 pub const CLIFF_PORTS: MetricSpec =
     metric("cliff_ports", "ports", "ports in use at the cliff", Better::Neither);
@@ -49,17 +49,18 @@ pub const CONNECT_CPU: HistogramSpec = histogram("connect_cpu_us", "connect CPU"
 const EXAMPLES: &str = "\
 Examples:
   tcptoll time-wait
-      connect until the ports are used up: where connect(2) becomes slow, and by how much
+      connect until the ports are used up: when does connect(2) become slow, and by how much?
   tcptoll time-wait --sources 1,2 --count 20000
-      the same number of connections from one and from two source addresses
+      compare one and two source addresses
   tcptoll time-wait --rate 2000 --work 100us --duration 18s
-      a service at 2,000 requests per second: its idle CPU until the ports run out
+      a service with 2,000 requests per second, until the ports run out
   tcptoll time-wait --held 60% --close client,server,never --count 500
-      the cost after the same number of connections, in rounds, per end that closes first
+      the cost with 60 % of the ports used before, by the side that closes first
   tcptoll time-wait --port-range 32768-40959 --tw-reuse 0,1
-      a smaller range is used up sooner
+      a small port range, without and with reuse of ports in TIME-WAIT
 
-An option with several values makes an arm of each; the others are compared against the first.";
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {

@@ -17,8 +17,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "client-sysctl",
         "NAME=VALUE",
-        "Sysctl of the client host, like net.ipv4.tcp_timestamps=0; may be given again. All apply to \
-         every arm: a list of values makes no arms. --port-range, --tw-reuse and --max-tw-buckets do",
+        "Set a sysctl on the client host in every arm, e.g. net.ipv4.tcp_timestamps=0; may be \
+         repeated. To compare values, use --port-range, --tw-reuse or --max-tw-buckets",
     )
     .only(&[Only::Lab]),
     &SERVER_SYSCTL,
@@ -26,47 +26,42 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PORTS,
         "port-range",
         "LOW-HIGH",
-        "net.ipv4.ip_local_port_range of the client host, like 1024-65535",
+        "net.ipv4.ip_local_port_range of the client host, e.g. 1024-65535",
     )
-    .derived("the kernel's own, 32768-60999"),
+    .derived("kernel default, 32768-60999"),
     &Opt::each(
         PORTS,
         "tw-reuse",
         "0,1,2",
-        "net.ipv4.tcp_tw_reuse of the client host: 1 reuses ports in TIME-WAIT after 1 s, 2 on \
-         loopback only",
+        "net.ipv4.tcp_tw_reuse of the client host: 0 (off), 1 (reuse ports in TIME-WAIT after 1s) \
+         or 2 (the same on loopback only)",
     )
-    .derived("the kernel's own, 2"),
+    .derived("kernel default, 2"),
     &Opt::each(
         PORTS,
         "max-tw-buckets",
         "N",
-        "net.ipv4.tcp_max_tw_buckets of both hosts: sockets in TIME-WAIT beyond N are closed \
-         immediately",
+        "net.ipv4.tcp_max_tw_buckets of both hosts. Sockets beyond this number are closed \
+         immediately, without TIME-WAIT",
     )
     .number()
-    .derived("the kernel's own"),
-    &Opt::each(
-        PORTS,
-        "sources",
-        "N",
-        "Source addresses of the client; connections take them in turn",
-    )
-    .number()
-    .by_default("1"),
+    .derived("kernel default"),
+    &Opt::each(PORTS, "sources", "N", "Number of source addresses of the client, used in turn")
+        .number()
+        .by_default("1"),
     &Opt::each(
         PORTS,
         "bind-no-port",
         "on,off",
-        "IP_BIND_ADDRESS_NO_PORT for sockets that bind a source address: on lets connect(2) \
-         choose the port, off lets bind(2) take one for itself",
+        "IP_BIND_ADDRESS_NO_PORT of sockets that bind a source address. If on, connect(2) chooses \
+         the port; if off, bind(2) does",
     )
     .by_default("on"),
     &Opt::each(
         PORTS,
         "close",
         "client,server,never",
-        "End that closes first and so keeps TIME-WAIT; never: each worker keeps one long-lived \
+        "Side that closes first and so holds TIME-WAIT. never: each worker keeps one long-lived \
          connection",
     )
     .by_default("client"),
@@ -74,35 +69,40 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PORTS,
         "held",
         "N|SHARE%",
-        "Connections before the measurement, closed by the end that --close names; the client's \
-         leave their ports in TIME-WAIT. A number, or a share of the ports of one source address",
+        "Connections to open and close before the measurement, as a number or a share of the ports \
+         of one source address. With --close client their ports are then in TIME-WAIT",
     )
     .number()
     .by_default("0"),
-    &Opt::each(LOAD, "count", "N", "Operations in all: connect, send a byte, receive one, close")
-        .number()
-        .derived("until the ports are used up; without a limit with --duration"),
-    &Opt::each(LOAD, "duration", "TIME", "Time in which each trial begins operations")
-        .derived("20s, or until --count"),
+    &Opt::each(
+        LOAD,
+        "count",
+        "N",
+        "Operations per trial: connect, send a byte, receive one, close",
+    )
+    .number()
+    .derived("until the ports are used up; no limit with --duration"),
+    &Opt::each(LOAD, "duration", "TIME", "Time during which each trial starts operations")
+        .derived("20s; no limit with --count"),
     &Opt::each(
         LOAD,
         "rate",
         "PER_SECOND",
-        "Operations due per second, whether or not others have ended (open loop); latency counts \
-         from when each was due",
+        "Operations to start per second, whether or not earlier ones have ended (open loop). \
+         Latency counts from the scheduled start of each",
     )
     .number(),
     &Opt::each(
         LOAD,
         "workers",
         "N",
-        "Workers that block in each call, as a process per request does",
+        "Concurrent workers that use blocking calls, like processes of a web service",
     )
     .number()
     .by_default("4"),
-    &Opt::each(LOAD, "work", "TIME", "CPU time that each operation takes besides its connection")
+    &Opt::each(LOAD, "work", "TIME", "CPU time that a worker spends before each connection")
         .by_default("0"),
-    &Opt::one(LOAD, "timeout", "TIME", "Time limit of connecting, and of the answer")
+    &Opt::one(LOAD, "timeout", "TIME", "Timeout of connecting, and of the answer")
         .by_default("10s"),
 ];
 

@@ -18,10 +18,10 @@ const MEMORY_ENDS_WORKERS: CauseSpec = CauseSpec {
     id: "memory-limit-kills-workers",
     test: memory_ends,
     remedy: Remedy::Setting {
-        change: "Lower `MaxRequestWorkers` to what fits: the memory, without that of the first process, \
-                 divided by that of one worker",
+        change: "Lower `MaxRequestWorkers` to the number of workers that fits into memory: (memory \
+                 limit − memory of the parent process) ÷ memory of one worker",
         cost: "Further connections wait in the accept queue",
-        undo: "The former number",
+        undo: "Restore the previous number",
     },
 };
 
@@ -32,8 +32,8 @@ const IDLE_HOLDS_WORKERS: CauseSpec = CauseSpec {
     remedy: Remedy::Setting {
         change: "Lower `KeepAliveTimeout`, or use `mpm_event` with PHP-FPM, where an idle connection \
                  holds no worker",
-        cost: "With a shorter timeout a visitor's next page may open connections anew",
-        undo: "The former timeout",
+        cost: "With a shorter timeout, a visitor's next page may have to open new connections",
+        undo: "Restore the previous timeout",
     },
 };
 
@@ -50,8 +50,8 @@ fn idle_holds(arm: &Arm) -> Option<Finding> {
     let busy = value(arm, WORKERS_BUSY.name).filter(|busy| *busy > 0.0)?;
     let kept = value(arm, WORKERS_KEPT.name).filter(|kept| *kept >= SHARE * busy)?;
     let text = format!(
-        "All {} workers were taken at times. On average {busy:.0} were, of which {kept:.0} held a \
-         connection that waited for another request.",
+        "All {} workers were occupied at times. On average {busy:.0} were occupied, {kept:.0} of them \
+         by idle connections.",
         visits.workers
     );
     let evidence = [
@@ -71,10 +71,11 @@ fn memory_ends(arm: &Arm) -> Option<Finding> {
         return None;
     }
     let memory = human_bytes(limit.bytes as f64);
-    let who = if limit.by == "kernel" { "The kernel" } else { "The watch of the memory" };
+    let who = if limit.by == "kernel" { "The kernel" } else { "tcptoll's memory watch" };
     let processes = if limit.kills == 1 { "process" } else { "processes" };
     let text = format!(
-        "{who} killed {} {processes} of the server, which needed more than {memory} together.",
+        "{who} killed {} {processes} of the server, because all its processes together needed more \
+         than {memory}.",
         limit.kills
     );
     let peak = arm.server.as_ref().and_then(|server| server.memory_bytes);

@@ -49,26 +49,26 @@ const BUSY: Column = Column::new(
 );
 const EXPECTED: Column = Column::new(
     (WORKERS, "expected"),
-    "workers expected",
+    "expected workers that hold a connection",
     ("held_expected", "workers"),
     Number(|arm| workers_expected(visits(arm)?), 1.0),
 );
 const PEAK: Column = Column::new(
     (WORKERS, "peak"),
-    "workers at the peak",
+    "peak of workers that hold a connection",
     tidy(&WORKERS_BUSY_PEAK),
     Number(|arm| value(arm, WORKERS_BUSY_PEAK.name), 1.0),
 );
 const LIMIT: Column = Column::new(
     (WORKERS, "limit"),
-    "limit of workers",
+    "maximum number of workers",
     ("workers_limit", "workers"),
     // Of a server that is not ours it is not known.
     Count(|arm| Some(visits(arm)?.workers).filter(|workers| *workers > 0)),
 );
 const KEPT: Column = Column::new(
     (WORKERS, "idle"),
-    "idle connections kept",
+    "open idle connections",
     tidy(&WORKERS_KEPT),
     Number(|arm| value(arm, WORKERS_KEPT.name), 1.0),
 );
@@ -80,13 +80,13 @@ const OPENED: Column = Column::new(
 );
 const MEMORY: Column = Column::new(
     ("memory MiB", "peak"),
-    "memory of the server at the peak, MiB",
+    "peak memory of the server, MiB",
     ("server_memory_peak", "MiB"),
     Number(|arm| Some(arm.server.as_ref()?.memory_bytes? as f64), MIB),
 );
 const KILLED: Column = Column::new(
     ("memory MiB", "killed"),
-    "processes killed for their memory",
+    "processes killed for lack of memory",
     ("memory_kills", "processes"),
     Count(|arm| Some(visits(arm)?.memory_limit.as_ref()?.kills)),
 );

@@ -1,7 +1,8 @@
 //! What follows from the arms of `visitors`: the answer, causes, what to run next.
 
 use super::{PAGE_MEAN, PAGE_P95, WORKERS_BUSY, causes};
-use crate::experiments::conclusion::{explain, explanations, step, value};
+use crate::experiments::conclusion::{answer_of, explain, explanations, in_arm, step, value};
+use crate::experiments::spec::MetricSpec;
 use crate::record::{Arm, Summary};
 use crate::units::{human_count, human_us};
 
@@ -12,32 +13,77 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.next = explanations(summary);
     summary.next.push(step(
         "tcptoll page --next-page-after 1s,6s --keepalive-timeout 5s",
-        "what an open connection is worth to a single visitor",
+        "the time that an open connection saves a single visitor",
     ));
 }
 
-/// Arms that the answer names; the tables have all.
-const NAMED: usize = 4;
-
-/// What each arm holds, a sentence each; the comparison is stated before, by the code that all share.
+/// What connections hold and how long pages take; the comparison is stated before, by the code that all
+/// share.
 fn answer(summary: &Summary) -> String {
-    let measured = summary.arms.iter().filter(|arm| value(arm, PAGE_MEAN.name).is_some());
-    let held: Vec<String> = measured.take(NAMED).filter_map(held).collect();
-    if held.is_empty() { "No page came whole.".to_owned() } else { held.join(" ") }
+    let measured: Vec<&Arm> =
+        summary.arms.iter().filter(|arm| value(arm, PAGE_MEAN.name).is_some()).collect();
+    if measured.is_empty() {
+        return "No page load completed.".to_owned();
+    }
+    let sentences = [workers(&measured), failed(&measured), slow(&measured)];
+    answer_of(summary, sentences.into_iter().flatten().collect())
 }
 
-fn held(arm: &Arm) -> Option<String> {
-    let visits = arm.own.site_visits.as_deref()?;
-    let p95 = value(arm, PAGE_P95.name)
-        .map(|us| format!("95 % of the pages took at most {}", human_us(us)));
-    let failed = match arm.attempts - arm.ok {
-        0 => String::new(),
-        failed => format!("; {failed} of {} pages failed", human_count(arm.attempts)),
+/// The arms with the least and the most of a metric, with their values; of one arm it alone.
+fn ends<'a>(arms: &[&'a Arm], metric: &MetricSpec) -> Vec<(&'a Arm, f64)> {
+    let mut all: Vec<(&Arm, f64)> =
+        arms.iter().filter_map(|arm| Some((*arm, value(arm, metric.name)?))).collect();
+    all.sort_by(|a, b| a.1.total_cmp(&b.1));
+    if all.len() > 2 {
+        all.drain(1..all.len() - 1);
+    }
+    all
+}
+
+/// How many workers connections hold. Those of a server that is not ours are not known.
+fn workers(arms: &[&Arm]) -> Option<String> {
+    let of = |arm: &Arm, held: f64| {
+        let visits = arm.own.site_visits.as_deref()?;
+        Some(format!("{held:.0} of {}", human_count(visits.workers)))
     };
-    let all = human_count(visits.workers);
-    // Workers of a server that is not ours are not known.
-    let busy = value(arm, WORKERS_BUSY.name)
-        .map(|busy| format!("connections hold {busy:.0} of {all} workers"));
-    let clauses: Vec<String> = [busy, p95].into_iter().flatten().collect();
-    Some(format!("{}: {}{failed}.", arm.name, clauses.join("; ")))
+    Some(match ends(arms, &WORKERS_BUSY)[..] {
+        [] => return None,
+        [(arm, held)] => format!("Connections hold {} workers on average.", of(arm, held)?),
+        [(least, low), .., (most, high)] => format!(
+            "Connections hold {} ({}) to {} workers ({}) on average.",
+            of(least, low)?,
+            least.name,
+            of(most, high)?,
+            most.name
+        ),
+    })
+}
+
+/// How many pages failed, in the arm with the most failures.
+fn failed(arms: &[&Arm]) -> Option<String> {
+    let arm = arms.iter().copied().max_by_key(|arm| arm.attempts - arm.ok)?;
+    let failed = arm.attempts - arm.ok;
+    (failed > 0).then(|| {
+        format!(
+            "{}{} of {} pages failed.",
+            in_arm(arms.len() > 1, arm),
+            human_count(failed),
+            human_count(arm.attempts)
+        )
+    })
+}
+
+/// The time that 95 % of the pages do not exceed.
+fn slow(arms: &[&Arm]) -> Option<String> {
+    Some(match ends(arms, &PAGE_P95)[..] {
+        [] => return None,
+        [(_, us)] => format!("95 % of the pages took at most {}.", human_us(us)),
+        [(least, low), .., (most, high)] => format!(
+            "95 % of the pages took at most {} ({}) to {} ({}).",
+            human_us(low),
+            least.name,
+            human_us(high),
+            most.name
+        ),
+    })
 }

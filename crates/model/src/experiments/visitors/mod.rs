@@ -34,7 +34,7 @@ pub const WORKERS_BUSY_PEAK: MetricSpec =
     metric("workers_held_peak", "workers", "workers that hold a connection, peak", Better::Lower);
 /// Connections that wait for another request, mean.
 pub const WORKERS_KEPT: MetricSpec =
-    metric("connections_kept_mean", "connections", "idle connections kept", Better::Lower);
+    metric("connections_kept_mean", "connections", "open idle connections", Better::Lower);
 
 /// Time of pages, from when each was asked for.
 pub const PAGE: HistogramSpec = histogram("page_us", "page time", Better::Lower);
@@ -48,30 +48,31 @@ pub const NEXT: &str = "next";
 const EXAMPLES: &str = "\
 Examples:
   tcptoll visitors
-      Apache with prefork: KeepAliveTimeout of 15 s, 5 s and 2 s, and KeepAlive off
+      Apache with prefork: KeepAliveTimeout 15 s, 5 s and 2 s, and KeepAlive off
   tcptoll visitors --server apache-prefork,apache-worker,apache,nginx
-      what an idle connection holds in each server
+      what an idle connection occupies in each server
   tcptoll visitors --max-workers 20 --keepalive-timeout 15s,1s
-      too few workers for connections that wait
+      too few workers for the idle connections
   tcptoll visitors --memory 512M --worker-memory 20M --max-workers 150
-      more workers than the memory has room for: the kernel kills some
+      more workers than fit into memory, so that the kernel kills some
   tcptoll visitors --keepalive-requests 6,120,300
-      the limit of responses per connection
+      compare limits of responses per connection
   tcptoll visitors --rate 2 --peak-factor 10 --peak-every 10s --peak-for 2s
-      visitors that come in peaks
+      visitors that arrive in peaks
   tcptoll visitors --rate 5 https://staging.example/
-      the same visitors on a server of yours: page times, as they see them
+      the same visitors on your own server, measured by page time only
 
-An option with several values makes an arm of each; the others are compared against the first.
-A visitor opens up to six connections for a page, thinks, loads the next one over those that are still \
-open, and keeps its connections after the last page until the server closes them.";
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first. A visitor opens up to six connections for a page, waits, and loads the next page over
+those that are still open. After the last page the connections stay open until the server closes
+them.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "visitors",
-    question: "What do the waiting connections of visitors hold on a server, and how long do pages \
-               take meanwhile?",
-    about: "Let visitors load pages, and count the workers that their connections hold",
+    question: "What do idle connections of visitors occupy on a server, and how long do pages take \
+               meanwhile?",
+    about: "Simulate visitors of a web server, and count the workers that their connections occupy",
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: Some("url"),

@@ -19,12 +19,12 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::arguments(
         "url",
         "URL",
-        "Page of a server that already runs, instead of the lab. Load your own servers only",
+        "Page of a running server to load instead of the lab's. Load only your own servers",
     ),
     &Opt::setting(
         "before",
         "COMMAND",
-        "Command that the shell runs on this machine before each trial, like one that switches the configuration \
+        "Shell command to run on this machine before each trial, e.g. to switch the configuration \
          of the server at the URL",
     )
     .only(&[Only::Target]),
@@ -33,8 +33,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "server",
         "NAME",
-        "Server to start on the lab's server host: apache (apache-event, apache-worker, \
-         apache-prefork) or nginx",
+        "Server to start in the lab: apache (apache-event, apache-worker, apache-prefork) or nginx",
     )
     .by_default("apache-prefork")
     .only(&[Only::Lab]),
@@ -52,28 +51,35 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PATH,
     &HAR,
     &COMPRESS,
-    &Opt::each(SERVER, "keepalive", "on,off", "Whether the server keeps connections")
+    &Opt::each(SERVER, "keepalive", "on,off", "HTTP keep-alive: several requests per connection")
         .by_default("on")
         .only(&[Only::Lab]),
-    &Opt::each(SERVER, "keepalive-timeout", "TIME", "How long the server keeps an idle connection")
-        .derived(
-            "15s, 5s, 2s and off, an arm each; the server's own with another option of the server",
-        )
-        .only(&[Only::Lab]),
+    &Opt::each(
+        SERVER,
+        "keepalive-timeout",
+        "TIME",
+        "Idle time after which the server closes a connection, e.g. 5s",
+    )
+    .derived(
+        "15s, 5s, 2s and off, one arm each; server default with --rate, --server or another option \
+         of the server",
+    )
+    .only(&[Only::Lab]),
     &Opt::each(
         SERVER,
         "keepalive-requests",
         "N",
-        "Responses of one connection, at most; 0: any number",
+        "Maximum number of responses per connection. 0 means no limit",
     )
     .number()
-    .derived("the server's own")
+    .derived("server default")
     .only(&[Only::Lab]),
     &Opt::each(
         SERVER,
         "max-workers",
         "N",
-        "Workers at most: MaxRequestWorkers of Apache, connections of all processes of nginx",
+        "Maximum number of workers (MaxRequestWorkers of Apache). For nginx, of connections of all \
+         its processes",
     )
     .number()
     .by_default("150")
@@ -82,7 +88,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         SERVER,
         "php",
         "worker,fpm",
-        "Where PHP runs: in the workers of apache-prefork (mod_php), or in processes of its own",
+        "Where PHP runs: in the workers of apache-prefork (worker, mod_php) or in PHP-FPM (fpm)",
     )
     .derived("worker with apache-prefork, otherwise fpm")
     .only(&[Only::Lab]),
@@ -90,7 +96,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         SERVER,
         "worker-memory",
         "SIZE",
-        "Memory that a worker takes besides once it has run PHP, as an application does",
+        "Additional memory that each worker uses after it has run PHP, e.g. 20M",
     )
     .by_default("0")
     .only(&[Only::Lab]),
@@ -98,44 +104,51 @@ pub(super) const OPTIONS: &[&Opt] = &[
         SERVER,
         "memory",
         "SIZE",
-        "Memory that all processes of the server have together: beyond it the kernel kills one",
+        "Memory limit for all processes of the server together, e.g. 512M. Beyond it the kernel \
+         kills one of them",
     )
-    .derived("that of the machine")
+    .derived("memory of the machine")
     .only(&[Only::Lab]),
-    &Opt::each(VISITORS, "rate", "PER_SECOND", "Visitors per second, independent of each other")
-        .number()
-        .by_default("2"),
-    &Opt::each(VISITORS, "pages", "N", "Pages of a visitor, mean").number().by_default("3"),
-    &Opt::each(VISITORS, "think", "TIME", "Time from a page to the next, mean").by_default("5s"),
+    &Opt::each(
+        VISITORS,
+        "rate",
+        "PER_SECOND",
+        "New visitors per second, at random times (Poisson)",
+    )
+    .number()
+    .by_default("2"),
+    &Opt::each(VISITORS, "pages", "N", "Mean number of pages per visitor").number().by_default("3"),
+    &Opt::each(VISITORS, "think", "TIME", "Mean think time between two pages").by_default("5s"),
     &Opt::each(
         VISITORS,
         "leave-after",
         "TIME",
-        "Close the connections this long after the last page, as a closed tab does",
+        "Close a visitor's connections TIME after the last page, as closing the tab does",
     )
     .derived("never: the server closes them"),
-    &Opt::each(VISITORS, "peak-factor", "N", "In peaks so many times as many visitors come")
+    &Opt::each(VISITORS, "peak-factor", "N", "Factor by which --rate is higher during peaks")
         .number()
         .by_default("1"),
-    &Opt::one(VISITORS, "peak-every", "TIME", "From the end of one peak to the end of the next")
+    &Opt::one(VISITORS, "peak-every", "TIME", "Time from the end of one peak to that of the next")
         .by_default("10s"),
-    &Opt::one(VISITORS, "peak-for", "TIME", "Length of a peak").by_default("2s"),
+    &Opt::one(VISITORS, "peak-for", "TIME", "Length of each peak").by_default("2s"),
     &Opt::one(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
         .by_default("15s"),
     &Opt::one(
         LOAD,
         "warmup",
         "TIME",
-        "Time in which visitors come before the measured window: until the server has started the workers \
-         it needs, and longer than the timeout",
+        "Time during which visitors arrive before the measured window. Make it longer than \
+         --keepalive-timeout and than the server needs to start its workers",
     )
-    .derived("--keepalive-timeout and 2 s more, between 8 s and 20 s"),
-    &Opt::each(LOAD, "connections-per-origin", "N", "Connections of a visitor, at most")
+    .derived("--keepalive-timeout plus 2s, at least 8s and at most 20s"),
+    &Opt::each(LOAD, "connections-per-origin", "N", "Maximum number of connections per visitor")
         .number()
         .by_default("6"),
-    &Opt::one(LOAD, "timeout", "TIME", "Time limit of one page").by_default("30s"),
-    &Opt::one(LOAD, "ca", "FILE", "Further root certificates, PEM").only(&[Only::Target]),
-    &Opt::flag(LOAD, "insecure", "Accept any certificate").only(&[Only::Target]),
+    &Opt::one(LOAD, "timeout", "TIME", "Timeout of one page").by_default("30s"),
+    &Opt::one(LOAD, "ca", "FILE", "File of additional root certificates (PEM)")
+        .only(&[Only::Target]),
+    &Opt::flag(LOAD, "insecure", "Do not verify the server's certificate").only(&[Only::Target]),
 ];
 
 /// Options of which several values ask another question than the default arms.

@@ -26,82 +26,99 @@ struct Fix {
 const ALL: [Fix; 10] = [
     Fix {
         options: &["retries", "backoff"],
-        change: "Retry a failed call of the backend with exponential back-off and jitter only, and with a connect time-out.",
-        useless: "Do not let a worker wait between retries: back-off and jitter protect the backend, but the pause holds the worker.",
-        cost: "A worker is busy during the pauses; the request waits longer before it fails.",
+        change: "Retry a failed backend call only with exponential backoff and jitter, and with a \
+                 connect timeout.",
+        useless: "Do not let a worker wait between retries. Backoff and jitter protect the \
+                  backend, but the pause holds the worker.",
+        cost: "A worker is busy during the pauses, and the request waits longer before it fails.",
         undo: "Set the number of retries to 0.",
         general: false,
     },
     Fix {
         options: &["retries"],
-        change: "Keep retries few, and the connect time-out short: together they limit the wait.",
-        useless: "Do not retry immediately: each retry holds the worker for one more time-out, and sends the backend one more SYN.",
-        cost: "A call that fails may have succeeded at a second attempt.",
-        undo: "Set the former number of retries.",
+        change: "Allow few retries, and set a short connect timeout: together they limit the wait.",
+        useless: "Do not retry immediately: each retry holds the worker for another timeout and \
+                  sends the backend another SYN.",
+        cost: "A call fails that might have succeeded at a further attempt.",
+        undo: "Restore the previous number of retries.",
         general: false,
     },
     Fix {
         options: &["cache"],
-        change: "Answer from a local cache in front of the backend, and let one worker at a time refresh an expired value.",
+        change: "Answer from a local cache in front of the backend, and let one worker at a time \
+                 refresh an expired value.",
         useless: "A local cache does not help here: too few requests find their value in it.",
-        cost: "Answers are as old as the cache allows, and older during a stall; memory for the values.",
+        cost: "Answers are as old as the cache allows, and older during a stall. The values use \
+               memory.",
         undo: "Turn the cache off.",
         general: true,
     },
     Fix {
         options: &["connection", "answer-timeout"],
-        change: "Keep connections to the backend open (a pool), with a time limit of the answer.",
-        useless: "Connections that are kept open do not help here, even with a time limit of the answer.",
-        cost: "One connection of the backend for each worker, idle ones too; calls that take longer than the limit fail.",
-        undo: "Connect for each request, and remove the time limit.",
+        change: "Keep connections to the backend open (a connection pool), with a response \
+                 timeout.",
+        useless: "A connection pool does not help here, even with a response timeout.",
+        cost: "One backend connection for each worker, including idle workers. Calls that take \
+               longer than the timeout fail.",
+        undo: "Connect for each request, and remove the response timeout.",
         general: false,
     },
     Fix {
         options: &["connection"],
-        change: "Keep connections to the backend open (a pool): a stall of accept(2) no longer concerns them.",
-        useless: "Do not rely on a pool of connections alone: a backend that answers nothing stops established connections too. Set a time limit of the answer as well.",
-        cost: "One connection of the backend for each worker, idle ones too.",
+        change: "Keep connections to the backend open (a connection pool): a stall of accept(2) \
+                 does not affect them.",
+        useless: "Do not rely on a connection pool alone: a backend that does not respond stalls \
+                  established connections too. Set a response timeout as well.",
+        cost: "One backend connection for each worker, including idle workers.",
         undo: "Connect for each request.",
         general: false,
     },
     Fix {
         options: &["abort-on-overflow"],
-        change: "Set net.ipv4.tcp_abort_on_overflow=1 on the backend, so that a final ACK that meets a full queue is answered by a reset.",
-        useless: "Do not rely on net.ipv4.tcp_abort_on_overflow=1: a SYN that meets a full queue still gets no answer, so the worker waits all the same.",
-        cost: "Bursts that a retransmission would have healed become errors.",
-        undo: "net.ipv4.tcp_abort_on_overflow=0.",
+        change: "Set net.ipv4.tcp_abort_on_overflow=1 on the backend, so that it resets a \
+                 connection whose final ACK meets a full queue.",
+        useless: "Do not rely on net.ipv4.tcp_abort_on_overflow=1: a SYN that meets a full queue \
+                  is still dropped silently, so the worker waits.",
+        cost: "Bursts that a retransmission would have survived become errors.",
+        undo: "Set net.ipv4.tcp_abort_on_overflow=0.",
         general: false,
     },
     Fix {
         options: &["backend-backlog"],
-        change: "Raise the backlog of the backend and net.core.somaxconn: it must hold the connections that arrive while it does not accept.",
-        useless: "Do not rely on a longer backlog: the calls it holds wait for the answer until the stall ends, and no connect time-out ends them.",
-        cost: "A few hundred bytes of kernel memory for each connection that waits; calls fail later.",
-        undo: "Set the former backlog; the backend has to be restarted.",
+        change: "Raise the backlog of the backend and net.core.somaxconn, so that the queue holds \
+                 the connections that arrive while the backend does not accept.",
+        useless: "Do not rely on a larger backlog: the calls in the queue wait for their responses \
+                  until the stall ends, and no connect timeout ends them.",
+        cost: "A few hundred bytes of kernel memory for each connection that waits. Calls fail \
+               later.",
+        undo: "Restore the previous backlog, and restart the backend.",
         general: false,
     },
     Fix {
         options: &["workers"],
-        change: "Start more workers: arrivals per second that need the backend, multiplied by the wait of each, must be fewer than the workers.",
-        useless: "Do not add workers instead of a time limit: the stall takes them as well.",
-        cost: "Memory of each worker, idle ones too.",
-        undo: "Set the former number of workers.",
+        change: "Start more workers: more than the backend calls per second, multiplied by the \
+                 wait of each call.",
+        useless: "Do not add workers instead of a timeout: the stall blocks them as well.",
+        cost: "Memory of each worker, including idle workers.",
+        undo: "Restore the previous number of workers.",
         general: false,
     },
     Fix {
         options: &["connect-timeout"],
-        change: "Set a short time limit of connecting to the backend: a few round trips, far below 1 s.",
-        useless: "Do not rely on the connect time-out alone: too many workers wait for an answer, or for too long. Shorten it, and limit the wait for the answer too.",
+        change: "Set a short connect timeout for the backend: a few round trips, far below 1 s.",
+        useless: "Do not rely on the connect timeout alone: too many workers wait for a response, \
+                  or wait too long. Shorten it, and set a response timeout too.",
         cost: "Calls fail that would have succeeded after a retransmitted SYN, 1 s later.",
-        undo: "Remove the time limit.",
+        undo: "Remove the timeout.",
         general: true,
     },
     Fix {
         options: &["answer-timeout"],
-        change: "Limit the time for which a worker waits for an answer of the backend.",
-        useless: "Do not rely on the time limit of the answer alone: workers wait for a connection as well. Set a connect time-out too.",
-        cost: "Calls that take longer than the limit fail.",
-        undo: "Remove the time limit.",
+        change: "Set a timeout for responses of the backend.",
+        useless: "Do not rely on the response timeout alone: workers wait for a connection as \
+                  well. Set a connect timeout too.",
+        cost: "Calls that take longer than the timeout fail.",
+        undo: "Remove the timeout.",
         general: true,
     },
 ];
@@ -126,21 +143,22 @@ impl Tried<'_> {
 
     fn advice(&self) -> Advice {
         let Fix { change, useless, cost, undo, .. } = self.fix;
-        let busy = self.told.busy().map_or_else(String::new, |busy| {
-            format!("; {} of {} workers busy", workers(busy), self.told.pool.workers)
+        let latency = self.faster.map(|faster| {
+            let ill = &self.ill.arm.name;
+            format!("latency without backend calls {} than in {ill}", faster.lower())
         });
-        let faster = self.faster.map_or_else(String::new, |faster| {
-            format!(" have {} the speed of {}", faster.words(), self.ill.arm.name)
-        });
+        let busy = self
+            .told
+            .busy()
+            .map(|busy| format!("{} of {} workers busy", workers(busy), self.told.pool.workers));
+        let figures: Vec<String> = [latency, busy].into_iter().flatten().collect();
         Advice {
             cause: STUCK.to_owned(),
             change: if self.helped() { *change } else { *useless }.to_owned(),
             cost: (*cost).to_owned(),
             undo: (*undo).to_owned(),
-            proof: Some(format!(
-                "arm {}: requests that never call the backend{faster}{busy}",
-                self.told.arm.name
-            )),
+            proof: (!figures.is_empty())
+                .then(|| format!("arm {}: {}", self.told.arm.name, figures.join("; "))),
         }
     }
 }
@@ -168,7 +186,7 @@ pub(super) fn of(summary: &Summary) -> Vec<Advice> {
     advice
 }
 
-/// Whether calls of an arm without a free worker waited for a connection. A connect time-out is of no
+/// Whether calls of an arm without a free worker waited for a connection. A connect timeout is of no
 /// use to calls that wait for an answer only: those of open connections, or of a queue with room.
 fn connects_waited(summary: &Summary) -> bool {
     let told = summary.arms.iter().filter_map(Told::of);
@@ -245,12 +263,12 @@ mod tests {
             with("limit", &[("connect-timeout", "100ms")], 10.0, 520.0),
         ];
         let advice = of(&summary(arms, &[("limit", "stalled")]));
-        assert!(advice[0].change.starts_with("Set a short time limit of connecting"));
+        assert!(advice[0].change.starts_with("Set a short connect timeout"), "{advice:?}");
         assert_eq!(
             advice[0].proof.as_deref(),
             Some(
-                "arm limit: requests that never call the backend have 100× \
-                 (95 % CI 80.0–125) the speed of stalled; 10 of 20 workers busy"
+                "arm limit: latency without backend calls 100× lower (95 % CI 80.0–125) than in \
+                 stalled; 10 of 20 workers busy"
             )
         );
         assert!(advice[1].change.starts_with("Do not retry immediately"), "{advice:?}");
@@ -270,7 +288,7 @@ mod tests {
         let advice = of(&summary(arms, &[]));
         let proofs: Vec<&str> = advice.iter().filter_map(|one| one.proof.as_deref()).collect();
         assert_eq!(proofs.len(), 2, "{proofs:?}");
-        assert!(proofs.iter().all(|proof| proof.contains("the speed of published")), "{proofs:?}");
+        assert!(proofs.iter().all(|proof| proof.contains("than in published")), "{proofs:?}");
         assert!(!advice.iter().any(|one| one.change.starts_with("Set net.ipv4.tcp_abort")));
     }
 
@@ -281,8 +299,8 @@ mod tests {
             stalled.own.worker_pool.as_mut().unwrap().backend_drops = Some(drops);
             stalled.client.counters.insert("TcpExtTCPSynRetrans".to_owned(), retransmitted);
             let advice = of(&summary(vec![stalled], &[]));
-            assert!(advice.iter().any(|one| one.change.starts_with("Limit the time")));
-            advice.iter().any(|one| one.change.starts_with("Set a short time limit of connecting"))
+            assert!(advice.iter().any(|one| one.change.starts_with("Set a timeout for responses")));
+            advice.iter().any(|one| one.change.starts_with("Set a short connect timeout"))
         };
         assert!(advised(40, 0) && advised(0, 3));
         assert!(!advised(0, 0), "all calls waited for an answer");

@@ -23,7 +23,7 @@ const BACKEND_QUEUE_FULL: CauseSpec = CauseSpec {
     ..ACCEPT_QUEUE_FULL
 };
 
-/// The time limit of connecting is over before a handshake can be.
+/// The connect timeout ends before a handshake can be complete.
 pub(super) const CONNECT_TIMEOUT_SHORT: CauseSpec = CauseSpec {
     id: "connect-timeout-short",
     test: connect_timeout_short,
@@ -92,8 +92,9 @@ fn connect_timeout_short(arm: &Arm) -> Option<Finding> {
     let resets = arm.server.as_ref()?.counters.get(GAVE_UP).copied().unwrap_or(0);
     let gave_up = u64::try_from(resets).ok().filter(above_zero)?;
     let text = format!(
-        "The connect time-out of {} is shorter than the round trip of {}: {} SYN-ACKs of the backend \
-         came after the worker had given up, and {} requests failed with status {TIMED_OUT}.",
+        "The connect timeout of {} is shorter than the round trip of {}. {} SYN-ACKs of the \
+         backend arrived after the worker had given up, and {} requests failed with status \
+         {TIMED_OUT}.",
         human_us(limit_us),
         human_us(rtt_us),
         human_count(gave_up),
@@ -129,13 +130,14 @@ fn longer_timeout(summary: &Summary) -> Vec<Advice> {
     vec![Advice {
         cause: id.to_owned(),
         change: format!(
-            "Raise the connect time-out well above the round trip of {}. To survive a lost SYN too, raise \
-             it above {}: the kernel retransmits the first SYN after {FIRST_RETRANSMISSION_S} s.",
+            "Raise the connect timeout well above the round trip of {}. To survive a lost SYN too, \
+             raise it above {}: the kernel retransmits the first SYN after \
+             {FIRST_RETRANSMISSION_S} s.",
             human_us(rtt_us),
             human_us(FIRST_RETRANSMISSION_S * 1e6 + rtt_us)
         ),
-        cost: "A call that meets a full queue holds its worker for the longer time.".to_owned(),
-        undo: "Set the former time-out.".to_owned(),
+        cost: "A call that meets a full queue holds its worker for longer.".to_owned(),
+        undo: "Restore the previous timeout.".to_owned(),
         proof,
     }]
 }
@@ -163,17 +165,17 @@ fn workers_stuck(arm: &Arm) -> Option<Finding> {
     evidence.retain(|(_, value)| value.is_some());
     let expected = told.expected_words();
     let waited = slowed.map_or_else(
-        || "requests that never call it waited for a worker".to_owned(),
+        || "Requests that never call it waited for a worker".to_owned(),
         |slowed| {
             format!(
-                "requests that never call it took {} instead of {}",
+                "Requests that never call it took {} instead of {}",
                 human_us(slowed.during_us),
                 human_us(slowed.before_us)
             )
         },
     );
     let text = format!(
-        "{} of {} workers waited for {} during its stall of {}{expected}; {waited}.",
+        "{} of {} workers waited for {} during its stall of {}{expected}. {waited}.",
         workers(busy),
         pool.workers,
         pool.backend,
@@ -195,8 +197,8 @@ mod tests {
         let found = workers_stuck(&arm("stalled", 20.0, 800e3)).unwrap();
         assert_eq!(
             found.text,
-            "20 of 20 workers waited for redis during its stall of 2.00 s (expected: 20); \
-             requests that never call it took 800 ms instead of 500 µs."
+            "20 of 20 workers waited for redis during its stall of 2.00 s (expected: 20). \
+             Requests that never call it took 800 ms instead of 500 µs."
         );
         assert_eq!(found.evidence["workers_busy"], 20.0);
         assert_eq!(found.evidence["backend_queue_limit"], 4);
@@ -253,8 +255,9 @@ mod tests {
         let found = connect_timeout_short(&hurried(0.01, 125, 100)).unwrap();
         assert_eq!(
             found.text,
-            "The connect time-out of 10.0 ms is shorter than the round trip of 20.2 ms: 125 SYN-ACKs of \
-             the backend came after the worker had given up, and 100 requests failed with status 504."
+            "The connect timeout of 10.0 ms is shorter than the round trip of 20.2 ms. 125 \
+             SYN-ACKs of the backend arrived after the worker had given up, and 100 requests \
+             failed with status 504."
         );
         assert_eq!(found.evidence[GAVE_UP], 125);
         assert_eq!(connect_timeout_short(&hurried(0.03, 125, 100)), None, "above the round trip");

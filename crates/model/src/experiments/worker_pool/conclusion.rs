@@ -28,23 +28,22 @@ fn answer(summary: &Summary) -> String {
             sentences.extend(others(summary, &told, stuck));
             sentences
         }
-        None => {
-            vec![calm(told.iter().copied().find(|told| told.busy().is_some()).unwrap_or(*first))]
-        }
+        None => calm(told.iter().copied().find(|told| told.busy().is_some()).unwrap_or(*first)),
     };
     sentences.splice(1..1, too_short(summary));
-    sentences.truncate(3);
+    // The verdicts of comparisons stand before them.
+    sentences.truncate(if summary.comparisons.is_empty() { 3 } else { 2 });
     sentences.join(" ")
 }
 
-/// Calls that failed because connecting takes longer than its time limit.
+/// Calls that failed because connecting takes longer than the connect timeout.
 fn too_short(summary: &Summary) -> Option<String> {
     let cause = summary.causes.iter().find(|cause| cause.id == causes::CONNECT_TIMEOUT_SHORT.id)?;
     let arm = summary.arms.iter().find(|arm| arm.name == cause.arm)?;
     let group = Told::of(arm)?.pool.groups.get(BACKEND)?;
     Some(format!(
-        "{} of {} requests that need the backend fail in {}: its connect time-out is shorter than the \
-         round trip.",
+        "{} of {} requests that need the backend fail in {}: its connect timeout is shorter than \
+         the round trip.",
         human_count(group.errors.values().sum()),
         human_count(group.attempts),
         arm.name
@@ -63,31 +62,32 @@ fn waiting(told: Told<'_>) -> Option<String> {
     ))
 }
 
-/// By how much requests that never touch the backend are slower, and how many workers wait.
+/// By how much requests that never call the backend are slower, and how many workers wait.
 fn avalanche(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> String {
     let healthy = all.iter().copied().find(|told| told.pool.stalled_s.is_none());
     let against =
         healthy.and_then(|healthy| Factor::of(summary, stuck, healthy).map(|f| (f, healthy)));
     let waiting = waiting(stuck).map_or_else(String::new, |waiting| format!(": {waiting}"));
-    let subject = "Requests that never touch the backend";
+    let subject = "Requests that never call the backend";
     match (against, stuck.slowed()) {
         (Some((factor, healthy)), _) => format!(
-            "{subject} are slower by {} in {} than in {}{waiting}.",
-            factor.words(),
+            "{} has {} the latency of {}{} for requests that never call the backend{waiting}.",
             stuck.arm.name,
-            healthy.arm.name
+            factor.times(),
+            healthy.arm.name,
+            factor.interval()
         ),
         (None, Some(slowed)) => format!(
-            "{subject} slow down by {}× during the stall, from {} to {}{waiting}.",
+            "{subject} take {}× as long during the stall, {} instead of {}{waiting}.",
             digits(slowed.factor()),
-            human_us(slowed.before_us),
-            human_us(slowed.during_us)
+            human_us(slowed.during_us),
+            human_us(slowed.before_us)
         ),
         (None, None) => format!("{subject} fail or wait during the stall{waiting}."),
     }
 }
 
-/// How much faster the other arms with a stall are than the stuck one.
+/// The latency of the other arms with a stall, relative to the stuck one.
 fn others(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> Option<String> {
     let mut found: Vec<(&str, Factor)> = all
         .iter()
@@ -100,33 +100,41 @@ fn others(summary: &Summary, all: &[Told<'_>], stuck: Told<'_>) -> Option<String
     if many {
         found = vec![*found.first()?, *found.last()?];
     }
-    let each: Vec<String> =
-        found.iter().map(|(name, factor)| format!("{} ({name})", factor.words())).collect();
     let name = &stuck.arm.name;
-    match each.as_slice() {
+    match found.as_slice() {
         [] => None,
-        [best, worst] if many => Some(format!(
-            "Of {count} changes to {name}, the best makes them faster by {best}, the worst by {worst}."
+        [(best, low), (worst, high)] if many => Some(format!(
+            "Of {count} changes to {name}, {best} has the lowest latency without backend calls \
+             ({}), {worst} the highest ({}).",
+            low.lower(),
+            high.lower()
         )),
-        each => Some(format!("Compared with {name}, they are faster by {}.", each.join("; "))),
+        all => {
+            let each: Vec<String> =
+                all.iter().map(|(name, factor)| format!("{} in {name}", factor.lower())).collect();
+            let each = each.join(", ");
+            Some(format!("Compared with {name}, latency without backend calls is {each}."))
+        }
     }
 }
 
-/// No arm had its workers used up.
-fn calm(told: Told<'_>) -> String {
+/// In every arm workers were free.
+fn calm(told: Told<'_>) -> Vec<String> {
     match (waiting(told), told.slowed(), told.local_us()) {
         (Some(waiting), Some(slowed), _) => {
             let waiting = waiting.replace(" wait for ", " are busy during the stall of ");
-            format!(
-                "{waiting}: requests that never touch it take {} during the stall and {} before it.",
+            let latency = format!(
+                "Requests that never call it take {} during the stall and {} before.",
                 human_us(slowed.during_us),
                 human_us(slowed.before_us)
-            )
+            );
+            vec![waiting + ".", latency]
         }
         (_, _, Some(us)) => {
-            format!("Requests that never touch the backend take {} without a stall.", human_us(us))
+            let us = human_us(us);
+            vec![format!("Requests that never call the backend take {us} without a stall.")]
         }
-        _ => "No request that needs no backend succeeded.".to_owned(),
+        _ => vec!["No request without a call of the backend succeeded.".to_owned()],
     }
 }
 
@@ -141,7 +149,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     if told.iter().any(stuck_connecting) && !tried("connect-timeout") {
         steps.push(step(
             "tcptoll worker-pool --connect-timeout none,100ms",
-            "what a connect time-out changes, in rounds",
+            "what a connect timeout changes, compared in rounds",
         ));
     }
     if told.iter().all(|told| told.pool.front != "php-fpm") {
@@ -150,7 +158,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
             "the same with PHP-FPM behind nginx",
         ));
     }
-    steps.push(step("tcptoll study avalanche-2021", "every remedy next to the others"));
+    steps.push(step("tcptoll study avalanche-2021", "all remedies, compared with each other"));
     steps
 }
 
@@ -181,9 +189,10 @@ mod tests {
             concluded(arms, &[("as published", "healthy"), ("connect time-out", "as published")]);
         assert_eq!(
             all.answer,
-            "Requests that never touch the backend are slower by 641× (95 % CI 512–801) in as \
-             published than in healthy: 20 of 20 workers wait for redis (expected: 20). Compared \
-             with as published, they are faster by 636× (95 % CI 508–794) (connect time-out)."
+            "as published has 641× the latency of healthy (95 % CI 512–801) for requests that \
+             never call the backend: 20 of 20 workers wait for redis (expected: 20). Compared with \
+             as published, latency without backend calls is 636× lower (95 % CI 508–794) in \
+             connect time-out."
         );
         assert!(all.answer.chars().count() <= 400);
         assert_eq!(all.causes[0].id, "workers-stuck");
@@ -195,8 +204,8 @@ mod tests {
         let one = concluded(vec![arm("worker-pool", 20.0, 800e3)], &[]);
         assert_eq!(
             one.answer,
-            "Requests that never touch the backend slow down by 1,600× during the stall, from 500 µs \
-             to 800 ms: 20 of 20 workers wait for redis (expected: 20)."
+            "Requests that never call the backend take 1,600× as long during the stall, 800 ms \
+             instead of 500 µs: 20 of 20 workers wait for redis (expected: 20)."
         );
         let commands: Vec<&str> = one.next.iter().map(|step| step.command.as_str()).collect();
         assert_eq!(commands[0], "tcptoll explain workers-stuck");
@@ -208,8 +217,8 @@ mod tests {
         let calm = concluded(vec![arm("a", 10.0, 510.0)], &[]);
         assert_eq!(
             calm.answer,
-            "10 of 20 workers are busy during the stall of redis (expected: 20): requests that \
-             never touch it take 510 µs during the stall and 500 µs before it."
+            "10 of 20 workers are busy during the stall of redis (expected: 20). Requests that \
+             never call it take 510 µs during the stall and 500 µs before."
         );
         assert!(calm.causes.is_empty() && calm.advice.is_empty());
         let healthy = concluded(vec![healthy()], &[]);
@@ -230,7 +239,8 @@ mod tests {
         let all = concluded(arms, &[]);
         assert!(
             all.answer.contains(
-                "best makes them faster by 534× (change 0), the worst by 1.14× (change 7)."
+                "change 0 has the lowest latency without backend calls (534× lower), change 7 the \
+                 highest (1.14× lower)."
             ),
             "{}",
             all.answer

@@ -172,19 +172,34 @@ impl Factor {
         }
         let above = |ratio: &f64| *ratio > 0.0;
         if let Some((ratio, one)) = of(b, a).and_then(|one| Some((one.ratio.filter(above)?, one))) {
-            let inverse = |[low, high]: [f64; 2]| (low > 0.0).then(|| [1.0 / high, 1.0 / low]);
-            return Some(Self { ratio: 1.0 / ratio, ci95: one.ci95.and_then(inverse) });
+            return Some(Self { ratio, ci95: one.ci95 }.inverse());
         }
         let below = denominator.local_us().filter(above)?;
         Some(Self { ratio: numerator.local_us()? / below, ci95: None })
     }
 
-    /// `140× (95 % CI 120–160)`.
-    pub(super) fn words(self) -> String {
-        let interval = self.ci95.map_or_else(String::new, |[low, high]| {
+    fn inverse(self) -> Self {
+        let inverse = |[low, high]: [f64; 2]| (low > 0.0).then(|| [1.0 / high, 1.0 / low]);
+        Self { ratio: 1.0 / self.ratio, ci95: self.ci95.and_then(inverse) }
+    }
+
+    /// `140×`.
+    pub(super) fn times(self) -> String {
+        format!("{}×", digits(self.ratio))
+    }
+
+    /// ` (95 % CI 120–160)`; empty where rounds give none.
+    pub(super) fn interval(self) -> String {
+        self.ci95.map_or_else(String::new, |[low, high]| {
             format!(" (95 % CI {}–{})", digits(low), digits(high))
-        });
-        format!("{}×{interval}", digits(self.ratio))
+        })
+    }
+
+    /// How the denominator compares with the numerator: `140× lower (95 % CI 120–160)`.
+    pub(super) fn lower(self) -> String {
+        let (factor, word) =
+            if self.ratio >= 1.0 { (self, "lower") } else { (self.inverse(), "higher") };
+        format!("{} {word}{}", factor.times(), factor.interval())
     }
 }
 
@@ -246,11 +261,13 @@ mod tests {
         let summary = summary(vec![arm("a", 20.0, 800e3), arm("b", 10.0, 510.0)], &[("b", "a")]);
         let [a, b] = [0, 1].map(|at| Told::of(&summary.arms[at]).unwrap());
         let factor = Factor::of(&summary, b, a).unwrap();
-        assert_eq!(factor.words(), "0.010× (95 % CI 0.008–0.013)");
-        assert_eq!(Factor::of(&summary, a, b).unwrap().words(), "100× (95 % CI 80.0–125)");
+        assert_eq!(factor.times() + &factor.interval(), "0.010× (95 % CI 0.008–0.013)");
+        assert_eq!(factor.lower(), "100× higher (95 % CI 80.0–125)");
+        let lower = Factor::of(&summary, a, b).unwrap().lower();
+        assert_eq!(lower, "100× lower (95 % CI 80.0–125)");
         let alone = super::super::tests::summary(summary.arms.clone(), &[]);
         let [a, b] = [0, 1].map(|at| Told::of(&alone.arms[at]).unwrap());
-        assert_eq!(Factor::of(&alone, a, b).unwrap().words(), "636×");
+        assert_eq!(Factor::of(&alone, a, b).unwrap().lower(), "636× lower");
     }
 
     #[test]

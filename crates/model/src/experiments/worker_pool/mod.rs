@@ -61,24 +61,24 @@ pub const LOCAL: &str = "local";
 const EXAMPLES: &str = "\
 Examples:
   tcptoll worker-pool
-      four arms: no stall, a stall of 2 s, the stall with a connect time-out, and with retries too
+      four arms: no stall, a stall of 2 s, the same with a connect timeout, and also with retries
   tcptoll worker-pool --connect-timeout none,100ms
-      what a connect time-out does for requests that never touch the backend
+      does a connect timeout help requests that never use the backend?
   tcptoll worker-pool --connect-timeout 100ms --retries 3 --backoff 0,200ms
-      retries immediately, and retries with back-off and jitter
+      immediate retries, and retries with backoff and jitter
   tcptoll worker-pool --stall 0,2s --front php-fpm --workers 100 --rate 200
       PHP-FPM with 100 workers behind nginx
   tcptoll worker-pool --connection per-request,pooled --front php-fpm --backend mariadb
-      persistent connections to MariaDB
+      a connection per request, and persistent connections, to MariaDB
 
-An option with several values makes an arm of each; the others are compared against the first.
-Without an option of the headings Stall, Front and Backend, four arms run once each.";
+An option with several values makes one arm (variant) per value. The other arms are compared with
+the first. Without an option of the groups Stall, Front and Backend, four arms run once each.";
 
 /// The experiment.
 pub const SPEC: Spec = Spec {
     name: "worker-pool",
-    question: "What happens to all requests when a backend stops accepting and blocking workers \
-               wait for it?",
+    question: "What happens to all requests when a backend stops accepting connections and \
+               blocking workers wait for it?",
     about: "Measure how a stalled backend blocks a pool of workers, and what prevents it",
     examples: EXAMPLES,
     options: options::OPTIONS,

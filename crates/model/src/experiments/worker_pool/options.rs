@@ -22,39 +22,45 @@ pub(super) const OPTIONS: &[&Opt] = &[
         PLACE,
         "client-sysctl",
         "NAME=VALUE",
-        "Sysctl of the client host, like net.ipv4.tcp_syn_retries=2; may be given again. All apply to \
-         every arm: a list of values makes no arms. In a study, client-sysctl may differ between arms",
+        "Set a sysctl on the client host in every arm, e.g. net.ipv4.tcp_syn_retries=2; may be \
+         repeated. To compare values, write a study with client-sysctl in its arms",
     )
     .only(&[Only::Lab]),
     &SERVER_SYSCTL,
-    &Opt::each(LOAD, "rate", "PER_SECOND", "Requests per second, due whether or not others ended")
+    &Opt::each(LOAD, "rate", "PER_SECOND", "Requests per second, at scheduled times (open loop)")
         .number()
         .by_default("100"),
-    &Opt::one(LOAD, "arrivals", "even,poisson", "Spacing of the requests").by_default("even"),
-    &Opt::each(LOAD, "backend-share", "SHARE", "Share of the requests that need the backend")
+    &Opt::one(
+        LOAD,
+        "arrivals",
+        "even,poisson",
+        "Spacing of the requests: even, or random like independent clients (poisson)",
+    )
+    .by_default("even"),
+    &Opt::each(LOAD, "backend-share", "SHARE", "Share of requests that need the backend")
         .by_default("50%"),
     &Opt::one(LOAD, "duration", "TIME", "Length of the measured window, after the warm-up")
         .by_default("5s"),
     &Opt::one(LOAD, "warmup", "TIME", "Time before the measured window").by_default("500ms"),
-    &Opt::one(LOAD, "timeout", "TIME", "Time limit of a request, from when it was due")
+    &Opt::one(LOAD, "timeout", "TIME", "Timeout of a request, from its scheduled time")
         .by_default("10s"),
     &Opt::each(
         STALL,
         "stall",
         "TIME",
-        "Time for which the backend neither accepts nor answers; 0: it never stalls",
+        "Time for which the backend neither accepts nor answers. 0 means no stall",
     )
     .by_default("2s"),
-    &Opt::one(STALL, "stall-after", "TIME", "Time in the measured window before the stall")
+    &Opt::one(STALL, "stall-after", "TIME", "Time from the start of the window to the stall")
         .by_default("1s"),
     &Opt::each(
         FRONT,
         "front",
         "workers,php-fpm",
-        "Front service: workers: blocking workers of tcptoll; php-fpm: PHP-FPM behind nginx",
+        "Front service: workers (tcptoll's own blocking workers) or php-fpm (PHP-FPM behind nginx)",
     )
     .by_default("workers"),
-    &Opt::each(FRONT, "workers", "N", "Blocking workers of the front service")
+    &Opt::each(FRONT, "workers", "N", "Number of blocking workers of the front service")
         .number()
         .by_default("20"),
     &Opt::each(FRONT, "work", "TIME", "CPU time that a worker spends on each request")
@@ -63,57 +69,53 @@ pub(super) const OPTIONS: &[&Opt] = &[
         FRONT,
         "cache",
         "TIME|off",
-        "Time for which a value of the backend is answered from a local cache; one worker at a time \
-         refreshes it",
+        "Time for which the front service answers from a local cache instead of the backend. One \
+         worker at a time refreshes the cache",
     )
     .by_default("off"),
     &Opt::each(BACKEND, "backend", "redis,mariadb", "Backend that the workers call")
         .by_default("redis"),
-    &Opt::each(BACKEND, "backend-backlog", "N", "Backlog of the backend's listener")
+    &Opt::each(BACKEND, "backend-backlog", "N", "Backlog that the backend passes to listen(2)")
         .number()
         .by_default("4"),
     &Opt::each(
         BACKEND,
         "abort-on-overflow",
         "on,off",
-        "net.ipv4.tcp_abort_on_overflow of the backend: reset a final ACK that meets a full queue",
+        "net.ipv4.tcp_abort_on_overflow of the backend's host. If on, a final ACK that meets a \
+         full accept queue is answered with a reset",
     )
     .by_default("off"),
     &Opt::each(
         BACKEND,
         "connection",
         "per-request,pooled",
-        "Connections to the backend: one for each request, or one that each worker keeps",
+        "Connections to the backend: one per request, or one that each worker keeps open (pooled)",
     )
     .by_default("per-request"),
-    &Opt::each(BACKEND, "connect-timeout", "TIME|none", "Time limit of connecting to the backend")
+    &Opt::each(BACKEND, "connect-timeout", "TIME|none", "Timeout of connecting to the backend")
         .by_default("none"),
     &Opt::each(
         BACKEND,
         "answer-timeout",
         "TIME",
-        "Time limit of the backend's answer on an established connection",
+        "Timeout of the backend's answer on an established connection",
     )
-    .derived("that of --timeout"),
-    &Opt::each(BACKEND, "retries", "N", "Further attempts after a failed call of the backend")
+    .derived("same as --timeout"),
+    &Opt::each(BACKEND, "retries", "N", "Number of retries after a failed call of the backend")
         .number()
         .by_default("0"),
     &Opt::each(
         BACKEND,
         "backoff",
         "TIME",
-        "Pause before the first retry, doubled before each further one",
+        "Pause before the first retry, e.g. 200ms. It doubles before each further retry",
     )
     .by_default("0")
     .only(&[Only::With("retries", "N")]),
-    &Opt::each(
-        BACKEND,
-        "jitter",
-        "on,off",
-        "Draw each pause at random, from 0 to its full length",
-    )
-    .by_default("on")
-    .only(&[Only::With("backoff", "TIME")]),
+    &Opt::each(BACKEND, "jitter", "on,off", "Randomise each pause between 0 and its full length")
+        .by_default("on")
+        .only(&[Only::With("backoff", "TIME")]),
 ];
 
 /// Options that choose the arms: with any of them typed, nothing is swept.

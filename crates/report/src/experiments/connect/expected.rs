@@ -33,7 +33,7 @@ impl Expected<'_> {
 pub(crate) fn floor(arm: &Arm) -> Option<String> {
     let expectation = arm.expectation.as_ref()?;
     Some(format!(
-        "Over {} km light needs {} in fibre and {} in vacuum, there and back",
+        "Over {} km, light needs {} in fibre and {} in vacuum for a round trip",
         number::trimmed(expectation.distance_km?),
         number::exact_time(expectation.floor_fibre_us?),
         number::exact_time(expectation.floor_vacuum_us?)

@@ -24,7 +24,7 @@ pub(super) const OWN: Own = Own {
 
 fn failed(Failed { failed, tried }: Failed) -> String {
     let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
-    format!("{bad} of {all} attempts failed; the latencies are those of the {good} that succeeded.")
+    format!("{bad} of {all} attempts failed. The latencies cover only the {good} that succeeded.")
 }
 
 /// How long the handshakes took of connections that failed later: no latency above has them.

@@ -145,7 +145,7 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
             Column::new("seen by", Align::Left, cells(&|v| clean::shorten(&v.name, 16))),
             Column::new("from … to", Align::Left, cells(&|v| clean::shorten(&v.span, 26))),
             Column::new("median", Align::Right, cells(&|v| time(v.p50_us))),
-            Column::new("against", Align::Left, cells(&expected)),
+            Column::new("expected", Align::Left, cells(&expected)),
         ])
     };
     // The fourth digit of a time is worth its room only while there is room.

@@ -143,7 +143,7 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
     let floor = expected::floor(arm).map_or_else(String::new, |floor| format!(" {floor}."));
     let in_words = expected::expected(arm).map(|e| {
         format!(
-            "Expected of the client: {} = {}, with the RTT from {}; measured {} ({}).{floor}",
+            "Expected at the client: {} = {}, with the RTT from {}. Measured: {} ({}).{floor}",
             e.formula(),
             number::exact_time(e.theory_us),
             e.rtt_from,
@@ -152,12 +152,15 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
         )
     });
     let matched = figures::plural(timeline.matched, "operation");
-    let witness =
-        if timeline.source == "witness" { "; from a shorter trial with a packet tap" } else { "" };
+    let witness = if timeline.source == "witness" {
+        " They are from a shorter trial with a packet tap."
+    } else {
+        ""
+    };
     let source = match timeline.unmatched {
-        0 => format!("Medians of {matched}, all of them matched{witness}."),
+        0 => format!("Medians of {matched}, all of them matched.{witness}"),
         n => format!(
-            "Medians of {matched}; {} left out, a stamp was missing or they were sent again{witness}.",
+            "Medians of {matched}. {} more are excluded, because a timestamp was missing or a packet was retransmitted.{witness}",
             number::count(n)
         ),
     };
@@ -166,7 +169,8 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
     let mut items = vec![Item::Picture(picture), steps];
     items.extend(in_words.map(Item::Paragraph));
     if !timeline.views.is_empty() {
-        let heads = vec!["seen by", "from … to", "median", "expected", "that is", "off"];
+        let heads =
+            vec!["seen by", "from … to", "median", "expected", "expected time", "deviation"];
         items.push(Item::Rows(heads, views.collect(), vec![1]));
     }
     items.push(Item::Small(source));

@@ -23,7 +23,7 @@ const END: f64 = 8.0;
 
 /// The picture, or `None` where there is nothing to draw.
 pub(super) fn picture(trade: &Trade<'_>) -> Option<String> {
-    let label = "Time until a death is known over packets per hour and connection, per mechanism";
+    let label = "Detection time over packets per hour and connection, per mechanism";
     let empty = trade.drawn.is_empty() && trade.curves.is_empty();
     (!empty).then(|| for_both(label, |screen| draw(trade, screen)))
 }
@@ -73,7 +73,7 @@ fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
     plot.y_axis(8, |s| number::tick(s * 1e6));
     plot.x_ticks(if wide { 12 } else { 5 }, true, number::trimmed_ratio);
     plot.base();
-    plot.y_label("a death is known after (log)");
+    plot.y_label("detection time (log)");
     plot.x_label(
         34.0,
         if wide { "packets per hour and connection (log)" } else { "packets/h (log)" },
@@ -111,7 +111,7 @@ fn draw(trade: &Trade<'_>, screen: Screen) -> Svg {
 fn hits(plot: &mut Plot, curve: &Curve, near: &impl Fn(&(f64, f64)) -> bool) {
     for p in curve.points.iter().filter(|p| near(&(p.packets_per_hour, p.detect_s))) {
         let tooltip = format!(
-            "{}, computed: known after {} at most for {} packets per hour ({})",
+            "{}, computed: detected within {}, {} packets per hour ({})",
             curve.mechanism,
             number::time(p.detect_s * 1e6),
             number::three(p.packets_per_hour),
@@ -170,7 +170,7 @@ impl Names {
 fn point(plot: &mut Plot, arm: &Traded<'_>) {
     let [least, middle, most] = arm.known_s;
     let tooltip = format!(
-        "{}: known after {}, from {} to {}, for {} packets per hour{}",
+        "{}: detected after {} (from {} to {}), {} packets per hour{}",
         arm.arm.name,
         number::time(middle * 1e6),
         number::time(least * 1e6),
@@ -192,15 +192,15 @@ pub(super) fn caption(trade: &Trade<'_>) -> String {
     said.extend(trade.remarks.iter().cloned());
     if !trade.drawn.is_empty() {
         let hollow = if trade.drawn.iter().any(|arm| arm.computed) {
-            "; hollow: with computed packets"
+            "; hollow: packets computed"
         } else {
             ""
         };
-        said.push(format!("Points: measured median, with least and greatest{hollow}."));
+        said.push(format!("Points: measured median, minimum and maximum{hollow}."));
     }
     if !trade.curves.is_empty() {
         said.push(
-            "Lines: the cheapest setting for a time, computed; each is what it takes at most."
+            "Lines, computed: the cheapest setting for each detection time, an upper bound."
                 .to_owned(),
         );
     }
@@ -217,7 +217,7 @@ fn compared(trade: &Trade<'_>) -> Option<String> {
     let soonest = trade.drawn.iter().min_by(|a, b| by_time(a, b).then(by_packets(a, b)))?;
     let words = |arm: &Traded<'_>| {
         format!(
-            "{} with {} for {} packets per hour and connection",
+            "{} after {}, {} packets per hour and connection",
             arm.arm.name,
             number::time(arm.known_s[1] * 1e6),
             number::three(arm.packets_per_hour)
@@ -226,11 +226,11 @@ fn compared(trade: &Trade<'_>) -> Option<String> {
     if trade.drawn.len() < 2 {
         return None;
     }
-    let of = if trade.left_out { "Of those drawn, soonest" } else { "Soonest" };
+    let of = if trade.left_out { "Fastest detection of those drawn" } else { "Fastest detection" };
     let few = if soonest.packets_per_hour <= fewest.packets_per_hour * ALIKE {
-        "none takes clearly fewer".to_owned()
+        "No arm sends clearly fewer packets".to_owned()
     } else {
-        format!("fewest packets takes {}", words(fewest))
+        format!("Fewest packets: {}", words(fewest))
     };
-    Some(format!("{of} is {}; {few}.", words(soonest)))
+    Some(format!("{of}: {}. {few}.", words(soonest)))
 }

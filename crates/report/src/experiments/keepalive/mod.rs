@@ -31,8 +31,8 @@ pub(super) const OWN: Own = Own {
     answer: Some(&Answer {
         histogram: DETECTION.name,
         of: |arm| deaths(arm).map(|deaths| (deaths.known, deaths.dead)),
-        share: "share of deaths known after at most …",
-        never: "never known",
+        share: "share of dead connections detected within …",
+        never: "never detected",
         caption: caption_of_deaths,
     }),
     text: Some(text),
@@ -51,7 +51,7 @@ const NAME: usize = 22;
 fn failed(Failed { failed, tried }: Failed) -> String {
     let [bad, all] = [failed, tried].map(number::count);
     format!(
-        "{bad} of {all} connections were not made, or ended although nothing was to happen to them."
+        "{bad} of {all} connections could not be established, or ended although no fault hit them."
     )
 }
 
@@ -67,12 +67,13 @@ fn cell(key: &str, arm: &Arm) -> Option<String> {
 }
 
 fn caption_of_deaths(h: &HistogramSummary) -> String {
-    let middle = figures::middle(h).map(|us| format!("in the middle after {}", number::time(us)));
+    let word = if h.p50.is_some() { "median" } else { "mean" };
+    let middle = figures::middle(h).map(|us| format!("after {} ({word})", number::time(us)));
     let last = h
         .max
         .map(|us| format!("the last of {} after {}", number::count(h.count), number::time(us)));
     let words: Vec<String> = middle.into_iter().chain(last).collect();
-    format!("Deaths were known {}.", words.join(", "))
+    format!("Dead connections were detected {}.", words.join(", "))
 }
 
 fn any_died(summary: &Summary) -> bool {
@@ -100,7 +101,7 @@ fn text(summary: &Summary, width: usize) -> Vec<Block> {
 /// The trade as a table and, where it has room, as a picture.
 fn traded_text(trade: &Trade<'_>, width: usize) -> Vec<Block> {
     let mut blocks =
-        vec![Block::Blank, Block::Named("trade", "time against packets", NAME), Block::Blank];
+        vec![Block::Blank, Block::Named("trade", "time and packets", NAME), Block::Blank];
     let picture = scatter::of(trade, width);
     let remarks = trade.remarks.iter().cloned();
     let basis = trade.basis().filter(|_| !picture.is_empty());
@@ -126,7 +127,7 @@ fn how(summary: &Summary) -> Vec<Block> {
     let mut blocks: Vec<Block> =
         shown.map(|(mechanism, way)| labelled(format!("  {mechanism}"), way)).collect();
     if more > 0 {
-        blocks.push(labelled(String::new(), format!("{more} more ways in the record")));
+        blocks.push(labelled(String::new(), format!("{more} more settings in the record")));
     }
     blocks.push(Block::Blank);
     blocks
@@ -148,10 +149,10 @@ fn sections(summary: &Summary) -> Vec<Section> {
     let mut sections = Vec::new();
     if any_died(summary) {
         sections.push(Section {
-            title: "What died, and when that was known",
+            title: "Dead connections, and when they were detected",
             items: vec![
                 Item::Table("", "deaths"),
-                Item::Table("What that took, and how it was known", "spent"),
+                Item::Table("What detection took, and by what", "spent"),
                 Item::Notes(notes(&summary.arms)),
             ],
         });
@@ -165,33 +166,33 @@ fn sections(summary: &Summary) -> Vec<Section> {
                 "The computed lines as a table".to_owned(),
                 format!("{} settings", computed.len()),
                 vec![Item::Rows(
-                    vec!["mechanism", "known after at most", "packets per hour", "setting"],
+                    vec!["mechanism", "detected within", "packets per hour", "setting"],
                     computed,
                     vec![3],
                 )],
             ));
         }
-        sections.push(Section { title: "Known sooner, for more packets", items });
+        sections.push(Section { title: "Detection time and packets", items });
     }
     let details = |title: &str, items| Item::Details(title.to_owned(), String::new(), items);
     let mut items = vec![
         Item::Table("", "traffic"),
-        Item::Table("For an hour", "hourly"),
-        details("Bytes by kind, and what was sent again", vec![Item::Table("", "more")]),
+        Item::Table("Per hour", "hourly"),
+        details("Bytes by kind, and retransmissions", vec![Item::Table("", "more")]),
     ];
     let to_set = to_set(&summary.arms);
     if !to_set.is_empty() {
         let heads = vec!["arm", "where", "name", "value"];
         let rows = Item::Rows(heads, to_set.into_iter().map(Vec::from).collect(), vec![1, 2, 3]);
-        items.push(details("What is set for this", vec![rows]));
+        items.push(details("Settings", vec![rows]));
     }
     items.push(Item::Table("CPU and memory", "cost"));
     if summary.arms.iter().any(|arm| value(arm, MACHINE_CPU.name).is_some()) {
-        let words = "Machine: CPU of all that ran on it but the link's program, which does the work \
-                     of receiving packets, too.";
+        let words = "Machine: CPU of all programs on the machine except the link emulator, which \
+                     also does the work of receiving packets.";
         items.push(Item::Small(words.to_owned()));
     }
-    sections.push(Section { title: "What checking took", items });
+    sections.push(Section { title: "Cost of checking", items });
     sections
 }
 

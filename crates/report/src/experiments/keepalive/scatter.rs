@@ -82,7 +82,7 @@ pub(super) fn of(trade: &Trade<'_>, width: usize) -> Vec<String> {
         let free = (at..columns).find(|at| !row[*at].is_ascii_uppercase()).unwrap_or(at);
         row[free] = letter(arm.mechanism).to_ascii_uppercase();
     }
-    let mut lines = vec![format!("  known after (log); {}", key(&cells))];
+    let mut lines = vec![format!("  detected after (log); {}", key(&cells))];
     lines.extend(cells.into_iter().enumerate().map(|(row, cells)| {
         let tick = y.decades().find(|s| ROWS - 1 - y.cell(*s) == row);
         let tick = tick.map_or_else(String::new, |s| number::tick(s * 1e6));

@@ -74,8 +74,8 @@ impl Trade<'_> {
     /// What the curves rest on, in words; `None` where there are none.
     pub(super) fn basis(&self) -> Option<String> {
         let words = format!(
-            "computed for settings that close a live connection once in a million checks at most, \
-             with {} loss each way",
+            "computed for settings that wrongly close a live connection at most once in a million \
+             checks, with {} loss in each direction",
             number::plain_percent(self.path.loss)
         );
         (!self.curves.is_empty()).then_some(words)
@@ -145,14 +145,14 @@ fn remark(at: usize, arm: &Arm) -> Option<&'static str> {
     Some(match place(at, arm) {
         Some(traded) if !traded.computed => return None,
         Some(_) if of(arm).and_then(traffic).is_some() => {
-            "packets computed, the window was shorter than the time between two checks"
+            "packets are computed, because the window was shorter than the time between two checks"
         }
-        Some(_) => "packets computed, none were counted",
+        Some(_) => "packets are computed, because none were counted",
         None if idle && mechanism(arm) == Some(Mechanism::Lazy) => {
-            "costs no packets and knows only when room is needed, so not drawn"
+            "costs no packets and detects only when room is needed; not drawn"
         }
-        None if idle => "costs no packets, so not drawn",
-        None => "not drawn, its packets or its time are not known",
+        None if idle => "costs no packets; not drawn",
+        None => "not drawn, because packets or detection time are unknown",
     })
 }
 
@@ -217,7 +217,10 @@ mod tests {
         assert_eq!(drawn, [(360.0, true), (700.0, false)]);
         assert_eq!(
             trade.remarks,
-            ["tcp: packets computed, the window was shorter than the time between two checks."]
+            [
+                "tcp: packets are computed, because the window was shorter than the time between two \
+              checks."
+            ]
         );
         assert!(!trade.left_out);
     }
@@ -232,7 +235,7 @@ mod tests {
         assert_eq!((trade.drawn.len(), trade.left_out), (1, true));
         assert_eq!(
             trade.remarks,
-            ["lazy: costs no packets and knows only when room is needed, so not drawn."]
+            ["lazy: costs no packets and detects only when room is needed; not drawn."]
         );
     }
 

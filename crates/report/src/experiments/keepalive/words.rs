@@ -50,15 +50,15 @@ pub(super) fn setting(checking: &Checking) -> String {
         Mechanism::Heartbeat => {
             let null = checking.null_bytes.map(|n| format!(" of {}", plural(n.into(), "byte")));
             parts.extend(checking.idle_s.map(|s| {
-                format!("a Null{} after {} of silence", null.unwrap_or_default(), seconds(s))
+                format!("a heartbeat{} after {} of silence", null.unwrap_or_default(), seconds(s))
             }));
             parts.extend(judged);
         }
         Mechanism::Lazy => {
-            let most = checking.most.map(|n| format!(" at {}", plural(n, "connection")));
+            let most = checking.most.map(|n| format!(" from {} on", plural(n, "connection")));
             let variant = checking.variant.as_ref().map(|words| format!(": {words}"));
             parts.push(format!(
-                "tests for room{}{}",
+                "tests idle connections{}{}",
                 most.unwrap_or_default(),
                 variant.unwrap_or_default()
             ));
@@ -137,9 +137,9 @@ pub(super) fn who(names: &[&str]) -> String {
 fn of_deaths(arm: &Arm, d: &Deaths) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |bad: bool, text: String| notes.push(Note { text, bad });
-    let mut by = counted(&d.known_by).map(|by| format!("known by {by}"));
+    let mut by = counted(&d.known_by).map(|by| format!("detected by {by}"));
     if let Some(said) = counted(&d.read_said) {
-        let read = format!("read(2) on them gave {said}");
+        let read = format!("read(2) on them returned {said}");
         by = Some(by.map_or(read.clone(), |by| format!("{by}; {read}")));
     }
     if let Some(by) = by {
@@ -150,13 +150,13 @@ fn of_deaths(arm: &Arm, d: &Deaths) -> Vec<Note> {
     }
     if d.late > 0 {
         let due = due_s(arm).map_or_else(String::new, |s| format!(" than {}", seconds(s)));
-        let text = format!("{} of {} were known later{due}", number::count(d.late), of_dead(d));
+        let text = format!("{} of {} were detected later{due}", number::count(d.late), of_dead(d));
         note(true, text);
     }
     let most = d.expected_wrongly.map_or(0.0, |[_, _, most]| most);
     if d.wrongly_closed as f64 > most {
         let text = format!(
-            "{} closed; arithmetic expects {} at most",
+            "{} closed, but at most {} are expected",
             plural(d.wrongly_closed, "live connection"),
             number::three(most)
         );
@@ -175,7 +175,7 @@ fn never(d: &Deaths) -> Option<String> {
         return None;
     }
     let known = if d.known == 0 { "none".to_owned() } else { number::count(d.known) };
-    Some(format!("{known} of {} known within {}", of_dead(d), seconds(d.watched_s)))
+    Some(format!("{known} of {} detected within {}", of_dead(d), seconds(d.watched_s)))
 }
 
 #[cfg(test)]
@@ -200,8 +200,8 @@ mod tests {
         let of_known = |known| notes(&arm(of(Mechanism::Tcp), dead("freeze", 100, known)));
         assert_eq!(of_known(100), []);
         let note = |text: &str| [Note { text: text.to_owned(), bad: true }];
-        assert_eq!(of_known(0), note("none of 100 dead connections known within 60 s"));
-        assert_eq!(of_known(2), note("2 of 100 dead connections known within 60 s"));
+        assert_eq!(of_known(0), note("none of 100 dead connections detected within 60 s"));
+        assert_eq!(of_known(2), note("2 of 100 dead connections detected within 60 s"));
     }
 
     #[test]
@@ -231,7 +231,8 @@ mod tests {
         };
         assert_eq!(
             setting(&heartbeat),
-            "a Null of 4 bytes after 10 s of silence; dead if an acknowledgment takes more than 2.5 s"
+            "a heartbeat of 4 bytes after 10 s of silence; dead if an acknowledgment takes more than \
+             2.5 s"
         );
         let write = Checking {
             interval_s: Some(1.0),

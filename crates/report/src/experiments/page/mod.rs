@@ -118,7 +118,7 @@ fn forecast(one: &Drawn<'_>) -> Option<String> {
     let first = expected.connections.iter().map(|one| one.begun_us).min().unwrap_or(0);
     let expected = last_us(expected).saturating_sub(first) as f64;
     Some(format!(
-        "{} measured (median), {} expected from round trips, slow start and server time: {:+.1} %",
+        "{} measured (median), {} expected from round trips, slow start and server time ({:+.1} %)",
         number::time(measured),
         number::time(expected),
         (measured / expected.max(1.0) - 1.0) * 100.0
@@ -153,8 +153,8 @@ fn rule(on: &Drawn<'_>, off: &Drawn<'_>) -> Option<String> {
     let measured = off.loads.median_us()? - on.loads.median_us()?;
     let critical = critical_of(&off.loads.waterfall)?;
     Some(format!(
-        "{}: the rule of thumb expects {saved} connections saved × {} = {}; measured {}. {} of its {} \
-         handshakes are on the critical path",
+        "{}: the rule of thumb expects a saving of {saved} connections × {} = {}; measured {}. {} of \
+         its {} handshakes are on the critical path",
         off.arm.name,
         number::time(rtt_us),
         number::time(simple_saving_us(opened(off), opened(on), rtt_us as u64) as f64),

@@ -148,7 +148,7 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, pitch: f64, wide: bool) {
     plot.svg.text("tick", (left - 8.0, middle + 16.0), Anchor::End, "connected");
     plot.group(&arm_class(row.at), "", |plot| {
         for (bars, up) in [(&row.served, true), (&row.connected, false)] {
-            let what = if up { "had their first byte" } else { "were connected" };
+            let what = if up { "got their first byte" } else { "connected" };
             for (bar, count) in bars {
                 let (from, to) = (begin_of(*bar), begin_of(bar + 1));
                 let (x, end) = (plot.x.at(from), plot.x.at(to));
@@ -196,7 +196,7 @@ fn labels(plot: &mut Plot, row: &Row<'_>, (above, below): (f64, f64)) {
 
 fn caption(summary: &Summary, rows: &[Row<'_>]) -> String {
     let mut said = vec![
-        "Bars count connections (log): above the line those with their first byte, below it those that connected."
+        "Bars count connections (log): first byte received above the line, connected below it."
             .to_owned(),
     ];
     for row in rows {
@@ -212,14 +212,14 @@ fn caption(summary: &Summary, rows: &[Row<'_>]) -> String {
     said.join(" ")
 }
 
-/// `246 went on with a SYN retransmitted at 1 s`.
+/// `connected after a retransmitted SYN: 246 at 1 s`.
 fn waited(queues: &Queues) -> Option<String> {
     let of = |ladder: &RetryLadder, packet: &str| {
         let steps: Vec<String> = steps(ladder)
             .map(|(at, count)| format!("{} at {} s", number::count(count), number::trimmed(at)))
             .collect();
         (!steps.is_empty())
-            .then(|| format!("{packet} retransmissions brought {} on", steps.join(", ")))
+            .then(|| format!("connected after a retransmitted {packet}: {}", steps.join(", ")))
     };
     let parts: Vec<String> = [(&queues.syn_ladder, "SYN"), (&queues.syn_ack_ladder, "SYN-ACK")]
         .into_iter()
@@ -267,6 +267,6 @@ pub(super) fn table(summary: &Summary) -> Option<Item> {
         .flatten()
         .collect();
     let heads =
-        vec!["", "retransmitted", "connections", "at no step", "drops implied", "drops counted"];
+        vec!["", "retransmitted", "connections", "off schedule", "implied drops", "counted drops"];
     (!rows.is_empty()).then(|| Item::Rows(heads, rows, vec![1, 2]))
 }

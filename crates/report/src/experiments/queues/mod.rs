@@ -29,7 +29,7 @@ pub(super) const OWN: Own = Own {
 
 fn failed(Failed { failed, tried }: Failed) -> String {
     let [bad, all] = [failed, tried].map(number::count);
-    format!("{bad} of {all} connections failed; latencies are those of the others.")
+    format!("{bad} of {all} connections failed. Latencies cover only the others.")
 }
 
 /// Arms that recorded their queues, with their places.
@@ -47,8 +47,8 @@ fn sections(summary: &Summary) -> Vec<Section> {
     waited.extend(ladder::table(summary));
     let told: Vec<Item> = outcomes::picture(summary).map(Item::Picture).into_iter().collect();
     vec![
-        Section { title: "Who waited, and for which retransmission", items: waited },
-        Section { title: "What clients were told, and when", items: told },
+        Section { title: "Connections that waited for a retransmission", items: waited },
+        Section { title: "Outcomes for clients, by time", items: told },
     ]
 }
 
@@ -58,8 +58,8 @@ fn told(outcome: &str) -> &str {
         "ok" => "served",
         "reset" => "reset",
         "connect-refused" => "refused",
-        "connect-timeout" => "nothing (gave up connecting)",
-        "timeout" => "nothing (gave up waiting for the first byte)",
+        "connect-timeout" => "timed out while connecting",
+        "timeout" => "timed out before the first byte",
         other => other,
     }
 }

@@ -103,14 +103,14 @@ fn tooltip(row: &Row<'_>) -> String {
 fn caption(summary: &Summary, rows: &[Row<'_>]) -> String {
     let of = |row: &Row<'_>| {
         let arm = summary.arms.get(row.at)?;
-        let what = match row.outcome {
-            "reset" => "reset".to_owned(),
-            "connect-refused" => "refused".to_owned(),
-            other => format!("told {}", told(other)),
-        };
         let were = if row.times.count == 1 { "was" } else { "were" };
+        let what = match row.outcome {
+            "reset" | "connect-refused" => format!("{were} {}", told(row.outcome)),
+            "connect-timeout" | "timeout" => told(row.outcome).to_owned(),
+            other => format!("failed with {}", told(other)),
+        };
         Some(format!(
-            "{}{} {were} {what} after {} (median).",
+            "{}{} {what} (median: {}).",
             before(summary, arm),
             connections(row.times.count),
             number::time(row.times.p50_us)
@@ -118,7 +118,7 @@ fn caption(summary: &Summary, rows: &[Row<'_>]) -> String {
     };
     let failed: Vec<String> =
         rows.iter().filter(|row| row.outcome != "ok").filter_map(of).take(3).collect();
-    let bars = "Bars: from the first to the last; dot: median; number: connections.";
+    let bars = "Bars: from the first to the last connection. Dots: medians. Numbers: connections.";
     match failed.as_slice() {
         [] => format!("Every connection was served in the end. {bars}"),
         failed => format!("{} {bars}", failed.join(" ")),

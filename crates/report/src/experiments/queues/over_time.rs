@@ -45,7 +45,7 @@ fn panels(queues: &Queues) -> Vec<Panel<'_>> {
                 title: format!("accept queue{of}"),
                 series: &listener.length,
                 // listen(n) holds n + 1.
-                limit: Some((f64::from(listener.limit) + 1.0, "holds")),
+                limit: Some((f64::from(listener.limit) + 1.0, "capacity")),
             });
         }
         if let Some(series) = listener.half_open.as_ref().filter(|series| series.points.len() > 1)
@@ -126,10 +126,8 @@ fn draw(at: usize, panels: &[Panel<'_>], screen: Screen) -> Svg {
             let step = (frame.right - left) * every as f64 / points.len() as f64;
             for [s, least, mean, most] in points.iter().step_by(every).filter(|_| wide) {
                 let [least, mean, most] = [least, mean, most].map(|value| number::figure(*value));
-                let text = format!(
-                    "at {} s: mean {mean}, least {least}, greatest {most}",
-                    number::trimmed(*s)
-                );
+                let text =
+                    format!("at {} s: mean {mean}, min {least}, max {most}", number::trimmed(*s));
                 plot.svg.rect("hit", (x.at(*s) - step / 2.0, top), (step, bottom - top), &text);
             }
         });
@@ -155,10 +153,10 @@ fn caption(arm: &Arm, queues: &Queues) -> String {
             )
         });
         let drops = match listener.drops {
-            Some(0) => "; no packet was dropped".to_owned(),
+            Some(0) => ". No packet was dropped".to_owned(),
             Some(drops) => format!(
-                "; {}{} packets were dropped, in {} of {} slices of 100 ms",
-                if listener.drops_at_most { "at most " } else { "" },
+                ". {}{} packets were dropped, in {} of {} slices of 100 ms",
+                if listener.drops_at_most { "At most " } else { "" },
                 number::count(drops),
                 number::count(listener.dropping_slices),
                 number::count(listener.slices)
@@ -166,14 +164,14 @@ fn caption(arm: &Arm, queues: &Queues) -> String {
             None => String::new(),
         };
         said.push(format!(
-            "Accept queue of {}: at most {} of {}{share}{drops}.",
+            "Accept queue of {}: peak {} of {}{share}{drops}.",
             place(listener),
             number::count(u64::from(listener.peak)),
             number::count(u64::from(listener.limit) + 1)
         ));
     }
     if arm.rounds.len() > 1 {
-        said.push("The first round is drawn; counts are of all rounds.".to_owned());
+        said.push("The picture shows the first round; counts cover all rounds.".to_owned());
     }
     said.join(" ")
 }

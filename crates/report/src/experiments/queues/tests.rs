@@ -101,7 +101,8 @@ fn steps_are_counted_in_the_picture_in_its_caption_and_next_to_the_drops() {
     assert!(picture.both_svg.contains("SYN-ACK: 12"));
     assert!(picture.both_svg.contains("retransmitted SYN 1 s after the first"));
     assert!(!picture.both_svg.contains("retransmitted SYN 2 s"), "nobody waited for it");
-    assert!(picture.caption.contains("backlog 128: SYN retransmissions brought 246 at 1 s on"));
+    let waited = "backlog 128: connected after a retransmitted SYN: 246 at 1 s";
+    assert!(picture.caption.contains(waited), "{}", picture.caption);
     let Some(Item::Rows(heads, rows, _)) = ladder::table(&two()) else { panic!("no table") };
     assert_eq!(heads.len(), 6);
     assert_eq!(
@@ -116,9 +117,8 @@ fn steps_are_counted_in_the_picture_in_its_caption_and_next_to_the_drops() {
 #[test]
 fn each_outcome_has_its_row_and_the_caption_says_what_those_that_failed_were_told() {
     let picture = outcomes::picture(&two()).unwrap();
-    let expected = "backlog 128: 20 connections were reset after 20.0 ms (median). backlog 128: 30 \
-                    connections were told nothing (gave up waiting for the first byte) after 3.00 s \
-                    (median).";
+    let expected = "backlog 128: 20 connections were reset (median: 20.0 ms). backlog 128: 30 \
+                    connections timed out before the first byte (median: 3.00 s).";
     assert!(picture.caption.starts_with(expected), "{}", picture.caption);
     let well = Summary { arms: vec![arm("a", 1_024, 0)], ..two() };
     let caption = outcomes::picture(&well).unwrap().caption;
@@ -134,14 +134,14 @@ fn a_queue_is_drawn_against_its_limit_unless_that_is_far_away() {
         .flat_map(|(_, items)| items)
         .filter_map(|item| if let Item::Picture(picture) = item { Some(picture) } else { None })
         .collect();
-    assert!(pictures[0].both_svg.contains("accept queue (dashed: holds 129)"));
+    assert!(pictures[0].both_svg.contains("accept queue (dashed: capacity 129)"));
     assert!(pictures[0].both_svg.contains("half-open requests (limit 256)"));
     assert!(pictures[0].both_svg.contains("packets dropped so far"));
-    assert!(pictures[0].caption.contains("at most 129 of 129, full in 10 % of 10 samples; 246"));
+    assert!(pictures[0].caption.contains("peak 129 of 129, full in 10 % of 10 samples. 246"));
     // It reached 513 of 1,025 by the series' second point.
-    assert!(pictures[1].both_svg.contains("holds 1,025"));
+    assert!(pictures[1].both_svg.contains("capacity 1,025"));
     assert!(!pictures[1].both_svg.contains("packets dropped so far"));
-    assert!(pictures[1].caption.contains("never full in 10 samples; no packet was dropped"));
+    assert!(pictures[1].caption.contains("never full in 10 samples. No packet was dropped"));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_terminal_shows_each_queue_as_a_line_within_its_width_and_a_full_block_is_a_
     let told = lines(&two(), 80).join("\n");
     assert!(told.contains("no first byte") && told.contains("reset"), "{told}");
     let well = Summary { arms: vec![arm("a", 1_024, 0)], ..two() };
-    assert!(!lines(&well, 80).join("\n").contains("what clients were told"));
+    assert!(!lines(&well, 80).join("\n").contains("outcomes for clients"));
 }
 
 #[test]

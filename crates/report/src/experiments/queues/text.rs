@@ -64,7 +64,7 @@ fn over_time(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
     let room = width.saturating_sub(2 + name + 2 + figure + 9).clamp(LINE.0, LINE.1);
     let end = all.iter().map(|(_, listener)| busy_until(&listener.length)).fold(0.0, f64::max);
     let heading = format!(
-        "accept queue over {} s (peak of what it holds, drops)",
+        "accept queue over {} s (peak/capacity, drops)",
         number::trimmed((end * 100.0).round() / 100.0)
     );
     let mut blocks =
@@ -147,7 +147,7 @@ fn outcomes(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
     let table = |whole: bool| {
         let mut table = vec![
             Column::new("", Align::Left, rows.iter().map(|row| row.0.clone()).collect()),
-            Column::new("told", Align::Left, rows.iter().map(|row| row.1.to_owned()).collect()),
+            Column::new("outcome", Align::Left, rows.iter().map(|row| row.1.to_owned()).collect()),
             Column::new("connections", Align::Right, cells(&|times| number::count(times.count))),
             Column::new("median", Align::Right, times(|t| t.p50_us)),
         ];
@@ -161,7 +161,7 @@ fn outcomes(arms: &[(usize, &Arm, &Queues)], width: usize) -> Vec<Block> {
     let lines = if whole.width() <= width { whole } else { table(false) };
     let mut blocks = vec![
         Block::Blank,
-        Block::Line(vec![(Tone::Strong, "what clients were told, and when".to_owned())]),
+        Block::Line(vec![(Tone::Strong, "outcomes for clients, by time".to_owned())]),
         Block::Lines(lines, Tone::Dim),
     ];
     if more > 0 {

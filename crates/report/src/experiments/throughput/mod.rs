@@ -24,17 +24,17 @@ use lines::{Lines, Shown};
 
 /// Options whose levels are sizes in bytes, in the order of their pictures.
 const SIZES: [Size; 4] = [
-    Size { option: "window", noun: "window", axis: "socket buffers asked for", receives: true },
+    Size { option: "window", noun: "window", axis: "requested socket buffers", receives: true },
     Size {
         option: "receive-buffer",
         noun: "receive buffer",
-        axis: "receive buffer asked for",
+        axis: "requested receive buffer",
         receives: true,
     },
     Size {
         option: "send-buffer",
         noun: "send buffer",
-        axis: "send buffer asked for",
+        axis: "requested send buffer",
         receives: false,
     },
     Size { option: "message", noun: "message", axis: "message", receives: false },

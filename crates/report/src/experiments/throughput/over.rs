@@ -234,7 +234,7 @@ fn enough(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
     } else {
         let share = match (point.value / best.value * 100.0).floor() {
             percent if percent < 100.0 => format!("{percent} % of the greatest"),
-            _ => "as much as any".to_owned(),
+            _ => "as much as any other".to_owned(),
         };
         format!("a {noun} of {} gives {}, {share}", spoken(size), words(lines, point.value))
     };

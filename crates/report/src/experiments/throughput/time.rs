@@ -141,10 +141,8 @@ fn draw(at: usize, drawn: &[Drawn<'_>], screen: Screen) -> Svg {
             for [s, least, mean, most] in one.series.points.iter().step_by(every).filter(|_| wide) {
                 let [least, mean, most] =
                     [least, mean, most].map(|v| (one.panel.words)(v * one.panel.factor));
-                let tooltip = format!(
-                    "at {} s: mean {mean}, least {least}, greatest {most}",
-                    number::trimmed(*s)
-                );
+                let tooltip =
+                    format!("at {} s: mean {mean}, min {least}, max {most}", number::trimmed(*s));
                 plot.svg.rect("hit", (x.at(*s) - step / 2.0, top), (step, bottom - top), &tooltip);
             }
         });
@@ -172,6 +170,6 @@ fn caption(arm: &Arm, drawn: &[Drawn<'_>]) -> String {
         }
     };
     let words: Vec<String> = drawn.iter().map(of).collect();
-    let rounds = if arm.rounds.len() > 1 { " The first round is drawn." } else { "" };
+    let rounds = if arm.rounds.len() > 1 { " The picture shows the first round." } else { "" };
     format!("In the second half: {}.{rounds}", words.join(", "))
 }

@@ -101,7 +101,7 @@ fn draw(lines: &[Line<'_>], screen: Screen) -> Svg {
         (
             marks.iter().any(|m| m.class.contains("d1")),
             "d1",
-            "cliff expected, computed before the run",
+            "expected cliff, computed before the run",
         ),
         (marks.iter().any(|m| m.class.contains("d2")), "d2", "last local port"),
     ]
@@ -175,7 +175,7 @@ fn caption(summary: &Summary, lines: &[Line<'_>]) -> String {
     if let Some((line, cliff)) = highest {
         let expected = line.used.cliff_expected.map_or_else(String::new, |expected| {
             let off = (cliff.at_ports / expected - 1.0).abs() * 100.0;
-            format!(", {off:.1} % from where it was expected")
+            format!(", {off:.1} % from the expected number")
         });
         let name = if several { format!("{}: c", line.arm.name) } else { "C".to_owned() };
         said.push(format!(
@@ -195,7 +195,7 @@ fn caption(summary: &Summary, lines: &[Line<'_>]) -> String {
         said.push(format!("Without a step: {}.", without.join(", ")));
     }
     if lines.iter().any(|line| line.arm.rounds.len() > 1) {
-        said.push("The first round is drawn.".to_owned());
+        said.push("The picture shows the first round.".to_owned());
     }
     if said.is_empty() {
         said.push("No step was found in the cost of connecting.".to_owned());

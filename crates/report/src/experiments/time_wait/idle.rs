@@ -115,7 +115,7 @@ fn caption(points: &[Point<'_>]) -> String {
             let rate = number::count(point.rate.round() as u64);
             format!("{} at {rate}/s ({})", percent(point.idle), point.arm.name)
         };
-        format!("From {} to {}.", of(least), of(most))
+        format!("Idle CPU ranges from {} to {}.", of(least), of(most))
     });
     let hollow = points.iter().any(|point| point.published.is_some());
     let hollow = if hollow { " Hollow grey: published." } else { "" };

@@ -45,7 +45,7 @@ fn times(factor: f64) -> String {
 fn failed(Failed { failed, tried }: Failed) -> String {
     let [bad, all, good] = [failed, tried, tried - failed].map(number::count);
     format!(
-        "{bad} of {all} operations failed; CPU of connect(2) is that of all calls, latencies are of the {good} that succeeded."
+        "{bad} of {all} operations failed. CPU of connect(2) covers all calls, latencies only the {good} that succeeded."
     )
 }
 
@@ -77,8 +77,8 @@ fn forecast(arm: &Arm) -> Option<String> {
     let used = of(arm)?;
     let free = arm.ports.as_ref()?.at_once.saturating_sub(used.held_ports);
     let which = if used.held_ports > 0 { "free ports" } else { "ports" };
-    let cliff =
-        used.cliff_expected.map(|at| format!("connect(2) slow beyond {} ports in use", ports(at)));
+    let slow = |at| format!("connect(2) slows down beyond {} ports in use", ports(at));
+    let cliff = used.cliff_expected.map(slow);
     let lasts = used
         .lasts_expected_s
         .map(|s| format!("{} {which} last {s:.1} s at this rate", number::count(free)));
@@ -104,7 +104,7 @@ fn counted(arm: &Arm) -> Vec<[String; 2]> {
         rows.push(["port forecast".to_owned(), ports.text.clone()]);
     }
     rows.extend(
-        Supply::of(arm).map(|supply| ["what keeps ports available".to_owned(), supply.words(arm)]),
+        Supply::of(arm).map(|supply| ["why ports stay available".to_owned(), supply.words(arm)]),
     );
     rows
 }

@@ -59,7 +59,7 @@ fn the_curve_has_a_line_per_arm_and_marks_the_expected_cliff() {
     assert_eq!(
         shown.caption,
         "one: connect(2) rises from 7.00 µs to 840 µs of CPU (120 times) at 14,241 ports in use \
-         (circle), 0.9 % from where it was expected. Without a step: two."
+         (circle), 0.9 % from the expected number. Without a step: two."
     );
 }
 
@@ -71,8 +71,8 @@ fn over_time_failures_are_drawn_only_where_there_are_any() {
     assert!(shown.both_svg.contains("ports expected to last 14.1 s at this rate"));
     assert_eq!(
         shown.caption,
-        "one: idle CPU falls from 70 % to 0 %. Dashed: after 14.1 s the ports of one are expected to be \
-         used up."
+        "one: idle CPU falls from 70 % to 0 %. Dashed: the ports of one are expected to run out after \
+         14.1 s."
     );
     let mut short = arm("one", true);
     let used = short.own.port_use.as_mut().unwrap();
@@ -84,7 +84,8 @@ fn over_time_failures_are_drawn_only_where_there_are_any() {
 fn idle_cpu_by_rate_needs_two_arms() {
     assert!(idle::picture(&summary(vec![arm("one", true)])).is_none());
     let shown = idle::picture(&summary(vec![arm("one", true), arm("two", false)])).unwrap();
-    assert_eq!(shown.caption, "From 30 % at 1,000/s (one) to 70 % at 2,000/s (two).");
+    let says = "Idle CPU ranges from 30 % at 1,000/s (one) to 70 % at 2,000/s (two).";
+    assert_eq!(shown.caption, says);
 }
 
 #[test]
@@ -115,9 +116,9 @@ fn forecasts_are_told_before_the_run_each_once() {
     assert_eq!(
         told,
         [
-            "expected, one and 1 more: connect(2) slow beyond 14,116 ports in use; 28,232 ports last \
-             14.1 s at this rate",
-            "expected, two: connect(2) slow beyond 28,232 ports in use"
+            "expected, one and 1 more: connect(2) slows down beyond 14,116 ports in use; 28,232 \
+             ports last 14.1 s at this rate",
+            "expected, two: connect(2) slows down beyond 28,232 ports in use"
         ]
     );
 }

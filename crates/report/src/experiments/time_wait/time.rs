@@ -171,12 +171,12 @@ fn caption(summary: &Summary, forecasts: &[(usize, f64)]) -> String {
     }
     if let Some((at, s)) = forecasts.first() {
         said.push(format!(
-            "Dashed: after {s:.1} s the ports of {} are expected to be used up.",
+            "Dashed: the ports of {} are expected to run out after {s:.1} s.",
             summary.arms[*at].name
         ));
     }
     if summary.arms.iter().any(|arm| arm.rounds.len() > 1) {
-        said.push("The first round is drawn.".to_owned());
+        said.push("The picture shows the first round.".to_owned());
     }
     if said.is_empty() {
         said.push("Idle CPU, busy workers, operations and ports in use.".to_owned());

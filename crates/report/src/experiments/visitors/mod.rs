@@ -90,7 +90,7 @@ fn picture(summary: &Summary) -> Option<Picture> {
     };
     let pages = Panel {
         lines: drawn.iter().map(|one| line(one, pages_of(one.visits, last))).collect(),
-        ..time("page time, by when the page was asked for (log)")
+        ..time("page time, by request time (log)")
     };
     let stack = Stack { panels: vec![held, pages], stall: None, last_s: last };
     let label = "Workers that hold a connection, and page time, over time, per arm";
@@ -133,7 +133,7 @@ fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
         }
     };
     if drawn.iter().any(|one| one.arm.rounds.len() > 1) {
-        text += " The first round is drawn.";
+        text += " The picture shows the first round.";
     }
     if more > 0 {
         text += &format!(" {} not drawn.", figures::plural(more as u64, "more arm"));
@@ -187,7 +187,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
     if visits.refused.peak().is_some_and(|peak| peak > 0.0) {
         panels.push(Panel {
             lines: vec![line("packets", "", bins::whole(&visits.refused, last), false)],
-            ..count("SYNs and ACKs that met a full accept queue, so far")
+            ..count("SYNs and ACKs that met a full accept queue (cumulative)")
         });
     }
     if visits.memory_bytes.points.len() > 1 {
@@ -210,10 +210,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         let group = visits.pages.get(name)?;
         Some(line(words, dash, bins::of(&group.page_us, group.ok, last), true))
     });
-    panels.push(Panel {
-        lines: pages.collect(),
-        ..time("page time, by when the page was asked for (log)")
-    });
+    panels.push(Panel { lines: pages.collect(), ..time("page time, by request time (log)") });
     let label =
         format!("Workers, queue, memory and page time of {}", clean::shorten(&one.arm.name, 80));
     let stack = Stack { panels, stall: None, last_s: last };
@@ -226,22 +223,22 @@ fn one_arm(one: Drawn<'_>) -> Picture {
 
 fn caption_of_one(visits: &SiteVisits) -> String {
     let mut parts = vec![format!(
-        "{} came, those of the warm-up included.",
+        "{} arrived, including the warm-up.",
         figures::plural(visits.visitors, "visitor")
     )];
     if let Some(limit) = &visits.memory_limit {
         let by = match &limit.why {
             None => "the kernel (a control group)".to_owned(),
-            Some(why) => format!("a watch of tcptoll, because the kernel would not ({why})"),
+            Some(why) => format!("tcptoll, because the kernel could not enforce it ({why})"),
         };
         parts.push(format!("Memory was limited by {by}."));
         if limit.kills > 0 {
-            parts.push(format!("{} killed for it.", were(limit.kills)));
+            parts.push(format!("{} killed at this limit.", were(limit.kills)));
         }
     }
     if visits.readings_missed > 0 {
         parts.push(format!(
-            "{} of the status page were not answered.",
+            "{} of the status page failed.",
             figures::plural(visits.readings_missed, "reading")
         ));
     }

@@ -49,5 +49,5 @@ fn pages(all: &[Drawn<'_>], names: &[String], last: f64, cells: usize) -> Vec<Bl
             cut(&Series { points }, last, cells)
         })
         .collect();
-    strips::times("page time, by when asked for", names, &times)
+    strips::times("page time, by request time", names, &times)
 }

@@ -49,7 +49,7 @@ fn the_caption_states_who_holds_most_and_who_least() {
 fn the_details_say_who_limited_the_memory_and_why_and_what_was_killed() {
     let one = arm("15s", 50.0, 2);
     let caption = caption_of_one(one.own.site_visits.as_deref().unwrap());
-    assert!(caption.contains("a watch of tcptoll, because the kernel would not (no <cgroup>)"));
+    assert!(caption.contains("tcptoll, because the kernel could not enforce it (no <cgroup>)"));
     assert!(caption.contains("2 processes were killed"), "{caption}");
 }
 

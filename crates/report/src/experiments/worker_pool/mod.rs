@@ -90,8 +90,8 @@ fn picture(summary: &Summary) -> Option<Picture> {
     let stack = Stack {
         panels: vec![
             busy,
-            latency(LOCAL, "latency without the backend, by when due (log)"),
-            latency(BACKEND, "latency with the backend, by when due (log)"),
+            latency(LOCAL, "latency without the backend, by due time (log)"),
+            latency(BACKEND, "latency with the backend, by due time (log)"),
         ],
         stall: first.pool.stalled_s,
         last_s: last,
@@ -122,7 +122,7 @@ fn caption(drawn: &[Drawn<'_>], more: usize) -> String {
         text += " Shaded: the stall.";
     }
     if drawn.iter().any(|one| one.arm.rounds.len() > 1) {
-        text += " The first round is drawn.";
+        text += " The picture shows the first round.";
     }
     if more > 0 {
         text += &format!(" {} not drawn.", crate::figures::plural(more as u64, "more arm"));
@@ -183,7 +183,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
             tick: number::trimmed,
             words: number::three,
             levels: limit
-                .map(|limit| Level { value: limit, text: format!("holds {limit}"), dash: "d1" })
+                .map(|limit| Level { value: limit, text: format!("capacity {limit}"), dash: "d1" })
                 .into_iter()
                 .collect(),
             lines: vec![line("connections", "", bins::whole(&pool.backend_queue, last), None)],
@@ -208,7 +208,7 @@ fn one_arm(one: Drawn<'_>) -> Picture {
         lines: both(|group| &group.rate_per_s, false),
     });
     panels.push(Panel {
-        title: "latency, by when due (log)".to_owned(),
+        title: "latency, by due time (log)".to_owned(),
         log: true,
         tick: number::tick,
         words: number::time,
@@ -234,17 +234,17 @@ fn caption_of_one(one: Drawn<'_>) -> String {
         let serving =
             pool.stuck_expected_max.filter(|most| number::three(*most) != number::three(expected));
         let serving = serving.map_or_else(String::new, |most| {
-            format!(", or up to {} with those that serve requests", number::three(most))
+            format!(", or up to {} including those that serve requests", number::three(most))
         });
         parts.push(format!(
-            "Busy workers during the stall: {}, expected from the settings: {}{serving}.",
+            "Busy workers during the stall: {} (expected from the settings: {}{serving}).",
             number::three(measured),
             number::three(expected)
         ));
     }
     if let Some(drops) = pool.backend_drops.filter(|drops| *drops > 0) {
         parts.push(format!(
-            "The kernel of the backend dropped {} at its full queue.",
+            "The backend's kernel dropped {}, because the accept queue was full.",
             crate::figures::plural(drops, "packet")
         ));
     }

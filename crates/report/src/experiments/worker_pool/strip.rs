@@ -35,7 +35,7 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     }
     let latencies: Vec<Vec<Option<f64>>> =
         all.iter().map(|one| latency(one, last, cells)).collect();
-    blocks.extend(strips::times("latency without the backend, by when due", &names, &latencies));
+    blocks.extend(strips::times("latency without the backend, by due time", &names, &latencies));
     if more > 0 {
         let text = format!("{} in the HTML report", figures::plural(more as u64, "more arm"));
         blocks.push(Block::Prose(2, text, Tone::Dim));

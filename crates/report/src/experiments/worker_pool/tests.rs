@@ -74,13 +74,14 @@ fn an_arm_shows_workers_queue_throughput_and_latency() {
     let [Item::Arms(arms)] = sections[0].items.as_slice() else { panic!("no arms") };
     let [(0, items)] = arms.as_slice() else { panic!("one arm") };
     let [Item::Picture(picture)] = items.as_slice() else { panic!("one picture") };
-    for text in ["holds 5", "expected: 10.0", "successes per second", "with the backend"] {
+    for text in ["capacity 5", "expected: 10.0", "successes per second", "with the backend"] {
         assert!(picture.both_svg.contains(&format!(">{text}")), "{text}: {}", picture.both_svg);
     }
     assert_eq!(
         picture.caption,
-        "Busy workers during the stall: 10.0, expected from the settings: 10.0. The kernel of the \
-         backend dropped 41 packets at its full queue. Recovery: 250 ms after the end of the stall."
+        "Busy workers during the stall: 10.0 (expected from the settings: 10.0). The backend's \
+         kernel dropped 41 packets, because the accept queue was full. Recovery: 250 ms after the \
+         end of the stall."
     );
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tcptoll_model::doctor::rules::ids;
+use tcptoll_model::study::did_you_mean;
 use tcptoll_model::units::parse_time;
 
 use super::prove::{ALL, PROVABLE, why_not};
 use crate::cli::DoctorArgs;
 use crate::output::{check_place, check_writable};
-use crate::studies::did_you_mean;
 
 /// Rates need some time, and a signal ends a long examination.
 const DURATION: std::ops::RangeInclusive<Duration> =

@@ -196,7 +196,7 @@ impl Load {
         let mut study = page();
         study.settings.insert("url".to_owned(), Value::from(url));
         study.settings.insert("loads".to_owned(), Value::from(1));
-        let run = output::measure(&study, &args.link_tolerance, args.quiet, None, interrupt)
+        let run = output::measure(&study, Some(&args.link_tolerance), args.quiet, None, interrupt)
             .with_context(|| format!("--url {url}"))?;
         let loads = run.summary.arms.first().and_then(|arm| arm.own.page.as_deref());
         let loads = loads.with_context(|| format!("--url {url}: nothing was loaded"))?;

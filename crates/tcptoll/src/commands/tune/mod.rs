@@ -222,7 +222,7 @@ fn check(asked: &Asked<'_>, load: &Load) -> anyhow::Result<()> {
         }
     }
     if let Some(url) = &args.url {
-        let parsed = url.parse::<Url>();
+        let parsed = Url::typed(url);
         parsed.map_err(|error| anyhow::anyhow!("--url {url}: {error}"))?;
     }
     let size =

@@ -86,7 +86,7 @@ impl Wanted<'_> {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Proof> {
         let tolerance = &args.link_tolerance;
-        let run = output::measure(&self.study(load), tolerance, args.quiet, None, interrupt)?;
+        let run = output::measure(&self.study(load), Some(tolerance), args.quiet, None, interrupt)?;
         let none = run.summary.arms.iter().find(|arm| arm.ok == 0);
         if let (Some(arm), None) = (none, run.signal) {
             let classes: Vec<&str> = arm.errors.keys().map(String::as_str).collect();

@@ -265,7 +265,7 @@ impl Search<'_> {
     }
 
     fn measure(&self, study: &Study, seed: u64) -> anyhow::Result<Run> {
-        output::measure(study, self.tolerance, self.quiet, Some(seed), self.interrupt)
+        output::measure(study, Some(self.tolerance), self.quiet, Some(seed), self.interrupt)
     }
 
     /// What was measured of a batch; what was not is a doubt.

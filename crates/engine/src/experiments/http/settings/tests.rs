@@ -31,7 +31,10 @@ fn nothing_said_is_nginx_next_door_with_two_connections() {
     let settings = read(&[]).unwrap();
     let lab = settings.lab().unwrap();
     let LabServer::Known(server) = &lab.server else { panic!("{lab:?}") };
-    assert_eq!((server.kind, server.workers, server.response_bytes), (ServerKind::Nginx, 1, 13));
+    assert_eq!(
+        (server.kind, server.workers, server.response_bytes),
+        (ServerKind::Nginx, Some(1), 13)
+    );
     assert_eq!((settings.load.connections, settings.load.threads), (2, 1));
     assert_eq!(read(&[("rate", "100")]).unwrap().load.connections, 50);
     assert_eq!(read(&[("threads", "3")]).unwrap().load.connections, 3);
@@ -123,7 +126,7 @@ fn urls_are_of_one_origin_and_https_speaks_tls() {
     let two = read(&[("url", "http://10.0.0.1:81/a http://10.0.0.1:81/b")]).unwrap();
     let Ends::Target(urls, _) = &two.ends else { panic!() };
     assert_eq!((urls.len(), two.tls), (2, Tls::Off));
-    refused(&[("url", "http://10.0.0.1/a http://10.0.0.2/b")], "--url ", "a study with an arm");
+    refused(&[("url", "http://10.0.0.1/a http://10.0.0.2/b")], "--url ", "an arm for each server");
     refused(&[("url", "http://a/,http://b/")], "--url ", "a comma does not separate URLs");
     refused(&[("url", "ftp://10.0.0.1/")], "--url ftp://10.0.0.1/: ", "");
     assert_eq!(read(&[("url", "https://10.0.0.1/")]).unwrap().tls, Tls::Resumed);

@@ -12,7 +12,7 @@ use tcptoll_model::study::Settings;
 use tcptoll_model::units::{human_us, parse_share, parse_size};
 
 use crate::experiments::TrialError;
-use crate::experiments::bench::settings::{LabSpec, Reader, wrong};
+use crate::experiments::bench::settings::{LabSpec, Reader, number, wrong};
 use crate::experiments::bench::target::Target;
 use crate::messages::Lazy;
 use checking::{assumed, cheapest, checking, null};
@@ -213,7 +213,7 @@ impl KeepaliveSettings {
             warmup: reader.typed_time("warmup")?.unwrap_or(WARM_UP.max(period)),
             duration: reader.typed_time("duration")?.unwrap_or(WINDOW.max(period)),
             arrivals: reader.typed_read("arrivals", |typed| {
-                let rate = typed.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= 1e5);
+                let rate = number(typed).filter(|rate| *rate > 0.0 && *rate <= 1e5);
                 rate.ok_or("write connections per second, above 0 and at most 100000")
             })?,
             watch,

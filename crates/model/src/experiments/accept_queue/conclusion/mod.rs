@@ -4,16 +4,10 @@ use super::advice::{self, ill, is_ill, overflow};
 use super::columns::listener;
 use crate::causes::queues::overflow::{Overflow, hit_by};
 use crate::effective::same_effective;
-use crate::experiments::conclusion::{explain, explanations, step};
+use crate::experiments::conclusion::{answer_of, explain, explanations, in_arm, step};
 use crate::experiments::figures::FIRST_BYTE;
-use crate::record::{Arm, Comparison, NextStep, Summary};
+use crate::record::{Arm, NextStep, Summary};
 use crate::units::{human_count, human_share, human_us};
-
-/// Most characters of an answer, with the verdict that comes first.
-const ANSWER_MAX: usize = 400;
-
-/// Characters of the verdict of one comparison without its names, or of the count of several.
-const VERDICT_MAX: usize = 110;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -55,43 +49,16 @@ fn answer(summary: &Summary) -> String {
     }
     if sentences.is_empty() {
         sentences.push(format!(
-            "{} of {} connections succeeded{}.",
+            "{}{} of {} connections succeeded.",
+            in_arm(measured.len() > 1, measured[0]),
             human_count(measured[0].ok),
-            human_count(measured[0].attempts),
-            if measured.len() > 1 { format!(" ({})", measured[0].name) } else { String::new() }
+            human_count(measured[0].attempts)
         ));
     }
-    shortened(sentences, ANSWER_MAX.saturating_sub(verdict(&summary.comparisons)))
+    answer_of(summary, sentences)
 }
 
-/// Characters that the verdict before the answer needs.
-fn verdict(comparisons: &[Comparison]) -> usize {
-    match comparisons {
-        [] => 0,
-        [one] => {
-            let names = [&one.a, &one.b, &one.metric];
-            VERDICT_MAX + names.iter().map(|name| name.chars().count()).sum::<usize>()
-        }
-        _ => VERDICT_MAX,
-    }
-}
-
-/// The sentences that so many characters have room for: at most three, the first in any case.
-fn shortened(sentences: Vec<String>, room: usize) -> String {
-    let mut text = String::new();
-    for sentence in sentences.into_iter().take(3) {
-        if !text.is_empty() && text.chars().count() + 1 + sentence.chars().count() > room {
-            break;
-        }
-        if !text.is_empty() {
-            text.push(' ');
-        }
-        text += &sentence;
-    }
-    text
-}
-
-/// `246 of 500 connections (49 %) were delayed by 1 s or more …`.
+/// `246 of 500 connections (49 %) waited for a retransmission: the accept queue was full.`
 fn hit(arm: &Arm, several: bool) -> Option<String> {
     let queue = listener(arm)?;
     let hit = hit_by(arm)?;
@@ -100,16 +67,16 @@ fn hit(arm: &Arm, several: bool) -> Option<String> {
     let what = match failed {
         0 => "waited for a retransmission".to_owned(),
         failed if failed == hit => "failed".to_owned(),
-        failed => format!("waited for a retransmission or failed ({})", human_count(failed)),
+        failed => format!("waited for a retransmission or failed ({} failed)", human_count(failed)),
     };
     let how = match overflow(arm) {
-        Some(Overflow::Rare) => ", rarely enough to tolerate",
+        Some(Overflow::Rare) => ", but only rarely",
         Some(Overflow::Lasting) => " most of the time",
         _ => "",
     };
-    let which = if several { format!("With {}, ", arm.name) } else { String::new() };
     Some(format!(
-        "{which}{} of {} connections ({share}) {what}: the accept queue (limit {}) was full{how}.",
+        "{}{} of {} connections ({share}) {what}: the accept queue (limit {}) was full{how}.",
+        in_arm(several, arm),
         human_count(hit),
         human_count(arm.attempts),
         human_count(u64::from(queue.limit))
@@ -120,7 +87,7 @@ fn hit(arm: &Arm, several: bool) -> Option<String> {
 fn spared(ill: &Arm, well: &Arm) -> Option<String> {
     let max = |arm: &Arm| arm.histograms.get(FIRST_BYTE.name).and_then(|h| h.max);
     let mut text = format!(
-        "With {}, all {} had their first byte within {}",
+        "In arm {}, all {} received their first byte within {}",
         well.name,
         human_count(well.ok),
         human_us(max(well)?)
@@ -131,7 +98,7 @@ fn spared(ill: &Arm, well: &Arm) -> Option<String> {
     Some(text + ".")
 }
 
-/// What clients were told, and when.
+/// Which errors clients got, and when.
 fn told(arm: &Arm) -> Option<String> {
     let queues = arm.own.queues.as_deref()?;
     let of = |class: &str| queues.outcomes.get(class).filter(|outcome| outcome.count > 0);
@@ -148,12 +115,12 @@ fn told(arm: &Arm) -> Option<String> {
     if let Some(last) = silent.iter().map(|outcome| outcome.max_us).reduce(f64::max) {
         let count: u64 = silent.iter().map(|outcome| outcome.count).sum();
         parts.push(format!(
-            "{} heard nothing and gave up after {}",
+            "{} timed out without a response (after at most {})",
             human_count(count),
             human_us(last)
         ));
     }
-    let late: Vec<String> = queues
+    let mut late: Vec<String> = queues
         .syn_ladder
         .at_s
         .iter()
@@ -162,10 +129,13 @@ fn told(arm: &Arm) -> Option<String> {
         .take(3)
         .map(|(at, count)| format!("{} after {at} s", human_count(*count)))
         .collect();
-    if parts.is_empty() && !late.is_empty() {
-        parts.push(format!("{} connected", late.join(", ")));
+    if parts.is_empty()
+        && let Some(first) = late.first_mut()
+    {
+        *first = first.replacen(" after", " connected after", 1);
+        parts.push(late.join(", "));
     }
-    (!parts.is_empty()).then(|| format!("Of these, {}.", parts.join("; ")))
+    (!parts.is_empty()).then(|| format!("Of these, {}.", parts.join(", and ")))
 }
 
 /// No arm had a full queue that anybody felt.
@@ -180,7 +150,8 @@ fn healthy(arms: &[&Arm]) -> Option<String> {
     }
     let queue = listener(slowest)?;
     Some(format!(
-        "All {} connections had their first byte within {}{}: the accept queue held at most {} of {}.",
+        "All {} connections received their first byte within {}{}; the accept queue held at most \
+         {} of {}.",
         human_count(slowest.ok),
         human_us(max(slowest)?),
         if arms.len() > 1 {
@@ -201,7 +172,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
         if !ill.is_empty() && !varies("abort-on-overflow") {
             steps.push(step(
                 "tcptoll accept-queue --backlog 16 --link rtt=10ms --concurrency 500 --abort-on-overflow off,on --allow-errors 100%",
-                "a reset instead of silence for clients that meet a full queue",
+                "the effect of a reset instead of silence on clients that meet a full queue",
             ));
         }
         steps.push(step("tcptoll study queue-overflow-2021", "the published steps next to yours"));

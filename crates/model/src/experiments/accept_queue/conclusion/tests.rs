@@ -1,6 +1,8 @@
 use super::*;
+use crate::experiments::conclusion::{ANSWER_MAX, VERDICT_MAX};
 use crate::record::{
-    DropBalance, HistogramSummary, HostSummary, ListenerQueue, Outcome, Queues, RetryLadder,
+    Comparison, DropBalance, HistogramSummary, HostSummary, ListenerQueue, Outcome, Queues,
+    RetryLadder,
 };
 
 fn histogram(count: u64, max: f64) -> HistogramSummary {
@@ -71,9 +73,9 @@ fn the_answer_begins_with_the_connections_that_waited_and_then_names_the_arm_tha
     let summary = concluded(vec![short(), long()]);
     assert_eq!(
         summary.answer,
-        "With backlog=128, 246 of 500 connections (49.2 %) waited for a retransmission: the accept \
-         queue (limit 128) was full. With backlog=1024, all 500 had their first byte within 131 ms \
-         instead of 1.05 s."
+        "In arm backlog=128, 246 of 500 connections (49.2 %) waited for a retransmission: the \
+         accept queue (limit 128) was full. In arm backlog=1024, all 500 received their first byte \
+         within 131 ms instead of 1.05 s."
     );
     let advice = &summary.advice[0];
     assert!(advice.change.contains("to more than 251"), "{}", advice.change);
@@ -136,9 +138,9 @@ fn what_clients_were_told_is_stated_where_no_arm_was_spared() {
     let summary = concluded(vec![reset.clone()]);
     assert_eq!(
         summary.answer,
-        "110 of 500 connections (22 %) waited for a retransmission or failed (80): the accept queue \
-         (limit 16) was full. Of these, 30 were reset after 1.20 ms (median); 50 heard nothing and \
-         gave up after 10.0 s."
+        "110 of 500 connections (22 %) waited for a retransmission or failed (80 failed): the \
+         accept queue (limit 16) was full. Of these, 30 were reset after 1.20 ms (median), and 50 \
+         timed out without a response (after at most 10.0 s)."
     );
     let off = Arm {
         factors: [("abort-on-overflow".into(), "off".into())].into(),
@@ -162,7 +164,7 @@ fn a_rare_overflow_needs_no_change_and_a_lasting_one_a_faster_server_first() {
     queue.listeners[0].full_samples = 10;
     queue.listeners[0].dropping_slices = 1;
     let summary = concluded(vec![rare]);
-    assert!(summary.answer.contains("was full, rarely enough to tolerate."), "{}", summary.answer);
+    assert!(summary.answer.contains("was full, but only rarely."), "{}", summary.answer);
     assert!(summary.advice[0].change.starts_with("No change is needed"), "{:?}", summary.advice);
     let mut lasting = short();
     let queue = lasting.own.queues.as_deref_mut().unwrap();
@@ -178,8 +180,8 @@ fn a_queue_that_nobody_felt_is_stated_with_its_peak() {
     let summary = concluded(vec![long()]);
     assert_eq!(
         summary.answer,
-        "All 500 connections had their first byte within 131 ms: the accept queue held at most 251 \
-         of 1,025."
+        "All 500 connections received their first byte within 131 ms; the accept queue held at most \
+         251 of 1,025."
     );
     assert!(summary.advice.is_empty());
 }

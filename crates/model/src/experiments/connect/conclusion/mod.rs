@@ -4,8 +4,10 @@ mod trouble;
 
 use crate::bound;
 use crate::effective::same_effective;
-use crate::experiments::conclusion::{capital, cured, explain, explanations, step};
-use crate::record::{Arm, NextStep, PlaceKind, Summary};
+use crate::experiments::conclusion::{
+    answer_of, capital, cured, explain, explanations, first_sentence, in_arm, step,
+};
+use crate::record::{Arm, Cause, NextStep, PlaceKind, Summary};
 use crate::stats::need;
 use crate::units::{human_count, human_us};
 use crate::warning::Warning;
@@ -78,63 +80,90 @@ fn answer(summary: &Summary) -> String {
     }
     let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
-    sentences.extend(waits(&measured));
-    if measured.iter().any(|arm| arm.ok > 0)
-        && summary.arms.iter().all(|arm| !arm.histograms.contains_key("connect_us"))
-    {
-        sentences.extend(first_byte_only(&measured));
-        return sentences.join(" ");
-    }
-    match healthy(summary, &measured).as_slice() {
-        [] => {}
-        [arm] => sentences.extend(one(arm)),
-        arms => match arms.iter().filter(|arm| typical(arm).is_some()).collect::<Vec<_>>()[..] {
-            [arm] => sentences.extend(one(arm)),
-            _ => sentences.extend(many(arms, !summary.comparisons.is_empty())),
-        },
-    }
-    sentences.extend(summary.causes.first().and_then(|cause| turned_away(summary, &cause.arm)));
+    sentences.extend(none_succeeded(&measured));
+    sentences.extend(trouble(summary, &measured));
+    sentences.extend(costs(summary, &measured));
     if let ([arm], Some(_)) = (measured.as_slice(), summary.causes.first()) {
         sentences.extend(half(arm));
     }
-    sentences.extend(none_succeeded(&measured));
     if sentences.is_empty() {
         sentences.extend(measured.iter().find_map(|arm| one(arm)));
     }
-    sentences.extend(cut(&measured));
-    sentences.join(" ")
+    // Of all sentences that follow the first one, a load that was cut short must not be missed.
+    if let Some(cut) = cut(&measured) {
+        sentences.insert(sentences.len().min(1), cut);
+    }
+    answer_of(summary, sentences)
 }
 
-/// What a full queue or a lack of ports did to one arm, and that another was spared.
-fn turned_away(summary: &Summary, name: &str) -> Option<String> {
-    let arm = summary.arms.iter().find(|arm| arm.name == name)?;
-    let cause = summary.causes.iter().find(|cause| cause.arm == name)?;
-    // What a signal stopped has not failed.
-    let stopped = arm.errors.get("interrupted").copied().unwrap_or(0);
-    let silent = (arm.attempts - arm.ok).saturating_sub(stopped);
-    let what = match cause.id.as_str() {
-        "accept-queue-full" => "the accept queue was full",
-        "syn-queue-full" => "the SYN queue was full",
-        "syn-lost-or-queue-full" => "SYNs were lost on the way, or a queue of the server was full",
-        _ => return Some(cause.text.clone()),
-    };
-    let mut text =
-        if summary.arms.len() > 1 { format!("In arm {name}, {what}") } else { capital(what) };
-    // With an arm where nothing succeeded the answer says so anyway.
-    if silent > 0 && arm.ok > 0 {
-        let (failed, of) = (human_count(silent), human_count(arm.attempts));
-        text += &format!(": {failed} of {of} connections failed");
+/// What a connection takes in the arms that nothing disturbed.
+fn costs(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
+    if measured.iter().any(|arm| arm.ok > 0)
+        && summary.arms.iter().all(|arm| !arm.histograms.contains_key("connect_us"))
+    {
+        return first_byte_only(measured).into_iter().collect();
     }
-    if let Some(well) = cured(summary, arm, QUEUE) {
-        let max = well.histograms.get("connect_us").and_then(|h| h.max);
-        text += &format!(
-            "; in arm {} all {} connected, the slowest in {}",
+    let arms = healthy(summary, measured);
+    match arms.iter().filter(|arm| typical(arm).is_some()).collect::<Vec<_>>()[..] {
+        [arm] => one(arm).into_iter().collect(),
+        _ => many(&arms, !summary.comparisons.is_empty()).unwrap_or_default(),
+    }
+}
+
+/// What a full queue, lost packets or a lack of ports did to an arm, and the arm that was spared.
+fn trouble(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
+    let several = measured.len() > 1;
+    let ill = summary.causes.first().and_then(|cause| {
+        let arm = measured.iter().find(|arm| arm.name == cause.arm)?;
+        Some((cause, *arm))
+    });
+    let mut sentences = Vec::new();
+    sentences.extend(ill.map(|(cause, arm)| turned_away(cause, arm, several)));
+    if ill.is_none_or(|(_, arm)| waits(arm).is_none()) {
+        let waited = measured.iter().find_map(|arm| Some((*arm, waits(arm)?)));
+        sentences.extend(waited.map(|(arm, text)| format!("{}{text}.", in_arm(several, arm))));
+    }
+    let spared = ill.and_then(|(_, arm)| {
+        let well = cured(summary, arm, QUEUE)?;
+        let max = well.histograms.get("connect_us").and_then(|h| h.max)?;
+        Some(format!(
+            "In arm {}, all {} connected, the slowest in {}.",
             well.name,
             human_count(well.ok),
-            human_us(max?)
-        );
-    }
-    Some(text + ".")
+            human_us(max)
+        ))
+    });
+    sentences.extend(spared);
+    sentences
+}
+
+/// What the cause did to its arm.
+fn turned_away(cause: &Cause, arm: &Arm, several: bool) -> String {
+    let reason = match cause.id.as_str() {
+        "accept-queue-full" => "the accept queue was full",
+        "syn-queue-full" => "the SYN queue was full",
+        "syn-lost-or-queue-full" => {
+            "packets were lost on the path, or a queue of the server was full"
+        }
+        _ if several => return format!("Arm {}: {}", arm.name, first_sentence(&cause.text)),
+        _ => return first_sentence(&cause.text).to_owned(),
+    };
+    // What a signal stopped has not failed.
+    let stopped = arm.errors.get("interrupted").copied().unwrap_or(0);
+    let failed = (arm.attempts - arm.ok).saturating_sub(stopped);
+    // Of an arm where nothing succeeded the answer says so anyway.
+    let failed = (failed > 0 && arm.ok > 0).then(|| human_count(failed));
+    let text = match (waits(arm), failed) {
+        (Some(waited), Some(failed)) => {
+            format!("{waited}, and {failed} connections failed: {reason}.")
+        }
+        (Some(waited), None) => format!("{waited}: {reason}."),
+        (None, Some(failed)) => {
+            format!("{failed} of {} connections failed: {reason}.", human_count(arm.attempts))
+        }
+        (None, None) => format!("{reason}."),
+    };
+    capital(&format!("{}{text}", in_arm(several, arm)))
 }
 
 /// Arms whose typical connection shows what the handshake costs, not what a queue or a lack does.
@@ -143,7 +172,7 @@ fn healthy<'a>(summary: &Summary, measured: &[&'a Arm]) -> Vec<&'a Arm> {
         .iter()
         .filter(|arm| {
             let ill = |name: &str| summary.causes.iter().any(|cause| cause.arm == name);
-            // Nor the one beside it that shows the cure: it is of the same burst.
+            // Nor the arm that shows the fix: it is of the same burst.
             !ill(&arm.name)
                 && !summary.arms.iter().any(|other| {
                     ill(&other.name)
@@ -157,10 +186,12 @@ fn healthy<'a>(summary: &Summary, measured: &[&'a Arm]) -> Vec<&'a Arm> {
 fn first_byte_only(arms: &[&Arm]) -> Option<String> {
     let arm = arms.first()?;
     let first = arm.histograms.get("first_byte_us")?;
-    Some(format!(
-        "With data in the SYN the first byte is back after {} (median).",
+    let word = if first.p50.is_some() { "median" } else { "mean" };
+    Some(capital(&format!(
+        "{}with data in the SYN, the first byte arrives after {} ({word}).",
+        in_arm(arms.len() > 1, arm),
         human_us(first.p50.or(first.mean)?)
-    ))
+    )))
 }
 
 fn one(arm: &Arm) -> Option<String> {
@@ -168,83 +199,97 @@ fn one(arm: &Arm) -> Option<String> {
     let word = if arm.histograms.get("connect_us")?.p50.is_some() { "median" } else { "mean" };
     let mut text = format!("Opening a connection takes {} ({word})", human_us(typical_us));
     if let Some(expected) = &arm.expectation {
+        let more_us = typical_us - expected.rtt_us;
         let trips = typical_us / expected.rtt_us;
-        let rtt = human_us(expected.rtt_us);
-        text += &match expected.cpu_us {
-            Some(cpu_us) if (0.9..1.2).contains(&trips) => {
-                format!(": one round trip of {rtt} and {} at the two ends", human_us(cpu_us))
-            }
-            _ => format!(", {trips:.2} times the round trip of {rtt} ({})", expected.rtt_from),
+        let rtt = match expected.rtt_from.as_str() {
+            "link setting" => human_us(expected.rtt_us),
+            from => format!("{} ({from})", human_us(expected.rtt_us)),
+        };
+        // As a difference, so that rounding does not make the figures contradict each other.
+        text += &if more_us >= 0.0 && trips < 1.2 {
+            format!(", one round trip of {rtt} plus {}", human_us(more_us))
+        } else {
+            format!(", {trips:.2} times the round trip of {rtt}")
         };
     } else if arm.link.is_some() {
-        text += ", none of it for distance: the packets cross no emulated link";
+        text += " over a link without emulated delay";
     }
     if let Some(cpu) = arm.client.cpu_us_per_op {
-        text += &format!("; it costs the client {} of CPU", human_us(cpu));
+        text += &format!(", and costs the client {} of CPU", human_us(cpu));
     }
     Some(text + ".")
 }
 
-/// Several arms at once. Where arms are compared, which is slower is for their verdict to say.
-fn many(arms: &[&Arm], compared: bool) -> Option<String> {
+/// Several arms. Where arms are compared, which is slower is for their verdict to say.
+fn many(arms: &[&Arm], compared: bool) -> Option<Vec<String>> {
     let key = |arm: &&&Arm| typical(arm).map_or(u64::MAX, |us| (us * 1e3) as u64);
     let least = arms.iter().filter(|arm| typical(arm).is_some()).min_by_key(key)?;
     let most = arms.iter().filter(|arm| typical(arm).is_some()).max_by_key(key)?;
-    let cpu: Vec<f64> = arms.iter().filter_map(|arm| arm.client.cpu_us_per_op).collect();
-    let (low, high) = (
-        cpu.iter().copied().fold(f64::INFINITY, f64::min),
-        cpu.iter().copied().fold(0.0, f64::max),
-    );
-    let mut text = match (compared, arms) {
+    let takes = match (compared, arms) {
         (false, _) => format!(
-            "Opening a connection takes from {} ({}) to {} ({})",
+            "Opening a connection takes {} ({}) to {} ({}).",
             human_us(typical(least)?),
             least.name,
             human_us(typical(most)?),
             most.name
         ),
         (true, [a, b]) => format!(
-            "Opening a connection takes {} in the median ({}) and {} ({})",
+            "Opening a connection takes {} ({}) and {} ({}) at the median.",
             human_us(typical(a)?),
             a.name,
             human_us(typical(b)?),
             b.name
         ),
         (true, _) => format!(
-            "Opening a connection takes {} to {} in the medians of {} arms",
+            "Opening a connection takes {} to {} (medians of {} arms).",
             human_us(typical(least)?),
             human_us(typical(most)?),
             arms.len()
         ),
     };
-    let trips: Vec<f64> = arms
+    Some([Some(takes), over_links(arms)].into_iter().flatten().collect())
+}
+
+/// What connections over emulated links take beyond their round trips.
+fn over_links(arms: &[&Arm]) -> Option<String> {
+    let beyond: Vec<[f64; 2]> = arms
         .iter()
         .filter_map(|arm| {
             let expected = arm.expectation.as_ref().filter(|e| e.rtt_from == "link setting")?;
-            Some(typical(arm)? / expected.rtt_us)
+            let us = typical(arm)?;
+            Some([us - expected.rtt_us, us / expected.rtt_us])
         })
         .collect();
-    if trips.len() > 1 {
-        let (least, most) = (
-            trips.iter().copied().fold(f64::INFINITY, f64::min),
-            trips.iter().copied().fold(0.0, f64::max),
-        );
-        text += &format!(", over a distance {least:.2} to {most:.2} round trips");
-    }
-    if high > 0.0 {
-        text += &format!(", and {} to {} of the client's CPU", human_us(low), human_us(high));
-    }
-    Some(text + ".")
+    let [[least_us, most_us], [least, most]] = [0, 1].map(|at| {
+        beyond
+            .iter()
+            .map(|of| of[at])
+            .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], of| [low.min(of), high.max(of)])
+    });
+    (beyond.len() > 1).then(|| {
+        let takes = if least_us >= 0.0 && most < 2.0 {
+            format!("one round trip plus {} to {}", human_us(least_us), human_us(most_us))
+        } else {
+            format!("{least:.2} to {most:.2} round trips")
+        };
+        format!("On the emulated links a connection takes {takes}.")
+    })
 }
 
 /// What else can go wrong when connecting, one command each.
 const GOES_WRONG: [(&str, &str); 3] = [
     (
         "tcptoll study queue-overflow-2021",
-        "full queues: what clients are told, and which setting helps",
+        "full queues: which errors clients get, and which setting helps",
     ),
-    ("tcptoll study time-wait-2021", "local ports run low: the cost of connect(2), and each fix"),
-    ("tcptoll study avalanche-2021", "a stalled backend blocks a pool of workers, and each fix"),
+    (
+        "tcptoll study time-wait-2021",
+        "the cost of connect(2) as local ports run low, and the effect of each fix",
+    ),
+    (
+        "tcptoll study avalanche-2021",
+        "a stalled backend that blocks a worker pool, and the effect of each fix",
+    ),
 ];
 
 fn next(summary: &Summary) -> Vec<NextStep> {
@@ -256,13 +301,13 @@ fn next(summary: &Summary) -> Vec<NextStep> {
         ));
     }
     steps.extend(explanations(summary));
-    if summary.study.as_deref() == Some("tour") {
+    if summary.study.as_deref().is_some_and(|name| name.starts_with("tour-")) {
         for (command, why) in GOES_WRONG {
             steps.push(step(command, why));
         }
     }
     if summary.study.is_none() {
-        steps.push(step("tcptoll study connect-2021", "the published figures beside yours"));
+        steps.push(step("tcptoll study connect-2021", "the published figures next to yours"));
     }
     steps
 }
@@ -300,7 +345,7 @@ mod tests {
         assert!(same_backlogs(&all).is_empty(), "an arm that asked for none has the default");
         let clamped = [&all[1..], &[arm("queue of 9000", Some(9_000), 4_096)]].concat();
         let text = same_backlogs(&clamped).first().unwrap().to_string();
-        assert!(text.contains("the arms queue of 4096, queue of 9000 to the same one"), "{text}");
+        assert!(text.contains("the arms queue of 4096, queue of 9000 to the same value"), "{text}");
         assert!(!text.contains("queue of 16"), "{text}");
         let twice = [arm("a", Some(64), 64), arm("b", Some(64), 64)];
         assert!(same_backlogs(&twice).is_empty(), "they differ in another option");

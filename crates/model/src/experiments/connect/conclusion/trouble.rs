@@ -1,9 +1,10 @@
-//! Sentences about what did not go as it should: connects that waited, arms without a success, a
+//! Sentences about what did not go as it should: handshakes that waited, arms without a success, a
 //! load that its time limit ended.
 
 use super::super::causes::waits_matter;
+use crate::experiments::conclusion::{capital, in_arm};
 use crate::record::{Arm, HistogramSummary};
-use crate::units::{human_count, human_us};
+use crate::units::{human_count, human_us, plural};
 
 /// Classes of failures before the handshake was complete.
 const BEFORE: [&str; 7] = [
@@ -25,12 +26,12 @@ fn handshakes(arm: &Arm) -> u64 {
     count_of(arm, "connect_us") + count_of(arm, "connect_of_failed_us")
 }
 
-/// How many connects waited for a retransmitted SYN, and how long, where that is more than chance.
-pub(super) fn waits(arms: &[&Arm]) -> Option<String> {
-    let waiting = |arm: &&Arm| waits_matter(arm.rungs.iter().sum(), handshakes(arm));
-    let waited_in: Vec<&Arm> = arms.iter().copied().filter(waiting).collect();
-    let arm = waited_in.first()?;
+/// How many handshakes waited for a retransmitted SYN, and how long, where that is more than chance.
+pub(super) fn waits(arm: &Arm) -> Option<String> {
     let (waited, of) = (arm.rungs.iter().sum::<u64>(), handshakes(arm));
+    if !waits_matter(waited, of) {
+        return None;
+    }
     let at: Vec<String> = arm
         .syn_retry_ladder_s
         .iter()
@@ -44,32 +45,25 @@ pub(super) fn waits(arms: &[&Arm]) -> Option<String> {
         [first, second] => format!("{first} or {second}"),
         [first, .., last] => format!("{first} to {last}"),
     };
-    let which = if of == arm.attempts { "connects" } else { "completed handshakes" };
-    let mut text = format!(
-        "{}{} of {} {which} waited {long} s for a retransmitted SYN",
-        if arms.len() > 1 { format!("In arm {}, ", arm.name) } else { String::new() },
+    let which = if of == arm.attempts { "handshakes" } else { "completed handshakes" };
+    Some(format!(
+        "{} of {} {which} waited {long} s for a retransmitted SYN",
         human_count(waited),
         human_count(of)
-    );
-    match waited_in.len() {
-        1 => {}
-        2 => text += "; so did some of 1 other arm",
-        more => text += &format!("; so did some of {} other arms", more - 1),
-    }
-    Some(text + ".")
+    ))
 }
 
-/// How long the faster half took, beside those that waited.
+/// The median, next to the handshakes that waited.
 pub(super) fn half(arm: &Arm) -> Option<String> {
     let p50 = arm.histograms.get("connect_us")?.p50?;
-    Some(format!("Half of the connections took at most {}.", human_us(p50)))
+    Some(format!("The median connect latency is {}.", human_us(p50)))
 }
 
 /// Arms in which nothing succeeded: what failed instead.
 pub(super) fn none_succeeded(arms: &[&Arm]) -> Option<String> {
     let failed = |arm: &&&Arm| arm.ok == 0 && arm.attempts > 0;
     let arm = arms.iter().find(failed)?;
-    let others = arms.iter().filter(failed).count() - 1;
+    let others = arms.iter().filter(failed).count() as u64 - 1;
     let mut classes: Vec<(&str, u64)> = arm
         .errors
         .iter()
@@ -92,17 +86,15 @@ pub(super) fn none_succeeded(arms: &[&Arm]) -> Option<String> {
         _ => String::new(),
     };
     let mut text = format!(
-        "{} of {} connections succeeded: {}{after}",
-        if arms.len() > 1 { format!("In arm {}, none", arm.name) } else { "None".to_owned() },
+        "{}none of {} connections succeeded: {}{after}",
+        in_arm(arms.len() > 1, arm),
         human_count(arm.attempts),
         what.join(", ")
     );
-    match others {
-        0 => {}
-        1 => text += "; nor did any of 1 other arm",
-        more => text += &format!("; nor did any of {more} other arms"),
+    if others > 0 {
+        text += &format!("; none succeeded in {} either", plural(others, "other arm"));
     }
-    Some(text + ".")
+    Some(capital(&text) + ".")
 }
 
 fn typical(histogram: &HistogramSummary) -> Option<f64> {
@@ -115,9 +107,9 @@ fn words(class: &str, is_one: bool) -> String {
     match class {
         // A RST that answers a SYN is a refusal: a reset comes later.
         "reset" => format!("{was} reset after the handshake"),
-        "truncated" => format!("{was} closed after the handshake without a byte"),
-        "timeout" => "had no first byte in time".to_owned(),
-        "connect-timeout" => format!("{was} not established in time"),
+        "truncated" => format!("{was} closed after the handshake without any data"),
+        "timeout" => "timed out before the first byte".to_owned(),
+        "connect-timeout" => "timed out during the handshake".to_owned(),
         "connect-refused" => format!("{was} refused"),
         "interrupted" => format!("{was} interrupted"),
         other => format!("failed with {other}"),
@@ -127,12 +119,13 @@ fn words(class: &str, is_one: bool) -> String {
 /// A time limit that nobody asked for, where it ended a load.
 pub(super) fn cut(arms: &[&Arm]) -> Option<String> {
     let (arm, limit_s) = arms.iter().find_map(|arm| Some((arm, arm.cut_after_s?)))?;
-    Some(format!(
-        "{}{} connection{} in {limit_s} s, the time limit; --count, --duration or --max-time sets another.",
-        if arms.len() > 1 { format!("In arm {}, ", arm.name) } else { String::new() },
-        human_count(arm.attempts),
-        if arm.attempts == 1 { "" } else { "s" }
-    ))
+    let text = format!(
+        "{}the time limit of {limit_s} s stopped the load after {}; --count, --duration or --max-time \
+         changes it.",
+        in_arm(arms.len() > 1, arm),
+        plural(arm.attempts, "connection")
+    );
+    Some(capital(&text))
 }
 
 #[cfg(test)]
@@ -157,20 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn connects_that_waited_are_counted_with_their_rungs() {
+    fn handshakes_that_waited_are_counted_with_their_rungs() {
         let waited = |rungs: [u64; 3], ok| Arm { rungs: rungs.to_vec(), ..arm("a", ok, &[]) };
-        let says = |arm: &Arm| waits(&[arm]);
         assert_eq!(
-            says(&waited([193, 0, 0], 1_000)).as_deref(),
-            Some("193 of 1,000 connects waited 1 s for a retransmitted SYN.")
+            waits(&waited([193, 0, 0], 1_000)).as_deref(),
+            Some("193 of 1,000 handshakes waited 1 s for a retransmitted SYN")
         );
-        assert!(says(&waited([20, 3, 0], 1_000)).unwrap().contains("waited 1 or 2 s"));
-        assert!(says(&waited([20, 3, 1], 1_000)).unwrap().contains("waited 1 to 3 s"));
-        assert_eq!(says(&waited([10, 0, 0], 1_000)), None, "1 % may be chance");
-        assert!(says(&waited([1, 0, 0], 50)).unwrap().starts_with("1 of 50 connects"));
-        let (a, b) = (waited([193, 0, 0], 1_000), arm("b", 1_000, &[]));
-        let both = waits(&[&b, &a]).unwrap();
-        assert!(both.starts_with("In arm a, 193 of 1,000 connects waited 1 s"), "{both}");
+        assert!(waits(&waited([20, 3, 0], 1_000)).unwrap().contains("waited 1 or 2 s"));
+        assert!(waits(&waited([20, 3, 1], 1_000)).unwrap().contains("waited 1 to 3 s"));
+        assert_eq!(waits(&waited([10, 0, 0], 1_000)), None, "1 % may be chance");
+        assert!(waits(&waited([1, 0, 0], 50)).unwrap().starts_with("1 of 50 handshakes"));
     }
 
     #[test]
@@ -188,17 +177,21 @@ mod tests {
         assert_eq!(
             none_succeeded(&[&mixed]).as_deref(),
             Some(
-                "None of 8 connections succeeded: 7 were not established in time, 1 had no first byte in time."
+                "None of 8 connections succeeded: 7 timed out during the handshake, 1 timed out before the first byte."
             )
         );
         assert_eq!(none_succeeded(&[&arm("a", 1, &[("reset", 9)])]), None);
+        let both = none_succeeded(&[&unseen, &mixed]).unwrap();
+        assert!(both.starts_with("In arm a, none of 10 connections succeeded: "), "{both}");
+        assert!(both.ends_with("; none succeeded in 1 other arm either."), "{both}");
     }
 
     #[test]
     fn a_load_that_its_time_limit_ended_says_how_far_it_came() {
         let cut_arm = Arm { cut_after_s: Some(10.0), ..arm("a", 823, &[]) };
         let text = cut(&[&cut_arm]).unwrap();
-        assert!(text.starts_with("823 connections in 10 s, the time limit"), "{text}");
+        let says = "The time limit of 10 s stopped the load after 823 connections; ";
+        assert!(text.starts_with(says), "{text}");
         assert_eq!(cut(&[&arm("a", 1_000, &[])]), None);
     }
 }

@@ -5,10 +5,10 @@ mod statuses;
 use super::causes;
 use crate::bound;
 use crate::experiments::conclusion::{
-    Stated, capital, comparisons, explain, explanations, lower, step, value,
+    answer_of, capital, explain, explanations, first_sentence, ratios, step, value,
 };
 use crate::experiments::figures::RESOLUTION_SHOWN;
-use crate::record::{Arm, Comparison, NextStep, PlaceKind, Summary};
+use crate::record::{Arm, NextStep, PlaceKind, Summary};
 use crate::units::{human_count, human_rate_per_s, human_us};
 
 /// Latency that grew by less than this factor is not said to have grown.
@@ -26,36 +26,40 @@ pub(super) fn conclude(summary: &mut Summary) {
 
 fn answer(summary: &Summary) -> String {
     let measured: Vec<&Arm> = summary.arms.iter().filter(|arm| arm.failure.is_none()).collect();
+    let cause = summary.causes.first().map(|cause| {
+        let text = first_sentence(&cause.text);
+        if measured.len() > 1 { format!("Arm {}: {text}", cause.arm) } else { text.to_owned() }
+    });
+    let mut sentences = Vec::new();
     if measured.iter().all(|arm| arm.ok == 0) {
         let Some(class) = measured.first().and_then(|arm| worst(arm)) else {
             return "Nothing was measured.".to_owned();
         };
-        let failed = format!("No request succeeded; most failed with {class}.");
-        let status = statuses::unexpected(&measured);
-        let cause = summary.causes.first().map(|cause| cause.text.clone());
-        let parts: Vec<String> =
-            [schedules(&measured), Some(failed), status, cause].into_iter().flatten().collect();
-        return parts.join(" ");
+        sentences.push(format!("No request succeeded; the most frequent error was {class}."));
+        sentences.extend(statuses::unexpected(&measured));
+        sentences.extend(cause);
+        sentences.extend(schedules(&measured));
+        return answer_of(summary, sentences);
     }
-    let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "requests_per_s", "requests"));
     sentences.extend(schedules(&measured));
     match measured.as_slice() {
         [arm] => sentences.extend(one(arm)),
         arms => {
-            sentences.extend(left_over(summary).or_else(|| range(arms)));
-            sentences.extend(who_pays(arms));
+            let compared = ratios(summary, "requests_per_s", "Throughput");
+            sentences.extend(compared.or_else(|| range(arms)));
         }
     }
     sentences.extend(statuses::unexpected(&measured));
-    sentences.extend(summary.causes.first().map(|cause| {
-        if measured.len() > 1 {
-            format!("Arm {}: {}", cause.arm, cause.text)
-        } else {
-            cause.text.clone()
+    sentences.extend(cause);
+    match measured.as_slice() {
+        [arm] => sentences.extend([cpu(arm), closers(arm)].into_iter().flatten()),
+        arms => {
+            let ways = ways(arms);
+            sentences.extend([time_wait(&ways), segments(&ways)].into_iter().flatten());
         }
-    }));
-    sentences.join(" ")
+    }
+    answer_of(summary, sentences)
 }
 
 fn worst(arm: &Arm) -> Option<&str> {
@@ -84,29 +88,20 @@ fn schedules(arms: &[&Arm]) -> Option<String> {
         scheduled.iter().copied().filter(|arm| arm.saturation.is_some()).collect();
     match (scheduled.as_slice(), saturated.as_slice()) {
         ([], _) => None,
-        ([arm], []) => Some(format!(
-            "{} were due and {} succeeded.",
-            per_s(value(arm, "intended_per_s")?),
-            rate_of(arm, "achieved_per_s")?
-        )),
-        ([_], [arm]) => sustained(arm).map(|text| format!("{text}.")),
+        ([arm], []) => scheduled_and_succeeded(arm).map(|text| format!("{text}.")),
+        ([_], [arm]) => sustained(arm).map(|text| format!("Saturated: {text}.")),
         (_, []) => {
             let short = scheduled.iter().find(|arm| {
                 let (due, achieved) = (value(arm, "intended_per_s"), value(arm, "achieved_per_s"));
                 due.zip(achieved).is_some_and(|(due, achieved)| achieved < due * 0.99)
             });
             Some(match short {
-                None => "All that was due succeeded in every arm.".to_owned(),
-                Some(arm) => format!(
-                    "In {}, {} were due and {} succeeded.",
-                    arm.name,
-                    per_s(value(arm, "intended_per_s")?),
-                    rate_of(arm, "achieved_per_s")?
-                ),
+                None => "In every arm at least 99 % of the scheduled rate succeeded.".to_owned(),
+                Some(arm) => format!("In arm {}, {}.", arm.name, scheduled_and_succeeded(arm)?),
             })
         }
         (_, [first, ..]) => Some(format!(
-            "{} of {} arms were saturated; in {}, {}.",
+            "{} of {} arms were saturated: in arm {}, {}.",
             saturated.len(),
             scheduled.len(),
             first.name,
@@ -115,95 +110,93 @@ fn schedules(arms: &[&Arm]) -> Option<String> {
     }
 }
 
-/// What a saturated arm sustained, and what was due.
+fn scheduled_and_succeeded(arm: &Arm) -> Option<String> {
+    Some(format!(
+        "{} requests/s were scheduled and {} succeeded",
+        human_rate_per_s(value(arm, "intended_per_s")?),
+        rate_of(arm, "achieved_per_s")?
+    ))
+}
+
+/// What a saturated arm sustained, of what was due.
 fn sustained(arm: &Arm) -> Option<String> {
     let found = arm.saturation.as_ref()?;
     Some(format!(
-        "{} requests/s were sustained: saturated, as {} were due and {} requests were unanswered at the end",
+        "{} of {} scheduled requests/s were sustained, and {} requests were unanswered at the end",
         human_rate_per_s(found.sustained_per_s),
-        per_s(found.due_per_s),
+        human_rate_per_s(found.due_per_s),
         human_count(found.unserved)
     ))
 }
 
-/// One arm: rate, latency, CPU.
+/// One arm: rate and latency. Of an open loop the rate is stated with what was due.
 fn one(arm: &Arm) -> Option<String> {
     let rate = rate_of(arm, "requests_per_s")?;
     let latency = arm.histograms.get("latency_us")?;
     let with = arm.reuse.as_ref().map(|reuse| format!(" with {reuse}")).unwrap_or_default();
-    let mut text = match arm.saturation.as_ref().map(|s| (s.first_quarter_us, s.last_quarter_us)) {
+    Some(match arm.saturation.as_ref().map(|s| (s.first_quarter_us, s.last_quarter_us)) {
         Some((Some(first), Some(last))) if last > first * GROWTH_SHOWN => format!(
-            "The median latency{with} grew from {} in the first quarter to {} in the last",
+            "The median latency{with} grew from {} in the first quarter of the measurement to {} \
+             in the last.",
             human_us(first),
             human_us(last)
         ),
         Some(_) => format!(
-            "Latency{with} is mostly waiting for a connection ({}, mean)",
+            "Latency{with} consists mostly of the wait for a free connection (mean {}).",
             human_us(latency.mean?)
         ),
         None => {
             let typical = human_us(latency.p50.or(latency.mean)?);
             let word = if latency.p50.is_some() { "median" } else { "mean" };
-            let rate = rate.trim_end_matches("/s");
-            format!("{rate} requests/s{with}, each answered in {typical} ({word})")
+            let p99 =
+                latency.p99.map_or_else(String::new, |p99| format!(" (p99 {})", human_us(p99)));
+            if value(arm, "intended_per_s").is_some() {
+                format!("The {word} latency{with} was {typical}{p99}.")
+            } else {
+                let rate = rate.trim_end_matches("/s");
+                format!(
+                    "The server answered {rate} requests/s{with} at a {word} latency of \
+                     {typical}{p99}."
+                )
+            }
         }
-    };
-    if let Some(p99) = latency.p99.filter(|_| arm.saturation.is_none()) {
-        text += &format!(", 99 of 100 within {}", human_us(p99));
-    }
-    let cpu = |metric| value(arm, metric).map(human_us);
-    match (cpu("client_cpu_us_per_op"), cpu("server_cpu_us_per_op")) {
-        (Some(client), Some(server)) => {
-            text += &format!("; one costs the client {client} and the server {server} of CPU");
-        }
-        (Some(client), None) => text += &format!("; one costs the client {client} of CPU"),
-        _ => {}
-    }
-    let mut text = text + ".";
-    if let Some(closers) = closers(arm) {
-        text += &format!(" {closers}.");
-    }
-    Some(text)
-}
-
-/// Several arms without a comparison.
-fn range(arms: &[&Arm]) -> Option<String> {
-    let rate = |arm: &&&Arm| value(arm, "requests_per_s").map_or(0, |rate| (rate * 1e3) as u64);
-    let least = arms.iter().filter(|arm| arm.ok > 0).min_by_key(rate)?;
-    let most = arms.iter().filter(|arm| arm.ok > 0).max_by_key(rate)?;
-    let shown = |arm: &Arm| Some(human_count(value(arm, "requests_per_s")?.round() as u64));
-    Some(format!(
-        "From {} requests/s ({}) to {} ({}).",
-        shown(least)?,
-        least.name,
-        shown(most)?,
-        most.name
-    ))
-}
-
-fn with_interval(comparison: &Comparison) -> Option<String> {
-    let ratio = comparison.ratio.filter(|ratio| ratio.is_finite())?;
-    Some(match comparison.ci95 {
-        Some([low, high]) => format!("{ratio:.2} [{low:.2}, {high:.2}]"),
-        None => format!("{ratio:.2}"),
     })
 }
 
-/// What is left of the throughput, as the comparisons have it.
-fn left_over(summary: &Summary) -> Option<String> {
-    let one = |comparison: &Comparison| {
-        let share = with_interval(comparison)?;
-        Some(format!("{} gives {share} of the throughput of {}", comparison.a, comparison.b))
+/// What a request costs the hosts.
+fn cpu(arm: &Arm) -> Option<String> {
+    let cpu = |metric| value(arm, metric).map(human_us);
+    let client = cpu("client_cpu_us_per_op")?;
+    Some(match cpu("server_cpu_us_per_op") {
+        Some(server) => {
+            format!("Each request costs the client {client} and the server {server} of CPU.")
+        }
+        None => format!("Each request costs the client {client} of CPU."),
+    })
+}
+
+/// Several arms without ratios.
+fn range(arms: &[&Arm]) -> Option<String> {
+    let shown = |arm: &Arm| Some(human_count(value(arm, "requests_per_s")?.round() as u64));
+    let arms: Vec<&Arm> = arms.iter().copied().filter(|arm| arm.ok > 0).collect();
+    let rate = |arm: &&&Arm| value(arm, "requests_per_s").map_or(0, |rate| (rate * 1e3) as u64);
+    let (first, second, between) = match arms.as_slice() {
+        [arm] => return Some(format!("Throughput is {} requests/s ({}).", shown(arm)?, arm.name)),
+        [a, b] => (*a, *b, "and"),
+        arms => (*arms.iter().min_by_key(rate)?, *arms.iter().max_by_key(rate)?, "to"),
     };
-    match comparisons(summary, "requests_per_s") {
-        Stated::Each(all) => {
-            let phrases: Vec<String> = all.into_iter().filter_map(one).collect();
-            (!phrases.is_empty()).then(|| format!("{}.", phrases.join("; ")))
-        }
-        Stated::Ends(least, most, _) => {
-            Some(format!("Least is left where {}; most where {}.", one(least)?, one(most)?))
-        }
-    }
+    Some(format!(
+        "Throughput is {} requests/s ({}) {between} {} ({}).",
+        shown(first)?,
+        first.name,
+        shown(second)?,
+        second.name
+    ))
+}
+
+/// A count of sockets, of several rounds the mean.
+fn sockets(arm: &Arm, metric: &str) -> Option<String> {
+    value(arm, metric).map(|count| human_count(count.round() as u64))
 }
 
 /// Who closes first, and who holds TIME-WAIT. `None`: nobody closes while the load runs.
@@ -224,58 +217,74 @@ fn closers(arm: &Arm) -> Option<String> {
         [(_, 0), ..] => return None,
         // What rounds to all of them is all but a few; the exact counts are in the record.
         [("both", most), ..] if most as f64 >= closed as f64 * 0.995 => {
-            "both close first, as their FINs cross".to_owned()
+            "both hosts close first (their FINs cross)".to_owned()
         }
         [(who, most), ..] if most as f64 >= closed as f64 * 0.995 => format!("{who} closes first"),
         [(who, most), others @ ..] => {
             let verb = if who == "both" { "close" } else { "closes" };
-            let mut text = format!("{who} {verb} first on {} of connections", share(most));
+            let mut text = format!("{who} {verb} first on {} of the connections", share(most));
             for (who, count) in others.into_iter().filter(|(_, count)| *count > 0) {
                 text += &format!(", {who} on {}", share(count));
             }
             text
         }
     };
-    let count = |metric| value(arm, metric).map(|count| human_count(count.round() as u64));
-    if let Some(on_client) = count("client_time_wait") {
-        text += &format!(", and {on_client} sockets wait in TIME-WAIT on the client");
-        if let Some(on_server) = count("server_time_wait") {
-            text += &format!(", {on_server} on the server");
-        }
+    if let Some(on_client) = sockets(arm, "client_time_wait") {
+        text += &format!(", with {on_client} sockets in TIME-WAIT on the client");
         if closing.open_at_end > 0 {
-            text += " (with those open at the end, which the client closed then)";
+            text += " (including connections that it closed after the load)";
+        }
+        if let Some(on_server) = sockets(arm, "server_time_wait") {
+            text += &format!(" and {on_server} on the server");
         }
     }
-    Some(capital(&text))
+    Some(capital(&text) + ".")
 }
 
-/// Of each way of reuse, by its first arm: who closes, and how many segments a request takes.
-fn who_pays(arms: &[&Arm]) -> Option<String> {
-    let mut ways: Vec<&Arm> = Vec::new();
+/// The first arm of each way of reuse, where there are several ways.
+fn ways<'a>(arms: &[&'a Arm]) -> Vec<(&'a str, &'a Arm)> {
+    let mut ways: Vec<(&str, &Arm)> = Vec::new();
     for arm in arms {
-        if ways.iter().all(|seen| seen.reuse != arm.reuse) {
-            ways.push(arm);
+        if let Some(reuse) = arm.reuse.as_deref()
+            && ways.iter().all(|(seen, _)| *seen != reuse)
+        {
+            ways.push((reuse, *arm));
         }
     }
-    let segments = |arm: &Arm| {
-        let sum = value(arm, "client_segments_per_op")? + value(arm, "server_segments_per_op")?;
-        Some(format!("{sum:.1} segments a request"))
-    };
-    let told: Vec<String> = ways
+    if ways.len() > 1 { ways } else { Vec::new() }
+}
+
+/// Which host holds TIME-WAIT, with each way of reuse that closes connections.
+fn time_wait(ways: &[(&str, &Arm)]) -> Option<String> {
+    let mut text = String::new();
+    for (way, arm) in ways {
+        let closes = arm.closing.as_ref().is_some_and(|closing| closing.closed() > 0);
+        let counts = sockets(arm, "client_time_wait").zip(sockets(arm, "server_time_wait"));
+        let Some((client, server)) = counts.filter(|_| closes) else { continue };
+        text += &if text.is_empty() {
+            format!(
+                "With {way}, {client} sockets are in TIME-WAIT on the client and {server} on the \
+                 server"
+            )
+        } else {
+            format!("; with {way}, {client} and {server}")
+        };
+    }
+    (!text.is_empty()).then(|| text + ".")
+}
+
+/// How many segments a request takes, with each way of reuse.
+fn segments(ways: &[(&str, &Arm)]) -> Option<String> {
+    let mut each: Vec<String> = ways
         .iter()
-        .filter_map(|arm| {
-            let name = arm.reuse.as_deref()?;
-            let parts: Vec<String> = [closers(arm).map(|text| lower(&text)), segments(arm)]
-                .into_iter()
-                .flatten()
-                .collect();
-            (!parts.is_empty()).then(|| format!("{name}: {}", parts.join("; ")))
+        .filter_map(|(way, arm)| {
+            let client = value(arm, "client_segments_per_op")?;
+            Some(format!("{:.1} with {way}", client + value(arm, "server_segments_per_op")?))
         })
         .collect();
-    (ways.len() > 1 && !told.is_empty()).then(|| {
-        let told: Vec<String> = told.into_iter().map(|text| format!("With {text}.")).collect();
-        told.join(" ")
-    })
+    let first = each.first_mut()?;
+    *first = first.replacen(" with", " segments with", 1);
+    Some(format!("A request takes {}.", each.join(", ")))
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {
@@ -284,13 +293,17 @@ fn next(summary: &Summary) -> Vec<NextStep> {
         if summary.arms.len() == 1 {
             steps.push(step(
                 "tcptoll http --reuse keep-alive,server-close,client-close",
-                "what it costs not to use connections again, and who pays",
+                "the cost of a new connection per request, and which host bears it",
             ));
         }
-        steps.push(step("tcptoll study http-keepalive-2019", "the published figures beside yours"));
+        steps
+            .push(step("tcptoll study http-keepalive-2019", "the published figures next to yours"));
     }
     if summary.study.as_deref() == Some("http-keepalive-2019") {
-        steps.push(step("tcptoll study http-reuse", "where reuse stops to matter"));
+        steps.push(step(
+            "tcptoll study http-reuse",
+            "from which distance and work time reuse makes no difference",
+        ));
     }
     steps
 }

@@ -26,10 +26,14 @@ fn of_arm(arm: &Arm) -> Option<String> {
     let answers: u64 = arm.statuses.values().sum();
     Some(if *count == answers {
         let all = human_count(answers);
-        format!("all {all} answers were {status}; `--expect-status {status}` accepts them.")
+        format!(
+            "all {all} responses had status {status}; `--expect-status {status}` counts them as \
+             successes."
+        )
     } else {
         format!(
-            "{} of {} answers were {status}; `--expect-status` with {status} accepts them.",
+            "{} of {} responses had status {status}; `--expect-status` with {status} counts them \
+             as successes.",
             human_count(*count),
             human_count(answers)
         )
@@ -56,11 +60,14 @@ mod tests {
         let all = arm(0, 67_500, &[("404", 67_500)]);
         assert_eq!(
             unexpected(&[&all]).as_deref(),
-            Some("All 67,500 answers were 404; `--expect-status 404` accepts them.")
+            Some(
+                "All 67,500 responses had status 404; `--expect-status 404` counts them as \
+                 successes."
+            )
         );
         let most = arm(100, 900, &[("200", 100), ("404", 2), ("503", 898)]);
         let text = unexpected(&[&arm(5, 0, &[("200", 5)]), &most]).unwrap();
-        assert!(text.starts_with("In arm a, 898 of 1,000 answers were 503; "), "{text}");
+        assert!(text.starts_with("In arm a, 898 of 1,000 responses had status 503; "), "{text}");
     }
 
     #[test]

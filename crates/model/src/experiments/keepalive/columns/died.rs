@@ -6,9 +6,9 @@ use super::{AFTER, deaths, detection_s};
 
 use Figure::{Count, Number, Own, Words};
 
-const DUE: &str = "due after, s";
+const DUE: &str = "expected within, s";
 const WRONG: &str = "wrongly closed";
-const SPENT: &str = "spent on it";
+const SPENT: &str = "traffic after fault";
 
 /// The fault, and how many it hit.
 pub(super) const FAULT: &[Column] = &[
@@ -20,8 +20,8 @@ pub(super) const FAULT: &[Column] = &[
     ),
     Column::new(("", "dead"), "dead", ("dead", ""), Count(|arm| deaths(arm).map(|d| d.dead))),
     Column::new(
-        ("", "known"),
-        "known",
+        ("", "detected"),
+        "detected",
         ("dead_known", ""),
         Count(|arm| deaths(arm).map(|d| d.known)),
     ),
@@ -30,14 +30,14 @@ pub(super) const FAULT: &[Column] = &[
 /// Median time until a death was detected.
 pub(super) const MEDIAN: Column = Column::new(
     (AFTER, "median"),
-    "known after, s: median",
+    "detected after, s: median",
     ("known_after_s_median", "s"),
     Number(|arm| detection_s(arm)[1], 1.0),
 );
 /// Longest time until a death was detected.
 pub(super) const LAST: Column = Column::new(
     (AFTER, "max"),
-    "known after, s: max",
+    "detected after, s: max",
     ("known_after_s_max", "s"),
     Number(|arm| detection_s(arm)[2], 1.0),
 );
@@ -46,7 +46,7 @@ pub(super) const LAST: Column = Column::new(
 pub(super) const KNOWN: &[Column] = &[
     Column::new(
         (AFTER, "min"),
-        "known after, s: min",
+        "detected after, s: min",
         ("known_after_s_min", "s"),
         Number(|arm| detection_s(arm)[0], 1.0),
     ),
@@ -64,7 +64,7 @@ pub(super) const DUE_AFTER: &[Column] = &[
     ),
     Column::new(
         (DUE, "+ timers"),
-        "timers late by, s",
+        "granularity of timers, s",
         ("granularity_s", "s"),
         Number(|arm| deaths(arm)?.granularity_s, 1.0),
     ),
@@ -81,7 +81,7 @@ pub(super) const DUE_AFTER: &[Column] = &[
 pub(super) const ALIVE: &[Column] = &[
     Column::new(("", "alive"), "alive", ("alive", ""), Count(|arm| deaths(arm).map(|d| d.alive))),
     Column::new(
-        (WRONG, "closed"),
+        (WRONG, "number"),
         "wrongly closed",
         ("wrongly_closed", ""),
         Count(|arm| deaths(arm).map(|d| d.wrongly_closed)),
@@ -94,17 +94,17 @@ pub(super) const ALIVE: &[Column] = &[
     ),
 ];
 
-/// What detection took.
+/// Packets of faulted connections, from the fault on.
 pub(super) const SPENT_ON: &[Column] = &[
     Column::new(
         (SPENT, "packets"),
-        "packets spent",
+        "packets after the fault",
         ("stricken_packets", ""),
         Count(|arm| Some(deaths(arm)?.traffic?.packets)),
     ),
     Column::new(
         (SPENT, "/conn"),
-        "packets per stricken connection",
+        "packets per faulted connection",
         ("packets_per_stricken", ""),
         Number(
             |arm| {
@@ -117,36 +117,36 @@ pub(super) const SPENT_ON: &[Column] = &[
     ),
     Column::new(
         (SPENT, "KiB"),
-        "KiB spent",
+        "KiB after the fault",
         ("stricken_bytes", "bytes"),
         Number(|arm| Some(deaths(arm)?.traffic?.bytes as f64), 1.0 / 1_024.0),
     ),
 ];
 
-/// Connections that arrived and found no room.
+/// New connections that found no place.
 pub(super) const ARRIVALS: &[Column] = &[
     Column::new(
-        ("arrivals", "without room"),
-        "arrivals that found no room",
+        ("new connections", "no place"),
+        "new connections without a place",
         ("arrivals_without_room", ""),
         Count(|arm| deaths(arm).map(|d| d.arrivals).filter(|n| *n > 0)),
     ),
     Column::new(
-        ("arrivals", "waited, s"),
-        "arrivals waited at most, s",
+        ("new connections", "waited, s"),
+        "new connections: longest wait, s",
         ("arrival_s_max", "s"),
         Number(|arm| arm.histograms.get(ARRIVAL.name)?.max, 1e-6),
     ),
 ];
 
-/// By what deaths were detected; on a terminal that is said in words.
+/// How deaths were detected; on a terminal, sentences state that.
 pub(super) const MORE: &[Column] = &[
     Column::new(
-        ("", "stricken"),
-        "stricken",
+        ("", "faulted"),
+        "faulted",
         ("stricken", ""),
         Count(|arm| deaths(arm).map(|d| d.stricken)),
     ),
-    Column::new(("", "known by"), "known by", ("known_by", ""), Own),
-    Column::new(("", "read said"), "read(2) gave", ("read_said", ""), Own),
+    Column::new(("", "detected by"), "detected by", ("known_by", ""), Own),
+    Column::new(("", "read(2)"), "read(2) returned", ("read_said", ""), Own),
 ];

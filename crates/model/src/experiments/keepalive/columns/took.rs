@@ -23,7 +23,7 @@ const fn count(whole: &'static str, key: &'static str, of: fn(&Arm) -> Option<u6
     Column::whole(whole, (key, ""), Count(of))
 }
 
-/// Messages of the connections that write.
+/// Messages of the connection that writes.
 pub(super) const LOAD: &[Column] =
     &[Column::new(("", "messages/s"), "messages/s", tidy(&RATE), Metric)];
 
@@ -35,7 +35,7 @@ pub(super) const THROUGHPUT: &[Column] = &[Column::new(
     Number(|arm| value(arm, GOODPUT.name), 8e-6),
 )];
 
-/// Connections that idle.
+/// Idle connections.
 pub(super) const IDLE: &[Column] = &[Column::new(
     ("idle", "sockets"),
     "idle sockets",
@@ -43,7 +43,7 @@ pub(super) const IDLE: &[Column] = &[Column::new(
     Count(|arm| of(arm).map(|keepalive| keepalive.idle_sockets)),
 )];
 
-/// What checking sent within the window.
+/// Packets of the mechanism within the window.
 pub(super) const COUNTED: &[Column] = &[
     Column::new(
         (WINDOW, "probes"),
@@ -71,7 +71,7 @@ pub(super) const COUNTED: &[Column] = &[
     ),
     Column::new(
         (WINDOW, "KiB"),
-        "KiB in all",
+        "KiB in total",
         ("checking_bytes", "bytes"),
         Number(|arm| traffic(of(arm)?).map(|t| t.bytes as f64), 1.0 / 1_024.0),
     ),
@@ -115,14 +115,14 @@ pub(super) const MORE: &[Column] = &[
     bytes("bytes of acknowledgments", "heartbeat_ack_bytes", |arm| {
         Some(of(arm)?.heartbeat_acks?.bytes)
     }),
-    count("messages sent again", "heartbeat_retransmissions", |arm| {
+    count("messages retransmitted", "heartbeat_retransmissions", |arm| {
         of(arm)?.heartbeats?;
         of(arm).map(|keepalive| keepalive.heartbeat_retransmissions)
     }),
-    count("messages, as the program says", "nulls_sent", |arm| {
+    count("messages counted by the program", "nulls_sent", |arm| {
         of(arm).map(|keepalive| keepalive.nulls_sent).filter(|n| *n > 0)
     }),
-    count("wake-ups of timers", "timer_wakeups", |arm| {
+    count("timer wake-ups", "timer_wakeups", |arm| {
         of(arm).map(|keepalive| keepalive.wakeups).filter(|n| *n > 0)
     }),
     Column::new(("", "checking"), "checking", ("checking", ""), Own),
@@ -176,13 +176,13 @@ pub(super) const MESSAGE_CPU: &[Column] = &[
 pub(super) const MEMORY_OF: &[Column] = &[
     Column::new((MEMORY, "client"), "client memory, bytes/socket", tidy(&CLIENT_MEMORY), Metric),
     Column::new(
-        (MEMORY, "its kernel"),
+        (MEMORY, "client kernel"),
         "client's kernel, bytes/socket",
         tidy(&CLIENT_KERNEL_MEMORY),
         Metric,
     ),
     Column::new(
-        (MEMORY, "server's"),
+        (MEMORY, "server kernel"),
         "server's kernel, bytes/socket",
         tidy(&SERVER_KERNEL_MEMORY),
         Metric,

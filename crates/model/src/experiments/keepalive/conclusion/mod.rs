@@ -1,12 +1,19 @@
-//! What follows from the arms of `keepalive`: the answer in a sentence, causes, advice, what next.
+//! What follows from the arms of `keepalive`: the answer, causes, advice, what next.
 
 use super::{advice, causes};
 use crate::checking::Mechanism;
 use crate::experiments::conclusion::{
-    Stated, capital, comparisons, explain, explanations, few, first_stated, stated, step, value,
+    Stated, capital, explain, explanations, few, first_stated, stated, step, value,
 };
 use crate::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use crate::units::{human_count, human_us};
+
+/// An answer has no more sentences, and no more letters.
+const SENTENCES: usize = 3;
+const LETTERS: usize = 400;
+
+/// Of at most this many arms the computed detection time is stated too.
+const EXPECTED_STATED: usize = 2;
 
 /// Fills in what follows from the arms.
 pub(super) fn conclude(summary: &mut Summary) {
@@ -39,8 +46,8 @@ impl Told<'_> {
             return self.arm.name.clone();
         }
         match self.mechanism() {
-            Mechanism::None => "only reading",
-            Mechanism::Tcp => "the kernel's probes",
+            Mechanism::None => "reading alone",
+            Mechanism::Tcp => "kernel probes",
             Mechanism::Heartbeat => "heartbeats",
             Mechanism::Lazy => "lazy reaping",
             Mechanism::Write => "writing",
@@ -58,13 +65,13 @@ impl Told<'_> {
         detection.min.zip(detection.max).map(|(min, max)| [min, max])
     }
 
-    /// Packets of an hour, in words: as measured, else by arithmetic.
+    /// Packets per hour, in words: as measured, else as computed.
     fn an_hour(&self) -> Option<String> {
-        let by_arithmetic = || {
+        let computed = || {
             let computed = self.checked.computed_packets_per_hour()?;
-            Some(format!("{} by arithmetic", an_hour(computed)))
+            Some(format!("{} (computed)", an_hour(computed)))
         };
-        value(self.arm, "checking_packets_per_hour_per_socket").map(an_hour).or_else(by_arithmetic)
+        value(self.arm, "checking_packets_per_hour_per_socket").map(an_hour).or_else(computed)
     }
 
     /// The same, to compare.
@@ -100,74 +107,163 @@ fn answer(summary: &Summary) -> String {
     }
     let mut sentences = Vec::new();
     if arms.iter().any(|told| told.deaths().is_some()) {
-        sentences.extend(known(&arms));
+        let (detected, of) = detected(&arms);
+        sentences.extend(known(&detected, of));
+        sentences.extend(wrongly_closed(&arms));
         sentences.extend(never(summary, &arms));
+        sentences.extend(price(&detected));
     } else {
         sentences.extend(rates(summary));
+        sentences.extend(wrongly_closed(&arms));
         sentences.extend(packets(&arms));
         sentences.extend(cpu(&arms));
     }
-    sentences.extend(wrongly_closed(&arms));
-    sentences.join(" ")
+    fitting(summary, sentences)
 }
 
-/// Packets of an hour, in words.
+/// The first sentences that have room after the verdicts of comparisons, which stand before them.
+fn fitting(summary: &Summary, sentences: Vec<String>) -> String {
+    let letters = |text: &str| text.chars().count();
+    let [count, mut room] = match summary.comparisons.as_slice() {
+        [] => [SENTENCES, LETTERS],
+        [one] => {
+            let names = letters(&one.a) + letters(&one.b) + letters(&one.metric);
+            [SENTENCES - 1, LETTERS.saturating_sub(110 + names)]
+        }
+        _ => [SENTENCES - 1, LETTERS - 100],
+    };
+    let mut chosen: Vec<String> = Vec::new();
+    for sentence in sentences {
+        let size = letters(&sentence) + usize::from(!chosen.is_empty());
+        if chosen.len() < count && (size <= room || chosen.is_empty()) {
+            room = room.saturating_sub(size);
+            chosen.push(sentence);
+        }
+    }
+    chosen.join(" ")
+}
+
+/// The unit of packets in a sentence.
+const UNIT: &str = " packets per hour";
+
+/// Packets per hour, in words.
 fn an_hour(packets: f64) -> String {
     match packets {
-        0.0 => "no packet".to_owned(),
-        packets if packets < 10.0 => format!("{packets:.1} packets an hour"),
-        packets => format!("{} packets an hour", human_count(packets.round() as u64)),
+        0.0 => "no packets".to_owned(),
+        packets if packets < 10.0 => format!("{packets:.1}{UNIT}"),
+        packets => format!("{}{UNIT}", human_count(packets.round() as u64)),
     }
 }
 
-/// Who knew of deaths, when, and what a live connection paid for it.
-fn known(arms: &[Told<'_>]) -> Option<String> {
-    let knew: Vec<(&Told<'_>, [f64; 2])> = arms
+/// `a, b and c`.
+fn enumerated(phrases: &[String]) -> String {
+    match phrases {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// `3.10 to 4.09 s`.
+fn range_us([min, max]: [f64; 2]) -> String {
+    let (min, max) = (human_us(min), human_us(max));
+    match min.split_once(' ').zip(max.split_once(' ')) {
+        _ if min == max => max,
+        // One unit is enough.
+        Some(((figure, one), (_, other))) if one == other => format!("{figure} to {max}"),
+        _ => format!("{min} to {max}"),
+    }
+}
+
+/// An arm, and its quickest and slowest detection, µs.
+type Detected<'a, 'b> = (&'b Told<'a>, [f64; 2]);
+
+/// The arms that detected deaths; of many the fastest and the slowest, and how many there are.
+fn detected<'a, 'b>(arms: &'b [Told<'a>]) -> (Vec<Detected<'a, 'b>>, Option<usize>) {
+    let all: Vec<Detected<'a, 'b>> = arms
         .iter()
         .filter(|told| told.deaths().is_some_and(|deaths| deaths.known > 0))
         .filter_map(|told| Some((told, told.detection_us()?)))
         .collect();
-    let (knew, of) = match stated(knew, |(_, [_, last_us])| *last_us) {
+    match stated(all, |(_, [_, last_us])| *last_us) {
         Stated::Each(all) => (all, None),
-        Stated::Ends(quickest, slowest, of) => (vec![quickest, slowest], Some(of)),
-    };
-    let mut phrases = Vec::new();
-    for (told, [min, max]) in &knew {
-        let deaths = told.deaths()?;
-        let last_us = *max;
-        let (min, max) = (human_us(*min), human_us(*max));
-        let when =
-            if min == max { format!("{max} after") } else { format!("{min} to {max} after") };
-        let mut phrase = format!("{} knew of {} {when}", told.name(), of_dead(deaths));
-        if let Some(due) = deaths.due_s() {
-            phrase += &format!(" (due within {})", human_us(due * 1e6));
-            if deaths.late == 0 && last_us > due * 1e6 {
-                phrase += ", because the machine ran it late";
-            }
-        }
-        if deaths.late > 0 {
-            phrase += &format!(", {} of them too late", human_count(deaths.late));
-        }
-        // What tells by itself costs nothing to know.
-        let silent = !told_by_itself(deaths);
-        if silent && told.mechanism() == Mechanism::Lazy {
-            phrase += ", because others wanted the places: it sends nothing, and knows nothing, until then";
-        } else if let Some(packets) = told.an_hour().filter(|_| silent) {
-            phrase += &format!(", with {packets} for each live one");
-        }
-        phrases.push(phrase);
+        Stated::Ends(fastest, slowest, of) => (vec![fastest, slowest], Some(of)),
     }
-    if phrases.is_empty() {
-        return None;
-    }
-    let all = capital(&phrases.join("; "));
-    Some(match of {
-        None => format!("{all}."),
-        Some(of) => format!("The quickest and the slowest of {of}: {all}."),
-    })
 }
 
-/// Whether a RST or a FIN says so, whatever the mechanism.
+/// Which arms detected deaths, and after which time.
+fn known(detected: &[Detected<'_, '_>], of: Option<usize>) -> Option<String> {
+    let which = if of.is_some() { ", which" } else { "" };
+    let mut phrases: Vec<String> = Vec::new();
+    let mut before = String::new();
+    for (told, detection_us) in detected {
+        let deaths = told.deaths()?;
+        let dead = of_dead(deaths);
+        // What the arm before detected too is not repeated.
+        let what = match (before == dead, of) {
+            (false, _) => format!("{which} detected {dead}"),
+            (true, Some(_)) => ",".to_owned(),
+            (true, None) => String::new(),
+        };
+        let expected = detected.len() <= EXPECTED_STATED;
+        let when = when(told.mechanism(), deaths, *detection_us, expected);
+        phrases.push(format!("{}{what} after {when}", told.name()));
+        before = dead;
+    }
+    match (phrases.as_slice(), of) {
+        ([], _) => None,
+        ([fastest, slowest], Some(of)) => {
+            Some(format!("Of {of} arms, the fastest was {fastest}, and the slowest {slowest}."))
+        }
+        (all, _) => Some(capital(&enumerated(all)) + "."),
+    }
+}
+
+/// `3.10 to 4.09 s (expected: within 4.51 s)`.
+fn when(mechanism: Mechanism, deaths: &Deaths, detection_us: [f64; 2], expected: bool) -> String {
+    let [_, last_us] = detection_us;
+    let mut remarks: Vec<String> = Vec::new();
+    if let Some(due) = deaths.due_s().filter(|_| expected || deaths.late > 0) {
+        let ran_late = deaths.late == 0 && last_us > due * 1e6;
+        let but = if ran_late { ", but the machine ran late" } else { "" };
+        remarks.push(format!("expected: within {}{but}", human_us(due * 1e6)));
+    }
+    if deaths.late > 0 {
+        remarks.push(format!("{} of them too late", human_count(deaths.late)));
+    }
+    if mechanism == Mechanism::Lazy && !told_by_itself(deaths) {
+        remarks.push("when new connections needed places".to_owned());
+    }
+    let when = range_us(detection_us);
+    if remarks.is_empty() { when } else { format!("{when} ({})", remarks.join("; ")) }
+}
+
+/// What a live connection costs in the arms that detected deaths.
+fn price(detected: &[Detected<'_, '_>]) -> Option<String> {
+    let mut costs: Vec<(String, Vec<String>)> = Vec::new();
+    for (told, _) in detected {
+        // A RST or a FIN costs nothing, and lazy reaping sends nothing by itself.
+        let is_free = told.deaths().is_none_or(told_by_itself);
+        if is_free || told.mechanism() == Mechanism::Lazy {
+            continue;
+        }
+        let Some(packets) = told.an_hour() else { continue };
+        match costs.iter_mut().find(|(known, _)| *known == packets) {
+            Some((_, names)) => names.push(told.name()),
+            None => costs.push((packets, vec![told.name()])),
+        }
+    }
+    let mut phrases: Vec<String> = Vec::new();
+    for (packets, names) in &costs {
+        // One unit is enough.
+        let again = if phrases.is_empty() { UNIT } else { "" };
+        let figure = packets.replacen(UNIT, again, 1);
+        phrases.push(format!("{figure} with {}", enumerated(names)));
+    }
+    (!phrases.is_empty()).then(|| format!("A live connection costs {}.", phrases.join(", ")))
+}
+
+/// Whether a RST or a FIN reports the death, whatever the mechanism.
 fn told_by_itself(deaths: &Deaths) -> bool {
     matches!(deaths.fault.as_str(), "reset" | "close")
 }
@@ -181,8 +277,8 @@ fn of_dead(deaths: &Deaths) -> String {
     }
 }
 
-/// Who never knew, and why, from the causes: what several have in common is said once.
-fn never(summary: &Summary, arms: &[Told<'_>]) -> Option<String> {
+/// Which arms missed deaths, and why, from the causes: what several have in common is stated once.
+fn never(summary: &Summary, arms: &[Told<'_>]) -> Vec<String> {
     let mut said: Vec<(&str, Vec<String>)> = Vec::new();
     for cause in summary.causes.iter().filter(|cause| cause.id == advice::UNNOTICED) {
         let Some(told) = arms.iter().find(|told| told.arm.name == cause.arm) else { continue };
@@ -191,63 +287,72 @@ fn never(summary: &Summary, arms: &[Told<'_>]) -> Option<String> {
             None => said.push((&cause.text, vec![told.name()])),
         }
     }
-    let sentences: Vec<String> = first_stated(&said)
+    first_stated(&said)
         .iter()
-        .map(|(text, names)| format!("With {} {text}", names.join(" and ")))
-        .collect();
-    (!sentences.is_empty()).then(|| sentences.join(" "))
+        .map(|(text, names)| format!("With {}, {text}", enumerated(names)))
+        .collect()
 }
 
-/// Live connections that were closed, against what arithmetic expects of the loss.
+/// Live connections that an arm closed.
+struct Closed {
+    name: String,
+    count: u64,
+    /// Live connections, and the number that the loss makes likely: least, mean, most.
+    expected: Option<(u64, [f64; 3])>,
+}
+
+/// Live connections that were closed, next to the number computed from the loss.
 fn wrongly_closed(arms: &[Told<'_>]) -> Option<String> {
-    let mut phrases = Vec::new();
-    for told in arms {
+    let closed = |told: &Told<'_>| {
         let of_fault = told.deaths().map_or(0, |deaths| deaths.wrongly_closed);
-        let closed = told.arm.errors.get("closed-alive").copied().unwrap_or(0).max(of_fault);
-        let expected = told.deaths().and_then(|deaths| Some((deaths, deaths.expected_wrongly?)));
-        let phrase = match expected {
-            Some((deaths, [least, mean, most])) => format!(
-                "{} closed {} of {} live connections wrongly, where arithmetic expects {} ({} to {})",
-                told.name(),
-                human_count(closed),
-                human_count(deaths.alive),
-                few(mean),
-                few(least),
-                few(most)
-            ),
-            None if closed > 0 => format!(
-                "{} closed {} live connections although nothing was to be lost",
-                told.name(),
-                human_count(closed)
-            ),
-            None => continue,
-        };
-        phrases.push(phrase);
-    }
-    (!phrases.is_empty()).then(|| capital(&phrases.join("; ")) + ".")
-}
-
-/// What checking leaves of the messages of the connection that writes.
-fn rates(summary: &Summary) -> Option<String> {
-    let one = |comparison: &Comparison| {
-        let ratio = comparison.ratio?;
-        let interval = comparison
-            .ci95
-            .map_or_else(String::new, |[low, high]| format!(" [{low:.3}, {high:.3}]"));
-        let Comparison { a, b, verdict, .. } = comparison;
-        Some(format!("{a} has {ratio:.3}{interval} of the messages of {b}: {verdict}"))
+        let count = told.arm.errors.get("closed-alive").copied().unwrap_or(0).max(of_fault);
+        let expected =
+            told.deaths().and_then(|deaths| Some((deaths.alive, deaths.expected_wrongly?)));
+        let shown = count > 0 || expected.is_some();
+        shown.then(|| Closed { name: told.name(), count, expected })
     };
-    match comparisons(summary, "messages_per_s") {
+    let all: Vec<Closed> = arms.iter().filter_map(closed).collect();
+    let phrase = |one: &Closed| {
+        let (name, count) = (&one.name, human_count(one.count));
+        match one.expected {
+            Some((alive, [least, mean, most])) => {
+                let alive = human_count(alive);
+                let [least, mean, most] = [least, mean, most].map(few);
+                format!(
+                    "{name} closed {count} of {alive} live connections (expected: {mean}; \
+                     {least} to {most} in 99 of 100 runs)"
+                )
+            }
+            None => format!("{name} closed {count} live connections (false alarms)"),
+        }
+    };
+    match stated(all, |one| one.count as f64) {
+        Stated::Each(all) if all.is_empty() => None,
         Stated::Each(all) => {
-            let phrases: Vec<String> = all.into_iter().filter_map(one).collect();
-            (!phrases.is_empty()).then(|| capital(&phrases.join("; ")) + ".")
+            let phrases: Vec<String> = all.iter().map(phrase).collect();
+            Some(capital(&enumerated(&phrases)) + ".")
         }
         Stated::Ends(least, most, of) => Some(format!(
-            "Of {of} comparisons, the least: {}; the most: {}.",
-            one(least)?,
-            one(most)?
+            "Of {of} arms, {}, the fewest, and {}, the most.",
+            phrase(&least),
+            phrase(&most)
         )),
     }
+}
+
+/// Of several comparisons, the lowest and the highest ratio of messages. A single one is stated by
+/// the verdict before the answer.
+fn rates(summary: &Summary) -> Option<String> {
+    let ratio = |one: &Comparison| one.ratio.filter(|ratio| ratio.is_finite());
+    let of_messages = summary.comparisons.iter().filter(|one| one.metric == "messages_per_s");
+    let mut all: Vec<(f64, &Comparison)> =
+        of_messages.filter_map(|one| Some((ratio(one)?, one))).collect();
+    all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let [(low, least), .., (high, most)] = all.as_slice() else { return None };
+    Some(format!(
+        "Messages/s range from {low:.3}× ({} relative to {}) to {high:.3}× ({} relative to {}).",
+        least.a, least.b, most.a, most.b
+    ))
 }
 
 /// One by one, or from the least to the most.
@@ -278,7 +383,7 @@ fn packets(arms: &[Told<'_>]) -> Option<String> {
     if counted.iter().all(inert) {
         let idle = counted.iter().find_map(|(told, _)| told.checked.checking.period_s())?;
         return Some(format!(
-            "Not one probe was sent: the idle time of {} s is longer than any trial.",
+            "No probe was sent because the idle time of {} s is longer than any trial.",
             human_count(idle as u64)
         ));
     }
@@ -286,10 +391,11 @@ fn packets(arms: &[Told<'_>]) -> Option<String> {
         format!("{} with {}", told.an_hour().unwrap_or_default(), told.name())
     };
     let list = listed(counted, |(_, size)| *size, phrase);
-    Some(format!("An idle connection takes {list}."))
+    Some(format!("An idle connection costs {list}."))
 }
 
-/// CPU of checking: of the whole machine where nobody writes, else of the programs that check.
+/// CPU time of the mechanisms: of the whole machine where nothing is written, else of the programs
+/// that hold the connections.
 fn cpu(arms: &[Told<'_>]) -> Option<String> {
     let machine = |told: &Told<'_>| value(told.arm, "machine_cpu_us_per_s_per_1000_sockets");
     let whole = arms.iter().all(|told| machine(told).is_some());
@@ -304,10 +410,16 @@ fn cpu(arms: &[Told<'_>]) -> Option<String> {
     if used.is_empty() {
         return None;
     }
-    let phrase = |(told, us): &(&Told<'_>, f64)| format!("{} with {}", human_us(*us), told.name());
+    let phrase = |(told, us): &(&Told<'_>, f64)| {
+        let us = human_us(*us);
+        match told.mechanism() {
+            Mechanism::None if told.unique => format!("{us}/s unchecked"),
+            _ => format!("{us}/s with {}", told.name()),
+        }
+    };
     let list = listed(used, |(_, size)| *size, phrase);
-    let who = if whole { "the machine, with all that ran on it," } else { "the programs" };
-    Some(format!("Each 1,000 idle connections took {who} this much CPU a second: {list}."))
+    let of = if whole { "whole machine" } else { "programs only" };
+    Some(format!("CPU per 1,000 idle connections ({of}): {list}."))
 }
 
 fn next(summary: &Summary) -> Vec<NextStep> {
@@ -315,10 +427,16 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     let mut steps = explanations(summary);
     match summary.study.as_deref() {
         Some("keepalive-2003") => {
-            steps.push(step("tcptoll study keepalive-cost", "the same question for today"));
+            steps.push(step(
+                "tcptoll study keepalive-cost",
+                "the same question with 50,000 connections today",
+            ));
         }
         Some("keepalive-cost") => {
-            steps.push(step("tcptoll study keepalive-sayings", "who learns of a death, and how"));
+            steps.push(step(
+                "tcptoll study keepalive-sayings",
+                "how programs detect a dead peer: common claims, tested",
+            ));
         }
         None if summary.place.kind == PlaceKind::Lab => steps.extend(next_in_lab(&arms)),
         Some(_) | None => {}
@@ -332,23 +450,29 @@ fn next_in_lab(arms: &[Told<'_>]) -> Vec<NextStep> {
         arms.iter().filter_map(Told::deaths).any(|deaths| deaths.fault.starts_with(name))
     };
     if arms.iter().all(|told| told.deaths().is_none()) {
-        steps.push(step("tcptoll keepalive --fault cut", "who learns of a death, and how soon"));
+        steps.push(step(
+            "tcptoll keepalive --fault cut",
+            "which mechanism detects a dead peer, and how fast",
+        ));
         return steps;
     }
     if faults("cut") && arms.iter().all(|told| told.checked.detect_within_s.is_none()) {
         steps.push(step(
             "tcptoll keepalive --detect-within 30s",
-            "the cheapest settings that know in time, and the proof",
+            "the cheapest settings that detect a dead peer in time, tested",
         ));
     }
     if faults("cut") && !faults("freeze") {
         steps.push(step(
             "tcptoll keepalive --mechanism heartbeat --evidence acknowledged,answered --fault freeze",
-            "a stopped process on a running machine",
+            "a stopped process whose kernel still answers",
         ));
     }
     if faults("freeze") || faults("loss") {
-        steps.push(step("tcptoll study keepalive-cost", "what checking 50,000 connections costs"));
+        steps.push(step(
+            "tcptoll study keepalive-cost",
+            "what testing 50,000 idle connections costs",
+        ));
     }
     steps
 }

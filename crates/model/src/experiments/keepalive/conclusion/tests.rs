@@ -82,14 +82,14 @@ fn deaths(arm: &mut Arm) -> &mut Deaths {
 }
 
 #[test]
-fn who_knew_of_deaths_when_and_for_how_much_is_told_and_who_did_not() {
+fn mechanisms_that_detected_deaths_are_stated_with_time_and_cost_and_those_that_did_not() {
     let told = concluded(vec![
         dying(Mechanism::None, "cut", 0, 0.0),
         dying(Mechanism::Tcp, "cut", 100, 4.0),
     ]);
     assert_eq!(
         told.answer,
-        "The kernel's probes knew of all 100 dead connections 3.60 s to 4.00 s after (due within 4.51 s), with 7,200 packets an hour for each live one. With only reading 100 of 100 dead connections were taken for alive 5.00 s later: nothing is ever sent that could fail."
+        "Kernel probes detected all 100 dead connections after 3.60 to 4.00 s (expected: within 4.51 s). With reading alone, 100 of 100 dead connections were not detected within 5.00 s: nothing is sent that could fail. A live connection costs 7,200 packets per hour with kernel probes."
     );
 }
 
@@ -118,10 +118,10 @@ fn unnoticed_deaths_bring_the_cheapest_settings_for_half_a_minute() {
     // A test of four tries fails 1.6e-7 of the time where each try fails with 0.0199.
     assert_eq!(
         probes.cost,
-        "327 packets and 17,018 bytes an hour for each idle connection, 90.9 packets a second and 37.8 kbit/s for 1,000. Where 1 % of packets are lost each way, each by itself, and a round trip takes at most 200 ms, it closes 0.03 live connections an hour of 1,000; where nothing arrives for 4.00 s it closes those under test, for 26.0 s all."
+        "327 packets and 17,018 bytes per hour for each idle connection; 90.9 packets/s and 37.8 kbit/s for 1,000 connections. With 1 % independent packet loss each way and a round trip of at most 200 ms, 0.03 of 1,000 live connections are closed per hour. An interruption of 4.00 s closes the connections under test, one of 26.0 s closes all."
     );
     // (22 + 4) s, an eighth and 10 ms: not before the timers of the probes.
-    assert!(probes.change.contains("TCP_USER_TIMEOUT=29300, in ms,"), "{probes:?}");
+    assert!(probes.change.contains("TCP_USER_TIMEOUT=29300 (ms) too."), "{probes:?}");
     assert!(probes.undo.contains("TCP_USER_TIMEOUT=0"), "{probes:?}");
     assert!(probes.proof.is_none());
     assert!(told.advice[1].change.contains("Timing { idle: Duration::from_millis("));
@@ -136,19 +136,23 @@ fn a_wanted_detection_time_brings_settings_with_cost_and_proof() {
     let told = concluded(vec![arm]);
     let [advice] = told.advice.as_slice() else { panic!("{:?}", told.advice) };
     assert!(
-        advice.change.starts_with("To know within 5.00 s by the kernel's probes: SO_KEEPALIVE=1")
+        advice.change.starts_with(
+            "To detect a dead peer within 5.00 s with kernel probes, set SO_KEEPALIVE=1"
+        ),
+        "{}",
+        advice.change
     );
-    assert!(advice.cost.contains("idle connection (measured: 7,200 packets), "), "{}", advice.cost);
+    assert!(advice.cost.contains("idle connection (measured: 7,200 packets); "), "{}", advice.cost);
     assert_eq!(
         advice.proof.as_deref(),
         Some(
-            "in this run, arm mechanism tcp: all 100 dead connections known, the last after 4.00 s (bound 4.00 s, and 510 ms of timers); none of 900 live ones closed"
+            "in this run, arm mechanism tcp: all 100 dead connections detected, the last after 4.00 s (computed bound: 4.00 s, plus 510 ms for timers); 0 of 900 live connections closed"
         )
     );
 }
 
 #[test]
-fn what_was_known_late_proves_nothing() {
+fn what_was_detected_late_proves_nothing() {
     let mut arm = dying(Mechanism::Tcp, "cut", 100, 9.0);
     arm.own.keepalive.as_mut().unwrap().detect_within_s = Some(5.0);
     deaths(&mut arm).late = 3;
@@ -162,7 +166,7 @@ fn what_was_known_late_proves_nothing() {
 }
 
 #[test]
-fn false_alarms_stand_beside_what_arithmetic_expects() {
+fn false_alarms_are_stated_with_the_expected_number() {
     let mut arm = dying(Mechanism::Tcp, "loss=5%", 0, 0.0);
     let lossy = deaths(&mut arm);
     (lossy.dead, lossy.alive, lossy.wrongly_closed) = (0, 1_000, 3);
@@ -170,24 +174,25 @@ fn false_alarms_stand_beside_what_arithmetic_expects() {
     arm.errors.insert("closed-alive".to_owned(), 3);
     assert_eq!(
         concluded(vec![arm]).answer,
-        "The kernel's probes closed 3 of 1,000 live connections wrongly, where arithmetic expects 4.25 (0 to 10)."
+        "Kernel probes closed 3 of 1,000 live connections (expected: 4.25; 0 to 10 in 99 of 100 runs)."
     );
 }
 
 #[test]
-fn live_connections_that_were_closed_without_any_loss_are_told() {
+fn live_connections_that_were_closed_without_any_loss_are_stated() {
     let mut arm = arm(Mechanism::Heartbeat, 7_128.0);
     arm.errors.insert("closed-alive".to_owned(), 2);
     let told = concluded(vec![arm]);
     assert!(
+        told.answer.starts_with("Heartbeats closed 2 live connections (false alarms). "),
+        "{}",
         told.answer
-            .ends_with("Heartbeats closed 2 live connections although nothing was to be lost.")
     );
     assert!(told.valid, "it is a finding");
 }
 
 #[test]
-fn without_deaths_packets_cpu_and_messages_are_told() {
+fn without_deaths_packets_and_cpu_are_stated() {
     let cpu = |arm: Arm, us| {
         let mut arm = arm;
         arm.metrics.extend(metrics(&[("machine_cpu_us_per_s_per_1000_sockets", us)]));
@@ -209,14 +214,26 @@ fn without_deaths_packets_cpu_and_messages_are_told() {
     conclude(&mut told);
     assert_eq!(
         told.answer,
-        "Mechanism tcp has 0.998 [0.990, 1.006] of the messages of mechanism none: no difference found. An idle connection takes 7,120 packets an hour with the kernel's probes. Each 1,000 idle connections took the machine, with all that ran on it, this much CPU a second: 900 µs with only reading, 5.10 ms with the kernel's probes."
+        "An idle connection costs 7,120 packets per hour with kernel probes. CPU per 1,000 idle connections (whole machine): 900 µs/s unchecked, 5.10 ms/s with kernel probes.",
+        "the verdict on a single comparison stands before it"
+    );
+    let mut other = told.comparisons[0].clone();
+    (other.a, other.ratio) = ("mechanism tcp, sockets 51".to_owned(), Some(0.9));
+    told.comparisons.push(other);
+    conclude(&mut told);
+    assert!(
+        told.answer.starts_with(
+            "Messages/s range from 0.900× (mechanism tcp, sockets 51 relative to mechanism none) to 0.998×"
+        ),
+        "{}",
+        told.answer
     );
     assert_eq!(told.next[0].command, "tcptoll keepalive --fault cut");
     assert!(told.advice.is_empty());
 }
 
 #[test]
-fn probes_that_were_never_due_are_told() {
+fn probes_that_were_never_due_are_stated() {
     let mut arm = arm(Mechanism::Tcp, 0.0);
     arm.metrics.clear();
     let checked = arm.own.keepalive.as_mut().unwrap();
@@ -225,49 +242,55 @@ fn probes_that_were_never_due_are_told() {
     (checking.idle_s, checking.interval_s, checking.probes) = (Some(7_200.0), Some(75.0), Some(9));
     assert_eq!(
         concluded(vec![arm]).answer,
-        "Not one probe was sent: the idle time of 7,200 s is longer than any trial."
+        "No probe was sent because the idle time of 7,200 s is longer than any trial."
     );
 }
 
 #[test]
-fn what_a_short_window_could_not_count_is_told_by_arithmetic() {
+fn what_a_short_window_could_not_count_is_computed() {
     let mut arm = dying(Mechanism::Tcp, "cut", 100, 4.0);
     arm.metrics.clear();
     let answer = concluded(vec![arm]).answer;
     assert!(
-        answer.contains("with 7,200 packets an hour by arithmetic for each live one"),
+        answer.contains("costs 7,200 packets per hour (computed) with kernel probes"),
         "{answer}"
     );
 }
 
 #[test]
-fn of_many_arms_the_quickest_and_the_slowest_are_told() {
+fn of_many_arms_the_fastest_and_the_slowest_are_stated() {
     let arms = (1..=6).map(|s| {
         let mut arm = dying(Mechanism::Tcp, "cut", 100, f64::from(s));
         arm.name = format!("idle {s}s");
         arm
     });
     let answer = concluded(arms.collect()).answer;
-    assert!(answer.starts_with("The quickest and the slowest of 6: Idle 1s knew"), "{answer}");
-    assert!(answer.contains("idle 6s knew") && !answer.contains("idle 3s"), "{answer}");
+    assert!(
+        answer.starts_with(
+            "Of 6 arms, the fastest was idle 1s, which detected all 100 dead connections after 900 ms to 1.00 s"
+        ),
+        "{answer}"
+    );
+    assert!(answer.contains("the slowest idle 6s, after 5.40 to 6.00 s"), "{answer}");
+    assert!(!answer.contains("idle 3s"), "{answer}");
 }
 
 #[test]
-fn lazy_reaping_sends_nothing_until_a_place_is_wanted() {
+fn lazy_reaping_detects_deaths_when_places_are_needed_and_has_no_price() {
     let mut arm = dying(Mechanism::Lazy, "cut", 100, 2.0);
     arm.metrics = metrics(&[("checking_packets_per_hour_per_socket", 0.0)]);
     assert_eq!(
         concluded(vec![arm]).answer,
-        "Lazy reaping knew of all 100 dead connections 1.80 s to 2.00 s after, because others wanted the places: it sends nothing, and knows nothing, until then."
+        "Lazy reaping detected all 100 dead connections after 1.80 to 2.00 s (when new connections needed places)."
     );
 }
 
 #[test]
-fn a_reset_tells_by_itself_and_has_no_price() {
+fn a_reset_reports_itself_and_has_no_price() {
     let mut arm = dying(Mechanism::None, "reset", 100, 0.001);
     deaths(&mut arm).bound_s = None;
     assert_eq!(
         concluded(vec![arm]).answer,
-        "Only reading knew of all 100 dead connections 900 µs to 1.00 ms after."
+        "Reading alone detected all 100 dead connections after 900 µs to 1.00 ms."
     );
 }

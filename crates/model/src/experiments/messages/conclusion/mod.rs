@@ -13,6 +13,10 @@ use super::{
 };
 use crate::experiments::figures::CLIENT_CPU;
 
+/// An answer has no more sentences, and no more letters.
+const SENTENCES: usize = 3;
+const LETTERS: usize = 400;
+
 /// Arms whose latency or rate is stated one by one.
 const STATED: usize = 4;
 
@@ -47,7 +51,7 @@ fn answer(summary: &Summary) -> String {
     let mut sentences = Vec::new();
     match one_way.as_slice() {
         [] => {}
-        [arm] => sentences.extend(one(arm)),
+        [arm] => sentences.extend(one(arm).into_iter().flatten()),
         arms => sentences.extend(
             sizes(arms).or_else(|| rates(arms).map(|text| vec![text])).into_iter().flatten(),
         ),
@@ -58,14 +62,46 @@ fn answer(summary: &Summary) -> String {
     if answered.is_empty() {
         sentences.extend(limits(&one_way));
     }
-    sentences.truncate(3);
-    sentences.join(" ")
+    fitting(summary, sentences)
+}
+
+/// The first sentences that have room after the verdicts of comparisons, which stand before them.
+fn fitting(summary: &Summary, sentences: Vec<String>) -> String {
+    let letters = |text: &str| text.chars().count();
+    let [count, mut room] = match summary.comparisons.as_slice() {
+        [] => [SENTENCES, LETTERS],
+        [one] => {
+            let names = letters(&one.a) + letters(&one.b) + letters(&one.metric);
+            [SENTENCES - 1, LETTERS.saturating_sub(110 + names)]
+        }
+        _ => [SENTENCES - 1, LETTERS - 100],
+    };
+    let mut chosen: Vec<String> = Vec::new();
+    for sentence in sentences {
+        let size = letters(&sentence) + usize::from(!chosen.is_empty());
+        if chosen.len() < count && (size <= room || chosen.is_empty()) {
+            room = room.saturating_sub(size);
+            chosen.push(sentence);
+        }
+    }
+    chosen.join(" ")
+}
+
+/// `a, b and c`.
+fn enumerated(phrases: &[String]) -> String {
+    match phrases {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 fn nothing(arms: &[&Arm]) -> String {
     let worst = arms.iter().flat_map(|arm| &arm.errors).max_by_key(|(_, count)| **count);
     match worst {
-        Some((class, _)) => format!("No message arrived; most failed with {class}."),
+        Some((class, _)) => {
+            format!("No message arrived. The most frequent error was {class}.")
+        }
         None => "Nothing was measured.".to_owned(),
     }
 }
@@ -88,22 +124,21 @@ fn few(count: f64) -> String {
 }
 
 /// One arm: rate, goodput, what a message costs.
-fn one(arm: &Arm) -> Option<String> {
+fn one(arm: &Arm) -> Option<Vec<String>> {
     let bytes = arm.own.message.as_ref()?.bytes;
-    let mut text = format!(
-        "{} messages/s of {} ({})",
+    let carried = format!(
+        "The connection carries {} messages/s of {} ({}).",
         human_rate_per_s(value(arm, RATE.name)?),
         size_words(bytes),
         human_rate(value(arm, GOODPUT.name)? * 8.0)
     );
-    if let Some(cost) = cost(arm) {
-        let calls = few(value(arm, CALLS.name)?);
-        text += &format!("; each takes {calls} system calls, {cost}");
-    }
-    Some(text + ".")
+    let costs = cost(arm).zip(value(arm, CALLS.name));
+    let costs = costs
+        .map(|(cost, calls)| format!("Each message takes {} system calls, {cost}.", few(calls)));
+    Some([Some(carried), costs].into_iter().flatten().collect())
 }
 
-/// Several sizes: from which one the link is filled, and what the smallest message costs.
+/// Several sizes: the one from which on the link is filled, and what the smallest message costs.
 fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
     let all = series::of(arms);
     let several: Vec<&Series<'_>> = all.iter().filter(|one| one.points.len() > 1).collect();
@@ -111,34 +146,37 @@ fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
         return None;
     }
     let best = series::best(arms)?;
-    let from: Vec<String> = several
-        .iter()
-        .take(SERIES_STATED)
-        .map(|one| match one.fills_from(best.bytes_per_s) {
-            Some(bytes) => {
-                format!("from {} with {}", size_words(bytes).replace("-byte", " bytes"), one.name)
-            }
-            None => format!("at no size with {}", one.name),
-        })
-        .collect();
+    let (mut from, mut never) = (Vec::new(), Vec::new());
+    for one in several.iter().take(SERIES_STATED) {
+        match one.fills_from(best.bytes_per_s) {
+            Some(bytes) => from.push(format!("{} ({})", size_words(bytes), one.name)),
+            None => never.push(one.name.clone()),
+        }
+    }
     let of = if best.is_link { "the link's rate" } else { "the best goodput" };
-    let reached = format!(
-        "Goodput reaches {:.0} % of {of} ({}) {}.",
-        FILLED * 100.0,
-        human_rate(best.bytes_per_s * 8.0),
-        from.join(", ")
-    );
+    let of = format!("{:.0} % of {of} ({})", FILLED * 100.0, human_rate(best.bytes_per_s * 8.0));
+    let never = enumerated(&never);
+    let reached = match (from.as_slice(), never.as_str()) {
+        ([], never) => format!("Goodput reaches {of} at no message size with {never}."),
+        (from, "") => {
+            format!("Goodput reaches {of} with messages of at least {}.", enumerated(from))
+        }
+        (from, never) => format!(
+            "Goodput reaches {of} with messages of at least {}, but at no size with {never}.",
+            enumerated(from)
+        ),
+    };
     let smallest: Vec<String> = several
         .iter()
         .take(2)
         .filter_map(|one| {
             let point = one.points.first()?;
-            Some(format!("{} with {}", cost(point.arm)?, one.name))
+            Some(format!("{} ({})", cost(point.arm)?, one.name))
         })
         .collect();
     let bytes = several.first()?.points.first()?.bytes;
     let costs = (!smallest.is_empty())
-        .then(|| format!("A message of {} costs {}.", size_words(bytes), smallest.join(", ")));
+        .then(|| format!("A message of {} costs {}.", size_words(bytes), smallest.join(" or ")));
     Some([Some(reached), costs].into_iter().flatten().collect())
 }
 
@@ -151,6 +189,7 @@ fn rates(arms: &[&Arm]) -> Option<String> {
         known.sort_by(|a, b| a.1.total_cmp(&b.1));
         known = vec![*known.first()?, *known.last()?];
     }
+    let count = arms.len();
     let each: Vec<String> = known
         .iter()
         .map(|(arm, rate)| {
@@ -162,8 +201,8 @@ fn rates(arms: &[&Arm]) -> Option<String> {
         .collect();
     match each.as_slice() {
         [] => None,
-        [least, most] if many => Some(format!("From {least} to {most}.")),
-        all => Some(format!("{}.", all.join(", "))),
+        [least, most] if many => Some(format!("{count} arms carry from {least} to {most}.")),
+        all => Some(format!("The connection carries {}.", enumerated(all))),
     }
 }
 
@@ -174,7 +213,8 @@ fn exchanges(arms: &[&Arm]) -> Option<String> {
         .filter_map(|arm| Some((*arm, typical_us(arm.histograms.get(LATENCY.name)?)?)))
         .collect();
     let several = known.len() > 1;
-    if known.len() > STATED {
+    let many = known.len() > STATED;
+    if many {
         known.sort_by(|a, b| a.1.total_cmp(&b.1));
         known = vec![*known.first()?, *known.last()?];
     }
@@ -186,8 +226,11 @@ fn exchanges(arms: &[&Arm]) -> Option<String> {
             },
         )
         .collect();
-    let word = if several { "medians" } else { "median" };
-    (!each.is_empty()).then(|| format!("An exchange takes {} ({word}).", each.join(", ")))
+    match each.as_slice() {
+        [] => None,
+        [least, most] if many => Some(format!("The median exchange takes {least} to {most}.")),
+        all => Some(format!("The median exchange takes {}.", enumerated(all))),
+    }
 }
 
 /// The stall, where an arm has it; of other causes only where there is one arm.
@@ -198,10 +241,13 @@ fn cause(summary: &Summary, several: bool) -> Option<String> {
         .iter()
         .find(|cause| stall(&cause.id))
         .or_else(|| summary.causes.first().filter(|_| summary.arms.len() == 1))?;
-    Some(if several { format!("{}: {}", found.arm, found.text) } else { found.text.clone() })
+    // Its figures are next to the cause.
+    let first = found.text.split_once(". ").map(|(first, _)| format!("{first}."));
+    let text = first.unwrap_or_else(|| found.text.clone());
+    Some(if several { format!("{}: {text}", found.arm) } else { text })
 }
 
-/// That the warm-up hid the stall.
+/// That the first exchanges do not show the stall.
 fn first(arms: &[&Arm]) -> Option<String> {
     let hidden = arms.iter().find_map(|arm| {
         let warmup = arm.warmup.as_ref()?.histograms.get(LATENCY.name)?.min?;
@@ -210,12 +256,13 @@ fn first(arms: &[&Arm]) -> Option<String> {
             .then_some(warmup)
     })?;
     Some(format!(
-        "The warm-up's fastest exchange took {}: without a warm-up a short run hides the stall.",
+        "The fastest exchange of the warm-up took {}, so a short run without warm-up would not \
+         show the stall.",
         human_us(hidden)
     ))
 }
 
-/// Which end used up its CPU.
+/// Which end is CPU-bound.
 fn limits(arms: &[&Arm]) -> Option<String> {
     if arms.len() < 2 {
         return None;
@@ -248,7 +295,8 @@ fn limits(arms: &[&Arm]) -> Option<String> {
             Some(format!("T{}.", &text[1..]))
         }
         (some, _) => {
-            Some(format!("The sender's CPU is the limit in {some} of {of} arms; {}.", receivers()))
+            let receivers = receivers();
+            Some(format!("The sender's CPU is the limit in {some} of {of} arms, and {receivers}."))
         }
     }
 }
@@ -266,14 +314,14 @@ fn next(summary: &Summary) -> Vec<NextStep> {
         if has(Pattern::WriteWriteRead) {
             steps.push(step(
                 "tcptoll messages --pattern write-write-read --quick-ack on,off",
-                "the same with ACKs that are not delayed",
+                "the same without delayed ACKs",
             ));
         }
         let busy = |arm: &Arm| value(arm, CLIENT_CPU_SHARE.name).is_some_and(|share| share > 0.9);
         if has(Pattern::OneWay) && summary.arms.iter().any(busy) {
             steps.push(step(
                 "tcptoll messages --message 64 --nagle off --coalesce none,more,gather,buffer",
-                "what it saves to send small messages together",
+                "what batching small messages saves",
             ));
         }
     }

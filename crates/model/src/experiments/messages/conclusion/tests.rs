@@ -138,7 +138,7 @@ fn the_table_of_2008_gives_the_advice_of_2008() {
     // 512 bytes with Nagle's algorithm: 816 of 941 Mbit/s are 87 %.
     assert!(
         summary.answer.starts_with(
-            "Goodput reaches 90 % of the link's rate (941 Mbit/s) from 1 KiB with Nagle on, from 1 KiB with Nagle off. A message of 1 byte costs "
+            "Goodput reaches 90 % of the link's rate (941 Mbit/s) with messages of at least 1 KiB (Nagle on) and 1 KiB (Nagle off). A message of 1 byte costs "
         ),
         "{}",
         summary.answer
@@ -151,15 +151,12 @@ fn the_table_of_2008_gives_the_advice_of_2008() {
         "{said:?}"
     );
     assert!(
-        said.contains(&"From 4 KiB a message, set TCP_NODELAY: it costs no bandwidth."),
+        said.contains(&"For messages of 4 KiB or more, set TCP_NODELAY: it costs no bandwidth."),
         "{said:?}"
     );
     let of_blocks = summary.advice.iter().find(|advice| advice.cause == "message-overhead");
     let proof = of_blocks.and_then(|advice| advice.proof.as_deref());
-    assert_eq!(
-        proof,
-        Some("of the link's rate (941 Mbit/s), 1 byte reaches 0 %, 1 KiB reaches 100 %")
-    );
+    assert_eq!(proof, Some("share of the link's rate (941 Mbit/s): 1 byte 0 %, 1 KiB 100 %"));
 }
 
 #[test]
@@ -178,7 +175,7 @@ fn advice_that_the_arms_do_not_support_is_corrected() {
     );
     assert!(
         said.contains(
-            &"At 4 KiB a message, leave Nagle's algorithm on: TCP_NODELAY costs bandwidth here."
+            &"For messages of 4 KiB, leave Nagle's algorithm on: TCP_NODELAY costs bandwidth here."
         ),
         "{said:?}"
     );
@@ -197,7 +194,7 @@ fn batching_is_advised_where_it_gains_and_not_where_it_does_not() {
     let gains = batch(620.0);
     assert!(
         gains.answer.starts_with(
-            "121,094 messages/s in 0.044 segments each (message 64, nagle off), 1,210,938 messages/s in 0.044 segments each (buffer)."
+            "The connection carries 121,094 messages/s in 0.044 segments each (message 64, nagle off) and 1,210,938 messages/s in 0.044 segments each (buffer)."
         ),
         "{}",
         gains.answer
@@ -207,7 +204,7 @@ fn batching_is_advised_where_it_gains_and_not_where_it_does_not() {
         "With TCP_NODELAY, collect small messages in the program and write blocks of 4 KiB."
     );
     let proof = gains.advice[0].proof.as_deref().unwrap();
-    assert!(proof.contains("×10 of the messages/s"), "{proof}");
+    assert!(proof.contains(": 10× the messages/s"), "{proof}");
     let no_gain = batch(62.0);
     assert!(changes(&no_gain)[0].contains("it gains nothing here"), "{:?}", no_gain.advice);
 }
@@ -221,7 +218,7 @@ fn the_end_that_used_up_its_cpu_is_named_the_receiver_too() {
     ]);
     assert!(
         all.answer.ends_with(
-            "The sender's CPU is the limit in 2 of 3 arms; the receiver's CPU is the limit (99 %) in message 1024, nagle on."
+            "The sender's CPU is the limit in 2 of 3 arms, and the receiver's CPU is the limit (99 %) in message 1024, nagle on."
         ),
         "{}",
         all.answer
@@ -238,15 +235,15 @@ fn the_stall_is_named_with_its_cause_and_what_hid_it() {
         concluded(vec![exchange(true, 44_000.0, 40_100.0, 70.0), exchange(false, 40.0, 9.0, 30.0)]);
     assert_eq!(
         summary.answer,
-        "An exchange takes 44.0 ms (nagle on), 40.0 µs (nagle off) (medians). nagle on: Nagle's algorithm holds the last write until the one before is acknowledged, and the server delays that ACK: up to 40.1 ms on the wire. The warm-up's fastest exchange took 70.0 µs: without a warm-up a short run hides the stall."
+        "The median exchange takes 44.0 ms (nagle on) and 40.0 µs (nagle off). nagle on: Nagle's algorithm holds back the last write until the previous one is acknowledged, and the server delays that ACK by up to 40.1 ms on the wire. The fastest exchange of the warm-up took 70.0 µs, so a short run without warm-up would not show the stall."
     );
     assert_eq!(
         changes(&summary),
-        ["Where latency matters, set TCP_NODELAY, or write each message with one call."]
+        ["If latency matters, set TCP_NODELAY, or write each message with one call."]
     );
     let even = concluded(vec![exchange(true, 40.0, 9.0, 30.0), exchange(false, 40.0, 9.0, 30.0)]);
     assert!(even.causes.is_empty(), "{:?}", even.causes);
-    assert!(changes(&even)[0].starts_with("Leave Nagle's algorithm as it is"), "{:?}", even.advice);
+    assert!(changes(&even)[0].starts_with("Leave Nagle's algorithm on: "), "{:?}", even.advice);
 }
 
 #[test]
@@ -254,7 +251,7 @@ fn one_arm_states_its_rate_and_what_a_message_costs() {
     let summary = concluded(vec![arm(1_448, true, 100.0, (0.5, 0.3))]);
     assert!(
         summary.answer.starts_with(
-            "8,633 messages/s of 1448 bytes (100 Mbit/s); each takes 1.00 system calls, 57.9 µs of client CPU and 1.00 segments."
+            "The connection carries 8,633 messages/s of 1448 bytes (100 Mbit/s). Each message takes 1.00 system calls, 57.9 µs of client CPU and 1.00 segments."
         ),
         "{}",
         summary.answer
@@ -271,7 +268,7 @@ fn messages_that_all_failed_are_no_result() {
     };
     assert_eq!(
         concluded(vec![failed]).answer,
-        "No message arrived; most failed with connect-refused."
+        "No message arrived. The most frequent error was connect-refused."
     );
 }
 
@@ -294,7 +291,7 @@ fn each_encoding_and_the_native_program_is_stated_by_name() {
     let summary = concluded(arms.collect());
     assert!(
         summary.answer.starts_with(
-            "Goodput reaches 90 % of the link's rate (941 Mbit/s) from 256 bytes with native, from 1 KiB with java raw, from 4 KiB with java fields, from 16 KiB with java serialization, at no size with java xml."
+            "Goodput reaches 90 % of the link's rate (941 Mbit/s) with messages of at least 256 bytes (native), 1 KiB (java raw), 4 KiB (java fields) and 16 KiB (java serialization), but at no size with java xml."
         ),
         "{}",
         summary.answer

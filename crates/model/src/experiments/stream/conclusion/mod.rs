@@ -1,4 +1,4 @@
-//! What follows from the arms of `stream`: the answer in a sentence, causes, advice, what next.
+//! What follows from the arms of `stream`: the answer, causes, advice, what next.
 
 mod rules;
 mod several;
@@ -66,12 +66,15 @@ impl<'a> Told<'a> {
         rate(self.goodput)
     }
 
-    /// Its goodput, next to what the link allows where that is known: `15.0 Mbit/s of 941 Mbit/s`.
+    /// Its goodput, next to the payload rate of the link where that is known:
+    /// `15.0 Mbit/s of the link's 941 Mbit/s`.
     fn of_link(&self) -> String {
         let ways = self.transfer.ways().count() as f64;
         match self.transfer.link_bytes_per_s.map(|link| link * ways) {
             // At the edges of the window a little more may arrive than the link carries on average.
-            Some(link) if self.goodput < link => format!("{} of {}", self.rate(), rate(link)),
+            Some(link) if self.goodput < link => {
+                format!("{} of the link's {}", self.rate(), rate(link))
+            }
             Some(_) | None => self.rate(),
         }
     }
@@ -86,17 +89,18 @@ impl<'a> Told<'a> {
             return first.clone();
         }
         let each = each.iter().map(|(direction, reason)| {
-            format!("{}, {}", direction.name(), reason.as_deref().unwrap_or("no limit was reached"))
+            let reason = reason.as_deref().unwrap_or("no limit was reached");
+            format!("{reason} ({})", direction.name())
         });
-        Some(each.collect::<Vec<_>>().join("; "))
+        Some(each.collect::<Vec<_>>().join(", and "))
     }
 
-    /// Where no limit explains it: what was not reached, and what the arm says of the machine.
+    /// Where no limit explains the goodput: what the arm shows of link and machine.
     fn unknown(&self) -> String {
         let late = self.arm.link.as_ref().and_then(|link| link.lateness_us.as_ref()?.p99);
         if let Some(late) = late.filter(|us| *us >= LATE_US) {
             return format!(
-                "no limit was reached, as the link emulator was late ({})",
+                "no limit was reached because the link emulator was late (p99 {})",
                 human_us(late)
             );
         }
@@ -105,12 +109,12 @@ impl<'a> Told<'a> {
             .map(|(transfer, [quiet, _])| transfer / quiet)
             .filter(|trips| *trips <= SLOW_START_TRIPS);
         if let Some(trips) = trips {
-            return format!("slow start, as the transfer took only {trips:.1} round trips");
+            return format!("slow start dominates a transfer of {trips:.1} round trips");
         }
         let end = |end: &SocketEnd| format!("{:.0} %", end.cpu_share * 100.0);
         let Transfer { client, server, .. } = self.transfer;
         format!(
-            "no limit was reached, and the client used {} and the server {} of a CPU",
+            "no limit was reached, and the client used {} of a CPU, the server {}",
             end(client),
             end(server)
         )
@@ -164,22 +168,31 @@ fn answer(summary: &Summary) -> String {
     let sentences = match arms.as_slice() {
         [] => return nothing(summary),
         [arm] => one(arm),
-        arms => several::sentences(summary, arms),
+        arms => several::sentences(arms),
     };
-    within(sentences)
+    fitting(summary, sentences)
 }
 
-/// The first sentences that have room.
-fn within(sentences: Vec<String>) -> String {
-    let mut answer = String::new();
-    for sentence in sentences.into_iter().take(SENTENCES) {
-        let room = answer.is_empty() || answer.chars().count() + sentence.chars().count() < LETTERS;
-        if room {
-            let gap = if answer.is_empty() { "" } else { " " };
-            answer += &format!("{gap}{sentence}");
+/// The first sentences that have room after the verdicts of comparisons, which stand before them.
+fn fitting(summary: &Summary, sentences: Vec<String>) -> String {
+    let letters = |text: &str| text.chars().count();
+    let [count, mut room] = match summary.comparisons.as_slice() {
+        [] => [SENTENCES, LETTERS],
+        [one] => {
+            let names = letters(&one.a) + letters(&one.b) + letters(&one.metric);
+            [SENTENCES - 1, LETTERS.saturating_sub(110 + names)]
+        }
+        _ => [SENTENCES - 1, LETTERS - 100],
+    };
+    let mut chosen: Vec<String> = Vec::new();
+    for sentence in sentences {
+        let size = letters(&sentence) + usize::from(!chosen.is_empty());
+        if chosen.len() < count && (size <= room || chosen.is_empty()) {
+            room = room.saturating_sub(size);
+            chosen.push(sentence);
         }
     }
-    answer
+    chosen.join(" ")
 }
 
 /// Where no arm carried data.
@@ -191,7 +204,7 @@ fn nothing(summary: &Summary) -> String {
     }
     match classes.into_iter().max_by_key(|(_, count)| *count) {
         Some((class, _)) if tried > 0 => {
-            format!("No connection carried data; most failed with {class}.")
+            format!("No connection carried data. The most frequent error was {class}.")
         }
         _ => "Nothing was measured.".to_owned(),
     }
@@ -229,20 +242,20 @@ fn at_crossover(told: &Told<'_>) -> Option<String> {
     let limited = limited_by(told.transfer, direction, way)?;
     let (by, or) = (limited.by.name(), limited.or?.name());
     Some(format!(
-        "The bounds of {by} and {or} are within 5 % of each other: either may be the limit."
+        "Either {by} or {or} may be the limit: their bounds are within 5 % of each other."
     ))
 }
 
-/// What the stream does to its own round trip.
+/// What the queue of the stream adds to its round trip.
 fn queue(told: &Told<'_>, arm: &str) -> Option<String> {
     let [quiet, loaded] = told.round_trips()?;
     let full = told.is(Limit::LinkRate) && told.queue()? >= QUEUE_SHOWN;
     full.then(|| {
-        let with = if arm.is_empty() { String::new() } else { format!(" with {arm}") };
+        let queue = if arm.is_empty() { "The".to_owned() } else { format!("With {arm}, the") };
         format!(
-            "Its own queue makes a round trip{with} take {} instead of {}.",
-            human_us(loaded),
-            human_us(quiet)
+            "{queue} queue lengthens the round trip from {} to {}.",
+            human_us(quiet),
+            human_us(loaded)
         )
     })
 }
@@ -287,7 +300,7 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     if windowed && !has("window") && !has("receive-buffer") && !has("send-buffer") {
         steps.push(step(
             &format!("tcptoll stream{with} --window auto,64K,256K,1M,4M"),
-            "which buffer fills this link",
+            "which buffer size fills this link",
         ));
     }
     let queued = |told: &Told<'_>| told.queue().is_some_and(|ratio| ratio >= QUEUE_SHOWN);
@@ -300,14 +313,14 @@ fn next(summary: &Summary) -> Vec<NextStep> {
     if any(Limit::MessageOverhead) && !has("message") {
         steps.push(step(
             &format!("tcptoll stream{with} --message 64,1K,4K,128K"),
-            "the size from which a call costs less than its bytes",
+            "from which message size the bytes cost more than the call",
         ));
     }
     let near = link.is_some_and(|link| link.rtt_us == 0.0 && link.rate_bit_per_s.is_none());
     if near && (any(Limit::ClientCpu) || any(Limit::ServerCpu)) {
         steps.push(step(
             "tcptoll stream --link rtt=10ms,rate=1gbit --window auto,16K,64K,256K,1M",
-            "what a distance and a rate change",
+            "the effect of a round trip and a limited rate",
         ));
     }
     steps

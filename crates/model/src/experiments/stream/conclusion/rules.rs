@@ -1,5 +1,5 @@
-//! Rules of a published study on socket buffers (2008), advised only where this run supports them and
-//! corrected with the evidence where it does not.
+//! Rules of a published study on socket buffers (2008), advised only where this run supports them
+//! and corrected with the evidence where it does not.
 
 use super::several::Sizes;
 use super::{QUEUE_SHOWN, SAME, Told, rate, told};
@@ -13,7 +13,7 @@ const ENOUGH: u64 = 32 << 10;
 /// The factors above the measured optimum that it calls safe.
 const SAFETY: [u64; 2] = [2, 4];
 
-/// What this run says of the rules; nothing where its arms are not sizes of one buffer.
+/// What this run shows about the rules; nothing where its arms are not sizes of one buffer.
 pub(super) fn advice(summary: &Summary) -> Vec<Advice> {
     let arms = told(summary);
     let Some(sizes) = Sizes::of(&arms).filter(|sizes| sizes.option != "message") else {
@@ -27,7 +27,7 @@ fn of_cause(change: String, cost: &str, proof: String) -> Advice {
         cause: Limit::ReceiveWindow.name().to_owned(),
         change,
         cost: cost.to_owned(),
-        undo: "SO_SNDBUF and SO_RCVBUF unset, so that the kernel tunes them.".to_owned(),
+        undo: "Leave SO_SNDBUF and SO_RCVBUF unset, so that the kernel tunes them.".to_owned(),
         proof: Some(proof),
     }
 }
@@ -47,14 +47,17 @@ fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
     };
     Some(if share >= 1.0 - SAME {
         of_cause(
-            "With many connections, buffers of 32 KiB are enough on this link, as a rule of 2008 says.".to_owned(),
-            "On a longer or faster link they limit bandwidth: a window is spent in each round trip.",
+            "With many connections, buffers of 32 KiB are enough on this link, as a rule of 2008 \
+             states."
+                .to_owned(),
+            "They limit bandwidth on a longer or faster link, which needs larger windows.",
             seen(told),
         )
     } else {
         of_cause(
             format!(
-                "Do not set buffers of 32 KiB for this link. A rule of 2008 calls them enough, but the best arm carries {}.",
+                "Do not set buffers of 32 KiB for this link. A rule of 2008 calls them enough, but \
+                 the best arm carries {}.",
                 rate(best)
             ),
             "Kernel memory for each connection with queued data.",
@@ -86,16 +89,20 @@ fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
     Some(if after >= before * QUEUE_SHOWN {
         of_cause(
             format!(
-                "Do not ask for more than {optimum} on this link. A rule of 2008 advises two to four times the measured optimum, but {size} carries no more and makes each round trip {} longer.",
+                "Do not ask for more than {optimum} on this link. A rule of 2008 advises two to \
+                 four times the measured optimum, but {size} carries no more and makes each round \
+                 trip {} longer.",
                 human_us(after - before)
             ),
-            "No reserve: a longer round trip needs a larger buffer in proportion.",
+            "There is no reserve: a longer round trip needs a larger buffer in proportion.",
             proof,
         )
     } else {
         of_cause(
             format!(
-                "If a program must set buffers, two to four times the measured optimum of {optimum} are safe here, as a rule of 2008 says: {size} carries as much without a longer round trip."
+                "If a program must set buffers, two to four times the measured optimum of \
+                 {optimum} are safe here, as a rule of 2008 states. {size} carries as much without \
+                 a longer round trip."
             ),
             "Kernel memory up to the buffers' size for each connection with queued data.",
             proof,

@@ -1,10 +1,10 @@
-//! The answer of several arms: the least and its reason, from where on there is no more, what the kernel's
-//! own tuning does, what the queue costs.
+//! The answer of several arms: the lowest goodput and its reason, the size from which goodput rises
+//! no more, the kernel's own tuning, and the queue.
 
 use std::collections::BTreeMap;
 
-use super::{LETTERS, SAME, SIZES, Told, queue, rate};
-use crate::record::{Buffer, Summary};
+use super::{SAME, SIZES, Told, queue, rate};
+use crate::record::Buffer;
 use crate::study::level_text;
 use crate::throughput::{Direction, Limit};
 use crate::units::human_bytes;
@@ -53,7 +53,7 @@ impl<'a> Sizes<'a> {
 }
 
 /// The sentences of an answer, the most important first.
-pub(super) fn sentences(summary: &Summary, arms: &[Told<'_>]) -> Vec<String> {
+pub(super) fn sentences(arms: &[Told<'_>]) -> Vec<String> {
     let by_goodput = |a: &&Told<'_>, b: &&Told<'_>| a.goodput.total_cmp(&b.goodput);
     let Some((least, best)) = arms.iter().min_by(by_goodput).zip(arms.iter().max_by(by_goodput))
     else {
@@ -66,23 +66,31 @@ pub(super) fn sentences(summary: &Summary, arms: &[Told<'_>]) -> Vec<String> {
         sentences.extend(same_buffers(arms));
         return sentences;
     }
-    sentences.push(carries(least));
+    sentences.push(carries(least) + ".");
     if let Some(sizes) = Sizes::of(arms) {
-        sentences.extend(from_on(&sizes, least));
-        sentences.extend(tuned(&sizes, least));
+        match (from_on(&sizes, least), tuned(&sizes, least)) {
+            (Some(from), Some(Tuned::AsGood(tuned))) => {
+                sentences.push(format!("{from}, and {tuned}."));
+            }
+            (from, tuned) => {
+                sentences.extend(from.map(|from| from + "."));
+                sentences.extend(tuned.map(|tuned| match tuned {
+                    Tuned::AsGood(text) | Tuned::Differs(text) => text + ".",
+                }));
+            }
+        }
     } else {
-        sentences.push(carries(best));
-        sentences.extend(verdict(summary));
+        sentences.push(carries(best) + ".");
     }
     sentences.extend(same_buffers(arms));
     sentences.extend(queues(arms));
     sentences
 }
 
-/// One arm and its reason.
+/// One arm and its reason, without the full stop.
 fn carries(told: &Told<'_>) -> String {
     let reason = told.reason().unwrap_or_else(|| told.unknown());
-    format!("{} carries {}: {reason}.", told.arm.name, told.of_link())
+    format!("{} carries {}: {reason}", told.arm.name, told.of_link())
 }
 
 /// Arms that carry the same.
@@ -91,7 +99,7 @@ fn alike(arms: &[Told<'_>], least: &Told<'_>, best: &Told<'_>) -> String {
     let link =
         best.transfer.link_bytes_per_s.map(|link| link * best.transfer.ways().count() as f64);
     let link = match link {
-        Some(link) if !full => format!(" of {}", rate(link)),
+        Some(link) if !full => format!(" of the link's {}", rate(link)),
         _ => String::new(),
     };
     let (low, high) = (least.rate(), best.rate());
@@ -112,7 +120,7 @@ fn alike(arms: &[Told<'_>], least: &Told<'_>, best: &Told<'_>) -> String {
     format!("All {} arms carry {range}{link}{reason}.", arms.len())
 }
 
-/// From which size on there is no more to gain.
+/// From which size on goodput rises no more, without the full stop.
 fn from_on(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
     let (size, told) = sizes.enough()?;
     let (largest, last) = sizes.fixed.last()?;
@@ -126,50 +134,46 @@ fn from_on(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
     let rest: Vec<&Told<'_>> =
         sizes.fixed.iter().filter(|(other, _)| *other >= size).map(|(_, told)| told).collect();
     if rest.iter().all(|told| told.is(Limit::LinkRate)) {
-        return Some(format!("From {level} on the link is full."));
+        return Some(format!("From {level} on, the link is full"));
     }
     let reason = last.reason().unwrap_or_else(|| last.unknown());
-    Some(format!("From {level} on a larger size carries no more, {}: {reason}.", last.rate()))
+    Some(format!("Sizes above {level} carry no more ({}): {reason}", last.rate()))
 }
 
-/// The kernel's own tuning against the best size.
-fn tuned(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<String> {
+/// The arm that the kernel tunes next to the best size, without the full stop.
+enum Tuned {
+    AsGood(String),
+    Differs(String),
+}
+
+/// The kernel's own tuning compared with the best size.
+fn tuned(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<Tuned> {
     let auto = sizes.auto.as_ref().filter(|auto| auto.arm.name != least.arm.name)?;
     let (_, best) = sizes.fixed.iter().max_by(|(_, a), (_, b)| a.goodput.total_cmp(&b.goodput))?;
     let ratio = auto.goodput / best.goodput;
     let name = &auto.arm.name;
     Some(if (1.0 - SAME..=1.0 + SAME).contains(&ratio) {
-        format!("{name} (tuned by the kernel) carries {}, as much as the best size.", auto.rate())
+        let rate = auto.rate();
+        Tuned::AsGood(format!("{name} (tuned by the kernel) carries about as much, {rate}"))
     } else if ratio > 1.0 {
-        format!(
-            "{name} (tuned by the kernel) carries {}, {:.0} % more than the best size, {}.",
+        Tuned::Differs(format!(
+            "{name} (tuned by the kernel) carries {}, {:.0} % more than the best size ({})",
             auto.rate(),
             (ratio - 1.0) * 100.0,
             best.arm.name
-        )
+        ))
     } else {
         let reason = auto.reason().unwrap_or_else(|| auto.unknown());
-        format!(
-            "{name} (tuned by the kernel) carries {}, {:.0} % less than {}: {reason}.",
+        Tuned::Differs(format!(
+            "{name} (tuned by the kernel) carries {}, {:.0} % less than {}: {reason}",
             auto.rate(),
             (1.0 - ratio) * 100.0,
             best.arm.name
-        )
+        ))
     })
 }
 
-/// One comparison with its interval.
-fn verdict(summary: &Summary) -> Option<String> {
-    let [comparison] = summary.comparisons.as_slice() else { return None };
-    let ([low, high], ratio) = comparison.ci95.zip(comparison.ratio)?;
-    Some(format!(
-        "{}: {ratio:.2}× the goodput of {} (95 % CI {low:.2}–{high:.2}).",
-        comparison.a, comparison.b
-    ))
-    .filter(|text| text.len() < LETTERS)
-}
-
-/// The arm whose queue costs most, next to the one with the shortest where both fill the link.
+/// The queue of the arm that lengthens its round trip most.
 fn queues(arms: &[Told<'_>]) -> Option<String> {
     let full = arms.iter().filter(|told| told.is(Limit::LinkRate) && told.queue().is_some());
     let longest =
@@ -198,7 +202,7 @@ fn same_buffers(arms: &[Told<'_>]) -> Option<String> {
     let mut names: Vec<&str> = arms.into_iter().map(|(name, _)| name).collect();
     let last = names.pop()?;
     Some(format!(
-        "{} and {last} are the same: the kernel makes both buffers {} (send) and {} (receive).",
+        "{} and {last} are identical: the kernel sets their buffers to {} (send) and {} (receive).",
         names.join(", "),
         human_bytes(send as f64),
         human_bytes(receive as f64)

@@ -80,7 +80,7 @@ fn of_one_arm_the_answer_is_its_goodput_and_what_limits_it() {
     let summary = concluded(vec![arm("window", "16K", 1.87e6, 18_800.0, 10_100.0)]);
     assert_eq!(
         summary.answer,
-        "One connection carries 15.0 Mbit/s of 942 Mbit/s: the receive window of 18.8 kB is spent in each round trip of 10.0 ms."
+        "One connection carries 15.0 Mbit/s of the link's 942 Mbit/s: the receive window allows 18.8 kB per round trip of 10.0 ms."
     );
     assert_eq!(summary.causes[0].id, "receive-window");
     assert_eq!(summary.causes[0].evidence["peer_window_bytes"], 18_800);
@@ -94,7 +94,7 @@ fn a_full_link_says_what_its_queue_costs() {
     let summary = concluded(vec![arm("congestion", "cubic", 116.9e6, 5e6, 42_000.0)]);
     assert_eq!(
         summary.answer,
-        "The link is full: one connection carries 935 Mbit/s of 942 Mbit/s. Its own queue makes a round trip take 42.0 ms instead of 10.0 ms."
+        "The link is full: one connection carries 935 Mbit/s of the link's 942 Mbit/s. The queue lengthens the round trip from 10.0 ms to 42.0 ms."
     );
     assert!(summary.advice[0].change.contains("near 1.18 MB"), "{}", summary.advice[0].change);
     let short = concluded(vec![arm("congestion", "bbr", 116.9e6, 5e6, 11_000.0)]);
@@ -106,7 +106,7 @@ fn of_sizes_the_answer_has_the_least_the_first_that_is_enough_and_the_kernels_ow
     let summary = concluded(windows());
     assert_eq!(
         summary.answer,
-        "16K carries 15.0 Mbit/s of 942 Mbit/s: the receive window of 18.8 kB is spent in each round trip of 10.0 ms. From 1M on the link is full. auto (tuned by the kernel) carries 935 Mbit/s, as much as the best size."
+        "16K carries 15.0 Mbit/s of the link's 942 Mbit/s: the receive window allows 18.8 kB per round trip of 10.0 ms. From 1M on, the link is full, and auto (tuned by the kernel) carries about as much, 935 Mbit/s. With 4M, the queue lengthens the round trip from 10.0 ms to 42.0 ms."
     );
     let advice = |text: &str| summary.advice.iter().find(|one| one.change.contains(text));
     let window = advice("Leave SO_RCVBUF to the kernel").unwrap();
@@ -154,7 +154,7 @@ fn other_arms_are_named_with_the_least_and_the_best() {
     let summary = concluded(vec![lossy, other]);
     assert_eq!(
         summary.answer,
-        "cubic carries 44.8 Mbit/s of 942 Mbit/s: the congestion window of 58.0 kB is spent in each round trip of 10.0 ms. bbr carries 896 Mbit/s of 942 Mbit/s: the link is full."
+        "cubic carries 44.8 Mbit/s of the link's 942 Mbit/s: the congestion window allows 58.0 kB per round trip of 10.0 ms. bbr carries 896 Mbit/s of the link's 942 Mbit/s: the link is full."
     );
     let advice = &summary.advice[0];
     assert!(advice.change.contains("321 segments") && advice.change.contains("TCP_CONGESTION=bbr"));
@@ -198,7 +198,9 @@ fn arms_whose_buffers_the_kernel_made_the_same_are_said_to_be_the_same() {
     }
     let summary = concluded(arms);
     assert!(
-        summary.answer.contains("1K and 2K are the same: the kernel makes both buffers 4.61 kB"),
+        summary
+            .answer
+            .contains("1K and 2K are identical: the kernel sets their buffers to 4.61 kB"),
         "{}",
         summary.answer
     );
@@ -226,6 +228,6 @@ fn where_nothing_was_carried_the_answer_says_why() {
         Arm { attempts: 3, errors: [("connect-timeout".to_owned(), 3)].into(), ..Arm::default() };
     assert_eq!(
         concluded(vec![failed]).answer,
-        "No connection carried data; most failed with connect-timeout."
+        "No connection carried data. The most frequent error was connect-timeout."
     );
 }

@@ -1,4 +1,4 @@
-//! What the memory of open connections means, in at most three sentences.
+//! The answer of a run of `--memory`, in at most three sentences.
 
 use super::{of, window_bytes};
 use crate::experiments::conclusion::{Stated, stated, step};
@@ -52,19 +52,20 @@ fn idle(told: &[Told<'_>]) -> Option<String> {
     let at_server = of_end(|memory| memory.at_server(Some(&memory.idle)));
     let Some((client, server)) = at_client.zip(at_server) else {
         return Some(if none {
-            "An idle connection holds no buffers: their sizes are limits, not reservations. The \
-             size of its structures can only be read as root."
+            "An idle connection holds no buffer memory (sizes are limits, not reservations); only \
+             root can read the size of its structures."
                 .to_owned()
         } else {
-            format!("An idle connection holds {} of buffers, both ends.", range(&buffers)?)
+            let buffers = range(&buffers)?;
+            format!("An idle connection holds {buffers} of buffer memory, both ends together.")
         });
     };
     let held =
         format!("An idle connection holds {client} at the client and {server} at the server");
     Some(if none {
-        format!("{held}, and no buffers: their sizes are limits, not reservations.")
+        format!("{held}, but no buffer memory: buffer sizes are limits, not reservations.")
     } else {
-        format!("{held}, {} of it in buffers.", range(&buffers)?)
+        format!("{held}, including {} of buffers.", range(&buffers)?)
     })
 }
 
@@ -73,18 +74,22 @@ fn both_ends(memory: &ConnectionMemory) -> Option<f64> {
     memory.filled.as_ref().map(|filled| share(memory, memory.in_total(filled)))
 }
 
-/// What connections that are full hold: in the arms that have most of them.
+/// What connections with full buffers hold, in the arms that have most connections.
 fn filled(told: &[Told<'_>]) -> Option<String> {
     let most = told.iter().map(|(_, memory)| memory.connections).max()?;
     let of_most = told.iter().filter(|(_, memory)| memory.connections == most);
     let of_arms: Vec<(&Told<'_>, f64)> =
         of_most.filter_map(|told| Some((told, both_ends(told.1)?))).collect();
     let phrase = |&((arm, memory), bytes): &(&Told<'_>, f64)| {
+        let each = human_bytes(bytes);
+        if told.len() > 1 {
+            return format!("{each} ({})", arm.name);
+        }
         let all = memory.filled.as_ref().map_or(0.0, |filled| memory.in_total(filled));
-        let connections = human_count(memory.connections);
-        let name = if told.len() > 1 { format!("{}: ", arm.name) } else { String::new() };
-        let (each, all) = (human_bytes(bytes), human_bytes(all));
-        format!("{name}{each} each, {all} for {connections}")
+        match memory.connections {
+            0 | 1 => each,
+            n => format!("{each} ({} for {} connections)", human_bytes(all), human_count(n)),
+        }
     };
     let phrases = match stated(of_arms, |(_, bytes)| *bytes) {
         Stated::Each(all) if all.is_empty() => return None,
@@ -98,10 +103,13 @@ fn filled(told: &[Told<'_>]) -> Option<String> {
         }
         Stated::Ends(least, most, _) => vec![phrase(&least), phrase(&most)],
     };
-    Some(format!("Full ones, both ends together: {}.", phrases.join("; ")))
+    Some(format!(
+        "With full buffers, both ends of a connection together hold {}.",
+        phrases.join(" and ")
+    ))
 }
 
-/// Whether each socket takes more than two buffers of the size asked for.
+/// Whether a full buffer holds more than twice the size asked for.
 fn rule(told: &[Told<'_>]) -> Option<String> {
     let of_arm = |&(_, memory): &Told<'_>| {
         let window = window_bytes(memory).filter(|_| !memory.pressure)?;
@@ -113,14 +121,11 @@ fn rule(told: &[Told<'_>]) -> Option<String> {
     let (window, [client, server]) =
         told.iter().filter_map(of_arm).max_by_key(|(window, _)| *window)?;
     let window = text_size(window);
-    let figures = format!("{client:.2} × {window} (client), {server:.2} × (server)");
+    let figures = format!("{client:.2} × {window} (client), {server:.2} × {window} (server)");
     Some(if client.max(server) > 2.0 {
-        format!(
-            "\"More than twice the window per socket\" is true of a full socket only, for one buffer \
-             of its two: {figures}."
-        )
+        format!("A full buffer can hold more than twice the window: {figures}.")
     } else {
-        format!("Even a full socket takes no more than twice the window: {figures}.")
+        format!("Even a full buffer holds no more than twice the window: {figures}.")
     })
 }
 
@@ -129,7 +134,7 @@ fn next(told: &[Told<'_>]) -> Vec<NextStep> {
     if told.iter().any(|(_, memory)| memory.pressure) {
         steps.push(step(
             "tcptoll explain memory-pressure",
-            "what the kernel does when TCP takes too much memory, and how to see it",
+            "what the kernel does when TCP uses too much memory, and how to see it",
         ));
     }
     if told.len() == 1 {
@@ -154,14 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_socket_takes_more_than_twice_its_window_and_an_idle_one_nothing() {
+    fn a_full_buffer_holds_more_than_twice_the_window_and_an_idle_one_nothing() {
         let (answer, summary) = answer(vec![arm("stream", 1_000, Some(512 << 10), 2.1)]);
         assert_eq!(
             answer,
-            "An idle connection holds 4.08 kB at the client and 3.83 kB at the server, and no \
-             buffers: their sizes are limits, not reservations. Full ones, both ends together: \
-             2.21 MB each, 2.21 GB for 1,000. \"More than twice the window per socket\" is true of \
-             a full socket only, for one buffer of its two: 2.10 × 512K (client), 2.10 × (server)."
+            "An idle connection holds 4.08 kB at the client and 3.83 kB at the server, but no \
+             buffer memory: buffer sizes are limits, not reservations. With full buffers, both \
+             ends of a connection together hold 2.21 MB (2.21 GB for 1,000 connections). A full \
+             buffer can hold more than twice the window: 2.10 × 512K (client), 2.10 × 512K \
+             (server)."
         );
         assert_eq!(summary.next.len(), 1);
     }
@@ -171,11 +177,8 @@ mod tests {
         let arms = ["auto", "32K", "256K"].into_iter().zip([None, Some(32), Some(256)]);
         let arms = arms.map(|(name, asked)| arm(name, 10, asked.map(|k: u64| k << 10), 2.0));
         let (answer, _) = answer(arms.collect());
-        assert!(
-            answer.contains("32K: 139 kB each, 1.39 MB for 10; 256K: 1.06 MB each"),
-            "{answer}"
-        );
-        assert!(answer.contains("takes no more than twice the window: 2.00 × 256K"), "{answer}");
+        assert!(answer.contains("together hold 139 kB (32K) and 1.06 MB (256K)."), "{answer}");
+        assert!(answer.contains("holds no more than twice the window: 2.00 × 256K"), "{answer}");
     }
 
     #[test]
@@ -187,8 +190,8 @@ mod tests {
         let (answer, _) = answer(vec![one]);
         assert_eq!(
             answer,
-            "An idle connection holds no buffers: their sizes are limits, not reservations. The \
-             size of its structures can only be read as root."
+            "An idle connection holds no buffer memory (sizes are limits, not reservations); only \
+             root can read the size of its structures."
         );
     }
 

@@ -1,5 +1,5 @@
-//! Which figures stand in the tables of `--memory`: of one connection at each end, of all, and what
-//! the machine's own counters say.
+//! The tables of `--memory`: one connection at each end, all connections, and the machine's own
+//! counters.
 
 use super::super::super::column::{Column, Figure, Form, Table};
 use super::super::super::columns::{ERRORS, OK};
@@ -60,7 +60,7 @@ fn each(
 /// What buffers were asked for and got: `256K → 512K`, with the limit that changed it.
 fn buffer(buffer: Buffer) -> String {
     let got = human_bytes(buffer.effective_bytes as f64);
-    let Some(asked) = buffer.asked_bytes else { return format!("auto, {got} at first") };
+    let Some(asked) = buffer.asked_bytes else { return format!("auto, initially {got}") };
     let why = match buffer.changed_by {
         None => "",
         Some(BufferLimit::Maximum) => " (maximum)",
@@ -183,13 +183,13 @@ const WITNESS: &[Column] = &[
         Words(|arm| end_words(arm, |memory| &memory.server, false)),
     ),
     words(
-        ("", "TCP memory of the machine"),
+        ("", "machine's TCP memory"),
         "growth of the machine's TCP memory, filled",
         |arm| filled(of(arm)?).map(|state| human_bytes(state.machine_tcp_bytes)),
         |arm| filled(of(arm)?).map(|state| state.machine_tcp_bytes),
     ),
     words(
-        ("", "slabs of the machine"),
+        ("", "machine's slabs"),
         "growth of the machine's slabs, idle",
         |arm| of(arm).map(|memory| human_bytes(memory.idle.machine_slab_bytes)),
         |arm| of(arm).map(|memory| memory.idle.machine_slab_bytes),
@@ -236,7 +236,7 @@ pub(in super::super) const PLAIN: Table =
 /// The buffers behind it and the machine's counters.
 pub(in super::super) const COUNTERS: Table = Table {
     id: "memory-counters",
-    title: "Buffers asked for and got, and the machine's own counters",
+    title: "Requested and effective buffers, and the machine's own counters",
     forms: &[Form::Page, Form::Markdown],
     has: measured,
     parts: &[WITNESS],

@@ -71,7 +71,7 @@ fn prove(finding: &Diagnosis, request: &Request, interrupt: &Interrupt) -> Proof
     };
     proof.command = prove_command(request.netns.as_deref(), &finding.id);
     proof.scaled = scaled;
-    match output::measure(&study, TOLERANCE, request.quiet, None, interrupt) {
+    match output::measure(&study, Some(TOLERANCE), request.quiet, None, interrupt) {
         Err(_) if interrupt.signal().is_some() => "Stopped.".clone_into(&mut proof.text),
         Err(error) => proof.text = format!("The lab did not run: {error:#}"),
         Ok(run) => conclude(&mut proof, &run),

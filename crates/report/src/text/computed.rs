@@ -1,0 +1,21 @@
+//! What can be computed before anything is measured, for a terminal.
+
+use tcptoll_model::record::Advice;
+
+use super::Page;
+use crate::TextStyle;
+use crate::own::Tone;
+
+/// Columns of the labels.
+const INDENT: usize = 10;
+
+/// Each setting with its price and its undo.
+pub(crate) fn render(all: &[Advice], style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    for advice in all {
+        page.labelled("computed", INDENT, &advice.change, Tone::Strong);
+        page.labelled("  costs", INDENT, &advice.cost, Tone::Plain);
+        page.labelled("  undo", INDENT, &advice.undo, Tone::Plain);
+    }
+    page.into_text()
+}

@@ -1,0 +1,72 @@
+//! Which command answers which question? The table of `tcptoll help`, and of the README.
+
+use std::fmt::Write as _;
+
+/// Question and command.
+const QUESTIONS: &[(&str, &str)] = &[
+    ("Show me something in a minute", "tcptoll"),
+    ("Why is opening a connection slow?", "tcptoll connect HOST:PORT"),
+    ("What does distance cost?", "tcptoll connect --link direct,metro,cross-region"),
+    ("How many requests per second, how fast at p99?", "tcptoll http -c 50 -d 10s URL"),
+    ("How fast at 2,000 requests per second?", "tcptoll http --rate 2000 -d 10s URL"),
+    ("Server A or server B, or is it noise?", "tcptoll http URL URL"),
+    (
+        "Keep HTTP connections open, or close them?",
+        "tcptoll http --reuse keep-alive,server-close,client-close URL",
+    ),
+    (
+        "Which keep-alive settings detect a dead peer in 30 s?",
+        "tcptoll keepalive --detect-within 30s",
+    ),
+    (
+        "What does a full accept queue do, and which backlog is enough?",
+        "tcptoll accept-queue --backlog 16,128,4096",
+    ),
+    ("\"Cannot assign requested address\": when do local ports run out?", "tcptoll time-wait"),
+    ("The backend hangs: what happens to the worker pool?", "tcptoll worker-pool"),
+    (
+        "Which socket buffer fills this link?",
+        "tcptoll stream --link rtt=40ms,rate=1gbit --window auto,64K,1M",
+    ),
+    (
+        "Why do small messages take 40 ms?",
+        "tcptoll messages --pattern write-write-read --nagle on,off",
+    ),
+    (
+        "How does my page load at 100 ms, with HTTP/1.1 or HTTP/2?",
+        "tcptoll page --site FOLDER --link rtt=100ms --protocol http/1.1,h2",
+    ),
+    (
+        "Which KeepAlive setting for Apache or nginx with this memory?",
+        "tcptoll tune apache-prefork --memory 512M",
+    ),
+    ("What is wrong with this machine's settings?", "tcptoll doctor"),
+    ("What do this machine's connections do right now?", "tcptoll watch"),
+    ("Run wrk, ping or curl over a link of 37 ms", "tcptoll lab --link cross-region -- COMMAND"),
+    ("How do I make it fail in CI?", "tcptoll http --fail-if 'p99 > 5ms' URL"),
+    ("Can I repeat a published measurement?", "tcptoll study list"),
+];
+
+/// The table for a terminal of 80 columns or more: each command below its question.
+pub(super) fn text() -> String {
+    let mut text = String::from("Questions and commands:\n");
+    for (question, command) in QUESTIONS {
+        let _ = writeln!(text, "  {question}\n      {command}");
+    }
+    text.push_str("  Anything else about one command\n      tcptoll COMMAND --help\n\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_has_the_same_table() {
+        let readme = include_str!("../../../../README.md");
+        for (question, command) in QUESTIONS {
+            let row = format!("| {question} | `{command}`");
+            assert!(readme.contains(&row), "{row}");
+        }
+    }
+}

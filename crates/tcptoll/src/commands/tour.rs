@@ -1,0 +1,146 @@
+//! The tour: a short study for each question, one after another, and one report of all.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use tcptoll_engine::lab::Interrupt;
+use tcptoll_engine::runner::{Run, Schedule};
+use tcptoll_model::record::Summary;
+use tcptoll_model::study::Study;
+use tcptoll_report::{TextStyle, printable};
+
+use super::{report, study};
+use crate::cli::{Format, TourArgs};
+use crate::exit::{Status, say};
+use crate::{output, screen, studies, wrap};
+
+/// Studies of the tour in their order, and what to run for more.
+const PARTS: [(&str, &str); 9] = [
+    ("tour-connect", "tcptoll connect HOST:PORT"),
+    ("tour-queue", "tcptoll accept-queue"),
+    ("tour-reuse", "tcptoll http --reuse keep-alive,client-close URL"),
+    ("tour-dead-peer", "tcptoll keepalive --detect-within 30s"),
+    ("tour-buffers", "tcptoll stream"),
+    ("tour-nagle", "tcptoll messages"),
+    ("tour-ports", "tcptoll time-wait"),
+    ("tour-page", "tcptoll page URL"),
+    ("tour-verdict", "tcptoll http URL URL"),
+];
+
+/// The report's name where nobody names it.
+const REPORT: &str = "tcptoll-report.html";
+
+pub(super) fn run(args: &TourArgs) -> anyhow::Result<Status> {
+    let page = page(args)?;
+    let interrupt = output::on_signals()?;
+    let style = screen::style();
+    if args.format == Format::Text {
+        study::print(&format!(
+            "The tour measures {} answers on this machine, in a lab of its own: about a minute, with load on \
+             two CPUs.\nReport: {}\n",
+            PARTS.len(),
+            printable(&page.display().to_string())
+        ))?;
+    }
+    let mut summaries: Vec<Summary> = Vec::new();
+    let mut status = Status::Met;
+    for (number, (name, more)) in (1..).zip(PARTS) {
+        match part(name, args, &interrupt) {
+            Ok(run) => {
+                let is_met = run.nothing.is_none() && run.summary.valid && run.not_stored.is_none();
+                status = if is_met { status } else { Status::Missed };
+                let text = match args.format {
+                    Format::Text => answer(number, &run.summary, more, style),
+                    Format::Json => serde_json::to_string(&run.summary)? + "\n",
+                };
+                study::print(&text)?;
+                summaries.push(run.summary);
+            }
+            Err(_) if interrupt.signal().is_some() => {}
+            // Without a lab no part can be measured.
+            Err(error) if number == 1 => return Err(error),
+            Err(error) => {
+                say(&format!("not measured: {error:#}"));
+                status = Status::Missed;
+            }
+        }
+        if let Some(signal) = interrupt.signal() {
+            status = Status::Stopped(u8::try_from(signal).unwrap_or(0));
+            break;
+        }
+    }
+    if summaries.is_empty() {
+        return Ok(status);
+    }
+    report::page_of(&page, &summaries)?;
+    say(&format!("report with pictures: {}", page.display()));
+    Ok(status)
+}
+
+/// Where the report goes: where it was asked for, else into the current folder, else to the records.
+fn page(args: &TourArgs) -> anyhow::Result<PathBuf> {
+    if let Some(path) = &args.html {
+        let option = format!("--html {}", path.display());
+        output::check_place(&option, path)?;
+        output::check_writable(path).context(option)?;
+        return Ok(std::path::absolute(path)?);
+    }
+    let here = std::path::absolute(REPORT).ok().filter(|path| output::check_writable(path).is_ok());
+    match here {
+        Some(path) => Ok(path),
+        None => Ok(output::record_folder()?.join(REPORT)),
+    }
+}
+
+/// Measures one part.
+fn part(name: &str, args: &TourArgs, interrupt: &Interrupt) -> anyhow::Result<Run> {
+    let study = here(studies::load(name)?);
+    output::measure(&study, args.link_tolerance.as_deref(), args.quiet, args.seed, interrupt)
+}
+
+/// The study on this machine: tcptoll's own server where the one that it names is not installed.
+fn here(study: Study) -> Study {
+    const SERVER: &str = "server";
+    let can =
+        |study: &Study| Schedule::of(study).is_ok_and(|mut schedule| schedule.prepare().is_ok());
+    if study.settings.get(SERVER).is_none_or(|_| can(&study)) {
+        return study;
+    }
+    let mut own = study.clone();
+    own.settings.insert(SERVER.to_owned(), "null".into());
+    if can(&own) { own } else { study }
+}
+
+/// The question, its answer, and where to go on.
+fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> String {
+    let head = format!("{number}/{}  {}", PARTS.len(), printable(&summary.question));
+    let head = if style.colour { format!("\u{1b}[1m{head}\u{1b}[0m") } else { head };
+    let mut text = format!("\n{head}\n");
+    for line in wrap::narrowed(&printable(&summary.answer), style.width.saturating_sub(5)).lines() {
+        let _ = writeln!(text, "     {line}");
+    }
+    let _ = writeln!(text, "     more: {more}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_a_study_and_what_follows_is_a_command() {
+        for (name, more) in PARTS {
+            studies::load(name).unwrap();
+            assert!(more.starts_with("tcptoll "), "{more}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_replaced_by_our_own() {
+        let text = "question = 'what?'\nexperiment = 'http'\n[settings]\nserver = 'nginx'\n";
+        let study = here(Study::from_toml(text).unwrap());
+        let server = study.settings["server"].as_str().unwrap().to_owned();
+        assert!(server == "nginx" || server == "null", "{server}");
+    }
+}
