@@ -184,7 +184,9 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
     let otherwise = if closed_lab { LAB_CONNECTIONS.max(threads) } else { CONNECTIONS };
     let connections = reader.typed_count("connections", 1, 1_000_000)?.unwrap_or(otherwise);
     if threads > connections {
-        let why = format!("each thread needs a connection, and there are {connections}");
+        let why = format!(
+            "each thread needs a connection, and there are {connections}; raise --connections"
+        );
         return Err(wrong("threads", &threads.to_string(), why));
     }
     if let (Some(_), Some(ramp)) = (rate, reader.typed("ramp")) {
