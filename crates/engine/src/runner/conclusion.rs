@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tcptoll_model::experiments::names;
 use tcptoll_model::record::{
     Arm, Comparison, Header, Passport, Place, PlaceKind, RECORD_VERSION, Resumed, Rounds, Summary,
     Trial, Verdict, WarningEntry,
@@ -270,27 +271,42 @@ fn elsewhere(began: &Passport, resumed: &[Resumed]) -> Option<WarningEntry> {
         .then(|| Warning::ResumedElsewhere { what: differs.join(", ") }.entry(None))
 }
 
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 /// What the comparisons say, in a sentence before the experiment's own.
 fn verdicts(comparisons: &[Comparison]) -> String {
     if let [c] = comparisons {
-        let interval = match (c.ratio, c.ci95) {
-            (Some(ratio), Some([low, high])) => format!("×{ratio:.3} [{low:.3}, {high:.3}]"),
-            (Some(ratio), None) => format!("×{ratio:.3}, of too few rounds for an interval"),
-            _ => "no ratio".to_owned(),
-        };
-        let margin = stop::percent(c.margin);
-        let (a, b, metric) = (&c.a, &c.b, &c.metric);
-        return match c.verdict {
-            Verdict::Higher | Verdict::Lower => {
-                format!("{metric} of {a} is {} than that of {b}: {interval}.", c.verdict)
+        let metric = names::words_of_metric(&c.metric);
+        let (a, b, margin) = (&c.a, &c.b, stop::percent(c.margin));
+        let has = match (c.ratio, c.ci95) {
+            (Some(ratio), Some([low, high])) => {
+                format!("{ratio:.3}× the {metric} of {b} (95 % CI {low:.3}–{high:.3})")
             }
-            Verdict::NoDifference => format!(
-                "No difference found in {metric} between {a} and {b}: {interval}, within the margin of {margin}."
-            ),
-            Verdict::NotEnough => format!(
-                "Not enough evidence to say whether {a} differs from {b} in {metric}: {interval} (margin {margin})."
-            ),
+            (Some(ratio), None) => {
+                format!("{ratio:.3}× the {metric} of {b} (too few rounds for an interval)")
+            }
+            _ => format!("no ratio in {metric} to {b}"),
         };
+        return match c.verdict {
+            Verdict::Higher | Verdict::Lower => format!("{a}: {has}, {}.", c.verdict),
+            Verdict::NoDifference => {
+                format!("{a}: {has}, no difference found (margin {margin}).")
+            }
+            Verdict::NotEnough => format!("{a}: {has}, not enough evidence (margin {margin})."),
+        };
+    }
+    if let [one, two] = comparisons
+        && (&one.b, &one.metric) == (&two.b, &two.metric)
+    {
+        let each = |c: &Comparison| match c.ratio {
+            Some(ratio) => format!("{} {ratio:.2}×, {}", c.a, c.verdict),
+            None => format!("{}, {}", c.a, c.verdict),
+        };
+        let metric = capital(&names::words_of_metric(&one.metric));
+        return format!("{metric} relative to {}: {}; {}.", one.b, each(one), each(two));
     }
     let count = |verdict| comparisons.iter().filter(|c| c.verdict == verdict).count();
     let words: Vec<String> =
