@@ -271,6 +271,12 @@ fn elsewhere(began: &Passport, resumed: &[Resumed]) -> Option<WarningEntry> {
         .then(|| Warning::ResumedElsewhere { what: differs.join(", ") }.entry(None))
 }
 
+/// A ratio: three decimals, or two significant digits below 0.1.
+fn times(ratio: f64) -> String {
+    let decimals = if ratio < 0.1 && ratio > 0.0 { 1 - ratio.log10().floor() as i32 } else { 3 };
+    format!("{ratio:.0$}", usize::try_from(decimals.clamp(0, 12)).unwrap_or(3))
+}
+
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
@@ -283,10 +289,15 @@ fn verdicts(comparisons: &[Comparison]) -> String {
         let (a, b, margin) = (&c.a, &c.b, stop::percent(c.margin));
         let has = match (c.ratio, c.ci95) {
             (Some(ratio), Some([low, high])) => {
-                format!("{ratio:.3}× the {metric} of {b} (95 % CI {low:.3}–{high:.3})")
+                format!(
+                    "{}× the {metric} of {b} (95 % CI {}–{})",
+                    times(ratio),
+                    times(low),
+                    times(high)
+                )
             }
             (Some(ratio), None) => {
-                format!("{ratio:.3}× the {metric} of {b} (too few rounds for an interval)")
+                format!("{}× the {metric} of {b} (too few rounds for an interval)", times(ratio))
             }
             _ => format!("no ratio in {metric} to {b}"),
         };
@@ -301,9 +312,13 @@ fn verdicts(comparisons: &[Comparison]) -> String {
     if let [one, two] = comparisons
         && (&one.b, &one.metric) == (&two.b, &two.metric)
     {
-        let each = |c: &Comparison| match c.ratio {
-            Some(ratio) => format!("{} {ratio:.2}×, {}", c.a, c.verdict),
-            None => format!("{}, {}", c.a, c.verdict),
+        let each = |c: &Comparison| match (c.ratio, c.ci95) {
+            (Some(ratio), Some([low, high])) => {
+                let interval = format!("95 % CI {}–{}", times(low), times(high));
+                format!("{} {}× ({interval}), {}", c.a, times(ratio), c.verdict)
+            }
+            (Some(ratio), None) => format!("{} {}×, {}", c.a, times(ratio), c.verdict),
+            _ => format!("{}, {}", c.a, c.verdict),
         };
         let metric = capital(&names::words_of_metric(&one.metric));
         return format!("{metric} relative to {}: {}; {}.", one.b, each(one), each(two));

@@ -156,10 +156,12 @@ pub(super) fn in_arm(several: bool, arm: &Arm) -> String {
 /// The ratios of a metric in a sentence: `HEAD relative to B: A 0.52× (95 % CI 0.51–0.54), …`. Of
 /// many, or of long names, the least and the most.
 ///
-/// None: there are none, or a single comparison, whose verdict comes before the answer.
+/// None: there are none, or one or two of one base, whose ratios come before the answer with the verdicts.
 pub(super) fn ratios(summary: &Summary, metric: &str, head: &str) -> Option<String> {
-    if summary.comparisons.len() < 2 {
-        return None;
+    match summary.comparisons.as_slice() {
+        [] | [_] => return None,
+        [one, two] if one.b == two.b && one.metric == two.metric => return None,
+        _ => {}
     }
     let (least, most, count) = match comparisons(summary, metric) {
         Stated::Each(mut all) => {
@@ -318,8 +320,7 @@ mod tests {
         };
         let [x, y] = [one("x", "b", 0.52), one("y", "b", 12.0)];
         assert_eq!(of(std::slice::from_ref(&x)), None);
-        let both = of(&[x.clone(), y.clone()]);
-        assert_eq!(both.as_deref(), Some("Rate relative to b: x 0.52×, y 12×."));
+        assert_eq!(of(&[x.clone(), y.clone()]), None);
         let apart = of(&[x.clone(), one("y", "c", 1.5)]);
         assert_eq!(apart.as_deref(), Some("Rate: x 0.52× of b, y 1.50× of c."));
         let long = one(&"l".repeat(200), "b", 0.7);
