@@ -139,6 +139,15 @@ fn verdict(comparisons: &[Comparison]) -> usize {
     }
 }
 
+/// `a, b and c`.
+pub(super) fn enumerated(phrases: &[String]) -> String {
+    match phrases {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 /// The first sentence of a text, with its full stop.
 pub(super) fn first_sentence(text: &str) -> &str {
     let end = text

@@ -3,14 +3,11 @@
 use super::{advice, causes};
 use crate::checking::Mechanism;
 use crate::experiments::conclusion::{
-    Stated, capital, explain, explanations, few, first_stated, stated, step, value,
+    Stated, answer_of, capital, enumerated, explain, explanations, few, first_stated, stated, step,
+    value,
 };
 use crate::record::{Arm, Comparison, Deaths, Keepalive, NextStep, PlaceKind, Summary};
 use crate::units::{human_count, human_us};
-
-/// An answer has no more sentences, and no more letters.
-const SENTENCES: usize = 3;
-const LETTERS: usize = 400;
 
 /// Of at most this many arms the computed detection time is stated too.
 const EXPECTED_STATED: usize = 2;
@@ -118,29 +115,7 @@ fn answer(summary: &Summary) -> String {
         sentences.extend(packets(&arms));
         sentences.extend(cpu(&arms));
     }
-    fitting(summary, sentences)
-}
-
-/// The first sentences that have room after the verdicts of comparisons, which stand before them.
-fn fitting(summary: &Summary, sentences: Vec<String>) -> String {
-    let letters = |text: &str| text.chars().count();
-    let [count, mut room] = match summary.comparisons.as_slice() {
-        [] => [SENTENCES, LETTERS],
-        [one] => {
-            let names = letters(&one.a) + letters(&one.b) + letters(&one.metric);
-            [SENTENCES - 1, LETTERS.saturating_sub(110 + names)]
-        }
-        _ => [SENTENCES - 1, LETTERS - 100],
-    };
-    let mut chosen: Vec<String> = Vec::new();
-    for sentence in sentences {
-        let size = letters(&sentence) + usize::from(!chosen.is_empty());
-        if chosen.len() < count && (size <= room || chosen.is_empty()) {
-            room = room.saturating_sub(size);
-            chosen.push(sentence);
-        }
-    }
-    chosen.join(" ")
+    answer_of(summary, sentences)
 }
 
 /// The unit of packets in a sentence.
@@ -152,15 +127,6 @@ fn an_hour(packets: f64) -> String {
         0.0 => "no packets".to_owned(),
         packets if packets < 10.0 => format!("{packets:.1}{UNIT}"),
         packets => format!("{}{UNIT}", human_count(packets.round() as u64)),
-    }
-}
-
-/// `a, b and c`.
-fn enumerated(phrases: &[String]) -> String {
-    match phrases {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 

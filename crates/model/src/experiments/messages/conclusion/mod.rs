@@ -1,6 +1,6 @@
 //! What follows from the arms of `messages`: the answer, causes, advice, what next.
 
-use crate::experiments::conclusion::{explain, explanations, step, value};
+use crate::experiments::conclusion::{answer_of, enumerated, explain, explanations, step, value};
 use crate::record::{Arm, NextStep, Summary};
 use crate::units::{human_rate, human_rate_per_s, human_us};
 
@@ -12,10 +12,6 @@ use super::{
     advice,
 };
 use crate::experiments::figures::CLIENT_CPU;
-
-/// An answer has no more sentences, and no more letters.
-const SENTENCES: usize = 3;
-const LETTERS: usize = 400;
 
 /// Arms whose latency or rate is stated one by one.
 const STATED: usize = 4;
@@ -62,38 +58,7 @@ fn answer(summary: &Summary) -> String {
     if answered.is_empty() {
         sentences.extend(limits(&one_way));
     }
-    fitting(summary, sentences)
-}
-
-/// The first sentences that have room after the verdicts of comparisons, which stand before them.
-fn fitting(summary: &Summary, sentences: Vec<String>) -> String {
-    let letters = |text: &str| text.chars().count();
-    let [count, mut room] = match summary.comparisons.as_slice() {
-        [] => [SENTENCES, LETTERS],
-        [one] => {
-            let names = letters(&one.a) + letters(&one.b) + letters(&one.metric);
-            [SENTENCES - 1, LETTERS.saturating_sub(110 + names)]
-        }
-        _ => [SENTENCES - 1, LETTERS - 100],
-    };
-    let mut chosen: Vec<String> = Vec::new();
-    for sentence in sentences {
-        let size = letters(&sentence) + usize::from(!chosen.is_empty());
-        if chosen.len() < count && (size <= room || chosen.is_empty()) {
-            room = room.saturating_sub(size);
-            chosen.push(sentence);
-        }
-    }
-    chosen.join(" ")
-}
-
-/// `a, b and c`.
-fn enumerated(phrases: &[String]) -> String {
-    match phrases {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
+    answer_of(summary, sentences)
 }
 
 fn nothing(arms: &[&Arm]) -> String {

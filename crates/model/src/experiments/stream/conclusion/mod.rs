@@ -9,16 +9,12 @@ use super::{TRANSFER, causes, columns, memory};
 use crate::causes::throughput::reason;
 use crate::effective;
 use crate::experiments::column::value;
-use crate::experiments::conclusion::{capital, explain, explanations, step};
+use crate::experiments::conclusion::{answer_of, capital, explain, explanations, step};
 use crate::experiments::figures::GOODPUT;
 use crate::record::{Arm, NextStep, Sender, SocketEnd, Summary, Transfer};
 use crate::study::level_text;
 use crate::throughput::{Direction, Limit, limited_by, quiet_rtt_us};
 use crate::units::{human_count, human_rate, human_us, parse_size};
-
-/// An answer has no more sentences, and no more letters.
-const SENTENCES: usize = 3;
-const LETTERS: usize = 400;
 
 /// Arms within this share of each other carry the same.
 const SAME: f64 = 0.03;
@@ -170,29 +166,7 @@ fn answer(summary: &Summary) -> String {
         [arm] => one(arm),
         arms => several::sentences(arms),
     };
-    fitting(summary, sentences)
-}
-
-/// The first sentences that have room after the verdicts of comparisons, which stand before them.
-fn fitting(summary: &Summary, sentences: Vec<String>) -> String {
-    let letters = |text: &str| text.chars().count();
-    let [count, mut room] = match summary.comparisons.as_slice() {
-        [] => [SENTENCES, LETTERS],
-        [one] => {
-            let names = letters(&one.a) + letters(&one.b) + letters(&one.metric);
-            [SENTENCES - 1, LETTERS.saturating_sub(110 + names)]
-        }
-        _ => [SENTENCES - 1, LETTERS - 100],
-    };
-    let mut chosen: Vec<String> = Vec::new();
-    for sentence in sentences {
-        let size = letters(&sentence) + usize::from(!chosen.is_empty());
-        if chosen.len() < count && (size <= room || chosen.is_empty()) {
-            room = room.saturating_sub(size);
-            chosen.push(sentence);
-        }
-    }
-    chosen.join(" ")
+    answer_of(summary, sentences)
 }
 
 /// Where no arm carried data.

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::experiments::conclusion::ANSWER_MAX;
 use crate::record::{Buffer, SocketEnd, Way};
 
 /// Payload of 1 Gbit/s, bytes/s.
@@ -59,7 +60,7 @@ fn concluded(arms: Vec<Arm>) -> Summary {
     summary.comparisons.clear();
     summary.causes.clear();
     conclude(&mut summary);
-    assert!(summary.answer.chars().count() <= LETTERS, "{}", summary.answer);
+    assert!(summary.answer.chars().count() <= ANSWER_MAX, "{}", summary.answer);
     summary
 }
 
