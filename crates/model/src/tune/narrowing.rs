@@ -1,5 +1,5 @@
-//! The search of this program: timeouts from short to long while they may still help, then the best again, then
-//! fewer workers and other limits of requests with the best timeout.
+//! The search of this program: timeouts from short to long while they may still help, then the best three again, the
+//! best two several times more, then fewer workers and other limits of requests with the best timeout.
 
 use super::cell::{Cell, Measured};
 use super::setting::Setting;
@@ -17,9 +17,15 @@ const REQUESTS: [u64; 2] = [30, 0];
 /// Shares of the workers that fit, with the best timeout.
 const WORKERS: [f64; 3] = [0.25, 0.5, 0.75];
 
-/// Cells that are measured again, and how often.
+/// Timeouts that are measured a second time.
 const FINALISTS: usize = 3;
-const FINAL_ROUNDS: u32 = 2;
+
+/// The best two of them are measured this often again: p95 of one round varies by some 20 %.
+const FINAL_ROUNDS: u32 = 3;
+
+/// The second best is measured again only if its p95 is at most this multiple of the best: after two rounds, three
+/// times the standard error of their ratio.
+const NEAR: f64 = 1.5;
 
 /// Where processes are killed, this share of the workers is tried, at most twice.
 const FEWER: f64 = 0.85;
@@ -32,8 +38,10 @@ enum Stage {
     Short,
     /// The group of longer timeouts with this number.
     Longer(usize),
-    /// The best again.
+    /// The best three again.
     Finalists,
+    /// The best two several times more.
+    Final,
     /// Fewer workers.
     Workers,
     /// Other limits of requests.
@@ -89,6 +97,21 @@ impl Narrowing {
         measured.ranked().into_iter().take(count).map(|cell| cell.setting).collect()
     }
 
+    /// The best two of those that had the same visitors most often, if they are near each other.
+    fn near(measured: &Measured) -> Vec<Setting> {
+        let rounds = measured.cells().map(|cell| cell.rounds).max().unwrap_or(0);
+        let ranked = measured.ranked().into_iter().filter(|cell| cell.rounds == rounds);
+        let two: Vec<&Cell> = ranked.filter(|cell| !cell.refuses()).take(2).collect();
+        match two[..] {
+            [best, second]
+                if second.page_us_p95 <= best.page_us_p95.map(|best_us| best_us * NEAR) =>
+            {
+                vec![best.setting, second.setting]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The batch of a stage, and the stage after it.
     fn stage(&mut self, measured: &Measured) -> (Batch, Stage) {
         let batch = |why: &str, settings: Vec<Setting>, rounds| Batch::of(why, settings, rounds);
@@ -107,7 +130,11 @@ impl Narrowing {
             }
             Stage::Finalists => {
                 let all = Self::ranked(measured, FINALISTS);
-                (batch("the best again, with other visitors", all, FINAL_ROUNDS), Stage::Workers)
+                (batch("the best three again, with other visitors", all, 1), Stage::Final)
+            }
+            Stage::Final => {
+                let why = "the best two several times more";
+                (batch(why, Self::near(measured), FINAL_ROUNDS), Stage::Workers)
             }
             Stage::Workers => {
                 let fewer = self.choice(measured).map(|best| {
@@ -140,7 +167,7 @@ impl Strategy for Narrowing {
             return Some(Batch::of("fewer workers, because processes were killed", all, 1));
         }
         while self.stage != Stage::End {
-            let again = self.stage == Stage::Finalists;
+            let again = matches!(self.stage, Stage::Finalists | Stage::Final);
             let (mut batch, next) = self.stage(measured);
             self.stage = next;
             batch.settings.retain(|setting| again || measured.of(setting).is_none());
@@ -237,6 +264,36 @@ mod tests {
         }
         let found = narrowing.choice(&measured).unwrap();
         assert_eq!((found.timeout_ms, found.workers), (Some(2_000), 22), "{found:?}");
+    }
+
+    #[test]
+    fn the_best_two_are_measured_again_until_visitors_no_longer_decide_between_them() {
+        // KeepAlive off is 60 % slower here: far. 1 s and 2 s differ by 10 %: near.
+        let (_, trials, measured) = run(&mut Narrowing::new(22, true), measure(6.0));
+        let rounds = |timeout_ms| {
+            let usual = |cell: &&Cell| {
+                let setting = cell.setting;
+                (setting.timeout_ms, setting.requests, setting.workers)
+                    == (timeout_ms, REQUESTS_USUAL, 22)
+            };
+            measured.cells().find(usual).map(|cell| cell.rounds)
+        };
+        let most = measured.cells().map(|cell| cell.rounds).max();
+        assert_eq!(most, Some(2 + FINAL_ROUNDS));
+        assert_eq!(rounds(Some(2_000)), most);
+        assert_eq!(measured.cells().filter(|cell| Some(cell.rounds) == most).count(), 2);
+        assert!(rounds(None) < most, "it is far from the best");
+        assert!(trials <= 22, "{trials}");
+        // Where the second best is far, nothing is measured more than twice.
+        let far = |setting: Setting| {
+            let factor = if setting.timeout_ms == Some(1_000) { 1.0 } else { 2.0 };
+            let us = Some(2e5 * factor);
+            let cell = measure(6.0)(setting);
+            Cell { page_us_p95: us, first_us_p95: us, page_us_mean: us, ..cell }
+        };
+        let (found, _, measured) = run(&mut Narrowing::new(22, true), far);
+        assert_eq!(found.timeout_ms, Some(1_000));
+        assert!(measured.cells().all(|cell| cell.rounds <= 2));
     }
 
     #[test]

@@ -109,7 +109,8 @@ fn searched(folder: &Folder, study: &str) -> anyhow::Result<Found> {
     let out = folder.path("found.json");
     let status = Command::new(tcptoll()?)
         .args(["tune", "apache-prefork", "--study", study, "--quiet", "--format", "json"])
-        .args(["--out", &out])
+        // Five rounds of six settings, of which some take all workers.
+        .args(["--compare-time", "30m", "--out", &out])
         .stdout(std::process::Stdio::null())
         .status()?;
     serde_json::from_slice(&std::fs::read(&out)?)
