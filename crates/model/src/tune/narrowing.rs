@@ -97,13 +97,21 @@ impl Narrowing {
         measured.ranked().into_iter().take(count).map(|cell| cell.setting).collect()
     }
 
-    /// The best two of those that had the same visitors most often, if they are near each other.
-    fn near(measured: &Measured) -> Vec<Setting> {
-        let rounds = measured.cells().map(|cell| cell.rounds).max().unwrap_or(0);
-        let ranked = measured.ranked().into_iter().filter(|cell| cell.rounds == rounds);
-        let two: Vec<&Cell> = ranked.filter(|cell| !cell.refuses()).take(2).collect();
-        match two[..] {
-            [best, second]
+    /// The timeouts that were measured most often, so with the same visitors, and that refuse nobody; the best first.
+    fn compared<'a>(&self, measured: &'a Measured) -> Vec<&'a Cell> {
+        let usual = |cell: &&Cell| {
+            cell.setting.workers == self.fits && cell.setting.requests == REQUESTS_USUAL
+        };
+        let ranked = measured.ranked().into_iter().filter(usual).filter(|cell| !cell.refuses());
+        let timeouts: Vec<&Cell> = ranked.collect();
+        let rounds = timeouts.iter().map(|cell| cell.rounds).max().unwrap_or(0);
+        timeouts.into_iter().filter(|cell| cell.rounds == rounds).collect()
+    }
+
+    /// The best two of them, if they are near each other.
+    fn near(&self, measured: &Measured) -> Vec<Setting> {
+        match self.compared(measured)[..] {
+            [best, second, ..]
                 if second.page_us_p95 <= best.page_us_p95.map(|best_us| best_us * NEAR) =>
             {
                 vec![best.setting, second.setting]
@@ -134,7 +142,7 @@ impl Narrowing {
             }
             Stage::Final => {
                 let why = "the best two several times more";
-                (batch(why, Self::near(measured), FINAL_ROUNDS), Stage::Workers)
+                (batch(why, self.near(measured), FINAL_ROUNDS), Stage::Workers)
             }
             Stage::Workers => {
                 let fewer = self.choice(measured).map(|best| {
@@ -182,13 +190,10 @@ impl Strategy for Narrowing {
     /// workers left, that holds the fewest. Another limit of workers or requests only if it is better by more than
     /// [`ALIKE`] with the first visitors. If all refuse visitors, the one that refuses the fewest.
     fn choice(&self, measured: &Measured) -> Option<Setting> {
-        let usual = |cell: &&Cell| cell.setting.requests == REQUESTS_USUAL && !cell.refuses();
-        let timeouts: Vec<&Cell> = self.fitting(measured).filter(usual).collect();
-        let rounds = timeouts.iter().map(|cell| cell.rounds).max().unwrap_or(0);
-        let compared: Vec<&Cell> =
-            timeouts.into_iter().filter(|cell| cell.rounds == rounds).collect();
+        let compared = self.compared(measured);
         // Thousandths: a mean over time has no more.
-        let order = |cell: &&&Cell| (cell.is_full(), (cell.workers_held_mean * 1e3) as u64);
+        let order =
+            |cell: &&&Cell| (cell.is_full(), (cell.workers_held_mean * 1e3) as u64, cell.setting);
         let Some(chosen) = best(&compared).iter().min_by_key(order).copied() else {
             return measured.ranked().first().map(|cell| cell.setting);
         };
