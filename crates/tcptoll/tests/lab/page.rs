@@ -59,7 +59,8 @@ fn keepalive_makes_six_connections_of_twenty_one() {
         assert!(value(arm, "forecast_us") > 5.0 * 19_000.0);
         for request in &page(arm).requests {
             assert_eq!(request.status, Some(200));
-            assert!(request.phases.wait_us > 19_000, "{request:?}");
+            // A busy machine may stop the client between its write and the clock that ends the sending.
+            assert!(request.phases.send_us + request.phases.wait_us > 19_000, "{request:?}");
         }
     }
     let handshakes = page(off).requests.iter().filter(|one| one.phases.connect_us > 19_000);
