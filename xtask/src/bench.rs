@@ -33,7 +33,7 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Passed);
     };
     if NAMES.iter().all(|(known, _)| known != name) {
-        anyhow::bail!("{name}: there is no such comparison; there are\n{}", list());
+        anyhow::bail!("{name}: there is no such comparison; available:\n{}", list());
     }
     let release =
         |subcommand| Line::cargo(subcommand).args(["--release", "--package", "tcptoll"]).locked();
@@ -42,14 +42,14 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<Outcome> {
     }
     let line = release("run").args(["--quiet", "--example", "bench", "--"]).args(words.to_vec());
     if line.args(["--out", PART]).run()? != Outcome::Passed {
-        eprintln!("{RESULTS} is left as it was");
+        eprintln!("{RESULTS} is unchanged");
         return Ok(Outcome::NotPossible);
     }
     let part = std::fs::read_to_string(PART).with_context(|| format!("reading {PART}"))?;
     let page = std::fs::read_to_string(RESULTS).unwrap_or_default();
     let page = with_part(&page, name, &part);
     std::fs::write(RESULTS, page).with_context(|| format!("writing {RESULTS}"))?;
-    eprintln!("{RESULTS} has it");
+    eprintln!("wrote {RESULTS}");
     Ok(Outcome::Passed)
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let with_setup = match arguments {
         [] => true,
         [only] if only == "--no-setup" => false,
-        _ => bail!("test takes nothing but --no-setup"),
+        _ => bail!("test accepts only --no-setup"),
     };
     let targets = Targets::of_workspace()?;
     let mut steps = Steps::new();

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let with_known = match arguments {
         [] => false,
         [only] if only == "--known" => true,
-        _ => bail!("layers takes nothing but --known"),
+        _ => bail!("layers accepts only --known"),
     };
     let mut findings = Vec::new();
     let manifest = read(Path::new("Cargo.toml"))?;

@@ -9,6 +9,7 @@ mod layers;
 mod process;
 mod prove;
 mod reference;
+mod samples;
 mod setup;
 mod site;
 mod workspace;
@@ -43,26 +44,26 @@ const TASKS: &[Task] = &[
     Task {
         name: "layers",
         arguments: "[--known]",
-        summary: "which crate and module may name which (part of test); --known lists exceptions too",
+        summary: "check the layers of crates and modules (part of test); --known lists exceptions too",
         run: layers::run,
     },
     Task {
         name: "docs",
-        arguments: "[--check|--site]",
+        arguments: "[--check|--site|--samples [NAME...]]",
         summary: "write docs/reference/ from the program itself; --check only compares, and checks links; --site \
-                  builds the documentation as a site",
+                  builds the documentation as a site; --samples runs the commands whose output and pictures pages show",
         run: reference::run,
     },
     Task {
         name: "prove",
         arguments: "[NAME...]",
-        summary: "the acceptance figures, beside their goals; a run of all writes docs/proof.md",
+        summary: "measure the acceptance figures and their goals; a run of all writes docs/proof.md",
         run: prove::run,
     },
     Task {
         name: "bench",
         arguments: "[NAME] [--rounds N]",
-        summary: "tcptoll beside its peers, in turn; writes bench/RESULTS.md; without a name, the names",
+        summary: "compare tcptoll with its peers; writes bench/RESULTS.md; without NAME, list all",
         run: bench::run,
     },
 ];
@@ -90,7 +91,7 @@ fn dispatch(arguments: &[String]) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Passed);
     }
     let Some(task) = TASKS.iter().find(|task| task.name == name) else {
-        anyhow::bail!("there is no task {name:?}; `cargo xtask help` lists what there is");
+        anyhow::bail!("there is no task {name:?}; `cargo xtask help` lists all tasks");
     };
     let root = root();
     std::env::set_current_dir(&root)

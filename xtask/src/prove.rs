@@ -37,15 +37,15 @@ pub(crate) fn run(names: &[String]) -> anyhow::Result<Outcome> {
     }
     let status = child.wait().with_context(|| format!("waiting for {line}"))?;
     match status.code() {
-        None => eprintln!("{PROOF} is left as it was: the run was killed ({status})"),
-        Some(2) => eprintln!("{PROOF} is left as it was: not everything could be measured"),
+        None => eprintln!("{PROOF} is unchanged: the run was killed ({status})"),
+        Some(2) => eprintln!("{PROOF} is unchanged: not everything could be measured"),
         Some(_) if !names.is_empty() => {
-            eprintln!("{PROOF} is left as it was: only a run of all figures writes it");
+            eprintln!("{PROOF} is unchanged: only a run of all figures writes it");
         }
         // A goal that was missed is a figure too: it is kept.
         Some(_) => {
             std::fs::write(PROOF, &kept).with_context(|| format!("writing {PROOF}"))?;
-            eprintln!("{PROOF} is written");
+            eprintln!("wrote {PROOF}");
         }
     }
     Ok(match status.code() {

@@ -9,19 +9,20 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::process::{Line, Outcome};
-use crate::{site, workspace};
+use crate::{samples, site, workspace};
 
 const FOLDER: &str = "docs/reference";
 /// Sub-commands of sub-commands are followed this far: `tcptoll study list`.
 const DEPTH_MAX: usize = 3;
 
-/// `cargo xtask docs [--check|--site]`.
+/// `cargo xtask docs [--check|--site|--samples [NAME...]]`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let check = match arguments {
         [] => false,
         [only] if only == "--check" => true,
         [only] if only == "--site" => return site::build(),
-        _ => bail!("docs takes nothing but --check or --site"),
+        [first, names @ ..] if first == "--samples" => return samples::run(names),
+        _ => bail!("docs accepts only --check, --site or --samples [NAME...]"),
     };
     let program = build()?;
     let files = [

@@ -33,13 +33,13 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     let needed = packages(LIST)?;
     let missing = missing(&needed);
     if missing.is_empty() {
-        println!("setup: nothing to do, all {} packages are there", needed.len());
+        println!("setup: nothing to do, all {} packages are installed", needed.len());
         return Ok(Outcome::Passed);
     }
     let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     println!("setup: missing {}", names.join(" "));
     if !on_path("apt-get") {
-        println!("this system has no apt-get; install what it calls these, as on Debian:");
+        println!("this system has no apt-get; install its packages for these. On Debian:");
         println!("  sudo apt-get install -y --no-install-recommends {}", names.join(" "));
         return Ok(Outcome::NotPossible);
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     install(&missing)?;
     let still: Vec<&str> = self::missing(&needed).iter().map(|package| package.name).collect();
     if !still.is_empty() {
-        bail!("installed, and yet not there: {}", still.join(" "));
+        bail!("still missing after the installation: {}", still.join(" "));
     }
     println!("setup: installed {}", names.join(" "));
     Ok(Outcome::Passed)
@@ -76,7 +76,7 @@ fn packages(list: &str) -> anyhow::Result<Vec<Package<'_>>> {
                 (Some(name), Some(program), Some(service), Some(_reason)) => {
                     Ok(Package { name, program, service: (service != "-").then_some(service) })
                 }
-                _ => bail!("packages.txt: {line:?} is not: package program service reason"),
+                _ => bail!("packages.txt: {line:?}: write PACKAGE PROGRAM SERVICE REASON"),
             }
         })
         .collect()
@@ -110,7 +110,7 @@ fn as_root() -> anyhow::Result<Outcome> {
     let program = std::env::current_exe().context("finding this program")?;
     let program = program.to_str().context("the path of this program is not UTF-8")?;
     if !Line::new("sudo").args(["-n", "true"]).succeeds() {
-        println!("that takes root; type:");
+        println!("setup needs root; run:");
         println!("  {}", Line::new("sudo").args([program, "setup"]));
         return Ok(Outcome::NotPossible);
     }
@@ -138,7 +138,7 @@ fn install(packages: &[&Package<'_>]) -> anyhow::Result<()> {
         .args(names.clone());
     let mut outcome = install.run()?;
     if outcome != Outcome::Passed && !interrupted.load(Ordering::Relaxed) {
-        println!("setup: apt-get's lists may lack a package, or name versions no longer served");
+        println!("setup: the package lists of apt-get may be outdated; updating them");
         outcome = if update.run()? == Outcome::Passed { install.run()? } else { outcome };
     }
     policy.restore()?;

@@ -80,10 +80,7 @@ fn without_rustdoc_links(text: &str) -> String {
 
 /// Checks every link between files of the repository.
 pub(crate) fn links() -> anyhow::Result<Outcome> {
-    let mut pages = Vec::new();
-    for page in PAGES {
-        collect(Path::new(page), &mut pages)?;
-    }
+    let pages = pages()?;
     let mut broken = 0;
     for page in &pages {
         let text = fs::read_to_string(page).with_context(|| page.display().to_string())?;
@@ -96,6 +93,15 @@ pub(crate) fn links() -> anyhow::Result<Outcome> {
     }
     println!("{} pages, {broken} broken links", pages.len());
     Ok(if broken == 0 { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// The pages of the documentation.
+pub(crate) fn pages() -> anyhow::Result<Vec<PathBuf>> {
+    let mut pages = Vec::new();
+    for page in PAGES {
+        collect(Path::new(page), &mut pages)?;
+    }
+    Ok(pages)
 }
 
 fn collect(path: &Path, pages: &mut Vec<PathBuf>) -> anyhow::Result<()> {

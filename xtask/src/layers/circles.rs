@@ -154,11 +154,11 @@ fn judge(circles: &[Circle], known: &[(&str, &[&str])]) -> Verdict {
             continue;
         }
         let remedy = match left.as_slice() {
-            [] => "no circle any more: remove it".to_owned(),
+            [] => "this circle is gone: remove it".to_owned(),
             some => {
                 let lists: Vec<String> =
                     some.iter().map(|circle| circle.neighbours.join(", ")).collect();
-                format!("smaller now: write {}", lists.join(" and "))
+                format!("this circle is smaller now: write {}", lists.join(" and "))
             }
         };
         let (parent, neighbours) = (entry.0, entry.1.join(", "));

@@ -38,8 +38,8 @@ pub(super) fn check(file: &str, package: &Package) -> Vec<Finding> {
         let ours = CRATES.iter().any(|(known, _)| *known == dependency);
         if ours && !allowed.contains(&dependency) {
             findings.push(finding(format!(
-                "{name} must not depend on {dependency}, only on {}",
-                if allowed.is_empty() { "no crate of ours".to_owned() } else { allowed.join(", ") }
+                "{name} must not depend on {dependency}; allowed: {}",
+                if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") }
             )));
         }
         let reserved = COMMAND_LINE_ONLY.iter().any(|reserved| {
@@ -48,7 +48,7 @@ pub(super) fn check(file: &str, package: &Package) -> Vec<Finding> {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['_', '-']))
         });
         if reserved && !COMMAND_LINE.contains(&name) {
-            findings.push(finding(format!("{dependency} belongs to {} alone", COMMAND_LINE[0])));
+            findings.push(finding(format!("only {} may depend on {dependency}", COMMAND_LINE[0])));
         }
     }
     findings
@@ -105,7 +105,7 @@ mod tests {
         assert!(findings("tcptoll-report", &[("tcptoll-model", None)]).is_empty());
         assert_eq!(
             findings("tcptoll-report", &[("tcptoll-engine", None)]),
-            ["tcptoll-report must not depend on tcptoll-engine, only on tcptoll-model"]
+            ["tcptoll-report must not depend on tcptoll-engine; allowed: tcptoll-model"]
         );
         assert_eq!(findings("tcptoll-report", &[("tcptoll-kernel", Some("build"))]).len(), 1);
         assert_eq!(findings("tcptoll-model", &[("xtask", None)]).len(), 1);

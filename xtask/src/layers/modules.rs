@@ -77,7 +77,7 @@ pub(super) fn check(tree: &Tree, file: &File) -> Vec<Finding> {
 fn nameless(file: &str) -> Option<String> {
     let stem = file.strip_suffix("/mod.rs").or_else(|| file.strip_suffix(".rs"))?;
     let name = stem.rsplit('/').next().filter(|name| NAMELESS.contains(name))?;
-    Some(format!("the name {name:?} says nothing of what is in it: name the noun"))
+    Some(format!("the name {name:?} does not say what the file holds: use a noun"))
 }
 
 fn unsafe_word(file: &str, word: &str) -> Option<String> {
@@ -87,7 +87,7 @@ fn unsafe_word(file: &str, word: &str) -> Option<String> {
     match word {
         "unsafe" => Some(format!("`unsafe` outside {UNSAFE_FOLDER}: wrap what is needed there")),
         "unsafe_code" => {
-            Some(format!("the lint unsafe_code may be lifted in {UNSAFE_FOLDER} alone"))
+            Some(format!("the lint unsafe_code may be lifted only in {UNSAFE_FOLDER}"))
         }
         _ => None,
     }
@@ -109,7 +109,7 @@ fn impure(tree: &Tree, file: &File, name: &Name) -> Option<String> {
             && module[1] != "io";
         whole || words.starts_with(forbidden) || words == ["std", "*"]
     })?;
-    Some(format!("the model is pure: {} has no place in it", hit.join("::")))
+    Some(format!("the model must stay pure: it must not use {}", hit.join("::")))
 }
 
 /// The module of the engine that a file belongs to; none for `lib.rs`, which only lists them.

@@ -112,7 +112,7 @@ fn faults(deny: &Deny, packages: &[Package]) -> anyhow::Result<Vec<String>> {
             None => fault("it declares no licence".to_owned()),
             Some(license) => match Expression::parse_mode(license, ParseMode::LAX) {
                 Err(error) => {
-                    fault(format!("its licence {license:?} is no expression: {}", error.reason));
+                    fault(format!("its licence {license:?} cannot be parsed: {}", error.reason));
                 }
                 Ok(parsed) => {
                     if !parsed.evaluate(|wanted| allowed.iter().any(|one| one.satisfies(wanted))) {
