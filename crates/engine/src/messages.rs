@@ -112,6 +112,34 @@ pub enum Request<B = Value> {
     Stop,
 }
 
+/// How far a load has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Operations finished.
+    pub done: u64,
+    /// Figures of the last second. Absent: the load has none, or not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Live>,
+}
+
+impl From<u64> for Done {
+    fn from(done: u64) -> Self {
+        Self { done, live: None }
+    }
+}
+
+/// Figures of a load while it runs, for people who watch it: they are in no record.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// Successful operations per second, over the last second.
+    pub ok_per_s: f64,
+    /// Failed operations so far.
+    pub failed: u64,
+    /// p99 latency over the last second, at most 1/16 too high, µs. Absent: too few operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<f64>,
+}
+
 /// What a host sends. `A` is the answer of the order that it carries out, `S` what a [`Service`]
 /// reports at the beginning.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -124,10 +152,7 @@ pub enum Reply<A, S = ()> {
     /// A [`Service`] has begun.
     Started(S),
     /// How far a load has come; may come any number of times.
-    Progress {
-        /// Operations finished.
-        done: u64,
-    },
+    Progress(Done),
     /// Rows of a trace; they come before the answer they belong to.
     Rows(Rows),
     /// A distribution that belongs to the answer, and comes before it.

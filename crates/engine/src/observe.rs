@@ -48,12 +48,12 @@ pub fn set_sysctls(wanted: &[(String, String)]) -> Result<Vec<(String, String)>,
         .iter()
         .map(|(name, value)| {
             if !name.starts_with("net.") || name.contains("..") || name.contains('/') {
-                return Err(format!("sysctl {name}: only net.… belongs to a host of the lab"));
+                return Err(format!("sysctl {name}: a host of the lab has only net.* of its own"));
             }
             let path = sysctl_path(name);
             fs::write(&path, value).map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => {
-                    format!("sysctl {name}: this kernel does not have it, or not per namespace")
+                    format!("sysctl {name}: this kernel has none, or none per network namespace")
                 }
                 std::io::ErrorKind::PermissionDenied => format!(
                     "sysctl {name}: the kernel does not let a namespace change it ({error})"

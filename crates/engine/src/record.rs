@@ -147,19 +147,19 @@ pub enum ReadError {
         error: serde_json::Error,
     },
     /// A trial that no run can have written.
-    #[error("line {number} is damaged: no run has such a round or time")]
+    #[error("line {number} is damaged: its round or time is impossible")]
     Impossible {
         /// From 1.
         number: usize,
     },
     /// A record of a newer format that this build would misread.
-    #[error("its format is version {0}, this build reads up to {max}: use a newer tcptoll", max = tcptoll_model::record::RECORD_VERSION)]
+    #[error("its format is version {0}, but this tcptoll reads at most version {max}: use a newer tcptoll", max = tcptoll_model::record::RECORD_VERSION)]
     TooNew(u32),
     /// Nothing.
-    #[error("it is empty: the run ended before its first trial did; begin anew")]
+    #[error("it is empty, because the run ended before its first trial: start a new run")]
     Empty,
     /// No header.
-    #[error("it does not begin with a record's header")]
+    #[error("it does not begin with the header of a record")]
     NoHeader,
     /// What `watch --record` wrote.
     #[error("it is the record of a watch, which has no trials: `tcptoll report FILE` shows it")]

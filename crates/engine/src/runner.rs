@@ -30,6 +30,7 @@ pub use self::schedule::Schedule;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::certification::Certificate;
 use crate::lab::{Interrupt, LabError, Machine};
+use crate::messages::Done;
 use crate::passport;
 use crate::record::{Record, Recorder};
 
@@ -54,7 +55,7 @@ pub fn run(
 ) -> Result<Run, RunError> {
     if options.pcap.is_some() && (schedule.arms.len() > 1 || schedule.rule.max > 1) {
         return Err(RunError::Trial(TrialError::Setting(format!(
-            "--pcap writes one file, and there are {} arms in up to {} rounds: run one arm alone, with --rounds 1",
+            "--pcap writes one file, but there are {} arms in up to {} rounds: run one arm alone, with --rounds 1",
             schedule.arms.len(),
             schedule.rule.max
         ))));
@@ -200,7 +201,7 @@ impl<'a> Runner<'a> {
                 break (why, false);
             }
             if self.interrupt.signal().is_some() {
-                break ("a signal stopped it".to_owned(), true);
+                break ("a signal stopped the run".to_owned(), true);
             }
             if let Err(error) = self.round(self.rounds_done(), progress) {
                 self.recorder.abandon();
@@ -317,7 +318,7 @@ impl<'a> Runner<'a> {
         let before = self.held_back.iter().rev().chain(self.trials.iter().rev());
         let mut of_place = before.filter(|t| t.round == round && t.arm.name == planned.name);
         let why = of_place.find_map(|trial| trial.invalid.clone()).filter(|_| attempt > 0);
-        let mut tell = |done: u64, total: u64| {
+        let mut tell = |done: Done, total: u64| {
             progress(&Progress {
                 arm: &planned.name,
                 number: place as usize + 1,
@@ -326,12 +327,13 @@ impl<'a> Runner<'a> {
                 rounds,
                 attempt,
                 repeated_for: why.as_deref(),
-                done,
+                done: done.done,
                 total,
+                live: done.live,
                 left_s,
             });
         };
-        tell(0, 0);
+        tell(Done::default(), 0);
         let began = Instant::now();
         let mut context = Context {
             interrupt: self.interrupt,
@@ -402,7 +404,7 @@ fn go_on(record: &Path) -> NextStep {
             "tcptoll study --resume {}",
             shell::argument(&record.display().to_string())
         ),
-        why: "go on where it was stopped".to_owned(),
+        why: "continue where the run stopped".to_owned(),
     }
 }
 

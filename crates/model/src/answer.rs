@@ -385,10 +385,10 @@ pub(crate) mod tests {
                 "{bcklog 16}",
                 "answer \"{bcklog 16}\": there is no arm bcklog 16; did you mean backlog 16?",
             ),
-            ("{backlog 16 / x}", "there is no arm x; there are backlog 16, backlog 128"),
+            ("{backlog 16 / x}", "there is no arm x; available: backlog 16, backlog 128"),
             (
                 "{backlog 16: rtt_us_p98}",
-                "there is no metric rtt_us_p98; there are connect_us_mean, rtt_us",
+                "there is no metric rtt_us_p98; available: connect_us_mean, rtt_us",
             ),
             ("{backlog 16 / backlog 128}", "the other way round"),
             ("{backlog 4096 / backlog 128}", "not compared in rtt_us; add them to [[compare]]"),

@@ -147,7 +147,7 @@ impl Asked<'_> {
             return Err(StudyError::text(
                 format!("{}.against", self.key),
                 &level_text(level),
-                format!("no such level of {factor}; there are {}", texts.join(", ")),
+                format!("no such level of {factor}; available: {}", texts.join(", ")),
             ));
         };
         if levels.len() < 2 {
@@ -303,7 +303,7 @@ mod tests {
             ),
             (
                 &format!("{FACTORS}[[compare]]\nfactor = 'backlog'\nagainst = 128"),
-                "line 8: compare[1].against \"128\": no such level of backlog; there are 16, 4096",
+                "line 8: compare[1].against \"128\": no such level of backlog; available: 16, 4096",
             ),
             (
                 &format!("[[compare]]\nagainst = 'odl'\n{named}"),

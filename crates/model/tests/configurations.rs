@@ -157,7 +157,7 @@ fn an_unread_file_is_named_and_takes_all_defaults_with_it() {
 fn files_that_include_each_other_end() {
     let text = "include n.conf; http { server { listen 80; } }";
     let config = config(Program::Nginx, (&["nginx", "-c", "/n.conf"], None), &[("/n.conf", text)]);
-    assert_eq!(config.unread, ["/n.conf: more than 8 files include each other"]);
+    assert_eq!(config.unread, ["/n.conf: includes are nested more than 8 deep"]);
     assert_eq!(config.listens.len(), 1);
 }
 

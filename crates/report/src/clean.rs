@@ -1,7 +1,7 @@
 //! Which characters of a summary reach the reader? Names, errors and banners may come from a
 //! hostile peer, so one place cleans all of them before any report looks at them.
 //!
-//! Escaping for HTML is not done here: the template engine does it, and `html::svg` for pictures.
+//! Escaping for HTML is not done here: the template engine does it, and `svg` for pictures.
 
 pub(crate) use tcptoll_model::printable::{line, lines, of};
 use tcptoll_model::record::Summary;

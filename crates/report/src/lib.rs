@@ -26,6 +26,7 @@ mod over_time;
 mod own;
 mod published;
 mod rounds;
+mod svg;
 mod text;
 mod tune;
 mod watch;
@@ -117,6 +118,15 @@ pub fn html_of(summaries: &[&Summary]) -> String {
         }
     }
     html::render(&runs)
+}
+
+/// The picture that the HTML report begins with, as one SVG file in light and dark.
+///
+/// Errors: a sentence, if the run has no picture or cannot be shown.
+pub fn svg(summary: &Summary) -> Result<String, String> {
+    let clean = clean::summary(summary).map_err(|error| clean::cannot_show(&error))?;
+    html::picture(&clean, experiments::own(&clean))
+        .ok_or_else(|| "too little was measured for a picture".to_owned())
 }
 
 /// The run as one tidy CSV table, to draw its figures again or to reckon with.

@@ -4,6 +4,7 @@
 use tcptoll_model::record::{Arm, HistogramSummary, Summary};
 
 use crate::layout::Lines;
+use crate::svg::Both;
 
 /// The parts of an experiment's own; [`NONE`] has none of them.
 #[derive(Clone, Copy)]
@@ -127,7 +128,7 @@ pub(crate) enum Passage {
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
     /// Both forms.
-    pub(crate) both_svg: String,
+    pub(crate) both_svg: Both,
     /// One sentence that says what to see.
     pub(crate) caption: String,
     /// Places of the arms in it, whose colours are named above it.

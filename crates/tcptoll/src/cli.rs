@@ -27,7 +27,7 @@ use rounds::percent;
 const EXIT_STATUS: &str = "\
 Exit status:
   0 measured
-  1 measured, but a --fail-if condition holds, the run is invalid, or more operations failed than
+  1 measured, but a --fail-if condition is true, the run is invalid, or more operations failed than
     --allow-errors permits
   2 not measured, or no operation succeeded
   3 measured, but the result could not be stored or printed
@@ -37,7 +37,7 @@ Exit status:
 #[derive(Debug, Parser)]
 #[command(name = "tcptoll", version, after_help = questions::text() + EXIT_STATUS, max_term_width = 100)]
 pub struct Cli {
-    /// Command to run [default: tour]
+    /// Command to run [default: tour, which takes about a minute and writes tcptoll-report.html]
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -54,7 +54,7 @@ pub enum Command {
     Watch(WatchArgs),
     /// Check this machine's connections, servers and settings for faults, in seconds
     Doctor(DoctorArgs),
-    /// Find the HTTP keep-alive setting of Apache or nginx with the shortest page times
+    /// Find KeepAliveTimeout, MaxRequestWorkers and more of Apache or nginx for the shortest page times
     Tune(Box<TuneArgs>),
     /// Run a test server with two ports, SO_KEEPALIVE off and on
     Serve(ServeArgs),
@@ -70,10 +70,11 @@ pub enum Command {
     Lab(LabArgs),
     /// List the named links, with the source of each figure
     Links,
-    /// Explain a cause, error class or warning by its name
+    /// Explain a cause, error class, warning or error message
     Explain {
-        /// Name, e.g. accept-queue-full. Without it, all names are listed
-        name: Option<String>,
+        /// Name, e.g. accept-queue-full, or an error, e.g. EADDRNOTAVAIL or 'connection refused'. Without
+        /// it, all names are listed
+        name: Vec<String>,
     },
     /// Print the JSON Schema of an output or of a study file, or all experiments as JSON
     Schema {
@@ -143,7 +144,7 @@ pub struct OutputArgs {
     /// Write the packets of both hosts to this file (pcapng), for Wireshark and tcpdump
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Exit with status 1 if this holds, e.g. 'p99(connect_us) > 5000' or 'connect_us_mean > 300'
+    /// Exit with status 1 if this condition is true, e.g. 'p99(connect_us) > 5000' or 'connect_us_mean > 300'
     #[arg(long, value_name = "LIMIT")]
     pub fail_if: Vec<String>,
     /// Seed of random numbers: order of arms in each round, loss and jitter of the link. The record
@@ -189,7 +190,7 @@ Examples:
   tcptoll study show backlog > mine.toml         copy one to a file to edit, check and run
   tcptoll study check mine.toml
   tcptoll study mine.toml
-  tcptoll study --resume run.jsonl               continue a run that was stopped or killed";
+  tcptoll study --resume latest                  continue a run that was stopped or killed";
 
 /// Words of `study`.
 #[derive(Clone, Debug, Args)]
@@ -245,6 +246,7 @@ Examples:
   tcptoll report run.jsonl                       the text of one record
   tcptoll report run.jsonl --html run.html       a page with charts
   tcptoll report a.jsonl b.jsonl --html all.html two runs on one page
+  tcptoll report run.jsonl --svg run.svg         the first chart, for documents and slides
   tcptoll report run.jsonl --csv run.csv         one line per arm and metric
   tcptoll report run.jsonl --markdown run.md     tables to paste";
 
@@ -262,6 +264,9 @@ pub struct ReportArgs {
     /// Write a self-contained HTML report instead of printing text
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the report's first picture as SVG, for documents and slides, instead of printing text
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Write the figures as CSV instead of printing text
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -271,7 +276,8 @@ pub struct ReportArgs {
 }
 
 const COMPARE_AFTER: &str = "\
-Arms with the same name are compared, as ratios A / B. Differences between the machines are listed.
+Arms with the same name are compared, as ratios NEW / OLD. Differences between the machines are
+listed. A verdict needs about 15 rounds in each run: tcptoll http --rounds 15 URL.
 
 Examples:
   tcptoll compare latest latest~1                compare the newest record with the previous one
@@ -283,16 +289,17 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = COMPARE_AFTER)]
 pub struct CompareArgs {
-    /// Record of the new run, the numerator of the ratio
-    #[arg(value_name = "A.jsonl")]
+    /// Record of the new run, the numerator of the ratio: a file, latest, latest~N, or a name from
+    /// `tcptoll runs`
+    #[arg(value_name = "NEW")]
     pub a: PathBuf,
-    /// Record of the run to compare with, the denominator
-    #[arg(value_name = "B.jsonl")]
+    /// Record of the run to compare it with, the denominator
+    #[arg(value_name = "OLD")]
     pub b: PathBuf,
-    /// Metric to compare; may be repeated [default: the primary metric of A]
+    /// Metric to compare; may be repeated [default: the primary metric of NEW]
     #[arg(long, value_name = "NAME")]
     pub metric: Vec<String>,
-    /// Smallest difference that matters, e.g. 1% [default: the margin of the study of A]
+    /// Smallest difference that matters, e.g. 1% [default: the margin of the study of NEW]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<String>,
     /// Output format on stdout
@@ -326,10 +333,13 @@ pub struct RunsArgs {
 }
 
 const LAB_AFTER: &str = "\
-On both hosts, TCPTOLL_SERVER and TCPTOLL_CLIENT contain the addresses of server and client.
+On both hosts, TCPTOLL_SERVER and TCPTOLL_CLIENT contain the addresses of server and client. The
+hosts have no other network: servers of this machine cannot be reached, so start one with --server.
 
 Examples:
   tcptoll lab --link cross-region -- sh -c 'ping -c 3 $TCPTOLL_SERVER'
+  tcptoll lab --link metro --server 'python3 -m http.server 80' \\
+          -- sh -c 'curl -o page.html http://$TCPTOLL_SERVER/'
   tcptoll lab --link lan-1g --server 'iperf3 -s -1' -- sh -c 'iperf3 -c $TCPTOLL_SERVER'
   tcptoll lab --link metro --server 'redis-server --port 6379 --protected-mode no' \\
           -- sh -c 'redis-benchmark -h $TCPTOLL_SERVER -t ping'

@@ -62,7 +62,7 @@ impl Limit {
         let unit = unit(&names[0], spec);
         let bound = bound(right, unit).with_context(|| {
             let unit = if unit == "us" { "a time like 5ms, or a number of us" } else { "a number" };
-            format!("--fail-if '{text}': \"{right}\" is no limit for {left}: write {unit}")
+            format!("--fail-if '{text}': \"{right}\" is not a limit for {left}: write {unit}")
         })?;
         Ok(Self { text: text.to_owned(), figure, names, unit, above, bound })
     }
@@ -75,7 +75,7 @@ impl Limit {
             summary.arms.iter().filter_map(|arm| Some((arm, self.value(arm)?))).collect();
         if values.is_empty() {
             bail!(
-                "--fail-if '{}': no arm of this run has that figure: it was not measured, or from too few values",
+                "--fail-if '{}': no arm of this run has that figure; it was not measured, or there were too few values",
                 self.text
             );
         }
@@ -84,7 +84,7 @@ impl Limit {
             .filter(|(_, value)| if self.above { *value > self.bound } else { *value < self.bound })
             .map(|(arm, value)| {
                 let value = if self.unit == "us" { human_us(value) } else { format!("{value:.1}") };
-                format!("limit broken: {} in {}: it is {value}", self.text, arm.name)
+                format!("--fail-if '{}' is true in {}: it is {value}", self.text, arm.name)
             })
             .collect())
     }
@@ -207,8 +207,8 @@ mod tests {
             assert!(error.contains("write FIGURE > NUMBER, like 'p99 > 5ms'"), "{text}: {error}");
         }
         for (text, says) in [
-            ("ok > b", "\"b\" is no limit for ok: write a number"),
-            ("ok > NaN", "is no limit"),
+            ("ok > b", "\"b\" is not a limit for ok: write a number"),
+            ("ok > NaN", "is not a limit"),
             ("p99 > 5 parsecs", "write a time like 5ms"),
             ("connections_per_s < 5ms", "write a number"),
         ] {

@@ -126,7 +126,7 @@ pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
         ("--seed", args.seed.is_some()),
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
-        bail!("{option} has no effect with --resume: the run goes on as it began; leave it out");
+        bail!("{option} has no effect with --resume, which keeps all settings: leave it out");
     }
     let (record, recorder) = Recorder::resume(path).with_context(|| format!("record {name}"))?;
     let header = record.header().with_context(|| format!("record {name}: it has no header"))?;
@@ -206,7 +206,7 @@ fn carry_out(
     let printed = print(&run.summary, Some(&run.record), args.format);
     let html = args.html.as_ref().map_or(Ok(()), |path| write_html(&run.summary, path));
     if let Err(error) = html {
-        say(&format!("error: {error:#}; the run itself is in {}", run.record.display()));
+        say(&format!("error: {error:#}; the record of the run is in {}", run.record.display()));
         return Ok(Status::NotStored);
     }
     if let Err(error) = printed {
@@ -228,7 +228,7 @@ fn not_printed(error: anyhow::Error, run: &Run) -> anyhow::Result<Status> {
     let record = run.record.display();
     let stored = match &run.not_stored {
         None => format!("the record is in {record}"),
-        Some(reason) => format!("the record {record} is not whole ({reason})"),
+        Some(reason) => format!("the record {record} is incomplete ({reason})"),
     };
     say(&format!("error: {stored}; standard output cannot be written: {error:#}"));
     Ok(Status::NotStored)
@@ -292,7 +292,7 @@ fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
     }
     if let Some(reason) = &run.not_stored {
         say(&format!(
-            "error: the record {} is not whole: {reason}; the summary above is all there is of this run",
+            "error: the record {} is incomplete: {reason}; of this run only the summary above is left",
             run.record.display()
         ));
         return Ok(Status::NotStored);

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
+use tcptoll_engine::messages::Live;
 use tcptoll_engine::runner::{ATTEMPTS_MAX, Progress};
+use tcptoll_model::units::human_us;
 use tcptoll_report::TextStyle;
 
 use crate::exit::say;
@@ -67,6 +69,9 @@ impl ProgressLine {
         if let Some(percent) = (100 * progress.done).checked_div(progress.total) {
             message += &format!(" · {} %", percent.min(100));
         }
+        if let Some(live) = &progress.live {
+            message += &figures(live);
+        }
         // The estimate is of the trial's beginning; meanwhile time goes on.
         if progress.done == 0 && progress.total == 0 {
             self.trial_begun.set(Instant::now());
@@ -112,6 +117,14 @@ impl Drop for StatusLine {
     }
 }
 
+/// Rate, p99 and failures of the last second.
+fn figures(live: &Live) -> String {
+    let p99 = live.p99_us.map_or_else(String::new, |us| format!(" · p99 {}", human_us(us)));
+    let failed =
+        if live.failed == 1 { "1 error".to_owned() } else { format!("{} errors", live.failed) };
+    format!(" · {:.0}/s{p99} · {failed}", live.ok_per_s)
+}
+
 /// A repetition in a line of its own, where no progress is shown; `None`: this is none.
 fn announcement(progress: &Progress<'_>) -> Option<String> {
     let why = progress.repeated_for?;
@@ -147,6 +160,7 @@ mod tests {
             repeated_for: None,
             done: 0,
             total: 0,
+            live: None,
             left_s: 9.0,
         };
         assert_eq!(announcement(&first), None);
@@ -154,5 +168,13 @@ mod tests {
         let again = Progress { attempt: 1, repeated_for: why, ..first };
         let says = "repeating link metro, round 3, attempt 2 of 4: a hypervisor took CPU time";
         assert_eq!(announcement(&again).as_deref(), Some(says));
+    }
+
+    #[test]
+    fn figures_of_the_last_second_are_a_rate_a_p99_and_errors() {
+        let live = Live { ok_per_s: 24_310.4, failed: 0, p99_us: Some(1_905.0) };
+        assert_eq!(figures(&live), " · 24310/s · p99 1.91 ms · 0 errors");
+        let few = Live { ok_per_s: 3.2, failed: 1, p99_us: None };
+        assert_eq!(figures(&few), " · 3/s · 1 error");
     }
 }

@@ -16,6 +16,19 @@ mod options;
 pub(crate) use options::study;
 pub use options::{check_alone, from_typed};
 
+/// Studies of the tour in their order, and what to run for more.
+pub(crate) const TOUR: [(&str, &str); 9] = [
+    ("tour-connect", "tcptoll connect HOST:PORT"),
+    ("tour-queue", "tcptoll accept-queue"),
+    ("tour-reuse", "tcptoll http --reuse keep-alive,client-close URL"),
+    ("tour-dead-peer", "tcptoll keepalive --detect-within 30s"),
+    ("tour-buffers", "tcptoll stream"),
+    ("tour-nagle", "tcptoll messages"),
+    ("tour-ports", "tcptoll time-wait"),
+    ("tour-page", "tcptoll page URL"),
+    ("tour-verdict", "tcptoll http URL URL"),
+];
+
 /// Name and text of each study built in.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("avalanche-2021", include_str!("../../../studies/avalanche-2021.toml")),
@@ -25,6 +38,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("connection-memory", include_str!("../../../studies/connection-memory.toml")),
     ("dedicated-2016", include_str!("../../../studies/dedicated-2016.toml")),
     ("http-keepalive-2019", include_str!("../../../studies/http-keepalive-2019.toml")),
+    ("http-keepalive-jruby", include_str!("../../../studies/http-keepalive-jruby.toml")),
     ("http-reuse", include_str!("../../../studies/http-reuse.toml")),
     ("java-2008", include_str!("../../../studies/java-2008.toml")),
     ("keepalive-2003", include_str!("../../../studies/keepalive-2003.toml")),
@@ -65,13 +79,12 @@ pub fn text(name: &str) -> anyhow::Result<String> {
     let path = std::path::Path::new(name);
     if !path.exists() {
         let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-        let instead =
-            did_you_mean(name, &names).unwrap_or_else(|| format!("there are {}", names.join(", ")));
-        bail!("study {name}: neither a file nor a study that comes with tcptoll; {instead}");
+        let instead = did_you_mean(name, &names).unwrap_or_else(|| suggestion(name, &names));
+        bail!("study {name}: it is neither a file nor a built-in study; {instead}");
     }
     let bytes = match read_at_most(path, FILE_MAX_BYTES) {
         Err(error) if is_too_large(&error) => {
-            bail!("study {name}: it is larger than a study may be, {} MiB", FILE_MAX_BYTES >> 20)
+            bail!("study {name}: it exceeds {} MiB, the limit for a study", FILE_MAX_BYTES >> 20)
         }
         read => read.with_context(|| format!("study {name}"))?,
     };
@@ -134,7 +147,7 @@ fn names(study: &Study) -> Result<(), StudyError> {
     let primary = study.metric.iter().map(|metric| ("metric".to_owned(), metric));
     for (key, metric) in primary.chain(compared).chain(published) {
         if !metrics.contains(&metric.as_str()) {
-            let problem = format!("no metric; {}", suggestion(metric, &metrics));
+            let problem = format!("there is no such metric; {}", suggestion(metric, &metrics));
             return Err(StudyError::text(key, metric, problem));
         }
     }
@@ -193,7 +206,7 @@ pub fn set(study: &mut Study, assignments: &[String]) -> anyhow::Result<()> {
         if let Some(levels) = study.factors.get(option) {
             let levels: Vec<String> = levels.iter().map(level_text).collect();
             bail!(
-                "--set {assignment}: {option} is a factor of the study, with the levels {}: save it with `tcptoll study show`, change them there and run the file",
+                "--set {assignment}: {option} is a factor of the study, with the levels {}: save the study with `tcptoll study show`, change the levels in the file and run it",
                 levels.join(", ")
             );
         }
@@ -255,14 +268,17 @@ mod tests {
             ),
             ("[factors]\nbaklog = [1, 2]", "line 4: factors.baklog: `connect` has"),
             ("[[arm]]\nname = 'a'\nlnik = 'x'", "line 5: arm[1].lnik: `connect` has"),
-            ("metric = 'connect_us'", "line 3: metric \"connect_us\": no metric; there are"),
+            (
+                "metric = 'connect_us'",
+                "line 3: metric \"connect_us\": there is no such metric; available: ",
+            ),
             (
                 "metric = 'connect_us_maen'",
-                "line 3: metric \"connect_us_maen\": no metric; did you mean connect_us_mean?",
+                "line 3: metric \"connect_us_maen\": there is no such metric; did you mean connect_us_mean?",
             ),
             (
                 "[factors]\nbacklog = [1, 2]\n[[compare]]\nall_pairs = true\nmetric = 'x'",
-                "line 7: compare[1].metric \"x\": no metric",
+                "line 7: compare[1].metric \"x\": there is no such metric",
             ),
             ("answer = '{connect: x}'", "line 3: answer \"{connect: x}\": there is no metric x"),
             ("[settings]\nrate = -1", "line 4: --rate -1"),

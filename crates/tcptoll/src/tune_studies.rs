@@ -74,7 +74,7 @@ pub(crate) fn setting(arm: &Settings, server: Server, workers: u64) -> Result<Se
     let text = |name: &str| arm.get(name).map(level_text);
     let number = |name: &str, without: u64| match text(name) {
         None => Ok(without),
-        Some(text) => text.parse().map_err(|_| format!("{name} {text}: it is no whole number")),
+        Some(text) => text.parse().map_err(|_| format!("{name} {text}: write a whole number")),
     };
     let off = arm.get("keepalive").is_some_and(|on| on.as_bool() == Some(false) || *on == "off");
     let timeout_ms = match text("keepalive-timeout") {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tcptoll_model::stats::Histogram;
 
 use super::{Channel, ChannelError};
-use crate::messages::{Order, Reply, Request, Rows, Service};
+use crate::messages::{Done, Order, Reply, Request, Rows, Service};
 
 /// Most rows in one message, so that it stays below [`MESSAGE_MAX`](super::MESSAGE_MAX).
 const ROWS_MAX: usize = 150;
@@ -108,8 +108,8 @@ impl Channel {
     }
 
     /// Reports how many operations of a load have finished.
-    pub fn progress(&mut self, done: u64) -> Result<(), ChannelError> {
-        self.send(&Reply::<()>::Progress { done })
+    pub fn progress(&mut self, done: impl Into<Done>) -> Result<(), ChannelError> {
+        self.send(&Reply::<()>::Progress(done.into()))
     }
 
     /// Sends the rows of a trace, in several messages if they are many.

@@ -95,8 +95,9 @@ pub fn examine(
     summary.state.cost = reader.cost();
     let mut notes = changed(&settings, &now);
     if left_out > 0 {
-        notes
-            .push(format!("{left_out} connections to further peers were not looked at one by one"));
+        notes.push(format!(
+            "{left_out} connections to further peers were not examined individually"
+        ));
     }
     notes.truncate(NOTES_MAX);
     Ok(Machine {

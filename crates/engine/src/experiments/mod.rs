@@ -28,6 +28,7 @@ use self::bench::target::Target;
 use crate::files::Shared;
 use crate::lab::certification::{Certificate, Tolerance};
 use crate::lab::{HostSource, Interrupt, LabError};
+use crate::messages::Done;
 
 /// Why a trial gave no observation.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +50,7 @@ pub struct Context<'a> {
     /// Set when the user asked the run to stop.
     pub interrupt: &'a Interrupt,
     /// Called with what is done and what is planned: operations, or ms.
-    pub progress: &'a mut dyn FnMut(u64, u64),
+    pub progress: &'a mut dyn FnMut(Done, u64),
     /// Seed of the trial.
     pub seed: u64,
     /// Seed of what is the same in all arms of a round.
@@ -70,7 +71,10 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// The context of a witness trial: a shorter trial that follows the measured one. It has no witness
     /// of its own, writes no packets, and `silent` takes its progress.
-    pub(crate) fn of_witness<'b>(&'b mut self, silent: &'b mut dyn FnMut(u64, u64)) -> Context<'b> {
+    pub(crate) fn of_witness<'b>(
+        &'b mut self,
+        silent: &'b mut dyn FnMut(Done, u64),
+    ) -> Context<'b> {
         Context {
             interrupt: self.interrupt,
             progress: silent,

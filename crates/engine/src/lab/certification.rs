@@ -225,13 +225,13 @@ fn delay_off(
 ) -> Option<String> {
     let Some(median_us) = median_ns.map(|ns| ns as f64 / 1e3) else {
         return (spec.loss < 0.5)
-            .then(|| "the link carries no echo: none of 100 came back".to_owned());
+            .then(|| "the link is broken: none of 100 pings was answered".to_owned());
     };
     let allowed_us = tolerance.delay_us(spec.rtt) + spec.jitter.as_nanos() as f64 / 1e3 / 2.0;
     let off_us = (median_us - asked_us).abs();
     (spec.is_emulated() && off_us > allowed_us).then(|| {
         format!(
-            "the link's round trip is {}, {} was asked: quieten the machine, or allow it with --link-tolerance delay={:.0}us",
+            "the link's round trip is {} instead of {}: reduce the load on this machine, or allow it with --link-tolerance delay={:.0}us",
             human_us(median_us),
             human_us(asked_us),
             off_us.ceil() * 1.5
@@ -248,7 +248,7 @@ fn rate_off(
 ) -> Option<String> {
     let Some(got) = measured else {
         return Some(
-            "the link carried no datagram in time: lower its rate, or quieten the machine"
+            "the link carried no datagram in time: lower its rate, or reduce the machine's load"
                 .to_owned(),
         );
     };
@@ -256,7 +256,7 @@ fn rate_off(
     // The first and the last packet of a train may each be early or late by the jitter.
     (off > tolerance.rate + spec.jitter.as_secs_f64() / TRAIN_S).then(|| {
         format!(
-            "the link's rate is {}, {} was asked: lower it, quieten the machine, or allow it with --link-tolerance rate={:.0}%",
+            "the link's rate is {} instead of {}: lower the rate, reduce the load on this machine, or allow it with --link-tolerance rate={:.0}%",
             human_rate(got),
             human_rate(asked),
             (off * 150.0).ceil()
@@ -271,7 +271,7 @@ fn loss_off(spec: &LinkSpec, loss: &LossMeasured) -> Option<String> {
         .is_some_and(|[low, high]| spec.loss < low || spec.loss > high)
         .then(|| {
             format!(
-                "the link lost {} of {} packets, {:.3} % was asked",
+                "the link lost {} of {} packets instead of {:.3} %",
                 loss.lost,
                 loss.sent,
                 spec.loss * 100.0

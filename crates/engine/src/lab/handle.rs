@@ -12,7 +12,7 @@ use tcptoll_model::stats::Histogram;
 
 use super::{Interrupt, LabError};
 use crate::channel::{Channel, ChannelError};
-use crate::messages::{Order, PROTOCOL, Ready, Reply, Request, Rows, Service};
+use crate::messages::{Done, Order, PROTOCOL, Ready, Reply, Request, Rows, Service};
 
 /// A host that has been told to stop answers within this, or is given up.
 const STOP_LIMIT: Duration = Duration::from_millis(700);
@@ -90,7 +90,7 @@ impl Handle {
         &mut self,
         begun: Begun<O>,
         interrupt: &Interrupt,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(Done),
     ) -> Result<Answered<O::Answer>, LabError> {
         let mut stopped: Option<Instant> = None;
         self.collect(begun, progress, LOOK_EVERY, &mut |handle| {
@@ -143,7 +143,7 @@ impl Handle {
     fn collect<O: Order>(
         &mut self,
         _: Begun<O>,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(Done),
         time: Duration,
         silent: &mut dyn FnMut(&mut Self) -> Result<(), LabError>,
     ) -> Result<Answered<O::Answer>, LabError> {
@@ -152,7 +152,7 @@ impl Handle {
         loop {
             match self.receive::<O::Answer, IgnoredAny>(time)? {
                 None => silent(self)?,
-                Some(Reply::Progress { done }) => progress(done),
+                Some(Reply::Progress(done)) => progress(done),
                 Some(Reply::Rows(part)) => rows.push(part),
                 Some(Reply::Histogram { name, histogram }) => histograms.push((name, *histogram)),
                 Some(Reply::Answer(answer)) => return Ok(Answered { answer, rows, histograms }),
@@ -249,7 +249,7 @@ mod tests {
         let begun = handle.begin(&ReadSysctls(vec!["net.core.somaxconn".to_owned()])).unwrap();
         let mut done = 0;
         let interrupt = Interrupt::new();
-        let answered = handle.wait(begun, &interrupt, &mut |now| done = now).unwrap();
+        let answered = handle.wait(begun, &interrupt, &mut |now| done = now.done).unwrap();
         assert_eq!((done, answered.rows.len()), (7, 1));
         assert_eq!(answered.answer, [("net.core.somaxconn".to_owned(), "128".to_owned())]);
         let request: Value = host.receive(None).unwrap();

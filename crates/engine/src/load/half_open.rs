@@ -84,7 +84,7 @@ impl HalfOpenPeer {
         let thread = std::thread::Builder::new()
             .name("half-open".to_owned())
             .spawn(move || sender.run(&packets, &passed))
-            .map_err(|error| LoadError::Refused(format!("no thread can be made: {error}")))?;
+            .map_err(|error| LoadError::Refused(format!("no thread can be started: {error}")))?;
         let mut peer = Self { stop, thread: Some(thread) };
         match waited(&first_pass) {
             Ok(()) => Ok(peer),

@@ -37,6 +37,7 @@ pub mod half_open;
 pub mod hold;
 pub mod http;
 pub mod idle;
+mod live;
 mod occupancy;
 mod pace;
 pub mod page;

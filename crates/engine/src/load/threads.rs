@@ -1,13 +1,13 @@
 //! One load on several threads: each runs its [`Part`], and the caller looks after them.
 //!
-//! A new load makes a [`Team`], counts with [`Team::done`] and ends when [`Team::is_stopped`] says
+//! A new load makes a [`Team`], counts with [`Team::counts`] and ends when [`Team::is_stopped`] says
 //! so. [`run`] reports progress, takes a stop, and has the process looked at while the connections
 //! of all threads are still open.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 
 use tcptoll_kernel::SysError;
@@ -15,6 +15,7 @@ use tcptoll_kernel::epoll::{Interest, Poller};
 
 use super::LoadError;
 use super::control::{CHANNEL, PROGRESS, stop_requested};
+use super::live::{Counts, Observer};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
 
@@ -41,7 +42,8 @@ pub(super) struct Team {
     threads: u64,
     start_ns: u64,
     stop: AtomicBool,
-    done: AtomicU64,
+    /// What an observer sees of each thread.
+    counts: Vec<Counts>,
     /// All threads and the one that looks after them: passed before and after it has looked.
     open: Barrier,
 }
@@ -53,7 +55,7 @@ impl Team {
             threads,
             start_ns: monotonic_ns(),
             stop: AtomicBool::new(false),
-            done: AtomicU64::new(0),
+            counts: (0..threads).map(|_| Counts::default()).collect(),
             open: Barrier::new(threads as usize + 1),
         }
     }
@@ -68,9 +70,9 @@ impl Team {
         self.start_ns
     }
 
-    /// Counts a measured operation that has ended.
-    pub(super) fn done(&self) {
-        self.done.fetch_add(1, Ordering::Relaxed);
+    /// The counts of thread number `part`, from 0.
+    pub(super) fn counts(&self, part: u64) -> &Counts {
+        &self.counts[part as usize]
     }
 
     /// Whether to end with what there is.
@@ -109,6 +111,7 @@ impl Team {
         poller.add(&*channel, CHANNEL, Interest::READ)?;
         poller.add(ended, THREADS, Interest::READ)?;
         let mut running = self.threads;
+        let mut observer = Observer::new(self.start_ns);
         while running > 0 {
             for event in poller.wait(Some(PROGRESS))? {
                 if event.token == THREADS {
@@ -119,8 +122,7 @@ impl Team {
                 stop_requested(channel)?;
                 self.stop();
             }
-            let done = self.done.load(Ordering::Relaxed);
-            channel.progress(done)?;
+            channel.progress(observer.look(&self.counts, monotonic_ns()))?;
         }
         Ok(())
     }

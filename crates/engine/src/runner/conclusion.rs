@@ -241,7 +241,7 @@ fn warnings(trials: &[Trial]) -> Vec<WarningEntry> {
         .into_iter()
         .map(|(mut warning, count)| {
             if count > 1 {
-                warning.text += &format!(" (so in {count} trials)");
+                warning.text += &format!(" (in {count} trials)");
             }
             warning
         })

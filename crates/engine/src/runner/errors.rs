@@ -18,7 +18,7 @@ pub enum RunError {
     NoSuchExperiment(String),
     /// No such metric.
     #[error(
-        "metric {metric}: there is no such metric; there are {there_are}, and quantiles of distributions like connect_us_p99"
+        "metric {metric}: there is no such metric; available: {there_are}, and quantiles of distributions like connect_us_p99"
     )]
     NoSuchMetric {
         /// As written.
@@ -28,7 +28,7 @@ pub enum RunError {
     },
     /// More trials than a record may hold.
     #[error(
-        "{arms} arms in up to {rounds} rounds are {} trials, at most {TRIALS_MAX} are run: give fewer levels or rounds",
+        "{arms} arms in up to {rounds} rounds are {} trials, more than the limit of {TRIALS_MAX}: write fewer levels or rounds",
         u64::from(*.rounds) * *.arms as u64
     )]
     TooManyTrials {
@@ -57,11 +57,11 @@ pub enum RunError {
         error: std::io::Error,
     },
     /// There is nothing to go on with.
-    #[error("the record {0} has no header of a run: begin anew")]
+    #[error("the record {0} has no header of a run, so the run cannot be resumed: start a new one")]
     NothingToResume(String),
     /// Its rounds and ours would not be of the same figures.
     #[error(
-        "the record {path} has format {version}, in which rates and latencies are defined differently from format {RECORD_VERSION} of this tcptoll: begin a new run, or resume it with the tcptoll that began it"
+        "the record {path} has format {version}, in which rates and latencies are defined differently from format {RECORD_VERSION} of this tcptoll: start a new run, or resume it with the tcptoll that started it"
     )]
     OlderFormat {
         /// Where.

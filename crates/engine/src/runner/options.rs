@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tcptoll_model::record::Summary;
 
 use crate::lab::certification::Tolerance;
+use crate::messages::Live;
 
 /// Settings of a run that make no difference between arms.
 #[derive(Clone, Debug)]
@@ -50,6 +51,8 @@ pub struct Progress<'a> {
     pub done: u64,
     /// Of this trial planned, in the same; 0 before it has begun.
     pub total: u64,
+    /// Figures of this trial's load in the last second, where it has some.
+    pub live: Option<Live>,
     /// Time the rest of the run is expected to take from the beginning of this trial, s; the most
     /// it may take where a stop rule can end it sooner.
     pub left_s: f64,

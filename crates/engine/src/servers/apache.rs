@@ -139,7 +139,7 @@ pub(super) fn prepare(
         .iter()
         .map(PathBuf::from)
         .find(|folder| folder.join("mod_authz_core.so").exists())
-        .ok_or_else(|| format!("apache2: its modules are in none of {}", MODULES.join(", ")))?;
+        .ok_or_else(|| format!("apache2: its modules are missing in {}", MODULES.join(", ")))?;
     if mpm != Mpm::Prefork {
         files_each("apache2", spec, workers(spec))?;
     }

@@ -89,7 +89,7 @@ fn content(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
         let [version, kind, _, _, high, low, padding, _] = *header;
         if version != 1 {
-            return Err(format!("no FastCGI: version {version}"));
+            return Err(format!("not FastCGI: version {version}"));
         }
         let length = usize::from(u16::from_be_bytes([high, low]));
         let Some(body) = rest.get(..length) else { return Ok(None) };
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn another_protocol_and_a_response_without_a_head_are_errors() {
-        assert!(content(b"HTTP/1.1 200 OK\r\n").unwrap_err().starts_with("no FastCGI"));
+        assert!(content(b"HTTP/1.1 200 OK\r\n").unwrap_err().starts_with("not FastCGI"));
         let headless = [record(STDOUT, b"{}"), record(END_REQUEST, &[0; 8])].concat();
         assert_eq!(content(&headless).unwrap_err(), "a status page without a head");
     }

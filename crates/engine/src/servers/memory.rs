@@ -36,7 +36,7 @@ impl KeptGroup {
     ///
     /// Errors: a sentence that says why this machine does not give one.
     pub(crate) fn make(bytes: u64) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("the keeper of the memory limit: {error}");
+        let failed = |error: io::Error| format!("the memory limit cannot be set: {error}");
         // In a process group of its own: what ends the run's group does not end it.
         let mut command = Command::new("/proc/self/exe");
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -53,7 +53,7 @@ impl KeptGroup {
             BufReader::new(output.take(64 << 10)).read_line(&mut line).map_err(failed)?;
         }
         let told: Result<MemoryGroup, String> = serde_json::from_str(&line)
-            .map_err(|_| "the keeper of the memory limit ended".to_owned())?;
+            .map_err(|_| "the process that keeps the memory limit ended".to_owned())?;
         match told {
             Ok(group) => Ok(Self { group, keeper }),
             Err(why) => {
@@ -224,7 +224,7 @@ impl Place {
         };
         let under = home.ancestors().take_while(|folder| folder.starts_with(at)).find(gives);
         let under = under.ok_or(
-            "no control group above this process hands the memory controller down \
+            "no control group above this process enables the memory controller for its children \
              (cgroup.subtree_control)",
         )?;
         Ok(Self { version: 2, under: under.to_owned(), home: home.clone() })

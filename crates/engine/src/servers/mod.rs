@@ -116,7 +116,7 @@ pub fn start(spec: &ServerSpec) -> Result<(Running, Serving), String> {
     let in_worker = spec.limits.as_ref().filter(|limits| limits.php_in_worker);
     if in_worker.is_some() && spec.kind != ServerKind::ApachePrefork {
         return Err(
-            "PHP in the web server's workers needs Apache's prefork: it must not have threads"
+            "PHP in the web server's workers needs apache-prefork, whose workers have no threads"
                 .to_owned(),
         );
     }
@@ -208,7 +208,7 @@ fn refuse_site(kind: ServerKind, site: &Site) -> Result<(), String> {
     let name = match kind {
         ServerKind::ApachePrefork if site.http2 => {
             return Err(
-                "Apache's prefork has no HTTP/2: mod_http2 needs threads, which event and worker have"
+                "apache-prefork has no HTTP/2, which needs threads: use apache or apache-worker"
                     .to_owned(),
             );
         }
@@ -219,7 +219,7 @@ fn refuse_site(kind: ServerKind, site: &Site) -> Result<(), String> {
         ServerKind::Puma => "puma",
         ServerKind::Null => "null",
     };
-    Err(format!("{name} serves no site of several files: nginx and Apache do"))
+    Err(format!("{name} cannot serve a site of several files: use nginx or apache"))
 }
 
 /// Processes asked for, or as many as the CPUs this host may use.
@@ -237,7 +237,7 @@ fn files_each(name: &str, spec: &ServerSpec, workers: u64) -> Result<u64, String
     let room = limit.saturating_sub(OWN_FILES);
     if share > room {
         return Err(format!(
-            "{name}: {} connections need {} worker processes at least, since each may open {limit} files \
+            "{name}: {} connections need at least {} worker processes, since each may open {limit} files \
              (ulimit -Hn)",
             spec.connections,
             spec.connections.div_ceil(room.max(1)),
@@ -261,7 +261,7 @@ fn refuse_work(name: &str, spec: &ServerSpec) -> Result<(), String> {
     if spec.work_ns == 0 {
         return Ok(());
     }
-    Err(format!("{name} answers at once: it has nothing that works for a time; puma and null have"))
+    Err(format!("{name} answers immediately and cannot work for a time; puma and null can"))
 }
 
 /// Content of a response.
@@ -303,7 +303,7 @@ mod tests {
         let limit = cpu::file_limit().unwrap();
         let all = ServerSpec { connections: 2 * limit, ..spec(ServerKind::Nginx) };
         let error = files_each("nginx", &all, 1).unwrap_err();
-        assert!(error.contains("need 3 worker processes"), "{error}");
+        assert!(error.contains("at least 3 worker processes"), "{error}");
         assert!(files_each("nginx", &all, 3).is_ok_and(|files| files <= limit));
     }
 

@@ -48,7 +48,7 @@ struct Orders {
 
 pub(super) fn prepare(spec: &ServerSpec) -> Result<Prepared, String> {
     if spec.tls {
-        return Err("null speaks no TLS; nginx, apache and puma do".to_owned());
+        return Err("null does not support TLS: use nginx, apache or puma".to_owned());
     }
     let count = workers(spec);
     files_each("null", spec, count)?;

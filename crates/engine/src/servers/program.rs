@@ -101,7 +101,7 @@ pub(super) fn refuse_taken_port(at: SocketAddr) -> Result<(), String> {
     let mut diag = SockDiag::open().map_err(|error| error.to_string())?;
     let listeners = diag.listeners().map_err(|error| error.to_string())?;
     if listeners.iter().any(|one| one.address.port() == at.port()) {
-        return Err(format!("port {} of the server host is listened on already", at.port()));
+        return Err(format!("port {} of the server host is already in use", at.port()));
     }
     Ok(())
 }

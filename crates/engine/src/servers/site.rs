@@ -118,10 +118,7 @@ pub(super) fn lay(
 ) -> Result<Laid, String> {
     site.check()?;
     if site.http2 && !tls {
-        return Err(
-            "HTTP/2 needs TLS: browsers speak it over TLS only, and so do the servers here"
-                .to_owned(),
-        );
+        return Err("HTTP/2 needs TLS, because browsers use HTTP/2 over TLS only".to_owned());
     }
     make_folder(&folder.file("ready"))?;
     folder.write("ready/ready.txt", b"ready\n")?;
@@ -184,10 +181,12 @@ fn document_root(path: &str) -> Result<PathBuf, String> {
     }
     let text = root.to_str().filter(|text| !text.contains(['"', '\\', '$', '{', '}', ';']));
     if text.is_none_or(|text| text.chars().any(char::is_control)) {
-        return Err(format!("the site {path:?}: its path has characters that servers do not take"));
+        return Err(format!(
+            "the site {path:?}: its path has characters that server configurations cannot hold"
+        ));
     }
     if root.parent().is_none() {
-        return Err("the site /: the whole machine is not served, name a folder".to_owned());
+        return Err("the site /: the whole file system is not served; name a folder".to_owned());
     }
     Ok(root)
 }
@@ -203,7 +202,7 @@ fn add_type(types: &mut Vec<(String, String)>, file: &File) -> Result<(), String
         Some((_, known)) if *known == file.content_type => {}
         Some((_, known)) => {
             return Err(format!(
-                "{}: files of one extension have one type, and .{extension} is {known} already",
+                "{}: all files of one extension have one type, and .{extension} is already {known}",
                 file.path
             ));
         }

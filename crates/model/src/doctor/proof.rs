@@ -150,17 +150,17 @@ pub(super) fn direction(experiment: &str, metric: &str) -> Option<Better> {
     spec.metrics.iter().find(|one| one.name == metric).map(|one| one.better)
 }
 
-/// `570 of 876 failed as it is, 0 of 876 fixed`; empty where nothing failed.
+/// `Failures: 570 of 876 (as it is), 0 of 876 (fixed).`; empty where nothing failed.
 pub fn failures(arms: &[ProofArm]) -> String {
     if arms.iter().all(|arm| arm.failed == 0) {
         return String::new();
     }
     let of = |arm: &ProofArm| {
         let (failed, all) = (human_count(arm.failed), human_count(arm.attempts));
-        format!("{}: {failed} of {all}", arm.name)
+        format!("{failed} of {all} ({})", arm.name)
     };
     let all: Vec<String> = arms.iter().map(of).collect();
-    format!("Failed: {}.", all.join("; "))
+    format!("Failures: {}.", all.join(", "))
 }
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn failures_are_said_where_there_are_any() {
         let (_, arms, _) = judge(&summary("connect_us_mean", Verdict::Lower, [50, 0]));
-        assert_eq!(failures(&arms), "Failed: as it is: 50 of 100; fixed: 0 of 200.");
+        assert_eq!(failures(&arms), "Failures: 50 of 100 (as it is), 0 of 200 (fixed).");
         let (_, arms, _) = judge(&summary("connect_us_mean", Verdict::Lower, [0, 0]));
         assert_eq!(failures(&arms), "");
     }

@@ -151,7 +151,7 @@ impl Take {
         let Some((found, whole)) = found.zip(whole.filter(|whole| *whole > 0.0)) else {
             let note = |words: &String| {
                 format!(
-                    "{words} is not known here: {} in the lab",
+                    "{words} is unknown here and {} in the lab",
                     human_count(self.otherwise.into())
                 )
             };
@@ -258,7 +258,7 @@ against = "as it is"
         for unknown in [Value::Null, "16".into(), f64::NAN.into()] {
             let Filled { study, scaled } = template.fill(&finding(unknown)).unwrap();
             assert_eq!(study.arms().unwrap()[0].settings["backlog"], 128);
-            assert_eq!(scaled[0], "the limit is not known here: 128 in the lab");
+            assert_eq!(scaled[0], "the limit is unknown here and 128 in the lab");
         }
         let study = template.fill(&finding((-7).into())).unwrap().study;
         assert_eq!(study.arms().unwrap()[0].settings["backlog"], 8);

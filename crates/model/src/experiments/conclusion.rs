@@ -21,6 +21,9 @@ pub(super) const ANSWER_MAX: usize = 400;
 /// Characters of the verdict of one comparison without its names, or of the count of several.
 pub(super) const VERDICT_MAX: usize = 110;
 
+/// The same of a second comparison that has its words within the same sentence.
+const SECOND_MAX: usize = 20;
+
 /// Names the causes that the evidence of each arm supports, and what to change against them.
 ///
 /// `proof` says what the same run measured with the change for a cause in place.
@@ -129,11 +132,12 @@ pub(super) fn answer_of(summary: &Summary, sentences: Vec<String>) -> String {
 
 /// Characters that the verdict before the answer needs.
 fn verdict(comparisons: &[Comparison]) -> usize {
+    let length = |names: &[&String]| names.iter().map(|name| name.chars().count()).sum::<usize>();
     match comparisons {
         [] => 0,
-        [one] => {
-            let names = [&one.a, &one.b, &one.metric];
-            VERDICT_MAX + names.iter().map(|name| name.chars().count()).sum::<usize>()
+        [one] => VERDICT_MAX + length(&[&one.a, &one.b, &one.metric]),
+        [one, two] if (&one.b, &one.metric) == (&two.b, &two.metric) => {
+            VERDICT_MAX + SECOND_MAX + length(&[&one.a, &two.a, &one.b, &one.metric])
         }
         _ => VERDICT_MAX,
     }

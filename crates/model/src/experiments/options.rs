@@ -15,7 +15,7 @@ pub const LINK: Opt = Opt::each(
     PLACE,
     "link",
     "LINK",
-    "Link between client and server: a name (see `tcptoll links`) or values like \
+    "Link between the lab's client and server: a name (see `tcptoll links`) or values like \
      rtt=37ms,jitter=1ms,rate=1gbit,loss=0.1%,queue=100p. Repeat the option, or list several \
      names, to compare links",
 )
@@ -182,7 +182,7 @@ pub const FIRST_BYTE: Opt = Opt::each(
 pub const TAP: Opt = Opt::flag(
     "Output",
     "tap",
-    "On a direct link or loopback, capture packets in the measured trial (costs CPU)",
+    "In the lab, on a direct link or loopback, capture packets in the measured trial (costs CPU)",
 )
 .only(&[Only::Lab]);
 

@@ -37,7 +37,7 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum Fault {
     /// The peer closed before the end.
-    #[error("the response ends before its end")]
+    #[error("the connection closed before the response was complete")]
     Truncated,
     /// Not what RFC 9112 allows; which rule.
     #[error("{0}")]

@@ -82,7 +82,7 @@ impl FromStr for Reuse {
             },
             ("lifetime", Some(_)) => time(Duration::from_millis(1)).map(Self::Lifetime),
             ("idle", Some(_)) => time(Duration::from_millis(1)).map(Self::Idle),
-            _ => Err(wrong("is no way of using connections")),
+            _ => Err(wrong("is not a way of using connections")),
         }
     }
 }

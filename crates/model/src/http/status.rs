@@ -31,7 +31,7 @@ impl FromStr for Expected {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const REMEDY: &str =
             "write a code or a class, or several with + between: 200, 2xx, 2xx+404";
-        let wrong = || UnitError::new(text, "is no status", REMEDY);
+        let wrong = || UnitError::new(text, "is not a status code", REMEDY);
         let one = |part: &str| -> Option<(u16, u16)> {
             if let Some(class) = part.strip_suffix("xx") {
                 let class: u16 = class.parse().ok().filter(|class| (2..=9).contains(class))?;

@@ -70,13 +70,12 @@ impl FromStr for Url {
         if let Some((_, host)) = authority.rsplit_once('@') {
             // The message does not repeat a password.
             let shown = format!("{}://…@{host}{target}", if tls { "https" } else { "http" });
-            let remedy = "write http://HOST:PORT/PATH, and credentials as a header";
-            return Err(UnitError::new(&shown, "names a user", remedy));
+            let remedy = "write http://HOST:PORT/PATH, and the credentials as a header";
+            return Err(UnitError::new(&shown, "has a user name", remedy));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let remedy =
-                "write blanks and letters beyond ASCII as %20 in the path, as xn-- in the host";
-            return wrong("has a blank, a control character or a letter beyond ASCII", remedy);
+            let remedy = "write it percent-encoded in the path, like %20, and a host name as xn--…";
+            return wrong("has a blank, a control character or a non-ASCII character", remedy);
         }
         let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
             let (address, after) = rest.split_once(']').unwrap_or((rest, "]"));
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn a_password_is_refused_and_not_repeated() {
         let error = "http://me:secret@host/".parse::<Url>().unwrap_err().to_string();
-        assert!(error.contains("names a user") && !error.contains("secret"), "{error}");
+        assert!(error.contains("has a user name") && !error.contains("secret"), "{error}");
     }
 
     proptest! {

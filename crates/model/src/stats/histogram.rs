@@ -32,7 +32,7 @@ const HDR_PLAIN_MAX: usize = 512 << 10;
 #[non_exhaustive]
 pub enum HistogramError {
     /// Longer than anything tcptoll writes.
-    #[error("the histogram is {0} bytes long, at most {HDR_TEXT_MAX} are read")]
+    #[error("the histogram is {0} bytes long, more than the limit of {HDR_TEXT_MAX}")]
     TooLong(usize),
     /// The text is no base64.
     #[error("the histogram is not base64")]
@@ -44,7 +44,7 @@ pub enum HistogramError {
     #[error("the histogram does not span 1 ns to 3600 s with 3 digits")]
     OtherBounds,
     /// Count, sum, least and greatest value contradict each other.
-    #[error("the histogram's sum, least and greatest value do not fit its counts")]
+    #[error("the sum, minimum and maximum of the histogram do not match its counts")]
     Contradiction,
 }
 

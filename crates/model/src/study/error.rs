@@ -183,7 +183,7 @@ pub fn did_you_mean(word: &str, names: &[&str]) -> Option<String> {
 pub fn suggestion(word: &str, names: &[&str]) -> String {
     match nearest(word, names.iter().copied()) {
         Some(name) => format!("did you mean {name}?"),
-        None => format!("there are {}", names.join(", ")),
+        None => format!("available: {}", names.join(", ")),
     }
 }
 

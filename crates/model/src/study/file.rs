@@ -101,7 +101,7 @@ mod tests {
     fn a_wrong_shape_names_line_key_and_remedy() {
         for (body, says) in [
             ("rouds = 3", "line 3: rouds: there is no such key; did you mean rounds?"),
-            ("telepathy = 3", "line 3: telepathy: there is no such key; there are name, question"),
+            ("telepathy = 3", "line 3: telepathy: there is no such key; available: name, question"),
             (
                 "\n[rounds]\nfixd = 3",
                 "line 5: rounds.fixd: there is no such key; did you mean fixed?",

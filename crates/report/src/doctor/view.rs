@@ -14,7 +14,7 @@ const MEMBERS_MAX: usize = 8;
 /// The page.
 #[derive(Serialize)]
 pub(super) struct View {
-    title: String,
+    pub(super) title: String,
     kicker: String,
     answer: String,
     clean: bool,
@@ -233,10 +233,10 @@ fn server(one: &ServerConfig) -> Server {
 
 fn whole(one: &ServerConfig) -> Group {
     let mut rows = vec![
-        time("idle connections of clients are kept for", one.keepalive_timeout_s.as_ref(), "0 s"),
+        time("idle timeout of client connections", one.keepalive_timeout_s.as_ref(), "0 s"),
         count("requests per connection", one.keepalive_requests.as_ref(), "no limit"),
         time("TCP keep-alive probes after", one.tcp_keepalive_s.as_ref(), "never"),
-        count("requests or connections at one time", one.workers.as_ref(), "0"),
+        count("concurrent requests or connections", one.workers.as_ref(), "0"),
     ];
     rows.extend(buffers(one.buffers.as_ref()));
     Group { of: String::new(), rows: rows.into_iter().flatten().collect() }
@@ -251,11 +251,11 @@ fn listening(one: &Listen, server: &ServerConfig) -> Group {
     let probes = own(&one.tcp_keepalive_s, &server.tcp_keepalive_s);
     let workers = one.workers.clone().filter(|_| one.workers != server.workers);
     let mut rows = vec![
-        count("backlog asked for", one.backlog.as_ref(), "0"),
-        time("idle connections of clients are kept for", keepalive.as_ref(), "0 s"),
+        count("requested backlog", one.backlog.as_ref(), "0"),
+        time("idle timeout of client connections", keepalive.as_ref(), "0 s"),
         time("TCP keep-alive probes after", probes.as_ref(), "never"),
-        count("requests or connections at one time", workers.as_ref(), "0"),
-        time("a request may take", one.request_timeout_s.as_ref(), "no limit"),
+        count("concurrent requests or connections", workers.as_ref(), "0"),
+        time("request timeout", one.request_timeout_s.as_ref(), "no limit"),
     ];
     rows.extend(buffers(one.buffers.as_ref()));
     let section = one.section.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
@@ -276,12 +276,12 @@ fn upstream(one: &Upstream) -> Group {
     };
     let rows = [
         count("idle connections kept", one.idle_connections.as_ref(), "none"),
-        time("an idle connection is kept for", one.idle_timeout_s.as_ref(), "0 s"),
-        yes("requests let the connection be reused", one.reuses.as_ref()),
+        time("idle timeout", one.idle_timeout_s.as_ref(), "0 s"),
+        yes("requests allow connection reuse", one.reuses.as_ref()),
         count("requests per connection", one.requests_per_connection.as_ref(), "no limit"),
-        time("connect time-out", one.connect_timeout_s.as_ref(), "none"),
-        time("a request waits for a connection", one.queue_timeout_s.as_ref(), "0 s"),
-        time("response time-out", one.response_timeout_s.as_ref(), "none"),
+        time("connect timeout", one.connect_timeout_s.as_ref(), "none"),
+        time("queue timeout", one.queue_timeout_s.as_ref(), "0 s"),
+        time("response timeout", one.response_timeout_s.as_ref(), "none"),
         yes("TCP keep-alive probes", one.probes.as_ref()),
     ];
     Group {
@@ -295,8 +295,8 @@ fn buffers(buffers: Option<&Buffers>) -> [Option<[String; 3]>; 2] {
         of.map(|size| [name.to_owned(), number::bytes(size.value), size.at.to_string()])
     };
     [
-        row("receive buffer asked for", buffers.and_then(|of| of.receive.as_ref())),
-        row("send buffer asked for", buffers.and_then(|of| of.send.as_ref())),
+        row("requested receive buffer", buffers.and_then(|of| of.receive.as_ref())),
+        row("requested send buffer", buffers.and_then(|of| of.send.as_ref())),
     ]
 }
 

@@ -85,7 +85,7 @@ pub(super) fn cost(examination: &Examination) -> Option<String> {
     let share = number::plain_percent(cost.cpu_share);
     let memory = number::bytes(cost.resident_bytes);
     (cost.cpu_s > 0.0)
-        .then(|| format!("{ms} ms of CPU ({share} of one CPU), {memory} of memory; only reads"))
+        .then(|| format!("{ms} ms of CPU ({share} of one CPU), {memory} of memory; read-only"))
 }
 
 /// A server with its version and how many of its files were read.
@@ -95,7 +95,7 @@ pub(super) fn server(server: &ServerConfig) -> String {
         (0, false) => "its configuration could not be read".to_owned(),
         (0, true) => "no configuration file".to_owned(),
         (n, true) => format!("{} read", plural(n as u64, "file")),
-        (n, false) => format!("{} read, others could not be", plural(n as u64, "file")),
+        (n, false) => format!("{} read, others unreadable", plural(n as u64, "file")),
     };
     format!(
         "{}{} (PID {}, {files})",

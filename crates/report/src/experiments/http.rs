@@ -2,10 +2,10 @@
 //! there were.
 
 use tcptoll_model::experiments::http::columns::time_wait;
-use tcptoll_model::record::Arm;
+use tcptoll_model::record::{Arm, Summary};
 
 use crate::number::{self, ABSENT};
-use crate::own::{Failed, NONE, Own};
+use crate::own::{Block, Failed, NONE, Own, Tone};
 use crate::{clean, figures};
 
 /// Its parts.
@@ -15,8 +15,15 @@ pub(super) const OWN: Own = Own {
     answer_has_failures: Some("No request succeeded"),
     trouble: ignored,
     counted: connections,
+    text_after: responses,
     ..NONE
 };
+
+/// Column from which the text after a label begins.
+const LABEL: usize = 14;
+
+/// Statuses that are listed; a server may send any number of them.
+const STATUSES: usize = 6;
 
 /// Forecasts that are told apart; more would push the answer off the screen.
 const FORECASTS: usize = 3;
@@ -40,6 +47,36 @@ fn ignored(arm: &Arm) -> Option<String> {
             times(ignored)
         )
     })
+}
+
+/// Responses by status, the most frequent first: `57 with 200 · 3 with 404`. None: no response came.
+fn by_status(arm: &Arm) -> Option<String> {
+    let mut all: Vec<(&String, &u64)> = arm.statuses.iter().collect();
+    all.sort_by_key(|(status, count)| (std::cmp::Reverse(**count), *status));
+    let each =
+        |(status, count): &(&String, &u64)| format!("{} with {status}", number::count(**count));
+    let mut texts: Vec<String> = all.iter().take(STATUSES).map(each).collect();
+    if all.len() > STATUSES {
+        let rest = all.iter().skip(STATUSES).map(|(_, count)| **count).sum();
+        texts.push(format!("{} with {} other statuses", number::count(rest), all.len() - STATUSES));
+    }
+    (!texts.is_empty()).then(|| texts.join(" · "))
+}
+
+/// Responses by status of a single arm; of several, those of arms that have several statuses.
+fn responses(summary: &Summary, _width: usize) -> Vec<Block> {
+    let labelled = |text: String| Block::Labelled("  responses".to_owned(), LABEL, text, Tone::Dim);
+    let lines = match summary.arms.as_slice() {
+        [arm] => by_status(arm).into_iter().map(labelled).collect(),
+        arms => arms
+            .iter()
+            .filter(|arm| arm.statuses.len() > 1)
+            .filter_map(|arm| Some(format!("{}: {}", arm.name, by_status(arm)?)))
+            .map(labelled)
+            .collect::<Vec<Block>>(),
+    };
+    let blank = (!lines.is_empty()).then_some(Block::Blank);
+    blank.into_iter().chain(lines).collect()
 }
 
 fn times(n: u64) -> String {
@@ -114,6 +151,7 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
         let text = format!("{made} of {}", number::count(tried));
         notes.push(["connections established".to_owned(), text]);
     }
+    notes.extend(by_status(arm).map(|text| ["responses by status".to_owned(), text]));
     notes.extend(closing(arm));
     if let Some(ports) = &arm.ports {
         notes.push(["forecast of ports".to_owned(), ports.text.clone()]);
@@ -176,5 +214,25 @@ mod tests {
         assert_eq!(forecasts(&shared), ["ports: x"]);
         let apart = [arm("a", 0, 0, "x"), arm("b", 0, 0, "y"), arm("c", 0, 0, "y")];
         assert_eq!(forecasts(&apart), ["ports (a): x", "ports (b and 1 more): y"]);
+    }
+
+    #[test]
+    fn responses_are_listed_by_status_the_most_frequent_first_and_at_most_six() {
+        let with = |statuses: &[(&str, u64)]| Arm {
+            statuses: statuses.iter().map(|(status, n)| ((*status).to_owned(), *n)).collect(),
+            ..Arm::default()
+        };
+        assert_eq!(by_status(&with(&[])), None);
+        let two = with(&[("200", 57), ("404", 3)]);
+        assert_eq!(by_status(&two).as_deref(), Some("57 with 200 · 3 with 404"));
+        let many: Vec<(String, u64)> = (200..210).map(|n| (n.to_string(), 1)).collect();
+        let many: Vec<(&str, u64)> = many.iter().map(|(status, n)| (status.as_str(), *n)).collect();
+        let text = by_status(&with(&many)).unwrap();
+        assert!(text.ends_with("· 4 with 4 other statuses"), "{text}");
+        // Of several arms only those that need it.
+        let one = with(&[("200", 60)]);
+        let lines = |arms: Vec<Arm>| responses(&Summary { arms, ..Summary::default() }, 80).len();
+        assert_eq!(lines(vec![one.clone()]), 2);
+        assert_eq!((lines(vec![one.clone(), one.clone()]), lines(vec![one, two])), (0, 2));
     }
 }

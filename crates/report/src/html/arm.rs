@@ -3,13 +3,25 @@
 use serde::Serialize;
 use tcptoll_model::record::{Arm, Summary};
 
-use super::svg::arm_class;
+use crate::svg::arm_class;
 
 /// A name with its colour.
 #[derive(Clone, Serialize)]
 pub(super) struct ArmName {
     class: String,
     name: String,
+}
+
+impl ArmName {
+    /// The name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Class of its colour.
+    pub(super) fn class(&self) -> &str {
+        &self.class
+    }
 }
 
 /// The name of the arm at this place.

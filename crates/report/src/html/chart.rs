@@ -1,8 +1,9 @@
-//! How is something drawn over the levels of a factor? Lines with interval bars, on an axis of numbers
-//! or of names, with published figures as hollow squares beside ours.
+//! How is something drawn over the levels of a factor? Points with interval bars: on an axis of numbers
+//! joined by a line, on one of categories told apart by their shape. Published figures are hollow
+//! squares next to ours.
 
 use super::plot::{self, Frame, Plot, Scale, Span};
-use super::svg::{Anchor, Screen, Svg};
+use crate::svg::{Anchor, Screen, Svg};
 use crate::{clean, effect};
 
 /// A point of a line.
@@ -99,43 +100,82 @@ pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
     // On a phone the lines are named below, with a piece of each.
     let key = if labelled && !wide { plot::KEY * chart.lines.len() as f64 } else { 0.0 };
     let y = chart.span.scale(bottom, frame.top);
-    let mut plot = Plot::new(frame, 44.0 + key, Scale::between(0.0, 1.0, left, frame.right), y);
+    let ticks = plot::ticks(&y, 6, chart.tick);
+    let frame = frame.beside(&ticks);
+    let x = Scale::between(0.0, 1.0, frame.left, frame.right);
+    let mut plot = Plot::new(frame, 44.0 + key, x, y);
     if let Some(margin) = chart.margin {
         plot.across("margin", margin, "within the margin");
     }
-    plot.y_axis(6, chart.tick);
+    plot.y_ticks(ticks);
     if chart.one {
         plot.level("none", 1.0);
     }
     plot.base();
     let log = if chart.one { "" } else { plot::log_note(&y) };
     plot.y_label(&format!("{}{log}", chart.label));
-    let places = chart.levels.places(left, frame.right);
+    let places = chart.levels.places(frame.left, frame.right);
     level_axis(&mut plot, &chart.levels, &places, wide);
+    // Between categories there is nothing that a line could pass through.
+    let joined = chart.levels.numbers.is_some();
+    let mark = |at: usize| if joined { Mark::Line(dash(at)) } else { Mark::Shape(at % SHAPES) };
     let mut ends: Vec<(f64, usize)> = Vec::new();
     for (at, line) in chart.lines.iter().enumerate() {
         // Lines stand beside each other, so that one interval does not hide another.
         let aside = (at as f64 - (chart.lines.len() - 1) as f64 / 2.0) * 5.0;
         let aside = aside.clamp(-18.0, 18.0);
-        // Between categories there is nothing; several lines need theirs to be told apart.
-        let joined = chart.levels.numbers.is_some() || chart.lines.len() > 1;
-        one_line(&mut plot, line, joined.then(|| dash(at)), &|level| places[level] + aside);
+        one_line(&mut plot, line, mark(at), &|level| places[level] + aside);
         if let Some(last) = line.points.last() {
             ends.push((y.at(last.value), at));
         }
     }
     if labelled && wide {
-        name_at_end(&mut plot.svg, &chart.lines, ends, frame.right);
+        name_at_end(&mut plot.svg, &chart.lines, ends, frame.right, &mark);
     } else if labelled {
-        let names: Vec<String> =
-            chart.lines.iter().map(|line| clean::shorten(&line.label, 42)).collect();
-        let lines = names.iter().enumerate();
-        plot.key(56.0, 28.0, lines.map(|(at, name)| (format!("join {}", dash(at)), name.as_str())));
+        for (at, line) in chart.lines.iter().enumerate() {
+            let y = frame.bottom + 56.0 + plot::KEY * at as f64;
+            sample(&mut plot.svg, mark(at), (6.0, y - 4.0), 28.0);
+            plot.svg.text("name", (42.0, y), Anchor::Start, &clean::shorten(&line.label, 42));
+        }
     }
     plot.svg
 }
 
-/// Lines differ by their dashes: colours belong to arms.
+/// How the points of one line belong together; colours belong to arms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Joined by a line with these dashes.
+    Line(&'static str),
+    /// All of this shape.
+    Shape(usize),
+}
+
+/// Shapes: dot, square, triangle, diamond.
+const SHAPES: usize = 4;
+
+/// A point of a shape.
+fn shape(svg: &mut Svg, class: &str, shape: usize, (x, y): (f64, f64)) {
+    let corners: &[(f64, f64)] = match shape {
+        1 => &[(-4.0, -4.0), (4.0, -4.0), (4.0, 4.0), (-4.0, 4.0)],
+        2 => &[(0.0, -5.0), (5.0, 4.0), (-5.0, 4.0)],
+        3 => &[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)],
+        _ => return svg.dot(class, (x, y), 4.0, ""),
+    };
+    let corners: Vec<(f64, f64)> = corners.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+    svg.path(class, &corners, true);
+}
+
+/// What a line looks like, for its name.
+fn sample(svg: &mut Svg, mark: Mark, from: (f64, f64), length: f64) {
+    match mark {
+        Mark::Line(dash) => {
+            svg.line(&format!("join {dash}"), from, (from.0 + length, from.1));
+        }
+        Mark::Shape(of) => shape(svg, "sample", of, (from.0 + length / 2.0, from.1)),
+    }
+}
+
+/// Lines differ by their dashes.
 fn dash(at: usize) -> &'static str {
     ["d0", "d1", "d2", "d3"][at % 4]
 }
@@ -164,9 +204,9 @@ fn level_axis(plot: &mut Plot, levels: &Levels, places: &[f64], wide: bool) {
     plot.x_label(36.0, &format!("{name}{log}"));
 }
 
-fn one_line(plot: &mut Plot, line: &Line, dash: Option<&str>, x: &dyn Fn(usize) -> f64) {
+fn one_line(plot: &mut Plot, line: &Line, mark: Mark, x: &dyn Fn(usize) -> f64) {
     let y = plot.y;
-    if let Some(dash) = dash {
+    if let Mark::Line(dash) = mark {
         let path: Vec<(f64, f64)> =
             line.points.iter().map(|p| (x(p.level), y.at(p.value))).collect();
         plot.svg.path(&format!("join {dash}"), &path, false);
@@ -177,7 +217,8 @@ fn one_line(plot: &mut Plot, line: &Line, dash: Option<&str>, x: &dyn Fn(usize) 
             if let Some(ends) = p.ci95 {
                 plot.whisker(at, ends, 4.0);
             }
-            plot.svg.dot("full", (at, y.at(p.value)), 4.0, "");
+            let of = if let Mark::Shape(of) = mark { of } else { 0 };
+            shape(&mut plot.svg, "full", of, (at, y.at(p.value)));
         });
         if let Some((value, tooltip)) = &p.published {
             plot.group(&p.class, "", |plot| {
@@ -192,7 +233,13 @@ fn one_line(plot: &mut Plot, line: &Line, dash: Option<&str>, x: &dyn Fn(usize) 
 const END: usize = 20;
 
 /// Names of lines at their right ends, moved apart where they would touch.
-fn name_at_end(svg: &mut Svg, lines: &[Line], mut ends: Vec<(f64, usize)>, right: f64) {
+fn name_at_end(
+    svg: &mut Svg,
+    lines: &[Line],
+    mut ends: Vec<(f64, usize)>,
+    right: f64,
+    mark: &dyn Fn(usize) -> Mark,
+) {
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
     // Where names are long, the words that all begin with give way.
     let labels: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
@@ -202,7 +249,7 @@ fn name_at_end(svg: &mut Svg, lines: &[Line], mut ends: Vec<(f64, usize)>, right
     for (y, at) in ends {
         let y = (y + 4.0).max(free);
         free = y + 16.0;
-        svg.line(&format!("join {}", dash(at)), (right + 6.0, y - 4.0), (right + 26.0, y - 4.0));
+        sample(svg, mark(at), (right + 6.0, y - 4.0), 20.0);
         let name = clean::shorten(&lines[at].label[from..], END);
         svg.open("", &lines[at].label);
         svg.text("name", (right + 31.0, y), Anchor::Start, &name);

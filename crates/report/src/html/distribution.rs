@@ -7,10 +7,10 @@ use tcptoll_model::record::{Arm, HistogramSummary, Summary};
 use tcptoll_model::stats::histogram::Histogram;
 
 use super::plot::{self, Frame, Plot, Scale};
-use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::figures::{self, Primary};
 use crate::number;
 use crate::own::{Answer, Own};
+use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
 
 /// Points of a curve at most; with nine arms twice this is still a small file.
 const POINTS: usize = 160;
@@ -94,7 +94,7 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 }
 
 /// The picture, or `None` if no arm has the distribution.
-pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option<String> {
+pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option<Both> {
     let of = special(own, primary);
     let curves = curves(summary, primary, of);
     if curves.is_empty() {

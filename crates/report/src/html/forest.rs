@@ -5,8 +5,8 @@ use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Comparison, Summary, Verdict};
 
 use super::plot::{Frame, Plot, Scale};
-use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::effect::{self, Group};
+use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
 use crate::{clean, figures, number, published};
 
 /// Rows of one picture at most; the table below has all.
@@ -30,7 +30,7 @@ pub(super) struct Forest {
     /// What is compared.
     pub(super) title: String,
     /// Both forms.
-    pub(super) both_svg: String,
+    pub(super) both_svg: Both,
     /// One sentence that says what to see.
     pub(super) caption: String,
 }

@@ -2,11 +2,13 @@
 //!
 //! The template decides the order, `view` prepares words and tables, the other files draw.
 
+mod alone;
 mod arm;
 mod chart;
 mod counted;
 mod distribution;
 mod forest;
+mod frame;
 mod levels;
 mod picture;
 pub(crate) mod plot;
@@ -14,22 +16,16 @@ mod range;
 mod rounds;
 mod section;
 mod series;
-pub(crate) mod svg;
 mod table;
 mod view;
 
-use minijinja::Environment;
-use minijinja::value::{Serde, Value};
+use serde::Serialize;
 use tcptoll_model::record::Summary;
 
-use crate::clean;
+pub(crate) use self::frame::{Frame, cannot_show};
 use crate::own::Own;
 
-const TEMPLATE: &str = include_str!("report.html");
-/// The style of every page.
-pub(crate) const STYLE: &str = include_str!("style.css");
-/// The script of every page.
-pub(crate) const SCRIPT: &str = include_str!("script.js");
+const FRAME: Frame = Frame { content: include_str!("report.html"), style: "", script: "" };
 
 /// A run as the page shows it.
 pub(crate) struct Run<'a> {
@@ -40,54 +36,23 @@ pub(crate) struct Run<'a> {
     pub(crate) original: &'a Summary,
 }
 
-/// The page of one run, or of several with a table of contents.
-pub(crate) fn render(runs: &[Run<'_>]) -> String {
-    let jsons: Result<Vec<String>, _> =
-        runs.iter().map(|run| serde_json::to_string(run.original)).collect();
-    match jsons {
-        Ok(jsons) => page(runs, &jsons).unwrap_or_else(|error| error_page(&error.to_string())),
-        Err(error) => cannot_show(&error),
-    }
+#[derive(Serialize)]
+struct Views {
+    runs: Vec<view::View>,
 }
 
-fn page(runs: &[Run<'_>], jsons: &[String]) -> Result<String, minijinja::Error> {
-    let views: Vec<view::View> = runs.iter().map(|run| view::of(&run.summary, run.own)).collect();
+/// The page of one run, or of several with a table of contents.
+pub(crate) fn render(runs: &[Run<'_>]) -> String {
+    let views = runs.iter().map(|run| view::of(&run.summary, run.own)).collect();
     let title = match runs {
         [run] => format!("{} · tcptoll", run.summary.question),
         runs => format!("{} answers · tcptoll", runs.len()),
     };
-    let jsons: Vec<Value> =
-        jsons.iter().map(|json| Value::from_safe_string(json_in_script(json))).collect();
-    let mut environment = Environment::new();
-    // The suffix .html turns on escaping of everything not marked safe.
-    environment.add_template("report.html", TEMPLATE)?;
-    environment.get_template("report.html")?.render(minijinja::context! {
-        title,
-        views => Value::from(Serde(views)),
-        style => Value::from_safe_string(STYLE.to_owned()),
-        script => Value::from_safe_string(SCRIPT.to_owned()),
-        jsons,
-    })
+    let originals: Vec<&Summary> = runs.iter().map(|run| run.original).collect();
+    FRAME.page(&title, Views { runs: views }, &originals)
 }
 
-/// JSON that cannot end its script element, and that JavaScript of any age reads the same.
-pub(crate) fn json_in_script(json: &str) -> String {
-    json.replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029")
-}
-
-/// A page that says why there is no report.
-pub(crate) fn cannot_show(error: &serde_json::Error) -> String {
-    error_page(&clean::cannot_show(error))
-}
-
-/// A page of one sentence.
-pub(crate) fn error_page(text: &str) -> String {
-    let text = svg::escape(&clean::line(text));
-    format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>tcptoll</title><p>{text}</p></html>\n"
-    )
+/// The picture that the page of a run begins with, as an SVG file. None: it has none.
+pub(crate) fn picture(summary: &Summary, own: &Own) -> Option<String> {
+    alone::of(&view::of(summary, own))
 }

@@ -5,11 +5,12 @@ use tcptoll_model::record::{Arm, Summary};
 
 use super::arm::{ArmName, each_arm, name};
 use crate::own;
+use crate::svg::Both;
 
 /// A picture.
 #[derive(Clone, Serialize)]
 pub(super) struct Picture {
-    both_svg: String,
+    both_svg: Both,
     caption: String,
     /// Arms in it, where their colours are named above it.
     legend: Vec<ArmName>,
@@ -17,7 +18,7 @@ pub(super) struct Picture {
 
 impl Picture {
     /// A picture without a legend.
-    pub(super) fn new(both_svg: String, caption: &str) -> Self {
+    pub(super) fn new(both_svg: Both, caption: &str) -> Self {
         Self { both_svg, caption: keep_units(caption), legend: Vec::new() }
     }
 
@@ -25,6 +26,21 @@ impl Picture {
     pub(super) fn of_arms(self, summary: &Summary, drawn: impl Fn(usize, &Arm) -> bool) -> Self {
         let legend = each_arm(summary, |at, arm| drawn(at, arm).then(|| name(at, arm)));
         if summary.arms.len() > 1 { Self { legend, ..self } } else { self }
+    }
+
+    /// Drawn for both screens.
+    pub(super) fn both_svg(&self) -> &Both {
+        &self.both_svg
+    }
+
+    /// One sentence that says what to see.
+    pub(super) fn caption(&self) -> &str {
+        &self.caption
+    }
+
+    /// Arms whose colours are named above it.
+    pub(super) fn legend(&self) -> &[ArmName] {
+        &self.legend
     }
 
     /// That of an experiment.

@@ -5,8 +5,8 @@ mod scale;
 
 pub(crate) use scale::{Scale, Span};
 
-use super::svg::{Anchor, Screen, Svg};
-use crate::number;
+use crate::svg::{Anchor, Screen, Svg};
+use crate::{clean, number};
 
 /// The rectangle between the axes, in units of the view box.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,17 @@ pub(crate) struct Frame {
 /// Room at the right for half a tick.
 const HALF: f64 = 14.0;
 
+/// Between a tick and the axis.
+const BESIDE: f64 = 6.0;
+
+/// Between two ticks at least.
+const GAP: f64 = 3.0;
+
+/// How wide a tick is in a broad font, in units of the view box.
+fn breadth(text: &str) -> f64 {
+    clean::columns(text) as f64 * 7.7
+}
+
 impl Frame {
     /// The whole width of a screen but the room for ticks at the left and for half a tick at the right.
     pub(crate) fn of(screen: Screen, left: f64, top: f64, bottom: f64) -> Self {
@@ -35,6 +46,12 @@ impl Frame {
     /// From left to right, where half a tick has room beyond it.
     pub(crate) fn between((left, right): (f64, f64), top: f64, bottom: f64) -> Self {
         Self { left, right, top, bottom, room: HALF }
+    }
+
+    /// The same, begun so far right that ticks of the vertical axis have room.
+    pub(crate) fn beside(self, ticks: &[(f64, String)]) -> Self {
+        let room = ticks.iter().map(|(_, text)| breadth(text) + BESIDE).fold(0.0, f64::max);
+        Self { left: self.left.max(room), ..self }
     }
 
     /// The same, with other room at the right.
@@ -84,28 +101,34 @@ impl Plot {
         for (value, text) in ticks {
             let y = self.y.at(value);
             self.svg.line("grid", (left, y), (right, y));
-            self.svg.text("tick", (left - 6.0, y + 4.0), Anchor::End, &text);
+            self.svg.text("tick", (left - BESIDE, y + 4.0), Anchor::End, &text);
         }
     }
 
     /// Round values of the vertical scale, `most` at most.
     pub(crate) fn y_axis(&mut self, most: usize, text: impl Fn(f64) -> String) {
-        let ticks = self.y.ticks(most).into_iter().map(|value| (value, text(value)));
-        self.y_ticks(ticks.collect::<Vec<_>>());
+        self.y_ticks(ticks(&self.y, most, text));
     }
 
     /// Round values of the horizontal scale, `most` at most, below the axis; with `grid` also a line
     /// up to the top.
     pub(crate) fn x_ticks(&mut self, most: usize, grid: bool, text: impl Fn(f64) -> String) {
         let Frame { top, bottom, right, room, .. } = self.frame;
+        let mut free = f64::MIN;
         for value in self.x.ticks(most) {
             let x = self.x.at(value);
             if grid {
                 self.svg.line("grid", (x, top), (x, bottom));
             }
-            // The last one may not reach beyond the picture.
-            let anchor = if x > right + room - 2.0 * HALF { Anchor::End } else { Anchor::Middle };
-            self.svg.text("tick", (x, bottom + 16.0), anchor, &text(value));
+            let text = text(value);
+            let breadth = breadth(&text);
+            // None may reach beyond the picture, and of two that would touch the first is written.
+            let from = (x - breadth / 2.0).min(right + room - breadth).max(0.0);
+            if from > free {
+                let place = (from + breadth / 2.0, bottom + 16.0);
+                self.svg.text("tick", place, Anchor::Middle, &text);
+                free = from + breadth + GAP;
+            }
         }
     }
 
@@ -194,6 +217,15 @@ impl Plot {
             self.svg.text("name", (14.0 + length, y), Anchor::Start, name);
         }
     }
+}
+
+/// Round values of a scale, `most` at most, with their texts.
+pub(crate) fn ticks(
+    scale: &Scale,
+    most: usize,
+    text: impl Fn(f64) -> String,
+) -> Vec<(f64, String)> {
+    scale.ticks(most).into_iter().map(|value| (value, text(value))).collect()
 }
 
 /// Height of a line of a key.

@@ -5,8 +5,8 @@ use tcptoll_model::experiments::names;
 use tcptoll_model::record::{Arm, Round, Summary};
 
 use super::plot::{self, Frame, Plot, Scale};
-use super::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::number::{self, Estimate};
+use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
 use crate::{clean, figures, rounds};
 
 /// More arms than this stand in pictures of their own.
@@ -24,7 +24,7 @@ struct Track<'a> {
 }
 
 /// The picture; `None` if no arm has two rounds.
-pub(super) fn picture(summary: &Summary) -> Option<String> {
+pub(super) fn picture(summary: &Summary) -> Option<Both> {
     let metric = rounds::metric(summary)?;
     let tracks = tracks(summary, metric);
     tracks.iter().any(|track| track.arm.rounds.len() > 1).then_some(())?;
@@ -79,9 +79,11 @@ impl View<'_> {
         let [left, bottom] = if wide { [84.0, 250.0] } else { [66.0, 220.0] };
         let frame = Frame::of(screen, left, 26.0, bottom);
         let y = Scale::fit(self.values(), bottom - 8.0, frame.top);
-        let x = Scale::from_zero(self.last_s() * 1.02, left + 8.0, frame.right);
+        let ticks = plot::ticks(&y, 5, |value| Estimate::new(value, None, self.unit).text());
+        let frame = frame.beside(&ticks);
+        let x = Scale::from_zero(self.last_s() * 1.02, frame.left + 8.0, frame.right);
         let mut plot = Plot::new(frame, 44.0, x, y);
-        plot.y_axis(5, |value| Estimate::new(value, None, self.unit).text());
+        plot.y_ticks(ticks);
         plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
         plot.base();
         plot.y_label(&names::words_of_metric(self.metric));

@@ -3,11 +3,11 @@
 use tcptoll_model::record::Series;
 
 use super::plot::{self, Frame, Plot, Scale};
-use super::svg::{Screen, Svg, for_both};
+use crate::svg::{Both, Screen, Svg, for_both};
 use crate::{figures, number};
 
 /// The picture of `what`, a latency; `None` with fewer than two points.
-pub(super) fn picture(series: &Series, what: &str, class: &str, arm: &str) -> Option<String> {
+pub(super) fn picture(series: &Series, what: &str, class: &str, arm: &str) -> Option<Both> {
     let label = format!("{} of {arm} over the run", figures::capital(what));
     (series.points.len() > 1).then(|| for_both(&label, |screen| draw(series, what, class, screen)))
 }
@@ -18,17 +18,19 @@ fn draw(series: &Series, what: &str, class: &str, screen: Screen) -> Svg {
     let frame = Frame::of(screen, left, 24.0, bottom);
     let points = &series.points;
     let last = points.iter().map(|p| p[0]).fold(0.0, f64::max);
-    let x = Scale::from_zero(last, left, frame.right);
     let y = Scale::fit(points.iter().flat_map(|p| [p[1], p[2], p[3]]), bottom, frame.top);
+    let ticks = plot::ticks(&y, 4, number::tick);
+    let frame = frame.beside(&ticks);
+    let x = Scale::from_zero(last, frame.left, frame.right);
     let mut plot = Plot::new(frame, 26.0, x, y);
-    plot.y_axis(4, number::tick);
+    plot.y_ticks(ticks);
     plot.x_ticks(if wide { 8 } else { 4 }, false, plot::seconds);
     plot.base();
-    plot.y_label(&format!("{what}{}: mean, and minimum to maximum", plot::log_note(&y)));
+    plot.y_label(&format!("{what}{}, mean and range", plot::log_note(&y)));
     plot.group(class, "", |plot| {
         plot.band("band", points.iter().map(|p| [p[0], p[1], p[3]]));
         plot.line("curve", points.iter().map(|p| (p[0], p[2])));
-        let step = ((frame.right - left) / points.len() as f64).max(1.0);
+        let step = ((frame.right - frame.left) / points.len() as f64).max(1.0);
         for [s, min, mean, max] in points.iter().filter(|_| wide) {
             let [min, mean, max] = [min, mean, max].map(|us| number::time(*us));
             let at = number::trimmed(*s);

@@ -12,11 +12,11 @@ use tcptoll_model::record::{Arm, PlaceKind, Summary};
 use super::arm::{ArmName, each_arm, name};
 use super::picture::{Picture, keep_units};
 use super::section::{Maker, Section};
-use super::svg::arm_class;
 use super::{counted, distribution, forest, levels, range, series, table};
 use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
 use crate::own::Own;
+use crate::svg::{Both, arm_class};
 use crate::{clean, columns, effect, findings, published, rounds};
 
 /// The page.
@@ -97,8 +97,12 @@ struct Titled {
 }
 
 impl Titled {
-    fn new(title: String, both_svg: String, caption: &str) -> Self {
+    fn new(title: String, both_svg: Both, caption: &str) -> Self {
         Self { title, picture: Picture::new(both_svg, caption) }
+    }
+
+    fn both(&self) -> (&str, &Picture) {
+        (&self.title, &self.picture)
     }
 }
 
@@ -136,6 +140,21 @@ struct AdviceView {
     cost: String,
     undo: String,
     proof: Option<String>,
+}
+
+impl View {
+    /// The picture that the page begins with, and its heading.
+    pub(super) fn lead(&self) -> Option<(&str, &Picture)> {
+        let of = |one| (self.question.as_str(), one);
+        match self.first {
+            First::Ratios => self.ratios.first().map(Titled::both),
+            First::Forests => self.forests.first().map(Titled::both),
+            First::Levels => self.over_levels.as_ref().map(Titled::both),
+            First::Rounds => self.rounds.as_ref().map(of),
+            First::Own => self.own.as_ref().map(of),
+            First::Distribution => self.distribution.as_ref().map(of),
+        }
+    }
 }
 
 /// The page of a cleaned summary.

@@ -2,7 +2,7 @@
 //! as a band through all of them.
 
 use crate::html::plot::{self, Frame, KEY, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg};
+use crate::svg::{Anchor, Screen, Svg};
 use crate::{clean, number};
 
 /// Places of a panel that have a tooltip, at most.

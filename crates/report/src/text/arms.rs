@@ -3,8 +3,8 @@
 use tcptoll_model::experiments::column::{Form, Show, metric_of};
 use tcptoll_model::record::{Arm, Summary};
 
+use super::names::Names;
 use super::{Page, Tone};
-use crate::clean;
 use crate::columns::{self, Kind};
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::ABSENT;
@@ -60,16 +60,11 @@ fn write_blocks(page: &mut Page, summary: &Summary, own: &Own, blocks: Vec<Block
                 for part in &table.parts {
                     laid.extend(laid_in(part, &arms, own).into_iter().map(|laid| laid.column));
                 }
-                let names = clean::shorten_all(&names(&arms), width);
-                laid.insert(0, Column::new(head, Align::Left, names));
+                laid.insert(0, Names::whole(&arms, head).column(width));
                 page.table(&lay_out(laid), Tone::Strong);
             }
         }
     }
-}
-
-fn names<'a>(arms: &[&'a Arm]) -> Vec<&'a str> {
-    arms.iter().map(|arm| arm.name.as_str()).collect()
 }
 
 /// A column with its cells, and when it is shown.
@@ -160,7 +155,7 @@ fn in_parts(page: &mut Page, summary: &Summary, own: &Own, table: columns::Table
     if arms.is_empty() {
         return;
     }
-    let names = names(&arms);
+    let names = Names::of(&arms);
     let room = page.width();
     let filled = |laid: &Laid| laid.has_figures();
     let kept = |parts: &[Vec<Laid>], keep: &dyn Fn(&Laid) -> bool| -> Vec<Vec<Laid>> {
@@ -205,12 +200,12 @@ fn columns_of(laid: &[Laid]) -> Vec<Column> {
 }
 
 /// The table with names as long as the width allows, or `None` if it is too wide with short ones.
-fn fitting(names: &[&str], columns: &[Column], room: usize) -> Option<Lines> {
+fn fitting(names: &Names, columns: &[Column], room: usize) -> Option<Lines> {
     let with = |name| lay_out(with_names(names, name, columns.to_vec()));
     NAME.into_iter().map(with).find(|lines| lines.width() <= room)
 }
 
-fn with_names(names: &[&str], width: usize, mut columns: Vec<Column>) -> Vec<Column> {
-    columns.insert(0, Column::new("arm", Align::Left, clean::shorten_all(names, width)));
+fn with_names(names: &Names, width: usize, mut columns: Vec<Column>) -> Vec<Column> {
+    columns.insert(0, names.column(width));
     columns
 }

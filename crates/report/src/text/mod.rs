@@ -5,6 +5,7 @@ mod arms;
 mod between;
 mod comparisons;
 mod computed;
+mod names;
 mod rounds;
 
 pub(crate) use between::{Runs, render as between};

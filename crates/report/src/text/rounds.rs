@@ -6,6 +6,7 @@ use tcptoll_model::record::{Arm, Comparison, Summary};
 
 use super::Page;
 use super::comparisons::{Ruler, STRIP};
+use super::names::Names;
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::number::{self, ABSENT, Estimate};
 use crate::own::Tone;
@@ -23,12 +24,9 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let Some(range) = rounds::range(summary, metric) else { return };
     let own = |spark: usize| of_arms(summary, metric, range, rounds::per_mark(summary, spark));
     let beside = against(summary, metric);
+    let names = Names::of(&summary.arms.iter().collect::<Vec<_>>());
     let with = |columns: &[Vec<Column>], name: usize| {
-        let names: Vec<&str> = summary.arms.iter().map(|arm| arm.name.as_str()).collect();
-        let head = names::words_of_metric(metric);
-        let head = clean::shorten(&head, name.max(24));
-        let first = Column::new(&head, Align::Left, clean::shorten_all(&names, name));
-        lay_out([vec![first], columns.concat()].concat())
+        lay_out([vec![names.column(name)], columns.concat()].concat())
     };
     let fitting = |columns: &[Vec<Column>]| -> Option<Lines> {
         NAME.into_iter().map(|name| with(columns, name)).find(|l| l.width() <= page.width())
@@ -79,10 +77,12 @@ fn of_arms(summary: &Summary, metric: &str, range: (f64, f64), per: usize) -> Ve
     let interval = |e: &Estimate| e.ci95.clone().unwrap_or_else(|| ABSENT.to_owned());
     let symbols = estimates.iter().map(|e| e.as_ref().map_or(String::new(), |e| e.symbol.clone()));
     let spark = |arm: &Arm| rounds::sparkline(&arm.rounds, metric, range, per);
+    let name = names::words_of_metric(metric);
+    let unit = symbols.map(|s| clean::shorten(&s, 8)).collect();
     vec![
-        Column::new("mean", Align::Point, cells(&|e| e.value.clone())),
-        Column::new("95 % interval", Align::Left, cells(&interval)),
-        Column::new("", Align::Left, symbols.map(|s| clean::shorten(&s, 8)).collect()).gap(1),
+        Column::new("mean", Align::Point, cells(&|e| e.value.clone())).under(&name),
+        Column::new("95 % interval", Align::Left, cells(&interval)).under(&name),
+        Column::new("", Align::Left, unit).gap(1).under(&name),
         Column::new("rounds", Align::Left, summary.arms.iter().map(spark).collect()),
     ]
 }

@@ -1,38 +1,24 @@
 //! The page of a search: one file, with its style, script and numbers in it.
 
-use minijinja::Environment;
-use minijinja::value::{Serde, Value};
 use serde::Serialize;
 use tcptoll_model::tune::found::Found;
 
 use super::{picture, words};
-use crate::html::{SCRIPT, STYLE, cannot_show, error_page, json_in_script};
+use crate::html::Frame;
 use crate::number;
+use crate::svg::Both;
 
-const TEMPLATE: &str = include_str!("page.html");
-const OWN_STYLE: &str = include_str!("page.css");
-/// Copies commands, as the page of an examination does.
-const COPY_SCRIPT: &str = include_str!("../doctor/page.js");
+const FRAME: Frame = Frame {
+    content: include_str!("page.html"),
+    style: include_str!("page.css"),
+    // Copies commands, as the page of an examination does.
+    script: include_str!("../doctor/page.js"),
+};
 
 /// The page of a cleaned search; `original` is embedded as data.
 pub(crate) fn render(found: &Found, original: &Found) -> String {
-    match serde_json::to_string(original) {
-        Ok(json) => page(found, &json).unwrap_or_else(|error| error_page(&error.to_string())),
-        Err(error) => cannot_show(&error),
-    }
-}
-
-fn page(found: &Found, json: &str) -> Result<String, minijinja::Error> {
-    let mut environment = Environment::new();
-    // The suffix .html turns on escaping of everything not marked safe.
-    environment.add_template("page.html", TEMPLATE)?;
-    let svg = picture::held(found).map(Value::from_safe_string);
-    environment.get_template("page.html")?.render(minijinja::context! {
-        view => minijinja::context! { picture => svg, ..Value::from(Serde(view(found))) },
-        style => Value::from_safe_string(format!("{STYLE}{OWN_STYLE}")),
-        script => Value::from_safe_string(format!("{SCRIPT}{COPY_SCRIPT}")),
-        json => Value::from_safe_string(json_in_script(json)),
-    })
+    let view = view(found);
+    FRAME.page(&view.title, &view, &[original])
 }
 
 /// Words and tables of the page.
@@ -40,6 +26,7 @@ fn page(found: &Found, json: &str) -> Result<String, minijinja::Error> {
 struct View {
     title: String,
     answer: String,
+    picture: Option<Both>,
     sought: &'static str,
     place: Vec<String>,
     load: Vec<String>,
@@ -102,6 +89,7 @@ fn view(found: &Found) -> View {
     View {
         title: format!("tcptoll tune · {}", found.server.name()),
         answer: found.answer(),
+        picture: picture::held(found),
         sought: found.sought(),
         place: words::place(found),
         load: words::load(found),

@@ -30,7 +30,7 @@ pub(super) fn render(view: &View<'_>) -> String {
     }
     let fixes = tables::fixes(&view.review);
     if !fixes.is_empty() {
-        page.push_str("\n#### What fixes it\n");
+        page.push_str("\n#### Fixes\n");
     }
     for one in fixes {
         let Some(fix) = &one.fix else { continue };

@@ -1,19 +1,16 @@
 //! The record of a watch as a page.
 
-use minijinja::Environment;
-use minijinja::value::{Serde, Value};
 use serde::Serialize;
 use tcptoll_model::watch::review::{Review, Series};
 
 use super::pictures::{self, Picture};
 use super::tables::{self, Table};
 use super::{View, clean};
-use crate::html::{STYLE, cannot_show, error_page, json_in_script};
+use crate::html::Frame;
 use crate::number::{self, whole};
 
-const TEMPLATE: &str = include_str!("page.html");
-const OWN_STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("../html/script.js");
+const FRAME: Frame =
+    Frame { content: include_str!("page.html"), style: include_str!("page.css"), script: "" };
 
 #[derive(Serialize)]
 struct Page {
@@ -66,23 +63,8 @@ struct OfSubject {
 
 /// `original` is embedded as data.
 pub(super) fn render(view: &View<'_>, original: &Review, series: &Series) -> String {
-    let json = match serde_json::to_string(original) {
-        Ok(json) => json,
-        Err(error) => return cannot_show(&error),
-    };
-    page(&of(view, original, series), &json).unwrap_or_else(|error| error_page(&error.to_string()))
-}
-
-fn page(page: &Page, json: &str) -> Result<String, minijinja::Error> {
-    let mut environment = Environment::new();
-    // The suffix .html turns on escaping of everything not marked safe.
-    environment.add_template("watch.html", TEMPLATE)?;
-    environment.get_template("watch.html")?.render(minijinja::context! {
-        view => Value::from(Serde(page)),
-        style => Value::from_safe_string(format!("{STYLE}{OWN_STYLE}")),
-        script => Value::from_safe_string(SCRIPT.to_owned()),
-        json => Value::from_safe_string(json_in_script(json)),
-    })
+    let page = of(view, original, series);
+    FRAME.page(&page.title, &page, &[original])
 }
 
 fn of(view: &View<'_>, original: &Review, series: &Series) -> Page {

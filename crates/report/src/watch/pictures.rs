@@ -13,13 +13,14 @@ use self::chart::{Chart, Line, Step};
 pub(super) use self::timeline::{anchor, timeline};
 use super::View;
 use super::tables::{self, many};
+use crate::svg::Both;
 use crate::{clean, number};
 
 /// A picture on the page.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Picture {
     title: String,
-    both_svg: String,
+    both_svg: Both,
     caption: String,
     /// Whether it is shown only when it is asked for.
     folded: bool,
@@ -89,9 +90,9 @@ fn queues(view: &View<'_>, series: &Series) -> Vec<Picture> {
 }
 
 fn queue_caption(listener: &ListenerReview, near: bool) -> String {
-    let beyond = if near { "" } else { ", which is above the picture" };
+    let beyond = if near { "" } else { " (above the picture)" };
     let overflowed = if listener.overflows_unknown_s > 0.0 && listener.overflows <= 0.0 {
-        "Its overflows could not be told apart from those of other listeners. It".to_owned()
+        "Its overflows could not be separated from those of other listeners. It".to_owned()
     } else {
         let times = many(listener.overflows.round() as u64, "time");
         let about = if listener.overflows_estimated { "about " } else { "" };
@@ -255,7 +256,7 @@ fn memory(view: &View<'_>, points: &[Interval]) -> Option<Picture> {
         });
     }
     let limit =
-        pressure.map(|limit| format!(" The kernel saves memory from {} on.", number::bytes(limit)));
+        pressure.map(|limit| format!(" Memory pressure begins at {}.", number::bytes(limit)));
     let caption = format!("Maximum: {}.{}", number::bytes(most), limit.unwrap_or_default());
     let chart = Chart {
         label: "of all sockets of the machine".into(),

@@ -77,11 +77,11 @@ pub(super) fn answer(view: &View<'_>) -> [String; 2] {
         || "No look found a connection in an accept queue.".to_owned(),
         |one| {
             format!(
-                "The longest accept queue held {} of {}: {}, at {}.",
-                whole(one.accept_queue_peak.into()),
-                whole(one.accept_queue_limit.into()),
+                "The longest accept queue was that of {} at {}: {} (limit {}).",
                 name(one),
-                view.at(one.peak_at_s)
+                view.at(one.peak_at_s),
+                many(one.accept_queue_peak.into(), "connection"),
+                whole(one.accept_queue_limit.into())
             )
         },
     );
@@ -120,7 +120,7 @@ fn undropped(review: &Review) -> String {
     match socket_drops(review) {
         0 => "no listener dropped a packet".to_owned(),
         all if deferred >= all => format!(
-            "no listener dropped a packet but {} that TCP_DEFER_ACCEPT ignores, which is harmless",
+            "listeners dropped only {} that TCP_DEFER_ACCEPT ignores (harmless)",
             many(all, "last ACK")
         ),
         all => {
@@ -145,10 +145,11 @@ fn two_totals(review: &Review) -> Option<String> {
     }
     let deferred = figure(review, "deferred")
         .filter(|n| *n > 0)
-        .map(|n| format!(", and {} that TCP_DEFER_ACCEPT ignored (harmless)", many(n, "last ACK")));
+        .map(|n| many(n, "last ACK"))
+        .map(|acks| format!("The sum includes {acks} that TCP_DEFER_ACCEPT ignored (harmless). "));
     Some(format!(
-        "Drops are sk_drops of each listener, {} in all; ListenDrops of the host is {}. sk_drops also counts RSTs \
-         to half-open requests, and a dropped last ACK twice{}. ",
+        "Drops are sk_drops of each listener: {} in all. ListenDrops of the host is {}. sk_drops also counts RSTs \
+         to half-open requests, and counts a dropped last ACK twice. {}",
         whole(sockets as i64),
         whole(host as i64),
         deferred.unwrap_or_default()
@@ -458,7 +459,7 @@ mod tests {
         assert_eq!(undropped(&review(0, 0, 0)), "no listener dropped a packet");
         assert_eq!(
             undropped(&review(0, 40, 40)),
-            "no listener dropped a packet but 40 last ACKs that TCP_DEFER_ACCEPT ignores, which is harmless"
+            "listeners dropped only 40 last ACKs that TCP_DEFER_ACCEPT ignores (harmless)"
         );
         assert_eq!(
             undropped(&review(0, 40, 50)),
@@ -475,12 +476,14 @@ mod tests {
         assert_eq!(two_totals(&review(7, 0, 7)), None);
         let text = two_totals(&review(1_266, 30, 1_550)).unwrap();
         assert!(
-            text.starts_with("Drops are sk_drops of each listener, 1,550 in all; ListenDrops"),
+            text.starts_with("Drops are sk_drops of each listener: 1,550 in all. ListenDrops"),
             "{text}"
         );
         assert!(text.contains("is 1,266."), "{text}");
         assert!(
-            text.contains("and 30 last ACKs that TCP_DEFER_ACCEPT ignored (harmless)"),
+            text.contains(
+                "The sum includes 30 last ACKs that TCP_DEFER_ACCEPT ignored (harmless)."
+            ),
             "{text}"
         );
     }

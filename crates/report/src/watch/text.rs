@@ -111,7 +111,7 @@ fn fixes(page: &mut Page, view: &View<'_>) {
     if fixes.is_empty() {
         return;
     }
-    heading(page, "What fixes it");
+    heading(page, "Fixes");
     let mut ids: Vec<&str> = Vec::new();
     for one in fixes {
         let Some(fix) = &one.fix else { continue };

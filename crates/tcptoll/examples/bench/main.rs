@@ -61,10 +61,10 @@ fn asked(words: &[String]) -> anyhow::Result<Asked> {
     let names: Vec<&str> = COMPARISONS.iter().map(|(name, _)| *name).collect();
     let names = names.join(" and ");
     let mut words = words.iter();
-    let name = words.next().with_context(|| format!("which comparison? there are {names}"))?;
+    let name = words.next().with_context(|| format!("name a comparison: {names}"))?;
     let comparison = COMPARISONS.iter().find(|(known, _)| known == name);
     let comparison = comparison
-        .with_context(|| format!("{name}: there is no such comparison; there are {names}"))?;
+        .with_context(|| format!("{name}: there is no such comparison; available: {names}"))?;
     let mut asked = Asked { comparison, rounds: ROUNDS, out: None };
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} takes a value"));
@@ -76,7 +76,7 @@ fn asked(words: &[String]) -> anyhow::Result<Asked> {
                     rounds.with_context(|| format!("--rounds {value}: a number from 1 on"))?;
             }
             "--out" => asked.out = Some(value?.clone()),
-            _ => bail!("{word}: there are --rounds N and --out FILE"),
+            _ => bail!("{word}: write --rounds N or --out FILE"),
         }
     }
     Ok(asked)

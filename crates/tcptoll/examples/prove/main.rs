@@ -3,6 +3,8 @@
 //! They depend on a quiet machine, so they are no tests. Every row is measured in the run that
 //! prints it. Exit status: 0 every goal met, 1 one missed, 2 something could not be measured.
 
+#[path = "../../tests/records/answers.rs"]
+mod answers;
 mod closing;
 #[path = "../bench/contest/mod.rs"]
 mod contest;
@@ -28,6 +30,7 @@ mod queues;
 mod stream;
 mod studies;
 mod table;
+mod tour;
 mod truth;
 mod tune;
 mod watch;
@@ -96,6 +99,7 @@ const GROUPS: &[Group] = &[
     ("tune-vps-grid", tune::vps_grid),
     ("tune-dedicated-grid", tune::dedicated_grid),
     ("tune-snippets", tune::snippets),
+    ("tour", tour::tour),
     ("watch-equal", watch::equal),
     ("watch-overflow", watch::overflow),
     ("watch-cost", watch::cost),
@@ -132,7 +136,7 @@ fn main() -> ExitCode {
     }
     if let Some(unknown) = wanted.iter().find(|w| GROUPS.iter().all(|(name, _)| name != w)) {
         let names: Vec<&str> = GROUPS.iter().map(|(name, _)| *name).collect();
-        eprintln!("error: {unknown}: there is no such figure; there are {}", names.join(", "));
+        eprintln!("error: {unknown}: there is no such figure; available: {}", names.join(", "));
         return ExitCode::from(2);
     }
     let mut table = Table::begin();

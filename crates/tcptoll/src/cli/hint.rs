@@ -16,9 +16,14 @@ use super::Cli;
 /// Options by which users name the server they mean.
 const NAMES_OF_SERVERS: [&str; 5] = ["to", "url", "target", "host", "hostname"];
 
+/// Options by which users ask `watch` for metrics.
+const NAMES_OF_METRICS: [&str; 5] = ["prometheus", "metrics", "export", "exporter", "port"];
+
 /// Options of wrk, ab, hey, oha, k6, iperf3, curl and hyperfine, and what to write here instead. A tip that begins with
 /// two dashes is an option, and given only where there is one of its name.
-const OF_OTHER_TOOLS: [(&str, &str); 43] = [
+const OF_OTHER_TOOLS: [(&str, &str); 45] = [
+    ("buffer", "--window SIZE"),
+    ("buffer-size", "--window SIZE"),
     ("clients", "--connections N"),
     ("csv", "tcptoll report RECORD --csv FILE"),
     ("data", "--body TEXT"),
@@ -26,12 +31,12 @@ const OF_OTHER_TOOLS: [(&str, &str); 43] = [
     ("disable-redirects", "redirects are never followed: they count as successes"),
     ("export-json", "--out FILE writes the record, --format json prints the result"),
     ("graph", "--html FILE writes a report with pictures"),
-    ("http1.1", "HTTP/1.1 is what is spoken: leave it out"),
+    ("http1.1", "HTTP/1.1 is the default: leave it out"),
     ("http2", "HTTP/2 is measured by page loads: tcptoll page --protocol h2"),
     ("interval", "the record has figures over time: --html FILE shows them"),
     ("iterations", "--rounds N"),
     ("json", "--format json"),
-    ("k", "keep-alive is on by default: leave it out; --reuse client-close is without"),
+    ("k", "keep-alive is on by default: leave it out; --reuse client-close turns it off"),
     ("keep-alive", "--reuse keep-alive, which is the default"),
     ("keepalive-time", "tcptoll keepalive measures TCP keep-alive"),
     ("latency", "percentiles of the latency are always printed: leave it out"),
@@ -50,9 +55,9 @@ const OF_OTHER_TOOLS: [(&str, &str); 43] = [
     ("repeat", "--rounds N"),
     ("report", "--html FILE"),
     ("runs", "--rounds N"),
-    ("s", "requests of a log: --access-log FILE; there are no scripts"),
+    ("s", "scripts are not supported; --access-log FILE repeats the requests of a log"),
     ("save", "--out FILE"),
-    ("script", "requests of a log: --access-log FILE; there are no scripts"),
+    ("script", "scripts are not supported; --access-log FILE repeats the requests of a log"),
     ("silent", "--quiet"),
     ("test-duration", "--duration TIME"),
     ("threshold", "--fail-if 'p99 > 5ms'"),
@@ -65,12 +70,12 @@ const OF_OTHER_TOOLS: [(&str, &str); 43] = [
 ];
 
 /// Words that are no commands, and what to write instead.
-const COMMANDS: [(&str, &str); 23] = [
+const COMMANDS: [(&str, &str); 24] = [
     ("ab", "tcptoll http URL"),
     ("apache", "tcptoll tune apache, or tcptoll http --server apache"),
     ("bench", "tcptoll http URL"),
     ("benchmark", "tcptoll http URL"),
-    ("diff", "tcptoll compare A.jsonl B.jsonl"),
+    ("diff", "tcptoll compare NEW OLD, like tcptoll compare latest latest~1"),
     ("get", "tcptoll http URL"),
     ("hey", "tcptoll http URL"),
     ("history", "tcptoll runs"),
@@ -86,7 +91,8 @@ const COMMANDS: [(&str, &str); 23] = [
     ("nginx", "tcptoll tune nginx, or tcptoll http --server nginx"),
     ("oha", "tcptoll http URL"),
     ("ping", "tcptoll connect HOST:PORT, or tcptoll lab -- ping …"),
-    ("resume", "tcptoll study --resume RECORD.jsonl"),
+    ("prometheus", "tcptoll watch --listen 127.0.0.1:9464"),
+    ("resume", "tcptoll study --resume latest"),
     ("run", "tcptoll study NAME, or an experiment: tcptoll connect"),
     ("show", "tcptoll report RECORD.jsonl"),
     ("test", "tcptoll http URL, or tcptoll connect HOST:PORT"),
@@ -129,7 +135,10 @@ fn option(mut error: Error, args: &[String]) -> Error {
     let typed = typed.trim_start_matches('-').to_owned();
     let spec = args.iter().find_map(|arg| experiments::find(arg));
     let server = spec.filter(|_| NAMES_OF_SERVERS.contains(&typed.as_str())).map(server);
-    let tip = server.or_else(|| of_another_tool(&typed, spec));
+    let is_watch = args.get(1).is_some_and(|command| command == "watch");
+    let listen = (is_watch && NAMES_OF_METRICS.contains(&typed.as_str()))
+        .then(|| "write --listen 127.0.0.1:9464, which serves metrics for Prometheus".to_owned());
+    let tip = server.or(listen).or_else(|| of_another_tool(&typed, spec));
     let similar = text(&error, ContextKind::SuggestedArg);
     let is_similar =
         similar.is_some_and(|similar| nearest(&typed, [similar.trim_start_matches('-')]).is_some());
@@ -329,9 +338,15 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_a_watch_for_metrics_gets_its_option() {
+        let text = said("tcptoll watch --prometheus 127.0.0.1:9464");
+        assert!(text.contains("tip: write --listen 127.0.0.1:9464"), "{text}");
+    }
+
+    #[test]
     fn a_word_that_is_no_command_gets_the_command_that_is_meant() {
         for (line, says) in [
-            ("tcptoll resume", "tip: write tcptoll study --resume RECORD.jsonl"),
+            ("tcptoll resume", "tip: write tcptoll study --resume latest"),
             ("tcptoll http://127.0.0.1/", "tip: write tcptoll http http://127.0.0.1/"),
             ("tcptoll db:5432", "tip: write tcptoll connect db:5432"),
             ("tcptoll wrk", "tip: write tcptoll http URL"),

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 /// Question and command.
 const QUESTIONS: &[(&str, &str)] = &[
     ("Show me something in a minute", "tcptoll"),
-    ("Why is opening a connection slow?", "tcptoll connect HOST:PORT"),
-    ("What does distance cost?", "tcptoll connect --link direct,metro,cross-region"),
+    ("Why is opening a connection slow, or sometimes 1 s?", "tcptoll connect HOST:PORT"),
+    ("What does distance cost?", "tcptoll connect --link loopback,metro,cross-region"),
     ("How many requests per second, how fast at p99?", "tcptoll http -c 50 -d 10s URL"),
     ("How fast at 2,000 requests per second?", "tcptoll http --rate 2000 -d 10s URL"),
     ("Server A or server B, or is it noise?", "tcptoll http URL URL"),
@@ -19,10 +19,14 @@ const QUESTIONS: &[(&str, &str)] = &[
         "tcptoll keepalive --detect-within 30s",
     ),
     (
+        "What do keep-alive probes cost with 10,000 idle connections?",
+        "tcptoll keepalive --connections 10000 --writer off",
+    ),
+    (
         "What does a full accept queue do, and which backlog is enough?",
         "tcptoll accept-queue --backlog 16,128,4096",
     ),
-    ("\"Cannot assign requested address\": when do local ports run out?", "tcptoll time-wait"),
+    ("\"Cannot assign requested address\": how many connections per second?", "tcptoll time-wait"),
     ("The backend hangs: what happens to the worker pool?", "tcptoll worker-pool"),
     (
         "Which socket buffer fills this link?",
@@ -33,17 +37,30 @@ const QUESTIONS: &[(&str, &str)] = &[
         "tcptoll messages --pattern write-write-read --nagle on,off",
     ),
     (
-        "How does my page load at 100 ms, with HTTP/1.1 or HTTP/2?",
-        "tcptoll page --site FOLDER --link rtt=100ms --protocol http/1.1,h2",
+        "How does my page load at a round trip of 100 ms?",
+        "tcptoll page --site FOLDER --link rtt=100ms",
     ),
     (
-        "Which KeepAlive setting for Apache or nginx with this memory?",
-        "tcptoll tune apache-prefork --memory 512M",
+        "HTTP/1.1 or HTTP/2, where 1 % of packets are lost?",
+        "tcptoll page --link rtt=40ms,loss=1% --tls on --protocol http/1.1,h2",
+    ),
+    (
+        "Which KeepAliveTimeout and MaxRequestWorkers for this memory?",
+        "tcptoll tune apache-prefork --memory 512M --worker-memory 20M",
     ),
     ("What is wrong with this machine's settings?", "tcptoll doctor"),
     ("What do this machine's connections do right now?", "tcptoll watch"),
-    ("Run wrk, ping or curl over a link of 37 ms", "tcptoll lab --link cross-region -- COMMAND"),
-    ("How do I make it fail in CI?", "tcptoll http --fail-if 'p99 > 5ms' URL"),
+    ("How do I get them into Prometheus?", "tcptoll watch --listen 127.0.0.1:9464"),
+    (
+        "Run ping, curl or wrk over a link of 37 ms",
+        "tcptoll lab --link cross-region -- sh -c 'ping -c 3 $TCPTOLL_SERVER'",
+    ),
+    ("How do I make it fail in CI?", "tcptoll http -d 10s --fail-if 'p99 > 5ms' URL"),
+    (
+        "Which runs have I made? How do I show one to a colleague?",
+        "tcptoll runs; tcptoll report latest --html report.html",
+    ),
+    ("Did it get slower since the last run?", "tcptoll compare latest latest~1"),
     ("Can I repeat a published measurement?", "tcptoll study list"),
 ];
 

@@ -48,10 +48,11 @@ pub struct RoundArgs {
     /// Print arms, comparisons, rounds and expected time without running anything
     #[arg(long, visible_alias = "no-proof")]
     pub dry_run: bool,
-    /// Continue a run that was stopped or killed. Its record contains all other settings
+    /// Continue a run that was stopped or killed: its record, a name from `tcptoll runs`, or latest.
+    /// The record contains all other settings
     #[arg(
         long,
-        value_name = "FILE",
+        value_name = "RECORD",
         conflicts_with_all =
             ["rounds", "target", "max_rounds", "max_time", "margin", "allow_errors", "dry_run"]
     )]

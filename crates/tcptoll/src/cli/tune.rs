@@ -30,7 +30,11 @@ Examples:
 The search minimises the p95 page time, within the memory and without refusing a visitor. Among
 settings with similar p95 and mean page time (within 5 %), it takes the one that occupies the fewest
 workers. It starts the real server in the lab, changes nothing on this machine, and prints the
-setting as lines of configuration. A search takes about 20 trials.
+setting as lines of configuration: KeepAlive, KeepAliveTimeout, MaxKeepAliveRequests and
+MaxRequestWorkers, or those of nginx. A search takes about 20 trials, of some 20 s each.
+
+--worker-memory is what one worker adds with your application: for PHP in prefork, the Pss of an
+Apache process in /proc/PID/smaps_rollup, without what all share.
 
 Exit status:
   0 a setting was found

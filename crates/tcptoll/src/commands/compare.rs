@@ -39,12 +39,16 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     let (a, b) = (read(&stored::found(&args.a)?)?, read(&stored::found(&args.b)?)?);
     let (ea, eb) = (a.schedule.spec.name, b.schedule.spec.name);
     if ea != eb {
-        bail!("{} is of experiment {ea}, {} of {eb}: compare runs of the same one", a.name, b.name);
+        bail!(
+            "{} is a run of {ea}, {} of {eb}: compare runs of the same experiment",
+            a.name,
+            b.name
+        );
     }
     if !a.schedule.arms.iter().any(|arm| b.schedule.arms.iter().any(|other| other.name == arm.name))
     {
         bail!(
-            "no arm of {} has its like in {}: there are {} against {}",
+            "{} and {} have no arm of the same name: the first has {}, the second {}",
             a.name,
             b.name,
             names(&a.schedule),
@@ -54,7 +58,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     for metric in &args.metric {
         if !a.schedule.knows(metric) {
             bail!(
-                "--metric {metric}: there is no such metric; there are {}",
+                "--metric {metric}: there is no such metric; available: {}",
                 a.schedule.spec.single_metrics().join(", ")
             );
         }
@@ -62,7 +66,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     let formats = [&a, &b].map(|side| side.summary.record_version);
     if formats[0] != formats[1] {
         bail!(
-            "{} has record format {}, {} has {}: rates and latencies are defined differently in them; measure both with the same tcptoll",
+            "{} has record format {}, but {} has {}, with other definitions of rates and latencies: measure both with the same version of tcptoll",
             a.name,
             formats[0],
             b.name,

@@ -10,10 +10,36 @@ use crate::screen;
 
 const CAUSES: &str = include_str!("../../../../docs/causes.md");
 
-pub(crate) fn run(name: Option<&str>) -> anyhow::Result<Status> {
-    let Some(wanted) = name else {
+/// Errors as the kernel and programs name them, and the section of each.
+const ERRORS: [(&str, &str); 18] = [
+    ("address already in use", "bind"),
+    ("cannot assign requested address", "local-ports"),
+    ("connection refused", "connect-refused"),
+    ("connection reset by peer", "reset"),
+    ("connection timed out", "connect-timeout"),
+    ("eaddrinuse", "bind"),
+    ("eaddrnotavail", "local-ports"),
+    ("econnrefused", "connect-refused"),
+    ("econnreset", "reset"),
+    ("ehostunreach", "unreachable"),
+    ("emfile", "local-fds"),
+    ("enetunreach", "unreachable"),
+    ("enobufs", "local-memory"),
+    ("epipe", "reset"),
+    ("etimedout", "connect-timeout"),
+    ("network is unreachable", "unreachable"),
+    ("no route to host", "unreachable"),
+    ("too many open files", "local-fds"),
+];
+
+/// Prints what is said of a name or of an error; of an empty one, all names.
+pub(crate) fn run(typed: &str) -> anyhow::Result<Status> {
+    if typed.is_empty() {
         return study::print(&prose::markdown(&names(), screen::style()));
-    };
+    }
+    let error = typed.to_lowercase();
+    let error = ERRORS.iter().find(|(known, _)| *known == error);
+    let wanted = error.map_or(typed, |(_, section)| section);
     let Some((name, body)) = sections().find(|(name, _)| *name == wanted) else {
         let names: Vec<&str> = sections().map(|(name, _)| name).collect();
         let meant = did_you_mean(wanted, &names).map(|meant| format!(" {meant}"));
@@ -61,6 +87,14 @@ mod tests {
     use tcptoll_model::warning::Warning;
 
     use super::*;
+
+    #[test]
+    fn every_error_has_its_section() {
+        for (error, section) in ERRORS {
+            assert_eq!(error, error.to_lowercase());
+            assert!(sections().any(|(name, _)| name == section), "{error}: {section}");
+        }
+    }
 
     #[test]
     fn every_name_is_in_the_table_and_nothing_else_is() {

@@ -13,6 +13,6 @@ pub(crate) fn run() -> Status {
         }
         println!("{:name$}  from: {}", "", profile.source);
     }
-    println!("\nA name may be followed by what differs: --link metro,loss=1%");
+    println!("\nA name may be followed by keys to change: --link metro,loss=1%");
     Status::Met
 }

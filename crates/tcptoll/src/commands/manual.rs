@@ -36,7 +36,7 @@ pub(crate) fn man(words: &[String], folder: Option<&Path>) -> anyhow::Result<Sta
             if names.is_empty() {
                 bail!("man {}: {} has no sub-commands", words.join(" "), page.get_name());
             }
-            bail!("man {}: no sub-command; {}", words.join(" "), suggestion(word, &names));
+            bail!("man {}: no such sub-command; {}", words.join(" "), suggestion(word, &names));
         };
         page = inner;
     }

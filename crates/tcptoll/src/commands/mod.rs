@@ -46,7 +46,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Runs(args) => runs::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Links => Ok(links::run()),
-        Command::Explain { name } => explain::run(name.as_deref()),
+        Command::Explain { name } => explain::run(&name.join(" ")),
         Command::Schema { of } => schema(of),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { words, dir } => manual::man(&words, dir.as_deref()),
@@ -57,7 +57,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
 fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
     if let Some(record) = &args.rounds.resume {
         studies::check_alone(&args.typed)?;
-        return output::resume(record, &args.output);
+        return output::resume(&stored::found(record)?, &args.output);
     }
     let study = studies::from_typed(args.spec, &args.typed, &args.rounds)?;
     study::start(&study, &args.rounds, &args.output)

@@ -107,7 +107,7 @@ impl Page {
             TagEnd::Link => {
                 if let Some(to) = self.link.take() {
                     let folder = if to.contains("://") { "" } else { "docs/" };
-                    self.say(&format!(", {folder}{to}"));
+                    self.say(&format!(" ({folder}{to})"));
                 }
             }
             TagEnd::CodeBlock => {
@@ -247,7 +247,7 @@ mod tests {
             plain(text),
             "Title\n\nWhat it is. A word, another word and `listen(2)`; these make\nmore than one \
              line of it.\n\n1. First, which is a long item of a list and has to go on.\n2. See there \
-             and that, docs/guide/that.md.\n\n    ss -lnt\n"
+             and that (docs/guide/that.md).\n\n    ss -lnt\n"
         );
     }
 

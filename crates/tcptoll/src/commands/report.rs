@@ -39,20 +39,26 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
             write(option, path, &render(&summary))?;
         }
     }
+    if let Some(path) = &args.svg {
+        let picture = tcptoll_report::svg(&summary);
+        write("--svg", path, &picture.map_err(|why| anyhow::anyhow!("--svg: {why}"))?)?;
+    }
     Ok(Status::Met)
 }
 
 /// Whether anything goes to stdout: a file that was asked for takes the place of the text.
 fn prints(args: &ReportArgs) -> bool {
-    let to_file = args.html.is_some() || args.csv.is_some() || args.markdown.is_some();
+    let files = [&args.html, &args.svg, &args.csv, &args.markdown];
+    let to_file = files.into_iter().any(Option::is_some);
     args.format == Format::Json || !to_file
 }
 
 /// Several records: one page with a table of contents.
 fn of_several(args: &ReportArgs, paths: &[PathBuf]) -> anyhow::Result<Status> {
-    if args.csv.is_some() || args.markdown.is_some() || args.format == Format::Json {
+    let for_one = [&args.svg, &args.csv, &args.markdown].into_iter().any(Option::is_some);
+    if for_one || args.format == Format::Json {
         bail!(
-            "--csv, --markdown and --format json are for one record; several records go into one page with --html FILE"
+            "--svg, --csv, --markdown and --format json are for one record; several records go into one page with --html FILE"
         );
     }
     let summaries: Vec<Summary> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
@@ -99,6 +105,11 @@ fn of_watch(args: &ReportArgs, path: &Path, record: &WatchRecord) -> anyhow::Res
     if review.cut {
         say(
             "warning: the last line is cut, because the watch was killed or the disk was full while it wrote the line. The line is left out",
+        );
+    }
+    if args.svg.is_some() {
+        bail!(
+            "--svg is for records of experiments: the pictures of a watch are in its page, --html FILE"
         );
     }
     let watched = Watched { review: &review, clock: clock(&review)?, record: Some(path) };

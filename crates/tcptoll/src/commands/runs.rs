@@ -98,7 +98,7 @@ fn meant(args: &RunsArgs, folder: &Path) -> anyhow::Result<Vec<(usize, PathBuf)>
             wanted.iter().find(|path| !records.iter().any(|(_, record)| record == *path))
     {
         bail!(
-            "--rm {}: only records in {} are removed, here and where --older-than holds",
+            "--rm {}: --rm removes only records in {}, and only those that match --older-than",
             other.display(),
             folder.display()
         );
@@ -212,7 +212,7 @@ fn text(entries: &[Entry], more: usize, folder: &Path, width: usize) -> String {
         if matches!(entry.state, "killed" | "stopped") {
             let path = entry.path.display().to_string();
             let resume =
-                format!("{:<11}go on: tcptoll study --resume {}", "", shell_argument(&path));
+                format!("{:<11}resume: tcptoll study --resume {}", "", shell_argument(&path));
             let _ = writeln!(text, "{}", printable_line(&resume));
         }
     }
@@ -304,7 +304,7 @@ mod tests {
         let lines: Vec<&str> = list.lines().collect();
         assert!(lines[0].ends_with("[killed] a·[2J b·1m  a·[2J b·1m"), "{list}");
         assert!(
-            lines[1].ends_with(r"go on: tcptoll study --resume '/records/it'\''s; ·rm .jsonl'"),
+            lines[1].ends_with(r"resume: tcptoll study --resume '/records/it'\''s; ·rm .jsonl'"),
             "{list}"
         );
     }

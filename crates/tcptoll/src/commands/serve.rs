@@ -34,7 +34,7 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<Status> {
 /// Two ports, one of whose connections the kernel probes.
 fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
     let [off, on] = args.ports[..] else {
-        bail!("--ports: write two, like 7001,7002; the first is without SO_KEEPALIVE");
+        bail!("--ports: write two, like 7001,7002; only the second has SO_KEEPALIVE on");
     };
     let checking = Checking {
         mechanism: Mechanism::Tcp,
@@ -61,7 +61,7 @@ fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
     let ports = at.iter().zip(KINDS).map(|(at, what)| format!("keepalive {what} {at}\n"));
     super::study::print(&ports.collect::<String>())?;
     say(&prose::beside("", &settings, prose::width()));
-    say("serving until Ctrl-C; what arrives is read and thrown away, a Null that asks is answered");
+    say("serving until Ctrl-C; data is discarded, heartbeats that request an answer get one");
     let mut before = look(&mut group)?;
     let mut looked = Instant::now();
     let signal = loop {
@@ -131,17 +131,18 @@ fn told(report: &IdleReport) -> String {
 fn changed(before: &IdleReport, now: &IdleReport) -> Option<String> {
     let same = (before.made, before.open, &before.ended) == (now.made, now.open, &now.ended);
     let [off, on] = now.open.map(human_count);
-    (!same).then(|| format!("open: {off} with off, {on} with on{}", ended(before, now)))
+    let open = || format!("open: {off} keepalive off, {on} keepalive on{}", ended(before, now));
+    (!same).then(open)
 }
 
-/// `; ended: 3 with on: ETIMEDOUT`, of those that have ended since `before`; empty without any.
+/// `; ended: 3 keepalive on: ETIMEDOUT`, of those ended since `before`; empty without any.
 fn ended(before: &IdleReport, now: &IdleReport) -> String {
     let mut ended = Vec::new();
     for ((before, now), what) in before.ended.iter().zip(&now.ended).zip(KINDS) {
         for (how, count) in now {
             let more = count - before.get(how).copied().unwrap_or(0);
             if more > 0 {
-                ended.push(format!("{} with {what}: {how}", human_count(more)));
+                ended.push(format!("{} keepalive {what}: {how}", human_count(more)));
             }
         }
     }
@@ -175,8 +176,8 @@ mod tests {
         assert_eq!(changed(&before, &now), None, "what is read is no change");
         now.open = [2, 1];
         now.ended[1].insert("ETIMEDOUT".into(), 3);
-        let says = "open: 2 with off, 1 with on; ended: 2 with on: ETIMEDOUT";
+        let says = "open: 2 keepalive off, 1 keepalive on; ended: 2 keepalive on: ETIMEDOUT";
         assert_eq!(changed(&before, &now).as_deref(), Some(says));
-        assert!(told(&now).ends_with("; ended: 3 with on: ETIMEDOUT"), "{}", told(&now));
+        assert!(told(&now).ends_with("; ended: 3 keepalive on: ETIMEDOUT"), "{}", told(&now));
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn found(word: &Path) -> anyhow::Result<PathBuf> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let meant =
             did_you_mean(&text, &names).map_or_else(String::new, |meant| format!("; {meant}"));
-        bail!("record {text}: neither a file nor a name from `tcptoll runs`, nor latest{meant}");
+        bail!("record {text}: it is neither a file, nor latest, nor in `tcptoll runs`{meant}");
     }
     // Whoever reads it says why it cannot be read.
     Ok(word.to_owned())

@@ -8,7 +8,7 @@ use tcptoll_model::stop::{Target, percent};
 use tcptoll_model::study::Study;
 use tcptoll_report::{printable, printable_line};
 
-use super::{narrow, prose};
+use super::{narrow, prose, stored};
 use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
 use crate::exit::Status;
 use crate::wrap::room;
@@ -31,9 +31,9 @@ pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
 fn carry_out(args: &StudyRunArgs) -> anyhow::Result<Status> {
     if let Some(record) = &args.rounds.resume {
         if !args.set.is_empty() {
-            bail!("--set has no effect with --resume: the run goes on as it began; leave it out");
+            bail!("--set has no effect with --resume, which keeps all settings: leave it out");
         }
-        return output::resume(record, &args.output);
+        return output::resume(&stored::found(record)?, &args.output);
     }
     let Some(name) = &args.name else {
         bail!("study run: name a study of `tcptoll study list` or a file, or give --resume FILE");
@@ -82,28 +82,39 @@ pub(super) fn print(text: &str) -> anyhow::Result<Status> {
     Ok(Status::Met)
 }
 
+/// Names with their least time and their question; those of the tour come last.
 fn list() -> anyhow::Result<Status> {
     let mut text = String::new();
     let longest = studies::BUILT_IN.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    for (name, _) in studies::BUILT_IN {
+    let (parts, others): (Vec<&str>, Vec<&str>) = studies::BUILT_IN
+        .iter()
+        .map(|(name, _)| *name)
+        .partition(|name| studies::TOUR.iter().any(|(part, _)| part == name));
+    for name in others.into_iter().chain(parts) {
         let study = studies::load(name)?;
-        let schedule = Schedule::of(&study)?;
-        let size = format!("{} × {}", schedule.arms.len(), rounds(&schedule));
-        let label = format!("{name:<longest$}  {size:<15}");
+        let [_, least_s, _] = spans(&Schedule::of(&study)?);
+        let time = seconds(least_s);
+        let mark = if study.published.is_empty() { ' ' } else { '*' };
+        let label = format!("{name:<longest$} {mark} {:<10}", format!("≥ {time}"));
         let question = printable_line(&study.question);
         writeln!(text, "{}", prose::beside(&label, &question, prose::width()))?;
     }
+    writeln!(text, "\n{}", prose::beside("", LIST_NOTE, prose::width()))?;
     print(&text)
 }
 
-/// `15 to 30`, `1`: how many rounds there will be.
-fn rounds(schedule: &Schedule) -> String {
+const LIST_NOTE: &str = "* has published figures, and the report shows them next to yours. The time is the least \
+                         one. `tcptoll study check NAME` lists arms, rounds and more about the time, `tcptoll study \
+                         NAME` runs a study.";
+
+/// How long a plan takes, s: a round, the fewest rounds, all rounds.
+fn spans(schedule: &Schedule) -> [f64; 3] {
     let rule = &schedule.rule;
-    if rule.fewest() == rule.max {
-        rule.max.to_string()
-    } else {
-        format!("{} to {}", rule.fewest(), rule.max)
-    }
+    let round = schedule.round_s();
+    // The limit of time holds from the second round on.
+    let limit = rule.max_time.map_or(f64::INFINITY, |time| time.as_secs_f64().max(round));
+    let most = (round * f64::from(rule.max)).min(limit);
+    [round, (round * f64::from(rule.fewest())).min(most), most]
 }
 
 /// What would be run: arms, comparisons, rounds, and the time all that is expected to take. What the
@@ -127,14 +138,10 @@ fn plan_text(schedule: &Schedule, width: usize) -> anyhow::Result<String> {
     let first = if pairs.is_empty() && rule.target == Target::Rounds {
         String::new()
     } else {
-        format!("; {} is looked at first", printable_line(metric))
+        format!("; primary metric: {}", printable_line(metric))
     };
     writeln!(text, "rounds\n{}", prose::beside("  ", &format!("{rule}{first}"), width))?;
-    let round_s = schedule.round_s();
-    // The limit of time holds from the second round on.
-    let limit_s = rule.max_time.map_or(f64::INFINITY, |time| time.as_secs_f64().max(round_s));
-    let most_s = (round_s * f64::from(rule.max)).min(limit_s);
-    let least_s = (round_s * f64::from(rule.fewest())).min(most_s);
+    let [round_s, least_s, most_s] = spans(schedule);
     let all = if arms.len() == 1 { "1 arm".to_owned() } else { format!("{} arms", arms.len()) };
     if rule.max == 1 {
         writeln!(text, "{all}, at least {}", seconds(round_s))?;
@@ -184,7 +191,7 @@ mod tests {
         let begins = "what?\n\narms\n  backlog 1\n  backlog 2\ncompared, margin 0.5 %\n  \
                       backlog 2 / backlog 1, connect_us_mean\nrounds\n  until every verdict is \
                       found, ";
-        let goes_on = " to 30 rounds, at most 60 s; connect_us_mean\n  is looked at first\n2 \
+        let goes_on = " to 30 rounds, at most 60 s; primary metric:\n  connect_us_mean\n2 \
                        arms, about 10 s a round, ";
         assert!(text.starts_with(begins) && text.contains(goes_on), "{text}");
         let ends = "60 s in all\n  Not included: link checks, witness trials (first round only) and repeats of\n  \

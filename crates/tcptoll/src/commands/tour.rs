@@ -13,20 +13,8 @@ use tcptoll_report::{TextStyle, printable};
 use super::{report, study};
 use crate::cli::{Format, TourArgs};
 use crate::exit::{Status, say};
+use crate::studies::TOUR;
 use crate::{output, screen, studies, wrap};
-
-/// Studies of the tour in their order, and what to run for more.
-const PARTS: [(&str, &str); 9] = [
-    ("tour-connect", "tcptoll connect HOST:PORT"),
-    ("tour-queue", "tcptoll accept-queue"),
-    ("tour-reuse", "tcptoll http --reuse keep-alive,client-close URL"),
-    ("tour-dead-peer", "tcptoll keepalive --detect-within 30s"),
-    ("tour-buffers", "tcptoll stream"),
-    ("tour-nagle", "tcptoll messages"),
-    ("tour-ports", "tcptoll time-wait"),
-    ("tour-page", "tcptoll page URL"),
-    ("tour-verdict", "tcptoll http URL URL"),
-];
 
 /// The report's name where nobody names it.
 const REPORT: &str = "tcptoll-report.html";
@@ -39,13 +27,13 @@ pub(super) fn run(args: &TourArgs) -> anyhow::Result<Status> {
         study::print(&format!(
             "The tour measures {} answers on this machine, in a lab of its own: about a minute, with load on \
              two CPUs.\nReport: {}\n",
-            PARTS.len(),
+            TOUR.len(),
             printable(&page.display().to_string())
         ))?;
     }
     let mut summaries: Vec<Summary> = Vec::new();
     let mut status = Status::Met;
-    for (number, (name, more)) in (1..).zip(PARTS) {
+    for (number, (name, more)) in (1..).zip(TOUR) {
         match part(name, args, &interrupt) {
             Ok(run) => {
                 let is_met = run.nothing.is_none() && run.summary.valid && run.not_stored.is_none();
@@ -114,7 +102,7 @@ fn here(study: Study) -> Study {
 
 /// The question, its answer, and where to go on.
 fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> String {
-    let head = format!("{number}/{}  {}", PARTS.len(), printable(&summary.question));
+    let head = format!("{number}/{}  {}", TOUR.len(), printable(&summary.question));
     let head = if style.colour { format!("\u{1b}[1m{head}\u{1b}[0m") } else { head };
     let mut text = format!("\n{head}\n");
     for line in wrap::narrowed(&printable(&summary.answer), style.width.saturating_sub(5)).lines() {
@@ -130,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_part_is_a_study_and_what_follows_is_a_command() {
-        for (name, more) in PARTS {
+        for (name, more) in TOUR {
             studies::load(name).unwrap();
             assert!(more.starts_with("tcptoll "), "{more}");
         }

@@ -82,7 +82,7 @@ pub fn check_alone(typed: &Typed) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "--resume goes on with the settings of the record: leave out all others, or begin a new run without --resume"
+        "--resume keeps the settings of the record: leave out all other settings, or start a new run without --resume"
     )
 }
 

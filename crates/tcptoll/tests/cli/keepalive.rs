@@ -53,7 +53,7 @@ fn a_setting_that_a_mechanism_cannot_have_is_named_with_its_limit() {
         ("lazy", ["--at-once", "0"], "--at-once 0"),
         ("lazy", ["--most", "0"], "--most 0"),
         ("lazy", ["--side", "client"], "--side client: lazy reaping"),
-        ("tcp", ["--detect-within", "1s"], "--detect-within 1s: tcp needs 5.70 s at least"),
+        ("tcp", ["--detect-within", "1s"], "--detect-within 1s: tcp needs at least 5.70 s"),
     ] {
         refused(&[&["keepalive", "--mechanism", mechanism], &args[..]].concat(), names);
     }
@@ -64,7 +64,7 @@ fn two_settings_of_keepalive_that_do_not_go_together_are_named() {
     let to = ["--to", "127.0.0.1:9", "--mechanism", "tcp"];
     for (args, names) in [
         (&["--fault", "cut", "--link", "direct"][..], "add a delay, like --link rtt="),
-        (&["--fault", "loss=5%", "--link", "direct"], "--fault loss=5% needs a link"),
+        (&["--fault", "loss=5%", "--link", "direct"], "--fault loss=5% needs an emulated link"),
         (&["--fault-share", "5%"], "--fault-share has no effect without --fault"),
         (&["--message", "5", "--writer", "off"], "--message has no effect with --writer off"),
         (&["--rate", "5", "--writer", "off"], "--rate has no effect with --writer off"),

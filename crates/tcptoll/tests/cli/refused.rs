@@ -106,8 +106,8 @@ fn an_impossible_setting_of_http_is_named_with_what_to_write() {
         (&["--fail-if", "telepathy > 1"], "there is no figure telepathy; this experiment has "),
         (&["ftp://127.0.0.1/"], "ftp://127.0.0.1/"),
         (&["http://127.0.0.1:0/"], "http://127.0.0.1:0/"),
-        (&[url, "--server", "nginx"], "--server needs the lab: it has no effect with a URL"),
-        (&[url, "--work", "1ms"], "--work needs the lab: it has no effect with a URL"),
+        (&[url, "--server", "nginx"], "--server needs the lab, so it has no effect with a URL"),
+        (&[url, "--work", "1ms"], "--work needs the lab, so it has no effect with a URL"),
         (&[url, "--tls", "full"], "--tls full"),
     ] {
         refused(&[&["http"], args].concat(), names);
@@ -260,18 +260,18 @@ fn a_study_that_cannot_be_run_is_named_with_its_line_or_its_count() {
     let product = format!("{head}[factors]\nbacklog = [{levels}]\ncount = [{levels}]\n");
     let unknown = file("unknown.toml", &format!("{head}rouds = 3\n"));
     for (study, names) in [
-        ("no-such-study".to_owned(), "neither a file nor a study that comes with tcptoll"),
-        ("nowhere".to_owned(), "there are avalanche-2021, backlog, backlog-clients, "),
-        ("http".to_owned(), "did you mean http-keepalive-2019 or http-reuse?"),
+        ("no-such-study".to_owned(), "it is neither a file nor a built-in study"),
+        ("nowhere".to_owned(), "available: avalanche-2021, backlog, backlog-clients, "),
+        (
+            "http".to_owned(),
+            "did you mean http-keepalive-2019, http-keepalive-jruby or http-reuse?",
+        ),
         ("backlgo".to_owned(), "did you mean backlog?"),
         (unknown.clone(), "line 3"),
         (unknown, "rouds"),
         (file("product.toml", &product), "400 arms, at most 256"),
-        (
-            file("huge.toml", &format!("{head}{}", "#\n".repeat(1 << 19))),
-            "larger than a study may be",
-        ),
-        ("/dev/zero".to_owned(), "larger than a study may be"),
+        (file("huge.toml", &format!("{head}{}", "#\n".repeat(1 << 19))), "the limit for a study"),
+        ("/dev/zero".to_owned(), "the limit for a study"),
         (file("no.toml", "question = 'what?'\nexperiment = 'telepathy'\n"), "telepathy"),
         (file("key.toml", &format!("{head}[settings]\ncuont = 3\n")), "cuont"),
         (file("value.toml", &format!("{head}[settings]\nrate = -1\n")), "--rate -1"),

@@ -37,7 +37,7 @@ const LINES: &[(&str, &[&str])] = &[
     ("keepalive --url 127.0.0.1:9", &["--url", "--to HOST:PORT"]),
     ("accept-queue --to 127.0.0.1:9", &["--to", "in the lab only", "connect --to HOST:PORT"]),
     // Words that are no commands.
-    ("resume run.jsonl", &["resume", "tcptoll study --resume RECORD.jsonl"]),
+    ("resume run.jsonl", &["resume", "tcptoll study --resume latest"]),
     ("wrk", &["wrk", "tcptoll http URL"]),
     ("http://127.0.0.1:9/", &["http://127.0.0.1:9/", "tcptoll http http://127.0.0.1:9/"]),
     ("127.0.0.1:9", &["127.0.0.1:9", "tcptoll connect 127.0.0.1:9"]),
@@ -101,7 +101,7 @@ const LINES: &[(&str, &[&str])] = &[
     ("http --header Accept 127.0.0.1:9", &["--header Accept", "NAME: VALUE"]),
     ("http --format csv 127.0.0.1:9", &["--format", "json"]),
     ("page --protocol http2", &["--protocol http2", "h2"]),
-    ("connect --congestion vegan", &["--congestion vegan", "has"]),
+    ("connect --congestion vegan", &["--congestion vegan", "available"]),
     ("connect --first-byte maybe", &["--first-byte maybe", "on or off"]),
     // Options that do not go together, or not with a server of the user's.
     ("http 127.0.0.1:9 --link metro", &["--link needs the lab", "leave one of them out"]),

@@ -1,4 +1,4 @@
-//! How a run ends: by a signal, with a full disk, with a limit broken, and read again later.
+//! How a run ends: by a signal, with a full disk, with a condition that is true, and read again later.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -140,7 +140,7 @@ fn a_broken_limit_is_said_and_gives_status_1_and_one_that_holds_gives_0() {
     let broken = run(tcptoll(&args).args(["--fail-if", "connect_us_mean > 1"]));
     assert_eq!(broken.status, Some(1));
     assert!(
-        broken.stderr.starts_with("limit broken: connect_us_mean > 1 in connect: it is "),
+        broken.stderr.starts_with("--fail-if 'connect_us_mean > 1' is true in connect: it is "),
         "{}",
         broken.stderr
     );

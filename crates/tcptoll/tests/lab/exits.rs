@@ -124,9 +124,11 @@ fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Opti
     let few_ports = ["--client-sysctl", "net.ipv4.ip_local_port_range=20000 20019"];
     match ending {
         "everything succeeded" | "standard output is full" => Some(lab()),
-        "a limit (`--fail-if`) holds" => with(lab(), &["--fail-if", "attempts < 1"]),
-        "a limit is broken" => with(lab(), &["--fail-if", "attempts > 1"]),
-        "a limit on a figure that does not exist" => with(lab(), &["--fail-if", "telepathy > 1"]),
+        "the condition of `--fail-if` is false" => with(lab(), &["--fail-if", "attempts < 1"]),
+        "the condition of `--fail-if` is true" => with(lab(), &["--fail-if", "attempts > 1"]),
+        "a condition on a figure that does not exist" => {
+            with(lab(), &["--fail-if", "telepathy > 1"])
+        }
         "an option that does not exist" => with(lab(), &["--telepathy", "1"]),
         "a value that makes no sense" => with(lab(), &["--duration", "soon"]),
         "only planned (`--dry-run`)" => with(lab(), &["--dry-run"]),

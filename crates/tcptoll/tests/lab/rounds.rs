@@ -244,7 +244,7 @@ fn a_run_stopped_by_a_signal_keeps_its_rounds_and_goes_on_later() {
     assert_eq!(status, Some(143));
     let partial = checked_summary(&stdout);
     assert!(partial.partial);
-    assert_eq!(partial.rounds.unwrap().stopped, "a signal stopped it");
+    assert_eq!(partial.rounds.unwrap().stopped, "a signal stopped the run");
     goes_on(&folder);
 }
 

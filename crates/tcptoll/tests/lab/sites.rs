@@ -228,7 +228,7 @@ fn servers_without_sites_say_so() {
     let mut lab = Lab::new("site-none");
     for kind in [ServerKind::Puma, ServerKind::Null] {
         let error = lab.refused(&serving(kind, Site::of_page(&page()).unwrap()));
-        assert!(error.contains("serves no site"), "{error}");
+        assert!(error.contains("cannot serve a site"), "{error}");
     }
     lab.kill();
 }

@@ -173,11 +173,7 @@ fn a_watch_that_ends_closes_its_record_and_never_replaces_a_file() {
     let before = fs::read(&path).unwrap();
     let ran = record(&path);
     assert_eq!(ran.status, Some(2));
-    assert!(
-        ran.stderr.contains("there is a file of that name, and it is not empty"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("this file exists and is not empty"), "{}", ran.stderr);
     assert_eq!(fs::read(&path).unwrap(), before);
 
     let compared = run(&mut tcptoll(&["compare", &path, &path]));
@@ -232,7 +228,7 @@ const FULL_DISK: &str = r#"
     watch=$!
     until grep -q '"line":"state"' night.jsonl 2>/dev/null; do kill -0 $watch || exit 91; sleep .05; done
     cat /dev/zero >filler 2>/dev/null
-    until grep -q 'is not whole' ../said; do kill -0 $watch || exit 92; sleep .05; done
+    until grep -q 'is incomplete' ../said; do kill -0 $watch || exit 92; sleep .05; done
     rm filler
     kill -s INT $watch
     wait $watch
@@ -275,7 +271,7 @@ fn a_watch_whose_record_does_not_fit_goes_on_and_ends_with_status_3() {
         "/dev/full",
     ]));
     assert_eq!(ran.status, Some(3), "{}", ran.stderr);
-    assert!(ran.stderr.contains("the record /dev/full is not whole: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the record /dev/full is incomplete: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("the watch goes on"), "{}", ran.stderr);
     for (limit, why) in [("1M", "write a size from 2M to 4G"), ("64parsecs", "--record-limit")] {
         let ran = run(&mut tcptoll(&["watch", "--record", "/dev/null", "--record-limit", limit]));

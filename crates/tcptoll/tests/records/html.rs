@@ -2,7 +2,7 @@
 
 use super::{all, load};
 use tcptoll_model::record::Summary;
-use tcptoll_report::html;
+use tcptoll_report::{html, svg};
 
 /// What stands between `from` and `to`, after the first `from`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
@@ -33,22 +33,48 @@ pub(super) fn tags(page: &str) -> Vec<&str> {
     tags
 }
 
+/// Elements that `void` does not name are closed in order.
+fn is_closed_in_order(name: &str, text: &str, void: &[&str]) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in tags(text) {
+        let element = tag.split([' ', '\n', '/']).next().unwrap();
+        if let Some(closing) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(closing), "{name}");
+        } else if !(tag.starts_with('!') || tag.ends_with('/') || void.contains(&element)) {
+            open.push(element);
+        }
+    }
+    assert!(open.is_empty(), "{name}: {open:?}");
+}
+
 #[test]
 fn every_element_is_closed_in_order() {
-    const VOID: [&str; 2] = ["meta", "br"];
     for name in all() {
-        let page = html(&load(name));
-        let mut open: Vec<&str> = Vec::new();
-        for tag in tags(&page) {
-            let element = tag.split([' ', '\n', '/']).next().unwrap();
-            if let Some(closing) = tag.strip_prefix('/') {
-                assert_eq!(open.pop(), Some(closing), "{name}");
-            } else if !(tag.starts_with('!') || tag.ends_with('/') || VOID.contains(&element)) {
-                open.push(element);
-            }
-        }
-        assert!(open.is_empty(), "{name}: {open:?}");
+        is_closed_in_order(name, &html(&load(name)), &["meta", "br"]);
     }
+}
+
+#[test]
+fn the_first_picture_is_a_file_of_its_own_that_loads_nothing() {
+    let mut drawn = 0;
+    for name in all() {
+        let summary = load(name);
+        let page = html(&summary);
+        let Ok(svg) = svg(&summary) else { continue };
+        drawn += 1;
+        is_closed_in_order(name, &svg, &[]);
+        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox="), "{name}");
+        assert!(!svg.contains("url(") && !svg.contains("@import"), "{name}");
+        for tag in tags(&svg) {
+            let bare = without_values(tag);
+            assert!(!bare.contains(" src=") && !bare.contains(" href="), "{name}: {tag}");
+        }
+        // It is the page's own picture: the wide one of the first figure that is drawn there.
+        let body =
+            between(&svg, "<g transform=\"translate(0 ", "</svg>").split_once('>').unwrap().1;
+        assert!(page.contains(body.trim_end_matches("</g>")), "{name}");
+    }
+    assert!(drawn > 20, "{drawn}");
 }
 
 #[test]

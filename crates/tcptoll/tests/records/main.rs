@@ -12,10 +12,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod answers;
 mod doctor;
 mod generic;
 mod html;
 mod page;
+mod pictures;
 mod pretty;
 mod store;
 mod tables;
@@ -158,14 +160,6 @@ fn is_rendered_as_before(name: &str) {
             insta::assert_snapshot!(format!("{name}.{format}"), output);
         }
     });
-}
-
-#[test]
-fn answers_about_queues_have_at_most_400_characters() {
-    for name in ["accept_queue", "syn_queue"] {
-        let answer = load(name).answer;
-        assert!(answer.chars().count() <= 400, "{name}: {answer}");
-    }
 }
 
 /// Snapshots by their name alone, in the folder next to this file.

@@ -106,7 +106,7 @@ fn a_wide_terminal_has_verdicts_beside_the_rounds() {
         of(&summary.arms[2].name, 3.0, Verdict::Higher),
     ];
     let text = text(&summary, None, TextStyle { colour: false, width: 150 });
-    let of_baseline = |line: &&str| line.starts_with("  keep-alive, connections 1");
+    let of_baseline = |line: &&str| line.starts_with("  keep-alive, 1 ");
     let line = text.lines().find(of_baseline).expect("the table begins with it");
     assert!(line.ends_with('—'), "{line}");
     let line = text.lines().find(|line| line.contains("lower")).expect("a verdict");
@@ -202,8 +202,7 @@ fn a_mark_is_a_round_up_to_thirty_and_says_if_it_is_more() {
         arm.rounds = (0..30).map(|round| Round { round, ..one.clone() }).collect();
     }
     let marks = |text: &str| {
-        let row =
-            text.lines().find(|line| line.contains("keep-alive, connections 1")).expect("a row");
+        let row = text.lines().find(|line| line.starts_with("  keep-alive, 1 ")).expect("a row");
         row.chars().filter(|c| ('▁'..='█').contains(c)).count()
     };
     let wide = TextStyle { colour: false, width: 140 };

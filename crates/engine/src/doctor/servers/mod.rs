@@ -23,7 +23,7 @@ const SERVERS_MAX: usize = 64;
 /// opened by these names any more.
 fn printable(config: &ServerConfig) -> ServerConfig {
     of(config).unwrap_or_else(|_| {
-        let why = "a value in its configuration is not a number that can be written";
+        let why = "a value in its configuration is not a number (NaN or infinite)";
         let unread = vec![why.to_owned()];
         ServerConfig { unread, ..ServerConfig::new(config.program, config.pid) }
     })

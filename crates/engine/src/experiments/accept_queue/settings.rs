@@ -79,7 +79,7 @@ impl AcceptQueueSettings {
             let Some(value) = value else { return Ok(()) };
             if server.iter().any(|(other, _)| other == name) {
                 let typed = reader.typed(option).unwrap_or_default();
-                let why = format!("--server-sysctl {name} sets it too, leave one of them out");
+                let why = format!("--server-sysctl {name} sets it too: leave one of them out");
                 return Err(wrong(option, &typed, why));
             }
             server.push((name.to_owned(), value));
@@ -103,12 +103,12 @@ impl AcceptQueueSettings {
         let concurrency = reader.typed_count("concurrency", 1, 100_000)?;
         let asked = reader.rate("connections")?;
         if let (Some(typed), Some(_)) = (reader.typed("rate"), concurrency) {
-            let why = "it has no effect together with --concurrency, leave one of them out";
+            let why = "it has no effect together with --concurrency: leave one of them out";
             return Err(wrong("rate", &typed, why));
         }
         let arrivals = reader.read("arrivals", spread)?;
         if let (Some(typed), Some(_)) = (reader.typed("arrivals"), concurrency) {
-            let why = "with --concurrency a connection begins when another ends: write --rate";
+            let why = "it needs --rate: with --concurrency a connection begins when another ends";
             return Err(wrong("arrivals", &typed, why));
         }
         let rate = match concurrency {

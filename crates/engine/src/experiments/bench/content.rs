@@ -112,7 +112,8 @@ impl Content {
             Self::Made(..) => Ok(()),
             Self::Folder(folder, _) => {
                 let found = std::fs::metadata(&*folder).map_err(|e| wrong("site", folder, e))?;
-                if found.is_dir() { Ok(()) } else { Err(wrong("site", folder, "it is no folder")) }
+                let why = "it is not a folder";
+                if found.is_dir() { Ok(()) } else { Err(wrong("site", folder, why)) }
             }
             Self::Har(path, graph) => {
                 let read = files.read(path, |path: &Path| read_har(path))?;
@@ -246,11 +247,11 @@ fn read_har(file: &Path) -> Result<Graph, TrialError> {
     // A pipe or a device would be waited for.
     let found = std::fs::metadata(path).map_err(|error| wrong("har", path, error))?;
     if !found.is_file() {
-        return Err(wrong("har", path, "it is no regular file"));
+        return Err(wrong("har", path, "it is not a regular file"));
     }
     let text = read_at_most(file, HAR_MAX).map_err(|error| {
         if is_too_large(&error) {
-            wrong("har", path, "it is longer than 256 MiB")
+            wrong("har", path, "it is larger than 256 MiB")
         } else {
             wrong("har", path, error)
         }

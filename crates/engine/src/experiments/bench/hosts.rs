@@ -151,7 +151,7 @@ impl Notes {
             name,
             value,
             why: format!(
-                "{connections} connections from one address leave it short of local ports (--bind or --client-sysctl to choose yourself)"
+                "one address has too few local ports for {connections} connections (to choose yourself: --bind or --client-sysctl)"
             ),
         });
     }

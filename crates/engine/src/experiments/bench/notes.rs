@@ -195,7 +195,7 @@ impl Notes {
             *lateness_us = (late.count > 0).then(|| late.clone());
         }
         if unwanted > 0 {
-            self.exclude("the lab lost packets that nobody asked it to lose");
+            self.exclude("the lab itself dropped packets unintentionally");
             self.warn(&Warning::UnwantedDrops { packets: unwanted });
         }
         self.found(validity::link_late(late.p50, late.p99, self.tolerance_us));

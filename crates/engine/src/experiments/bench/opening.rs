@@ -19,7 +19,7 @@ use tcptoll_model::validity::{self, ClosedLoop};
 use super::notes::{Notes, mean_us, path_sample, quantile_us};
 use crate::experiments::{Context, TrialError};
 use crate::lab::{Begun, Handle, Hosts, Interrupt, LabError};
-use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, ReadQueue, Rows};
+use crate::messages::{ConnectLoad, ConnectReport, Done, Greet, GreetReport, ReadQueue, Rows};
 
 /// In a pause slots are empty on purpose and what began before it goes on; where that is more than
 /// a fiftieth of the operations, the number of concurrent operations says nothing.
@@ -106,7 +106,7 @@ pub(in crate::experiments) fn drive(
     load: &ConnectLoad,
     trace: &mut Trace,
     interrupt: &Interrupt,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(Done),
 ) -> Result<ConnectReport, TrialError> {
     let begun = client.begin(load)?;
     let answered = client.wait(begun, interrupt, progress)?;
@@ -123,7 +123,7 @@ pub(in crate::experiments) fn drive_measured(
     context: &mut Context<'_>,
 ) -> Result<ConnectReport, TrialError> {
     let progress = &mut context.progress;
-    let tell = &mut |done: u64| progress(done, total.max(done));
+    let tell = &mut |done: Done| progress(done, total.max(done.done));
     drive(client, load, trace, context.interrupt, tell)
 }
 

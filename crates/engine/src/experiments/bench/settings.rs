@@ -103,7 +103,7 @@ pub(in crate::experiments) fn check_congestion(name: Option<&str>) -> Result<(),
         Ok(_) => Ok(()),
         Err(error) => {
             let known = read_sysctl("net.ipv4.tcp_available_congestion_control");
-            let has = known.map_or_else(|_| String::new(), |names| format!("; it has {names}"));
+            let has = known.map_or_else(|_| String::new(), |names| format!("; available: {names}"));
             Err(wrong("congestion", name, format!("the kernel refuses it ({error}){has}")))
         }
     }
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
         let name = option.name;
         option.only.iter().find_map(|only| match (only, target) {
             (Only::Lab, Some(target)) if !in_lab => Some(format!(
-                "--{name} needs the lab: it has no effect with {}, leave one of them out",
+                "--{name} needs the lab, so it has no effect with {}: leave one of them out",
                 target.named()
             )),
             (Only::Target, Some(target)) if in_lab => {

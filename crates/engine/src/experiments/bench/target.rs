@@ -90,7 +90,7 @@ impl Target {
     /// Errors: the name was not resolved before.
     pub(in crate::experiments) fn address(&self) -> Result<SocketAddr, TrialError> {
         self.address.ok_or_else(|| {
-            TrialError::Target(format!("{}: the run has no address of the name", self.subject))
+            TrialError::Target(format!("{}: the run has no address for this name", self.subject))
         })
     }
 
@@ -117,7 +117,7 @@ impl Target {
         let refuse = |why: String| Err(TrialError::Target(format!("{}: {why}", self.subject)));
         if let Some(entry) = self.entry(known).or_else(|| self.entry_of_host(known)) {
             if address_of(&entry.used, self.port).is_none() {
-                return refuse(format!("the record has `{}` for its address", entry.used));
+                return refuse(format!("the record holds `{}`, not an IP address", entry.used));
             }
             return Ok(Some(Resolved { name: self.name(), ..entry.clone() }));
         }
@@ -230,7 +230,7 @@ mod tests {
         let target = to("db.example:5432", &known);
         assert!(target.address().is_err());
         let error = target.resolve(&known).unwrap_err().to_string();
-        assert_eq!(error, "--to db.example:5432: the record has `here` for its address");
+        assert_eq!(error, "--to db.example:5432: the record holds `here`, not an IP address");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::settings::{Reader, wrong};
 use crate::experiments::{Context, TrialError};
 use crate::lab::Hosts;
 use crate::messages::{
-    Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
+    Done, Flow, Receiving, Sending, SocketSettings, Transfer, TransferReport, TransferServer,
 };
 
 /// The shortest warm-up that is chosen without being asked for.
@@ -149,9 +149,11 @@ impl Bulk {
         let (began, all) = (time.now(), self.messages());
         let whole_ms = (self.warmup + self.duration.unwrap_or_default()).as_millis() as u64;
         let progress = &mut context.progress;
-        let mut tell = |messages: u64| match all {
-            Some(all) => progress(messages.min(all), all),
-            None => progress((time.since(began).as_millis() as u64).min(whole_ms), whole_ms),
+        let mut tell = |messages: Done| {
+            let elapsed_ms = (time.since(began).as_millis() as u64).min(whole_ms);
+            let (done, of) =
+                all.map_or((elapsed_ms, whole_ms), |all| (messages.done.min(all), all));
+            progress(done.into(), of);
         };
         Ok(client.wait(begun, context.interrupt, &mut tell)?.answer)
     }

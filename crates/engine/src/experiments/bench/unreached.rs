@@ -8,7 +8,7 @@ pub(in crate::experiments) struct Unreached<'a> {
     pub(in crate::experiments) subject: String,
     /// What should have begun: `connection`.
     pub(in crate::experiments) operation: &'static str,
-    /// What did not come about: `no connection was made`.
+    /// What failed: `no connection could be opened`.
     pub(in crate::experiments) outcome: String,
     /// Failures by class.
     pub(in crate::experiments) errors: &'a BTreeMap<String, u64>,
@@ -22,18 +22,21 @@ impl Unreached<'_> {
     pub(in crate::experiments) fn sentence(&self, own: &[(&str, &str)]) -> String {
         let Self { subject, operation, outcome, errors, first_errors } = self;
         let Some((class, _)) = errors.iter().max_by_key(|(_, count)| **count) else {
-            return format!("{subject}: no {operation} was begun");
+            return format!("{subject}: no {operation} was started");
         };
         let words = first_errors.get(class).map_or("", String::as_str);
         let advice = own.iter().find(|(of, _)| of == class).map(|(_, advice)| *advice);
-        let advice = advice.unwrap_or(match class.as_str() {
-            "connect-refused" => "nothing listens there: check the port, or start the server",
-            "connect-timeout" => NO_ANSWER,
-            "unreachable" => "there is no route to it: check the address",
-            "local-fds" => "raise the limit of open files: ulimit -n",
-            _ => "see the error",
+        let advice = advice.or(match class.as_str() {
+            "connect-refused" => Some("nothing listens there: check the port, or start the server"),
+            "connect-timeout" => Some(NO_ANSWER),
+            "unreachable" => Some("there is no route to it: check the address"),
+            "local-fds" => Some("raise the limit of open files: ulimit -n"),
+            _ => None,
         });
-        format!("{subject}: {outcome} ({class}: {words}): {advice}")
+        match advice {
+            Some(advice) => format!("{subject}: {outcome} ({class}: {words}): {advice}"),
+            None => format!("{subject}: {outcome} ({class}: {words})"),
+        }
     }
 }
 
@@ -51,7 +54,7 @@ mod tests {
         Unreached {
             subject: "--to db.example:1".to_owned(),
             operation: "connection",
-            outcome: "no connection was made".to_owned(),
+            outcome: "no connection could be opened".to_owned(),
             errors: &errors,
             first_errors: &first_errors,
         }
@@ -62,11 +65,11 @@ mod tests {
     fn the_most_frequent_failure_is_named_with_its_words_and_what_to_do() {
         assert_eq!(
             sentence(&[("connect-refused", 2), ("unreachable", 1)], &[]),
-            "--to db.example:1: no connection was made (connect-refused: Connection refused): \
+            "--to db.example:1: no connection could be opened (connect-refused: Connection refused): \
              nothing listens there: check the port, or start the server"
         );
         let own = [("unreachable", "look here")];
         assert!(sentence(&[("unreachable", 1)], &own).ends_with("(unreachable: ): look here"));
-        assert_eq!(sentence(&[], &own), "--to db.example:1: no connection was begun");
+        assert_eq!(sentence(&[], &own), "--to db.example:1: no connection was started");
     }
 }

@@ -94,7 +94,7 @@ impl ConnectSettings {
         let lab = LabSpec::from(&reader)?;
         if settings.contains_key("rate") && settings.contains_key("concurrency") {
             return Err(TrialError::Setting(
-                "--concurrency has no effect with --rate: an open loop begins on schedule, leave one of them out".to_owned(),
+                "--concurrency has no effect with --rate, because an open loop starts connections on schedule: leave one of them out".to_owned(),
             ));
         }
         let count = reader.typed_count("count", 1, COUNT_MAX)?;
@@ -102,7 +102,7 @@ impl ConnectSettings {
         for key in ["backlog", "accept-delay"] {
             if settings.contains_key(key) && settings.contains_key("server") {
                 return Err(TrialError::Setting(format!(
-                    "--{key} is of tcptoll's own server: with --server set it in that server's configuration"
+                    "--{key} sets up tcptoll's own server: with --server, set it in that server's configuration"
                 )));
             }
         }
@@ -122,7 +122,7 @@ impl ConnectSettings {
         if max_time.is_some() && (to.is_none() || duration.is_some()) {
             let why = match to {
                 None => {
-                    "it limits a run in rounds, or connections to a server of yours (--to): write --duration"
+                    "it limits only runs in rounds and connections to a server of yours (--to): write --duration"
                 }
                 Some(_) => "it has no effect with --duration: leave one of them out",
             };

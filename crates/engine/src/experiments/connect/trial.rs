@@ -111,7 +111,7 @@ impl<'a> ConnectTrial<'a> {
         self.notes.warn(&Warning::SettingMade {
             name: FAST_OPEN.to_owned(),
             value: "3".to_owned(),
-            why: "--fast-open needs it on both hosts; servers refuse by default".to_owned(),
+            why: "--fast-open needs this on both hosts; servers refuse it by default".to_owned(),
         });
     }
 

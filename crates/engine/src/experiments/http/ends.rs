@@ -68,7 +68,7 @@ fn one_url(text: &str) -> Result<Url, TrialError> {
     let path = url.path.to_ascii_lowercase();
     if path.contains(",http://") || path.contains(",https://") {
         let why = format!(
-            "in a study a comma does not separate URLs. Write blanks between URLs of one server. {SEVERAL_SERVERS}"
+            "in a study a comma does not separate URLs. Separate URLs of one server with blanks. {SEVERAL_SERVERS}"
         );
         return Err(wrong("url", text, why));
     }
@@ -115,7 +115,7 @@ fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
         }
         for option in SPEC.options.iter().filter(|option| option.depends_on("server")) {
             if let Some(value) = reader.typed(option.name) {
-                let why = "it is of servers known by name: with a command, set it in that server's own configuration";
+                let why = "it works with servers known by name: with a command, set it in that server's own configuration";
                 return Err(wrong(option.name, &value, why));
             }
         }
@@ -128,7 +128,8 @@ fn server(reader: &Reader<'_>) -> Result<LabServer, TrialError> {
     }
     let works = SPEC.option("work").is_none_or(|work| work.applies_where("server", &typed));
     if let (false, Some(work)) = (works, reader.typed("work")) {
-        let why = format!("{typed} answers at once: leave it out, or say --server puma or null");
+        let why =
+            format!("{typed} answers immediately: leave it out, or write --server puma or null");
         return Err(wrong("work", &work, why));
     }
     Ok(LabServer::Known(KnownServer {

@@ -127,14 +127,14 @@ impl RequestSettings {
 fn check_log(reader: &Reader<'_>, ends: &Ends) -> Result<(), TrialError> {
     for key in ["body", "method", "path"] {
         if let Some(typed) = reader.typed(key) {
-            let why = "the access log says what to ask for: leave one of them out";
+            let why = "--access-log names the requests: leave one of them out";
             return Err(wrong(key, &typed, why));
         }
     }
     if let Ends::Target(urls, target) = ends
         && (urls.len() > 1 || urls.iter().any(|url| url.path != "/"))
     {
-        let why = "the access log says what to ask for: write one URL without a path";
+        let why = "--access-log names the paths: write one URL without a path";
         return Err(wrong("url", &target.typed, why));
     }
     Ok(())
@@ -142,7 +142,7 @@ fn check_log(reader: &Reader<'_>, ends: &Ends) -> Result<(), TrialError> {
 
 fn too_long_a_log() -> String {
     format!(
-        "it is longer than {} MiB, more than a log may be: cut it with head or tail",
+        "it is larger than {} MiB, the limit for a log: shorten it with head or tail",
         LOG_MAX >> 20
     )
 }
@@ -198,7 +198,7 @@ fn wrong_body(typed: &str, why: &str) -> TrialError {
 }
 
 fn too_long_a_body() -> String {
-    format!("it is longer than {BODY_MAX} bytes, more than the content of a request may be")
+    format!("it is longer than {BODY_MAX} bytes, the limit for the content of a request")
 }
 
 fn is_token(text: &str) -> bool {
@@ -234,7 +234,11 @@ fn method(typed: &str) -> Result<String, TrialError> {
         nearest(typed, names.iter().map(String::as_str)).map(str::to_uppercase)
     };
     match typed {
-        "CONNECT" | "TRACE" => Err(wrong("method", typed, "it is no request for content")),
+        "CONNECT" | "TRACE" => Err(wrong(
+            "method",
+            typed,
+            "its response has no content to measure: write another method, like GET or POST",
+        )),
         _ if METHODS.contains(&typed) => Ok(typed.to_owned()),
         // Methods are case-sensitive (RFC 9110, section 9.1).
         _ if is_token(typed) && !typed.bytes().any(|byte| byte.is_ascii_lowercase()) => {
@@ -255,17 +259,15 @@ fn field(typed: &str) -> Result<(String, String), TrialError> {
     };
     let value = value.trim();
     if !is_token(name) {
-        return refuse("the name before the colon is none: letters, digits and hyphens");
+        return refuse("the name before the colon is not valid: use letters, digits and hyphens");
     }
     if value.chars().any(|c| c.is_control() && c != '\t') {
-        return refuse("a value has no line ends and no control characters");
+        return refuse("the value must not contain line breaks or control characters");
     }
     match name.to_ascii_lowercase().as_str() {
-        "connection" => {
-            refuse("--reuse says how connections are used and sets this field: leave it out")
-        }
+        "connection" => refuse("--reuse sets this field: leave it out"),
         "content-length" | "transfer-encoding" => {
-            refuse("the length of --body sets the framing: leave it out")
+            refuse("tcptoll sets it from the length of --body: leave it out")
         }
         _ => Ok((name.to_owned(), value.to_owned())),
     }

@@ -21,8 +21,8 @@ use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Handle, Hosts};
 use crate::messages::{
-    ClosedSockets, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad, Upload,
-    Watch,
+    ClosedSockets, Done, HttpLoad, HttpReport, HttpRequests, Rows, ServerSpec, Serving, TlsLoad,
+    Upload, Watch,
 };
 
 /// Ports of the lab's server: above those that only a privileged program may listen on.
@@ -143,7 +143,7 @@ impl Trial for HttpTrial<'_> {
         let ordered = hosts.client.begin(load)?;
         self.since_ns = since_ns;
         let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
+        let tell = &mut |done: Done| progress(done, total.max(done.done));
         let answered = hosts.client.wait(ordered, context.interrupt, tell)?;
         let report = answered.answer;
         let took = hosts.time.since(begun);
@@ -372,7 +372,7 @@ fn nothing_reached(typed: &str, report: &HttpReport) -> String {
     let unreached = Unreached {
         subject: typed.to_owned(),
         operation: "request",
-        outcome: "no connection was made".to_owned(),
+        outcome: "no connection could be opened".to_owned(),
         errors: &report.errors,
         first_errors: &report.first_errors,
     };
@@ -382,6 +382,6 @@ fn nothing_reached(typed: &str, report: &HttpReport) -> String {
             "no local port is free, or --bind names an address that this host does not have",
         ),
         ("timeout", NO_ANSWER),
-        ("tls", "TLS did not come about: --ca for roots of your own, --insecure to accept any"),
+        ("tls", "the TLS handshake failed: write --ca FILE for your own roots, or --insecure"),
     ])
 }

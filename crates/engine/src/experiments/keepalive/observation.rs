@@ -107,7 +107,7 @@ impl KeepaliveTrial<'_> {
             }
         }
         if all.made < all.attempted {
-            self.notes.exclude("not every connection was made");
+            self.notes.exclude("some connections could not be opened");
         }
         if seen.ends.server.errors.values().sum::<u64>() > 0 {
             self.notes.exclude("the server could not accept or check every connection");
@@ -116,7 +116,7 @@ impl KeepaliveTrial<'_> {
         let served = &seen.begins.server;
         let open = |report: &IdleReport| report.open[0] + report.open[1];
         if self.settings.to.is_none() && open(served) < self.settings.idle_sockets() {
-            self.notes.exclude("connections were gone before the measured window began");
+            self.notes.exclude("connections were lost before the measured window began");
         }
     }
 

@@ -193,7 +193,7 @@ impl<'a> KeepaliveTrial<'a> {
         {
             let class = client.errors.keys().next().cloned().unwrap_or_default();
             return Err(TrialError::Target(format!(
-                "--to {}: no connection was made ({class}): check that something listens there",
+                "--to {}: no connection could be opened ({class}): check that something listens there",
                 to.typed
             )));
         }
@@ -201,7 +201,7 @@ impl<'a> KeepaliveTrial<'a> {
         self.begin_checks(stage, processes)?;
         let all = settings.warmup + settings.duration + settings.watched_by(&self.checking);
         let total = all.as_millis() as u64;
-        let mut tell = |time: Duration| (context.progress)(time.as_millis() as u64, total);
+        let mut tell = |time: Duration| (context.progress)((time.as_millis() as u64).into(), total);
         if !stage.wait(settings.warmup, &mut tell) {
             return Err(LabError::Interrupted.into());
         }

@@ -15,7 +15,7 @@ use crate::experiments::bench::service::Server;
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::Hosts;
-use crate::messages::{Answers, Exchange, ExchangeReport, Rows, Watch};
+use crate::messages::{Answers, Done, Exchange, ExchangeReport, Rows, Watch};
 
 /// Exchanges of the warm-up at least. The server acknowledges without delay until its first answer: from
 /// then on the answers are to carry the acknowledgements (`inet_csk_in_pingpong_mode` of Linux; on 6.18 the
@@ -125,7 +125,7 @@ impl Trial for Exchanges<'_> {
         let begun = hosts.client.begin(&order)?;
         let progress = &mut context.progress;
         // How many there will be is not known: without a total no share of it is shown.
-        let tell = &mut |done: u64| progress(done, 0);
+        let tell = &mut |done: Done| progress(done, 0);
         Ok(hosts.client.wait(begun, context.interrupt, tell)?.answer)
     }
 

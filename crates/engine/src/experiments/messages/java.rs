@@ -104,7 +104,7 @@ pub(super) struct WindowLine {
 impl Line {
     fn read(result: Value) -> Result<Self, TrialError> {
         serde_json::from_value(result).map_err(|error| {
-            LabError::Refused(format!("java: its result is not what it should be: {error}")).into()
+            LabError::Refused(format!("java: its result cannot be read: {error}")).into()
         })
     }
 

@@ -190,7 +190,7 @@ impl MessagesSettings {
                 "coalesce",
                 &typed,
                 format!(
-                    "with --pattern {pattern} each message waits for an answer, so there are none to put together; leave one of them out"
+                    "with --pattern {pattern} each message waits for an answer, so there are no messages to batch: leave one of them out"
                 ),
             ));
         }
@@ -203,7 +203,7 @@ impl MessagesSettings {
                 "coalesce-bytes",
                 &self.coalesce_bytes.to_string(),
                 format!(
-                    "one sendmsg(2) gathers at most {GATHER_MAX} messages, and these are {block_messages}; write a smaller size, or --coalesce buffer"
+                    "a block has {block_messages} messages, but one sendmsg(2) gathers at most {GATHER_MAX}: write a smaller size, or --coalesce buffer"
                 ),
             ));
         }
@@ -214,7 +214,7 @@ impl MessagesSettings {
                 "work",
                 &typed,
                 format!(
-                    "a block has {block_messages} messages, and the work for a block may be at most {most} ms; write a shorter time, or a smaller --coalesce-bytes"
+                    "a block has {block_messages} messages, and the work for a block is limited to {most} ms: write a shorter time, or a smaller --coalesce-bytes"
                 ),
             ));
         }
@@ -222,7 +222,7 @@ impl MessagesSettings {
             return Err(wrong(
                 "pattern",
                 pattern,
-                "--program java sends one way; leave one of them out",
+                "--program java supports only one-way: leave one of them out",
             ));
         }
         if let Program::Java(encoding) = self.program {
@@ -246,11 +246,15 @@ impl MessagesSettings {
             )));
         }
         if self.coalesce != Coalesce::None {
-            let why = "with --program java each message is written on its own; leave one out";
+            let why = "--program java writes each message on its own: leave one of them out";
             return Err(wrong("coalesce", coalesce_name(self.coalesce), why));
         }
         if self.sockets.quick_ack {
-            return Err(wrong("quick-ack", "on", "--program java does not set it; leave one out"));
+            return Err(wrong(
+                "quick-ack",
+                "on",
+                "--program java cannot set it: leave one of them out",
+            ));
         }
         Ok(())
     }
@@ -413,8 +417,8 @@ mod tests {
         for (option, value, why) in [
             ("message", "31", "--message 31: the fields of a message take 32 bytes"),
             ("message", "17M", "--message 17825792: --program java sends at most 16M"),
-            ("coalesce", "gather", "--coalesce gather: with --program java each"),
-            ("quick-ack", "on", "--quick-ack on: --program java does not set it"),
+            ("coalesce", "gather", "--coalesce gather: --program java writes each"),
+            ("quick-ack", "on", "--quick-ack on: --program java cannot set it"),
         ] {
             let error = java(option, value).unwrap_err();
             assert!(error.starts_with(why), "{error}");

@@ -76,18 +76,18 @@ impl PageSettings {
         };
         let browser = reader.flag("browser")?;
         if browser && protocol == Protocol::Pipelined {
-            let why = "browsers have no pipelining: leave out --browser";
+            let why = "browsers do not support pipelining: leave out --browser";
             return Err(wrong("protocol", "http/1.1-pipelined", why));
         }
         let (ends, tls) = ends(&reader, protocol)?;
         let connections_per_origin = reader.count("connections-per-origin", 1, 256)? as u32;
         if browser && connections_per_origin != 6 {
-            let why = "Chromium opens 6, and has no setting for it: leave out --browser";
+            let why = "Chromium opens at most 6 and has no setting for it: leave out --browser";
             return Err(wrong("connections-per-origin", &connections_per_origin.to_string(), why));
         }
         for key in ["ca", "insecure"] {
             if let (false, Some(typed)) = (tls, reader.typed(key)) {
-                return Err(wrong(key, &typed, "no TLS is spoken: leave it out"));
+                return Err(wrong(key, &typed, "it has no effect without TLS: leave it out"));
             }
         }
         Ok(Self {
@@ -128,14 +128,16 @@ fn ends(reader: &Reader<'_>, protocol: Protocol) -> Result<(Ends, bool), TrialEr
     if let Some(typed) = reader.typed("url") {
         let url = Url::typed(&typed).map_err(|error| wrong("url", &typed, error))?;
         if protocol == Protocol::Http2 && !url.tls {
-            return Err(wrong("protocol", "h2", "browsers speak it over TLS only: write https://"));
+            let why = "browsers use HTTP/2 over TLS only: write https://";
+            return Err(wrong("protocol", "h2", why));
         }
         let (target, tls) = (Target::of_url(&url, &typed), url.tls);
         return Ok((Ends::Target(url, target), tls));
     }
     let tls = match reader.typed_flag("tls")? {
         Some(false) if protocol == Protocol::Http2 => {
-            return Err(wrong("protocol", "h2", "browsers speak it over TLS only: --tls on"));
+            let why = "browsers use HTTP/2 over TLS only: write --tls on";
+            return Err(wrong("protocol", "h2", why));
         }
         Some(tls) => tls,
         None => protocol == Protocol::Http2,

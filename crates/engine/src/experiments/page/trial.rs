@@ -183,7 +183,7 @@ impl Trial for PageTrial<'_> {
         self.warmup = Some(self.load_once(hosts, &PageUser::Tcptoll, context)?);
         let mut loaded = Vec::new();
         for done in 0..loads {
-            (context.progress)(done, loads);
+            (context.progress)(done.into(), loads);
             if let Some(link) = &mut hosts.link {
                 link.ask(&TakeSpan)?;
             }
@@ -198,7 +198,7 @@ impl Trial for PageTrial<'_> {
                 break;
             }
         }
-        (context.progress)(loads, loads);
+        (context.progress)(loads.into(), loads);
         Ok(loaded)
     }
 

@@ -241,7 +241,7 @@ fn an_answer_that_is_changed_changes_the_judgement() {
     assert_ne!(dropped, text);
     let script = Script::parse(&dropped).unwrap();
     let outcome = replayed(&CONNECT, CONNECT.settings(), script).unwrap();
-    assert_eq!(outcome["invalid"], "the lab lost packets that nobody asked it to lose");
+    assert_eq!(outcome["invalid"], "the lab itself dropped packets unintentionally");
     assert_eq!(outcome["arm"]["link"]["unwanted_drops"], 3);
 }
 

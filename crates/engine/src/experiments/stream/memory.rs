@@ -236,7 +236,7 @@ impl MemoryTrial<'_> {
             begun += u64::from(batch);
             ok += accepted.held;
             add(&mut errors, &not_accepted(&connected, &accepted));
-            (context.progress)(begun, all);
+            (context.progress)(begun.into(), all);
         }
         Ok((ok, errors))
     }

@@ -75,9 +75,7 @@ impl StreamTrial<'_> {
         notes.metric(&STARTUP, startup.map(|s| s * 1e6), n);
         let whole = whole.filter(|_| self.settings.bulk.duration.is_none());
         if self.settings.bulk.duration.is_none() && whole.is_none_or(|s| s <= 0.0) {
-            notes.exclude(
-                "all bytes came in one read, which takes no time: a larger --bytes is needed",
-            );
+            notes.exclude("all bytes arrived in one read, so there is no duration: raise --bytes");
         }
         notes.metric(&TRANSFER, whole.map(|s| s * 1e6), n);
     }

@@ -101,7 +101,7 @@ fn bulk(reader: &Reader<'_>, lab: &LabSpec, sockets: SocketSettings) -> Result<B
         if bytes.is_some()
             && let Some(typed) = reader.typed(other)
         {
-            let why = "it has no effect with --bytes, which ends by itself: leave one of them out";
+            let why = "it has no effect with --bytes, which ends the run: leave one of them out";
             return Err(wrong(other, &typed, why));
         }
     }
@@ -158,7 +158,7 @@ fn check_rate(
         return Ok(());
     }
     let why = format!(
-        "fewer than {MESSAGES_MIN} messages of {message_bytes} bytes fit; write a smaller --message"
+        "fewer than {MESSAGES_MIN} messages of {message_bytes} bytes would be sent: write a smaller --message"
     );
     Err(wrong("rate", typed, why))
 }

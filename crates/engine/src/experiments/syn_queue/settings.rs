@@ -70,8 +70,8 @@ impl SynQueueSettings {
         let mut lab = LabSpec::from(&reader)?;
         let half_open = reader.read("half-open", half_open)?;
         if lab.link.loopback && half_open != HalfOpen::Number(0) {
-            let why = "on loopback every address belongs to this host, which answers a SYN-ACK that \
-                       it did not ask for with a reset: write --link direct, or --half-open 0";
+            let why = "on loopback this host has every address and would reset the half-open \
+                       connections: write --link direct, or --half-open 0";
             return Err(wrong("link", &reader.value("link")?, why));
         }
         lab.silent_addresses = half_open != HalfOpen::Number(0);
@@ -113,8 +113,8 @@ impl SynQueueSettings {
         }
         let bind = reader.addresses("bind")?;
         if let Some(taken) = bind.iter().find(|address| is_silent(**address)) {
-            let why = "the peer's half-open requests come from this address, which no host may have: \
-                       write another one";
+            let why = "the peer's half-open requests come from this address, so no host may have it: \
+                       write another address";
             return Err(wrong("bind", &taken.to_string(), why));
         }
         Ok(Self {

@@ -115,7 +115,7 @@ fn holds(server: &mut Handle, backlog: i32) -> Result<(u32, u32), TrialError> {
     let needed = |name: &str| {
         number(name).ok_or_else(|| {
             TrialError::Lab(LabError::Refused(format!(
-                "this kernel does not say {name} of a host: --half-open full needs it, write a number"
+                "--half-open full: {name} of the server host cannot be read here, so write a number instead of full"
             )))
         })
     };

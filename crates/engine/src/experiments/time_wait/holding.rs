@@ -78,10 +78,10 @@ fn too_few(held: &PortsHeld, count: u64, wanted: u64) -> String {
     let failed =
         if errors.is_empty() { String::new() } else { format!(" ({} failed)", errors.join(", ")) };
     format!(
-        "--held {count}: {} connections were closed in {:.1} s{failed} and {} ports are in TIME-WAIT \
-         instead of {wanted}; write a smaller --held, or a shorter --link",
+        "--held {count}: only {} of {wanted} ports are in TIME-WAIT, after {} connections were closed in \
+         {:.1} s{failed}: write a smaller --held, or a shorter --link",
+        held.time_wait,
         held.closed,
-        held.took_ns as f64 / 1e9,
-        held.time_wait
+        held.took_ns as f64 / 1e9
     )
 }

@@ -87,7 +87,7 @@ impl TimeWaitTrial<'_> {
             notes.warn(&Warning::FiguresLeftOut {
                 figures: "rates, busy workers and idle CPU",
                 have: format!(
-                    "{} of at least {OPERATIONS_MIN} operations were started",
+                    "{} of the {OPERATIONS_MIN} operations that are needed were started",
                     human_count(begun)
                 ),
                 remedy: "raise --count, --duration or --rate",
@@ -135,7 +135,7 @@ impl TimeWaitTrial<'_> {
             notes.warn(&Warning::FiguresLeftOut {
                 figures: "idle CPU",
                 have: format!(
-                    "{} of at least {} ms were measured",
+                    "{} of the {} ms that are needed were measured",
                     report.elapsed_ns / 1_000_000,
                     TICKS_MIN * TICK_NS / 1_000_000
                 ),

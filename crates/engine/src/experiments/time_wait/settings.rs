@@ -149,7 +149,11 @@ impl TimeWaitSettings {
             return Ok(());
         }
         let typed = reader.typed("held").unwrap_or_default();
-        Err(wrong("held", &typed, format!("there are {ports} local ports; write at most that")))
+        Err(wrong(
+            "held",
+            &typed,
+            format!("there are only {ports} local ports: write at most {ports}"),
+        ))
     }
 
     /// Ports that are held when the measurement begins, with this number of them for each source
@@ -207,7 +211,7 @@ fn set(
     for (other, sysctls, applies) in hosts {
         if let Some((_, also)) = sysctls.iter().find(|(known, _)| applies && known == name) {
             let typed = reader.typed(key).unwrap_or_default();
-            let why = format!("--{other} {name}={also} sets the same; leave one of them out");
+            let why = format!("--{other} {name}={also} sets it too: leave one of them out");
             return Err(wrong(key, &typed, why));
         }
         if applies {
@@ -237,7 +241,7 @@ fn sources(reader: &Reader<'_>, lab: &LabSpec) -> Result<Vec<IpAddr>, TrialError
     let count = reader.count("sources", 1, SOURCES_MAX)?;
     let (loopback, ipv6) = (lab.link.loopback, lab.ipv6);
     if loopback && count > 1 {
-        let why = "on loopback all connections come from one address; choose another --link";
+        let why = "on loopback all connections come from one address: write another --link";
         return Err(wrong("sources", &count.to_string(), why));
     }
     let binds = count > 1 || reader.typed("bind-no-port").is_some();

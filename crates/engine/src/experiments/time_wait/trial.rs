@@ -15,7 +15,8 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Begun, Hosts, LabError};
 use crate::messages::{
-    CloseFirst, ClosedSockets, CountClosed, Echo, EchoReport, Rows, ShortLoad, ShortReport, Watch,
+    CloseFirst, ClosedSockets, CountClosed, Done, Echo, EchoReport, Rows, ShortLoad, ShortReport,
+    Watch,
 };
 
 /// Port of the server. The kernel would choose another one for the load than for the connections
@@ -166,7 +167,8 @@ impl Trial for TimeWaitTrial<'_> {
         let total = self.count.unwrap_or(0);
         let progress = &mut context.progress;
         // How many there will be is not always known: without a total no share of it is shown.
-        let tell = &mut |done: u64| progress(done, if total == 0 { 0 } else { total.max(done) });
+        let of = |done: Done| if total == 0 { 0 } else { total.max(done.done) };
+        let tell = &mut |done: Done| progress(done, of(done));
         let answered = hosts.client.wait(begun, context.interrupt, tell)?;
         Ok(Driven { report: answered.answer, histograms: answered.histograms })
     }

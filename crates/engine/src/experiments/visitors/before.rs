@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) fn run(command: &str, interrupt: &Interrupt) -> Result<(), TrialError> {
     use std::os::unix::process::CommandExt as _;
     let failed = |why: String| {
-        TrialError::Target(format!("the command before the trial, {command:?}: {why}"))
+        TrialError::Target(format!("the command before the trial, {command:?}, failed: {why}"))
     };
     let mut child = Command::new("sh")
         .args(["-c", command])

@@ -106,8 +106,8 @@ impl VisitorSettings {
         let visitors = settings.visitors_about();
         if visitors > VISITORS_MAX {
             let why = format!(
-                "about {visitors:.0} visitors would come in a trial; at most {VISITORS_MAX:.0} may: lower \
-                 --rate or --duration"
+                "about {visitors:.0} visitors would come in a trial, more than the limit of \
+                 {VISITORS_MAX:.0}: lower --rate or --duration"
             );
             return Err(wrong("rate", &reader.value("rate")?, why));
         }
@@ -183,7 +183,8 @@ impl Lab {
         let worker_bytes = reader.read("worker-memory", parse_size)?;
         if worker_bytes > 0 && !php_in_worker {
             let typed = reader.value("worker-memory")?;
-            return Err(wrong("worker-memory", &typed, "only --php worker runs PHP in a worker"));
+            let why = "only --php worker runs PHP in a worker: leave it out";
+            return Err(wrong("worker-memory", &typed, why));
         }
         Ok(Self {
             spec: LabSpec::from(reader)?,
@@ -207,7 +208,7 @@ impl Theirs {
         let url = Url::typed(typed).map_err(|error| wrong("url", typed, error))?;
         for key in ["ca", "insecure"] {
             if let (false, Some(typed)) = (url.tls, reader.typed(key)) {
-                return Err(wrong(key, &typed, "no TLS is spoken: leave it out"));
+                return Err(wrong(key, &typed, "it has no effect without TLS: leave it out"));
             }
         }
         Ok(Self {

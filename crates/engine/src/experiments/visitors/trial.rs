@@ -15,7 +15,7 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Hosts, LabError};
 use crate::messages::{
-    ConnectionSeen, LoadPage, LoadVisits, PageSeen, PageUser, Rows, ServerLimits, ServerSpec,
+    ConnectionSeen, Done, LoadPage, LoadVisits, PageSeen, PageUser, Rows, ServerLimits, ServerSpec,
     Serving, TlsLoad, VisitPart, VisitsReport, Watch, WatchMemory, WatchWorkers, WorkersSeen,
 };
 use crate::servers::memory::{self, KeptGroup};
@@ -219,7 +219,7 @@ impl Trial for VisitorTrial<'_> {
         let total = (self.settings.visitors_about() * self.settings.pages_mean) as u64;
         let begun = hosts.client.begin(&order)?;
         let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
+        let tell = &mut |done: Done| progress(done, total.max(done.done));
         let answered = hosts.client.wait(begun, context.interrupt, tell)?;
         let mut came = Came { report: answered.answer, pages: Vec::new(), connections: Vec::new() };
         for row in answered.rows {

@@ -243,7 +243,7 @@ impl PoolTrial<'_> {
             notes.exclude("requests waited in the client, not at the front service");
         }
         if driven.stalled.is_some_and(|stalled| stalled.partial) && !report.partial {
-            notes.exclude("the backend went on before its stall was to end");
+            notes.exclude("the backend resumed before the end of its stall");
         }
     }
 }

@@ -120,7 +120,7 @@ impl PoolSettings {
         let stall = stall(&reader, &load)?;
         let (front, backend) = (front(&reader)?, backend(&reader, &load)?);
         if front.kind == FrontKind::Workers && backend.kind != BackendKind::Redis {
-            let why = "the front service `workers` speaks to Redis alone: add --front php-fpm";
+            let why = "--front workers supports only redis: add --front php-fpm";
             return Err(wrong("backend", backend.kind.name(), why));
         }
         Ok(Self { lab, load, stall, front, backend })
@@ -179,8 +179,8 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
     let connections = connections(rate_per_s, spread, timeout.min(warmup + duration));
     if connections > CONNECTIONS_MAX {
         let why = format!(
-            "requests that wait for up to {} (--timeout) need {} connections, at most {} are \
-             possible: lower one of them",
+            "requests that wait for up to {} (--timeout) need {} connections, more than the limit of \
+             {}: lower --rate or --timeout",
             text_time(timeout),
             human_count(connections),
             human_count(CONNECTIONS_MAX)
@@ -215,7 +215,7 @@ fn stall(reader: &Reader<'_>, load: &LoadSettings) -> Result<Option<StallSetting
     if after + long >= load.duration {
         let why = format!(
             "a stall that begins {} into the window (--stall-after) must end within --duration {}: \
-             shorten it, or measure longer",
+             shorten the stall, or raise --duration",
             text_time(after),
             text_time(load.duration)
         );

@@ -20,7 +20,7 @@ use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Handle, Hosts, LabError};
 use crate::messages::{
-    BackendKind, BackendServing, BackendSpec, FrontServing, FrontSpec, GroupReport, HttpLoad,
+    BackendKind, BackendServing, BackendSpec, Done, FrontServing, FrontSpec, GroupReport, HttpLoad,
     HttpReport, HttpRequests, Io, Rows, Stall, Stalled, UPLOAD_MAX, Upload, Watch, WatchQueues,
     WatchWorkers, WorkersSeen,
 };
@@ -106,7 +106,7 @@ impl<'a> PoolTrial<'a> {
                 value: WIDE_RANGE.to_owned(),
                 why: format!(
                     "up to {connections} connections to the backend need local ports \
-                     (--client-sysctl to choose yourself)"
+                     (to choose yourself: --client-sysctl)"
                 ),
             });
         }
@@ -253,7 +253,7 @@ impl Trial for PoolTrial<'_> {
         let expected = settings.rate_per_s * (settings.warmup + settings.duration).as_secs_f64();
         let total = expected.ceil() as u64;
         let progress = &mut context.progress;
-        let tell = &mut |done: u64| progress(done, total.max(done));
+        let tell = &mut |done: Done| progress(done, total.max(done.done));
         let loaded = hosts.client.wait(loading, context.interrupt, tell)?;
         // The window outlasts the stall; where the load was stopped before, so is the stall, and the
         // backend goes on.

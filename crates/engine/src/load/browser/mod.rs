@@ -139,7 +139,8 @@ pub fn run(order: &LoadPage, channel: &mut Channel) -> Result<Visit, LoadError> 
         }
     }
     if let Some(class) = gave_up {
-        report.first_errors.insert(class.to_owned(), "the page was not whole in time".to_owned());
+        let why = "the page was not complete in time";
+        report.first_errors.insert(class.to_owned(), why.to_owned());
     }
     Ok(Visit { pages, resources: Vec::new(), report })
 }
@@ -188,7 +189,7 @@ fn visit(
     loaded: &mut Loaded,
 ) -> Result<(), LoadError> {
     let pipe = &mut browser.pipe;
-    let lacks = |what: &str| LoadError::Refused(format!("chromium answers without {what}"));
+    let lacks = |what: &str| LoadError::Refused(format!("chromium's answer lacks {what}"));
     loaded.version = pipe
         .ask("Browser.getVersion", &json!({}), START_LIMIT, channel, |_| {})?
         .product
@@ -260,12 +261,12 @@ fn warm_up(url: &str, browser: &mut Browser, channel: &mut Channel) -> Result<()
             Heard::Event(_) => {}
             Heard::Failed(why) => {
                 let why = tcptoll_model::printable::line(&why);
-                return Err(pipe.refused(&format!("cannot load a page of its own host ({why})")));
+                return Err(pipe.refused(&format!("cannot load the warm-up page ({why})")));
             }
             Heard::Stop => return Err(stopped()),
             Heard::Silence => {
                 let seconds = WARM_LIMIT.as_secs();
-                let what = format!("does not load a page of its own host within {seconds} s");
+                let what = format!("does not load the warm-up page within {seconds} s");
                 return Err(pipe.refused(&what));
             }
         }
@@ -409,8 +410,7 @@ fn remembered(pipe: &mut pipe::Pipe, channel: &mut Channel) -> Result<Vec<Event>
     let expression = json!({ "expression": timing::EXPRESSION, "returnByValue": true });
     let answer = pipe.ask("Runtime.evaluate", &expression, ANSWER_LIMIT, channel, |_| {})?;
     let text = answer.result.and_then(|result| result.value).unwrap_or_default();
-    timing::events(&text)
-        .map_err(|error| pipe.refused(&format!("remembers a load that is {error}")))
+    timing::events(&text).map_err(|error| pipe.refused(&format!("reports a load that is {error}")))
 }
 
 fn stopped() -> LoadError {
@@ -434,9 +434,9 @@ impl Address {
         };
         let plain = url.strip_prefix("http://").map(|rest| (false, rest));
         let secure = || url.strip_prefix("https://").map(|rest| (true, rest));
-        let (tls, rest) = plain.or_else(secure).ok_or_else(|| refused("not a page's URL"))?;
+        let (tls, rest) = plain.or_else(secure).ok_or_else(|| refused("it is not a page's URL"))?;
         if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(refused("it has blanks or characters that a URL encodes"));
+            return Err(refused("it has blanks or characters that must be percent-encoded"));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = match authority.strip_prefix('[') {

@@ -124,7 +124,7 @@ impl Pipe {
         // Commands are few and short: they fit into the pipe's 64 KiB.
         match self.commands.write_all(&bytes) {
             Ok(()) => Ok(self.sent),
-            Err(error) => Err(self.refused(&format!("takes no command ({error})"))),
+            Err(error) => Err(self.refused(&format!("accepts no command ({error})"))),
         }
     }
 

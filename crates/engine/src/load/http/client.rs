@@ -28,6 +28,7 @@ use super::slot::{Slot, State};
 use super::tally::Tally;
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
+use crate::load::live::Counts;
 use crate::load::occupancy::Occupancy;
 use crate::load::pace::{Pace, burst};
 use crate::load::service::Service;
@@ -63,6 +64,8 @@ mod queue {
 pub(super) struct Client<'a, D: Driver> {
     load: &'a HttpLoad,
     shared: &'a Shared,
+    /// What an observer sees of this thread.
+    counts: &'a Counts,
     driver: D,
     pace: Pace,
     limits: Limits,
@@ -101,12 +104,13 @@ pub(super) struct Client<'a, D: Driver> {
 }
 
 impl<'a, D: Driver> Client<'a, D> {
+    /// Threads begin at different requests and source addresses.
     pub(super) fn new(
         load: &'a HttpLoad,
         shared: &'a Shared,
         driver: D,
         pace: Pace,
-        (first_request, first_source): (u32, usize),
+        part: u64,
     ) -> Self {
         let slots = pace.slots() as u32;
         let mut tally = Tally::new(pace.planned_ns());
@@ -114,6 +118,7 @@ impl<'a, D: Driver> Client<'a, D> {
         Self {
             load,
             shared,
+            counts: shared.team.counts(part),
             driver,
             pace,
             limits: Limits { body_bytes: load.body_limit, ..Limits::default() },
@@ -131,8 +136,8 @@ impl<'a, D: Driver> Client<'a, D> {
             under_way_before: 0,
             under_way_after: None,
             established: 0,
-            next_request: first_request % shared.requests.len() as u32,
-            opened: first_source,
+            next_request: part as u32 % shared.requests.len() as u32,
+            opened: (part * load.connections / shared.team.threads()) as usize,
             tally,
             occupancy: Occupancy::new(u64::MAX),
             cpu_before: thread_time(),

@@ -177,9 +177,7 @@ fn part<'a, D: Driver>(
         batch_ns: load.batch_ns,
         stamps: true,
     };
-    // Threads begin at different requests and source addresses.
-    let first = (part as u32, (part * load.connections / parts) as usize);
-    Ok(Client::new(load, shared, driver(&setup)?, pace, first))
+    Ok(Client::new(load, shared, driver(&setup)?, pace, part))
 }
 
 fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {

@@ -46,7 +46,7 @@ async fn open(
         return Ok((Box::new(stream), false));
     }
     let name = ServerName::try_from(origin.host.clone())
-        .map_err(|_| ("tls", format!("{origin}: no name that TLS knows")))?;
+        .map_err(|_| ("tls", format!("{origin}: its host is not valid as a TLS server name")))?;
     let stream = TlsConnector::from(Arc::clone(&shared.tls))
         .connect(name, stream)
         .await

@@ -33,7 +33,7 @@ pub(super) struct Bounded(Vec<u8>);
 impl std::io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.0.len() + bytes.len() > PIECE_MAX {
-            return Err(std::io::Error::other("it decodes to more than a piece may"));
+            return Err(std::io::Error::other("the decoded content is larger than the limit"));
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())

@@ -171,7 +171,7 @@ impl Response {
         if let (false, Some(head)) = (had_head, self.reader.head()) {
             let fields = Fields::of(&std::mem::take(&mut self.head));
             let Some(decoder) = Decoder::named(&fields.encoding) else {
-                let words = format!("content encoding {}", fields.encoding);
+                let words = format!("unknown content encoding {}", fields.encoding);
                 return Read::Failed("malformed", words);
             };
             self.decoder = decoder;

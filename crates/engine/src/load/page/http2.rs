@@ -110,7 +110,7 @@ async fn response_of(
     let field = |name: &str| field(&parts.headers, name);
     let encoding = field("content-encoding").unwrap_or_default();
     let mut decoder = Decoder::named(&encoding)
-        .ok_or_else(|| ("malformed", format!("content encoding {encoding}")))?;
+        .ok_or_else(|| ("malformed", format!("unknown content encoding {encoding}")))?;
     let head = Head {
         status: parts.status.as_u16(),
         location: field("location"),

@@ -380,7 +380,7 @@ impl Load {
             None => None,
             Some(Early::Timeout) => {
                 let limit = Duration::from_nanos(self.shared.order.timeout_ns);
-                self.note("timeout", format!("the page was not whole after {limit:?}"));
+                self.note("timeout", format!("the page was not complete after {limit:?}"));
                 Some("timeout")
             }
             Some(Early::Stopped) => {

@@ -226,7 +226,7 @@ pub(super) fn to_end(socket: &Blocking) -> io::Result<()> {
     match socket.receive(&mut [0])? {
         0 => Ok(()),
         _ => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "the server sent more than its answer"))
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the server sent data after its answer"))
         }
     }
 }

@@ -323,7 +323,7 @@ impl Load<'_> {
             connection.readable = length == self.read_bytes || connection.finished;
             let Some(receiving) = receiving else {
                 if length > 0 {
-                    let error = io::Error::other("data came where none was expected");
+                    let error = io::Error::other("the peer sent data that was not expected");
                     return Err(("other", error));
                 }
                 continue;

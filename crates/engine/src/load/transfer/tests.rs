@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use serde_json::Value;
 
 use super::*;
-use crate::messages::{Coalesce, Receiving, Reply, Request, Sending};
+use crate::messages::{Coalesce, Done, Receiving, Reply, Request, Sending};
 
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
@@ -334,8 +334,8 @@ fn a_stop_in_the_middle_ends_both_ends_with_what_they_have() {
     // Progress shows that data flows.
     loop {
         match parent.receive(None).unwrap() {
-            Reply::<Value>::Progress { done: 1.. } => break,
-            Reply::<Value>::Progress { done: 0 } => {}
+            Reply::<Value>::Progress(Done { done: 1.., .. }) => break,
+            Reply::<Value>::Progress(Done { done: 0, .. }) => {}
             other => panic!("{other:?}"),
         }
     }

@@ -176,7 +176,7 @@ impl Plan for FakePlan {
                 return Err(LabError::OutOfTolerance("the link is too slow".to_owned()).into());
             }
         };
-        (context.progress)(1, 1);
+        (context.progress)(1.into(), 1);
         let metric =
             Metric { value: figure, unit: "us".to_owned(), ci95: None, median: None, n: 1 };
         Ok(Outcome {

@@ -76,7 +76,7 @@ fn check_mysqli(php: &Path) -> Result<(), String> {
     if modules.lines().any(|line| line.trim() == "mysqli") {
         return Ok(());
     }
-    Err("PHP has no mysqli to speak to mariadb with: apt-get install php-mysql".to_owned())
+    Err("PHP lacks the mysqli extension for mariadb: apt-get install php-mysql".to_owned())
 }
 
 /// Settings of PHP itself.
@@ -130,7 +130,7 @@ fn http(spec: &FrontSpec, folder: &RunFolder) -> Result<String, String> {
     let needed = spec.connections.saturating_mul(2).saturating_add(OWN_FILES);
     if needed > limit {
         return Err(format!(
-            "nginx: {} connections need {needed} open files, the limit is {limit} (ulimit -Hn)",
+            "nginx: {} connections need {needed} open files, but the limit is {limit} (ulimit -Hn)",
             spec.connections
         ));
     }
@@ -165,8 +165,7 @@ fn settings(spec: &FrontSpec) -> Result<String, String> {
     let mariadb = spec.backend_kind == BackendKind::Mariadb;
     let whole = |what: &str, ns: u64| match (mariadb, ns % 1_000_000_000) {
         (true, 1..) => Err(format!(
-            "the {what} of mariadb is a whole number of seconds, not {} ms: that is all that mysqli \
-             takes",
+            "the {what} of mariadb cannot be {} ms: mysqli takes whole seconds only",
             ns as f64 / 1e6
         )),
         _ => Ok((ns / 1_000_000_000).max(1)),
@@ -183,9 +182,9 @@ fn settings(spec: &FrontSpec) -> Result<String, String> {
         ("key", text(KEY)),
         ("pooled", (spec.connection == Connection::Pooled).to_string()),
         ("connect_us", us(connect_ns).to_string()),
-        ("connect_s", whole("time limit of connecting", connect_ns)?.to_string()),
+        ("connect_s", whole("timeout of connecting", connect_ns)?.to_string()),
         ("answer_us", us(spec.timeout_ns).max(1).to_string()),
-        ("answer_s", whole("time limit of an answer", spec.timeout_ns)?.to_string()),
+        ("answer_s", whole("timeout of an answer", spec.timeout_ns)?.to_string()),
         ("retries", spec.retries.to_string()),
         ("backoff_us", us(spec.backoff_ns).to_string()),
         ("pause_max_us", us(PAUSE_MAX_NS).to_string()),
@@ -261,9 +260,9 @@ mod tests {
     fn a_time_limit_that_mysqli_cannot_have_is_refused_and_not_rounded() {
         let half = FrontSpec { connect_timeout_ns: Some(500 * MS), ..mariadb() };
         let error = settings(&half).unwrap_err();
-        assert!(error.contains("time limit of connecting") && error.contains("500 ms"), "{error}");
+        assert!(error.contains("timeout of connecting") && error.contains("500 ms"), "{error}");
         let half = FrontSpec { timeout_ns: 1_500 * MS, ..mariadb() };
-        assert!(settings(&half).unwrap_err().contains("time limit of an answer"));
+        assert!(settings(&half).unwrap_err().contains("timeout of an answer"));
         let whole = FrontSpec { connect_timeout_ns: Some(2_000 * MS), ..mariadb() };
         assert!(settings(&whole).unwrap().contains("'connect_s' => 2,"));
     }

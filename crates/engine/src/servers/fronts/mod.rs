@@ -48,7 +48,7 @@ impl Front {
 pub(super) fn start(spec: &FrontSpec) -> Result<(Front, FrontServing), String> {
     let begun = Instant::now();
     if spec.workers == 0 {
-        return Err("a front service needs a worker".to_owned());
+        return Err("a front service needs at least one worker".to_owned());
     }
     program::refuse_taken_port(spec.at)?;
     let folder = RunFolder::make()?;

@@ -29,7 +29,7 @@ pub(super) fn value(bytes: &[u8]) -> Result<Option<&[u8]>, &'static str> {
         return Err("no value");
     }
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err("a length that is no number");
+        return Err("a length that is not a number");
     }
     let length = std::str::from_utf8(digits).ok().and_then(|text| text.parse::<usize>().ok());
     let length = length.filter(|length| *length <= VALUE_MAX).ok_or("a value that is too long")?;
@@ -67,9 +67,9 @@ mod tests {
             (b"+PONG\r\n", "an answer of another type"),
             (b"HTTP/1.1 200 OK\r\n", "an answer of another type"),
             (b"$-1\r\n", "no value"),
-            (b"$\r\n", "a length that is no number"),
-            (b"$+5\r\nvalue\r\n", "a length that is no number"),
-            (b"$-5\r\n", "a length that is no number"),
+            (b"$\r\n", "a length that is not a number"),
+            (b"$+5\r\nvalue\r\n", "a length that is not a number"),
+            (b"$-5\r\n", "a length that is not a number"),
             (b"$65537\r\n", "a value that is too long"),
             (b"$9999999999999\r\n", "a value that is too long"),
             (b"$99999999999999999999999\r\n", "a length without an end"),

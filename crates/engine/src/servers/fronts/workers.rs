@@ -53,7 +53,7 @@ struct Orders {
 pub(super) fn command(spec: &FrontSpec, status: &Path) -> Result<(Command, String), String> {
     if spec.backend_kind != BackendKind::Redis {
         return Err(format!(
-            "the front service workers speaks to redis only: use php-fpm in front of {}",
+            "the front service `workers` supports only redis: use php-fpm in front of {}",
             spec.backend_kind.name()
         ));
     }
@@ -61,7 +61,7 @@ pub(super) fn command(spec: &FrontSpec, status: &Path) -> Result<(Command, Strin
     let needed = spec.workers.saturating_mul(2).saturating_add(OWN_FILES);
     if needed > limit {
         return Err(format!(
-            "workers: {} workers need {needed} open files, the limit is {limit} (ulimit -Hn)",
+            "workers: {} workers need {needed} open files, but the limit is {limit} (ulimit -Hn)",
             spec.workers
         ));
     }

@@ -48,7 +48,7 @@ fn a_folder_that_is_none_or_has_an_odd_name_is_refused() {
     };
     assert_eq!(served(folder.path()).unwrap().root, folder.path().canonicalize().unwrap());
     assert!(served(Path::new("/nonexistent")).err().unwrap().contains("/nonexistent"));
-    assert!(served(Path::new("/")).err().unwrap().contains("whole machine"));
+    assert!(served(Path::new("/")).err().unwrap().contains("whole file system"));
     let odd = folder.file("a\"b");
     std::fs::create_dir(&odd).unwrap();
     assert!(served(&odd).err().unwrap().contains("characters"));

@@ -219,7 +219,7 @@ impl Apache<'_, '_> {
 
     fn section(&mut self, name: &str, argument: &str, sections: &mut Vec<Section>) {
         if sections.len() >= SECTIONS_MAX {
-            self.reading.missing("Apache: too many sections in each other");
+            self.reading.missing("Apache: sections are nested too deeply");
             return;
         }
         let (wanted, negated) = match argument.strip_prefix('!') {

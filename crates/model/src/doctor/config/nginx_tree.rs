@@ -168,7 +168,7 @@ impl<'r, 'a> Tree<'r, 'a> {
         loop {
             let Some((token, line)) = tokens.next() else {
                 if blocks > 0 {
-                    self.reading.missing(format!("{}: a block has no end", clipped(path)));
+                    self.reading.missing(format!("{}: a block is not closed", clipped(path)));
                 }
                 return all;
             };
@@ -208,7 +208,7 @@ impl<'r, 'a> Tree<'r, 'a> {
                 tokens.pass_code();
                 Vec::new()
             } else if blocks >= BLOCKS_MAX {
-                self.reading.missing(format!("{}: too many blocks in each other", clipped(path)));
+                self.reading.missing(format!("{}: blocks are nested too deeply", clipped(path)));
                 tokens.at = tokens.text.len();
                 return all;
             } else {

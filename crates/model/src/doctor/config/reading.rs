@@ -132,7 +132,7 @@ impl<'a> Reading<'a> {
     pub(super) fn included(&mut self, pattern: &str, depth: usize, optional: bool) -> Vec<String> {
         if depth >= DEPTH_MAX {
             self.missing(format!(
-                "{}: more than {DEPTH_MAX} files include each other",
+                "{}: includes are nested more than {DEPTH_MAX} deep",
                 clipped(pattern)
             ));
             return Vec::new();
@@ -162,7 +162,7 @@ impl<'a> Reading<'a> {
             }
         }
         let name = self.program.name();
-        let none = || format!("the configuration file of {name} is in none of its usual places");
+        let none = || format!("no configuration file of {name} is in the usual places");
         self.missing(refused.unwrap_or_else(none));
         None
     }

@@ -121,7 +121,7 @@ fn from_usual_files(reading: &mut Reading<'_>, settings: &mut Settings, title: &
         settings.bind = vec![host.to_owned()];
     }
     reading.missing(format!(
-        "the title of PID {} hides its arguments, and no usual file of Redis has its port",
+        "the process title of PID {} hides its arguments, and no Redis file in the usual places has its port",
         reading.process.pid
     ));
 }

@@ -57,16 +57,16 @@ fn over(
     ]);
     let fix = Fix {
         change: format!(
-            "Raise {cap} to the configured size; or remove the setting, so that the kernel sizes the buffer itself."
+            "Raise {cap} to the configured size. Or remove the setting, so that the kernel tunes the buffer size."
         ),
         commands: vec![format!("sysctl -w {cap}={}", asked.value), restart(server)],
         effect: format!(
-            "The buffer has {} (the kernel doubles the size), not {}.",
+            "The buffer gets {} instead of {} (the kernel doubles each size).",
             text_size(asked.value.saturating_mul(2)),
             text_size(most.saturating_mul(2))
         ),
-        risk: "Each connection may hold that much kernel memory. A fixed size also turns the kernel's own sizing \
-               (tcp_rmem, tcp_wmem) off. The sysctl lasts until the next boot."
+        risk: "Each connection may hold kernel memory of that size. A fixed size also disables the kernel's autotuning \
+               (tcp_rmem, tcp_wmem). The sysctl lasts until the next boot."
             .to_owned(),
         undo: format!("sysctl -w {cap}={most}, and restart again."),
     };

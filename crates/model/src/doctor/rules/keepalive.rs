@@ -45,7 +45,7 @@ impl Group {
 }
 
 /// Connections over a router that are idle for longer than common NATs and balancers wait, and that
-/// no probe keeps; or whose server is told so by a line of its configuration, and keeps them idle.
+/// no probe keeps; or whose server is configured so, and keeps them idle.
 pub(super) fn beyond_nat(machine: &Machine) -> Vec<Diagnosis> {
     let forgets = forgets(&machine.sysctls, machine.state.counted.tracked);
     let mut groups: BTreeMap<(Option<u16>, String), Group> = BTreeMap::new();
@@ -57,12 +57,12 @@ pub(super) fn beyond_nat(machine: &Machine) -> Vec<Diagnosis> {
     }
     let say = |((port, remote), group): ((Option<u16>, String), Group)| {
         let server = port.and_then(|port| server_at(machine, port));
-        let told = server.and_then(|(server, listen)| told(server, listen, &forgets));
-        if group.idle == 0 && told.is_none() {
+        let late = server.and_then(|(server, listen)| late_probe(server, listen, &forgets));
+        if group.idle == 0 && late.is_none() {
             return None;
         }
         let subject = port.map_or(remote, |port| format!("clients of port {port}"));
-        let text = match told {
+        let text = match late {
             Some(_) if group.idle == 0 => format!(
                 "{} of {} connections of {subject} send no probe within {} s",
                 human_count(group.unprotected),
@@ -70,7 +70,7 @@ pub(super) fn beyond_nat(machine: &Machine) -> Vec<Diagnosis> {
                 seconds(forgets.probe_s)
             ),
             _ => format!(
-                "{} of {} connections ({subject}) idle over {} s, no probe due in {} s",
+                "{} of {} connections ({subject}) are idle for over {} s and send no probe within {} s",
                 human_count(group.idle),
                 human_count(group.connections),
                 seconds(forgets.idle_s),
@@ -88,8 +88,8 @@ pub(super) fn beyond_nat(machine: &Machine) -> Vec<Diagnosis> {
             ("limit_s", Some(rounded(forgets.probe_s))),
             ("limit_of", Some(forgets.by.into())),
             ("tcp_keepalive_time", machine.number(TIME).map(Into::into)),
-            ("configured_at", told.map(|told| at_text(told).into())),
-            ("configured_s", told.map(|told| rounded(told.value))),
+            ("configured_at", late.map(|late| at_text(late).into())),
+            ("configured_s", late.map(|late| rounded(late.value))),
             ("program", server.map(|(server, _)| server.program.name().into())),
         ]);
         Some(Diagnosis {
@@ -124,7 +124,7 @@ fn server_at(machine: &Machine, port: u16) -> Option<At<'_>> {
 
 /// The line that turns probes off or makes them late, of a server that keeps idle connections for
 /// longer than NATs do.
-fn told<'m>(
+fn late_probe<'m>(
     server: &'m ServerConfig,
     listen: &'m super::super::Listen,
     forgets: &Forgets,
@@ -142,10 +142,10 @@ fn told<'m>(
 
 fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Fix {
     let effect = format!(
-        "The kernel sends a probe after {PROPOSED_S} s without traffic: the entry on the way stays, and a dead peer is \
-         detected."
+        "The kernel sends a probe after {PROPOSED_S} s without traffic. NATs and load balancers keep the connection, and a \
+         dead peer is detected."
     );
-    let risk = "Two packets of 52 bytes each minute and idle connection.";
+    let risk = "Each idle connection costs two packets of 52 bytes per minute.";
     let setting = server.and_then(|server| match server.program {
         Program::Redis => Some(format!("tcp-keepalive {PROPOSED_S}")),
         Program::Mariadb => Some(format!("tcp_keepalive_time = {PROPOSED_S}")),
@@ -166,7 +166,7 @@ fn fix(machine: &Machine, server: Option<&ServerConfig>, group: &Group) -> Fix {
     let time = machine.number(TIME);
     if let (Some(time), true) = (time, group.with_keepalive > 0) {
         let change =
-            "Let the kernel send its probes earlier, for programs that leave the time to it.";
+            "Let the kernel send probes earlier, for programs that use the kernel's default.";
         return sysctl(TIME, time, PROPOSED_S, change.to_owned(), &effect, risk);
     }
     let mut commands = vec!["setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, 1)".to_owned()];

@@ -19,7 +19,7 @@ fn destination<'m>(machine: &'m Machine, to: &str) -> Option<&'m DestinationStat
     machine.state.destinations.iter().find(|one| place(&one.address, one.port) == to)
 }
 
-fn is_said(machine: &Machine, id: &str, subject: &str) -> bool {
+fn is_reported(machine: &Machine, id: &str, subject: &str) -> bool {
     machine.state.diagnoses.iter().any(|one| one.id == id && one.subject == subject)
 }
 
@@ -31,7 +31,7 @@ pub(super) fn range_too_small(machine: &Machine) -> Vec<Diagnosis> {
         let to = destination(machine, &opening.to)?;
         let needed = opening.time_wait_per_s * TIME_WAIT_S;
         let enough = !needed.is_finite() || needed <= f64::from(range);
-        let known = [SCARCE, SLOW].iter().any(|id| is_said(machine, id, &opening.to));
+        let known = [SCARCE, SLOW].iter().any(|id| is_reported(machine, id, &opening.to));
         let at = to.address.parse().ok();
         if enough || known || at.is_some_and(|at| limits.reuses_time_wait(at)) {
             return None;
@@ -78,7 +78,7 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Diagnosis> {
     let runs_short = |one: &&DestinationState| {
         let to = place(&one.address, one.port);
         let elsewhere = one.address.parse().is_ok_and(|ip: IpAddr| !ip.is_loopback());
-        let short = [SCARCE, SLOW].iter().any(|id| is_said(machine, id, &to))
+        let short = [SCARCE, SLOW].iter().any(|id| is_reported(machine, id, &to))
             || too_fast.iter().any(|one| one.subject == to);
         elsewhere && short && one.time_wait > one.ports_in_use / 2
     };
@@ -103,7 +103,7 @@ pub(super) fn reuse_on_loopback_only(machine: &Machine) -> Vec<Diagnosis> {
         1,
         "Let connect(2) take ports in TIME-WAIT towards all destinations.".to_owned(),
         "A port in TIME-WAIT is free for a new connection after 1 s, not 60 s.",
-        "Both hosts need TCP timestamps, which alone tell an old segment from a new one.",
+        "Both hosts need TCP timestamps: nothing else distinguishes old segments from new ones.",
     );
     vec![Diagnosis {
         id: TW_REUSE_LOOPBACK_ONLY.into(),

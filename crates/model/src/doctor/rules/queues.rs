@@ -57,7 +57,7 @@ pub(super) fn workers_too_few(machine: &Machine) -> Vec<Diagnosis> {
         ]);
         let more = workers.value.saturating_mul(2).max(1);
         let fix = Fix {
-            change: "Find what the workers wait for, and limit that time; or allow more workers.".to_owned(),
+            change: "Find out what the workers wait for, and limit that time. Or allow more workers.".to_owned(),
             commands: vec![format!("{setting} {more}"), restart(server)],
             effect: format!("{} requests are served concurrently.", human_count(more)),
             risk: "Each worker takes memory, and a slow backend gets more concurrent calls. A longer backlog \
@@ -111,7 +111,7 @@ pub(super) fn syn_backlog_full(machine: &Machine) -> Vec<Diagnosis> {
         1,
         "Turn SYN cookies on; or raise net.ipv4.tcp_max_syn_backlog.".to_owned(),
         "A SYN that meets a full queue is answered, and the client connects.",
-        "Without TCP timestamps, a connection by cookie has no SACK and no window scaling.",
+        "Without TCP timestamps, a connection opened by a cookie has no SACK and no window scaling.",
     );
     vec![Diagnosis {
         id: SYN_QUEUE_FULL.into(),

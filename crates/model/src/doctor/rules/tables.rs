@@ -13,7 +13,7 @@ const TIMEOUT: &str = "net.netfilter.nf_conntrack_tcp_timeout_time_wait";
 /// comes to hold rate × time-out entries.
 pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Diagnosis> {
     let state = &machine.state;
-    // Who is near full already is told so.
+    // A table that is nearly full has its own diagnosis.
     if state.diagnoses.iter().any(|one| one.id == TRACKED) {
         return Vec::new();
     }
@@ -26,7 +26,7 @@ pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Diagnosis> {
     }
     let fills_s = most.saturating_sub(tracked) as f64 / rate;
     let text = format!(
-        "{} tracked connections/s more, each for {timeout} s: the table of {} is full in {fills_s:.0} s",
+        "{} new entries/s, kept for {timeout} s each, fill the connection tracking table ({}) in {fills_s:.0} s",
         per_s(rate),
         human_count(most)
     );
@@ -46,9 +46,9 @@ pub(super) fn conntrack_fills(machine: &Machine) -> Vec<Diagnosis> {
         TRACKED_SUBJECT,
         most,
         wanted,
-        "Raise the table to 1.5 times the entries needed; or exempt this traffic from tracking (notrack)."
+        "Enlarge the table to 1.5 times the entries needed. Or exempt this traffic from tracking (notrack)."
             .to_owned(),
-        "The table has room for the connections of this rate.",
+        "The table has room for this rate of connections.",
         "An entry takes about 320 bytes. Raise net.netfilter.nf_conntrack_buckets too, or lookups slow down.",
     );
     fix.commands.push(format!("# or: sysctl -w {TIMEOUT}=30"));

@@ -122,7 +122,7 @@ fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) 
     let (front, back) = (proxy.program.name(), server.program.name());
     let undo = "Set the former time, and reload again.".to_owned();
     let effect = format!(
-        "{front} gives an idle connection up before {back} closes it: no request meets a close."
+        "{front} drops an idle connection before {back} closes it, so no request is sent on a closing connection."
     );
     let Some(idle) = idle else {
         let ttl = seconds((closes.value / 2.0).floor().max(1.0));
@@ -150,7 +150,7 @@ fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) 
     let shorter = (closes.value - 1.0).floor();
     let alternative = if proxy.program == Program::Nginx && shorter >= 1.0 {
         format!(
-            " Or let {front} give up first: keepalive_timeout {}s; in the upstream.",
+            " Or let {front} close first: keepalive_timeout {}s; in the upstream.",
             seconds(shorter)
         )
     } else {
@@ -161,8 +161,8 @@ fn race_fix(ends: Ends<'_>, closes: &Sourced<f64>, idle: Option<&Sourced<f64>>) 
         commands: vec![setting, restart(server).replace("restart", "reload")],
         effect,
         risk: format!(
-            "{back} keeps idle connections for longer, also those of other clients: memory, and with Apache prefork a \
-             process each."
+            "{back} keeps idle connections of all its clients for longer. Each takes memory, and with Apache prefork \
+             a process."
         ),
         undo,
     }
@@ -200,12 +200,12 @@ fn wasted(
     let why = if upstream.fastcgi {
         "fastcgi_keep_conn is off"
     } else {
-        "requests go as HTTP/1.0 or with Connection: close"
+        "requests use HTTP/1.0 or Connection: close"
     };
     let text = format!(
-        "nginx upstream {}: keepalive {} has no effect, {why}",
-        short(&upstream.name),
-        keeps.value
+        "keepalive {} of nginx upstream {} has no effect: {why}",
+        keeps.value,
+        short(&upstream.name)
     );
     let evidence = evidence([
         ("upstream", Some(short(&upstream.name).into())),
@@ -221,11 +221,14 @@ fn wasted(
         vec!["proxy_http_version 1.1;".into(), "proxy_set_header Connection \"\";".into()]
     };
     let fix = Fix {
-        change: "Set these in the location that passes requests to the upstream, and reload nginx.".to_owned(),
+        change: "Add these lines to the location that passes requests to the upstream, and reload nginx.".to_owned(),
         commands: commands.into_iter().chain(["nginx -s reload".to_owned()]).collect(),
-        effect: "Requests reuse connections to the upstream: no handshake each, and no port in TIME-WAIT.".to_owned(),
-        risk: "The servers hold idle connections: their keep-alive time must be longer than that of the upstream \
-               (tcptoll explain close-race). A location with its own proxy_set_header inherits none."
+        effect: "Requests reuse connections to the upstream. They need no handshake each, and leave no port in \
+                 TIME-WAIT."
+            .to_owned(),
+        risk: "The servers hold idle connections, so their keep-alive timeout must be longer than that of the upstream \
+               (tcptoll explain close-race). A location with its own proxy_set_header does not inherit those of \
+               outer levels."
             .to_owned(),
         undo: "Remove the lines, and reload nginx.".to_owned(),
     };

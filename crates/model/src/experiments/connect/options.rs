@@ -90,7 +90,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     .by_default("0")
     .only(&[Only::Lab]),
     &TAP.worded(
-        "On a direct link or loopback, capture packets in the measured trial (costs CPU). Without \
+        "In the lab, on a direct link or loopback, capture packets in the measured trial (costs CPU). Without \
          it, a separate, shorter trial is captured",
     ),
     &Opt::setting(

@@ -1,10 +1,11 @@
 //! Which figures stand in the tables of `http`.
 
-use super::super::column::{Column, Figure, Form, Quantile, Table, metric_of, value};
+use super::super::column::{Column, Figure, Form, Quantile, Show, Table, metric_of, value};
 use super::super::columns::{
     CONN_RATE, CONNECT_P50, ECHO_P50, ERRORS, FIRST_BYTE_P50, OK, QUEUE_PEAK, any_has,
     client_cpu_column, every, server_cpu_column, tidy,
 };
+use super::super::figures::GOODPUT;
 use super::super::spec::MetricSpec;
 use super::{
     ACHIEVED, CLIENT_MEMORY, CLIENT_SEGMENTS, CLIENT_TIME_WAIT, CONNECT, INTENDED, KERNEL_MEMORY,
@@ -13,7 +14,7 @@ use super::{
 use crate::record::{Arm, Summary};
 
 use Figure::{Count, Estimate, Number, Words};
-use Quantile::{Max, P50, P99, P999};
+use Quantile::{Max, P50, P90, P99, P999};
 
 fn open_loop(summary: &Summary) -> bool {
     any_has(summary, INTENDED.name)
@@ -80,6 +81,8 @@ const INTENDED_RATE: Column =
     Column::new(("requests/s", "intended"), "intended/s", tidy(&INTENDED), Estimate(""));
 const ACHIEVED_RATE: Column =
     Column::new(("requests/s", "achieved"), "achieved/s", tidy(&ACHIEVED), Figure::Rate);
+const CONTENT_RATE: Column =
+    Column::new(("", "content"), "content", tidy(&GOODPUT), Estimate("bytes/s"));
 const TLS_P50: Column = Column::quantile(("TLS", "p50"), "TLS p50", TLS.name, P50);
 const REQUESTS: Column = Column::new(
     ("requests", "/conn"),
@@ -126,12 +129,19 @@ pub(super) const TABLES: &[Table] = &[
                 ACHIEVED_RATE.when(rate_is_new),
                 REQUESTS_RATE.when(closed_loop),
             ],
-            &[latency(P50), latency(P99), latency(Max)],
+            &[
+                latency(P50),
+                latency(P90).shown(Show::Room),
+                latency(P99),
+                latency(P999).shown(Show::Room),
+                latency(Max),
+            ],
             &[CONNECT_P50.over_unit()],
             &[TLS_P50.over_unit()],
             &[FIRST_BYTE_P50.over_unit()],
             &[OK],
             &[CLIENT_CPU, SERVER_CPU],
+            &[CONTENT_RATE.shown(Show::Room)],
             &[REQUESTS],
             &[CLOSED_FIRST, CLIENT_WAITS, SERVER_WAITS],
             &[
@@ -149,9 +159,11 @@ pub(super) const TABLES: &[Table] = &[
             INTENDED_RATE,
             REQUESTS_RATE,
             Column::answer(P50),
+            Column::answer(P90),
             Column::answer(P99),
             Column::answer(P999),
             Column::answer(Max),
+            CONTENT_RATE,
             FIRST_BYTE_P50,
             ECHO_P50,
             CONN_RATE,

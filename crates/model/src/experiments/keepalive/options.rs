@@ -58,6 +58,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "Set a sysctl on the server host, e.g. net.ipv4.tcp_keepalive_time=60; may be repeated",
     ),
     &Opt::each(CONNECTIONS, "sockets", "N", "Number of connections, including the one that writes")
+        .alias(&["connections"])
         .number()
         .by_default("1000"),
     &Opt::each(

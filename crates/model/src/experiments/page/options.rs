@@ -86,7 +86,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     )
     .by_default("http/1.1"),
     &Opt::each(LOAD, "tls", "on,off", "Use TLS to the lab's server")
-        .derived("off; on with --protocol h2")
+        .derived("off; on in the arms with --protocol h2")
         .only(&[Only::Lab]),
     &Opt::one(LOAD, "ca", "FILE", "File of additional root certificates (PEM)"),
     &Opt::flag(LOAD, "insecure", "Do not verify the server's certificate"),

@@ -114,7 +114,7 @@ fn fault(error: Error) -> Fault {
         Error::TooManyHeaders => return Fault::HeadLimit,
         Error::Version => "the version is not HTTP/1.0 or HTTP/1.1 (RFC 9112, section 2.3)",
         Error::Status | Error::Token => {
-            "the status line has no three digits, or a control character (RFC 9112, section 4)"
+            "the status line lacks three digits, or has a control character (RFC 9112, section 4)"
         }
         Error::HeaderName => {
             "a field line has no name, or a blank before its name or colon (RFC 9112, section 5)"
@@ -266,13 +266,13 @@ impl Codings {
             *self = match *self {
                 Self::Wrong(rule) => Self::Wrong(rule),
                 _ if !is_token(name) => {
-                    Self::Wrong("Transfer-Encoding is no list of codings (RFC 9112, section 6.1)")
+                    Self::Wrong("Transfer-Encoding is not a list (RFC 9112, section 6.1)")
                 }
                 _ if chunked && parameters => {
                     Self::Wrong("chunked has parameters (RFC 9112, section 7.1)")
                 }
                 Self::Chunked | Self::OverChunked if chunked => {
-                    Self::Wrong("chunked is there twice (RFC 9112, section 6.1)")
+                    Self::Wrong("chunked appears twice (RFC 9112, section 6.1)")
                 }
                 Self::Chunked | Self::OverChunked => Self::OverChunked,
                 Self::None | Self::Other if chunked => Self::Chunked,

@@ -88,7 +88,7 @@ fn what_contradicts_itself_is_refused() {
         let mut damaged = json.clone();
         damaged[key] = value;
         let error = serde_json::from_value::<Histogram>(damaged).unwrap_err().to_string();
-        assert!(error.contains("do not fit"), "{key}: {error}");
+        assert!(error.contains("do not match"), "{key}: {error}");
     }
 }
 

@@ -26,10 +26,10 @@ pub(super) fn full(state: &State) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> =
         groups(state).filter_map(|group| overflowed(state, &group)).collect();
     let Some(rates) = &state.rates else { return found };
-    let told: f64 = state.listeners.iter().filter_map(|one| one.overflows_per_s).sum();
+    let attributed: f64 = state.listeners.iter().filter_map(|one| one.overflows_per_s).sum();
     // The host's counters are read a little later than those of the listeners.
     let late = 2.0 / state.interval_s.max(1e-3) + 0.05 * rates.overflows_per_s;
-    let rest = rates.overflows_per_s - told;
+    let rest = rates.overflows_per_s - attributed;
     if rest > 0.0 && (found.is_empty() || rest > late) {
         found.push(unattributed(state, rest));
     }
@@ -69,7 +69,7 @@ fn overflowed(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
 /// The host counted overflows, and which listener had them cannot be told.
 fn unattributed(state: &State, rate: f64) -> Diagnosis {
     let text = format!(
-        "{} overflows/s at full accept queues; the kernel's counts do not tell at which listener",
+        "{} overflows/s at full accept queues; the kernel does not report at which listener",
         per_s(rate)
     );
     let dropping =

@@ -28,7 +28,7 @@ pub(super) fn pressure(state: &State) -> Vec<Diagnosis> {
     let aborts =
         aborted.filter(|rate| *rate > 0.0 && !too_many && (refused.is_some() || pressed.is_some()));
     let text = match (aborts, refused.or(pressed)) {
-        (Some(rate), _) => format!("{} connections/s closed for want of TCP memory", per_s(rate)),
+        (Some(rate), _) => format!("{} connections/s closed for lack of TCP memory", per_s(rate)),
         (None, Some((used, limit))) => format!(
             "{} of TCP memory in use, above {}: {}",
             human_bytes(used as f64),
@@ -48,7 +48,7 @@ pub(super) fn pressure(state: &State) -> Vec<Diagnosis> {
         ("aborted_for_memory_per_s", aborted.map(rounded)),
     ]);
     let fix = Fix {
-        change: "Find the sockets that hold the memory; raise net.ipv4.tcp_mem only if the machine has it to spare."
+        change: "Find the sockets that hold the memory. Raise net.ipv4.tcp_mem only if the machine has memory to spare."
             .to_owned(),
         commands: vec![
             "ss -tmn".to_owned(),
@@ -56,8 +56,10 @@ pub(super) fn pressure(state: &State) -> Vec<Diagnosis> {
             "sysctl -w net.ipv4.tcp_mem=\"MIN PRESSURE MAX\"".to_owned(),
         ],
         effect: "Buffers grow again, and windows are no longer limited.".to_owned(),
-        risk: "The figures are pages of 4 KiB, of the whole machine: other programs lack what TCP takes.".to_owned(),
-        undo: "sysctl -w net.ipv4.tcp_mem=\"…\" with what the second command printed.".to_owned(),
+        risk: "The values are pages of 4 KiB, for the whole machine. Memory that TCP takes is not available to other \
+               programs."
+            .to_owned(),
+        undo: "sysctl -w net.ipv4.tcp_mem=\"…\" with the values that the second command printed.".to_owned(),
     };
     vec![Diagnosis {
         id: PRESSURE.into(),
@@ -81,7 +83,7 @@ pub(super) fn orphans(state: &State) -> Vec<Diagnosis> {
         "{} of {} orphaned connections{}",
         human_count(orphans),
         human_count(limit),
-        if harms { ": the kernel resets more of them" } else { ": the limit is near" }
+        if harms { ": the kernel resets further ones" } else { ": the limit is near" }
     );
     let aborted = state.rates.as_ref().map(|rates| rounded(rates.aborted_for_memory_per_s));
     let evidence = evidence([
@@ -93,8 +95,8 @@ pub(super) fn orphans(state: &State) -> Vec<Diagnosis> {
         ORPHANS_SUBJECT,
         limit,
         limit.saturating_mul(2),
-        "Let programs read what peers sent before they close; or raise the limit.".to_owned(),
-        "Closed connections may send what is left in their buffers.",
+        "Let programs read all data of the peer before they close a connection. Or raise the limit.".to_owned(),
+        "Closed connections can still send the data in their buffers.",
         "An orphan may hold up to 64 kB of kernel memory.",
     );
     vec![Diagnosis {

@@ -62,7 +62,7 @@ pub(super) fn scarce(state: &State) -> Vec<Diagnosis> {
         let end = match ends_s {
             _ if used.left == 0 => ": connect(2) fails".to_owned(),
             // A longer time is no forecast.
-            Some(s) if s < 3_600.0 => format!(", {s:.0} s to the end at this rate"),
+            Some(s) if s < 3_600.0 => format!(", exhausted in {s:.0} s at this rate"),
             _ => String::new(),
         };
         let text = format!(
@@ -144,24 +144,24 @@ pub(crate) fn fix(reuse: Option<u32>, range: u32, mostly_time_wait: bool) -> Fix
             "net.ipv4.tcp_tw_reuse",
             reuse.into(),
             1,
-            "Keep connections open and reuse them; or let connect(2) take ports in TIME-WAIT."
+            "Keep connections open and reuse them. Or let connect(2) take ports in TIME-WAIT."
                 .to_owned(),
             "A port in TIME-WAIT is free for a new connection after 1 s, not 60 s.",
-            "Both hosts need TCP timestamps, which alone tell an old segment from a new one.",
+            "Both hosts need TCP timestamps: nothing else distinguishes old segments from new ones.",
         );
     }
     if range < WIDE {
         return Fix {
-            change: "Keep connections open and reuse them; or widen the range of local ports.".to_owned(),
+            change: "Keep connections open and reuse them. Or widen the range of local ports.".to_owned(),
             commands: vec![format!("sysctl {RANGE}"), format!("sysctl -w {RANGE}=\"{WIDEST}\"")],
-            effect: "64,512 ports to each destination from each source address.".to_owned(),
+            effect: "Each source address has 64,512 ports to each destination.".to_owned(),
             risk: "The range contains ports of servers: protect those with net.ipv4.ip_local_reserved_ports."
                 .to_owned(),
-            undo: format!("sysctl -w {RANGE}=\"…\" with what the first command printed (default: 32768 60999)."),
+            undo: format!("sysctl -w {RANGE}=\"…\" with the range that the first command printed (default: 32768 60999)."),
         };
     }
     Fix {
-        change: "Keep connections open and reuse them; or connect from another source address."
+        change: "Keep connections open and reuse them. Or connect from another source address."
             .to_owned(),
         commands: vec!["ip address add ADDRESS/32 dev DEVICE".to_owned()],
         effect: "Each source address has a port range of its own.".to_owned(),

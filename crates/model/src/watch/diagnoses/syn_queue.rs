@@ -66,7 +66,7 @@ fn fix(state: &State, longest: Option<&ListenerState>) -> Fix {
             1,
             "Turn SYN cookies on.".to_owned(),
             "A SYN that meets a full queue is answered, and the client connects.",
-            "Without TCP timestamps, a connection by cookie has no SACK and no window scaling.",
+            "Without TCP timestamps, a connection opened by a cookie has no SACK and no window scaling.",
         );
     }
     let somaxconn = state.limits.somaxconn;

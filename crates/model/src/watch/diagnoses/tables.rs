@@ -79,7 +79,7 @@ pub(super) fn time_wait(state: &State) -> Vec<Diagnosis> {
             limit,
             limit.saturating_mul(2),
             "Raise the limit; or reuse connections, so that fewer end.".to_owned(),
-            "Every connection that this host closes first has its 60 s of TIME-WAIT.",
+            "Every connection that this host closes first stays in TIME-WAIT for the full 60 s.",
             "A TIME-WAIT takes about 250 bytes, and a local port where this host is the client.",
         )
     });

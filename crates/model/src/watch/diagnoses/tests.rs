@@ -237,7 +237,7 @@ fn ports_are_scarce_below_a_tenth_or_before_a_time_wait_ends() {
         scarce(26_232, 26_000, Some(500.0)),
         (
             Severity::Problem,
-            format!("2,000 of 28,232 local ports left to {subject}, 4 s to the end at this rate")
+            format!("2,000 of 28,232 local ports left to {subject}, exhausted in 4 s at this rate")
         )
     );
     assert_eq!(scarce(20_000, 0, Some(400.0)).0, Severity::Warning, "21 s to the end");

@@ -45,7 +45,7 @@ fn within(field: &str, value: f64, [least, most]: [f64; 2]) -> Result<(), Misfit
         return Ok(());
     }
     let [value, least, most] = [value, least, most].map(figure);
-    Err(Misfit(format!("{field} is {value}, and a watch writes {least} to {most}")))
+    Err(Misfit(format!("{field} is {value}, which is outside {least} to {most}")))
 }
 
 /// A figure in few characters: six decimals, and powers of ten where it is large.
@@ -69,15 +69,13 @@ fn wall_clock(field: &str, text: &str) -> Result<(), Misfit> {
         return Ok(());
     }
     let shown: String = text.chars().take(QUOTED_MAX).collect();
-    Err(Misfit(format!(
-        "{field} is {shown:?}, and a watch writes a time like 2026-11-23T08:42:54Z"
-    )))
+    Err(Misfit(format!("{field} is {shown:?}, which is not a time like 2026-11-23T08:42:54Z")))
 }
 
 /// The first line.
 pub(super) fn header(header: &WatchHeader) -> Result<(), Misfit> {
     if header.record_version == 0 {
-        return Err(Misfit::from("record_version is 0, and the first version is 1"));
+        return Err(Misfit::from("record_version is 0, but the first version is 1"));
     }
     wall_clock("started_at", &header.started_at)?;
     within("interval_s", header.interval_s, [1e-3, INTERVAL_MAX_S])
@@ -94,11 +92,11 @@ pub(super) fn interval(interval: &Interval, last_s: f64, suspended_s: f64) -> Re
     wall_clock("time", &interval.time)?;
     time("at_s", at_s)?;
     if at_s + 1e-6 < last_s {
-        let order = format!("at_s is {at_s}, and the line before it ends at {last_s}");
+        let order = format!("at_s is {at_s}, but the line before ends at {last_s}");
         return Err(Misfit(order));
     }
     if interval.looks == 0 {
-        return Err(Misfit::from("looks is 0, and each line is of one look or more"));
+        return Err(Misfit::from("looks is 0, but each line has at least one look"));
     }
     let rounding_s = ROUNDING_S + ROUNDING_LOOK_S * f64::from(interval.looks);
     // It begins where the one before it ended.

@@ -49,19 +49,19 @@ impl Reviewer {
     pub fn line(&mut self, line: WatchLine) -> Result<(), Misfit> {
         self.summed = false;
         if !self.begun && !matches!(line, WatchLine::WatchHeader(_)) {
-            return Err(Misfit::from("the first line of a record is its watch-header"));
+            return Err(Misfit::from("it is the first line, but not a watch-header"));
         }
         match line {
             WatchLine::WatchHeader(_) if self.begun => {
-                return Err(Misfit::from(
-                    "it is a second watch-header, and a record is of one watch",
-                ));
+                return Err(Misfit::from("it is a second watch-header, but a record has only one"));
             }
             WatchLine::WatchHeader(header) => return self.header(*header),
             WatchLine::Listener(line) => self.describe_listener(*line),
             WatchLine::Diagnosis(line) => {
                 if self.diagnoses.len() >= DESCRIBED_MAX {
-                    return Err(Misfit::from("it has more diagnoses than any watch"));
+                    return Err(Misfit::from(
+                        "the record has more diagnoses than a watch can have",
+                    ));
                 }
                 self.diagnoses.insert(line.n, *line);
             }

@@ -179,7 +179,7 @@ fn a_line_that_no_watch_writes_is_refused_and_its_field_is_named() {
         ("looks is 4e9,", Interval { looks: 4_000_000_000, ..interval(3.0) }),
         ("at_s is 1e12,", interval(1e12)),
         ("at_s is NaN,", interval(f64::NAN)),
-        ("at_s is 0.5, and the line before it ends at 2", interval(0.5)),
+        ("at_s is 0.5, but the line before ends at 2", interval(0.5)),
         ("time is \"\",", Interval { time: String::new(), ..interval(3.0) }),
         ("time is \"-9999-01-01T00:00:00Z\",", {
             Interval { time: "-9999-01-01T00:00:00Z".into(), ..interval(3.0) }

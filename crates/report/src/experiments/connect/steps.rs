@@ -53,7 +53,7 @@ fn timelines(summary: &Summary, width: usize) -> Vec<Block> {
 
 fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
     let of = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
-    let witness = if timeline.source == "witness" { ", from a witness trial" } else { "" };
+    let witness = if timeline.source == "witness" { ", in a trial with capture" } else { "" };
     let unmatched = match timeline.unmatched {
         0 => String::new(),
         n => format!(", {} not matched", number::count(n)),

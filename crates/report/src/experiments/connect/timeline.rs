@@ -5,15 +5,15 @@ use tcptoll_model::record::{Arm, Step, Summary, Timeline};
 use super::expected;
 use crate::figures;
 use crate::html::plot::{Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::number::{self, ABSENT};
 use crate::own::{Item, Picture, Section};
+use crate::svg::{Anchor, Both, Screen, Svg, for_both};
 
 /// Least distance of two step numbers in one lane.
 const APART: f64 = 19.0;
 
 /// The picture; `None` without steps.
-fn picture(timeline: &Timeline, arm: &str) -> Option<String> {
+fn picture(timeline: &Timeline, arm: &str) -> Option<Both> {
     let label = format!("Steps of the median operation of {arm} between client, wire and server");
     (!timeline.steps.is_empty()).then(|| for_both(&label, |screen| draw(timeline, screen)))
 }

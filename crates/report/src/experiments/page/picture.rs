@@ -6,13 +6,12 @@ use tcptoll_model::record::Summary;
 use super::{
     Drawn, PHASES, critical_of, drawn, end_us, forecast, last_us, name_of, notes, outcome, rules,
 };
-use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::own::{Item, Note, Picture, Section};
+use crate::svg::{Anchor, Screen, Svg, for_both};
 use crate::{clean, number};
 
-/// Height of a row, and of what is above the first one.
+/// Height of a row.
 const ROW: f64 = 14.0;
-const HEAD: f64 = 44.0;
 
 /// Columns of a name, by the screen.
 const NAMES: [(f64, usize); 2] = [(150.0, 24), (84.0, 13)];
@@ -63,24 +62,25 @@ fn picture(one: &Drawn<'_>, last: u64) -> Picture {
 fn draw(page: &Waterfall, one: &Drawn<'_>, screen: Screen, last: u64) -> Svg {
     let (left, letters) = NAMES[usize::from(screen == Screen::Narrow)];
     let rows = page.requests.len().min(ROWS);
-    let bottom = HEAD + ROW * rows as f64;
+    let (head, ticks) = if screen == Screen::Wide { (44.0, 4) } else { (62.0, 3) };
+    let bottom = head + ROW * rows as f64;
     let mut svg = Svg::new(bottom + 8.0);
     let width = screen.width() - left - 8.0;
     let x = |us: u64| left + width * (us as f64 / last as f64);
     legend(&mut svg, screen);
-    for tick in 0..=4_u64 {
-        let at = last / 4 * tick;
-        svg.line("grid", (x(at), HEAD - 4.0), (x(at), bottom));
-        let anchor = if tick == 4 { Anchor::End } else { Anchor::Middle };
-        svg.text("tick", (x(at), HEAD - 8.0), anchor, &number::time(at as f64));
+    for tick in 0..=ticks {
+        let at = last / ticks * tick;
+        svg.line("grid", (x(at), head - 4.0), (x(at), bottom));
+        let anchor = if tick == ticks { Anchor::End } else { Anchor::Middle };
+        svg.text("tick", (x(at), head - 8.0), anchor, &number::time(at as f64));
     }
     if let Some(expected) = &one.loads.forecast {
         let at = x(last_us(expected).min(last));
-        svg.line("axis", (at, HEAD - 4.0), (at, bottom));
+        svg.line("axis", (at, head - 4.0), (at, bottom));
     }
     let chain = critical_of(page).map(|critical| critical.chain).unwrap_or_default();
     for (number, request) in page.requests.iter().enumerate().take(ROWS) {
-        let top = HEAD + ROW * number as f64;
+        let top = head + ROW * number as f64;
         let class = if chain.contains(&(number as u32)) { "strong" } else { "tick" };
         let name = clean::shorten(&clean::line(name_of(request)), letters);
         svg.open("row", &tooltip(request));
@@ -125,12 +125,14 @@ fn tooltip(request: &Request) -> String {
 }
 
 fn legend(svg: &mut Svg, screen: Screen) {
-    let step = (screen.width() - 8.0) / PHASES.len() as f64;
+    let in_line = if screen == Screen::Wide { PHASES.len() } else { PHASES.len().div_ceil(2) };
+    let step = (screen.width() - 8.0) / in_line as f64;
     for (number, (name, _, class, _)) in PHASES.iter().enumerate() {
-        let at = 4.0 + step * number as f64;
+        let (line, column) = (number / in_line, number % in_line);
+        let (x, y) = (4.0 + step * column as f64, 4.0 + 18.0 * line as f64);
         let class =
             if *name == "blocked" { format!("band {class}") } else { format!("full {class}") };
-        svg.rect(&class, (at, 4.0), (10.0, 10.0), "");
-        svg.text("tick", (at + 13.0, 13.0), Anchor::Start, name);
+        svg.rect(&class, (x, y), (10.0, 10.0), "");
+        svg.text("tick", (x + 13.0, y + 9.0), Anchor::Start, name);
     }
 }

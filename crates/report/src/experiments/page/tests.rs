@@ -68,8 +68,11 @@ fn records_with_impossible_times_are_drawn_and_escaped() {
         for section in picture::sections(&summary) {
             for item in section.items {
                 let Item::Picture(picture) = item else { continue };
-                assert!(!picture.both_svg.contains("<script>"));
-                assert!(!picture.both_svg.contains("NaN") && !picture.both_svg.contains("inf"));
+                assert!(!picture.both_svg.to_string().contains("<script>"));
+                assert!(
+                    !picture.both_svg.to_string().contains("NaN")
+                        && !picture.both_svg.to_string().contains("inf")
+                );
             }
         }
     }

@@ -7,8 +7,8 @@ use tcptoll_model::stats::histogram::Histogram;
 
 use super::{before, connections, recorded};
 use crate::html::plot::{Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::own::{Item, Picture};
+use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number};
 
 /// Arms in the picture; more would not be read.
@@ -81,7 +81,7 @@ pub(super) fn picture(summary: &Summary) -> Option<Picture> {
 
 fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
-    let (left, pitch) = if wide { (84.0, 124.0) } else { (68.0, 120.0) };
+    let (left, pitch) = if wide { (84.0, 124.0) } else { (76.0, 120.0) };
     let top = 40.0;
     let frame = Frame::of(screen, left, top - 22.0, top + pitch * rows.len() as f64);
     let ends = rows.iter().flat_map(|row| row.connected.iter().chain(&row.served));

@@ -4,8 +4,8 @@ use tcptoll_model::record::{Outcome, Summary};
 
 use super::{before, connections, recorded, told, told_shortly};
 use crate::html::plot::{Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::own::Picture;
+use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number};
 
 /// Rows of the picture, at most.

@@ -5,9 +5,9 @@ use tcptoll_model::record::{Arm, ListenerQueue, Queues, Series, Summary};
 
 use super::recorded;
 use crate::html::plot::{self, Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::number;
 use crate::own::{Item, Picture, Section};
+use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 
 /// Most places of a panel that have a tooltip.
 const HITS: usize = 60;

@@ -97,10 +97,13 @@ fn lines(summary: &Summary, width: usize) -> Vec<String> {
 #[test]
 fn steps_are_counted_in_the_picture_in_its_caption_and_next_to_the_drops() {
     let picture = ladder::picture(&two()).unwrap();
-    assert!(picture.both_svg.contains("SYN: 246"), "{}", picture.both_svg);
-    assert!(picture.both_svg.contains("SYN-ACK: 12"));
-    assert!(picture.both_svg.contains("retransmitted SYN 1 s after the first"));
-    assert!(!picture.both_svg.contains("retransmitted SYN 2 s"), "nobody waited for it");
+    assert!(picture.both_svg.to_string().contains("SYN: 246"), "{}", picture.both_svg);
+    assert!(picture.both_svg.to_string().contains("SYN-ACK: 12"));
+    assert!(picture.both_svg.to_string().contains("retransmitted SYN 1 s after the first"));
+    assert!(
+        !picture.both_svg.to_string().contains("retransmitted SYN 2 s"),
+        "nobody waited for it"
+    );
     let waited = "backlog 128: connected after a retransmitted SYN: 246 at 1 s";
     assert!(picture.caption.contains(waited), "{}", picture.caption);
     let Some(Item::Rows(heads, rows, _)) = ladder::table(&two()) else { panic!("no table") };
@@ -134,13 +137,13 @@ fn a_queue_is_drawn_against_its_limit_unless_that_is_far_away() {
         .flat_map(|(_, items)| items)
         .filter_map(|item| if let Item::Picture(picture) = item { Some(picture) } else { None })
         .collect();
-    assert!(pictures[0].both_svg.contains("accept queue (dashed: capacity 129)"));
-    assert!(pictures[0].both_svg.contains("half-open requests (limit 256)"));
-    assert!(pictures[0].both_svg.contains("packets dropped so far"));
+    assert!(pictures[0].both_svg.to_string().contains("accept queue (dashed: capacity 129)"));
+    assert!(pictures[0].both_svg.to_string().contains("half-open requests (limit 256)"));
+    assert!(pictures[0].both_svg.to_string().contains("packets dropped so far"));
     assert!(pictures[0].caption.contains("peak 129 of 129, full in 10 % of 10 samples. 246"));
     // It reached 513 of 1,025 by the series' second point.
-    assert!(pictures[1].both_svg.contains("capacity 1,025"));
-    assert!(!pictures[1].both_svg.contains("packets dropped so far"));
+    assert!(pictures[1].both_svg.to_string().contains("capacity 1,025"));
+    assert!(!pictures[1].both_svg.to_string().contains("packets dropped so far"));
     assert!(pictures[1].caption.contains("never full in 10 samples. No packet was dropped"));
 }
 

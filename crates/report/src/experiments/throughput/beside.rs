@@ -6,8 +6,8 @@ use tcptoll_model::record::{Arm, Summary};
 
 use super::limits::quiet_rtt_us;
 use crate::html::plot::{Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::own::Picture;
+use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number, rounds};
 
 /// More arms than this are read in the table.

@@ -4,8 +4,8 @@
 use super::lines::{Line, Lines};
 use super::over::spoken;
 use crate::html::plot::{Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::own::Picture;
+use crate::svg::{Anchor, Screen, Svg, for_both};
 use crate::{clean, effect, number};
 
 /// More sizes than this stand in rows on wide screens too.

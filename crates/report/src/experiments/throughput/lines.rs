@@ -4,7 +4,7 @@
 use tcptoll_model::record::{Arm, Summary};
 
 use super::Size;
-use crate::html::svg::arm_class;
+use crate::svg::arm_class;
 use crate::{published, rounds};
 
 /// More lines than this cannot be told apart.

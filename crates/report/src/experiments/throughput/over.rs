@@ -4,8 +4,8 @@
 use super::limits::{Window, limits};
 use super::lines::{Line, Lines, Point};
 use crate::html::plot::{self, Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, for_both};
 use crate::own::Picture;
+use crate::svg::{Anchor, Screen, Svg, for_both};
 use crate::{clean, figures, number};
 
 /// Width of the column of what the kernel chose.

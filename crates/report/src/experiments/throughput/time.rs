@@ -5,9 +5,9 @@ use tcptoll_model::record::{Arm, Series, Summary};
 
 use super::limits::{link, quiet_rtt_us};
 use crate::html::plot::{self, Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::number;
 use crate::own::{Item, Picture};
+use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 
 /// What is drawn of an arm, where it was recorded.
 const PANELS: [Panel; 3] = [

@@ -5,9 +5,9 @@ use tcptoll_model::record::{Arm, PortPoint, PortUse, Summary};
 
 use super::{of, ports, times};
 use crate::html::plot::{self, Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::number;
 use crate::own::Picture;
+use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 
 /// More lines than this cannot be told apart.
 const LINES: usize = 9;

@@ -4,8 +4,8 @@ use tcptoll_model::experiments::time_wait::{IDLE_SHARE, RATE};
 use tcptoll_model::record::{Arm, Summary};
 
 use crate::html::plot::{Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::own::Picture;
+use crate::svg::{Anchor, Screen, Svg, arm_class, for_both};
 use crate::{clean, number, published, rounds};
 
 /// Half of a mark at the end of an interval.

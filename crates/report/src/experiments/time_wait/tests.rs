@@ -53,9 +53,10 @@ fn the_curve_has_a_line_per_arm_and_marks_the_expected_cliff() {
     let shown = curve::picture(&summary(vec![arm("one", true), arm("two", false)])).unwrap();
     assert_eq!(shown.drawn, [0, 1]);
     assert!(
-        shown.both_svg.contains("expected: 14,116") && shown.both_svg.contains("expected: 28,232")
+        shown.both_svg.to_string().contains("expected: 14,116")
+            && shown.both_svg.to_string().contains("expected: 28,232")
     );
-    assert!(shown.both_svg.contains("cliff found at 14,241 ports in use"));
+    assert!(shown.both_svg.to_string().contains("cliff found at 14,241 ports in use"));
     assert_eq!(
         shown.caption,
         "one: connect(2) rises from 7.00 µs to 840 µs of CPU (120 times) at 14,241 ports in use \
@@ -67,8 +68,8 @@ fn the_curve_has_a_line_per_arm_and_marks_the_expected_cliff() {
 fn over_time_failures_are_drawn_only_where_there_are_any() {
     let quiet = summary(vec![arm("one", true)]);
     let shown = time::picture(&quiet).unwrap();
-    assert!(!shown.both_svg.contains("found no port"));
-    assert!(shown.both_svg.contains("ports expected to last 14.1 s at this rate"));
+    assert!(!shown.both_svg.to_string().contains("found no port"));
+    assert!(shown.both_svg.to_string().contains("ports expected to last 14.1 s at this rate"));
     assert_eq!(
         shown.caption,
         "one: idle CPU falls from 70 % to 0 %. Dashed: the ports of one are expected to run out after \
@@ -77,7 +78,13 @@ fn over_time_failures_are_drawn_only_where_there_are_any() {
     let mut short = arm("one", true);
     let used = short.own.port_use.as_mut().unwrap();
     used.failed_per_s.points[2] = [15.0, 900.0, 950.0, 1_000.0];
-    assert!(time::picture(&summary(vec![short])).unwrap().both_svg.contains("found no port"));
+    assert!(
+        time::picture(&summary(vec![short]))
+            .unwrap()
+            .both_svg
+            .to_string()
+            .contains("found no port")
+    );
 }
 
 #[test]

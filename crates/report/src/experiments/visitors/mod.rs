@@ -9,10 +9,10 @@ mod tests;
 use tcptoll_model::experiments::visitors::{FIRST, NEXT};
 use tcptoll_model::record::{Arm, Series, SiteVisits, Summary};
 
-use crate::html::svg::{arm_class, for_both};
 use crate::over_time::bins;
 use crate::over_time::stack::{Level, Line, Panel, Stack};
 use crate::own::{Item, NONE, Own, Picture, Section};
+use crate::svg::{arm_class, for_both};
 use crate::{clean, figures, number};
 
 /// Its parts.

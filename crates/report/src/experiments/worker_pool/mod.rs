@@ -11,10 +11,10 @@ mod tests;
 use tcptoll_model::experiments::worker_pool::{BACKEND, LOCAL};
 use tcptoll_model::record::{Arm, RequestGroup, Series, Summary, WorkerPool};
 
-use crate::html::svg::{arm_class, for_both};
 use crate::over_time::bins;
 use crate::over_time::stack::{Level, Line, Panel, Stack};
 use crate::own::{Item, NONE, Own, Picture, Section};
+use crate::svg::{arm_class, for_both};
 use crate::{clean, number};
 
 /// Its parts.

@@ -60,7 +60,7 @@ fn the_picture_of_all_arms_shades_the_stall_and_names_who_had_the_most_busy_work
         "During the stall 20.0 of 20 workers were busy in stalled, 10.0 of 20 workers were busy in \
          limit. Shaded: the stall."
     );
-    let both = &picture.both_svg;
+    let both = picture.both_svg.to_string();
     assert_eq!(both.matches("<svg").count(), 2);
     assert_eq!(both.matches("class=\"margin\"").count(), 6, "three panels on each screen");
     assert!(both.contains(">20 workers</text>") && both.contains(">stall</text>"), "{both}");
@@ -75,7 +75,11 @@ fn an_arm_shows_workers_queue_throughput_and_latency() {
     let [(0, items)] = arms.as_slice() else { panic!("one arm") };
     let [Item::Picture(picture)] = items.as_slice() else { panic!("one picture") };
     for text in ["capacity 5", "expected: 10.0", "successes per second", "with the backend"] {
-        assert!(picture.both_svg.contains(&format!(">{text}")), "{text}: {}", picture.both_svg);
+        assert!(
+            picture.both_svg.to_string().contains(&format!(">{text}")),
+            "{text}: {}",
+            picture.both_svg
+        );
     }
     assert_eq!(
         picture.caption,

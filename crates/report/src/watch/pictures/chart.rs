@@ -5,7 +5,7 @@ use tcptoll_model::watch::review::Episode;
 
 use super::Picture;
 use crate::html::plot::{self, Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, Svg, for_both};
+use crate::svg::{Anchor, Screen, Svg, for_both};
 use crate::watch::View;
 
 /// Bands behind a curve, at most.

@@ -7,7 +7,7 @@ use super::Picture;
 use super::chart::{BANDS_MAX, left_of, time_axis};
 use crate::clean;
 use crate::html::plot::{Frame, Plot, Scale};
-use crate::html::svg::{Anchor, Screen, for_both};
+use crate::svg::{Anchor, Screen, for_both};
 use crate::watch::View;
 
 /// Rows of the timeline, at most.

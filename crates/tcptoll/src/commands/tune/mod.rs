@@ -1,9 +1,10 @@
 //! `tune`: the KeepAlive setting of a web server that gives its visitors the shortest pages within its memory.
 //!
 //! The way: `load` (who comes, what they load) → `search` (what a worker weighs, stages, comparison), which asks a
-//! strategy of `model::tune` what to measure next → `Found` → `prove` on a server of the user's → report. `machine`
+//! strategy of `model::tune` what to measure next → `conclusion` → `Found` → `prove` on a server of the user's → report. `machine`
 //! is what is read of this machine. Nothing of the user's is written but the files that were asked for.
 
+mod conclusion;
 mod load;
 mod machine;
 mod plan;
@@ -24,15 +25,16 @@ use tcptoll_engine::servers::connections_held;
 use tcptoll_model::doctor::ServerConfig;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::tune::cell::{Cell, Measured};
-use tcptoll_model::tune::found::{Behind, Found, STRATEGY, VERSION};
+use tcptoll_model::tune::found::{Found, STRATEGY, VERSION};
 use tcptoll_model::tune::narrowing::Narrowing;
 use tcptoll_model::tune::procedure::{Example, Procedure};
 use tcptoll_model::tune::server::Server;
-use tcptoll_model::tune::setting::{Setting, seconds};
-use tcptoll_model::tune::snippet::{Distribution, Snippet};
+use tcptoll_model::tune::setting::Setting;
+use tcptoll_model::tune::snippet::Distribution;
 use tcptoll_model::tune::strategy::Strategy;
-use tcptoll_model::units::{human_bytes, human_us, parse_size, parse_time, text_size};
+use tcptoll_model::units::{human_bytes, parse_size, parse_time, text_size};
 
+use self::conclusion::conclude;
 use self::load::Load;
 use self::plan::plan;
 use self::present::{present, setting_of};
@@ -48,9 +50,6 @@ const WORKERS: [u64; 2] = [1, 20_000];
 /// How long a connection may be held with the longest timeout that is tried, s: where an idle one holds a worker, and
 /// where it does not.
 const LONGEST_S: [f64; 2] = [16.0, 66.0];
-
-/// Fewer pages in a trial than this have no p95 to speak of.
-const PAGES_MIN: u64 = 20;
 
 /// Longest result of an earlier search that is read.
 const FROM_MAX: u64 = 16 << 20;
@@ -419,98 +418,6 @@ fn from(path: &Path, server: Server) -> anyhow::Result<Found> {
         bail!("{name}: it is damaged: {why}");
     }
     Ok(found)
-}
-
-/// Whatever follows from the cells alone: snippet, balancer, doubts about the setting.
-fn conclude(asked: &Asked<'_>, found: &mut Found) {
-    let Some(choice) = found.choice else { return };
-    let earlier_ms = found.behind.as_ref().map(|behind| behind.balancer_ms);
-    found.behind = asked.behind_ms.or(earlier_ms).map(|ms| Behind::of(ms, &choice));
-    let chosen = found.chosen().cloned();
-    // A clause a line, so that the lines are no longer than those of other configurations.
-    let behind = found.behind.as_ref().map(|behind| behind.words(found.server));
-    let texts = [Some(found.answer()), behind].into_iter().flatten();
-    let clauses = |text: String| -> Vec<String> {
-        text.split_inclusive([';', '.']).fold(Vec::new(), |mut lines: Vec<String>, piece| {
-            match lines.last_mut() {
-                // No clause begins without a blank before it: `1.5 s`.
-                Some(last) if !piece.starts_with(' ') => last.push_str(piece),
-                _ => lines.push(piece.trim_start().to_owned()),
-            }
-            lines
-        })
-    };
-    let mut comments =
-        vec![format!("Found by tcptoll {} on {}.", found.tcptoll_version, found.started_at)];
-    comments.extend(texts.flat_map(clauses));
-    let cost = cost(found, chosen.as_ref().map_or(0.0, |cell| cell.workers_held_mean));
-    let comments = (&comments[..], cost.as_str());
-    found.snippet = Some(Snippet::of(found.server, asked.distribution, &choice, comments));
-    if asked.args.from.is_some() {
-        return;
-    }
-    if let (Some(ms), Some(warmup_s)) = (choice.timeout_ms, warmup_s(found))
-        && ms as f64 / 1e3 > warmup_s
-    {
-        found.doubts.push(format!(
-            "The timeout ({}) is longer than the warm-up ({warmup_s} s): connections held were still growing. A \
-             longer --warmup shows where they end.",
-            seconds(ms)
-        ));
-    }
-    if let Some(cell) = &chosen {
-        let each = cell.pages / u64::from(cell.rounds.max(1));
-        if each < PAGES_MIN {
-            found.doubts.push(format!(
-                "A trial of the found setting had {each} pages, so its p95 is about the slowest one. A longer \
-                 --duration or a higher --rate shows more."
-            ));
-        }
-        if cell.is_full() && found.server.idle_holds() {
-            found.doubts.push(
-                "All workers were taken at times with the found setting too: visitors wait then. More memory, lighter \
-                 workers, or a server whose idle connections hold none (event with PHP-FPM, nginx) is the way out."
-                    .to_owned(),
-            );
-        }
-    }
-    if let Some(cell) = chosen
-        .filter(|_| found.server.idle_holds())
-        .filter(|cell| !cell.is_full() && cell.page_us_p95 > cell.page_us_mean.map(|us| us * 2.0))
-    {
-        let us = |us: Option<f64>| us.map_or_else(String::new, human_us);
-        found.doubts.push(format!(
-            "The p95 ({}) is more than twice the mean ({}) although workers were left. Pages may have waited while \
-             the server started processes: then StartServers and MinSpareServers, which are not searched, matter.",
-            us(cell.page_us_p95),
-            us(cell.page_us_mean)
-        ));
-    }
-}
-
-fn warmup_s(found: &Found) -> Option<f64> {
-    parse_time(found.load.get("warmup")?).ok().map(|time| time.as_secs_f64())
-}
-
-/// What the setting costs, in a sentence.
-fn cost(found: &Found, held: f64) -> String {
-    let Some(setting) = &found.choice else { return String::new() };
-    let memory = found.weight.as_ref().map(|weight| {
-        format!(
-            "if all {} {} are in use, they take {}",
-            setting.workers,
-            found.server.workers(),
-            human_bytes(weight.bytes(setting.workers) as f64)
-        )
-    });
-    let idle = match setting.timeout_ms {
-        None => "each file of a page is a connection of its own, with a handshake".to_owned(),
-        Some(_) if found.server.idle_holds() => {
-            format!("idle connections hold workers, {held:.0} of them on average in the lab")
-        }
-        Some(_) => "idle connections hold memory of the kernel and of the server".to_owned(),
-    };
-    [Some(idle), memory].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Writes the configuration where it was asked for; whether that went well.

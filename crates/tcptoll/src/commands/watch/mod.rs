@@ -131,7 +131,7 @@ pub(super) fn run(args: &WatchArgs) -> anyhow::Result<Status> {
                     None => say(&sentence),
                 }
             }
-            Err(error) => return Err(error).context("looks fail again and again"),
+            Err(error) => return Err(error).context("too many looks failed in a row"),
         }
         if let Some(screen) = &mut screen {
             screen.draw(watch.history())?;

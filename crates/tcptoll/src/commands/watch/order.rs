@@ -21,7 +21,7 @@ pub(super) enum Sort {
 
 impl Sort {
     pub(super) const ALL: [(Self, &'static str); 8] = [
-        (Self::Pressing, "what is wrong first"),
+        (Self::Pressing, "severity"),
         (Self::Address, "address"),
         (Self::Process, "process"),
         (Self::Queue, "queue"),

@@ -44,7 +44,7 @@ impl Record {
         check_place(&option, path)?;
         let recorder = WatchRecorder::create(path, limit).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => anyhow::anyhow!(
-                "{option}: there is a file of that name, and it is not empty; name another one, or remove it"
+                "{option}: this file exists and is not empty. Name another file, or remove this one"
             ),
             _ => anyhow::anyhow!("{option}: the file cannot be created: {error}"),
         })?;
@@ -79,9 +79,9 @@ impl Record {
     /// Keeps the first failure. One at the end is said by the exit status alone.
     fn note(&mut self, written: std::io::Result<()>, ends: bool) {
         let Err(error) = written else { return };
-        let failure = format!("the record {} is not whole: {error}", self.path.display());
+        let failure = format!("the record {} is incomplete: {error}", self.path.display());
         if !ends {
-            say(&format!("error: {failure}. Nothing more is recorded, and the watch goes on"));
+            say(&format!("error: {failure}. Recording stopped; the watch goes on"));
         }
         self.failure = Some(failure);
         self.reason = Some(error.to_string());

@@ -141,11 +141,11 @@ impl HttpSettings {
                 return Err(wrong(
                     key,
                     &typed,
-                    "no TLS is spoken: leave it out, or say --tls full",
+                    "it has no effect without TLS: leave it out, or write --tls full",
                 ));
             }
             if known && key == "ca" {
-                let why = "the lab makes this server's certificate and knows it: leave it out";
+                let why = "the lab makes this server's certificate and trusts it: leave --ca out";
                 return Err(wrong(key, &typed, why));
             }
         }
@@ -185,16 +185,16 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
     let connections = reader.typed_count("connections", 1, 1_000_000)?.unwrap_or(otherwise);
     if threads > connections {
         let why = format!(
-            "each thread needs a connection, and there are {connections}; raise --connections"
+            "each thread needs a connection, and there are only {connections}: raise --connections"
         );
         return Err(wrong("threads", &threads.to_string(), why));
     }
     if let (Some(_), Some(ramp)) = (rate, reader.typed("ramp")) {
-        let why = "an open loop begins on schedule (--rate): leave one of them out";
+        let why = "it has no effect with --rate, an open loop: leave one of them out";
         return Err(wrong("ramp", &ramp, why));
     }
     if let (Some(_), Reuse::Idle(_)) = (rate, reuse) {
-        let why = "an open loop sends when a request is due (--rate): leave one of them out";
+        let why = "an open loop (--rate) has no idle time between requests: leave one of them out";
         return Err(wrong("reuse", &reuse.to_string(), why));
     }
     let spread = match reader.value("spread")?.as_str() {
@@ -211,7 +211,7 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
     let timeout = reader.read("timeout", time_above_zero)?;
     let batch = reader.time("batch")?;
     if batch > Duration::from_secs(1) {
-        return Err(wrong("batch", &reader.value("batch")?, "at most 1s"));
+        return Err(wrong("batch", &reader.value("batch")?, "write at most 1s"));
     }
     let body_limit = reader.read("body-limit", parse_size)?;
     Ok(LoadSettings {

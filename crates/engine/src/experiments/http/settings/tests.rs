@@ -62,7 +62,7 @@ fn a_setting_without_effect_is_an_error_that_names_the_other() {
     refused(&[("body", "x"), ("method", "GET")], "--body x: ", "GET");
     refused(&[("insecure", "true")], "--insecure true: ", "--tls");
     refused(&[("tls", "full"), ("ca", "/dev/null")], "--ca /dev/null: ", "lab");
-    refused(&[("access-log", "/dev/null"), ("path", "/a")], "--path /a: ", "access log");
+    refused(&[("access-log", "/dev/null"), ("path", "/a")], "--path /a: ", "--access-log");
 }
 
 #[test]

@@ -75,7 +75,11 @@ pub(super) fn checking(reader: &Reader<'_>) -> Result<Checking, TrialError> {
     }
     if checking.tick_s.is_some_and(|tick| tick > TICK_MAX.as_secs_f64()) {
         let typed = reader.value("tick")?;
-        return Err(wrong("tick", &typed, "1s is the longest: until then nothing else is done"));
+        return Err(wrong(
+            "tick",
+            &typed,
+            "write at most 1s: tests that are due wait for the next tick",
+        ));
     }
     if [checking.idle_s, checking.interval_s, checking.answer_within_s]
         .into_iter()
@@ -96,7 +100,7 @@ fn kernel_time(reader: &Reader<'_>, key: &str) -> Result<Option<f64>, TrialError
         return Ok(None);
     }
     let time = reader.time(key)?;
-    let why = "the kernel takes whole seconds from 1s to 32767s, or `kernel` for its sysctl";
+    let why = "the kernel takes whole seconds from 1s to 32767s; write `kernel` to use its sysctl";
     let refused = || wrong(key, &typed, why);
     checking::probe_seconds(time).ok_or_else(refused).map(Some)
 }
@@ -112,7 +116,7 @@ pub(super) fn cheapest(
     for key in CHOSEN {
         if reader.typed(key).is_some() {
             return Err(TrialError::Setting(format!(
-                "--{key} has no effect with --detect-within, which chooses it: leave one out"
+                "--{key} has no effect with --detect-within, which sets it: leave one of them out"
             )));
         }
     }
@@ -123,16 +127,16 @@ pub(super) fn cheapest(
     }
     checking::cheapest(mechanism, within.as_secs_f64(), path).ok_or_else(|| {
         let path_is = format!(
-            "{} of packets are lost and a round trip takes {}",
+            "{} packet loss and a round trip of {}",
             human_share(path.loss),
             human_us(path.rtt_s * 1e6)
         );
         let why = match checking::soonest_s(mechanism, path) {
             Some(s) => format!(
-                "{mechanism} needs {} at least, so that where {path_is} one test in a million closes a live connection: raise it",
+                "{mechanism} needs at least {}: write a longer time. With {path_is}, a shorter time closes live connections in more than one of a million tests",
                 human_us(s * 1e6)
             ),
-            None => format!("{mechanism} has no setting where {path_is}: lower --assumed-loss"),
+            None => format!("{mechanism} has no setting for {path_is}: lower --assumed-loss"),
         };
         wrong("detect-within", &reader.typed("detect-within").unwrap_or_default(), why)
     })

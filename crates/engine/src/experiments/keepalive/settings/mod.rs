@@ -173,14 +173,14 @@ impl KeepaliveSettings {
         };
         if fault.is_some() && side == Side::Both {
             return Err(TrialError::Setting(
-                "--side both: what a fault strikes is checked by one side; write server or client"
+                "--side both has no meaning with --fault: one side checks the faulted connections; write server or client"
                     .to_owned(),
             ));
         }
         let watch = reader.typed_time("watch")?;
         if checking.tries(link.rtt.as_secs_f64()) == Some(0) && to.is_none() {
             return Err(TrialError::Setting(format!(
-                "no answer can be in time: the link's round trip takes {}, a test is over sooner; raise --answer-within or --interval",
+                "every test would time out: the round trip of the link takes {}; raise --answer-within or --interval",
                 human_us(link.rtt.as_secs_f64() * 1e6)
             )));
         }
@@ -188,7 +188,7 @@ impl KeepaliveSettings {
             && !link.is_emulated()
         {
             return Err(TrialError::Setting(format!(
-                "--fault {typed} needs a link with a program between the hosts: add a delay, like --link rtt=0.25ms"
+                "--fault {typed} needs an emulated link: add a delay, like --link rtt=0.25ms"
             )));
         }
         let selects = match reader.value("wait")?.as_str() {
@@ -198,7 +198,7 @@ impl KeepaliveSettings {
         };
         if selects && (!writer || sockets > SELECT_MAX || side != Side::Server || fault.is_some()) {
             return Err(TrialError::Setting(format!(
-                "--wait select is of a program that writes and holds at most {SELECT_MAX} sockets, checked by the server, with no --fault"
+                "--wait select needs --writer on, at most {SELECT_MAX} --sockets, --side server and no --fault"
             )));
         }
         let period = period(&reader, &checking)?;
@@ -243,9 +243,9 @@ impl KeepaliveSettings {
         }
         if this.fault.is_some() && this.faulted() == 0 {
             return Err(TrialError::Setting(format!(
-                "--fault: of {} idle connections {} % is none; raise --sockets or --fault-share",
-                this.idle_sockets(),
-                this.fault_share * 100.0
+                "--fault: {} % of {} idle connections is less than one; raise --sockets or --fault-share",
+                this.fault_share * 100.0,
+                this.idle_sockets()
             )));
         }
         Ok(this)

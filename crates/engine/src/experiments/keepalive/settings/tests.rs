@@ -142,7 +142,7 @@ fn a_wanted_detection_time_chooses_a_setting_that_keeps_it() {
     refused(
         &[("mechanism", "tcp"), ("detect-within", "1s")],
         "--detect-within 1s: ",
-        "tcp needs 5.70 s at least",
+        "tcp needs at least 5.70 s",
     );
 }
 
@@ -266,11 +266,12 @@ fn what_was_wanted_chooses_the_settings_for_the_link_that_is_there() {
     let lossy = wants(&[("assumed-loss", "5%")]);
     assert_eq!((lossy.assumed.loss, lossy.checking.probes), (0.05, Some(6)));
     let tcp = ("mechanism", "tcp");
-    refused(&[tcp, ("detect-within", "5s")], "--detect-within 5s: tcp needs 5.70 s", "raise it");
+    let soon = [tcp, ("detect-within", "5s")];
+    refused(&soon, "--detect-within 5s: tcp needs at least 5.70 s", "write a longer time");
     refused(&[tcp, ("assumed-loss", "5%")], "--assumed-loss has no effect", "--detect-within");
     for chosen in ["idle", "interval", "probes", "answer-within", "tick", "user-timeout"] {
         let pairs = [tcp, ("detect-within", "30s"), (chosen, "1s")];
-        refused(&pairs, &format!("--{chosen} has no effect with --detect-within"), "leave one out");
+        refused(&pairs, &format!("--{chosen} has no effect with --detect-within"), "leave one of");
     }
 }
 
@@ -278,11 +279,15 @@ fn what_was_wanted_chooses_the_settings_for_the_link_that_is_there() {
 fn what_cannot_be_or_has_no_effect_is_an_error() {
     let heartbeat = ("mechanism", "heartbeat");
     refused(&[("watch", "5s")], "--watch has no effect", "--fault");
-    refused(&[heartbeat, ("tick", "10h")], "--tick 10h: ", "1s is the longest");
+    refused(&[heartbeat, ("tick", "10h")], "--tick 10h: ", "at most 1s");
     refused(&[heartbeat, ("user-timeout", "500ms")], "--user-timeout", "--answer-within");
-    refused(&[heartbeat, ("fault", "cut"), ("side", "both")], "--side both: ", "server or client");
+    refused(
+        &[heartbeat, ("fault", "cut"), ("side", "both")],
+        "--side both has no meaning with --fault: ",
+        "server or client",
+    );
     let late = [heartbeat, ("link", "rtt=300ms"), ("answer-within", "100ms")];
-    refused(&late, "no answer can be in time: ", "--answer-within");
+    refused(&late, "every test would time out: ", "--answer-within");
 }
 
 #[test]

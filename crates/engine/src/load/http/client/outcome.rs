@@ -5,6 +5,7 @@ use super::super::slot::State;
 use super::{Client, queue};
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
+use crate::load::live::Ended;
 
 /// A slot whose connection failed waits this long before it tries again, ns: what fails immediately
 /// must not become a loop that does nothing else.
@@ -42,7 +43,8 @@ impl<D: Driver> Client<'_, D> {
             self.tally.report.body_bytes += body_bytes;
         }
         self.aged(measured, due_ns, at_ns);
-        self.leave(slot, (begun_ns, at_ns), measured);
+        let ended = Ended::Ok(at_ns.saturating_sub(due_ns));
+        self.leave(slot, (begun_ns, at_ns), measured, ended);
     }
 
     /// The request under way has failed; its connection may go on.
@@ -61,16 +63,16 @@ impl<D: Driver> Client<'_, D> {
         if matches!(class, "timeout" | "unsent" | "connect-timeout") {
             self.aged(measured, due_ns, now);
         }
-        self.leave(slot, (begun_ns, now), measured);
+        self.leave(slot, (begun_ns, now), measured, Ended::Failed);
     }
 
     /// The request of a slot is no more under way; it was, from the first to the second instant.
-    fn leave(&mut self, slot: u32, (begun_ns, ended_ns): (u64, u64), measured: bool) {
+    fn leave(&mut self, slot: u32, (begun_ns, ended_ns): (u64, u64), measured: bool, ended: Ended) {
         self.occupancy.ended(begun_ns, ended_ns);
         self.requests.end(slot);
         self.under_way -= 1;
         self.last_end_ns = self.last_end_ns.max(ended_ns);
-        self.ended(measured);
+        self.ended(measured, ended);
     }
 
     /// The request under way has failed, and its connection with it.
@@ -86,9 +88,9 @@ impl<D: Driver> Client<'_, D> {
     }
 
     /// A request of either part has ended.
-    pub(super) fn ended(&mut self, measured: bool) {
+    pub(super) fn ended(&mut self, measured: bool, ended: Ended) {
         if measured {
-            self.shared.team.done();
+            self.counts.ended(ended);
         } else {
             self.tally.report.warmup.0 += 1;
             self.pace.warmed();

@@ -279,7 +279,7 @@ fn tallied(seed: u64, load: &HttpLoad, early_ns: u64, groups: &[u8]) -> (Tally, 
     };
     let plan = Plan { slots: SLOTS.into(), ..plan(load) };
     let pace = Pace::new(&plan, shared.team.start_ns(), 0, 1);
-    let mut client = Client::new(load, &shared, driver, pace, (0, 0));
+    let mut client = Client::new(load, &shared, driver, pace, 0);
     client.run().unwrap();
     (client.end(), seen)
 }

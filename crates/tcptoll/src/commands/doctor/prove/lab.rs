@@ -86,7 +86,7 @@ fn conclude(proof: &mut Proof, run: &Run) {
     proof.verdict = verdict;
     let mut sentences = vec![run.summary.answer.clone(), failures(&arms)];
     if !proof.scaled.is_empty() {
-        sentences.push(format!("Not as on this machine: {}.", proof.scaled.join("; ")));
+        sentences.push(format!("Differences from this machine: {}.", proof.scaled.join("; ")));
     }
     if verdict != ProofVerdict::Shown {
         let partial = run.summary.partial.then(|| "The run was stopped.".to_owned());

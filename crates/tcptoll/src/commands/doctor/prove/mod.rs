@@ -78,7 +78,7 @@ impl Prover {
             Request { findings: chosen(findings, which), netns: netns.map(str::to_owned), quiet };
         if let Some(stdin) = &mut self.stdin {
             let line = serde_json::to_string(&request)? + "\n";
-            stdin.write_all(line.as_bytes()).context("--prove: its process ended")?;
+            stdin.write_all(line.as_bytes()).context("--prove: the process of the lab ended")?;
         }
         let (send, receive) = mpsc::sync_channel(1);
         let stdout = self.stdout;
@@ -97,21 +97,21 @@ impl Prover {
             match receive.recv_timeout(LOOK) {
                 Ok(Ok(Some(line))) => {
                     let proof: Proof = serde_json::from_str(&line)
-                        .context("--prove: its process wrote what is no proof")?;
+                        .context("--prove: the process of the lab wrote an invalid proof")?;
                     shown(&proof)?;
                     proofs.push(proof);
                 }
                 Ok(Ok(None)) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                Ok(Err(error)) => return Err(error).context("--prove: its process"),
+                Ok(Err(error)) => return Err(error).context("--prove: the process of the lab"),
                 // Without its input it stops with what it has.
                 Err(mpsc::RecvTimeoutError::Timeout) if stopped() => drop(self.stdin.take()),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
         }
         drop(self.stdin.take());
-        let status = self.child.wait().context("--prove: its process")?;
+        let status = self.child.wait().context("--prove: the process of the lab")?;
         if !status.success() && !stopped() {
-            bail!("--prove: its process ended with {status}");
+            bail!("--prove: the process of the lab ended with {status}");
         }
         Ok(proofs)
     }

@@ -50,9 +50,9 @@ pub(super) const TOO_LARGE: Refusal = refusal(
 );
 pub(super) const TOO_SLOW: Refusal =
     refusal("408 Request Timeout", "The request did not arrive in time.");
-const MALFORMED: Refusal = refusal("400 Bad Request", "This is no HTTP/1.1 request.");
+const MALFORMED: Refusal = refusal("400 Bad Request", "This is not an HTTP/1.1 request.");
 const VERSION: Refusal =
-    refusal("505 HTTP Version Not Supported", "Only HTTP/1.0 and HTTP/1.1 are spoken here.");
+    refusal("505 HTTP Version Not Supported", "Only HTTP/1.0 and HTTP/1.1 are supported.");
 const NO_HOST: Refusal =
     refusal("400 Bad Request", "The request needs exactly one Host field with a host and a port.");
 const WRONG_HOST: Refusal = refusal(
@@ -61,8 +61,8 @@ const WRONG_HOST: Refusal = refusal(
 );
 const WRONG_METHOD: Refusal =
     refusal("405 Method Not Allowed", "Only GET and HEAD are allowed here.");
-const BODY: Refusal = refusal("413 Content Too Large", "A request has no body here.");
-const NOT_FOUND: Refusal = refusal("404 Not Found", "There is nothing here but / and /metrics.");
+const BODY: Refusal = refusal("413 Content Too Large", "A request must not have a body here.");
+const NOT_FOUND: Refusal = refusal("404 Not Found", "Only / and /metrics exist here.");
 
 /// Hosts by which the endpoint may be asked: a page that an attacker's name leads here (DNS rebinding)
 /// carries the attacker's name.

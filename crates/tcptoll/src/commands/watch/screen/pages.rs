@@ -18,9 +18,9 @@ const KEYS: &[(&str, &str)] = &[
     ("↑ ↓ or j k", "select a row, or scroll a page; g and G: the first and the last"),
     ("Tab", "next section: what is wrong, listeners, destinations"),
     ("Enter or e", "explain what is wrong with the selected row: evidence, fix, risk, undo"),
-    ("s, r", "next order of listeners; reverse it"),
+    ("s, r", "next sort order of listeners; reverse the order"),
     ("/", "filter listeners and destinations by address, port or process; Esc clears it"),
-    ("space", "pause; again: go on. The watch itself goes on. On a page: scroll"),
+    ("space", "pause or resume the display, not the watch. On a page: scroll"),
     (
         "← →",
         "one look back or forward in time; PgUp and PgDn: 30 s, or scroll a page; Home: the oldest look",
@@ -43,16 +43,16 @@ const WORDS: &[(&str, &str)] = &[
     ("SYN-RECV", "half-open requests (SYN-RECEIVED), as old as the table of all sockets"),
     (
         "OVERFL/s",
-        "SYNs and last ACKs that met a full accept queue; ~: shared by the drops of several listeners",
+        "SYNs and last ACKs that met a full accept queue; ~: estimated from the drops of several listeners",
     ),
     (
         "DROP/s",
-        "packets dropped here (sk_drops; d of ss -lntm), with the harmless last ACKs that TCP_DEFER_ACCEPT ignores",
+        "packets dropped here (sk_drops; d of ss -lntm), including the harmless last ACKs that TCP_DEFER_ACCEPT ignores",
     ),
     ("PORTS", "local ports in use to a destination, from the source address that uses the most"),
     (
         "LEFT",
-        "local ports that connect(2) may still choose; LASTS: until none is left at this rate",
+        "local ports that connect(2) may still choose; LASTS: time until no port is left at this rate",
     ),
     ("×4", "4 sockets listen on this address and port; each is a row"),
 ];

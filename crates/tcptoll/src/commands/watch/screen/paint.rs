@@ -4,6 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use tcptoll_model::diagnosis::Severity;
+use tcptoll_model::units::plural;
 use tcptoll_model::watch::{History, ListenerState, State};
 use tcptoll_report::printable_line;
 use textwrap::core::display_width;
@@ -203,7 +204,7 @@ fn sections(view: &View, state: &State, history: &History, body: Rect) -> Vec<Li
 fn forgotten(view: &View, state: &State) -> Option<String> {
     let count = state.listeners_left_out;
     (view.moment.is_some() && count > 0 && view.filter.is_empty())
-        .then(|| format!("   not remembered: {count} more, where nothing waited"))
+        .then(|| format!("   not kept for this look: {}", plural(count, "more listener")))
 }
 
 /// Lines of what is wrong, listeners and destinations; the section with the selected row has more.

@@ -3,7 +3,9 @@
 //! Each picture is drawn twice, for wide and for narrow screens, so that its letters stay readable
 //! on a phone; CSS shows one of the two.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+
+use serde::{Serialize, Serializer};
 
 /// What screen a picture is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +26,49 @@ impl Screen {
     }
 }
 
-/// Draws for both screens; CSS shows one.
-pub(crate) fn for_both(label: &str, draw: impl Fn(Screen) -> Svg) -> String {
-    let wide = draw(Screen::Wide).finish("wide", label, Screen::Wide.width());
-    wide + &draw(Screen::Narrow).finish("narrow", label, Screen::Narrow.width())
+/// A picture, drawn for both screens; CSS shows one.
+#[derive(Clone, Debug)]
+pub(crate) struct Both {
+    label: String,
+    wide: Svg,
+    narrow: Svg,
+}
+
+/// Draws for both screens.
+pub(crate) fn for_both(label: &str, draw: impl Fn(Screen) -> Svg) -> Both {
+    Both { label: label.to_owned(), wide: draw(Screen::Wide), narrow: draw(Screen::Narrow) }
+}
+
+impl Both {
+    /// The one for a wide screen.
+    pub(crate) fn wide(&self) -> &Svg {
+        &self.wide
+    }
+}
+
+impl fmt::Display for Both {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (svg, class, screen) in
+            [(&self.wide, "wide", Screen::Wide), (&self.narrow, "narrow", Screen::Narrow)]
+        {
+            write!(
+                f,
+                "<svg class=\"{class}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+                screen.width(),
+                svg.height,
+                escape(&self.label),
+                svg.body
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Both {
+    /// As markup.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// Class that gives an arm its colour (and, from the tenth on, its dashes) in every picture.
@@ -56,13 +97,14 @@ impl Svg {
         Self { body: String::new(), height }
     }
 
-    fn finish(self, class: &str, label: &str, width: f64) -> String {
-        format!(
-            "<svg class=\"{class}\" viewBox=\"0 0 {width} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
-            self.height,
-            escape(label),
-            self.body
-        )
+    /// Its height, in units of the view box.
+    pub(crate) fn height(&self) -> f64 {
+        self.height
+    }
+
+    /// What has been drawn.
+    pub(crate) fn body(&self) -> &str {
+        &self.body
     }
 
     fn put(&mut self, element: &str) {
@@ -172,4 +214,23 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_marked_up_for_both_screens_with_its_label_escaped() {
+        let both = for_both("a > b", |screen| {
+            let mut svg = Svg::new(if screen == Screen::Wide { 120.5 } else { 200.0 });
+            svg.text("name", (1.0, 2.0), Anchor::Start, "<wide> 800");
+            svg
+        });
+        let markup = both.to_string();
+        assert!(markup.starts_with("<svg class=\"wide\" viewBox=\"0 0 800 120.5\""), "{markup}");
+        assert!(markup.contains("<svg class=\"narrow\" viewBox=\"0 0 340 200\""), "{markup}");
+        assert_eq!(markup.matches("aria-label=\"a &gt; b\"").count(), 2);
+        assert_eq!(markup.matches("&lt;wide&gt; 800</text></svg>").count(), 2);
+    }
 }

@@ -1,0 +1,50 @@
+//! Do words of a report's pictures overlap, leave their picture or their column? Chromium lays the pages out for a phone
+//! and for a desk, and a script measures them there.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use super::{NAMES, load};
+use tcptoll_report::html;
+
+/// Widths of a phone and of a window, px.
+const WIDTHS: [u32; 2] = [400, 1200];
+
+const SCRIPT: &str = include_str!("pictures.js");
+
+#[test]
+fn no_word_of_a_report_overlaps_another_or_is_cut_on_a_phone_or_in_a_window() {
+    let has =
+        Command::new("chromium").arg("--version").output().is_ok_and(|ran| ran.status.success());
+    if !has {
+        let required = std::env::var_os("LAB").is_some_and(|lab| lab == "required");
+        assert!(!required, "chromium is not installed: cargo xtask setup");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut page = "<!doctype html><meta charset=utf-8><body>".to_owned();
+    for name in NAMES {
+        let report = html(&load(name)).replace('&', "&amp;").replace('"', "&quot;");
+        for width in WIDTHS {
+            write!(
+                page,
+                "<iframe title=\"{name}, {width} px\" width={width} height=20000 srcdoc=\"{report}\"></iframe>"
+            )
+            .unwrap();
+        }
+    }
+    write!(page, "<pre id=found>not looked at</pre><script>{SCRIPT}</script>").unwrap();
+    let file = folder.path().join("pages.html");
+    std::fs::write(&file, page).unwrap();
+    let mut chromium = Command::new("chromium");
+    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000"]);
+    chromium.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+    // The script ends with the page's load event, whatever time that takes.
+    chromium.args(["--virtual-time-budget=60000", "--dump-dom"]).arg(&file);
+    let ran = chromium.output().unwrap();
+    let dom = String::from_utf8_lossy(&ran.stdout);
+    let found = dom.rsplit_once("<pre id=\"found\">").map(|(_, rest)| rest);
+    let found = found.and_then(|rest| rest.split_once("</pre>")).map(|(found, _)| found.trim());
+    let looked = format!("{} pages were looked at", NAMES.len() * WIDTHS.len());
+    assert_eq!(found, Some(looked.as_str()), "{}", String::from_utf8_lossy(&ran.stderr));
+}
