@@ -8,8 +8,12 @@ use crate::svg::{Anchor, Screen, Svg, escape};
 /// What the page's own style leaves to the page.
 const OWN_STYLE: &str = "svg { background: var(--paper); font-family: system-ui, sans-serif; }";
 
-/// Height of the heading, and of a line of the legend.
+/// Letters of the heading in a line.
+const ACROSS: usize = 90;
+
+/// Height of the heading with one line, of a further line of it, and of a line of the legend.
 const HEADING: f64 = 28.0;
+const FURTHER: f64 = 17.0;
 const LINE: f64 = 20.0;
 
 /// Width of a letter of the legend, about, and of its dot with the space around.
@@ -22,8 +26,12 @@ pub(super) fn of(view: &View) -> Option<String> {
     let drawn = picture.both_svg().wide();
     let width = Screen::Wide.width();
     let mut head = Svg::new(0.0);
-    head.text("name strong", (8.0, 19.0), Anchor::Start, title);
-    let below = HEADING + legend(&mut head, picture, width);
+    let lines = textwrap::wrap(title, ACROSS);
+    for (at, line) in lines.iter().enumerate() {
+        head.text("name strong", (8.0, 19.0 + FURTHER * at as f64), Anchor::Start, line);
+    }
+    let heading = HEADING + FURTHER * lines.len().saturating_sub(1) as f64;
+    let below = heading + legend(&mut head, picture, (width, heading));
     let all = below + drawn.height();
     Some(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {all}\" width=\"{width}\" height=\"{all}\" \
@@ -37,8 +45,8 @@ pub(super) fn of(view: &View) -> Option<String> {
 }
 
 /// Draws the arms' colours and names below the heading; the height that they take.
-fn legend(head: &mut Svg, picture: &Picture, width: f64) -> f64 {
-    let mut at = (8.0, HEADING + LINE / 2.0);
+fn legend(head: &mut Svg, picture: &Picture, (width, heading): (f64, f64)) -> f64 {
+    let mut at = (8.0, heading + LINE / 2.0);
     for arm in picture.legend() {
         let wide = DOT + arm.name().chars().count() as f64 * LETTER;
         if at.0 > 8.0 && at.0 + wide > width {
@@ -49,5 +57,5 @@ fn legend(head: &mut Svg, picture: &Picture, width: f64) -> f64 {
         head.text("", (at.0 + 17.0, at.1 + 4.0), Anchor::Start, arm.name());
         at.0 += wide;
     }
-    if picture.legend().is_empty() { 0.0 } else { at.1 + LINE / 2.0 - HEADING }
+    if picture.legend().is_empty() { 0.0 } else { at.1 + LINE / 2.0 - heading }
 }

@@ -94,11 +94,13 @@ pub(super) fn values(lines: &[Line]) -> Vec<f64> {
 pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
     let wide = screen == Screen::Wide;
     let labelled = chart.lines.len() > 1;
+    let names = distinct(&chart.lines);
+    let beside = wide && names.iter().all(|name| clean::columns(name) <= END);
     let [left, bottom] = if wide { [76.0, 290.0] } else { [62.0, 240.0] };
     let frame = Frame::of(screen, left, 26.0, bottom);
-    let frame = frame.with_room(if wide && labelled { 170.0 } else { 12.0 });
-    // On a phone the lines are named below, with a piece of each.
-    let key = if labelled && !wide { plot::KEY * chart.lines.len() as f64 } else { 0.0 };
+    let frame = frame.with_room(if labelled && beside { 170.0 } else { 12.0 });
+    // On a phone, and where names are long, the lines are named below, with a piece of each.
+    let key = if labelled && !beside { plot::KEY * chart.lines.len() as f64 } else { 0.0 };
     let y = chart.span.scale(bottom, frame.top);
     let ticks = plot::ticks(&y, 6, chart.tick);
     let frame = frame.beside(&ticks);
@@ -129,13 +131,18 @@ pub(super) fn draw(chart: &Chart<'_>, screen: Screen) -> Svg {
             ends.push((y.at(last.value), at));
         }
     }
-    if labelled && wide {
-        name_at_end(&mut plot.svg, &chart.lines, ends, frame.right, &mark);
+    if labelled && beside {
+        name_at_end(&mut plot.svg, &names, ends, frame.right, &mark);
     } else if labelled {
         for (at, line) in chart.lines.iter().enumerate() {
             let y = frame.bottom + 56.0 + plot::KEY * at as f64;
             sample(&mut plot.svg, mark(at), (6.0, y - 4.0), 28.0);
-            plot.svg.text("name", (42.0, y), Anchor::Start, &clean::shorten(&line.label, 42));
+            plot.svg.text(
+                "name",
+                (42.0, y),
+                Anchor::Start,
+                &clean::shorten(&line.label, if wide { 100 } else { 42 }),
+            );
         }
     }
     plot.svg
@@ -230,29 +237,30 @@ fn one_line(plot: &mut Plot, line: &Line, mark: Mark, x: &dyn Fn(usize) -> f64) 
 }
 
 /// Columns of a name at the end of its line.
-const END: usize = 20;
+const END: usize = 18;
+
+/// The names of lines without the words that all begin with, where they are long.
+fn distinct(lines: &[Line]) -> Vec<&str> {
+    let labels: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
+    let long = labels.iter().any(|label| clean::columns(label) > END);
+    let from = if long { effect::common_words(&labels) } else { 0 };
+    labels.into_iter().map(|label| &label[from..]).collect()
+}
 
 /// Names of lines at their right ends, moved apart where they would touch.
 fn name_at_end(
     svg: &mut Svg,
-    lines: &[Line],
+    names: &[&str],
     mut ends: Vec<(f64, usize)>,
     right: f64,
     mark: &dyn Fn(usize) -> Mark,
 ) {
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Where names are long, the words that all begin with give way.
-    let labels: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
-    let long = labels.iter().any(|label| clean::columns(label) > END);
-    let from = if long { effect::common_words(&labels) } else { 0 };
     let mut free = f64::MIN;
     for (y, at) in ends {
         let y = (y + 4.0).max(free);
         free = y + 16.0;
         sample(svg, mark(at), (right + 6.0, y - 4.0), 20.0);
-        let name = clean::shorten(&lines[at].label[from..], END);
-        svg.open("", &lines[at].label);
-        svg.text("name", (right + 31.0, y), Anchor::Start, &name);
-        svg.close();
+        svg.text("name", (right + 31.0, y), Anchor::Start, names[at]);
     }
 }

@@ -44,7 +44,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         (&["nginx", "--study", "backlog"], "--study backlog: it is a study of `connect`"),
         (&["nginx", "--study", "no-such-study"], "study no-such-study"),
         (&["nginx", "--access-log", "/no/such/log"], "--access-log /no/such/log"),
-        (&["nginx", "--access-log", "/"], "no regular file"),
+        (&["nginx", "--access-log", "/"], "not a regular file"),
         (&["nginx", "--access-log", &no_log], "it has no GET request of a visitor"),
         (&["nginx", "--access-log", &pictures], "it has no document"),
         (&["apache", "--present", "/no/such/file"], "--present /no/such/file"),

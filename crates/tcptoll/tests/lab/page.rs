@@ -209,7 +209,7 @@ fn a_har_file_is_replayed_in_its_order_and_no_name_of_it_becomes_a_path() {
     assert!(page.requests[2].known_us >= page.requests[1].ended_us());
     let ran = run(&mut tcptoll(&["page", "--quiet", "--har", "/dev/null"]));
     assert_eq!(ran.status, Some(2), "{}", ran.stderr);
-    assert!(ran.stderr.contains("--har /dev/null: it is no regular file"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--har /dev/null: it is not a regular file"), "{}", ran.stderr);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use super::{NAMES, load};
-use tcptoll_report::html;
+use tcptoll_report::{html, svg};
 
 /// Widths of a phone and of a window, px.
 const WIDTHS: [u32; 2] = [400, 1200];
@@ -23,14 +23,24 @@ fn no_word_of_a_report_overlaps_another_or_is_cut_on_a_phone_or_in_a_window() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut page = "<!doctype html><meta charset=utf-8><body>".to_owned();
+    let mut frames = 0;
+    let mut add = |title: &str, width: u32, content: &str| {
+        frames += 1;
+        let content = content.replace('&', "&amp;").replace('"', "&quot;");
+        write!(
+            page,
+            "<iframe title=\"{title}\" width={width} height=20000 srcdoc=\"{content}\"></iframe>"
+        )
+        .unwrap();
+    };
     for name in NAMES {
-        let report = html(&load(name)).replace('&', "&amp;").replace('"', "&quot;");
+        let summary = load(name);
+        let report = html(&summary);
         for width in WIDTHS {
-            write!(
-                page,
-                "<iframe title=\"{name}, {width} px\" width={width} height=20000 srcdoc=\"{report}\"></iframe>"
-            )
-            .unwrap();
+            add(&format!("{name}, {width} px"), width, &report);
+        }
+        if let Ok(picture) = svg(&summary) {
+            add(&format!("{name}, first picture"), 800, &picture);
         }
     }
     write!(page, "<pre id=found>not looked at</pre><script>{SCRIPT}</script>").unwrap();
@@ -45,6 +55,6 @@ fn no_word_of_a_report_overlaps_another_or_is_cut_on_a_phone_or_in_a_window() {
     let dom = String::from_utf8_lossy(&ran.stdout);
     let found = dom.rsplit_once("<pre id=\"found\">").map(|(_, rest)| rest);
     let found = found.and_then(|rest| rest.split_once("</pre>")).map(|(found, _)| found.trim());
-    let looked = format!("{} pages were looked at", NAMES.len() * WIDTHS.len());
+    let looked = format!("{frames} pages were looked at");
     assert_eq!(found, Some(looked.as_str()), "{}", String::from_utf8_lossy(&ran.stderr));
 }

@@ -32,6 +32,12 @@ struct Row<'a> {
     served: Vec<(i32, u64)>,
 }
 
+impl Row<'_> {
+    fn is_empty(&self) -> bool {
+        self.connected.is_empty() && self.served.is_empty()
+    }
+}
+
 fn bar_of(us: f64) -> i32 {
     (us.max(LEAST_US).log10() * BARS).floor() as i32
 }
@@ -60,14 +66,15 @@ fn rows(summary: &Summary) -> Vec<Row<'_>> {
         let served = bars(arm, &[FIRST_BYTE.name]);
         Row { at, arm, queues, connected, served }
     };
-    let drawn = |row: &Row<'_>| !row.connected.is_empty() || !row.served.is_empty();
+    // Where no connection succeeded there are no bars, and that is said in their place.
+    let drawn = |row: &Row<'_>| !row.is_empty() || (row.arm.ok == 0 && row.arm.attempts > 0);
     recorded(summary).into_iter().map(of).filter(drawn).take(ARMS).collect()
 }
 
 /// The picture; `None` where no arm has a whole distribution.
 pub(super) fn picture(summary: &Summary) -> Option<Picture> {
     let rows = rows(summary);
-    if rows.is_empty() {
+    if rows.iter().all(Row::is_empty) {
         return None;
     }
     let label = "Connections by time to connect and time to first byte, with the retry ladders";
@@ -146,6 +153,10 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, pitch: f64, wide: bool) {
     plot.svg.text("name", (left + 2.0, top + 10.0), Anchor::Start, &name);
     plot.svg.text("tick", (left - 8.0, middle - 8.0), Anchor::End, "first byte");
     plot.svg.text("tick", (left - 8.0, middle + 16.0), Anchor::End, "connected");
+    if row.is_empty() {
+        let text = format!("none of {} succeeded", connections(row.arm.attempts));
+        plot.svg.text("name strong worse", (left + 8.0, middle - 8.0), Anchor::Start, &text);
+    }
     plot.group(&arm_class(row.at), "", |plot| {
         for (bars, up) in [(&row.served, true), (&row.connected, false)] {
             let what = if up { "got their first byte" } else { "connected" };

@@ -124,7 +124,7 @@ impl Load {
         let name = format!("--access-log {}", path.display());
         let found = fs::metadata(path).with_context(|| name.clone())?;
         if !found.is_file() {
-            bail!("{name}: it is no regular file");
+            bail!("{name}: it is not a regular file");
         }
         let bytes = read_at_most(path, LOG_MAX).map_err(|error| {
             if is_too_large(&error) {

@@ -403,7 +403,7 @@ fn need(load: &Load, server: Server) -> u64 {
 fn from(path: &Path, server: Server) -> anyhow::Result<Found> {
     let name = format!("--from {}", path.display());
     if !fs::metadata(path).with_context(|| name.clone())?.is_file() {
-        bail!("{name}: it is no regular file");
+        bail!("{name}: it is not a regular file");
     }
     let bytes = read_at_most(path, FROM_MAX).with_context(|| name.clone())?;
     let found: Found = serde_json::from_slice(&bytes)
