@@ -1,5 +1,5 @@
-//! Do words of a report's pictures overlap, leave their picture or their column? Chromium lays the pages out for a phone
-//! and for a desk, and a script measures them there.
+//! Do words of a report's pictures overlap, leave their picture or their column? Chromium lays the pages out for a phone,
+//! for a desk and for paper, and a script measures them there.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -10,10 +10,13 @@ use tcptoll_report::{html, svg};
 /// Widths of a phone and of a window, px.
 const WIDTHS: [u32; 2] = [400, 1200];
 
+/// Width of A4 paper between margins of 1 cm, at 96 px per inch.
+const PAPER: u32 = 718;
+
 const SCRIPT: &str = include_str!("pictures.js");
 
 #[test]
-fn no_word_of_a_report_overlaps_another_or_is_cut_on_a_phone_or_in_a_window() {
+fn no_word_of_a_report_overlaps_another_or_is_cut_on_a_phone_in_a_window_or_on_paper() {
     let has =
         Command::new("chromium").arg("--version").output().is_ok_and(|ran| ran.status.success());
     if !has {
@@ -39,6 +42,8 @@ fn no_word_of_a_report_overlaps_another_or_is_cut_on_a_phone_or_in_a_window() {
         for width in WIDTHS {
             add(&format!("{name}, {width} px"), width, &report);
         }
+        let printed = report.replace("@media print", "@media all");
+        add(&format!("{name}, printed"), PAPER, &printed);
         if let Ok(picture) = svg(&summary) {
             add(&format!("{name}, first picture"), 800, &picture);
         }
