@@ -247,7 +247,7 @@ fn proof(summary: &Summary, cause: &str, ill: &Arm, well: &Arm) -> String {
             without * 100.0
         ));
     }
-    format!("in this run, arm {}: {}", well.name, parts.join("; "))
+    format!("arm {}: {}", well.name, parts.join("; "))
 }
 
 /// The ratio of a metric with its interval, where the run has it: ` (0.0085×, 95 % CI 0.008–0.009)`.
@@ -320,7 +320,7 @@ mod tests {
         assert!(changes[2].contains("ip_local_port_range to 1024 65535."), "{changes:?}");
         assert_eq!(
             advice[1].proof.as_deref().unwrap(),
-            "in this run, arm two: connect(2) takes 7.10 µs of CPU, compared with 840 µs in arm one \
+            "arm two: connect(2) takes 7.10 µs of CPU, compared with 840 µs in arm one \
              (0.0084×, 95 % CI 0.0081–0.0087)"
         );
     }
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(advice.len(), 1, "{advice:?}");
         assert_eq!(
             advice[0].proof.as_deref().unwrap(),
-            "in this run, arm kept: all 100 operations succeeded over 4 connections; in arm short, 36 \
+            "arm kept: all 100 operations succeeded over 4 connections; in arm short, 36 \
              of 100 found no free port"
         );
     }

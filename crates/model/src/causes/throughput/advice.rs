@@ -94,7 +94,7 @@ fn better<'a>(all: &[One<'a>], ill: &One<'_>, options: &[&str]) -> Option<One<'a
 
 fn proof(better: Option<One<'_>>) -> Option<String> {
     let better = better?;
-    Some(format!("in this run, arm {}: {}", better.arm.name, better.rate()))
+    Some(format!("arm {}: {}", better.arm.name, better.rate()))
 }
 
 /// A size to ask for that is not below this.
@@ -286,7 +286,7 @@ pub(super) fn link_rate(summary: &Summary) -> Vec<Advice> {
         });
     let proof = short.and_then(|one| {
         let rtt = human_us(one.way.sender.rtt_us?);
-        Some(format!("in this run, arm {}: {} at a round trip of {rtt}", one.arm.name, one.rate()))
+        Some(format!("arm {}: {} at a round trip of {rtt}", one.arm.name, one.rate()))
     });
     vec![Advice {
         cause: Limit::LinkRate.name().to_owned(),

@@ -149,7 +149,7 @@ fn abort(summary: &Summary, arm: &Arm) -> Option<Advice> {
         };
         let resets = other.errors.get("reset").copied().unwrap_or(0);
         format!(
-            "in this run, arm {}: {}, {} of them with a reset; arm {}: {}",
+            "arm {}: {}, {} of them with a reset; arm {}: {}",
             other.name,
             with(other),
             human_count(resets),
@@ -185,7 +185,7 @@ fn proof(ill: &Arm, well: &Arm) -> String {
         None => String::new(),
     };
     format!(
-        "in this run, arm {}: all {} connections received their first byte{slowest}{held}",
+        "arm {}: all {} connections received their first byte{slowest}{held}",
         well.name,
         human_count(well.ok)
     )

@@ -90,7 +90,7 @@ fn proof(arm: &Arm, checked: &Keepalive) -> Option<String> {
     }
     let max = arm.histograms.get("detection_us")?.max?;
     Some(format!(
-        "in this run, arm {}: all {} dead connections detected, the last after {} (computed bound: \
+        "arm {}: all {} dead connections detected, the last after {} (computed bound: \
          {}, plus {} for timers); 0 of {} live connections closed",
         arm.name,
         human_count(deaths.dead),

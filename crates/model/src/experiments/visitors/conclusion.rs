@@ -49,13 +49,16 @@ fn workers(arms: &[&Arm]) -> Option<String> {
     Some(match ends(arms, &WORKERS_BUSY)[..] {
         [] => return None,
         [(arm, held)] => format!("Connections hold {} workers on average.", of(arm, held)?),
-        [(least, low), .., (most, high)] => format!(
-            "Connections hold {} ({}) to {} workers ({}) on average.",
-            of(least, low)?,
-            least.name,
-            of(most, high)?,
-            most.name
-        ),
+        [(least, low), .., (most, high)] => {
+            let [fewest, most_held] = [of(least, low)?, of(most, high)?];
+            if fewest == most_held {
+                return Some(format!("In each arm, connections hold {fewest} workers on average."));
+            }
+            format!(
+                "Connections hold {fewest} ({}) to {most_held} workers ({}) on average.",
+                least.name, most.name
+            )
+        }
     })
 }
 

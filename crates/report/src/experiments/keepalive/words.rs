@@ -137,7 +137,7 @@ pub(super) fn who(names: &[&str]) -> String {
 fn of_deaths(arm: &Arm, d: &Deaths) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut note = |bad: bool, text: String| notes.push(Note { text, bad });
-    let mut by = counted(&d.known_by).map(|by| format!("detected by {by}"));
+    let mut by = counted(&d.known_by).map(|by| format!("reported as {by}"));
     if let Some(said) = counted(&d.read_said) {
         let read = format!("read(2) on them returned {said}");
         by = Some(by.map_or(read.clone(), |by| format!("{by}; {read}")));

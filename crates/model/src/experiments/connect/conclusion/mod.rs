@@ -37,7 +37,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
     let well = cured(summary, ill, QUEUE)?;
     let max = well.histograms.get("connect_us").and_then(|h| h.max)?;
     Some(format!(
-        "in this run, arm {}: all {} connected, the slowest in {}",
+        "arm {}: all {} connected, the slowest in {}",
         well.name,
         human_count(well.ok),
         human_us(max)

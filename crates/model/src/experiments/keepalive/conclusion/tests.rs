@@ -146,7 +146,7 @@ fn a_wanted_detection_time_brings_settings_with_cost_and_proof() {
     assert_eq!(
         advice.proof.as_deref(),
         Some(
-            "in this run, arm mechanism tcp: all 100 dead connections detected, the last after 4.00 s (computed bound: 4.00 s, plus 510 ms for timers); 0 of 900 live connections closed"
+            "arm mechanism tcp: all 100 dead connections detected, the last after 4.00 s (computed bound: 4.00 s, plus 510 ms for timers); 0 of 900 live connections closed"
         )
     );
 }

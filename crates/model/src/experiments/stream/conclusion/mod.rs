@@ -256,7 +256,7 @@ fn proof(summary: &Summary, id: &str) -> Option<String> {
         rest(one.arm) == rest(ill.arm) && one.goodput > ill.goodput * (1.0 + SAME)
     };
     let best = arms.iter().filter(better).max_by(|a, b| a.goodput.total_cmp(&b.goodput))?;
-    Some(format!("in this run, arm {}: {}", best.arm.name, best.rate()))
+    Some(format!("arm {}: {}", best.arm.name, best.rate()))
 }
 
 /// Commands worth running next.

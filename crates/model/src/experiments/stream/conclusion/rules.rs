@@ -38,12 +38,7 @@ fn enough(sizes: &Sizes<'_>) -> Option<Advice> {
     let best = sizes.best();
     let share = told.goodput / best;
     let seen = |told: &Told<'_>| {
-        format!(
-            "in this run, arm {}: {}, {:.0} % of the best arm",
-            told.arm.name,
-            told.of_link(),
-            share * 100.0
-        )
+        format!("arm {}: {}, {:.0} % of the best arm", told.arm.name, told.of_link(), share * 100.0)
     };
     Some(if share >= 1.0 - SAME {
         of_cause(
@@ -79,7 +74,7 @@ fn safety(sizes: &Sizes<'_>) -> Option<Advice> {
     let ([_, before], [_, after]) = (least.round_trips()?, told.round_trips()?);
     let (before_text, after_text) = (human_us(before), human_us(after));
     let proof = format!(
-        "in this run, arm {}: {} at a round trip of {before_text}; arm {}: {} at {after_text}",
+        "arm {}: {} at a round trip of {before_text}; arm {}: {} at {after_text}",
         least.arm.name,
         least.rate(),
         told.arm.name,
