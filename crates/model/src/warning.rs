@@ -130,7 +130,7 @@ warnings! {
         ours: u64,
         /// The witness's count.
         witness: u64,
-    } => format!("{what}: tcptoll counted {ours}, the independent count is {witness}");
+    } => format!("{what}: tcptoll counted {ours}, a second count (kernel counters or capture) is {witness}. Traffic of other programs can cause this");
 
     /// A setting the lab made on its own.
     SettingMade "setting-made" {
@@ -272,7 +272,9 @@ warnings! {
         /// Middle of the upper group.
         high: f64,
     } => format!(
-        "{metric}: rounds fall into two groups, around {low:.4} and {high:.4}. Find out why before you trust their mean"
+        "{metric}: rounds fall into two groups, around {} and {}. Find out why before you trust their mean",
+        human_rate_per_s(*low),
+        human_rate_per_s(*high)
     );
 
     /// Closed loop: throughput times latency is not the number at once.

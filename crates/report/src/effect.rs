@@ -100,7 +100,7 @@ pub(crate) fn more_rounds(open: &[&Comparison]) -> String {
         (Some(least), Some(most)) if most > MOST_ROUNDS => {
             let some = if least > MOST_ROUNDS { "" } else { " for some" };
             format!(
-                "{} rounds would still be too few{some}: use longer trials (--count, --duration) \
+                "{} rounds would still be too few{some}: use longer trials \
                  or a wider --margin",
                 number::count(MOST_ROUNDS)
             )
@@ -326,7 +326,7 @@ mod tests {
         let wide = with_margin([1.0 / 1.05, 1.05]);
         assert_eq!(more_rounds(&[&wide]), "try --rounds 290");
         let hopeless = with_margin([0.5, 2.0]);
-        let longer = "use longer trials (--count, --duration) or a wider --margin";
+        let longer = "use longer trials or a wider --margin";
         assert_eq!(
             more_rounds(&[&hopeless]),
             format!("1,000 rounds would still be too few: {longer}")

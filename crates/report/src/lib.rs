@@ -96,6 +96,13 @@ pub fn html(summary: &Summary) -> String {
     html_of(&[summary])
 }
 
+/// Why a run is invalid, a sentence each; none of a valid one.
+#[must_use]
+pub fn invalid(summary: &Summary) -> Vec<String> {
+    clean::summary(summary)
+        .map_or_else(|_| Vec::new(), |clean| findings::invalid(&clean, experiments::own(&clean)))
+}
+
 /// What can be computed before anything is measured, for a terminal, as [`text()`].
 #[must_use]
 pub fn computed(all: &[Advice], style: TextStyle) -> String {

@@ -25,6 +25,15 @@ pub(crate) struct Limit {
     bound: f64,
 }
 
+/// What came of a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// The arms that break it, as sentences.
+    pub(crate) broken: Vec<String>,
+    /// Arms without the figure, as a sentence: of these nothing is known.
+    pub(crate) absent: Option<String>,
+}
+
 impl Limit {
     /// Reads `p99 > 5ms`, of the distribution that carries the answer; `p99(NAME) > 5ms`; and
     /// `METRIC < NUMBER`. Names are those of the experiment.
@@ -60,6 +69,13 @@ impl Limit {
             }
         };
         let unit = unit(&names[0], spec);
+        // A name with its unit is a number of it; of any other, nobody thinks of microseconds.
+        if unit == "us"
+            && !left.contains("_us")
+            && right.parse().is_ok_and(|bound: f64| bound != 0.0)
+        {
+            bail!("--fail-if '{text}': {right} has no unit; write e.g. {right}ms or {right}us");
+        }
         let bound = bound(right, unit).with_context(|| {
             let unit = if unit == "us" { "a time like 5ms, or a number of us" } else { "a number" };
             format!("--fail-if '{text}': \"{right}\" is not a limit for {left}: write {unit}")
@@ -67,26 +83,39 @@ impl Limit {
         Ok(Self { text: text.to_owned(), figure, names, unit, above, bound })
     }
 
-    /// The arms that break the limit, as sentences.
-    ///
-    /// Errors: if no arm has the figure; a limit nobody can break is a mistake.
-    pub(crate) fn broken(&self, summary: &Summary) -> anyhow::Result<Vec<String>> {
-        let values: Vec<(&Arm, f64)> =
-            summary.arms.iter().filter_map(|arm| Some((arm, self.value(arm)?))).collect();
-        if values.is_empty() {
-            bail!(
-                "--fail-if '{}': no arm of this run has that figure; it was not measured, or there were too few values",
-                self.text
-            );
+    /// The limit held against each arm.
+    pub(crate) fn of_run(&self, summary: &Summary) -> Held {
+        let mut held = Held::default();
+        let mut absent = Vec::new();
+        for arm in &summary.arms {
+            match self.value(arm) {
+                Some(value) if self.is_broken(value) => held.broken.push(self.sentence(arm, value)),
+                Some(_) => {}
+                None => absent.push(arm.name.as_str()),
+            }
         }
-        Ok(values
-            .into_iter()
-            .filter(|(_, value)| if self.above { *value > self.bound } else { *value < self.bound })
-            .map(|(arm, value)| {
-                let value = if self.unit == "us" { human_us(value) } else { format!("{value:.1}") };
-                format!("--fail-if '{}' is true in {}: it is {value}", self.text, arm.name)
-            })
-            .collect())
+        let all = absent.len() == summary.arms.len();
+        held.absent = (all || !absent.is_empty()).then(|| {
+            let of = if all {
+                "no arm of this run has that figure".to_owned()
+            } else {
+                format!("that figure is missing in {}", absent.join(", "))
+            };
+            format!(
+                "--fail-if '{}': {of}; it was not measured, or there were too few values",
+                self.text
+            )
+        });
+        held
+    }
+
+    fn is_broken(&self, value: f64) -> bool {
+        if self.above { value > self.bound } else { value < self.bound }
+    }
+
+    fn sentence(&self, arm: &Arm, value: f64) -> String {
+        let value = if self.unit == "us" { human_us(value) } else { format!("{value:.1}") };
+        format!("--fail-if '{}' is true in {}: it is {value}", self.text, arm.name)
     }
 
     fn value(&self, arm: &Arm) -> Option<f64> {
@@ -201,6 +230,33 @@ mod tests {
     }
 
     #[test]
+    fn an_arm_without_the_figure_is_named_and_does_not_pass() {
+        use tcptoll_model::record::HistogramSummary;
+        let arm = |name: &str, p99| {
+            let histogram = HistogramSummary { p99, ..HistogramSummary::default() };
+            let histograms = [("connect_us".to_owned(), histogram)].into();
+            Arm { name: name.to_owned(), histograms, ..Arm::default() }
+        };
+        let of = |arms| {
+            let held = parse("p99 > 5ms").unwrap().of_run(&Summary { arms, ..Summary::default() });
+            (held.broken, held.absent)
+        };
+        let absent = |of: &str| {
+            Some(format!(
+                "--fail-if 'p99 > 5ms': {of}; it was not measured, or there were too few values"
+            ))
+        };
+        assert_eq!(of(vec![arm("a", Some(4_000.0))]), (Vec::new(), None));
+        let one = of(vec![arm("a", Some(4_000.0)), arm("b", None)]);
+        assert_eq!(one, (Vec::new(), absent("that figure is missing in b")));
+        let both = of(vec![arm("a", Some(6_000.0)), arm("b", None)]);
+        assert_eq!((both.0.len(), both.1.is_some()), (1, true));
+        let none = absent("no arm of this run has that figure");
+        assert_eq!(of(vec![arm("b", None)]), (Vec::new(), none.clone()));
+        assert_eq!(of(Vec::new()), (Vec::new(), none));
+    }
+
+    #[test]
     fn anything_else_says_how_to_write_one() {
         for text in ["", "x", "p98(rtt_us) > 1", "p99(rtt_us > 1"] {
             let error = parse(text).unwrap_err().to_string();
@@ -209,6 +265,7 @@ mod tests {
         for (text, says) in [
             ("ok > b", "\"b\" is not a limit for ok: write a number"),
             ("ok > NaN", "is not a limit"),
+            ("p99 > 5", "5 has no unit; write e.g. 5ms or 5us"),
             ("p99 > 5 parsecs", "write a time like 5ms"),
             ("connections_per_s < 5ms", "write a number"),
         ] {

@@ -19,7 +19,7 @@ use tcptoll_model::study::Study;
 
 use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};
-use crate::limit::Limit;
+use crate::limit::{Held, Limit};
 use crate::screen::{self, ProgressLine};
 
 /// Runs a study, prints its result, writes what was asked for.
@@ -98,7 +98,13 @@ pub(crate) struct Checked {
 pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<Checked> {
     let mut schedule = Schedule::of(study)?;
     schedule.prepare()?;
-    let limits = limits(args, &schedule)?;
+    if args.pcap.is_some() && schedule.has_target() {
+        bail!(
+            "--pcap needs the lab: on this machine's own network no packets are captured. Leave it out, \
+             or use tcpdump"
+        );
+    }
+    let limits = limits(&args.fail_if, &schedule)?;
     let tolerance = tolerance(args.link_tolerance.as_deref())?;
     check_files(args)?;
     Ok(Checked { schedule, limits, tolerance })
@@ -133,7 +139,9 @@ pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
     let its_study = || format!("record {name}: its study");
     let mut schedule = Schedule::of(&header.study).with_context(its_study)?;
     schedule.prepare().with_context(its_study)?;
-    let limits = limits(args, &schedule)?;
+    let given =
+        if args.fail_if.is_empty() { fail_ifs(&header.command) } else { args.fail_if.clone() };
+    let limits = limits(&given, &schedule)?;
     let began: Timestamp = header
         .started_at
         .parse()
@@ -175,8 +183,19 @@ pub(crate) fn any_seed() -> u64 {
     RandomState::new().hash_one(std::process::id()) >> 32
 }
 
-fn limits(args: &OutputArgs, schedule: &Schedule) -> anyhow::Result<Vec<Limit>> {
-    args.fail_if.iter().map(|text| Limit::parse(text, schedule.spec)).collect()
+fn limits(texts: &[String], schedule: &Schedule) -> anyhow::Result<Vec<Limit>> {
+    texts.iter().map(|text| Limit::parse(text, schedule.spec)).collect()
+}
+
+/// The limits of a command as it was typed.
+fn fail_ifs(command: &[String]) -> Vec<String> {
+    const OPTION: &str = "--fail-if";
+    let next = command.iter().skip(1).map(Some).chain([None]);
+    let of = |(word, next): (&String, Option<&String>)| match word.strip_prefix(OPTION)? {
+        "" => next.cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    };
+    command.iter().zip(next).filter_map(of).collect()
 }
 
 fn tolerance(text: Option<&str>) -> anyhow::Result<Tolerance> {
@@ -304,12 +323,16 @@ fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
     if let Some(signal) = run.signal {
         return Ok(Status::Stopped(u8::try_from(signal).unwrap_or(0)));
     }
-    let mut broken = false;
-    for limit in limits {
-        for sentence in limit.broken(&run.summary)? {
-            say(&sentence);
-            broken = true;
+    let held: Vec<Held> = limits.iter().map(|limit| limit.of_run(&run.summary)).collect();
+    held.iter().flat_map(|held| &held.broken).for_each(|sentence| say(sentence));
+    let broken = held.iter().any(|held| !held.broken.is_empty());
+    let absent: Vec<String> = held.into_iter().filter_map(|held| held.absent).collect();
+    if broken {
+        for sentence in &absent {
+            say(sentence);
         }
+    } else if !absent.is_empty() {
+        bail!(absent.join("; "));
     }
     let failed = run.summary.arms.iter().any(|arm| arm.failure.is_some())
         || run.summary.rounds.as_ref().is_some_and(|rounds| rounds.failed > 0);
@@ -388,6 +411,14 @@ mod tests {
 
     use super::*;
     use crate::studies::study;
+
+    #[test]
+    fn the_limits_of_a_command_are_read_from_its_words() {
+        let words = |line: &str| -> Vec<String> { line.split('|').map(str::to_owned).collect() };
+        let line = "tcptoll|http|--fail-if|p99 > 5ms|-d|1s|--fail-if=errors > 0|--fail-if";
+        assert_eq!(fail_ifs(&words(line)), ["p99 > 5ms", "errors > 0"]);
+        assert!(fail_ifs(&words("tcptoll|http|--fail-ifs|x")).is_empty());
+    }
 
     fn notices(study: &Study, address: Option<&str>) -> Vec<String> {
         let mut schedule = Schedule::of(study).unwrap();

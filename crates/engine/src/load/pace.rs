@@ -10,9 +10,9 @@
 //!
 //! Latency is of operations that are begun or due in the measured part. Rates are of what completes
 //! in the *window*: from the beginning of the measured part until its time is up, or until the
-//! last of a number of operations begins (closed loop) or the next one would be due (open loop). All
-//! slots are in use throughout it, so it is unbiased at both edges: what began before it and
-//! completes in it makes up for what begins in it and completes after.
+//! last of a number of operations begins (closed loop) or the next one would be due (open loop). In a
+//! closed loop an operation across an edge counts by the share of its time that lies within: slots in
+//! phase would else count whole batches, with the same error in each trial.
 
 use tcptoll_model::arrivals::{Arrivals, Spread};
 
@@ -351,6 +351,17 @@ impl Pace {
         let begun = self.begun_ns?;
         let ends = self.last_begun_ns.unwrap_or(u64::MAX).min(self.window_ends_ns());
         Some((begun, ends.min(now_ns.max(begun))))
+    }
+
+    /// Share of an operation, from the first to the second instant, that counts in the window: of a
+    /// closed loop that of its time, of an open loop all if it completes within.
+    pub(super) fn share(&self, from_ns: u64, to_ns: u64) -> f64 {
+        if self.is_open() || to_ns <= from_ns {
+            return f64::from(u8::from(self.window_has(to_ns)));
+        }
+        let Some((begun, ends)) = self.window_ns(to_ns) else { return 0.0 };
+        let within = to_ns.min(ends).saturating_sub(from_ns.max(begun));
+        within as f64 / (to_ns - from_ns) as f64
     }
 
     /// Whether what completes at this instant completes within the window.

@@ -145,6 +145,11 @@ impl Schedule {
         self.plans.iter().map(|plan| plan.target())
     }
 
+    /// Whether a server is outside the lab.
+    pub fn has_target(&self) -> bool {
+        self.targets().any(|target| target.is_some())
+    }
+
     /// The plan of an arm.
     pub(super) fn plan(&self, arm: usize) -> &dyn Plan {
         &*self.plans[arm]

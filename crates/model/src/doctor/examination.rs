@@ -64,6 +64,10 @@ pub struct Examined {
     /// Connections in TIME-WAIT; absent like `connections`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_wait: Option<u64>,
+    /// SYNs and ACKs that met a full accept queue since this namespace began
+    /// (`TcpExtListenOverflows`); absent: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflows_before: Option<u64>,
     /// Sysctls that were read.
     pub sysctls: u64,
     /// Servers that run here, with the settings that were read.
@@ -112,6 +116,7 @@ impl Examination {
                 listeners: state.listeners.len() as u64 + state.listeners_left_out,
                 connections: listed.then(|| all.saturating_sub(time_wait)),
                 time_wait: listed.then_some(time_wait),
+                overflows_before: state.totals.overflows,
                 sysctls: machine.sysctls.len() as u64,
                 servers: machine.servers.clone(),
                 queues: state.listeners.clone(),

@@ -19,7 +19,7 @@ pub const DRIFT_MAX: usize = 4_000;
 pub struct Drift {
     /// Probability of a trend at least as clear, either way, were the order of the rounds chance.
     pub p: f64,
-    /// From the first to the last round, as a share of the median: 0.05 is 5 % upwards.
+    /// From the first to the last round, relative to the first: 0.05 is 5 % upwards, never below -1.
     pub change: f64,
 }
 
@@ -73,7 +73,10 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
     let z = (rises.abs() as f64 - 1.0).max(0.0) / variance.sqrt();
     // All equal: 0 by 0, and no trend.
     let p = if variance > 0.0 { erfc(z / std::f64::consts::SQRT_2) } else { 1.0 };
-    Some(Drift { p, change: median(&slopes)? * (n as f64 - 1.0) / middle })
+    // Along the line of that slope through the median in the middle; 0 is its end where it would go below.
+    let half = median(&slopes)? * (n as f64 - 1.0) / middle / 2.0;
+    let [first, last] = [(1.0 - half).max(0.0), (1.0 + half).max(0.0)];
+    Some(Drift { p, change: last / first.max(f64::EPSILON) - 1.0 })
 }
 
 /// Whether neighbouring rounds are alike: von Neumann's ratio of the ranks, one-sided.
@@ -179,12 +182,12 @@ mod tests {
 
     #[test]
     fn eight_rising_values_by_hand() {
-        // 28 pairs rise: z = 27/√(8·7·21/18) = 27/8.083 = 3.340, p = 0.00084. Slope 1 over 7 steps and
-        // a median of 13.5: 7/13.5.
+        // 28 pairs rise: z = 27/√(8·7·21/18) = 27/8.083 = 3.340, p = 0.00084. Slope 1 over 7 steps:
+        // from 10 to 17.
         let values: Vec<f64> = (10..18).map(f64::from).collect();
         let found = drift(&values).unwrap();
         assert!((found.p - 0.000_837).abs() < 2e-6, "{found:?}");
-        assert!((found.change - 7.0 / 13.5).abs() < 1e-12, "{found:?}");
+        assert!((found.change - 0.7).abs() < 1e-12, "{found:?}");
         // Ranks 1 to 8: neighbours differ by 1, so 7 of 42.
         let alike = autocorrelation(&values).unwrap();
         assert!(alike.p < 0.001 && alike.lag1 > 0.5, "{alike:?}");

@@ -244,9 +244,9 @@ impl Found {
                     step without a problem, otherwise the last step.";
         }
         "The search looks for the lowest p95 page time within the memory, with no visitor refused. \
-         Timeouts within 5 % of the lowest p95, and of these within 5 % of the lowest mean page \
-         time, count as equal. Of these, a timeout that leaves workers free wins, and then the one \
-         that holds the fewest workers. Another limit of workers or requests is chosen only if it \
+         Timeouts within 5 % of the lowest p95, and among them within 5 % of the lowest mean page \
+         time, count as equal. Among equal timeouts, one that leaves workers free is chosen; of \
+         several, the one that holds the fewest workers. Another limit of workers or requests is chosen only if it \
          is more than 5 % better with the same visitors."
     }
 

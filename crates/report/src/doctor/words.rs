@@ -58,7 +58,14 @@ pub(super) fn verdict(verdict: ProofVerdict) -> &'static str {
 pub(super) fn answer(examination: &Examination) -> String {
     let (all, problems) = (examination.findings.len(), examination.problems());
     if all == 0 {
-        return format!("Nothing found in {}.", number::duration(examination.lasted_s));
+        let lasted = number::duration(examination.lasted_s);
+        return match examination.examined.overflows_before {
+            None | Some(0) => format!("Nothing found in {lasted}."),
+            Some(count) => format!(
+                "Nothing found in {lasted}. But before, accept queues here were full {}: repeat it while the load is on.",
+                plural(count, "time")
+            ),
+        };
     }
     let kinds = [(problems, "problem"), (all - problems, "warning")];
     let kinds = kinds.iter().filter(|(n, _)| *n > 0).map(|(n, word)| plural(*n as u64, word));

@@ -27,9 +27,9 @@ const OF_OTHER_TOOLS: [(&str, &str); 45] = [
     ("clients", "--connections N"),
     ("csv", "tcptoll report RECORD --csv FILE"),
     ("data", "--body TEXT"),
-    ("disable-keepalive", "--reuse client-close"),
+    ("disable-keepalive", "--reuse server-close"),
     ("disable-redirects", "redirects are never followed: they count as successes"),
-    ("export-json", "--out FILE writes the record, --format json prints the result"),
+    ("export-json", "--out FILE for the record, or --format json for the result"),
     ("graph", "--html FILE writes a report with pictures"),
     ("http1.1", "HTTP/1.1 is the default: leave it out"),
     ("http2", "HTTP/2 is measured by page loads: tcptoll page --protocol h2"),
@@ -38,7 +38,7 @@ const OF_OTHER_TOOLS: [(&str, &str); 45] = [
     ("json", "--format json"),
     ("k", "keep-alive is on by default: leave it out; --reuse client-close turns it off"),
     ("keep-alive", "--reuse keep-alive, which is the default"),
-    ("keepalive-time", "tcptoll keepalive measures TCP keep-alive"),
+    ("keepalive-time", "tcptoll keepalive --idle TIME"),
     ("latency", "percentiles of the latency are always printed: leave it out"),
     ("length", "--message SIZE"),
     ("log", "--access-log FILE"),
@@ -48,7 +48,7 @@ const OF_OTHER_TOOLS: [(&str, &str); 45] = [
     ("nodelay", "--nagle off"),
     ("num", "--count N"),
     ("number", "--count N"),
-    ("output", "--out FILE writes the record, --html FILE a report"),
+    ("output", "--out FILE for the record, or --html FILE for a report"),
     ("parallel", "--streams N"),
     ("postdata", "--body @FILE"),
     ("qps", "--rate PER_SECOND"),
@@ -84,10 +84,10 @@ const COMMANDS: [(&str, &str); 24] = [
         "keep-alive",
         "tcptoll keepalive (TCP) or tcptoll http --reuse keep-alive,client-close (HTTP)",
     ),
-    ("list", "tcptoll runs lists records, tcptoll study list studies"),
+    ("list", "tcptoll runs for records, or tcptoll study list for studies"),
     ("load", "tcptoll http URL"),
     ("load-test", "tcptoll http URL"),
-    ("ls", "tcptoll runs lists records, tcptoll study list studies"),
+    ("ls", "tcptoll runs for records, or tcptoll study list for studies"),
     ("nginx", "tcptoll tune nginx, or tcptoll http --server nginx"),
     ("oha", "tcptoll http URL"),
     ("ping", "tcptoll connect HOST:PORT, or tcptoll lab -- ping …"),
@@ -126,10 +126,18 @@ fn option(mut error: Error, args: &[String]) -> Error {
         return Error::raw(ErrorKind::InvalidValue, negative);
     }
     if !typed.starts_with('-') && args.get(1).is_some_and(|command| command == "lab") {
-        let line = args.iter().skip_while(|arg| **arg != typed).map(String::as_str);
-        let line = tcptoll_report::printable_line(&line.collect::<Vec<_>>().join(" "));
+        let at = args.iter().position(|arg| *arg == typed).unwrap_or(args.len());
+        let [options, line] = [&args[1..at], &args[at..]].map(|words| {
+            tcptoll_report::printable_line(
+                &words
+                    .iter()
+                    .map(|word| tcptoll_report::shell_argument(word))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
+        });
         error.remove(ContextKind::SuggestedArg);
-        suggest(&mut error, format!("write -- before the command: tcptoll lab -- {line}"));
+        suggest(&mut error, format!("write -- before the command: tcptoll {options} -- {line}"));
         return error;
     }
     let typed = typed.trim_start_matches('-').to_owned();
@@ -301,7 +309,7 @@ mod tests {
             ("tcptoll http --latency", "tip: percentiles of the latency are always printed"),
             ("tcptoll http --qps 5", "tip: write --rate PER_SECOND"),
             ("tcptoll http --json", "tip: write --format json"),
-            ("tcptoll http --disable-keepalive", "tip: write --reuse client-close"),
+            ("tcptoll http --disable-keepalive", "tip: write --reuse server-close"),
             ("tcptoll stream --parallel 4", "tip: write --streams N"),
             ("tcptoll connect -n 5", "tip: write --count N"),
         ] {

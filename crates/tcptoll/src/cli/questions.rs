@@ -26,7 +26,11 @@ const QUESTIONS: &[(&str, &str)] = &[
         "What does a full accept queue do, and which backlog is enough?",
         "tcptoll accept-queue --backlog 16,128,4096",
     ),
-    ("\"Cannot assign requested address\": how many connections per second?", "tcptoll time-wait"),
+    (
+        "\"Cannot assign requested address\": how many connections per second?",
+        "tcptoll explain EADDRNOTAVAIL",
+    ),
+    ("What does opening cost when local ports run low?", "tcptoll time-wait"),
     ("The backend hangs: what happens to the worker pool?", "tcptoll worker-pool"),
     (
         "Which socket buffer fills this link?",
@@ -52,7 +56,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("What do this machine's connections do right now?", "tcptoll watch"),
     ("How do I get them into Prometheus?", "tcptoll watch --listen 127.0.0.1:9464"),
     (
-        "Run ping, curl or wrk over a link of 37 ms",
+        "Run ping or another program over a link of 37 ms",
         "tcptoll lab --link cross-region -- sh -c 'ping -c 3 $TCPTOLL_SERVER'",
     ),
     ("How do I make it fail in CI?", "tcptoll http -d 10s --fail-if 'p99 > 5ms' URL"),

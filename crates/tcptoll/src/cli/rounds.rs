@@ -42,7 +42,7 @@ pub struct RoundArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<String>,
     /// Share of operations that may fail, e.g. 60%. If more fail, the run is invalid (exit status
-    /// 1) [default: 1%]
+    /// 1) [default: 1%; no limit where failures are the subject, as with a full queue]
     #[arg(long, value_name = "PERCENT", value_parser = failures)]
     pub allow_errors: Option<String>,
     /// Print arms, comparisons, rounds and expected time without running anything

@@ -11,20 +11,22 @@ use crate::screen;
 const CAUSES: &str = include_str!("../../../../docs/causes.md");
 
 /// Errors as the kernel and programs name them, and the section of each.
-const ERRORS: [(&str, &str); 18] = [
-    ("address already in use", "bind"),
+const ERRORS: [(&str, &str); 20] = [
+    ("address already in use", "local-ports"),
     ("cannot assign requested address", "local-ports"),
     ("connection refused", "connect-refused"),
     ("connection reset by peer", "reset"),
     ("connection timed out", "connect-timeout"),
-    ("eaddrinuse", "bind"),
+    ("eaddrinuse", "local-ports"),
     ("eaddrnotavail", "local-ports"),
     ("econnrefused", "connect-refused"),
     ("econnreset", "reset"),
     ("ehostunreach", "unreachable"),
     ("emfile", "local-fds"),
     ("enetunreach", "unreachable"),
+    ("enfile", "local-fds"),
     ("enobufs", "local-memory"),
+    ("enomem", "local-memory"),
     ("epipe", "reset"),
     ("etimedout", "connect-timeout"),
     ("network is unreachable", "unreachable"),

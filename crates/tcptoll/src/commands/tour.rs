@@ -62,6 +62,13 @@ pub(super) fn run(args: &TourArgs) -> anyhow::Result<Status> {
         return Ok(status);
     }
     report::page_of(&page, &summaries)?;
+    let invalid = summaries.iter().filter(|summary| !summary.valid).count();
+    if invalid > 0 {
+        say(&format!(
+            "{invalid} of {} answers are invalid, with their reasons above: repeat the tour on a quieter machine",
+            summaries.len()
+        ));
+    }
     say(&format!("report with pictures: {}", page.display()));
     Ok(status)
 }
@@ -107,6 +114,13 @@ fn answer(number: usize, summary: &Summary, more: &str, style: TextStyle) -> Str
     let mut text = format!("\n{head}\n");
     for line in wrap::narrowed(&printable(&summary.answer), style.width.saturating_sub(5)).lines() {
         let _ = writeln!(text, "     {line}");
+    }
+    for why in tcptoll_report::invalid(summary) {
+        for line in
+            wrap::narrowed(&format!("invalid: {why}"), style.width.saturating_sub(5)).lines()
+        {
+            let _ = writeln!(text, "     {line}");
+        }
     }
     let _ = writeln!(text, "     more: {more}");
     text

@@ -16,7 +16,7 @@ const LINES: &[(&str, &[&str])] = &[
     ("http --host 127.0.0.1:9", &["--host", "tcptoll http URL"]),
     ("http --qps 50 127.0.0.1:9", &["--qps", "--rate PER_SECOND"]),
     ("http --json 127.0.0.1:9", &["--json", "--format json"]),
-    ("http --disable-keepalive 127.0.0.1:9", &["--disable-keepalive", "--reuse client-close"]),
+    ("http --disable-keepalive 127.0.0.1:9", &["--disable-keepalive", "--reuse server-close"]),
     ("http --script post.lua 127.0.0.1:9", &["--script", "--access-log FILE"]),
     ("http -s post.lua 127.0.0.1:9", &["-s", "--access-log FILE"]),
     ("http -k 127.0.0.1:9", &["-k", "leave it out"]),
@@ -110,6 +110,8 @@ const LINES: &[(&str, &[&str])] = &[
         "http --keepalive off --keepalive-requests 3",
         &["--keepalive-requests 3", "leave one of them out"],
     ),
+    ("connect 127.0.0.1:9 --pcap x.pcapng", &["--pcap needs the lab", "Leave it out"]),
+    ("http -d 1s --fail-if p99>5 127.0.0.1:9", &["--fail-if", "no unit", "5ms"]),
     ("connect 127.0.0.1:9 --backlog 4", &["--backlog needs the lab", "leave one of them out"]),
     ("connect --rounds 3 --target verdict", &["--rounds", "--target"]),
     // Servers that are none.

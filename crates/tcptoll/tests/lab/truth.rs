@@ -53,6 +53,21 @@ fn a_closed_loop_is_never_faster_than_its_connections_allow() {
 }
 
 #[test]
+fn connections_in_phase_do_not_count_whole_batches() {
+    if no_lab() {
+        return;
+    }
+    // A window of one and a half round trips has one batch or two, of two requests each.
+    let common = ["--link", "rtt=200ms", "--server", "null", "--link-tolerance", TOLERANCE];
+    let window = ["--duration", "300ms", "--warmup", "1s"];
+    let summary = load(&[&common[..], &COMMON, &window].concat()).summary;
+    let arm = only(&summary);
+    // Little's law: a connection that always waits makes one request per latency.
+    let busy = value(arm, "requests_per_s") * value(arm, "latency_us_mean") / 1e6;
+    assert!((CONNECTIONS * 0.85..=CONNECTIONS * 1.1).contains(&busy), "{busy} of {CONNECTIONS}");
+}
+
+#[test]
 fn a_schedule_beyond_the_capacity_is_named_saturated_with_what_was_sustained() {
     if no_lab() {
         return;

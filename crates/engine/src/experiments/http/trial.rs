@@ -1,7 +1,7 @@
 //! One trial of `http`: the server, what it is asked for, and the load.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
 use tcptoll_model::stats::Histogram;
@@ -137,13 +137,27 @@ impl Trial for HttpTrial<'_> {
 
     fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Driven, TrialError> {
         let total = self.settings.expected_requests(&self.pace);
+        let warm = match self.pace.warmup {
+            WarmUp::Time(long) => long,
+            WarmUp::Operations(_) => Duration::ZERO,
+        };
         let (load, _) = self.prepared()?;
         let begun = hosts.time.now();
         let since_ns = begun.as_nanos() as u64;
         let ordered = hosts.client.begin(load)?;
         self.since_ns = since_ns;
         let progress = &mut context.progress;
-        let tell = &mut |done: Done| progress(done, total.max(done.done));
+        // Of a duration the time tells how far the load is; how many requests fit is not known.
+        let planned = self.pace.duration.filter(|_| self.pace.requests.is_none());
+        let started = Instant::now();
+        let tell = &mut |done: Done| match planned {
+            Some(long) => {
+                let long = long + warm;
+                let passed = started.elapsed().min(long);
+                progress(Done { done: passed.as_millis() as u64, ..done }, long.as_millis() as u64);
+            }
+            None => progress(done, total.max(done.done)),
+        };
         let answered = hosts.client.wait(ordered, context.interrupt, tell)?;
         let report = answered.answer;
         let took = hosts.time.since(begun);

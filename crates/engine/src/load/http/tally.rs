@@ -46,21 +46,23 @@ pub(super) struct Tally {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Completed {
     pub(super) requests: u64,
-    pub(super) body_bytes: u64,
     pub(super) connections: u64,
+    /// Requests, and bytes of their content, each by its share within the window.
+    pub(super) shares: f64,
+    pub(super) body_bytes: f64,
 }
 
 impl Completed {
     /// Per second of a window; `in_flight`: requests that can be in progress at its edges.
     pub(super) fn rates(self, window_ns: u64, in_flight: u64) -> Rates {
         let seconds = window_ns.max(1) as f64 / 1e9;
-        let per_s = |count: u64| count as f64 / seconds;
+        let per_s = |count: f64| count / seconds;
         Rates {
             completed: self.requests,
-            requests_per_s: per_s(self.requests),
+            requests_per_s: per_s(self.shares),
             body_bytes_per_s: per_s(self.body_bytes),
-            connections_per_s: per_s(self.connections),
-            resolution_per_s: per_s(in_flight),
+            connections_per_s: per_s(self.connections as f64),
+            resolution_per_s: per_s(in_flight as f64),
             window_ns,
         }
     }
@@ -97,13 +99,18 @@ impl Tally {
 
     /// A request, of the measured part or of the one before, succeeded within the window, this long
     /// after it began; `of_ns`: the window's length, where it is known before.
-    pub(super) fn completes(&mut self, since_ns: u64, of_ns: Option<u64>, body_bytes: u64) {
+    pub(super) fn completes(&mut self, since_ns: u64, of_ns: Option<u64>) {
         self.completed.requests += 1;
-        self.completed.body_bytes += body_bytes;
         if let Some(of_ns) = of_ns.filter(|&of_ns| since_ns < of_ns && !self.rates.is_empty()) {
             let at = (u128::from(since_ns) * RATE_POINTS as u128 / u128::from(of_ns)) as usize;
             self.rates[at] += 1;
         }
+    }
+
+    /// A request succeeded, of which this share counts in the window.
+    pub(super) fn shares(&mut self, share: f64, body_bytes: u64) {
+        self.completed.shares += share;
+        self.completed.body_bytes += share * body_bytes as f64;
     }
 
     /// A connection was made within the window, or after it.
@@ -115,7 +122,8 @@ impl Tally {
     /// A request succeeded after the window began.
     pub(super) fn completes_since(&mut self, body_bytes: u64) {
         self.since.requests += 1;
-        self.since.body_bytes += body_bytes;
+        self.since.shares += 1.0;
+        self.since.body_bytes += body_bytes as f64;
     }
 
     /// What completed within the window so far, and since it began.

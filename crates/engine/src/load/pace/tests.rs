@@ -33,6 +33,29 @@ fn time_ends_the_measured_part_and_a_drain_follows() {
 }
 
 #[test]
+fn in_a_closed_loop_an_operation_across_an_edge_counts_in_part() {
+    let plan = Plan { warmup_ns: 10, duration_ns: Some(1_000), timeout_ns: 70, ..Plan::ENDLESS };
+    let mut pace = Pace::new(&plan, 0, 0, 1);
+    assert!(pace.share(2, 9).abs() < 1e-12, "there is no window yet");
+    assert!(pace.may_begin(9) && pace.advance(12));
+    for (from, to, share) in [
+        (2, 10, 0.0),
+        (2, 22, 0.5),
+        (500, 600, 1.0),
+        (1_002, 1_022, 0.5),
+        (2, 2_002, 0.5),
+        (1_012, 1_020, 0.0),
+        (600, 600, 1.0),
+    ] {
+        assert!((pace.share(from, to) - share).abs() < 1e-12, "{from} to {to}");
+    }
+    // Four slots in phase whose operations take 235: the sum is the rate, not whole batches.
+    let begins = |slot| (0_u64..6).map(move |n| (slot + n * 235, slot + (n + 1) * 235));
+    let all: f64 = (0..4).flat_map(|_| begins(5)).map(|(from, to)| pace.share(from, to)).sum();
+    assert!((all / 1_000.0 - 4.0 / 235.0).abs() < 1e-9, "{all}");
+}
+
+#[test]
 fn an_open_loop_intends_what_is_due_within_the_measured_part() {
     // 1,000 per second: one each ms; the measured part is from 5 ms to 15 ms.
     let plan = Plan {

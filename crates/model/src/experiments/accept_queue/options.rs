@@ -81,9 +81,12 @@ const ROUNDS: u32 = 6;
 /// and three seconds are enough for the first steps of both ladders.
 const TIMEOUT: &str = "3s";
 
-/// Without a choice, a backlog that is too short is compared with one that is not. Connections of the
-/// first are expected to fail.
+/// Without a choice, a backlog that is too short is compared with one that is not. Wherever backlogs are
+/// compared, connections of the shorter ones are expected to fail.
 pub(super) fn complete(study: &mut Study) {
+    if study.values("backlog").len() > 1 {
+        study.failures.get_or_insert_with(|| "expected".to_owned());
+    }
     let typed = |option: &&str| !study.values(option).is_empty();
     if CHOSEN.iter().any(typed) {
         return;

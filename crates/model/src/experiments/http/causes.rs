@@ -65,6 +65,9 @@ const CLOSE_RACE: CauseSpec = CauseSpec {
     },
 };
 
+/// Errors that come with a close of the server.
+const BROKEN: [&str; 3] = ["truncated", "reset", "close-race"];
+
 /// The server was asked to close and did not.
 fn close_ignored(arm: &Arm) -> Option<Finding> {
     let closing = arm.closing.as_ref().filter(|closing| closing.ignored > 0)?;
@@ -115,7 +118,9 @@ fn keepalive_inert(arm: &Arm) -> Option<Finding> {
         }
         return Some(Finding { text: text + ".", evidence });
     }
-    let in_use = closing.by_server.saturating_sub(closing.while_idle);
+    // A close that breaks a response, or takes the place of one, is a failure and no policy.
+    let broken = BROKEN.iter().filter_map(|class| arm.errors.get(*class)).sum();
+    let in_use = closing.by_server.saturating_sub(closing.while_idle).saturating_sub(broken);
     if !often(in_use) || found > FEW.min(asked * (1.0 - ROUND_SHARE)) {
         return None;
     }
@@ -150,14 +155,15 @@ fn close_race(arm: &Arm) -> Option<Finding> {
     let lost = arm.errors.get("close-race").copied().filter(|&count| count > 0)?;
     let mut evidence = BTreeMap::from([("close-race".to_owned(), Value::from(lost))]);
     let mut text = format!(
-        "{} of {} requests were sent while the server was closing their idle connection",
+        "{} of {} requests failed because the server closed their connection right after they were sent: it \
+         may have been closing it already",
         human_count(lost),
         human_count(arm.attempts)
     );
     let idle = arm.histograms.get("idle_close_us").and_then(|h| h.p50.or(h.mean));
     if let Some(us) = idle {
         evidence.insert("idle_close_us".into(), us.into());
-        text += &format!(", after {} without a request", human_us(us));
+        text += &format!(". It closes idle connections after {}", human_us(us));
     }
     if let Some(closing) = &arm.closing {
         evidence.insert("closed_while_idle".into(), closing.while_idle.into());
@@ -184,6 +190,14 @@ mod tests {
             closing: Some(closing),
             ..Arm::default()
         }
+    }
+
+    #[test]
+    fn a_close_that_breaks_a_response_is_no_maximum_of_the_server() {
+        let policy = arm("keep-alive", 5.0, 100, by_server(100));
+        assert!(keepalive_inert(&policy).unwrap().text.contains("5 requests"));
+        let broken = Arm { errors: [("truncated".to_owned(), 100)].into(), ..policy };
+        assert_eq!(keepalive_inert(&broken), None);
     }
 
     fn by_server(count: u64) -> Closing {

@@ -157,7 +157,7 @@ fn advice(
                     _ => "",
                 }
             ),
-            "Use Timing::default() (45 s and 10 s), or remove the fleet.".to_owned(),
+            "Use Timing::default() (45 s and 10 s), or stop the heartbeats.".to_owned(),
         ),
         _ => (
             format!(
@@ -221,7 +221,7 @@ fn risk(checking: &Checking, wanted: Wanted) -> Option<String> {
     let wrongly = 3_600.0 / period_s * fails * connections as f64;
     Some(format!(
         " With {} independent packet loss each way and a round trip of at most {}, {} of {} live \
-         connections are closed per hour. An interruption of {} closes the connections under test, \
+         connections are closed per hour. An interruption of {} closes connections that are just being tested, \
          one of {} closes all.",
         human_share(path.loss),
         human_us(path.rtt_s * 1e6),

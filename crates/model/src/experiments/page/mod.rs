@@ -68,7 +68,7 @@ Examples:
       the same page, loaded by tcptoll and by headless Chromium
   tcptoll page --tls on --protocol http/1.1,h2
       six connections with HTTP/1.1, or one with HTTP/2
-  tcptoll page --next-page-after 1s,6s --keepalive-timeout 5s
+  tcptoll page --keepalive on --next-page-after 1s,6s --keepalive-timeout 5s
       the second page of a visitor, before and after the server's keep-alive timeout
   tcptoll page --site /usr/share/doc/mkdocs/html
       your own files, served by Apache in the lab

@@ -12,7 +12,7 @@ pub(super) fn conclude(summary: &mut Summary) {
     summary.answer = answer(summary);
     summary.next = explanations(summary);
     summary.next.push(step(
-        "tcptoll page --next-page-after 1s,6s --keepalive-timeout 5s",
+        "tcptoll page --keepalive on --next-page-after 1s,6s --keepalive-timeout 5s",
         "the time that an open connection saves a single visitor",
     ));
 }

@@ -23,6 +23,11 @@ impl Expected<'_> {
         if self.with_cpu { "1 RTT + CPU" } else { "1 RTT" }
     }
 
+    /// Whether the round trip can be a yardstick: a handshake takes one at least.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.with_cpu || self.measured_us >= self.theory_us
+    }
+
     /// Distance of the measured from the expected: `+0.03 %`.
     pub(crate) fn off(&self) -> String {
         number::percent_off(self.measured_us / self.theory_us)

@@ -1,7 +1,7 @@
 //! Where did the time of one operation go? Its steps as bars on one axis of time, and the same
 //! handshake from each point of view.
 
-use tcptoll_model::record::{Arm, Step, Summary, Timeline};
+use tcptoll_model::record::{Arm, PlaceKind, Step, Summary, Timeline};
 
 use super::expected::{self, Expected};
 use crate::layout::{Align, Column, lay_out};
@@ -18,6 +18,11 @@ const BAR_MIN: usize = 16;
 pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     let mut blocks = timelines(summary, width);
     blocks.extend(expected(summary));
+    if summary.place.kind == PlaceKind::Target {
+        let text = "Where the time goes within the handshake is known in the lab only, where packets are \
+                    captured: tcptoll connect --link direct";
+        blocks.push(Block::Prose(2, text.to_owned(), Tone::Dim));
+    }
     blocks
 }
 
@@ -160,7 +165,14 @@ fn expected(summary: &Summary) -> Vec<Block> {
         summary.arms.iter().filter_map(|arm| Some((arm, expected::expected(arm)?))).collect();
     let [(arm, e)] = rows.as_slice() else { return expected_table(&rows) };
     let (theirs, ours) = (number::exact_time(e.theory_us), number::exact_time(e.measured_us));
-    let text = format!("expected {} = {theirs} · measured {ours} ({})", e.formula(), e.off());
+    let text = if e.is_possible() {
+        format!("expected {} = {theirs} · measured {ours} ({})", e.formula(), e.off())
+    } else {
+        format!(
+            "the handshake takes {ours}, less than the {} of {theirs}: there is no expected value",
+            e.rtt_from
+        )
+    };
     let mut from = format!("RTT from {}", e.rtt_from);
     if let [Some(p50), p99, ..] = figures::quantiles(arm, "rtt_us") {
         let p99 = p99.map(|us| format!(", p99 {}", number::exact_time(us))).unwrap_or_default();

@@ -22,8 +22,9 @@ impl<D: Driver> Client<'_, D> {
         let begun = self.pace.begun_ns().unwrap_or(at_ns);
         if self.pace.window_has(at_ns) {
             let of_ns = self.pace.planned_ns();
-            self.tally.completes(at_ns.saturating_sub(begun), of_ns, body_bytes);
+            self.tally.completes(at_ns.saturating_sub(begun), of_ns);
         }
+        self.tally.shares(self.pace.share(begun_ns, at_ns), body_bytes);
         if self.pace.measures(at_ns) {
             self.tally.completes_since(body_bytes);
         }

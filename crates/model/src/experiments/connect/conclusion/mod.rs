@@ -206,7 +206,9 @@ fn one(arm: &Arm) -> Option<String> {
             from => format!("{} ({from})", human_us(expected.rtt_us)),
         };
         // As a difference, so that rounding does not make the figures contradict each other.
-        text += &if more_us >= 0.0 && trips < 1.2 {
+        text += &if more_us < 0.0 && expected.cpu_us.is_none() {
+            format!(", less than the round trip of {rtt}")
+        } else if more_us >= 0.0 && trips < 1.2 {
             format!(", one round trip of {rtt} plus {}", human_us(more_us))
         } else {
             format!(", {trips:.2} times the round trip of {rtt}")

@@ -232,7 +232,7 @@ fn closers(arm: &Arm) -> Option<String> {
     if let Some(on_client) = sockets(arm, "client_time_wait") {
         text += &format!(", with {on_client} sockets in TIME-WAIT on the client");
         if closing.open_at_end > 0 {
-            text += " (including connections that it closed after the load)";
+            text += " (including connections that the client closed after the load)";
         }
         if let Some(on_server) = sockets(arm, "server_time_wait") {
             text += &format!(" and {on_server} on the server");

@@ -144,8 +144,7 @@ fn who_closes_first_is_said_of_each_class_and_agrees_with_time_wait() {
     let mut open = closing("requests=10", [200, 0], 6.0);
     open.closing.as_mut().unwrap().open_at_end = 4;
     let told = closers(&open).unwrap();
-    let says =
-        "200 sockets in TIME-WAIT on the client (including connections that it closed after the";
+    let says = "200 sockets in TIME-WAIT on the client (including connections that the client closed after the";
     assert!(told.contains(says), "{told}");
     assert_eq!(closers(&closing("keep-alive", [0, 0], 2.0)), None);
 }

@@ -157,7 +157,7 @@ fn tuned(sizes: &Sizes<'_>, least: &Told<'_>) -> Option<Tuned> {
         Tuned::AsGood(format!("{name} (tuned by the kernel) carries about as much, {rate}"))
     } else if ratio > 1.0 {
         Tuned::Differs(format!(
-            "{name} (tuned by the kernel) carries {}, {:.0} % more than the best size ({})",
+            "{name} (tuned by the kernel) carries {}, {:.0} % more than the best of the fixed sizes ({})",
             auto.rate(),
             (ratio - 1.0) * 100.0,
             best.arm.name
