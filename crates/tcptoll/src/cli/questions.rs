@@ -64,7 +64,10 @@ const QUESTIONS: &[(&str, &str)] = &[
         "Which runs have I made? How do I show one to a colleague?",
         "tcptoll runs; tcptoll report latest --html report.html",
     ),
-    ("Did it get slower since the last run?", "tcptoll compare latest latest~1"),
+    (
+        "Did it get slower since yesterday? (run it on both days)",
+        "tcptoll http --rounds 15 URL; tcptoll compare latest latest~1",
+    ),
     ("Can I repeat a published measurement?", "tcptoll study list"),
 ];
 

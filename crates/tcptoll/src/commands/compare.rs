@@ -1,7 +1,7 @@
 //! `tcptoll compare A B`: two runs of the same arms, on another day, kernel or machine.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use tcptoll_report::{Between, printable_line};
 use super::stored;
 use crate::cli::{CompareArgs, Format};
 use crate::exit::Status;
-use crate::screen;
+use crate::{output, screen};
 
 /// One of the two.
 struct Side {
@@ -36,11 +36,15 @@ struct Json<'a> {
 
 /// Compares two records.
 pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
-    let (a, b) = (read(&stored::found(&args.a)?)?, read(&stored::found(&args.b)?)?);
+    let new = stored::found(&args.a)?;
+    let (a, b) = (read(&new)?, read(&stored::found(&args.b)?)?);
     let (ea, eb) = (a.schedule.spec.name, b.schedule.spec.name);
     if ea != eb {
+        let earlier = earlier(&new, ea).map_or_else(String::new, |name| {
+            format!(". The one before of {ea}: tcptoll compare {} {name}", stored::name(&new))
+        });
         bail!(
-            "{} is a run of {ea}, {} of {eb}: compare runs of the same experiment",
+            "{} is a run of {ea}, {} of {eb}: compare runs of the same experiment{earlier}",
             a.name,
             b.name
         );
@@ -115,6 +119,21 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(Status::Met)
+}
+
+/// Records that are looked through for an earlier run.
+const EARLIER_MAX: usize = 50;
+
+/// The record before this one, of the folder for records, that is of the same experiment.
+fn earlier(new: &Path, experiment: &str) -> Option<String> {
+    let records = stored::newest(&output::record_folder().ok()?).ok()?;
+    let older = records.into_iter().map(|(_, path)| path).skip_while(|path| path != new).skip(1);
+    let is_alike = |path: &PathBuf| {
+        let record = Record::read(path).ok();
+        record.and_then(|record| Some(record.header()?.study.experiment == experiment))
+            == Some(true)
+    };
+    older.take(EARLIER_MAX).find(is_alike).map(|path| stored::name(&path))
 }
 
 /// What to run where no comparison has an interval.

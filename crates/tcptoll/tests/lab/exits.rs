@@ -296,7 +296,8 @@ fn a_queue_whose_every_connection_times_out_ends_alike_with_one_arm_and_with_two
         (ran.status, nothing)
     };
     for arms in ["4", "4,8"] {
-        assert_eq!(ended(arms, &[]), (Some(2), true), "{arms}");
+        // Where backlogs are compared, failures are expected unless a limit is given.
+        assert_eq!(ended(arms, &["--allow-errors", "1%"]), (Some(2), true), "{arms}");
         assert_eq!(ended(arms, &["--allow-errors", "100%"]), (Some(0), false), "{arms}");
     }
 }
