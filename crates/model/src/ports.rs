@@ -158,8 +158,8 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
     let at_once = count(at_once);
     let Some(per_s) = sustained_per_s else {
         return format!(
-            "{ports}{to}: at most {at_once} connections at once; \
-             where the server closes first, a port is free again at once"
+            "{ports}{to}: at most {at_once} connections open at a time; \
+             where the server closes first, a port is free again immediately"
         );
     };
     let per_s = if per_s < 10.0 { format!("{per_s:.2}") } else { count(per_s as u64) };
@@ -306,8 +306,8 @@ mod tests {
         assert_eq!((forecast.held_s, forecast.sustained_per_s), (0.0, None));
         assert_eq!(
             forecast.text,
-            "28,232 local ports × 1 source address to one destination: at most 28,232 connections at once; \
-             where the server closes first, a port is free again at once"
+            "28,232 local ports × 1 source address to one destination: at most 28,232 connections open at a time; \
+             where the server closes first, a port is free again immediately"
         );
     }
 

@@ -222,7 +222,7 @@ warnings! {
     };
 
     /// An arm has no trial that counts; its figures are those of trials that do not.
-    NothingCounts "nothing-counts" => "all trials of the arm are excluded from verdicts, so it is compared with no other arm. The figures shown are those of the excluded trials".to_owned();
+    NothingCounts "nothing-counts" => "all trials of the arm are excluded from verdicts. The figures shown are those of the excluded trials".to_owned();
 
     /// An arm changed while the run went on.
     Drift "drift" {

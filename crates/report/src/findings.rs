@@ -51,16 +51,15 @@ pub(crate) fn trouble(arm: &Arm, own: &Own) -> Vec<String> {
         let again = wire.client_to_server.retransmission + wire.server_to_client.retransmission;
         if again > 0 {
             let syns = wire.client_to_server.syn;
-            let rest = match arm.connections_attempted {
-                Some(n) => {
-                    format!("{} SYN for {}", number::count(syns), figures::plural(n, "connection"))
-                }
-                None => format!(
-                    "{} SYN for {} attempts",
-                    number::count(syns),
-                    number::count(arm.attempts)
-                ),
-            };
+            // Of the whole trial, as the packets are: with what was opened before the figures began.
+            let opened =
+                arm.client.counters.get("TcpActiveOpens").and_then(|n| u64::try_from(*n).ok());
+            let opened = opened.or(arm.connections_attempted).unwrap_or(arm.attempts);
+            let rest = format!(
+                "{} SYN for {} opened in all",
+                number::count(syns),
+                figures::plural(opened, "connection")
+            );
             let again = figures::plural(again, "segment");
             lines.push(format!("wire: {again} retransmitted · {rest}"));
         }

@@ -104,7 +104,7 @@ pub enum Format {
     /// Readable text
     #[default]
     Text,
-    /// One JSON object
+    /// JSON on one line
     Json,
 }
 
@@ -322,7 +322,7 @@ pub struct RunsArgs {
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Maximum number of records to list
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, conflicts_with = "rm")]
     pub count: usize,
     /// List only records older than this, e.g. 30d, 2w or 12h
     #[arg(long, value_name = "AGE")]

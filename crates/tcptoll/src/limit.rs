@@ -30,6 +30,8 @@ pub(crate) struct Limit {
 pub(crate) struct Held {
     /// The arms that break it, as sentences.
     pub(crate) broken: Vec<String>,
+    /// The figure nearest to the limit, as a sentence, where no arm breaks it.
+    pub(crate) met: Option<String>,
     /// Arms without the figure, as a sentence: of these nothing is known.
     pub(crate) absent: Option<String>,
 }
@@ -87,14 +89,30 @@ impl Limit {
     pub(crate) fn of_run(&self, summary: &Summary) -> Held {
         let mut held = Held::default();
         let mut absent = Vec::new();
+        let mut nearest: Option<(&Arm, f64)> = None;
         for arm in &summary.arms {
             match self.value(arm) {
                 Some(value) if self.is_broken(value) => held.broken.push(self.sentence(arm, value)),
-                Some(_) => {}
+                Some(value) => {
+                    let nearer = |(_, other): &(&Arm, f64)| (value > *other) == self.above;
+                    if nearest.as_ref().is_none_or(nearer) {
+                        nearest = Some((arm, value));
+                    }
+                }
                 None => absent.push(arm.name.as_str()),
             }
         }
+        if let Some((arm, value)) = nearest.filter(|_| held.broken.is_empty()) {
+            let most = match (summary.arms.len(), self.above) {
+                (1, _) => "",
+                (_, true) => "at most ",
+                (_, false) => "at least ",
+            };
+            let (text, shown, name) = (&self.text, self.shown(value), &arm.name);
+            held.met = Some(format!("--fail-if '{text}' is false: it is {most}{shown} ({name})"));
+        }
         let all = absent.len() == summary.arms.len();
+        held.met = held.met.filter(|_| absent.is_empty());
         held.absent = (all || !absent.is_empty()).then(|| {
             let of = if all {
                 "no arm of this run has that figure".to_owned()
@@ -114,8 +132,11 @@ impl Limit {
     }
 
     fn sentence(&self, arm: &Arm, value: f64) -> String {
-        let value = if self.unit == "us" { human_us(value) } else { format!("{value:.1}") };
-        format!("--fail-if '{}' is true in {}: it is {value}", self.text, arm.name)
+        format!("--fail-if '{}' is true in {}: it is {}", self.text, arm.name, self.shown(value))
+    }
+
+    fn shown(&self, value: f64) -> String {
+        if self.unit == "us" { human_us(value) } else { format!("{value:.1}") }
     }
 
     fn value(&self, arm: &Arm) -> Option<f64> {
@@ -239,6 +260,7 @@ mod tests {
         };
         let of = |arms| {
             let held = parse("p99 > 5ms").unwrap().of_run(&Summary { arms, ..Summary::default() });
+            assert_eq!(held.met.is_some(), held.broken.is_empty() && held.absent.is_none());
             (held.broken, held.absent)
         };
         let absent = |of: &str| {

@@ -122,8 +122,8 @@ fn notice(load: &PublicLoad) -> String {
     format!("notice: {target} is a public address: {load}; make sure you may do this ({options})")
 }
 
-/// Goes on with the run of a record.
-pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
+/// Goes on with the run of a record, which is of this experiment where one is named.
+pub fn resume(path: &Path, experiment: Option<&str>, args: &OutputArgs) -> anyhow::Result<Status> {
     let name = path.display().to_string();
     let given = [
         ("--out", args.out.is_some()),
@@ -137,6 +137,15 @@ pub fn resume(path: &Path, args: &OutputArgs) -> anyhow::Result<Status> {
     let (record, recorder) = Recorder::resume(path).with_context(|| format!("record {name}"))?;
     let header = record.header().with_context(|| format!("record {name}: it has no header"))?;
     let its_study = || format!("record {name}: its study");
+    if let Some(other) = experiment.filter(|name| *name != header.study.experiment) {
+        bail!(
+            "{other} --resume: the record {name} is of {}; continue it with tcptoll study --resume {name}",
+            header.study.experiment
+        );
+    }
+    if record.summary().is_some_and(|summary| !summary.partial) {
+        say("this run was complete, so there is nothing to continue. Its result:");
+    }
     let mut schedule = Schedule::of(&header.study).with_context(its_study)?;
     schedule.prepare().with_context(its_study)?;
     let given =
@@ -234,7 +243,7 @@ fn carry_out(
     if !args.quiet {
         args.html.iter().chain(&args.pcap).for_each(|path| wrote(path));
     }
-    status(&run, limits)
+    status(&run, limits, args.quiet)
 }
 
 /// What was measured is stored, but standard output takes nothing. A reader that has seen enough
@@ -304,7 +313,7 @@ pub fn on_signals() -> anyhow::Result<Interrupt> {
     Ok(interrupt)
 }
 
-fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
+fn status(run: &Run, limits: &[Limit], quiet: bool) -> anyhow::Result<Status> {
     if let Some(nothing) = &run.nothing {
         say(&format!("error: {nothing}"));
         return Ok(Status::NotMeasured);
@@ -325,6 +334,10 @@ fn status(run: &Run, limits: &[Limit]) -> anyhow::Result<Status> {
     }
     let held: Vec<Held> = limits.iter().map(|limit| limit.of_run(&run.summary)).collect();
     held.iter().flat_map(|held| &held.broken).for_each(|sentence| say(sentence));
+    held.iter()
+        .filter(|_| !quiet)
+        .filter_map(|held| held.met.as_ref())
+        .for_each(|sentence| say(sentence));
     let broken = held.iter().any(|held| !held.broken.is_empty());
     let absent: Vec<String> = held.into_iter().filter_map(|held| held.absent).collect();
     if broken {

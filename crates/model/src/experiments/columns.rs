@@ -82,12 +82,12 @@ pub const QUEUE_PEAK: Column =
 
 /// CPU of the client for each operation, µs.
 pub fn client_cpu(arm: &Arm) -> Option<f64> {
-    arm.client.cpu_us_per_op
+    value(arm, CLIENT_CPU.name).or(arm.client.cpu_us_per_op)
 }
 
 /// CPU of the server for each operation, µs.
 pub fn server_cpu(arm: &Arm) -> Option<f64> {
-    arm.server.as_ref()?.cpu_us_per_op
+    value(arm, SERVER_CPU.name).or(arm.server.as_ref()?.cpu_us_per_op)
 }
 
 /// CPU of the client for each operation, under a heading with the noun.

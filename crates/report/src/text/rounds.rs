@@ -138,7 +138,10 @@ pub(super) fn ending(page: &mut Page, summary: &Summary) {
         [(_, text)] => text.clone(),
         _ => all_warmups(summary),
     };
-    page.prose(2, &format!("Warm-up, not in the figures: {text}."), Tone::Dim);
+    // Where connections are kept, those of the warm-up go on into the measurement.
+    let counted = summary.arms.iter().any(|arm| arm.connections_attempted.is_some());
+    let also = if counted { " Counts of connections include it." } else { "" };
+    page.prose(2, &format!("Warm-up, not in rates and latencies: {text}.{also}"), Tone::Dim);
 }
 
 /// The warm-ups of several arms in one clause.

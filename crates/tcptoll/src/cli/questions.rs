@@ -57,9 +57,9 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("How do I get them into Prometheus?", "tcptoll watch --listen 127.0.0.1:9464"),
     (
         "Run ping or another program over a link of 37 ms",
-        "tcptoll lab --link cross-region -- sh -c 'ping -c 3 $TCPTOLL_SERVER'",
+        "tcptoll lab --link cross-region --server 'python3 -m http.server 80' -- sh -c 'ping -c 3 $TCPTOLL_SERVER; curl $TCPTOLL_SERVER'",
     ),
-    ("How do I make it fail in CI?", "tcptoll http -d 10s --fail-if 'p99 > 5ms' URL"),
+    ("How do I make it fail in CI?", "tcptoll http -c 20 -d 10s --fail-if 'p99 > 5ms' URL"),
     (
         "Which runs have I made? How do I show one to a colleague?",
         "tcptoll runs; tcptoll report latest --html report.html",

@@ -57,7 +57,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
 fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
     if let Some(record) = &args.rounds.resume {
         studies::check_alone(&args.typed)?;
-        return output::resume(&stored::found(record)?, &args.output);
+        return output::resume(&stored::found(record)?, Some(args.spec.name), &args.output);
     }
     let study = studies::from_typed(args.spec, &args.typed, &args.rounds)?;
     study::start(&study, &args.rounds, &args.output)

@@ -10,7 +10,7 @@ use tcptoll_engine::record::Record;
 use tcptoll_engine::watch::record::WatchRecord;
 use tcptoll_model::record::Summary;
 use tcptoll_model::watch::review::Review;
-use tcptoll_report::{Clock, WatchCsv, Watched};
+use tcptoll_report::{Clock, WatchCsv, Watched, printable_line, shell_argument};
 
 use super::{stored, study};
 use crate::cli::{Format, ReportArgs};
@@ -27,6 +27,9 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
     }
     let summary = read(path)?;
     if prints(args) {
+        if args.format == Format::Text {
+            study::print(&heading(&summary))?;
+        }
         output::print(&summary, Some(path), args.format)?;
     }
     let files = [
@@ -72,11 +75,21 @@ fn of_several(args: &ReportArgs, paths: &[PathBuf]) -> anyhow::Result<Status> {
                 if at > 0 {
                     study::print("\n")?;
                 }
+                study::print(&heading(summary))?;
                 output::print(summary, Some(path), args.format)?;
             }
         }
     }
     Ok(Status::Met)
+}
+
+/// When the run was made and what was typed: a line that nothing in the record can break.
+fn heading(summary: &Summary) -> String {
+    let when = stored::local_time(&summary.started_at);
+    let typed = summary.command.iter().skip(1).map(|word| shell_argument(word));
+    let words: Vec<String> =
+        std::iter::once("tcptoll".to_owned()).chain(typed.map(String::from)).collect();
+    format!("{}\n", printable_line(&format!("{when}  {}", words.join(" "))))
 }
 
 /// Writes one page of several runs.

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::Serialize;
 use tcptoll_engine::record::{ReadError, Record};
 use tcptoll_engine::runner;
@@ -65,7 +63,7 @@ pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
         return study::print(&format!("no {which} in {folder}\n"));
     }
     let more = records.len() - entries.len();
-    study::print(&text(&entries, more, &folder, screen::style().width))
+    study::print(&text(&entries, more, &folder, screen::terminal().unwrap_or(usize::MAX)))
 }
 
 /// The records that are named, or all, of those that are old enough; each with its distance from the latest.
@@ -196,11 +194,7 @@ fn watch(entry: &mut Entry) {
 fn text(entries: &[Entry], more: usize, folder: &Path, width: usize) -> String {
     let mut text = String::new();
     for entry in entries {
-        let when =
-            entry.started_at.as_ref().and_then(|at| at.parse::<Timestamp>().ok()).map_or_else(
-                || "unknown time".to_owned(),
-                |at| at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
-            );
+        let when = stored::local_time(entry.started_at.as_deref().unwrap_or_default());
         let which = match entry.back {
             0 => "latest".to_owned(),
             back => format!("latest~{back}"),

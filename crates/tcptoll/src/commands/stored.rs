@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use tcptoll_model::study::did_you_mean;
 
 use crate::output;
@@ -59,6 +61,14 @@ fn back(text: &str) -> Option<usize> {
         "" => Some(0),
         rest => rest.strip_prefix('~')?.parse().ok(),
     }
+}
+
+/// When a run began, on the clock of this machine's time zone, to the minute.
+pub(super) fn local_time(started_at: &str) -> String {
+    started_at.parse::<Timestamp>().map_or_else(
+        |_| "unknown time".to_owned(),
+        |at| at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
+    )
 }
 
 /// A record's name: that of its file, without its ending.

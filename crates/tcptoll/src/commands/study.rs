@@ -33,7 +33,7 @@ fn carry_out(args: &StudyRunArgs) -> anyhow::Result<Status> {
         if !args.set.is_empty() {
             bail!("--set has no effect with --resume, which keeps all settings: leave it out");
         }
-        return output::resume(&stored::found(record)?, &args.output);
+        return output::resume(&stored::found(record)?, None, &args.output);
     }
     let Some(name) = &args.name else {
         bail!("study run: name a study of `tcptoll study list` or a file, or give --resume FILE");

@@ -99,8 +99,8 @@ fn next(summary: &Summary) -> Vec<NextStep> {
         .arms
         .iter()
         .any(|arm| arm.own.page.as_ref().is_some_and(|loads| loads.browser.is_some()));
-    if !browser {
-        steps.push(step("tcptoll page --browser off,on", "the same page in headless Chromium"));
+    if !browser && summary.causes.is_empty() {
+        steps.push(step("tcptoll page --browser off,on", "tcptoll's page in headless Chromium"));
     }
     steps.push(step("tcptoll study page-2016", "the published figures next to yours"));
     steps

@@ -19,8 +19,8 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     let mut blocks = timelines(summary, width);
     blocks.extend(expected(summary));
     if summary.place.kind == PlaceKind::Target {
-        let text = "Where the time goes within the handshake is known in the lab only, where packets are \
-                    captured: tcptoll connect --link direct";
+        let text = "With a server of your own, tcptoll captures no packets, so it cannot split up the \
+                    handshake. For the parts, connect to a server in the lab: tcptoll connect";
         blocks.push(Block::Prose(2, text.to_owned(), Tone::Dim));
     }
     blocks
