@@ -29,7 +29,7 @@ use serde_json::Value;
 use tcptoll_model::handshake::{ClientRow, ServerRow, WireRow};
 use tcptoll_model::stats::Histogram;
 
-pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened};
+pub use connect::{ConnectLoad, ConnectReport, Greet, GreetReport, Listening, Opened, Split};
 pub use exchange::{Answers, AnswersReport, Exchange, ExchangeReport};
 pub use half_open::{EndHalfOpen, HalfOpenReport, KeepHalfOpen};
 pub use host::{

@@ -32,8 +32,19 @@ pub fn read() -> Passport {
         congestion_control: read_sysctl("net.ipv4.tcp_congestion_control").ok(),
         load_1min: line("/proc/loadavg")
             .and_then(|text| text.split_whitespace().next().and_then(|n| n.parse().ok())),
+        libc: tcptoll_kernel::process::libc(),
         uid: tcptoll_kernel::process::uid(),
     }
+}
+
+/// The C library that this process runs with; [`Passport::libc`].
+pub fn libc() -> Option<String> {
+    tcptoll_kernel::process::libc()
+}
+
+/// Whether this process may use `io_uring`, and why not.
+pub fn io_uring() -> Result<(), String> {
+    tcptoll_kernel::ring::available().map_err(|error| error.to_string())
 }
 
 /// Share of all CPU time that a hypervisor stole between two readings of `/proc/stat`.

@@ -46,6 +46,13 @@ pub struct Event {
     pub broken: bool,
 }
 
+/// A time as the kernel takes it; the C library's may be of 32 bits.
+#[repr(C)]
+struct KernelTimespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
 /// A set of file descriptors that are waited on together.
 #[derive(Debug)]
 pub struct Poller {
@@ -99,21 +106,24 @@ impl Poller {
     }
 
     fn wait_raw(&mut self, timeout: Option<Duration>) -> Result<usize, SysError> {
-        let spec = timeout.map(|t| libc::timespec {
-            tv_sec: t.as_secs().min(86_400) as libc::time_t,
-            tv_nsec: libc::c_long::from(t.subsec_nanos()),
+        let spec = timeout.map(|t| KernelTimespec {
+            seconds: t.as_secs().min(86_400) as i64,
+            nanoseconds: i64::from(t.subsec_nanos()),
         });
         let spec_pointer = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let fd = self.epoll.0.as_raw_fd();
+        // By its number: glibc has a wrapper since 2.35 only, and musl has none.
         // SAFETY: EpollEvent is repr(transparent) over epoll_event; the buffer is as long as said
-        // and lives across the call; the time, if any, too.
+        // and lives across the call; the time, if any, too. There is no signal mask.
         let count = unsafe {
-            libc::epoll_pwait2(
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
                 fd,
-                self.buffer.as_mut_ptr().cast(),
+                self.buffer.as_mut_ptr().cast::<libc::epoll_event>(),
                 self.buffer.len() as libc::c_int,
                 spec_pointer,
-                std::ptr::null(),
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
             )
         };
         if count >= 0 {

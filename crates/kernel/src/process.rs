@@ -52,6 +52,26 @@ pub fn adopt_orphans() -> Result<(), SysError> {
         .map_err(|e| SysError::new("PR_SET_CHILD_SUBREAPER", "this process", e))
 }
 
+/// The C library of this process with its version where it tells one: `glibc 2.36`, `musl`.
+///
+/// None: one that is not known here.
+pub fn libc() -> Option<String> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: it takes nothing, and gives a string that is never freed or changed.
+        let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+        Some(format!("glibc {}", version.to_string_lossy()))
+    }
+    #[cfg(target_env = "musl")]
+    {
+        Some("musl".to_owned())
+    }
+    #[cfg(not(any(target_env = "gnu", target_env = "musl")))]
+    {
+        None
+    }
+}
+
 /// Gives the calling thread a name that `ps` shows, 15 bytes at most.
 pub fn set_name(name: &str) {
     if let Ok(text) = std::ffi::CString::new(name) {

@@ -194,7 +194,7 @@ impl Tcp {
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len();
+        message.msg_controllen = control.0.len() as _;
         // SAFETY: the message points at one buffer and one control area, both as long as said and
         // alive across the call.
         let length = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, 0) };

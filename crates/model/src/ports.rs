@@ -34,9 +34,11 @@ pub struct PortForecast {
 }
 
 impl Merge for PortForecast {
-    /// The first: it is worked out of settings, which rounds of an arm have in common.
+    /// Of settings, which rounds of an arm have in common; where it rests on how the round went, the one that
+    /// lets the fewest connections go on.
     fn merge(rounds: &[&Self]) -> Option<Self> {
-        rounds.first().copied().cloned()
+        let per_s = |one: &Self| one.sustained_per_s.unwrap_or(f64::INFINITY);
+        rounds.iter().copied().min_by(|a, b| per_s(a).total_cmp(&per_s(b))).cloned()
     }
 }
 

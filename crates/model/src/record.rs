@@ -294,6 +294,9 @@ pub struct Passport {
     /// Load average of one minute when the run began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_1min: Option<f64>,
+    /// The C library that tcptoll ran with: `glibc 2.36`, `musl`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libc: Option<String>,
     /// User id that ran it.
     pub uid: u32,
 }

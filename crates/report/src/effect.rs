@@ -100,7 +100,7 @@ pub(crate) fn more_rounds(open: &[&Comparison]) -> String {
         (Some(least), Some(most)) if most > MOST_ROUNDS => {
             let some = if least > MOST_ROUNDS { "" } else { " for some" };
             format!(
-                "{} rounds would still be too few{some}: use longer trials \
+                "{} rounds would still be too few for 'no difference found'{some}: use longer trials \
                  or a wider --margin",
                 number::count(MOST_ROUNDS)
             )
@@ -113,6 +113,22 @@ pub(crate) fn more_rounds(open: &[&Comparison]) -> String {
 /// a − b with its unit and interval: `-3,360 [-3,420, -3,300] /s`.
 pub(crate) fn difference(c: &Comparison) -> Option<String> {
     c.difference.as_ref().map(|d| Estimate::signed(d.value, d.ci95, &d.unit).text())
+}
+
+/// That ratio and means tell different stories, where they do: a ratio is of the rounds' logarithms, a
+/// difference of their values, and a few rounds far from the others move the difference more.
+pub(crate) fn of_two_means(rows: &[&Comparison]) -> Option<&'static str> {
+    let beyond = |[low, high]: [f64; 2], none: f64| low > none || high < none;
+    let apart = |c: &&Comparison| {
+        let difference = c.difference.as_ref();
+        let sides = c.ratio.zip(difference).is_some_and(|(ratio, d)| (ratio - 1.0) * d.value < 0.0);
+        let decided = c.ci95.zip(difference.and_then(|d| d.ci95));
+        sides || decided.is_some_and(|(ratio, d)| beyond(ratio, 1.0) != beyond(d, 0.0))
+    };
+    rows.iter().any(apart).then_some(
+        "The verdict is of the ratio, the geometric mean over the rounds. The difference is of the \
+         arithmetic means, which a few rounds far from the others move more.",
+    )
 }
 
 /// The smallest effect of interest: `margin 1 %`; `None` if there is none.
@@ -329,11 +345,13 @@ mod tests {
         let longer = "use longer trials or a wider --margin";
         assert_eq!(
             more_rounds(&[&hopeless]),
-            format!("1,000 rounds would still be too few: {longer}")
+            format!("1,000 rounds would still be too few for 'no difference found': {longer}")
         );
         assert_eq!(
             more_rounds(&[&wide, &hopeless]),
-            format!("1,000 rounds would still be too few for some: {longer}")
+            format!(
+                "1,000 rounds would still be too few for 'no difference found' for some: {longer}"
+            )
         );
         let across = Comparison { rounds: 40, ..with_margin([1.005, 1.015]) };
         let no_margin = of([0.9, 1.1]);
@@ -352,6 +370,29 @@ mod tests {
     fn no_difference_names_its_margin() {
         assert_eq!(verdict(&comparison(Verdict::NoDifference)), "no difference found (margin 1 %)");
         assert_eq!(verdict(&comparison(Verdict::Lower)), "lower");
+    }
+
+    #[test]
+    fn that_ratio_and_difference_disagree_is_said_only_if_they_do() {
+        let of = |ratio, ci95, value, interval| {
+            let metric = tcptoll_model::record::Metric {
+                value,
+                ci95: Some(interval),
+                ..tcptoll_model::record::Metric::default()
+            };
+            Comparison {
+                ratio: Some(ratio),
+                ci95: Some(ci95),
+                difference: Some(metric),
+                ..Comparison::default()
+            }
+        };
+        let agree = of(0.8, [0.7, 0.9], -5.0, [-8.0, -2.0]);
+        assert_eq!(of_two_means(&[&agree]), None);
+        let open = of(0.8, [0.7, 0.9], -5.0, [-8.0, 2.0]);
+        assert!(of_two_means(&[&agree, &open]).is_some());
+        let sides = of(0.997, [0.6, 1.5], 3_461.0, [-2_000.0, 9_000.0]);
+        assert!(of_two_means(&[&sides]).is_some());
     }
 
     #[test]

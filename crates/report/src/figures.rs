@@ -216,7 +216,7 @@ fn link_words(link: &LinkMeasured, rtts: impl Iterator<Item = f64>) -> String {
             format!("rtt {} asked, {measured} measured", number::time(link.asked.rtt_us))
         }
         (true, None) => format!("rtt {} asked, not measured", number::time(link.asked.rtt_us)),
-        (false, Some(measured)) => format!("{}, rtt {measured} measured", link_kind(link.kind)),
+        (false, Some(measured)) => format!("{}, ICMP echo {measured}", link_kind(link.kind)),
         (false, None) => link_kind(link.kind).to_owned(),
     }
 }

@@ -35,11 +35,17 @@ Exit status:
 
 /// Measure what TCP connections cost, where the cost comes from, and which setting to change
 #[derive(Debug, Parser)]
-#[command(name = "tcptoll", version, after_help = questions::text() + EXIT_STATUS, max_term_width = 100)]
+#[command(name = "tcptoll", disable_version_flag = true, args_conflicts_with_subcommands = true, after_help = questions::text() + EXIT_STATUS, max_term_width = 100)]
 pub struct Cli {
     /// Command to run [default: tour, which takes about a minute and writes tcptoll-report.html]
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// Print the version
+    #[arg(short = 'V', long)]
+    pub version: bool,
+    /// With --version: also what was built, and how
+    #[arg(long, requires = "version")]
+    pub verbose: bool,
 }
 
 /// Sub-commands.

@@ -6,7 +6,9 @@ use tcptoll_model::experiments::spec::{Better, Spec};
 use tcptoll_model::record::{Arm, Summary};
 use tcptoll_model::stats::Figure;
 use tcptoll_model::study::did_you_mean;
-use tcptoll_model::units::{human_us, parse_count, parse_share, parse_size, parse_time};
+use tcptoll_model::units::{
+    human_count, human_us, parse_count, parse_share, parse_size, parse_time,
+};
 
 /// Counts that every experiment has, beside its metrics.
 const COUNTS: [&str; 3] = ["attempts", "errors", "ok"];
@@ -74,12 +76,12 @@ impl Limit {
         // A name with its unit is a number of it; of any other, nobody thinks of microseconds.
         if unit == "us"
             && !left.contains("_us")
-            && right.parse().is_ok_and(|bound: f64| bound != 0.0)
+            && right.parse().is_ok_and(|bound: f64| bound != 0.0 && bound.is_finite())
         {
             bail!("--fail-if '{text}': {right} has no unit; write e.g. {right}ms or {right}us");
         }
         let bound = bound(right, unit).with_context(|| {
-            let unit = if unit == "us" { "a time like 5ms, or a number of us" } else { "a number" };
+            let unit = if unit == "us" { "a time like 5ms" } else { "a number" };
             format!("--fail-if '{text}': \"{right}\" is not a limit for {left}: write {unit}")
         })?;
         Ok(Self { text: text.to_owned(), figure, names, unit, above, bound })
@@ -120,11 +122,26 @@ impl Limit {
                 format!("that figure is missing in {}", absent.join(", "))
             };
             format!(
-                "--fail-if '{}': {of}; it was not measured, or there were too few values",
-                self.text
+                "--fail-if '{}': {of}; it was not measured, or there were too few values{}",
+                self.text,
+                self.need()
             )
         });
         held
+    }
+
+    /// How many values a quantile takes: ten beyond it.
+    fn need(&self) -> String {
+        let name =
+            self.figure.map(|figure| figure.ending.trim_start_matches('_').replace('_', "."));
+        let share = name.as_deref().and_then(|name| name.strip_prefix('p')?.parse::<f64>().ok());
+        match (name, share) {
+            (Some(name), Some(share)) if share > 50.0 => {
+                let values = human_count((1_000.0 / (100.0 - share)).round() as u64);
+                format!(": {name} takes {values}, so run longer")
+            }
+            _ => String::new(),
+        }
     }
 
     fn is_broken(&self, value: f64) -> bool {
@@ -136,7 +153,12 @@ impl Limit {
     }
 
     fn shown(&self, value: f64) -> String {
-        if self.unit == "us" { human_us(value) } else { format!("{value:.1}") }
+        match self.unit {
+            // Not as the bound itself, if it is beside it.
+            "us" if human_us(value) == human_us(self.bound) => format!("{value:.2} µs"),
+            "us" => human_us(value),
+            _ => format!("{value:.1}"),
+        }
     }
 
     fn value(&self, arm: &Arm) -> Option<f64> {
@@ -265,7 +287,8 @@ mod tests {
         };
         let absent = |of: &str| {
             Some(format!(
-                "--fail-if 'p99 > 5ms': {of}; it was not measured, or there were too few values"
+                "--fail-if 'p99 > 5ms': {of}; it was not measured, or there were too few values: p99 takes \
+                 1,000, so run longer"
             ))
         };
         assert_eq!(of(vec![arm("a", Some(4_000.0))]), (Vec::new(), None));

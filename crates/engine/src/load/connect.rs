@@ -34,6 +34,7 @@ use tcptoll_kernel::socket::{Address, Begun, Tcp, errno};
 use tcptoll_model::handshake::{ClientRow, Peer};
 use tcptoll_model::ladder::on_ladder;
 use tcptoll_model::stats::SeriesBuilder;
+use tcptoll_model::tcp_info::TcpInfo;
 
 use self::evidence::Evidence;
 use super::control::{CHANNEL, Progress, stop_requested};
@@ -45,7 +46,7 @@ use super::waiting::Waiting;
 use super::{LoadError, class_of, pair, sockets_max, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::{ConnectLoad, ConnectReport};
+use crate::messages::{ConnectLoad, ConnectReport, Split};
 
 /// Sockets, where the limit of open files cannot be read.
 const SOCKETS: u64 = 1_024;
@@ -83,7 +84,11 @@ pub fn run(
         slots: Slots::new(),
         room: room as usize,
         deadlines: Waiting::new(0),
-        report: ConnectReport { rungs: vec![0; load.ladder_ns.len()], ..ConnectReport::default() },
+        report: ConnectReport {
+            rungs: vec![0; load.ladder_ns.len()],
+            split: load.split.then(Split::default),
+            ..ConnectReport::default()
+        },
         rows: Vec::new(),
         ladder: load.ladder_ns.iter().copied().map(Duration::from_nanos).collect(),
         series: SeriesBuilder::new(400),
@@ -381,6 +386,9 @@ impl Client<'_> {
                 self.report.rungs[rung] += 1;
             }
         }
+        if let Some(split) = &mut self.report.split {
+            take_split(split, operation, now);
+        }
         if self.rows.len() < self.load.trace_limit
             && let Ok(local) = operation.socket.local()
         {
@@ -468,6 +476,21 @@ impl Client<'_> {
         self.report.attempts += 1;
         *self.report.errors.entry(class.to_owned()).or_default() += 1;
         self.report.first_errors.entry(class.to_owned()).or_insert_with(|| error.to_string());
+    }
+}
+
+/// Adds a handshake that has just completed. A retransmitted SYN has no round trip of its own.
+fn take_split(split: &mut Split, operation: &Operation, now: u64) {
+    let took = now.saturating_sub(operation.called_ns);
+    let info = operation.socket.tcp_info().ok();
+    let info = info.as_deref().and_then(TcpInfo::decode);
+    match info {
+        Some(TcpInfo::Connection(info)) if info.rtt_us > 0 && info.total_retrans_segments == 0 => {
+            let round_trip = u64::from(info.rtt_us) * 1_000;
+            split.round_trip.record_ns(round_trip);
+            split.rest.record_ns(took.saturating_sub(round_trip));
+        }
+        _ => split.unmatched += 1,
     }
 }
 

@@ -128,6 +128,9 @@ pub struct ConnectLoad {
     /// RST.
     #[serde(default, skip_serializing_if = "is_default")]
     pub evidence: bool,
+    /// Whether to ask the client's kernel, once a handshake is complete, how long SYN and SYN-ACK took.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub split: bool,
     /// Times at which the server's kernel retransmits a SYN-ACK, ns after the first; for the evidence.
     #[serde(default, skip_serializing_if = "is_default")]
     pub syn_ack_ladder_ns: Vec<u64>,
@@ -160,6 +163,7 @@ impl ConnectLoad {
             spread: Spread::Constant,
             seed: 0,
             evidence: false,
+            split: false,
             syn_ack_ladder_ns: Vec::new(),
         }
     }
@@ -221,6 +225,20 @@ pub struct ConnectReport {
     /// What the kernel knows of connections that were slow or failed, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<Opened>,
+    /// The parts of the handshakes that a client sees by itself, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+}
+
+/// Where the time of a handshake goes, as the client's kernel tells it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Split {
+    /// From SYN out to SYN-ACK in: `tcpi_rtt` of a connection that has sent nothing else.
+    pub round_trip: Histogram,
+    /// The rest of the time from `connect()` to established.
+    pub rest: Histogram,
+    /// Handshakes with a SYN retransmitted, or of which the kernel told nothing.
+    pub unmatched: u64,
 }
 
 /// What the client's kernel knows of its connections.

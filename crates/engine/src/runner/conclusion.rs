@@ -230,18 +230,25 @@ fn place(schedule: &Schedule) -> (PlaceKind, Option<String>) {
 
 /// Warnings of trials, each once per arm; what came again is said with its count.
 fn warnings(trials: &[Trial]) -> Vec<WarningEntry> {
-    let mut first: Vec<(WarningEntry, usize)> = Vec::new();
+    let mut first: Vec<(WarningEntry, usize, bool)> = Vec::new();
     for warning in trials.iter().flat_map(|trial| &trial.warnings) {
-        match first.iter_mut().find(|(w, _)| w.id == warning.id && w.arm == warning.arm) {
-            Some((_, count)) => *count += 1,
-            None => first.push((warning.clone(), 1)),
+        match first.iter_mut().find(|(w, ..)| w.id == warning.id && w.arm == warning.arm) {
+            Some((w, count, alike)) => {
+                *count += 1;
+                *alike &= w.text == warning.text;
+            }
+            None => first.push((warning.clone(), 1, true)),
         }
     }
     first
         .into_iter()
-        .map(|(mut warning, count)| {
-            if count > 1 {
-                warning.text += &format!(" (in {count} trials)");
+        .map(|(mut warning, count, alike)| {
+            match (count, alike) {
+                (1, _) => {}
+                (_, true) => warning.text += &format!(" (in {count} trials)"),
+                (_, false) => {
+                    warning.text += &format!(" (figures of the first of {count} such trials)");
+                }
             }
             warning
         })

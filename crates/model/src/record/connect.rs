@@ -16,7 +16,8 @@ pub struct Timeline {
     pub matched: u64,
     /// Operations left out because a stamp is missing or they were retransmitted.
     pub unmatched: u64,
-    /// `measured` or `witness`: the witness is a shorter trial of its own with a packet tap.
+    /// `measured`; `witness`: a shorter trial of its own with a packet tap; `tcp-info`: two parts that the
+    /// client's kernel tells, without a capture.
     pub source: String,
 }
 

@@ -59,12 +59,14 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
     if !(FEWEST..=DRIFT_MAX).contains(&n) || middle <= 0.0 {
         return None;
     }
+    let positive = values.iter().all(|value| *value > 0.0);
     let mut slopes = Vec::with_capacity(n * (n - 1) / 2);
     let mut rises = 0_i64;
     for (early, &before) in values.iter().enumerate() {
         for (late, &after) in values.iter().enumerate().skip(early + 1) {
             rises += i64::from(after > before) - i64::from(after < before);
-            slopes.push((after - before) / (late - early) as f64);
+            let rise = if positive { (after / before).ln() } else { after - before };
+            slopes.push(rise / (late - early) as f64);
         }
     }
     let spread = |count: f64| count * (count - 1.0) * (2.0 * count + 5.0);
@@ -73,10 +75,14 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
     let z = (rises.abs() as f64 - 1.0).max(0.0) / variance.sqrt();
     // All equal: 0 by 0, and no trend.
     let p = if variance > 0.0 { erfc(z / std::f64::consts::SQRT_2) } else { 1.0 };
-    // Along the line of that slope through the median in the middle; 0 is its end where it would go below.
-    let half = median(&slopes)? * (n as f64 - 1.0) / middle / 2.0;
-    let [first, last] = [(1.0 - half).max(0.0), (1.0 + half).max(0.0)];
-    Some(Drift { p, change: last / first.max(f64::EPSILON) - 1.0 })
+    let steps = n as f64 - 1.0;
+    // Of positive values the slope is that of their logarithms, so that no line goes below 0.
+    let change = if positive {
+        (median(&slopes)? * steps).exp() - 1.0
+    } else {
+        median(&slopes)? * steps / middle
+    };
+    Some(Drift { p, change })
 }
 
 /// Whether neighbouring rounds are alike: von Neumann's ratio of the ranks, one-sided.
@@ -182,12 +188,15 @@ mod tests {
 
     #[test]
     fn eight_rising_values_by_hand() {
-        // 28 pairs rise: z = 27/√(8·7·21/18) = 27/8.083 = 3.340, p = 0.00084. Slope 1 over 7 steps:
-        // from 10 to 17.
-        let values: Vec<f64> = (10..18).map(f64::from).collect();
-        let found = drift(&values).unwrap();
+        // 28 pairs rise: z = 27/√(8·7·21/18) = 27/8.083 = 3.340, p = 0.00084. Each is 1.1 times the one
+        // before, over 7 steps: 1.1⁷ = 1.949.
+        let grown: Vec<f64> = (0..8).map(|round| 10.0 * 1.1_f64.powi(round)).collect();
+        let found = drift(&grown).unwrap();
         assert!((found.p - 0.000_837).abs() < 2e-6, "{found:?}");
-        assert!((found.change - 0.7).abs() < 1e-12, "{found:?}");
+        assert!((found.change - 0.948_717_1).abs() < 1e-6, "{found:?}");
+        let fallen: Vec<f64> = grown.iter().rev().copied().collect();
+        assert!((drift(&fallen).unwrap().change + 0.486_841).abs() < 1e-6);
+        let values: Vec<f64> = (10..18).map(f64::from).collect();
         // Ranks 1 to 8: neighbours differ by 1, so 7 of 42.
         let alike = autocorrelation(&values).unwrap();
         assert!(alike.p < 0.001 && alike.lag1 > 0.5, "{alike:?}");

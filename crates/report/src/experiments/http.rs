@@ -2,6 +2,7 @@
 //! there were.
 
 use tcptoll_model::experiments::http::columns::time_wait;
+use tcptoll_model::ports::PortForecast;
 use tcptoll_model::record::{Arm, Summary};
 
 use crate::number::{self, ABSENT};
@@ -109,11 +110,18 @@ fn closing(arm: &Arm) -> Vec<[String; 2]> {
     rows
 }
 
+/// Whether ports may be scarce: some stay in use, or so many connections were opened.
+fn may_lack(arm: &Arm, ports: &PortForecast) -> bool {
+    let opened = arm.connections_attempted.unwrap_or(u64::MAX);
+    !ports.text.is_empty()
+        && (ports.sustained_per_s.is_some() || opened.saturating_mul(2) > ports.at_once)
+}
+
 /// The port forecasts, one line for all arms that share one: `ports: …`.
 fn forecasts(arms: &[Arm]) -> Vec<String> {
     let mut texts: Vec<(&str, Vec<&str>)> = Vec::new();
     for arm in arms {
-        let Some(ports) = arm.ports.as_ref().filter(|ports| !ports.text.is_empty()) else {
+        let Some(ports) = arm.ports.as_ref().filter(|ports| may_lack(arm, ports)) else {
             continue;
         };
         match texts.iter_mut().find(|(text, _)| *text == ports.text) {
@@ -121,7 +129,8 @@ fn forecasts(arms: &[Arm]) -> Vec<String> {
             None => texts.push((&ports.text, vec![&arm.name])),
         }
     }
-    let alone = texts.len() == 1;
+    // What holds for all arms needs no name.
+    let alone = texts.iter().all(|(_, names)| names.len() == arms.len());
     let mut lines: Vec<String> = texts
         .iter()
         .take(FORECASTS)
@@ -180,7 +189,6 @@ fn connections(arm: &Arm) -> Vec<[String; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use tcptoll_model::ports::PortForecast;
     use tcptoll_model::record::{Closing, Metric};
 
     use super::*;

@@ -134,6 +134,7 @@ pub(super) fn passport(summary: &Summary) -> Vec<[String; 2]> {
     rows.extend(p.steal.map(|s| ["CPU stolen by a hypervisor".to_owned(), number::percent(s)]));
     rows.extend(p.congestion_control.clone().map(|c| ["congestion control".to_owned(), c]));
     rows.extend(p.load_1min.map(|l| ["load average at the start".to_owned(), number::three(l)]));
+    rows.extend(p.libc.clone().map(|libc| ["C library".to_owned(), libc]));
     rows.push(["user id".to_owned(), p.uid.to_string()]);
     let [servers, engines] = [figures::servers(summary), figures::engines(summary)];
     rows.extend(servers.into_iter().map(|version| ["server".to_owned(), version]));

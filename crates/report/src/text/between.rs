@@ -83,6 +83,13 @@ fn answer(runs: &Runs<'_>) -> String {
         seen.push(metric);
         let rows: Vec<&Comparison> =
             runs.comparisons.iter().filter(|c| c.metric == metric).collect();
+        if let [only] = rows[..] {
+            let words = names::words_of_metric(metric);
+            let (ratio, verdict) = (effect::ratio_with_interval(only), effect::verdict(only));
+            sentences
+                .push(format!("{}, A against B: {ratio}, {verdict}.", figures::capital(&words)));
+            continue;
+        }
         let count = |verdict: Verdict| rows.iter().filter(|c| c.verdict == verdict).count() as u64;
         let arms = figures::plural(rows.len() as u64, "arm");
         let parts: Vec<String> = [
@@ -166,9 +173,11 @@ fn facts(run: &Summary) -> Vec<(&'static str, String)> {
         clock_source,
         governor,
         congestion_control,
+        libc,
         ..
     } = &run.passport;
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+    let libc = libc.clone().unwrap_or_else(|| "not recorded".to_owned());
     vec![
         ("experiment", run.experiment.clone()),
         ("kernel", kernel.clone()),
@@ -179,6 +188,7 @@ fn facts(run: &Summary) -> Vec<(&'static str, String)> {
         ("governor", or_none(governor)),
         ("congestion control", or_none(congestion_control)),
         ("tcptoll", run.tcptoll_version.clone()),
+        ("C library", libc),
         ("place", place(run)),
         ("addresses", addresses(run)),
     ]

@@ -32,6 +32,9 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
         } else {
             list(page, &group.rows);
         }
+        if let Some(note) = effect::of_two_means(&group.rows) {
+            page.prose(4, note, Tone::Dim);
+        }
     }
     if let Some(together) = effect::together(all).filter(|_| summary.rounds.is_some()) {
         page.prose(2, &together, Tone::Dim);

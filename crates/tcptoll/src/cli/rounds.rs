@@ -46,7 +46,7 @@ pub struct RoundArgs {
     #[arg(long, value_name = "PERCENT", value_parser = failures)]
     pub allow_errors: Option<String>,
     /// Print arms, comparisons, rounds and expected time without running anything
-    #[arg(long, visible_alias = "no-proof")]
+    #[arg(long, alias = "no-proof")]
     pub dry_run: bool,
     /// Continue a run that was stopped or killed: its record, a name from `tcptoll runs`, or latest.
     /// The record contains all other settings

@@ -62,8 +62,10 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     for metric in &args.metric {
         if !a.schedule.knows(metric) {
             bail!(
-                "--metric {metric}: there is no such metric; available: {}",
-                a.schedule.spec.single_metrics().join(", ")
+                "--metric {metric}: there is no such metric; available: {}; and of each of {}, figures like {}_p99",
+                a.schedule.spec.single_metrics().join(", "),
+                a.schedule.spec.distributions().join(", "),
+                a.schedule.spec.distributions().first().unwrap_or(&"latency_us")
             );
         }
     }
@@ -139,8 +141,12 @@ fn earlier(new: &Path, experiment: &str) -> Option<String> {
 /// What to run where no comparison has an interval.
 fn remedy(a: &Side, b: &Side) -> String {
     let rounds = |side: &Side| {
-        let trials = side.summary.arms.iter().map(|arm| arm.rounds.len()).max();
-        trials.unwrap_or(0).max(1)
+        let counted = side
+            .summary
+            .arms
+            .iter()
+            .map(|arm| arm.rounds.iter().filter(|round| round.left_out.is_none()).count());
+        counted.max().unwrap_or(0).max(1)
     };
     format!(
         "A verdict needs several rounds in both records; {} has {}, {} has {}.\n\

@@ -15,6 +15,7 @@ mod stored;
 mod study;
 mod tour;
 mod tune;
+mod version;
 mod watch;
 
 use tcptoll_model::doctor::Examination;
@@ -33,6 +34,9 @@ pub(crate) use doctor::prove::{COMMAND as PROVE, serve as prove};
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
+    if cli.version {
+        return study::print(&version::text(cli.verbose));
+    }
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => tour::run(&args),
         Command::Experiment(args) => experiment(&args),

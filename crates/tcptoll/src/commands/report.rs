@@ -87,8 +87,7 @@ fn of_several(args: &ReportArgs, paths: &[PathBuf]) -> anyhow::Result<Status> {
 fn heading(summary: &Summary) -> String {
     let when = stored::local_time(&summary.started_at);
     let typed = summary.command.iter().skip(1).map(|word| shell_argument(word));
-    let words: Vec<String> =
-        std::iter::once("tcptoll".to_owned()).chain(typed.map(String::from)).collect();
+    let words: Vec<String> = std::iter::once("tcptoll".to_owned()).chain(typed).collect();
     format!("{}\n", printable_line(&format!("{when}  {}", words.join(" "))))
 }
 

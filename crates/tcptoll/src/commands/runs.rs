@@ -223,14 +223,17 @@ fn text(entries: &[Entry], more: usize, folder: &Path, width: usize) -> String {
 
 /// What was typed, without the program and where results went; the name where nothing is known.
 fn typed(entry: &Entry) -> String {
-    const PLACES: [&str; 5] = ["--out", "--html", "--pcap", "--format", "--quiet"];
+    const PLACES: [&str; 4] = ["--out", "--html", "--pcap", "--format"];
     let mut words = entry.command.iter().skip(1);
-    let mut kept: Vec<&str> = Vec::new();
+    let mut kept: Vec<String> = Vec::new();
     while let Some(word) = words.next() {
         let name = word.split('=').next().unwrap_or_default();
-        if !PLACES.contains(&name) && word != "-q" {
-            kept.push(word);
-        } else if name == word && name != "--quiet" && word != "-q" {
+        if word == "--quiet" {
+            continue;
+        }
+        if !PLACES.contains(&name) {
+            kept.push(shell_argument(word));
+        } else if name == word {
             words.next();
         }
     }

@@ -46,7 +46,8 @@ pub(super) fn found(word: &Path) -> anyhow::Result<PathBuf> {
     if is_name && !text.contains('.') {
         let records = newest(&folder)?;
         let names: Vec<String> = records.iter().map(|(_, path)| name(path)).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names: Vec<&str> =
+            names.iter().map(String::as_str).chain(["latest", "latest~1"]).collect();
         let meant =
             did_you_mean(&text, &names).map_or_else(String::new, |meant| format!("; {meant}"));
         bail!("record {text}: it is neither a file, nor latest, nor in `tcptoll runs`{meant}");

@@ -72,7 +72,13 @@ fn the_general_help_lists_every_command_and_every_exit_status() {
 
 #[test]
 fn the_version_is_the_package_s() {
-    assert_eq!(printed(&["--version"]), concat!("tcptoll ", env!("CARGO_PKG_VERSION"), "\n"));
+    let version = concat!("tcptoll ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(printed(&["--version"]), version);
+    let verbose = printed(&["--version", "--verbose"]);
+    assert!(verbose.starts_with(version), "{verbose}");
+    for row in ["\ncommit ", "\nbuild ", "\nlibc ", "\nfeatures "] {
+        assert!(verbose.contains(row), "{verbose}");
+    }
 }
 
 #[test]

@@ -64,6 +64,34 @@ fn no_python() -> bool {
     crate::support::lacks(&["python3"])
 }
 
+#[test]
+fn without_a_capture_the_client_s_kernel_says_how_much_of_a_handshake_is_the_link() {
+    if no_python() || no_lab() {
+        return;
+    }
+    // The client host of the lab connects to a server of which it knows nothing: the link is the witness.
+    let line = format!("exec python3 -c '{SERVER}' 100 0 close 0.0.0.0 {PORT}");
+    let within = format!(
+        "exec {} connect --quiet --format json --out /dev/null --count 20 --to $TCPTOLL_SERVER:{PORT}",
+        env!("CARGO_BIN_EXE_tcptoll")
+    );
+    let lab =
+        ["lab", "--quiet", "--link", "rtt=20ms", "--server", &line, "--", "sh", "-c", &within];
+    let ran = run(&mut tcptoll(&lab));
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let summary = checked_summary(&ran.stdout);
+    let arm = only(&summary);
+    let timeline = arm.timeline.as_ref().unwrap();
+    assert_eq!(timeline.source, "tcp-info");
+    assert_eq!(timeline.matched + timeline.unmatched, arm.ok);
+    let [link, rest] = timeline.steps.as_slice() else { panic!("{:?}", timeline.steps) };
+    assert_eq!((link.at.as_str(), rest.at.as_str()), ("wire", "client"));
+    // No packet arrives early, and no part is longer than the whole.
+    let whole_us = arm.histograms["connect_us"].max.unwrap();
+    assert!((19_900.0..=whole_us).contains(&link.p50_us), "{link:?} of {whole_us}");
+    assert!(rest.p50_us <= whole_us - 19_900.0, "{rest:?} of {whole_us}");
+}
+
 /// The queue of a listener on this machine shares its counters with every other server of this machine.
 mod alone {
     use super::*;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tcptoll_kernel::socket::Udp;
 use tcptoll_model::handshake::timeline;
-use tcptoll_model::record::Timeline;
+use tcptoll_model::record::{Step, Timeline};
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
 
@@ -20,7 +20,9 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Begun, Hosts};
-use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Watch, WatchListener};
+use crate::messages::{
+    ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Split, Watch, WatchListener,
+};
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
@@ -190,6 +192,7 @@ impl<'a> ConnectTrial<'a> {
             first_byte: settings.first_byte,
             ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
+            split: settings.to.is_some(),
             ladder_slack_ns: (LADDER_SLACK + settings.lab.link.rtt).as_nanos() as u64,
             ..ConnectLoad::to(target, settings.count)
         }
@@ -259,7 +262,10 @@ impl Trial for ConnectTrial<'_> {
             None => self.note_cut(report),
         }
         let Trace { client, wire, server } = &self.trace;
-        let traced = timeline(client, wire, server);
+        let mut traced = timeline(client, wire, server);
+        if let Some(split) = &report.split {
+            take_split(&mut traced, split);
+        }
         self.notes.arm.timeline = (traced.matched > 0).then_some(traced);
         if let Some(quiet) = seen.quiet {
             self.expect(quiet);
@@ -273,4 +279,24 @@ impl Trial for ConnectTrial<'_> {
             self.notes.compare_syns();
         }
     }
+}
+
+/// Without a capture, the client's kernel tells two parts of its handshakes.
+fn take_split(timeline: &mut Timeline, split: &Split) {
+    let (round_trip, rest) = (split.round_trip.summary_us(), split.rest.summary_us());
+    let (Some(round_trip_us), Some(rest_us)) = (round_trip.p50, rest.p50) else { return };
+    let step = |name: &str, at: &str, begins_us, p50_us, p99_us| Step {
+        name: name.to_owned(),
+        at: at.to_owned(),
+        begins_us,
+        p50_us,
+        p99_us,
+    };
+    timeline.steps = vec![
+        step("SYN out → SYN-ACK in, with server", "wire", 0.0, round_trip_us, round_trip.p99),
+        step("the rest: connect(), waking up", "client", round_trip_us, rest_us, rest.p99),
+    ];
+    timeline.matched = split.round_trip.count();
+    timeline.unmatched = split.unmatched;
+    "tcp-info".clone_into(&mut timeline.source);
 }

@@ -162,8 +162,15 @@ impl PageTrial<'_> {
             return None;
         }
         let mut graph = Graph { resources: warmup.resources.clone() };
-        for (resource, request) in graph.resources.iter_mut().zip(&page.requests) {
-            resource.server_us = request.phases.wait_us.saturating_sub(rtt_us);
+        for (at, (resource, request)) in graph.resources.iter_mut().zip(&page.requests).enumerate()
+        {
+            // The shortest wait of all loads: a longer one may have had a lost packet.
+            let waits = loaded.iter().filter_map(|one| {
+                let same = one.visit.pages.first()?.requests.get(at)?;
+                (same.url == request.url && same.error.is_none()).then_some(same.phases.wait_us)
+            });
+            let wait_us = waits.chain([request.phases.wait_us]).min().unwrap_or_default();
+            resource.server_us = wait_us.saturating_sub(rtt_us);
         }
         let beyond = |times: Vec<u64>| {
             let mut beyond: Vec<u64> =

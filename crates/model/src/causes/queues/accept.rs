@@ -8,7 +8,7 @@ use super::overflow::{Overflow, hit_by};
 use super::{counter, evidence_of, felt, listening};
 use crate::record::{Arm, Listener};
 use crate::record::{ListenerQueue, Queues, RetryLadder};
-use crate::units::{human_count, human_share, human_us};
+use crate::units::{human_count, human_share, human_us, plural};
 
 /// Counters that tell the shapes of an overflow apart.
 const COUNTERS: &[&str] = &[
@@ -57,8 +57,8 @@ fn counted(arm: &Arm, full: Option<&Listener>, first: Option<&Listener>) -> Find
     if late > 0 {
         evidence.insert("handshakes_on_the_ladder".into(), late.into());
         text += &format!(
-            " The server dropped SYNs, and {} handshakes waited for a retransmitted SYN ({}).",
-            human_count(late),
+            " The server dropped SYNs, and {} waited for a retransmitted SYN ({}).",
+            plural(late, "handshake"),
             ladder.join(", ")
         );
     }

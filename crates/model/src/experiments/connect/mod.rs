@@ -37,7 +37,7 @@ are compared with the first.";
 pub const SPEC: Spec = Spec {
     name: "connect",
     question: "What does it cost to open a TCP connection, and where does the time go?",
-    about: "Measure what opening a TCP connection costs; in the lab, also where the time goes",
+    about: "Measure what opening a TCP connection costs, and where the time goes",
     examples: EXAMPLES,
     options: options::OPTIONS,
     target: Some("to"),

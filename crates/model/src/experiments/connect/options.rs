@@ -52,7 +52,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     )
     .number()
     .derived("20 in the lab, none with --to"),
-    &CONCURRENCY.derived("chosen so that about 500 start per second"),
+    &CONCURRENCY.derived("one for each 2 ms of round trip, at least one"),
     &CONNECT_RATE,
     &PAUSE_EVERY,
     &PAUSE,

@@ -59,7 +59,7 @@ const CLOSE_RACE: CauseSpec = CauseSpec {
     id: "close-race",
     test: close_race,
     remedy: Remedy::Setting {
-        change: "Let the client close idle connections first: make its idle timeout shorter than the server's keep-alive timeout, by at least one round trip plus one second. For a load balancer and its servers, set the servers' keep-alive timeout above the balancer's idle timeout.",
+        change: "If connections were idle before, let the client close them first: make its idle timeout shorter than the server's keep-alive timeout, by at least one round trip plus one second. For a load balancer and its servers, set the servers' keep-alive timeout above the balancer's idle timeout. If they were not idle (closed_while_idle 0), look in the server's log for workers that end, and for a maximum of requests.",
         cost: "The server keeps idle connections longer, which occupies memory.",
         undo: "Restore the previous timeouts.",
     },
@@ -130,7 +130,7 @@ fn keepalive_inert(arm: &Arm) -> Option<Finding> {
         Some(limit) => {
             evidence.insert("limit".into(), limit.into());
             format!(
-                "The server closes each connection after {} requests, probably its configured maximum.",
+                "The server closed connections after {} requests on average: that may be its configured maximum.",
                 human_count(limit)
             )
         }

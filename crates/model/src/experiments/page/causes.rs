@@ -48,45 +48,51 @@ const ID: &str = "page-head-of-line";
 const HEAD_OF_LINE: CauseSpec =
     CauseSpec { id: ID, test: held, remedy: Remedy::Computed(several_connections) };
 
-/// Six connections, with the figures of the run if it has measured them.
+/// Several connections, where the run did not compare them, or found them faster; else less loss.
 fn several_connections(summary: &Summary) -> Vec<Advice> {
-    let mean = |arm: &Arm| value(arm, super::SPAN_MEAN.name);
     let found = |arm: &&Arm| summary.causes.iter().any(|c| c.id == ID && c.arm == arm.name);
     let pair = summary.arms.iter().find(found).and_then(|one| {
         let same = |arm: &&Arm| !is_one_connection(arm) && differ_only_in(arm, one, &["protocol"]);
         Some((one, summary.arms.iter().find(same)?))
     });
+    let mean = |arm: &Arm| value(arm, super::SPAN_MEAN.name);
     let times = pair.and_then(|(one, several)| Some((one, mean(one)?, several, mean(several)?)));
-    let (change, proof) = match times {
-        None => (
-            "Compare with HTTP/1.1 (--protocol http/1.1,h2), whose six connections do not wait for \
-                  each other. Lower the loss first",
+    let advice = |change: &str, cost: &str, undo: &str, proof| {
+        let [cause, change, cost, undo] = [ID, change, cost, undo].map(str::to_owned);
+        vec![Advice { cause, change, cost, undo, proof }]
+    };
+    let cost = "Each connection has a handshake and a congestion window of its own";
+    let undo = "Use one HTTP/2 connection again";
+    match times {
+        None => advice(
+            "Compare with HTTP/1.1 (--protocol http/1.1,h2), whose connections do not wait for each other",
+            cost,
+            undo,
             None,
         ),
-        Some((one, of_one, several, of_several)) => {
-            let text = format!(
+        Some((one, of_one, several, of_several)) if of_several < of_one => {
+            let proof = format!(
                 "mean network span {} ({}), {} ({})",
                 human_us(of_several),
                 several.name,
                 human_us(of_one),
                 one.name
             );
-            let change = if of_several < of_one {
-                "Use HTTP/1.1, whose six connections do not wait for each other, or lower the loss"
-            } else {
-                "Lower the loss. HTTP/1.1 with six connections was not faster in this run"
-            };
-            (change, Some(text))
+            advice(
+                "Use HTTP/1.1, whose connections do not wait for each other",
+                cost,
+                undo,
+                Some(proof),
+            )
         }
-    };
-    vec![Advice {
-        cause: ID.to_owned(),
-        change: change.to_owned(),
-        cost: "With HTTP/1.1, each connection has a handshake and a congestion window of its own"
-            .to_owned(),
-        undo: "Use one HTTP/2 connection again".to_owned(),
-        proof,
-    }]
+        // Several connections were no help: what is left is the loss itself.
+        Some(_) => advice(
+            "Find where the path loses packets: `tcptoll explain retransmissions`",
+            "That depends on the cause",
+            "Nothing was changed yet",
+            None,
+        ),
+    }
 }
 
 /// Whether all requests of the page shared one connection, so that a lost segment delays all of them.
@@ -228,7 +234,8 @@ mod tests {
         assert!(of(vec![h2.clone()]).change.contains("--protocol http/1.1,h2"));
         let mut six = named("http/1.1", of_page(0.0, 6.0));
         let slower = of(vec![h2.clone(), six.clone()]);
-        assert!(slower.change.contains("was not faster"), "{}", slower.change);
+        assert_eq!(slower.proof, None);
+        assert!(slower.change.contains("explain retransmissions"), "{}", slower.change);
         six.metrics.get_mut(super::super::SPAN_MEAN.name).unwrap().value = 50e3;
         let faster = of(vec![h2, six]);
         assert!(faster.change.starts_with("Use HTTP/1.1"), "{}", faster.change);

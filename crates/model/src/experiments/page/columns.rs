@@ -94,7 +94,7 @@ const BEHIND: Column = Column::new(
     Number(|arm| value(arm, GAPS.name).filter(|count| *count > 0.0), 1.0),
 );
 const WAITED: Column = Column::new(
-    (LOSS, "held"),
+    (LOSS, "waited for them"),
     "head-of-line blocking time",
     tidy(&HELD),
     Figure::Time(|arm| value(arm, HELD.name).filter(|time| *time > 0.0)),
@@ -112,7 +112,7 @@ pub(super) const TABLES: &[Table] = &[
             &[OPENED, CRITICAL],
             &[FIRST, BLOCKED, ALL, EVENT],
             &[NEXT_TIME, NEXT_OPENED],
-            &[AGAIN, BEHIND, WAITED],
+            &[AGAIN, WAITED],
             &[ASKED, OK],
         ],
     },

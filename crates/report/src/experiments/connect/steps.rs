@@ -19,8 +19,8 @@ pub(super) fn blocks(summary: &Summary, width: usize) -> Vec<Block> {
     let mut blocks = timelines(summary, width);
     blocks.extend(expected(summary));
     if summary.place.kind == PlaceKind::Target {
-        let text = "With a server of your own, tcptoll captures no packets, so it cannot split up the \
-                    handshake. For the parts, connect to a server in the lab: tcptoll connect";
+        let text = "tcptoll captures no packets of a server of your own. All eight steps, with a server \
+                    in the lab: tcptoll connect";
         blocks.push(Block::Prose(2, text.to_owned(), Tone::Dim));
     }
     blocks
@@ -58,7 +58,11 @@ fn timelines(summary: &Summary, width: usize) -> Vec<Block> {
 
 fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
     let of = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
-    let witness = if timeline.source == "witness" { ", in a trial with capture" } else { "" };
+    let witness = match timeline.source.as_str() {
+        "witness" => ", in a trial with capture",
+        "tcp-info" => ", by TCP_INFO of the client's kernel",
+        _ => "",
+    };
     let unmatched = match timeline.unmatched {
         0 => String::new(),
         n => format!(", {} not matched", number::count(n)),
@@ -131,7 +135,9 @@ fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
     if timeline.views.is_empty() {
         return None;
     }
-    let rtt = expected::reference_rtt(arm);
+    // An echo that is slower than the handshake is no yardstick of it.
+    let possible = expected::expected(arm).is_none_or(|expected| expected.is_possible());
+    let rtt = expected::reference_rtt(arm).filter(|_| possible);
     let cells = |f: &dyn Fn(&tcptoll_model::record::View) -> String| {
         timeline.views.iter().map(f).collect::<Vec<_>>()
     };
@@ -173,16 +179,29 @@ fn expected(summary: &Summary) -> Vec<Block> {
             e.rtt_from
         )
     };
-    let mut from = format!("RTT from {}", e.rtt_from);
-    if let [Some(p50), p99, ..] = figures::quantiles(arm, "rtt_us") {
-        let p99 = p99.map(|us| format!(", p99 {}", number::exact_time(us))).unwrap_or_default();
-        let p50 = number::exact_time(p50);
-        from = format!("{from} · ICMP echo in the same run: p50 {p50}{p99}");
-    }
-    let mut blocks =
-        vec![Block::Blank, Block::Prose(2, text, Tone::Plain), Block::Prose(2, from, Tone::Dim)];
+    let mut blocks = vec![Block::Blank, Block::Prose(2, text, Tone::Plain)];
+    let from = from(arm, e);
+    blocks.extend(from.map(|from| Block::Prose(2, from, Tone::Dim)));
     blocks.extend(expected::floor(arm).map(|floor| Block::Prose(2, floor, Tone::Dim)));
     blocks
+}
+
+/// Where the round trip of the arithmetic is from, and what an echo took; once where they are the same.
+fn from(arm: &Arm, e: &Expected<'_>) -> Option<String> {
+    let echo = figures::quantiles(arm, "rtt_us");
+    let p99 = echo.get(1).copied().flatten().map(number::exact_time);
+    if e.rtt_from == "ICMP echo" {
+        let p99 = p99.map(|p99| format!(" (its p99 {p99})")).unwrap_or_default();
+        return e
+            .is_possible()
+            .then(|| format!("RTT: median of the ICMP echoes in the same run{p99}"));
+    }
+    let mut from = format!("RTT from {}", e.rtt_from);
+    if let Some(p50) = echo.first().copied().flatten().map(number::exact_time) {
+        let p99 = p99.map(|p99| format!(", p99 {p99}")).unwrap_or_default();
+        from = format!("{from} · ICMP echo in the same run: p50 {p50}{p99}");
+    }
+    Some(from)
 }
 
 fn expected_table(rows: &[(&Arm, Expected<'_>)]) -> Vec<Block> {

@@ -15,7 +15,9 @@ const APART: f64 = 19.0;
 /// The picture; `None` without steps.
 fn picture(timeline: &Timeline, arm: &str) -> Option<Both> {
     let label = format!("Steps of the median operation of {arm} between client, wire and server");
-    (!timeline.steps.is_empty()).then(|| for_both(&label, |screen| draw(timeline, screen)))
+    // Of two parts without an order between client and server there is nothing to draw.
+    let is_whole = timeline.source != "tcp-info" && !timeline.steps.is_empty();
+    is_whole.then(|| for_both(&label, |screen| draw(timeline, screen)))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,8 +117,12 @@ fn caption(timeline: &Timeline) -> String {
 /// The timeline of an arm: its picture, steps and views.
 fn items(arm: &Arm) -> Option<Vec<Item>> {
     let timeline = arm.timeline.as_ref()?;
-    let both_svg = picture(timeline, &arm.name)?;
-    let picture = Picture { both_svg, caption: caption(timeline), drawn: Vec::new() };
+    if timeline.steps.is_empty() {
+        return None;
+    }
+    let picture = picture(timeline, &arm.name).map(|both_svg| {
+        Item::Picture(Picture { both_svg, caption: caption(timeline), drawn: Vec::new() })
+    });
     let rtt = expected::reference_rtt(arm);
     let steps = timeline.steps.iter().enumerate().map(|(at, step)| {
         vec![
@@ -152,10 +158,10 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
         )
     });
     let matched = figures::plural(timeline.matched, "operation");
-    let witness = if timeline.source == "witness" {
-        " They are from a shorter trial with a packet tap."
-    } else {
-        ""
+    let witness = match timeline.source.as_str() {
+        "witness" => " They are from a shorter trial with a packet tap.",
+        "tcp-info" => " They are from TCP_INFO of the client's kernel.",
+        _ => "",
     };
     let source = match timeline.unmatched {
         0 => format!("Medians of {matched}, all of them matched.{witness}"),
@@ -166,7 +172,8 @@ fn items(arm: &Arm) -> Option<Vec<Item>> {
     };
     let steps =
         Item::Rows(vec!["", "step", "at", "begins", "median", "p99"], steps.collect(), vec![1, 2]);
-    let mut items = vec![Item::Picture(picture), steps];
+    let mut items: Vec<Item> = picture.into_iter().collect();
+    items.push(steps);
     items.extend(in_words.map(Item::Paragraph));
     if !timeline.views.is_empty() {
         let heads =

@@ -9,7 +9,7 @@ use crate::experiments::conclusion::{
 };
 use crate::record::{Arm, Cause, NextStep, PlaceKind, Summary};
 use crate::stats::need;
-use crate::units::{human_count, human_us};
+use crate::units::{human_count, human_us, plural};
 use crate::warning::Warning;
 
 use self::trouble::{cut, half, none_succeeded, waits};
@@ -81,9 +81,16 @@ fn answer(summary: &Summary) -> String {
     let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
     sentences.extend(none_succeeded(&measured));
-    sentences.extend(trouble(summary, &measured));
-    sentences.extend(costs(summary, &measured));
-    if let ([arm], Some(_)) = (measured.as_slice(), summary.causes.first()) {
+    if let Some((arm, rarely)) = rare_trouble(summary, &measured) {
+        sentences.extend(one(arm));
+        sentences.push(rarely);
+    } else {
+        sentences.extend(trouble(summary, &measured));
+        sentences.extend(costs(summary, &measured));
+    }
+    if let ([arm], Some(_)) = (measured.as_slice(), summary.causes.first())
+        && rare_trouble(summary, &measured).is_none()
+    {
         sentences.extend(half(arm));
     }
     if sentences.is_empty() {
@@ -107,6 +114,30 @@ fn costs(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
     match arms.iter().filter(|arm| typical(arm).is_some()).collect::<Vec<_>>()[..] {
         [arm] => one(arm).into_iter().collect(),
         _ => many(&arms, !summary.comparisons.is_empty()).unwrap_or_default(),
+    }
+}
+
+/// Of one arm: a queue that was full so rarely that the median is the answer all the same.
+fn rare_trouble<'a>(summary: &Summary, measured: &[&'a Arm]) -> Option<(&'a Arm, String)> {
+    let [arm] = measured else { return None };
+    let reason = queue_of(&summary.causes.first()?.id)?;
+    if waits(arm).is_some() || arm.ok < arm.attempts {
+        return None;
+    }
+    let waited = arm.rungs.iter().sum::<u64>();
+    let (waited, of) = (plural(waited, "handshake"), human_count(arm.attempts));
+    Some((arm, format!("Rarely, {reason}: {waited} of {of} waited for a retransmitted SYN.")))
+}
+
+/// What a cause says of a queue.
+fn queue_of(cause: &str) -> Option<&'static str> {
+    match cause {
+        "accept-queue-full" => Some("the accept queue was full"),
+        "syn-queue-full" => Some("the SYN queue was full"),
+        "syn-lost-or-queue-full" => {
+            Some("packets were lost on the path, or a queue of the server was full")
+        }
+        _ => None,
     }
 }
 
@@ -139,14 +170,10 @@ fn trouble(summary: &Summary, measured: &[&Arm]) -> Vec<String> {
 
 /// What the cause did to its arm.
 fn turned_away(cause: &Cause, arm: &Arm, several: bool) -> String {
-    let reason = match cause.id.as_str() {
-        "accept-queue-full" => "the accept queue was full",
-        "syn-queue-full" => "the SYN queue was full",
-        "syn-lost-or-queue-full" => {
-            "packets were lost on the path, or a queue of the server was full"
-        }
-        _ if several => return format!("Arm {}: {}", arm.name, first_sentence(&cause.text)),
-        _ => return first_sentence(&cause.text).to_owned(),
+    let reason = match queue_of(&cause.id) {
+        Some(reason) => reason,
+        None if several => return format!("Arm {}: {}", arm.name, first_sentence(&cause.text)),
+        None => return first_sentence(&cause.text).to_owned(),
     };
     // What a signal stopped has not failed.
     let stopped = arm.errors.get("interrupted").copied().unwrap_or(0);
