@@ -1,10 +1,11 @@
-//! What a contributor types: `cargo xtask setup | test | layers | docs | prove | bench`.
+//! What a contributor types: `cargo xtask setup | test | layers | docs | dist | prove | bench`.
 //!
 //! This file says which tasks there are and what an exit status means; each task has a file of its
 //! own. It does not know how to build or test anything. Read `checks.rs` next.
 
 mod bench;
 mod checks;
+mod dist;
 mod layers;
 mod process;
 mod prove;
@@ -53,6 +54,13 @@ const TASKS: &[Task] = &[
         summary: "write docs/reference/ from the program itself; --check only compares, and checks links; --site \
                   builds the documentation as a site; --samples runs the commands whose output and pictures pages show",
         run: reference::run,
+    },
+    Task {
+        name: "dist",
+        arguments: "[--check]",
+        summary: "make all packages in dist/ (docs/releasing.md); --check builds them twice, installs them, and prints \
+                  the table of sizes",
+        run: dist::run,
     },
     Task {
         name: "prove",

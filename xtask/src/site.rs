@@ -20,8 +20,15 @@ const PAGES: [&str; 6] = [
     "crates/heartbeat/README.md",
 ];
 /// What pages link to and is no page.
-const LINKED: [&str; 6] =
-    ["LICENSE-MIT", "LICENSE-APACHE", "studies", "bench", "deny.toml", "crates/heartbeat/examples"];
+const LINKED: [&str; 7] = [
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "studies",
+    "bench",
+    "deny.toml",
+    "crates/heartbeat/examples",
+    "packaging",
+];
 /// Where the copy of the pages is; `mkdocs.yml` names it too.
 const COPY: &str = "target/site/pages";
 const SITE: &str = "target/site/html";

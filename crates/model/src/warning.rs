@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::record::WarningEntry;
-use crate::units::{human_bytes, human_rate_per_s};
+use crate::units::{human_bytes, human_count, human_rate_per_s};
 
 /// Makes [`Warning`] of a table. Each warning has its name, which is its section of
 /// `docs/causes.md`, the figures it rests on, and its text.
@@ -81,7 +81,9 @@ warnings! {
         /// The quantile: `p99.9`.
         quantile: &'static str,
     } => format!(
-        "{quantile} is not shown: it needs {need} values, and there are {have} (raise --count)"
+        "{quantile} is not shown: it needs {} values, and there are {} (raise --count)",
+        human_count(*need),
+        human_count(*have)
     );
 
     /// Figures that mean nothing for so small a load are absent.

@@ -118,7 +118,7 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
     let mut words = vec![match (summary.place.kind, &summary.place.target) {
         (PlaceKind::Lab, _) => "lab".to_owned(),
         (PlaceKind::Target, Some(target)) => format!("target {target}"),
-        (PlaceKind::Target, None) => "target".to_owned(),
+        (PlaceKind::Target, None) => "several targets".to_owned(),
     }];
     words.extend(links(summary));
     let worst = |all: &mut dyn Iterator<Item = f64>| all.reduce(f64::max);

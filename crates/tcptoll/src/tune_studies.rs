@@ -12,9 +12,9 @@ use tcptoll_model::tune::strategy::REQUESTS_USUAL;
 use tcptoll_model::units::parse_time;
 
 static SEARCH: LazyLock<Study> =
-    LazyLock::new(|| built_in(include_str!("../../../studies/tune/search.toml")));
+    LazyLock::new(|| built_in(include_str!("../studies/tune/search.toml")));
 static PAGE: LazyLock<Study> =
-    LazyLock::new(|| built_in(include_str!("../../../studies/tune/page.toml")));
+    LazyLock::new(|| built_in(include_str!("../studies/tune/page.toml")));
 
 fn built_in(text: &str) -> Study {
     Study::from_toml(text).expect("a test reads these files")

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 use super::{Tcp, would_block};
 use crate::SysError;
@@ -63,11 +63,13 @@ impl MemoryFile {
     pub fn new(bytes: &[u8]) -> Result<Self, SysError> {
         // SAFETY: the name is a C string; the descriptor, if there is one, is nobody else's.
         let mut file = unsafe {
-            let descriptor = libc::memfd_create(c"bulk".as_ptr(), libc::MFD_CLOEXEC);
+            // By its number: glibc has a wrapper since 2.27 only.
+            let descriptor =
+                libc::syscall(libc::SYS_memfd_create, c"bulk".as_ptr(), libc::MFD_CLOEXEC);
             if descriptor == -1 {
                 return Err(SysError::last("memfd_create", "a file to send from"));
             }
-            File::from_raw_fd(descriptor)
+            File::from_raw_fd(descriptor as RawFd)
         };
         file.write_all(bytes).map_err(|e| SysError::new("write", "a file to send from", e))?;
         Ok(Self(file))

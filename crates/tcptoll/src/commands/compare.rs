@@ -37,7 +37,11 @@ struct Json<'a> {
 /// Compares two records.
 pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     let new = stored::found(&args.a)?;
-    let (a, b) = (read(&new)?, read(&stored::found(&args.b)?)?);
+    let old = stored::found(&args.b)?;
+    if new == old {
+        bail!("both are the record {}: name another one, like latest~1", new.display());
+    }
+    let (a, b) = (read(&new)?, read(&old)?);
     let (ea, eb) = (a.schedule.spec.name, b.schedule.spec.name);
     if ea != eb {
         let earlier = earlier(&new, ea).map_or_else(String::new, |name| {

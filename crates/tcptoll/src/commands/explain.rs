@@ -8,7 +8,7 @@ use super::{prose, study};
 use crate::exit::Status;
 use crate::screen;
 
-const CAUSES: &str = include_str!("../../../../docs/causes.md");
+const CAUSES: &str = include_str!("../../causes.md");
 
 /// Errors as the kernel and programs name them, and the section of each.
 const ERRORS: [(&str, &str); 20] = [
@@ -39,9 +39,9 @@ pub(crate) fn run(typed: &str) -> anyhow::Result<Status> {
     if typed.is_empty() {
         return study::print(&prose::markdown(&names(), screen::style()));
     }
-    let error = typed.to_lowercase();
-    let error = ERRORS.iter().find(|(known, _)| *known == error);
-    let wanted = error.map_or(typed, |(_, section)| section);
+    // A name first: only what is none can be a message with an error in it.
+    let is_name = sections().any(|(name, _)| name == typed);
+    let wanted = error_in(typed).filter(|_| !is_name).unwrap_or(typed);
     let Some((name, body)) = sections().find(|(name, _)| *name == wanted) else {
         let names: Vec<&str> = sections().map(|(name, _)| name).collect();
         let meant = did_you_mean(wanted, &names).map(|meant| format!(" {meant}"));
@@ -52,6 +52,16 @@ pub(crate) fn run(typed: &str) -> anyhow::Result<Status> {
         );
     };
     study::print(&laid_out(name, body, screen::style()))
+}
+
+/// The section of the error that a message has in it, as programs print it: `Connection refused (os error 111)`.
+fn error_in(message: &str) -> Option<&'static str> {
+    let message = message.to_lowercase();
+    let words: Vec<&str> = message.split(|c: char| !c.is_alphanumeric()).collect();
+    let has = |known: &str| {
+        if known.contains(' ') { message.contains(known) } else { words.contains(&known) }
+    };
+    ERRORS.iter().find(|(known, _)| has(known)).map(|(_, section)| *section)
 }
 
 /// What is said of a name; `None`: it is no name.
@@ -95,6 +105,20 @@ mod tests {
         for (error, section) in ERRORS {
             assert_eq!(error, error.to_lowercase());
             assert!(sections().any(|(name, _)| name == section), "{error}: {section}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_found_in_what_programs_print() {
+        for (message, section) in [
+            ("EADDRNOTAVAIL", Some("local-ports")),
+            ("Cannot assign requested address (os error 99)", Some("local-ports")),
+            ("[Errno 111] Connection refused", Some("connect-refused")),
+            ("connect() to 10.0.0.1:80 failed (104: Connection reset by peer)", Some("reset")),
+            ("connect EMFILE 10.0.0.1:80", Some("local-fds")),
+            ("femfiles", None),
+        ] {
+            assert_eq!(error_in(message), section, "{message}");
         }
     }
 

@@ -192,7 +192,7 @@ impl<'a> ConnectTrial<'a> {
             first_byte: settings.first_byte,
             ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
-            split: settings.to.is_some(),
+            split: settings.to.is_some() && !settings.fast_open,
             ladder_slack_ns: (LADDER_SLACK + settings.lab.link.rtt).as_nanos() as u64,
             ..ConnectLoad::to(target, settings.count)
         }

@@ -29,7 +29,7 @@ use crate::lab::{Begun, Handle, Hosts, LabError};
 use crate::messages::{Carried, Launch, Perform, Rows, SocketsGot, TransferReport, Watch};
 
 /// The program, as it comes with tcptoll.
-const SOURCE: &str = include_str!("../../../../../studies/java/Messages.java");
+const SOURCE: &str = include_str!("../../../java/Messages.java");
 
 /// Name of its file.
 const FILE: &str = "Messages.java";

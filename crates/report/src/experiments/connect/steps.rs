@@ -60,7 +60,7 @@ fn heading(timeline: &Timeline, arm: Option<&String>, width: usize) -> Block {
     let of = arm.map(|name| format!(", {}", clean::shorten(name, 24))).unwrap_or_default();
     let witness = match timeline.source.as_str() {
         "witness" => ", in a trial with capture",
-        "tcp-info" => ", by TCP_INFO of the client's kernel",
+        "tcp-info" => ", by TCP_INFO",
         _ => "",
     };
     let unmatched = match timeline.unmatched {
@@ -132,12 +132,11 @@ fn bar(step: &Step, end: f64, room: usize) -> String {
 
 /// The handshake from each point of view against whole round trips.
 fn views(arm: &Arm, timeline: &Timeline, width: usize) -> Option<Block> {
-    if timeline.views.is_empty() {
+    // Without a capture there is one view: the latency itself.
+    if timeline.views.is_empty() || timeline.source == "tcp-info" {
         return None;
     }
-    // An echo that is slower than the handshake is no yardstick of it.
-    let possible = expected::expected(arm).is_none_or(|expected| expected.is_possible());
-    let rtt = expected::reference_rtt(arm).filter(|_| possible);
+    let rtt = expected::reference_rtt(arm);
     let cells = |f: &dyn Fn(&tcptoll_model::record::View) -> String| {
         timeline.views.iter().map(f).collect::<Vec<_>>()
     };

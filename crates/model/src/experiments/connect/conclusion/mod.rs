@@ -96,6 +96,12 @@ fn answer(summary: &Summary) -> String {
     if sentences.is_empty() {
         sentences.extend(measured.iter().find_map(|arm| one(arm)));
     }
+    if sentences.is_empty() && measured.iter().any(|arm| arm.ok > 0) {
+        sentences.push(
+            "The connections were opened without waiting for their handshakes, so there is no latency."
+                .to_owned(),
+        );
+    }
     // Of all sentences that follow the first one, a load that was cut short must not be missed.
     if let Some(cut) = cut(&measured) {
         sentences.insert(sentences.len().min(1), cut);

@@ -1,0 +1,233 @@
+//! What users install, all from one binary: wheel, archive, deb, rpm, container image, and what they consist of.
+//!
+//! maturin builds the binary with zig as its linker, so that it asks for glibc 2.17 and no more; the wheel has it,
+//! and every other package takes it from there. Nothing depends on the folder, the day or the machine: the same
+//! sources give the same bits. docs/releasing.md tells how that is checked.
+
+mod check;
+mod image;
+mod licences;
+mod tree;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::process::{Line, Outcome};
+use crate::workspace;
+use tree::Tree;
+
+/// Where everything goes.
+const DIST: &str = "dist";
+/// Folders of one run, made anew each time.
+const STAGE: &str = "target/dist-stage";
+/// Programs of `packaging/tools.txt`.
+const TOOLS: &str = "target/dist-tools";
+const TOOLS_LIST: &str = "packaging/tools.txt";
+
+/// `cargo xtask dist [--check]`.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
+    let checks = match arguments {
+        [] => false,
+        [only] if only == "--check" => true,
+        _ => bail!("dist accepts only --check"),
+    };
+    let release = Release::of_checkout()?;
+    for folder in [DIST, STAGE] {
+        if Path::new(folder).exists() {
+            fs::remove_dir_all(folder).with_context(|| format!("removing {folder}"))?;
+        }
+        fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
+    }
+    let tools = tools()?;
+    let binary = wheel(&release, &tools)?;
+    let tree = Tree::stage(&binary, &release)?;
+    tree.archive(&release)?;
+    packages(&release, &tools, &tree)?;
+    image::write(&binary, &release)?;
+    sums()?;
+    said(&Line::new("ls").args(["-l", DIST]))?;
+    if checks { check::all(&binary, &release) } else { Ok(Outcome::Passed) }
+}
+
+/// What the packages are called and when they were made.
+struct Release {
+    version: String,
+    commit: String,
+    /// Seconds since 1970: the time of the commit, which is every file's.
+    epoch: String,
+    /// The same as RFC 3339.
+    time: String,
+    architecture: Architecture,
+}
+
+/// One architecture in the words of everybody.
+#[derive(Clone, Copy)]
+struct Architecture {
+    rust: &'static str,
+    debian: &'static str,
+    /// Folder of the C library's files on Debian.
+    multiarch: &'static str,
+}
+
+const ARCHITECTURES: [Architecture; 2] = [
+    Architecture { rust: "x86_64", debian: "amd64", multiarch: "x86_64-linux-gnu" },
+    Architecture { rust: "aarch64", debian: "arm64", multiarch: "aarch64-linux-gnu" },
+];
+
+impl Release {
+    fn of_checkout() -> anyhow::Result<Self> {
+        let rust = std::env::consts::ARCH;
+        let architecture = ARCHITECTURES.into_iter().find(|one| one.rust == rust);
+        let metadata = workspace::packages()?;
+        let program = metadata.packages.iter().find(|package| package.name.as_str() == "tcptoll");
+        let git = |arguments: &[&str]| answer(&Line::new("git").args(arguments.to_vec()));
+        let mut commit = git(&["rev-parse", "HEAD"])?;
+        if !git(&["status", "--porcelain"])?.is_empty() {
+            commit += ", changed";
+        }
+        let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
+            Ok(epoch) => epoch,
+            Err(_) => git(&["log", "-1", "--format=%ct"])?,
+        };
+        let at = format!("@{epoch}");
+        Ok(Self {
+            version: program.context("the workspace has no package tcptoll")?.version.to_string(),
+            commit,
+            time: answer(&Line::new("date").args(["-u", "-d", &at, "+%Y-%m-%dT%H:%M:%SZ"]))?,
+            epoch,
+            architecture: architecture
+                .with_context(|| format!("there are no packages for {rust}"))?,
+        })
+    }
+
+    fn target(&self) -> String {
+        format!("{}-unknown-linux-gnu", self.architecture.rust)
+    }
+
+    /// `tcptoll-0.1.0-x86_64-linux`.
+    fn name(&self) -> String {
+        format!("tcptoll-{}-{}-linux", self.version, self.architecture.rust)
+    }
+
+    /// tar that knows neither the order of a folder nor who ran it and when.
+    fn tar(&self, folder: &Path, to: &Path) -> anyhow::Result<Line> {
+        let mtime = format!("--mtime=@{}", self.epoch);
+        Ok(Line::new("tar")
+            .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
+            .args([mtime.as_str(), "-C", text(folder)?, "-cf", text(to)?]))
+    }
+}
+
+/// Installs the tools where they are not there yet; gives the folder of their programs.
+fn tools() -> anyhow::Result<PathBuf> {
+    let list = fs::read_to_string(TOOLS_LIST).with_context(|| format!("reading {TOOLS_LIST}"))?;
+    let stamp = Path::new(TOOLS).join("installed.txt");
+    let programs = std::path::absolute(Path::new(TOOLS).join("bin"))?;
+    if fs::read_to_string(&stamp).ok().as_ref() != Some(&list) {
+        said(&Line::new("python3").args(["-m", "venv", "--clear", TOOLS]))?;
+        let pip = programs.join("pip");
+        said(&Line::new(text(&pip)?).args(["install", "--quiet", "-r", TOOLS_LIST]))?;
+        fs::write(&stamp, list).with_context(|| format!("writing {}", stamp.display()))?;
+    }
+    Ok(programs)
+}
+
+/// Builds the wheel with its bill of materials; gives the binary in it.
+fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
+    let folder = std::env::current_dir()?;
+    let cargo = std::env::var("CARGO_HOME")
+        .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
+    let cargo = cargo.context("neither CARGO_HOME nor HOME is set")?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let from = text(&folder)?;
+    // Panics and C assertions name files: as they are called everywhere.
+    let flags = format!("--remap-path-prefix={cargo}=/cargo --remap-path-prefix={from}=/tcptoll");
+    let c_flags = format!("-ffile-prefix-map={cargo}=/cargo -ffile-prefix-map={from}=/tcptoll -g0");
+    let build = Line::new("env")
+        .args(["-C", "packaging", "maturin", "build", "--zig", "--compatibility", "manylinux2014"])
+        .args(["--target", &release.target(), "--out", "../dist"])
+        .env("PATH", &format!("{}:{path}", text(tools)?))
+        .env("CARGO_TARGET_DIR", &format!("{from}/target"))
+        .env("RUSTFLAGS", &flags)
+        .env("CFLAGS", &c_flags)
+        .env("SOURCE_DATE_EPOCH", &release.epoch)
+        .env("TCPTOLL_COMMIT", &release.commit);
+    said(&build)?;
+    let wheel = only(Path::new(DIST), ".whl")?;
+    let unpacked = Path::new(STAGE).join("wheel");
+    let python = tools.join("python");
+    let unpack = ["-m", "zipfile", "-e", text(&wheel)?, text(&unpacked)?];
+    said(&Line::new(text(&python)?).args(unpack))?;
+    let scripts = unpacked.join(format!("tcptoll-{}.data/scripts/tcptoll", release.version));
+    let bill =
+        only(&unpacked.join(format!("tcptoll-{}.dist-info/sboms", release.version)), ".json")?;
+    let to = Path::new(DIST).join(format!("{}.cdx.json", release.name()));
+    fs::copy(&bill, &to).with_context(|| format!("copying {}", bill.display()))?;
+    executable(&scripts)?;
+    Ok(scripts)
+}
+
+/// deb and rpm.
+fn packages(release: &Release, tools: &Path, tree: &Tree) -> anyhow::Result<()> {
+    for packager in ["deb", "rpm"] {
+        let nfpm = tools.join("nfpm");
+        let line = Line::new(text(&nfpm)?)
+            .args(["package", "--config", "packaging/nfpm.yaml", "--target", DIST])
+            .args(["--packager", packager])
+            .env("ARCH", release.architecture.debian)
+            .env("VERSION", &release.version)
+            .env("MTIME", &release.time)
+            .env("SOURCE_DATE_EPOCH", &release.epoch)
+            .env("STAGE", text(tree.root())?);
+        said(&line)?;
+    }
+    Ok(())
+}
+
+/// SHA-256 of everything, as `sha256sum --check` reads it.
+fn sums() -> anyhow::Result<()> {
+    let mut names: Vec<String> = Vec::new();
+    for entry in fs::read_dir(DIST).context("reading dist")? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    let line = Line::new("env").args(["-C", DIST, "sha256sum"]).args(names);
+    fs::write(Path::new(DIST).join("SHA256SUMS"), answer(&line)? + "\n").context("writing sums")
+}
+
+/// The only file of a folder with this ending.
+fn only(folder: &Path, ending: &str) -> anyhow::Result<PathBuf> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut found = paths.into_iter().filter(|path| path.to_string_lossy().ends_with(ending));
+    match (found.next(), found.next()) {
+        (Some(path), None) => Ok(path),
+        _ => bail!("{} does not have exactly one file that ends in {ending}", folder.display()),
+    }
+}
+
+fn executable(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("making {} executable", path.display()))
+}
+
+/// Runs a command with its output shown.
+fn said(line: &Line) -> anyhow::Result<()> {
+    ensure!(line.run()? == Outcome::Passed, "{line} failed");
+    Ok(())
+}
+
+/// What a command prints, without the last line feed.
+fn answer(line: &Line) -> anyhow::Result<String> {
+    let output = line.command().output().with_context(|| format!("running {line}"))?;
+    ensure!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let text = String::from_utf8(output.stdout).with_context(|| format!("reading {line}"))?;
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
+fn text(path: &Path) -> anyhow::Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}

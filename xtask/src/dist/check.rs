@@ -1,0 +1,224 @@
+//! Does what `dist` made hold what docs/releasing.md promises? A table with a goal for each row.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use super::{DIST, Release, answer, licences, only, said, text};
+use crate::process::{Line, Outcome, on_path};
+
+/// Folders of the check, made anew each time.
+const CHECK: &str = "target/dist-check";
+const MB: f64 = 1e6;
+/// The newest glibc whose symbols the binary may ask for.
+const GLIBC: (u32, u32) = (2, 17);
+
+/// Measures and prints everything.
+pub(super) fn all(binary: &Path, release: &Release) -> anyhow::Result<Outcome> {
+    if Path::new(CHECK).exists() {
+        fs::remove_dir_all(CHECK).with_context(|| format!("removing {CHECK}"))?;
+    }
+    fs::create_dir_all(CHECK).with_context(|| format!("making {CHECK}"))?;
+    let mut table = Table::default();
+    sizes(binary, &mut table)?;
+    symbols(binary, &mut table)?;
+    bill(release, &mut table)?;
+    for (name, place) in places(release)? {
+        match place {
+            Ok(line) => {
+                table.row(&format!("installed: {name}"), &works(&line)?, "works", |s| s == "works");
+            }
+            Err(why) => table.row(&format!("installed: {name}"), &why, "works", |_| false),
+        }
+    }
+    again(&mut table)?;
+    Ok(table.outcome())
+}
+
+#[derive(Default)]
+struct Table {
+    missed: usize,
+}
+
+impl Table {
+    fn row(&mut self, what: &str, found: &str, goal: &str, meets: impl Fn(&str) -> bool) {
+        if self.missed == 0 && what == "binary" {
+            println!("\n| what | found | goal | |\n| --- | --- | --- | --- |");
+        }
+        let met = meets(found);
+        self.missed += usize::from(!met);
+        println!("| {what} | {found} | {goal} | {} |", if met { "met" } else { "missed" });
+    }
+
+    fn outcome(&self) -> Outcome {
+        if self.missed == 0 { Outcome::Passed } else { Outcome::Failed }
+    }
+}
+
+fn sizes(binary: &Path, table: &mut Table) -> anyhow::Result<()> {
+    let dist = Path::new(DIST);
+    let files = [
+        ("binary", binary.to_owned(), 15.0),
+        ("wheel", only(dist, ".whl")?, 6.5),
+        ("deb", only(dist, ".deb")?, 4.5),
+        ("image", only(dist, ".oci.tar")?, 6.5),
+    ];
+    for (what, path, most) in files {
+        let size =
+            fs::metadata(&path).with_context(|| format!("{}", path.display()))?.len() as f64 / MB;
+        table.row(what, &format!("{size:.2} MB"), &format!("≤ {most} MB"), |_| size <= most);
+    }
+    Ok(())
+}
+
+/// The newest version of glibc that any symbol asks for.
+fn symbols(binary: &Path, table: &mut Table) -> anyhow::Result<()> {
+    let said = answer(&Line::new("readelf").args(["--dyn-syms", "--wide", text(binary)?]))?;
+    let newest = newest_glibc(&said).context("the binary asks for no glibc")?;
+    let found = format!("GLIBC_{}.{}", newest.0, newest.1);
+    table.row("newest symbol of glibc", &found, "≤ GLIBC_2.17", |_| newest <= GLIBC);
+    Ok(())
+}
+
+/// As `readelf --dyn-syms` prints them: `epoll_wait@GLIBC_2.3.2 (2)`.
+fn newest_glibc(said: &str) -> Option<(u32, u32)> {
+    let version = |part: &str| {
+        let mut numbers = part.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    };
+    said.split("@GLIBC_").skip(1).filter_map(version).max()
+}
+
+/// Every crate that is built in stands in the bill of materials.
+fn bill(release: &Release, table: &mut Table) -> anyhow::Result<()> {
+    let bill =
+        fs::read_to_string(only(Path::new(DIST), ".cdx.json")?).context("reading the bill")?;
+    let bill: Value = serde_json::from_str(&bill).context("the bill of materials is not JSON")?;
+    let names =
+        |one: &Value| Some(format!("{} {}", one["name"].as_str()?, one["version"].as_str()?));
+    let components = bill["components"].as_array().context("the bill has no components")?;
+    let mut listed: BTreeSet<String> = components.iter().filter_map(names).collect();
+    listed.extend(names(&bill["metadata"]["component"]));
+    let built_in = licences::built_in(&release.target())?;
+    let missing: Vec<&String> = built_in.difference(&listed).collect();
+    let found = match missing.as_slice() {
+        [] => format!("all {}", built_in.len()),
+        some => format!("lacks {some:?}"),
+    };
+    table.row("crates in the bill of materials", &found, "all", |found| found.starts_with("all"));
+    Ok(())
+}
+
+type Place = (&'static str, Result<Line, String>);
+
+/// Each package, installed in surroundings of its own: how the program is run there, or why it is not.
+fn places(release: &Release) -> anyhow::Result<Vec<Place>> {
+    let folder = std::path::absolute(CHECK)?;
+    let venv = folder.join("venv");
+    said(&Line::new("python3").args(["-m", "venv", text(&venv)?]))?;
+    let wheel = only(Path::new(DIST), ".whl")?;
+    let pip = venv.join("bin/pip");
+    let install =
+        ["install", "--quiet", "--no-index", "--disable-pip-version-check", text(&wheel)?];
+    said(&Line::new(text(&pip)?).args(install))?;
+    let archive = only(Path::new(DIST), ".tar.gz")?;
+    said(&Line::new("tar").args(["-C", text(&folder)?, "-xzf", text(&archive)?]))?;
+    let unpacked = folder.join(release.name()).join("bin/tcptoll");
+    let alone = |program: &Path| -> anyhow::Result<Line> {
+        let home = format!("HOME={}", text(&folder)?);
+        Ok(Line::new("env").args(["-i", &home, "-C", text(&folder)?, text(program)?]))
+    };
+    let image = folder.join("image");
+    fs::create_dir_all(&image)?;
+    let layer = Path::new(super::STAGE).join("image");
+    said(&Line::new("cp").args(["-a", &format!("{}/.", text(&layer)?), text(&image)?]))?;
+    Ok(vec![
+        ("wheel, in a virtual environment", Ok(alone(&venv.join("bin/tcptoll"))?)),
+        ("archive, unpacked", Ok(alone(&unpacked)?)),
+        ("image, its root as a chroot", Ok(within(&image)?)),
+        ("deb, in a debootstrapped root", debian(&folder.join("debian"))?),
+    ])
+}
+
+/// Debian's smallest system with the package.
+fn debian(root: &Path) -> anyhow::Result<Result<Line, String>> {
+    if !on_path("debootstrap") {
+        return Ok(Err("not tried: apt-get install debootstrap".to_owned()));
+    }
+    said(&Line::new("debootstrap").args(["--variant=minbase", "bookworm", text(root)?]))?;
+    let deb = only(Path::new(DIST), ".deb")?;
+    fs::copy(&deb, root.join("tcptoll.deb")).context("copying the deb")?;
+    said(&Line::new("chroot").args([text(root)?, "dpkg", "-i", "/tcptoll.deb"]))?;
+    Ok(Ok(within(root)?))
+}
+
+/// Runs the program of a root, with the machine's `/proc` and `/dev`.
+fn within(root: &Path) -> anyhow::Result<Line> {
+    let script = "mount -t proc proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && \
+                  mount --rbind /sys \"$0/sys\" && cd / && exec chroot \"$0\" /usr/bin/env -i HOME=/root \
+                  /usr/bin/tcptoll \"$@\"";
+    // The image has no env of its own.
+    let script = if root.join("usr/bin/env").exists() {
+        script.to_owned()
+    } else {
+        script.replace("/usr/bin/env -i HOME=/root ", "")
+    };
+    Ok(Line::new("unshare")
+        .args(["--mount", "sh", "-c", &script, text(root)?])
+        .env("HOME", "/root"))
+}
+
+/// Version, a connection in the lab, and the tour.
+fn works(line: &Line) -> anyhow::Result<String> {
+    for words in
+        [&["--version"][..], &["connect", "--quiet", "--count", "200"], &["tour", "--quiet"]]
+    {
+        let output = line.clone().args(words.to_vec()).command().output();
+        let output = output.with_context(|| format!("running {line}"))?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            let last = error.lines().last().unwrap_or_default();
+            return Ok(format!("{} ended with {}: {last}", words[0], output.status));
+        }
+    }
+    Ok("works".to_owned())
+}
+
+/// Builds the same commit in another folder.
+fn again(table: &mut Table) -> anyhow::Result<()> {
+    let folder = std::path::absolute(CHECK)?.join("elsewhere");
+    said(&Line::new("git").args(["clone", "--quiet", ".", text(&folder)?]))?;
+    if !answer(&Line::new("git").args(["status", "--porcelain"]))?.is_empty() {
+        bail!("there are changes that are not committed, so another folder has other sources");
+    }
+    let line = Line::new("env").args(["-C", text(&folder)?, "cargo", "xtask", "dist"]);
+    said(&line)?;
+    let sums = |folder: &Path| -> anyhow::Result<String> {
+        let path: PathBuf = folder.join(DIST).join("SHA256SUMS");
+        fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    };
+    let (mine, other) = (sums(Path::new("."))?, sums(&folder)?);
+    let differ: Vec<&str> = mine.lines().filter(|line| !other.contains(line)).collect();
+    let found = match differ.as_slice() {
+        [] => format!("all {} files", mine.lines().count()),
+        some => format!("other bits in {}", some.join(", ")),
+    };
+    table.row("same bits in another folder", &found, "all", |found| found.starts_with("all"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_glibc_is_by_number_and_not_by_letter() {
+        let said = "  1: FUNC GLOBAL DEFAULT UND read@GLIBC_2.2.5 (2)\n  2: pthread@GLIBC_2.17 (3)\n\
+                    3: a@GLIBC_2.3.4 (4)\n";
+        assert_eq!(newest_glibc(said), Some((2, 17)));
+        assert_eq!(newest_glibc("nothing"), None);
+    }
+}

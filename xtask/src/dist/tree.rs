@@ -1,0 +1,82 @@
+//! The files as they are installed below `/usr`, and the archive of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use super::{DIST, Release, STAGE, answer, executable, licences, said, text};
+use crate::process::Line;
+
+/// Completion scripts, each where its shell looks.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/tcptoll"),
+    ("zsh", "usr/share/zsh/vendor-completions/_tcptoll"),
+    ("fish", "usr/share/fish/vendor_completions.d/tcptoll.fish"),
+];
+/// Documents, by their place in the checkout.
+const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+const COPYRIGHT: &str = "tcptoll is under MIT or Apache-2.0, as you choose: LICENSE-MIT and LICENSE-APACHE in this \
+                         folder. The crates compiled into it: THIRD-PARTY-LICENSES.txt.\n";
+const UNIT: &str = "docs/watch/tcptoll-watch.service";
+
+/// A folder with what a package installs.
+pub(super) struct Tree(PathBuf);
+
+impl Tree {
+    /// Puts everything in its place.
+    pub(super) fn stage(binary: &Path, release: &Release) -> anyhow::Result<Self> {
+        let tree = Self(Path::new(STAGE).join("root"));
+        let program = tree.file("usr/bin/tcptoll")?;
+        fs::copy(binary, &program).context("copying the binary")?;
+        executable(&program)?;
+        let program = text(&program)?;
+        let pages = tree.file("usr/share/man/man1/tcptoll.1")?;
+        let pages = pages.parent().unwrap_or(&pages);
+        answer(&Line::new(program).args(["man", "--dir", text(pages)?]))?;
+        for (shell, place) in COMPLETIONS {
+            let script = answer(&Line::new(program).args(["completions", shell]))?;
+            fs::write(tree.file(place)?, script + "\n")
+                .with_context(|| format!("writing {place}"))?;
+        }
+        for document in DOCUMENTS {
+            let to = tree.file(&format!("usr/share/doc/tcptoll/{document}"))?;
+            fs::copy(document, to).with_context(|| format!("copying {document}"))?;
+        }
+        let notices = licences::of_binary(&release.target())?;
+        fs::write(tree.file("usr/share/doc/tcptoll/THIRD-PARTY-LICENSES.txt")?, notices)?;
+        fs::write(tree.file("usr/share/doc/tcptoll/copyright")?, COPYRIGHT)?;
+        // The program prints the profile for the place where it is.
+        let profile = answer(&Line::new(program).args(["lab", "--apparmor-profile"]))?;
+        let here = fs::canonicalize(program)?;
+        let profile = profile.replace(text(&here)?, "/usr/bin/tcptoll") + "\n";
+        fs::write(tree.file("usr/share/tcptoll/apparmor/tcptoll")?, profile)?;
+        let unit = fs::read_to_string(UNIT).with_context(|| format!("reading {UNIT}"))?;
+        let unit = unit.replace("/usr/local/bin/tcptoll", "/usr/bin/tcptoll");
+        fs::write(tree.file("usr/lib/systemd/system/tcptoll-watch.service")?, unit)?;
+        said(&Line::new("sh").args(["-c", "gzip -9n \"$1\"/*.1", "sh", text(pages)?]))?;
+        Ok(tree)
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.0
+    }
+
+    /// The archive for any Linux: one folder, to be put wherever the user likes.
+    pub(super) fn archive(&self, release: &Release) -> anyhow::Result<()> {
+        let name = release.name();
+        let rename = format!("--transform=s,^usr,{name},");
+        let archive = Path::new(DIST).join(format!("{name}.tar"));
+        said(&release.tar(self.root(), &archive)?.arg(rename).arg("usr"))?;
+        said(&Line::new("gzip").args(["-9n", text(&archive)?]))
+    }
+
+    /// A file of the tree, with the folders above it.
+    fn file(&self, place: &str) -> anyhow::Result<PathBuf> {
+        let path = self.0.join(place);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        }
+        Ok(path)
+    }
+}
