@@ -178,7 +178,6 @@ fn packages(release: &Release, tools: &Path, tree: &Tree) -> anyhow::Result<()> 
             .args(["--packager", packager])
             .env("ARCH", release.architecture.debian)
             .env("VERSION", &release.version)
-            .env("MTIME", &release.time)
             .env("SOURCE_DATE_EPOCH", &release.epoch)
             .env("STAGE", text(tree.root())?);
         said(&line)?;

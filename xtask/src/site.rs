@@ -11,13 +11,14 @@ use anyhow::Context as _;
 use crate::process::{Line, Outcome};
 
 /// Files and folders that the site has, besides what they link to.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs",
     "crates/heartbeat/README.md",
+    "crates/heartbeat/FRAMING.md",
 ];
 /// What pages link to and is no page.
 const LINKED: [&str; 7] = [

@@ -66,10 +66,11 @@ fn arguments() -> io::Result<Option<Arguments>> {
     };
     let address =
         |text: &str| text.parse().map_err(|_| wrong(format!("{text}: not an address and port")));
-    let timing = Timing { idle: Duration::from_secs(10), answer_within: Duration::from_secs(5) };
+    let mut options = Options::default();
+    options.timing = Timing::new(Duration::from_secs(10), Duration::from_secs(5));
     // A chat is of no use to a peer whose program hangs: it has to answer itself.
-    let options =
-        Options { timing, evidence: Evidence::Answered, longest: 4_096, ..Options::default() };
+    options.evidence = Evidence::Answered;
+    options.max_message_len = 4_096;
     let mut arguments = Arguments { listen: ([127, 0, 0, 1], 0).into(), join: None, options };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
@@ -167,9 +168,10 @@ mod tests {
         let _deaf = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, address) = listener.accept().unwrap();
         // Who waited for it would wait for two days.
-        let day = Duration::from_hours(24);
-        let timing = Timing { idle: day, answer_within: day };
-        let options = Options { timing, evidence: Evidence::Answered, ..Options::default() };
+        let day = Duration::from_secs(86_400);
+        let mut options = Options::default();
+        options.timing = Timing::new(day, day);
+        options.evidence = Evidence::Answered;
         let mut connection = Connection::new(stream, options).unwrap();
         let peers = Peers::default();
         peers.lock().unwrap().insert(address, connection.sender());

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tcp_heartbeat::{Evidence, Member, Null, Reaper, Reaping, Step, kernel};
+use tcp_heartbeat::{Evidence, Member, Null, Reaper, ReaperStep, Reaping, kernel};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -71,7 +71,8 @@ async fn main() -> ExitCode {
 /// What was asked for; `None`: help.
 fn arguments() -> Result<Option<(SocketAddr, Reaping)>, String> {
     let mut listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut reaping = Reaping { answer_within: Duration::from_secs(5), ..Reaping::new(100) };
+    let mut reaping = Reaping::new(100);
+    reaping.answer_within = Duration::from_secs(5);
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
         if matches!(name.as_str(), "--help" | "-h") {
@@ -81,7 +82,7 @@ fn arguments() -> Result<Option<(SocketAddr, Reaping)>, String> {
         let wrong = || format!("{name}: {value} is not such a value");
         match name.as_str() {
             "--listen" => listen = value.parse().map_err(|_| wrong())?,
-            "--most" => reaping.most = value.parse().map_err(|_| wrong())?,
+            "--most" => reaping.limit = value.parse().map_err(|_| wrong())?,
             "--answer-within" => {
                 let seconds = value.parse().map_err(|_| wrong())?;
                 reaping.answer_within =
@@ -110,11 +111,11 @@ async fn serve(listen: SocketAddr, reaping: Reaping) -> io::Result<()> {
     let mut accept_from = Instant::now();
     loop {
         server.work();
-        if server.reaper.has_room()
-            && let Some((stream, address)) = waiting.take()
-        {
-            server.take_in(stream, address);
-            continue;
+        if server.reaper.has_room() {
+            if let Some((stream, address)) = waiting.take() {
+                server.take_in(stream, address);
+                continue;
+            }
         }
         if waiting.is_some() && !server.reaper.is_reaping() {
             server.reaper.room_wanted(server.started.elapsed());
@@ -171,16 +172,17 @@ impl Server {
     /// Does all that the reaper asks for now.
     fn work(&mut self) {
         while let Some(step) = self.reaper.next(self.started.elapsed()) {
-            let (Step::Test(member, key) | Step::Look(member, key) | Step::Judge(member, key)) =
-                step;
+            let (ReaperStep::Test(member, key)
+            | ReaperStep::Look(member, key)
+            | ReaperStep::Judge(member, key)) = step;
             let Some(peer) = &self.peers[key] else { continue };
             let sent = match step {
-                Step::Test(..) => peer.writer.try_write(&self.null.bytes).map(|_| false),
+                ReaperStep::Test(..) => peer.writer.try_write(&self.null.bytes).map(|_| false),
                 _ => kernel::unacknowledged(peer.writer.as_ref()).map(|bytes| bytes == 0),
             };
             match (sent, step) {
                 (Ok(true), _) => self.reaper.acknowledged(member),
-                (Ok(false), Step::Judge(..)) => self.close(key, "it does not acknowledge"),
+                (Ok(false), ReaperStep::Judge(..)) => self.close(key, "it does not acknowledge"),
                 // A full socket is unacknowledged, and so a test already.
                 (Ok(false), _) => {}
                 (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {}

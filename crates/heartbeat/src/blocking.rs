@@ -116,7 +116,8 @@ impl Connection {
             }
             // Before a judgement what has arrived is read: that is evidence, too.
             let judges = turn == Some(Turn::Judge);
-            let due = if judges { Duration::ZERO } else { state.link.session.next_due() };
+            let due = state.link.session.next_due().unwrap_or(Duration::MAX);
+            let due = if judges { Duration::ZERO } else { due };
             drop(state);
             let wait = due.saturating_sub(shared.now()).max(SHORTEST_WAIT);
             shared.stream.set_read_timeout(Some(wait))?;
@@ -325,8 +326,11 @@ mod tests {
         // Less than a message has room on the way.
         SockRef::from(&here).set_send_buffer_size(64 << 10).unwrap();
         SockRef::from(&there).set_recv_buffer_size(64 << 10).unwrap();
-        let options =
-            Options { evidence: Evidence::Answered, queued: 4 * BYTES, ..Options::default() };
+        let options = Options {
+            evidence: Evidence::Answered,
+            max_queued_len: 4 * BYTES,
+            ..Options::default()
+        };
         let connection = Connection::new(here, options).unwrap();
         let (done, returned) = mpsc::channel();
         for who in [1, 2] {

@@ -1,13 +1,13 @@
 //! When is each of many connections to be tested, and which are dead? Heartbeats with one timer.
 //!
 //! It sends nothing and reads no clock: the caller says what happened and when, and is told what to
-//! do. [`crate::session`] is the same for one connection, with a framing; [`crate::reaper`] does
+//! do. [`Session`](crate::Session) is the same for one connection, with a framing; [`Reaper`](crate::Reaper) does
 //! without a timer.
 
 use std::time::Duration;
 
 use crate::queue::{Member, Queues, Stamp};
-use crate::timing::{Step, Timing};
+use crate::timing::Timing;
 
 /// Resting; stamp: when something arrived.
 const HEARD: usize = 0;
@@ -19,6 +19,28 @@ const PROVEN: usize = 1;
 const TESTED: usize = 2;
 /// The judgement is awaited; stamp: when it was asked for.
 const ASKED: usize = 3;
+
+/// What to do about one connection of a [`Fleet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FleetStep<K> {
+    /// Send a Null now.
+    ///
+    /// If the socket is full: with [`Evidence::Acknowledged`](crate::Evidence::Acknowledged) nothing need
+    /// be done, because what fills the socket is unacknowledged, and serves as well. With
+    /// [`Evidence::Answered`](crate::Evidence::Answered) keep the Null, and send it when there is room: its
+    /// answer can come only after all that lies before it. Until then, that less is unacknowledged than at
+    /// the look before is a sign of life: say [`Fleet::acknowledged`].
+    Test(Member, K),
+    /// The last look: say [`Fleet::acknowledged`] or [`Fleet::heard`] if the peer is alive,
+    /// [`Fleet::remove`] if it is dead.
+    ///
+    /// Read what has arrived first: a program that was busy has the evidence waiting in the socket.
+    /// And where much was being sent, not all of it need have been acknowledged: if less is
+    /// unacknowledged than at the test, say [`Fleet::acknowledged`].
+    ///
+    /// Who says nothing is asked again a tick later: nothing is ever removed on its own.
+    Judge(Member, K),
+}
 
 #[derive(Clone, Debug)]
 struct Beat<K> {
@@ -40,18 +62,18 @@ struct Beat<K> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tcp_heartbeat::{Fleet, Step, Timing};
+/// use tcp_heartbeat::{Fleet, FleetStep, Timing};
 ///
 /// let s = Duration::from_secs;
-/// let mut fleet = Fleet::new(Timing { idle: s(30), answer_within: s(5) }, s(1));
+/// let mut fleet = Fleet::new(Timing::new(s(30), s(5)), s(1));
 /// let first = fleet.insert(1_u32, s(0));
 /// let second = fleet.insert(2_u32, s(0));
 /// fleet.heard(second, s(20)); // bytes have arrived
 ///
 /// assert_eq!(fleet.next_due(), Some(s(30)));
-/// assert_eq!(fleet.next(s(30)), Some(Step::Test(first, 1))); // send a Null
+/// assert_eq!(fleet.next(s(30)), Some(FleetStep::Test(first, 1))); // send a Null
 /// assert_eq!(fleet.next(s(30)), None);
-/// assert_eq!(fleet.next(s(35)), Some(Step::Judge(first, 1))); // nothing came back
+/// assert_eq!(fleet.next(s(35)), Some(FleetStep::Judge(first, 1))); // nothing came back
 /// assert_eq!(fleet.remove(first), Some(1)); // close it
 /// assert_eq!(fleet.next_due(), Some(s(50)));
 /// ```
@@ -154,10 +176,8 @@ impl<K: Copy> Fleet<K> {
     ///
     /// Give one `now` for all of a wake-up, unless sending takes a good part of `answer_within`:
     /// then take the time again for each, or the last would have less time to answer.
-    ///
-    /// It gives [`Step::Test`] and [`Step::Judge`]; a [`Step::Look`] would tell nothing here.
     #[must_use = "a step that is not done is a Null that is not sent"]
-    pub fn next(&mut self, now: Duration) -> Option<Step<K>> {
+    pub fn next(&mut self, now: Duration) -> Option<FleetStep<K>> {
         let now = Stamp::from(now);
         for queue in [TESTED, ASKED, PROVEN, HEARD] {
             let Some((member, due)) = self.due(queue) else { continue };
@@ -168,11 +188,11 @@ impl<K: Copy> Fleet<K> {
             let key = beat.key;
             if matches!(queue, TESTED | ASKED) {
                 self.queues.place(member, ASKED, now);
-                return Some(Step::Judge(member, key));
+                return Some(FleetStep::Judge(member, key));
             }
             beat.sent = now;
             self.queues.place(member, TESTED, now);
-            return Some(Step::Test(member, key));
+            return Some(FleetStep::Test(member, key));
         }
         None
     }
@@ -202,10 +222,10 @@ mod tests {
     }
 
     fn fleet(tick: u64) -> Fleet<u32> {
-        Fleet::new(Timing { idle: ms(1_000), answer_within: ms(300) }, ms(tick))
+        Fleet::new(Timing::new(ms(1_000), ms(300)), ms(tick))
     }
 
-    fn steps(fleet: &mut Fleet<u32>, now: u64) -> Vec<Step<u32>> {
+    fn steps(fleet: &mut Fleet<u32>, now: u64) -> Vec<FleetStep<u32>> {
         std::iter::from_fn(|| fleet.next(ms(now))).collect()
     }
 
@@ -216,7 +236,7 @@ mod tests {
         assert_eq!(fleet.next_due(), Some(ms(1_100)));
         assert_eq!(steps(&mut fleet, 1_099), []);
         let tests: Vec<_> =
-            [3, 40, 100].iter().zip(members).map(|(&k, m)| Step::Test(m, k)).collect();
+            [3, 40, 100].iter().zip(members).map(|(&k, m)| FleetStep::Test(m, k)).collect();
         assert_eq!(steps(&mut fleet, 1_105), tests);
         assert_eq!(fleet.next_due(), Some(ms(1_405)));
     }
@@ -225,7 +245,7 @@ mod tests {
     fn what_was_heard_ends_a_test_and_counts_from_then() {
         let mut fleet = fleet(1);
         let member = fleet.insert(1, ms(0));
-        assert_eq!(steps(&mut fleet, 1_000), [Step::Test(member, 1)]);
+        assert_eq!(steps(&mut fleet, 1_000), [FleetStep::Test(member, 1)]);
         fleet.heard(member, ms(1_200));
         assert_eq!(fleet.next_due(), Some(ms(2_200)));
     }
@@ -234,10 +254,10 @@ mod tests {
     fn what_was_acknowledged_counts_from_the_null_but_never_from_the_past() {
         let mut fleet = fleet(1);
         let member = fleet.insert(1, ms(0));
-        assert_eq!(steps(&mut fleet, 1_000), [Step::Test(member, 1)]);
+        assert_eq!(steps(&mut fleet, 1_000), [FleetStep::Test(member, 1)]);
         fleet.acknowledged(member, ms(1_300));
         assert_eq!(fleet.next_due(), Some(ms(2_000)));
-        assert_eq!(steps(&mut fleet, 2_000), [Step::Test(member, 1)]);
+        assert_eq!(steps(&mut fleet, 2_000), [FleetStep::Test(member, 1)]);
         fleet.acknowledged(member, ms(9_000)); // a program that slept
         assert_eq!(fleet.next_due(), Some(ms(9_000)));
         fleet.acknowledged(member, ms(9_500)); // without a test
@@ -248,10 +268,10 @@ mod tests {
     fn a_judgement_put_off_is_asked_for_a_tick_later_and_nothing_closes_on_its_own() {
         let mut fleet = fleet(50);
         let member = fleet.insert(1, ms(0));
-        assert_eq!(steps(&mut fleet, 1_000), [Step::Test(member, 1)]);
+        assert_eq!(steps(&mut fleet, 1_000), [FleetStep::Test(member, 1)]);
         for at in [1_300, 1_350, 1_400] {
             assert_eq!(fleet.next_due(), Some(ms(at)));
-            assert_eq!(steps(&mut fleet, at), [Step::Judge(member, 1)]);
+            assert_eq!(steps(&mut fleet, at), [FleetStep::Judge(member, 1)]);
         }
         assert_eq!(fleet.get(member), Some(&1));
         assert_eq!(fleet.remove(member), Some(1));
@@ -263,12 +283,12 @@ mod tests {
         let mut fleet = fleet(1);
         let member = fleet.insert(1, ms(0));
         let mut steps = || fleet.next(Duration::MAX);
-        assert_eq!((steps(), steps()), (Some(Step::Test(member, 1)), None));
+        assert_eq!((steps(), steps()), (Some(FleetStep::Test(member, 1)), None));
         let mut fleet = self::fleet(1);
         let member = fleet.insert(1, ms(0));
-        assert_eq!(fleet.next(ms(1_000)), Some(Step::Test(member, 1)));
+        assert_eq!(fleet.next(ms(1_000)), Some(FleetStep::Test(member, 1)));
         let mut steps = || fleet.next(Duration::MAX);
-        assert_eq!((steps(), steps()), (Some(Step::Judge(member, 1)), None));
+        assert_eq!((steps(), steps()), (Some(FleetStep::Judge(member, 1)), None));
     }
 
     #[test]
@@ -277,14 +297,17 @@ mod tests {
         let members = [0, 1, 2, 3].map(|key| fleet.insert(key, ms(u64::from(key))));
         let sent = |at: u64| ms(1_000 + at);
         for at in 0..4 {
-            assert_eq!(fleet.next(sent(at)), Some(Step::Test(members[at as usize], at as u32)));
+            assert_eq!(
+                fleet.next(sent(at)),
+                Some(FleetStep::Test(members[at as usize], at as u32))
+            );
         }
         for at in [2, 0, 3, 1] {
             fleet.acknowledged(members[at], ms(1_100));
         }
         for at in 0..4 {
             assert_eq!(fleet.next_due(), Some(sent(1_000 + at)));
-            let expected = Step::Test(members[at as usize], at as u32);
+            let expected = FleetStep::Test(members[at as usize], at as u32);
             assert_eq!(steps(&mut fleet, 2_000 + at), [expected]);
         }
     }
@@ -297,7 +320,7 @@ mod tests {
         }
         for heard_at in [100, 400, 700] {
             assert_eq!(fleet.next_due(), Some(ms(heard_at + 1_000)));
-            let Some(Step::Test(member, key)) = fleet.next(ms(heard_at + 1_000)) else {
+            let Some(FleetStep::Test(member, key)) = fleet.next(ms(heard_at + 1_000)) else {
                 panic!("a test is due");
             };
             assert_eq!(u64::from(key), heard_at);

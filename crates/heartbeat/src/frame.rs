@@ -1,14 +1,8 @@
 //! Where does a message end, and which message is a Null? A framing for protocols without one.
 //!
-//! Each frame is a header of 4 bytes, the most significant first, and the message:
+#![doc = include_str!("../FRAMING.md")]
 //!
-//! | header | frame |
-//! | --- | --- |
-//! | 0 | Null: no meaning; the receiver knows that the sender was alive |
-//! | 1 to `0xFFFF_FFFE` | a message of `header - 1` bytes |
-//! | `0xFFFF_FFFF` | Ask: a Null that wants a Null back |
-//!
-//! It knows no sockets and no time; [`crate::session`] adds the heartbeat.
+//! It knows no sockets and no time; [`Session`](crate::Session) adds the heartbeat.
 
 use std::error::Error;
 use std::fmt;
@@ -22,7 +16,7 @@ pub const NULL_FRAME: [u8; HEADER_BYTES] = NULL.to_be_bytes();
 /// A whole Ask.
 pub const ASK_FRAME: [u8; HEADER_BYTES] = ASK.to_be_bytes();
 /// The longest message that a header can announce.
-pub const LONGEST: usize = (ASK - 2) as usize;
+pub const MAX_MESSAGE_LEN: usize = (ASK - 2) as usize;
 /// An emptied buffer keeps this much memory at most.
 const KEPT_BYTES: usize = 16 * 1024;
 
@@ -40,6 +34,7 @@ pub enum Frame {
 /// The peer has announced a message that is longer than allowed, or something that does not speak
 /// this protocol is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TooLong {
     /// Bytes announced.
     pub announced: usize,
@@ -71,9 +66,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Makes a decoder that takes messages of up to `limit` bytes (at most [`LONGEST`]).
+    /// Makes a decoder that takes messages of up to `limit` bytes (at most [`MAX_MESSAGE_LEN`]).
     pub fn new(limit: usize) -> Self {
-        Self { buffer: Vec::new(), taken: 0, limit: limit.min(LONGEST), failed: None }
+        Self { buffer: Vec::new(), taken: 0, limit: limit.min(MAX_MESSAGE_LEN), failed: None }
     }
 
     /// Takes in what was read, in pieces of any size. After an error it is thrown away.
@@ -148,6 +143,7 @@ impl Decoder {
 
 /// There is no room for this message now: [`Outbox::advance`] makes some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Full {
     /// Bytes that wait to be written.
     pub queued: usize,
@@ -194,7 +190,7 @@ impl Outbox {
     pub fn message(&mut self, message: &[u8]) -> Result<(), Full> {
         let queued = self.as_bytes().len();
         let needed = queued.saturating_add(HEADER_BYTES).saturating_add(message.len());
-        if needed > self.limit || message.len() > LONGEST {
+        if needed > self.limit || message.len() > MAX_MESSAGE_LEN {
             return Err(Full { queued, limit: self.limit });
         }
         self.put(message.len() as u32 + 1, message);
@@ -274,6 +270,54 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The rows of FRAMING.md's last table.
+    #[test]
+    fn the_vectors_of_the_specification_are_decoded_as_it_says() {
+        let text = include_str!("../FRAMING.md");
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        let mut tried = 0;
+        for (bytes, expected) in rows {
+            let digits: Vec<char> = bytes.chars().collect();
+            let byte =
+                |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
+            let bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
+            for piece in 1..=bytes.len() {
+                assert_eq!(decoded(&bytes, piece), expected.trim_end_matches(" |"), "{bytes:?}");
+            }
+            tried += 1;
+        }
+        assert_eq!(tried, 13);
+    }
+
+    /// What a decoder gives of bytes that arrive in pieces of this size, in the words of FRAMING.md.
+    fn decoded(bytes: &[u8], piece: usize) -> String {
+        let mut decoder = Decoder::new(16);
+        let mut words = Vec::new();
+        for part in bytes.chunks(piece) {
+            decoder.push(part);
+            loop {
+                words.push(match decoder.next_frame() {
+                    Ok(None) => break,
+                    Ok(Some(Frame::Null)) => "Null".to_owned(),
+                    Ok(Some(Frame::Ask)) => "Ask".to_owned(),
+                    Ok(Some(Frame::Message(message))) if message.is_empty() => {
+                        "message of 0 bytes".to_owned()
+                    }
+                    Ok(Some(Frame::Message(message))) => {
+                        let hex: Vec<String> =
+                            message.iter().map(|byte| format!("{byte:02x}")).collect();
+                        format!("message `{}`", hex.concat())
+                    }
+                    Err(error) => return format!("error: {} bytes announced", error.announced),
+                });
+            }
+        }
+        if decoder.is_inside_frame() {
+            words.push("…".to_owned());
+        }
+        words.join(", ")
+    }
 
     #[test]
     fn what_the_outbox_gives_the_decoder_takes_in_pieces_of_any_size() {

@@ -72,9 +72,9 @@ impl Link {
     /// Errors: `InvalidInput`, `BrokenPipe`, why the connection has failed.
     pub(crate) fn queue(&mut self, message: &[u8]) -> io::Result<bool> {
         self.check()?;
-        let longest = self.session.options().longest;
-        if message.len() > longest {
-            let text = format!("a message of {} bytes, at most {longest}", message.len());
+        let most = self.session.options().max_message_len;
+        if message.len() > most {
+            let text = format!("a message of {} bytes, at most {most}", message.len());
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
         if self.session.is_finished() {

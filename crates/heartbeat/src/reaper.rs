@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
+use crate::fleet::FleetStep;
 use crate::queue::{Member, Queues, Stamp};
-use crate::timing::Step;
 
 /// Resting; stamp: opened, used or passed over.
 const RESTING: usize = 0;
@@ -26,6 +26,7 @@ const QUEUES: usize = TESTED + LOOKS.len();
 
 /// When a reap begins no further tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Stop {
     /// As soon as there is room; tests that have begun are finished.
     #[default]
@@ -36,6 +37,7 @@ pub enum Stop {
 
 /// Which connections are tested first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Order {
     /// The least recently used.
     #[default]
@@ -45,11 +47,12 @@ pub enum Order {
     Age,
 }
 
-/// How to make room.
+/// How to make room: [`Reaping::new`], then change what is to be different.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reaping {
     /// Connections there may be; at least 1.
-    pub most: usize,
+    pub limit: usize,
     /// A peer that has shown no evidence this long after a Null is dead.
     pub answer_within: Duration,
     /// Only those are tested that have shown no sign of life for this long; `None`: all.
@@ -63,25 +66,50 @@ pub struct Reaping {
     pub at_once: usize,
     /// The least time from the beginning of one reap to that of the next: it bounds the traffic that
     /// any number of arrivals can cause. At least the tick.
-    pub again_after: Duration,
+    pub min_interval: Duration,
     /// Looks wait for the next multiple of this; who was asked for a judgement and gave none is
     /// asked again after it. At least 1 µs.
     pub tick: Duration,
 }
 
 impl Reaping {
-    /// At most `most` connections; answers within 10 s, the least recently used first, until there
+    /// At most `limit` connections; answers within 10 s, the least recently used first, until there
     /// is room, 64 at once, at most one reap in 10 s, a tick of 100 ms.
-    pub fn new(most: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
-            most,
+            limit,
             answer_within: Duration::from_secs(10),
             unused_for: None,
             stop: Stop::default(),
             order: Order::default(),
             at_once: 64,
-            again_after: Duration::from_secs(10),
+            min_interval: Duration::from_secs(10),
             tick: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What to do about one connection of a [`Reaper`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReaperStep<K> {
+    /// Send a Null now; a full socket is dealt with as for [`FleetStep::Test`](crate::FleetStep::Test).
+    Test(Member, K),
+    /// Is there evidence already? If so say [`Reaper::acknowledged`] or [`Reaper::used`]; if not, do
+    /// nothing.
+    Look(Member, K),
+    /// The last look: say [`Reaper::acknowledged`] or [`Reaper::used`] if the peer is alive,
+    /// [`Reaper::remove`] if it is dead. Read what has arrived first.
+    ///
+    /// Who says nothing is asked again a tick later: nothing is ever removed on its own.
+    Judge(Member, K),
+}
+
+/// For programs that treat the steps of both alike.
+impl<K> From<FleetStep<K>> for ReaperStep<K> {
+    fn from(step: FleetStep<K>) -> Self {
+        match step {
+            FleetStep::Test(member, key) => Self::Test(member, key),
+            FleetStep::Judge(member, key) => Self::Judge(member, key),
         }
     }
 }
@@ -104,22 +132,24 @@ struct Subject<K> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tcp_heartbeat::{Reaper, Reaping, Step};
+/// use tcp_heartbeat::{Reaper, ReaperStep, Reaping};
 ///
 /// let s = Duration::from_secs;
-/// let mut reaper = Reaper::new(Reaping { answer_within: s(4), ..Reaping::new(2) });
+/// let mut reaping = Reaping::new(2);
+/// reaping.answer_within = s(4);
+/// let mut reaper = Reaper::new(reaping);
 /// let first = reaper.insert(1_u32, s(0));
 /// let second = reaper.insert(2_u32, s(10));
 /// assert!(!reaper.has_room());
 /// assert_eq!(reaper.next_due(), None); // no timer
 ///
 /// reaper.room_wanted(s(100)); // a third waits in the backlog
-/// assert_eq!(reaper.next(s(100)), Some(Step::Test(first, 1))); // send a Null
-/// assert_eq!(reaper.next(s(100)), Some(Step::Test(second, 2)));
+/// assert_eq!(reaper.next(s(100)), Some(ReaperStep::Test(first, 1))); // send a Null
+/// assert_eq!(reaper.next(s(100)), Some(ReaperStep::Test(second, 2)));
 /// assert_eq!(reaper.next(s(100)), None);
 /// reaper.used(second, s(101)); // its answer
 ///
-/// assert_eq!(reaper.next(s(104)), Some(Step::Judge(first, 1)));
+/// assert_eq!(reaper.next(s(104)), Some(ReaperStep::Judge(first, 1)));
 /// reaper.remove(first); // close it
 /// assert!(reaper.has_room()); // accept the third
 /// ```
@@ -142,11 +172,11 @@ pub struct Reaper<K: Copy> {
 impl<K: Copy> Reaper<K> {
     /// Makes an empty set; what is out of range in `reaping` is taken as the nearest that is not.
     pub fn new(mut reaping: Reaping) -> Self {
-        reaping.most = reaping.most.max(1);
+        reaping.limit = reaping.limit.max(1);
         reaping.at_once = reaping.at_once.max(1);
         reaping.tick = reaping.tick.max(Duration::from_micros(1));
         reaping.answer_within = reaping.answer_within.max(reaping.tick);
-        reaping.again_after = reaping.again_after.max(reaping.tick);
+        reaping.min_interval = reaping.min_interval.max(reaping.tick);
         Self {
             answer_within: reaping.answer_within.into(),
             tick: reaping.tick.into(),
@@ -217,11 +247,11 @@ impl<K: Copy> Reaper<K> {
 
     /// Whether a connection may be accepted.
     pub fn has_room(&self) -> bool {
-        self.len() < self.reaping.most
+        self.len() < self.reaping.limit
     }
 
     /// A connection waits. Unless there is room, a reap begins: at once, or when the one that runs
-    /// has ended and `again_after` has passed since it began. Room that came up meanwhile is enough.
+    /// has ended and `min_interval` has passed since it began. Room that came up meanwhile is enough.
     ///
     /// Call it once more if there is still none, and still somebody waiting, when a reap has ended
     /// ([`Reaper::is_reaping`]).
@@ -247,8 +277,8 @@ impl<K: Copy> Reaper<K> {
         if self.is_reaping() {
             return None;
         }
-        let again_after = self.reaping.again_after.into();
-        Some(self.began.map_or_else(Stamp::default, |began| began.after(again_after)))
+        let min_interval = self.reaping.min_interval.into();
+        Some(self.began.map_or_else(Stamp::default, |began| began.after(min_interval)))
     }
 
     /// Whether a reap runs: until no further test will begin and those begun have ended.
@@ -294,7 +324,7 @@ impl<K: Copy> Reaper<K> {
 
     /// Says what to do next. Called until it is `None`, it gives all that is due by `now`.
     #[must_use = "a step that is not done is a Null that is not sent"]
-    pub fn next(&mut self, now: Duration) -> Option<Step<K>> {
+    pub fn next(&mut self, now: Duration) -> Option<ReaperStep<K>> {
         let now = Stamp::from(now);
         if let Some(step) = self.look(now) {
             return Some(step);
@@ -303,7 +333,7 @@ impl<K: Copy> Reaper<K> {
         self.test(now)
     }
 
-    fn look(&mut self, now: Stamp) -> Option<Step<K>> {
+    fn look(&mut self, now: Stamp) -> Option<ReaperStep<K>> {
         for queue in (ASKED..QUEUES).rev() {
             let Some((member, due)) = self.due(queue) else { continue };
             if due > now {
@@ -315,16 +345,16 @@ impl<K: Copy> Reaper<K> {
             let next = (0..LOOKS.len()).find(|&look| self.look_due(look, sent) > now);
             if queue == ASKED || next.is_none() {
                 self.queues.place(member, ASKED, now);
-                return Some(Step::Judge(member, key));
+                return Some(ReaperStep::Judge(member, key));
             }
             let look = next?;
             self.queues.place(member, TESTED + look, sent);
-            return Some(Step::Look(member, key));
+            return Some(ReaperStep::Look(member, key));
         }
         None
     }
 
-    fn test(&mut self, now: Stamp) -> Option<Step<K>> {
+    fn test(&mut self, now: Stamp) -> Option<ReaperStep<K>> {
         let unused_for = self.reaping.unused_for.map(Stamp::from);
         while self.scanning {
             if self.reaping.stop == Stop::BelowMost && self.has_room() {
@@ -351,7 +381,7 @@ impl<K: Copy> Reaper<K> {
             let key = subject.key;
             self.queues.place(member, TESTED, now);
             self.under_test += 1;
-            return Some(Step::Test(member, key));
+            return Some(ReaperStep::Test(member, key));
         }
         None
     }

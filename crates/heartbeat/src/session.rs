@@ -5,23 +5,32 @@
 
 use std::time::Duration;
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, FleetStep};
 use crate::frame::{Decoder, Frame, Full, HEADER_BYTES, Outbox, TooLong};
 use crate::queue::Member;
-use crate::timing::{Evidence, Step, Timing};
+use crate::timing::{Evidence, Timing};
 
 /// How a connection is to be treated.
+///
+/// ```
+/// use tcp_heartbeat::{Evidence, Options};
+///
+/// let mut options = Options::default();
+/// options.evidence = Evidence::Answered;
+/// options.max_message_len = 4_096;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// How long to wait for bytes, and for evidence.
     pub timing: Timing,
     /// What shows that the peer is alive.
     pub evidence: Evidence,
-    /// The longest message taken or sent, bytes. A peer can make this side hold that much.
-    pub longest: usize,
-    /// Messages that wait to be written, bytes with a header of 4 for each; taken as at least one
-    /// longest message. A peer that does not read can make this side hold twice that and 16.
-    pub queued: usize,
+    /// The longest message received or sent, bytes. A peer can make this side hold that much.
+    pub max_message_len: usize,
+    /// Messages that wait to be written, bytes with a header of 4 for each; at least one message of
+    /// `max_message_len` has room. A peer that does not read can make this side hold twice that and 16.
+    pub max_queued_len: usize,
     /// The timer's granularity: tests wait for its next multiple.
     pub tick: Duration,
 }
@@ -33,8 +42,8 @@ impl Default for Options {
         Self {
             timing: Timing::default(),
             evidence: Evidence::default(),
-            longest: 1 << 20,
-            queued: 2 << 20,
+            max_message_len: 1 << 20,
+            max_queued_len: 2 << 20,
             tick: Duration::from_millis(10),
         }
     }
@@ -60,7 +69,7 @@ pub enum Turn {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tcp_heartbeat::session::{Options, Session, Turn};
+/// use tcp_heartbeat::{Options, Session, Turn};
 ///
 /// let s = Duration::from_secs;
 /// let mut here = Session::new(Options::default(), s(0));
@@ -72,7 +81,7 @@ pub enum Turn {
 /// assert_eq!(there.next_message()?.as_deref(), Some(&b"hello"[..]));
 /// assert_eq!(there.next_message()?, None);
 ///
-/// assert_eq!(here.next_due(), s(45)); // nothing has arrived here
+/// assert_eq!(here.next_due(), Some(s(45))); // nothing has arrived here
 /// assert_eq!(here.next(s(45)), Some(Turn::Test));
 /// assert_eq!(here.outgoing(), [0; 4]); // a Null
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -105,11 +114,11 @@ impl Session {
     pub fn new(options: Options, now: Duration) -> Self {
         let mut heart = Fleet::new(options.timing, options.tick);
         let member = heart.insert((), now);
-        let frame = options.longest.saturating_add(HEADER_BYTES);
+        let frame = options.max_message_len.saturating_add(HEADER_BYTES);
         Self {
             options,
-            decoder: Decoder::new(options.longest),
-            outbox: Outbox::new(options.queued.max(frame)),
+            decoder: Decoder::new(options.max_message_len),
+            outbox: Outbox::new(options.max_queued_len.max(frame)),
             heart,
             member,
             tested: false,
@@ -160,9 +169,9 @@ impl Session {
     /// Queues a message, whole.
     ///
     /// Errors: [`Full`], and nothing is queued: write [`Session::outgoing`] first. A message longer
-    /// than `longest` never has room, and none has after [`Session::finish`].
+    /// than `max_message_len` never has room, and none has after [`Session::finish`].
     pub fn send(&mut self, message: &[u8]) -> Result<(), Full> {
-        if message.len() > self.options.longest || self.finished {
+        if message.len() > self.options.max_message_len || self.finished {
             return Err(Full { queued: self.outgoing().len(), limit: self.outbox.limit() });
         }
         self.outbox.message(message)
@@ -187,12 +196,13 @@ impl Session {
         self.written = self.written.saturating_add(count as u64);
     }
 
-    /// When [`Session::next`] has something to say next, if nothing happens until then.
-    pub fn next_due(&self) -> Duration {
+    /// When [`Session::next`] has something to say next, if nothing happens until then; `None`: the
+    /// heartbeat rests.
+    pub fn next_due(&self) -> Option<Duration> {
         if self.finished || self.ended {
-            return Duration::MAX;
+            return None;
         }
-        self.heart.next_due().unwrap_or(Duration::MAX).max(self.put_off)
+        self.heart.next_due().map(|due| due.max(self.put_off))
     }
 
     /// What is to be done by `now`. Call it until it is `None`, or the peer is given up.
@@ -203,7 +213,7 @@ impl Session {
         }
         let step = self.heart.next(now)?;
         self.tested = true;
-        if !matches!(step, Step::Test(..)) {
+        if !matches!(step, FleetStep::Test(..)) {
             return Some(Turn::Judge);
         }
         self.acknowledged = None;
@@ -292,7 +302,7 @@ mod tests {
     }
 
     fn session(evidence: Evidence) -> Session {
-        let timing = Timing { idle: s(30), answer_within: s(5) };
+        let timing = Timing::new(s(30), s(5));
         Session::new(Options { timing, evidence, tick: s(1), ..Options::default() }, s(0))
     }
 
@@ -318,10 +328,10 @@ mod tests {
         assert_eq!(session.next(s(34)), None);
         assert_eq!(session.next(s(35)), Some(Turn::Judge));
         assert!(session.is_tested());
-        assert_eq!((session.next(s(35)), session.next_due()), (None, s(36)));
+        assert_eq!((session.next(s(35)), session.next_due()), (None, Some(s(36))));
         session.received(&[0; 4], s(35));
         assert!(!session.is_tested());
-        assert_eq!(session.next_due(), s(65));
+        assert_eq!(session.next_due(), Some(s(65)));
     }
 
     #[test]
@@ -332,7 +342,7 @@ mod tests {
         assert_eq!(session.next(s(35)), Some(Turn::Judge));
         session.unacknowledged(0, s(35));
         assert!(!session.is_tested());
-        assert_eq!(session.next_due(), s(60));
+        assert_eq!(session.next_due(), Some(s(60)));
     }
 
     #[test]
@@ -345,7 +355,7 @@ mod tests {
         assert_eq!(session.next(s(35)), Some(Turn::Judge));
         session.unacknowledged(49_000, s(35));
         assert!(!session.is_tested());
-        assert_eq!(session.next_due(), s(60)); // it may have moved for the last time at 30 s
+        assert_eq!(session.next_due(), Some(s(60))); // it may have moved for the last time at 30 s
         assert_eq!(session.next(s(60)), Some(Turn::Test));
         session.unacknowledged(48_000, s(60));
         assert!(session.is_tested(), "it has moved since the test before, nobody knows when");
@@ -427,7 +437,7 @@ mod tests {
             session.received(&ASK_FRAME, s(1));
             assert_eq!(session.next_message(), Ok(None));
             assert!(session.send(b"late").is_err());
-            assert_eq!((session.next_due(), session.next(s(500))), (Duration::MAX, None));
+            assert_eq!((session.next_due(), session.next(s(500))), (None, None));
             assert_eq!(session.outgoing(), []);
             session.received(&[0, 0, 0, 2, 7], s(600));
             assert_eq!(session.next_message(), Ok(Some(vec![7])));
@@ -439,7 +449,7 @@ mod tests {
         let mut session = session(Evidence::Answered);
         assert_eq!(session.next(s(30)), Some(Turn::Test));
         session.received_end();
-        assert_eq!((session.next_due(), session.next(s(500))), (Duration::MAX, None));
+        assert_eq!((session.next_due(), session.next(s(500))), (None, None));
         session.send(b"still").unwrap();
     }
 

@@ -1,12 +1,11 @@
-//! The words of this crate: how long to wait, what counts as a sign of life, what to do next.
+//! The words of this crate: how long to wait, and what counts as a sign of life.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::queue::Member;
-
 /// How long to wait: for bytes before a test, and for evidence after one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timing {
     /// A Null goes out when nothing has arrived for this long.
     pub idle: Duration,
@@ -20,6 +19,11 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// Tests after `idle` without a byte, and waits `answer_within` for evidence.
+    pub fn new(idle: Duration, answer_within: Duration) -> Self {
+        Self { idle, answer_within }
+    }
+
     /// The longest time from a peer's last sign of life until its death is known, the timer's tick
     /// not counted.
     ///
@@ -75,6 +79,7 @@ pub enum Evidence {
 /// a server should ignore *one* empty line before a request, and a client must not send it (RFC
 /// 9112, section 2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Null {
     /// What is sent, only between the protocol's other messages. Not empty: nothing would be
     /// acknowledged without having gone anywhere.
@@ -93,29 +98,4 @@ impl Null {
         const { assert!(N > 0, "a Null is at least one byte") };
         Self { bytes: Cow::Borrowed(bytes), evidence }
     }
-}
-
-/// What to do about one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<K> {
-    /// Send a Null now.
-    ///
-    /// If the socket is full: with [`Evidence::Acknowledged`] nothing need be done, because what
-    /// fills the socket is unacknowledged, and serves as well. With [`Evidence::Answered`] keep the
-    /// Null, and send it when there is room: its answer can come only after all that lies before it.
-    /// Until then, that less is unacknowledged than at the look before is a sign of life: say
-    /// `acknowledged`.
-    Test(Member, K),
-    /// Is there evidence already? If so say `acknowledged`, or `heard` (`used` of a reaper); if
-    /// not, do nothing.
-    Look(Member, K),
-    /// The last look: say `acknowledged` or `heard` (`used`) if the peer is alive, `remove` if it is
-    /// dead.
-    ///
-    /// Read what has arrived first: a program that was busy has the evidence waiting in the socket.
-    /// And where much was being sent, not all of it need have been acknowledged: if less is
-    /// unacknowledged than at the test, say `acknowledged`.
-    ///
-    /// Who says nothing is asked again a tick later: nothing is ever removed on its own.
-    Judge(Member, K),
 }

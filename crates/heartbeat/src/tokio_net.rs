@@ -149,9 +149,8 @@ impl Connection {
                 }
             };
             // What the time limit says shows in the next turn.
-            if let Ok(readable) = timeout_at(due, poll_fn(|cx| shared.poll_stir(cx))).await
-                && readable?
-            {
+            let stirred = timeout_at(due, poll_fn(|cx| shared.poll_stir(cx))).await;
+            if stirred.unwrap_or(Ok(false))? {
                 match shared.stream.try_read(&mut self.piece) {
                     Ok(count) => {
                         shared.state()?.link.read(&self.piece[..count], shared.now())?;
@@ -241,9 +240,10 @@ impl Shared {
     }
 
     /// The moment on tokio's clock.
-    fn when(&self, due: Duration) -> Instant {
+    fn when(&self, due: Option<Duration>) -> Instant {
+        let due = due.unwrap_or(Duration::MAX);
         // A time that no clock reaches is as good as a day: it is worked out anew after that.
-        Instant::now() + due.saturating_sub(self.now()).min(Duration::from_hours(24))
+        Instant::now() + due.saturating_sub(self.now()).min(Duration::from_secs(86_400))
     }
 
     /// A task that panicked while it held the state has done so between two whole steps.

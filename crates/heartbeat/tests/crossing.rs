@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tcp_heartbeat::session::Turn;
-use tcp_heartbeat::{Evidence, Options, Session, Timing};
+use tcp_heartbeat::{Evidence, Options, Session, Timing, Turn};
 
 const MESSAGES: usize = 60;
 
@@ -36,11 +35,13 @@ fn cross(seed: u64) -> usize {
     let ms = Duration::from_millis;
     let mut sides = [0, 1].map(|_| {
         let evidence = [Evidence::Acknowledged, Evidence::Answered][below(2) as usize];
-        let timing = Timing { idle: ms(1 + below(20)), answer_within: ms(400) };
-        let tick = ms(1 + below(3));
+        let mut options = Options::default();
+        options.timing = Timing::new(ms(1 + below(20)), ms(400));
+        options.evidence = evidence;
+        options.max_message_len = 999;
+        options.tick = ms(1 + below(3));
         // At times room for one message only.
-        let queued = [0, 5_000][below(2) as usize];
-        let options = Options { timing, evidence, longest: 999, queued, tick };
+        options.max_queued_len = [0, 5_000][below(2) as usize];
         let session = Session::new(options, ms(0));
         Side { session, sent: 0, received: 0, tests: 0, wire: VecDeque::new() }
     });

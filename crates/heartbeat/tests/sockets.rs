@@ -18,11 +18,10 @@ fn pair() -> (TcpStream, TcpStream) {
 }
 
 fn options(idle_ms: u64, answer_ms: u64, evidence: Evidence) -> Options {
-    let timing = Timing {
-        idle: Duration::from_millis(idle_ms),
-        answer_within: Duration::from_millis(answer_ms),
-    };
-    Options { timing, evidence, ..Options::default() }
+    let mut options = Options::default();
+    options.timing = Timing::new(Duration::from_millis(idle_ms), Duration::from_millis(answer_ms));
+    options.evidence = evidence;
+    options
 }
 
 /// Heartbeats often, and more time for an answer than any test takes.
@@ -35,7 +34,8 @@ fn messages_of_several_threads_arrive_whole_both_ways_among_heartbeats() {
     const EACH: usize = 300;
     let (here, there) = pair();
     let ends = [here, there].map(|stream| {
-        let options = Options { tick: Duration::from_millis(1), ..patient(Evidence::Answered) };
+        let mut options = patient(Evidence::Answered);
+        options.tick = Duration::from_millis(1);
         Connection::new(stream, options).unwrap()
     });
     let sides = ends.map(|mut connection| {

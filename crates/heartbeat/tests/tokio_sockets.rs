@@ -2,6 +2,7 @@
 #![cfg(all(unix, feature = "tokio"))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
+use std::future::Future;
 use std::future::poll_fn;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -27,11 +28,10 @@ fn tokio_stream(stream: TcpStream) -> tokio::net::TcpStream {
 }
 
 fn options(idle_ms: u64, answer_ms: u64, evidence: Evidence) -> Options {
-    let timing = Timing {
-        idle: Duration::from_millis(idle_ms),
-        answer_within: Duration::from_millis(answer_ms),
-    };
-    Options { timing, evidence, ..Options::default() }
+    let mut options = Options::default();
+    options.timing = Timing::new(Duration::from_millis(idle_ms), Duration::from_millis(answer_ms));
+    options.evidence = evidence;
+    options
 }
 
 /// Heartbeats often, and more time for an answer than any test takes.
@@ -176,7 +176,8 @@ async fn a_peer_that_reads_less_than_makes_the_socket_writable_is_not_given_up()
     let (here, there) = pair();
     let outbox = SockRef::from(&here).try_clone().unwrap();
     let message = vec![7; 16 << 20];
-    let options = Options { longest: message.len(), ..options(100, 100, Evidence::Acknowledged) };
+    let mut options = options(100, 100, Evidence::Acknowledged);
+    options.max_message_len = message.len();
     let connection = Connection::new(here, options).unwrap();
     let sender = connection.sender();
     let mut send = pin!(sender.send(&message));

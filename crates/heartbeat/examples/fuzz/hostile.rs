@@ -84,11 +84,10 @@ fn expected(mut bytes: &[u8], limit: usize) -> (Vec<Frame>, bool) {
             u32::MAX => frames.push(Frame::Ask),
             header if header as usize - 1 > limit => return (frames, true),
             header => {
-                let Some((message, rest)) = bytes.split_at_checked(header as usize - 1) else {
-                    break;
-                };
+                let length = header as usize - 1;
+                let Some(message) = bytes.get(..length) else { break };
                 frames.push(Frame::Message(message.to_vec()));
-                bytes = rest;
+                bytes = &bytes[length..];
             }
         }
     }
@@ -111,13 +110,13 @@ pub(crate) fn run(seed: u64) -> Tried {
 
     let mut decoder = Decoder::new(limit);
     let queued = 256;
-    let options = Options {
-        timing: Timing { idle: Duration::from_millis(1), answer_within: Duration::from_millis(1) },
-        evidence: Evidence::Answered,
-        longest: limit,
-        queued,
-        tick: Duration::from_millis(1),
-    };
+    let ms = Duration::from_millis(1);
+    let mut options = Options::default();
+    options.timing = Timing::new(ms, ms);
+    options.evidence = Evidence::Answered;
+    options.max_message_len = limit;
+    options.max_queued_len = queued;
+    options.tick = ms;
     let mut session = Session::new(options, Duration::ZERO);
     let mut seen = Vec::new();
     let mut refused = false;

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get) as u64;
     let mut all = Outcome::default();
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tcp_heartbeat::{Order, Reaper, Reaping, Step, Stop};
+use tcp_heartbeat::{Order, Reaper, ReaperStep, Reaping, Stop};
 
 use super::{Chance, Event, NEVER, Outcome, Peer, Wake, World};
 
@@ -18,16 +18,14 @@ impl ReaperWorld {
         let mut chance = Chance::new(seed);
         let ms = Duration::from_millis;
         let tick = chance.time(ms(1), ms(50));
-        let reaping = Reaping {
-            most: 1 + chance.below(8) as usize,
-            answer_within: chance.time(tick, ms(1_000)),
-            unused_for: (!chance.one_in(2)).then(|| chance.time(ms(0), ms(1_000))),
-            stop: if chance.one_in(2) { Stop::BelowMost } else { Stop::WholeSet },
-            order: if chance.one_in(2) { Order::LastUse } else { Order::Age },
-            at_once: 1 + chance.below(6) as usize,
-            again_after: chance.time(ms(0), ms(500)),
-            tick,
-        };
+        let mut reaping = Reaping::new(1 + chance.below(8) as usize);
+        reaping.answer_within = chance.time(tick, ms(1_000));
+        reaping.unused_for = (!chance.one_in(2)).then(|| chance.time(ms(0), ms(1_000)));
+        reaping.stop = if chance.one_in(2) { Stop::BelowMost } else { Stop::WholeSet };
+        reaping.order = if chance.one_in(2) { Order::LastUse } else { Order::Age };
+        reaping.at_once = 1 + chance.below(6) as usize;
+        reaping.min_interval = chance.time(ms(0), ms(500));
+        reaping.tick = tick;
         let world = World::new(seed, chance, reaping.answer_within, ms(4_000));
         Self { world, reaper: Reaper::new(reaping), waiting: Vec::new(), began: None }
     }
@@ -38,7 +36,7 @@ impl ReaperWorld {
         let reaping = self.reaper.reaping();
         let whole = 8 * (reaping.answer_within + 5 * reaping.tick + 8 * self.world.lag);
         let unused_for = reaping.unused_for.unwrap_or_default();
-        2 * whole + 2 * reaping.again_after + unused_for
+        2 * whole + 2 * reaping.min_interval + unused_for
     }
 
     pub(super) fn run(mut self) -> Outcome {
@@ -108,15 +106,15 @@ impl ReaperWorld {
         }
     }
 
-    fn step(&mut self, step: Step<usize>) {
+    fn step(&mut self, step: ReaperStep<usize>) {
         match step {
-            Step::Test(_, index) => {
+            ReaperStep::Test(_, index) => {
                 let broken = self.broken_rules(index);
                 self.world.outcome.faults += broken;
                 self.world.test(index);
                 self.world.peers[index].reaped = self.reaper.reap_began();
             }
-            Step::Look(member, index) | Step::Judge(member, index)
+            ReaperStep::Look(member, index) | ReaperStep::Judge(member, index)
                 if self.world.has_evidence(index) =>
             {
                 let now = self.world.now;
@@ -130,13 +128,13 @@ impl ReaperWorld {
                     peer.heard = peer.heard.max(peer.sent);
                 }
             }
-            Step::Look(..) => {}
-            Step::Judge(_, index)
+            ReaperStep::Look(..) => {}
+            ReaperStep::Judge(_, index)
                 if self.world.peers[index].put_off < 3 && self.world.chance.one_in(8) =>
             {
                 self.world.peers[index].put_off += 1;
             }
-            Step::Judge(member, index) => {
+            ReaperStep::Judge(member, index) => {
                 let peer = &self.world.peers[index];
                 let reaping = self.reaper.reaping();
                 let deadline = peer.sent
@@ -155,7 +153,7 @@ impl ReaperWorld {
         let (now, peer) = (self.world.now, &self.world.peers[index]);
         let began = self.reaper.reap_began().unwrap_or(NEVER);
         let too_soon = match self.began {
-            Some(last) if last != began => began < last + reaping.again_after,
+            Some(last) if last != began => began < last + reaping.min_interval,
             _ => false,
         };
         self.began = Some(began);
@@ -167,7 +165,7 @@ impl ReaperWorld {
             peer.tested,
             // At most once a reap, and none that came after its beginning.
             peer.opened > began || peer.reaped == Some(began),
-            self.reaper.len() > reaping.most,
+            self.reaper.len() > reaping.limit,
             self.reaper.under_test() > reaping.at_once,
             reaping.stop == Stop::BelowMost && self.reaper.has_room(),
             reaping.unused_for.is_some_and(|unused_for| peer.heard + unused_for > now),

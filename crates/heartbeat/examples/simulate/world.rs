@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tcp_heartbeat::{Fleet, Member, Step, Timing};
+use tcp_heartbeat::{Fleet, FleetStep, Member, Timing};
 
 #[path = "reaper_world.rs"] // beside this file, whoever includes it
 mod reaper_world;
@@ -52,11 +52,8 @@ impl Outcome {
 
 /// Runs the schedule of a seed: a fleet's if it is even, a reaper's if it is odd.
 pub(crate) fn run(seed: u64) -> Outcome {
-    let mut outcome = if seed.is_multiple_of(2) {
-        FleetWorld::new(seed).run()
-    } else {
-        ReaperWorld::new(seed).run()
-    };
+    let mut outcome =
+        if seed % 2 == 0 { FleetWorld::new(seed).run() } else { ReaperWorld::new(seed).run() };
     outcome.schedules = 1;
     outcome
 }
@@ -255,10 +252,8 @@ impl FleetWorld {
         let mut chance = Chance::new(seed);
         let ms = Duration::from_millis;
         let tick = chance.time(ms(1), ms(50));
-        let timing = Timing {
-            idle: chance.time(tick, ms(2_000)),
-            answer_within: chance.time(tick, ms(1_000)),
-        };
+        let idle = chance.time(tick, ms(2_000));
+        let timing = Timing::new(idle, chance.time(tick, ms(1_000)));
         let world = World::new(seed, chance, timing.answer_within, ms(4_000));
         Self { world, fleet: Fleet::new(timing, tick), timing, tick }
     }
@@ -320,22 +315,19 @@ impl FleetWorld {
             let index = self.world.chance.below(self.world.peers.len() as u64) as usize;
             let evidence = self.world.has_evidence(index);
             let peer = &mut self.world.peers[index];
-            if let Some(member) = peer.member
-                && peer.tested
-                && evidence
-            {
+            let tested = peer.tested && evidence;
+            if let Some(member) = peer.member.filter(|_| tested) {
                 peer.tested = false;
                 self.fleet.acknowledged(member, self.world.now);
             }
         }
     }
 
-    fn step(&mut self, step: Step<usize>) {
+    fn step(&mut self, step: FleetStep<usize>) {
         let now = self.world.now;
         match step {
-            Step::Test(_, index) => self.world.test(index),
-            Step::Look(..) => self.world.outcome.faults += 1,
-            Step::Judge(member, index) if self.world.has_evidence(index) => {
+            FleetStep::Test(_, index) => self.world.test(index),
+            FleetStep::Judge(member, index) if self.world.has_evidence(index) => {
                 let peer = &mut self.world.peers[index];
                 peer.tested = false;
                 if self.world.answers {
@@ -345,12 +337,12 @@ impl FleetWorld {
                     self.fleet.acknowledged(member, now);
                 }
             }
-            Step::Judge(_, index)
+            FleetStep::Judge(_, index)
                 if self.world.peers[index].put_off < 3 && self.world.chance.one_in(8) =>
             {
                 self.world.peers[index].put_off += 1;
             }
-            Step::Judge(member, index) => {
+            FleetStep::Judge(member, index) => {
                 let peer = &self.world.peers[index];
                 let allowed = self.timing.bound()
                     + (1 + peer.put_off) * self.tick

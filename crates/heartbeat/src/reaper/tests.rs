@@ -4,13 +4,13 @@ fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn steps(reaper: &mut Reaper<u32>, now: u64) -> Vec<Step<u32>> {
+fn steps(reaper: &mut Reaper<u32>, now: u64) -> Vec<ReaperStep<u32>> {
     std::iter::from_fn(|| reaper.next(s(now))).collect()
 }
 
 fn tested(reaper: &mut Reaper<u32>, now: u64) -> Vec<u32> {
     let tests = steps(reaper, now).into_iter().filter_map(|step| match step {
-        Step::Test(_, key) => Some(key),
+        ReaperStep::Test(_, key) => Some(key),
         _ => None,
     });
     tests.collect()
@@ -18,7 +18,7 @@ fn tested(reaper: &mut Reaper<u32>, now: u64) -> Vec<u32> {
 
 /// Connections 0, 1, 2 …, opened a second apart.
 fn full(reaping: Reaping) -> (Reaper<u32>, Vec<Member>) {
-    let most = reaping.most;
+    let most = reaping.limit;
     let mut reaper = Reaper::new(reaping);
     let members = (0..most).map(|key| reaper.insert(key as u32, s(key as u64))).collect();
     (reaper, members)
@@ -29,14 +29,14 @@ fn looks_come_at_parts_of_the_time_for_an_answer_and_free_the_place_under_test()
     let reaping = Reaping { answer_within: s(16), at_once: 1, tick: s(1), ..Reaping::new(2) };
     let (mut reaper, members) = full(reaping);
     reaper.room_wanted(s(100));
-    assert_eq!(steps(&mut reaper, 100), [Step::Test(members[0], 0)]);
+    assert_eq!(steps(&mut reaper, 100), [ReaperStep::Test(members[0], 0)]);
     for at in [101, 102, 104, 108] {
         assert_eq!(reaper.next_due(), Some(s(at)));
-        assert_eq!(steps(&mut reaper, at), [Step::Look(members[0], 0)]);
+        assert_eq!(steps(&mut reaper, at), [ReaperStep::Look(members[0], 0)]);
     }
     reaper.acknowledged(members[0]);
-    assert_eq!(steps(&mut reaper, 108), [Step::Test(members[1], 1)]);
-    assert_eq!(steps(&mut reaper, 130), [Step::Judge(members[1], 1)]);
+    assert_eq!(steps(&mut reaper, 108), [ReaperStep::Test(members[1], 1)]);
+    assert_eq!(steps(&mut reaper, 130), [ReaperStep::Judge(members[1], 1)]);
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn with_a_clock_that_stands_still_all_that_were_there_are_tested_and_none_twice(
         let mut reaper = Reaper::new(Reaping { order, ..Reaping::new(2) });
         let members = [0, 1].map(|key| reaper.insert(key, s(5)));
         reaper.room_wanted(s(5));
-        assert_eq!(reaper.next(s(5)), Some(Step::Test(members[0], 0)));
+        assert_eq!(reaper.next(s(5)), Some(ReaperStep::Test(members[0], 0)));
         reaper.used(members[0], s(5));
-        assert_eq!(reaper.next(s(5)), Some(Step::Test(members[1], 1)));
+        assert_eq!(reaper.next(s(5)), Some(ReaperStep::Test(members[1], 1)));
         reaper.acknowledged(members[1]);
         assert_eq!((reaper.next(s(5)), reaper.is_reaping()), (None, false));
     }
@@ -103,8 +103,8 @@ fn a_reap_ends_with_room_or_with_the_whole_set() {
 }
 
 #[test]
-fn any_number_of_arrivals_cause_one_reap_in_again_after() {
-    let reaping = Reaping { answer_within: s(2), again_after: s(30), ..Reaping::new(1) };
+fn any_number_of_arrivals_cause_one_reap_in_min_interval() {
+    let reaping = Reaping { answer_within: s(2), min_interval: s(30), ..Reaping::new(1) };
     let (mut reaper, members) = full(reaping);
     let mut tests = 0;
     for now in 100..190 {
@@ -119,7 +119,7 @@ fn any_number_of_arrivals_cause_one_reap_in_again_after() {
 
 #[test]
 fn room_asked_for_too_early_is_remembered_until_there_is_some() {
-    let reaping = Reaping { answer_within: s(2), again_after: s(30), ..Reaping::new(1) };
+    let reaping = Reaping { answer_within: s(2), min_interval: s(30), ..Reaping::new(1) };
     let (mut reaper, members) = full(reaping);
     reaper.room_wanted(s(100));
     assert_eq!(tested(&mut reaper, 100), [0]);

@@ -72,7 +72,7 @@ impl Checking {
     fn of_heartbeats(&self) -> Vec<Setting> {
         let timing = self.idle_s.zip(self.answer_within_s).map(|(idle, within)| {
             let (idle, within) = (duration(idle), duration(within));
-            let value = format!("Timing {{ idle: {idle}, answer_within: {within} }}");
+            let value = format!("Timing::new({idle}, {within})");
             setting(Place::Library, "timing", value)
         });
         let tick = self.tick_s.map(|tick| setting(Place::Library, "tick", duration(tick)));
@@ -81,10 +81,11 @@ impl Checking {
 
     fn of_the_reaper(&self) -> Vec<Setting> {
         let Some(most) = self.most else { return Vec::new() };
-        let within = self.answer_within_s.map(|s| format!("answer_within: {}, ", duration(s)));
-        let within = within.unwrap_or_default();
-        let value = format!("Reaping {{ {within}..Reaping::new({most}) }}");
-        vec![setting(Place::Library, "reaping", value)]
+        let reaping = setting(Place::Library, "reaping", format!("Reaping::new({most})"));
+        let within = self
+            .answer_within_s
+            .map(|s| setting(Place::Library, "reaping.answer_within", duration(s)));
+        [reaping].into_iter().chain(within).collect()
     }
 }
 

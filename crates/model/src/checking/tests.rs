@@ -269,15 +269,15 @@ fn settings_stand_as_they_are_written() {
     assert_eq!(
         written(heartbeat(27.9, 1.8, Evidence::Acknowledged)),
         [
-            "Library timing=Timing { idle: Duration::from_millis(27900), \
-             answer_within: Duration::from_millis(1800) }",
+            "Library timing=Timing::new(Duration::from_millis(27900), Duration::from_millis(1800))",
             "Library tick=Duration::from_millis(100)",
         ]
     );
     assert_eq!(
         written(Checking { most: Some(50), ..lazy(2.0) }),
         [
-            "Library reaping=Reaping { answer_within: Duration::from_millis(2000), ..Reaping::new(50) }"
+            "Library reaping=Reaping::new(50)",
+            "Library reaping.answer_within=Duration::from_millis(2000)",
         ]
     );
     assert_eq!(

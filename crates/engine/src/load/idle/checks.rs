@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use tcp_heartbeat::frame::{ASK_FRAME, NULL_FRAME};
-use tcp_heartbeat::{Fleet, Member, Order, Reaper, Reaping, Step, Stop, Timing};
+use tcp_heartbeat::{Fleet, Member, Order, Reaper, ReaperStep, Reaping, Stop, Timing};
 use tcptoll_kernel::keepalive::Probing;
 use tcptoll_kernel::socket::Tcp;
 use tcptoll_model::checking::{Evidence, Mechanism};
@@ -67,7 +67,7 @@ impl Checks {
         let tick = time(checking.tick_s).unwrap_or(TICK);
         let answer_within = time(checking.answer_within_s).unwrap_or(Duration::from_secs(1));
         let beats = |idle, answer_within| {
-            Timers::Beats(Box::new(Fleet::new(Timing { idle, answer_within }, tick)))
+            Timers::Beats(Box::new(Fleet::new(Timing::new(idle, answer_within), tick)))
         };
         let evidence = checking.evidence.unwrap_or_default();
         let timers = match checking.mechanism {
@@ -80,17 +80,16 @@ impl Checks {
                 beats(time(checking.interval_s).unwrap_or(Duration::from_secs(1)), tick)
             }
             Mechanism::Lazy => {
-                Timers::Lazy(Box::new(Reaper::new(Reaping {
-                    answer_within,
-                    unused_for: lazy.unused_for_ns.map(Duration::from_nanos),
-                    stop: if lazy.whole_set { Stop::WholeSet } else { Stop::BelowMost },
-                    order: if lazy.by_age { Order::Age } else { Order::LastUse },
-                    at_once: lazy.at_once.max(1) as usize,
-                    // A reap takes at least so long if anyone is dead.
-                    again_after: answer_within,
-                    tick,
-                    ..Reaping::new(lazy.most.max(1) as usize)
-                })))
+                let mut reaping = Reaping::new(lazy.most.max(1) as usize);
+                reaping.answer_within = answer_within;
+                reaping.unused_for = lazy.unused_for_ns.map(Duration::from_nanos);
+                reaping.stop = if lazy.whole_set { Stop::WholeSet } else { Stop::BelowMost };
+                reaping.order = if lazy.by_age { Order::Age } else { Order::LastUse };
+                reaping.at_once = lazy.at_once.max(1) as usize;
+                // A reap takes at least so long if anyone is dead.
+                reaping.min_interval = answer_within;
+                reaping.tick = tick;
+                Timers::Lazy(Box::new(Reaper::new(reaping)))
             }
         };
         Self {
@@ -163,10 +162,10 @@ impl Checks {
         }
     }
 
-    pub(super) fn next(&mut self, now: Duration) -> Option<Step<u32>> {
+    pub(super) fn next(&mut self, now: Duration) -> Option<ReaperStep<u32>> {
         match &mut self.timers {
             Timers::None => None,
-            Timers::Beats(fleet) => fleet.next(now),
+            Timers::Beats(fleet) => fleet.next(now).map(ReaperStep::from),
             Timers::Lazy(reaper) => reaper.next(now),
         }
     }

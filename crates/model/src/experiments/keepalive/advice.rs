@@ -182,7 +182,7 @@ fn advice(
 fn written(setting: &Setting) -> String {
     let Setting { place, name, value } = setting;
     match place {
-        Place::Library => format!("{name}: {value}"),
+        Place::Library => format!("{name} = {value}"),
         Place::Program => format!("{name} {value}"),
         Place::Socket | Place::Sysctl => format!("{name}={value}"),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tcp_heartbeat::frame::{Decoder, Frame, NULL_FRAME};
 use tcp_heartbeat::kernel::unacknowledged;
-use tcp_heartbeat::{Member, Step};
+use tcp_heartbeat::{Member, ReaperStep};
 use tcptoll_kernel::epoll::Event;
 use tcptoll_kernel::keepalive::error_name;
 use tcptoll_model::checking::Evidence;
@@ -71,11 +71,11 @@ impl Keeper {
         }
     }
 
-    pub(super) fn step(&mut self, step: Step<u32>, now: Duration) {
+    pub(super) fn step(&mut self, step: ReaperStep<u32>, now: Duration) {
         match step {
-            Step::Test(_, slot) => self.test(slot),
-            Step::Look(member, slot) => drop(self.shows_life(member, slot, now)),
-            Step::Judge(member, slot) => {
+            ReaperStep::Test(_, slot) => self.test(slot),
+            ReaperStep::Look(member, slot) => drop(self.shows_life(member, slot, now)),
+            ReaperStep::Judge(member, slot) => {
                 if !self.checks.judges {
                     return self.checks.acknowledged(member, now);
                 }

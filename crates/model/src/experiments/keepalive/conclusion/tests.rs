@@ -124,7 +124,7 @@ fn unnoticed_deaths_bring_the_cheapest_settings_for_half_a_minute() {
     assert!(probes.change.contains("TCP_USER_TIMEOUT=29300 (ms) too."), "{probes:?}");
     assert!(probes.undo.contains("TCP_USER_TIMEOUT=0"), "{probes:?}");
     assert!(probes.proof.is_none());
-    assert!(told.advice[1].change.contains("Timing { idle: Duration::from_millis("));
+    assert!(told.advice[1].change.contains("Timing::new(Duration::from_millis("));
     assert_eq!(told.next[0].command, "tcptoll explain dead-peer-unnoticed");
     assert_eq!(told.next[1].command, "tcptoll keepalive --detect-within 30s");
 }
