@@ -129,7 +129,7 @@ fn places(release: &Release) -> anyhow::Result<Vec<Place>> {
     let unpacked = folder.join(release.name()).join("bin/tcptoll");
     let alone = |program: &Path| -> anyhow::Result<Line> {
         let home = format!("HOME={}", text(&folder)?);
-        Ok(Line::new("env").args(["-i", &home, "-C", text(&folder)?, text(program)?]))
+        Ok(Line::new("env").args(["-i", "-C", text(&folder)?, &home, text(program)?]))
     };
     let image = folder.join("image");
     fs::create_dir_all(&image)?;
@@ -155,20 +155,18 @@ fn debian(root: &Path) -> anyhow::Result<Result<Line, String>> {
     Ok(Ok(within(root)?))
 }
 
-/// Runs the program of a root, with the machine's `/proc` and `/dev`.
+/// Runs the program of a root, with the machine's `/proc` and `/dev`. In a chroot the kernel makes no user
+/// namespaces, so the root is made the one of a mount namespace, as container engines do.
 fn within(root: &Path) -> anyhow::Result<Line> {
-    let script = "mount -t proc proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && \
-                  mount --rbind /sys \"$0/sys\" && cd / && exec chroot \"$0\" /usr/bin/env -i HOME=/root \
-                  /usr/bin/tcptoll \"$@\"";
     // The image has no env of its own.
-    let script = if root.join("usr/bin/env").exists() {
-        script.to_owned()
-    } else {
-        script.replace("/usr/bin/env -i HOME=/root ", "")
-    };
-    Ok(Line::new("unshare")
-        .args(["--mount", "sh", "-c", &script, text(root)?])
-        .env("HOME", "/root"))
+    let env = if root.join("usr/bin/env").exists() { "/usr/bin/env -i HOME=/root " } else { "" };
+    let script = format!(
+        "mount --bind \"$0\" \"$0\" && cd \"$0\" && mkdir -p .old && mount -t proc proc proc && \
+         mount --rbind /dev dev && mount --rbind /sys sys && pivot_root . .old && cd / && \
+         exec {env}/usr/bin/tcptoll \"$@\""
+    );
+    let line = Line::new("unshare").args(["--mount", "sh", "-c", &script, text(root)?]);
+    Ok(line.env("HOME", "/root"))
 }
 
 /// Version, a connection in the lab, and the tour.
