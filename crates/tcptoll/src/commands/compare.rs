@@ -38,10 +38,10 @@ struct Json<'a> {
 pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
     let new = stored::found(&args.a)?;
     let old = stored::found(&args.b)?;
+    let (a, b) = (read(&new)?, read(&old)?);
     if new == old {
         bail!("both are the record {}: name another one, like latest~1", new.display());
     }
-    let (a, b) = (read(&new)?, read(&old)?);
     let (ea, eb) = (a.schedule.spec.name, b.schedule.spec.name);
     if ea != eb {
         let earlier = earlier(&new, ea).map_or_else(String::new, |name| {
