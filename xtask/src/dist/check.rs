@@ -176,7 +176,10 @@ fn works(line: &Line) -> anyhow::Result<String> {
     {
         let output = line.clone().args(words.to_vec()).command().output();
         let output = output.with_context(|| format!("running {line}"))?;
-        if !output.status.success() {
+        // 1: measured, and on a busy machine an answer of the tour is invalid.
+        let ran =
+            output.status.success() || (words[0] == "tour" && output.status.code() == Some(1));
+        if !ran {
             let error = String::from_utf8_lossy(&output.stderr);
             let last = error.lines().last().unwrap_or_default();
             return Ok(format!("{} ended with {}: {last}", words[0], output.status));
