@@ -143,10 +143,7 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let from = text(&folder)?;
     // Panics and C assertions name files: as they are called everywhere.
-    // A panic aborts, so nothing is unwound.
-    let flags = format!(
-        "--remap-path-prefix={cargo}=/cargo --remap-path-prefix={from}=/tcptoll -C force-unwind-tables=no"
-    );
+    let flags = format!("--remap-path-prefix={cargo}=/cargo --remap-path-prefix={from}=/tcptoll");
     let c_flags = format!("-ffile-prefix-map={cargo}=/cargo -ffile-prefix-map={from}=/tcptoll -g0");
     let build = Line::new("env")
         .args(["-C", "packaging", "maturin", "build", "--zig", "--compatibility", "manylinux2014"])
