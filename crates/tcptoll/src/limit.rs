@@ -104,7 +104,8 @@ impl Limit {
                 None => absent.push(arm.name.as_str()),
             }
         }
-        if let Some((arm, value)) = nearest.filter(|_| held.broken.is_empty()) {
+        if let Some((arm, value)) = nearest.filter(|_| held.broken.is_empty() && absent.is_empty())
+        {
             let most = match (summary.arms.len(), self.above) {
                 (1, _) => "",
                 (_, true) => "at most ",
@@ -114,7 +115,6 @@ impl Limit {
             held.met = Some(format!("--fail-if '{text}' is false: it is {most}{shown} ({name})"));
         }
         let all = absent.len() == summary.arms.len();
-        held.met = held.met.filter(|_| absent.is_empty());
         held.absent = (all || !absent.is_empty()).then(|| {
             let of = if all {
                 "no arm of this run has that figure".to_owned()

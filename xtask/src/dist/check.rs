@@ -22,6 +22,7 @@ pub(super) fn all(binary: &Path, release: &Release) -> anyhow::Result<Outcome> {
         fs::remove_dir_all(CHECK).with_context(|| format!("removing {CHECK}"))?;
     }
     fs::create_dir_all(CHECK).with_context(|| format!("making {CHECK}"))?;
+    println!("\n| what | found | goal | |\n| --- | --- | --- | --- |");
     let mut table = Table::default();
     sizes(binary, &mut table)?;
     symbols(binary, &mut table)?;
@@ -45,9 +46,6 @@ struct Table {
 
 impl Table {
     fn row(&mut self, what: &str, found: &str, goal: &str, meets: impl Fn(&str) -> bool) {
-        if self.missed == 0 && what == "binary" {
-            println!("\n| what | found | goal | |\n| --- | --- | --- | --- |");
-        }
         let met = meets(found);
         self.missed += usize::from(!met);
         println!("| {what} | {found} | {goal} | {} |", if met { "met" } else { "missed" });

@@ -126,10 +126,8 @@ fn real(library: &str) -> anyhow::Result<String> {
 
 /// The files that `ldd` names.
 fn libraries(said: &str) -> Vec<String> {
-    let path = |line: &str| {
-        let words = line.split_whitespace();
-        words.into_iter().find(|word| word.starts_with('/')).map(str::to_owned)
-    };
+    let path =
+        |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(str::to_owned);
     said.lines().filter_map(path).collect()
 }
 

@@ -187,8 +187,7 @@ fn expected(summary: &Summary) -> Vec<Block> {
 
 /// Where the round trip of the arithmetic is from, and what an echo took; once where they are the same.
 fn from(arm: &Arm, e: &Expected<'_>) -> Option<String> {
-    let echo = figures::quantiles(arm, "rtt_us");
-    let p99 = echo.get(1).copied().flatten().map(number::exact_time);
+    let [p50, p99, ..] = figures::quantiles(arm, "rtt_us").map(|us| us.map(number::exact_time));
     if e.rtt_from == "ICMP echo" {
         let p99 = p99.map(|p99| format!(" (its p99 {p99})")).unwrap_or_default();
         return e
@@ -196,7 +195,7 @@ fn from(arm: &Arm, e: &Expected<'_>) -> Option<String> {
             .then(|| format!("RTT: median of the ICMP echoes in the same run{p99}"));
     }
     let mut from = format!("RTT from {}", e.rtt_from);
-    if let Some(p50) = echo.first().copied().flatten().map(number::exact_time) {
+    if let Some(p50) = p50 {
         let p99 = p99.map(|p99| format!(", p99 {p99}")).unwrap_or_default();
         from = format!("{from} · ICMP echo in the same run: p50 {p50}{p99}");
     }

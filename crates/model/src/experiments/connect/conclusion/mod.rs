@@ -81,7 +81,9 @@ fn answer(summary: &Summary) -> String {
     let mut sentences = Vec::new();
     sentences.extend(bound::sentence(summary, "connections_per_s", "connections"));
     sentences.extend(none_succeeded(&measured));
-    if let Some((arm, rarely)) = rare_trouble(summary, &measured) {
+    let rare = rare_trouble(summary, &measured);
+    let is_rare = rare.is_some();
+    if let Some((arm, rarely)) = rare {
         sentences.extend(one(arm));
         sentences.push(rarely);
     } else {
@@ -89,7 +91,7 @@ fn answer(summary: &Summary) -> String {
         sentences.extend(costs(summary, &measured));
     }
     if let ([arm], Some(_)) = (measured.as_slice(), summary.causes.first())
-        && rare_trouble(summary, &measured).is_none()
+        && !is_rare
     {
         sentences.extend(half(arm));
     }
