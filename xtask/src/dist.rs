@@ -5,6 +5,7 @@
 //! sources give the same bits. docs/releasing.md tells how that is checked.
 
 mod check;
+mod container;
 mod image;
 mod licences;
 mod tree;
@@ -22,9 +23,11 @@ use tree::Tree;
 const DIST: &str = "dist";
 /// Folders of one run, made anew each time.
 const STAGE: &str = "target/dist-stage";
+const DEB_PARTS: &str = "target/dist-stage/deb";
 /// Programs of `packaging/tools.txt`.
 const TOOLS: &str = "target/dist-tools";
 const TOOLS_LIST: &str = "packaging/tools.txt";
+const LINKER_SCRIPT: &str = "packaging/no-unwind-tables.ld";
 
 /// `cargo xtask dist [--check]`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
@@ -67,13 +70,13 @@ struct Release {
 struct Architecture {
     rust: &'static str,
     debian: &'static str,
-    /// Folder of the C library's files on Debian.
-    multiarch: &'static str,
+    /// What xz applies before it compresses machine code, and what every xz since 2009 reads.
+    filter: &'static [&'static str],
 }
 
 const ARCHITECTURES: [Architecture; 2] = [
-    Architecture { rust: "x86_64", debian: "amd64", multiarch: "x86_64-linux-gnu" },
-    Architecture { rust: "aarch64", debian: "arm64", multiarch: "aarch64-linux-gnu" },
+    Architecture { rust: "x86_64", debian: "amd64", filter: &["--x86"] },
+    Architecture { rust: "aarch64", debian: "arm64", filter: &[] },
 ];
 
 impl Release {
@@ -143,7 +146,10 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let from = text(&folder)?;
     // Panics and C assertions name files: as they are called everywhere.
-    let flags = format!("--remap-path-prefix={cargo}=/cargo --remap-path-prefix={from}=/tcptoll");
+    let flags = format!(
+        "--remap-path-prefix={cargo}=/cargo --remap-path-prefix={from}=/tcptoll \
+         -Clink-arg=-Wl,-T,{from}/{LINKER_SCRIPT}"
+    );
     let c_flags = format!("-ffile-prefix-map={cargo}=/cargo -ffile-prefix-map={from}=/tcptoll -g0");
     let build = Line::new("env")
         .args(["-C", "packaging", "maturin", "build", "--zig", "--compatibility", "manylinux2014"])
@@ -182,7 +188,21 @@ fn packages(release: &Release, tools: &Path, tree: &Tree) -> anyhow::Result<()> 
             .env("STAGE", text(tree.root())?);
         said(&line)?;
     }
-    Ok(())
+    compressed(&only(Path::new(DIST), ".deb")?, release)
+}
+
+/// Compresses what a deb installs, which nfpm left as it is: its own xz makes it a fifth larger.
+fn compressed(deb: &Path, release: &Release) -> anyhow::Result<()> {
+    fs::create_dir_all(DEB_PARTS).with_context(|| format!("making {DEB_PARTS}"))?;
+    let deb = std::path::absolute(deb)?;
+    let within = |program: &str| Line::new("env").args(["-C", DEB_PARTS, program]);
+    said(&within("ar").args(["x", text(&deb)?]))?;
+    let filter = release.architecture.filter.to_vec();
+    said(&within("xz").args(filter).args(["--lzma2=preset=9e", "data.tar"]))?;
+    fs::remove_file(&deb).with_context(|| format!("removing {}", deb.display()))?;
+    // The order is the format's.
+    let members = ["debian-binary", "control.tar.gz", "data.tar.xz"];
+    said(&within("ar").args(["rcD", text(&deb)?]).args(members))
 }
 
 /// SHA-256 of everything, as `sha256sum --check` reads it.

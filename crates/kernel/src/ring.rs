@@ -145,7 +145,7 @@ impl Ring {
                 Some(libc::EPERM) => {
                     "a ring, which kernel.io_uring_disabled or a seccomp filter forbids"
                 }
-                Some(libc::ENOSYS) => "a ring, which this kernel or a seccomp filter does not have",
+                Some(libc::ENOSYS) => "a ring, which this kernel lacks or a seccomp filter forbids",
                 _ => "a ring",
             };
             SysError::new("io_uring_setup", on, error)

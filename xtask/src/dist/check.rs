@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use super::{DIST, Release, answer, licences, only, said, text};
+use super::{DIST, Release, answer, container, licences, only, said, text};
 use crate::process::{Line, Outcome, on_path};
 
 /// Folders of the check, made anew each time.
@@ -27,6 +27,7 @@ pub(super) fn all(binary: &Path, release: &Release) -> anyhow::Result<Outcome> {
     sizes(binary, &mut table)?;
     symbols(binary, &mut table)?;
     bill(release, &mut table)?;
+    lintian(&mut table)?;
     for (name, place) in places(release)? {
         match place {
             Ok(line) => {
@@ -34,6 +35,16 @@ pub(super) fn all(binary: &Path, release: &Release) -> anyhow::Result<Outcome> {
             }
             Err(why) => table.row(&format!("installed: {name}"), &why, "works", |_| false),
         }
+    }
+    let image = only(Path::new(DIST), ".oci.tar")?;
+    match container::rows(&image, release, &std::path::absolute(CHECK)?)? {
+        Ok(rows) => {
+            for (what, found) in rows {
+                let what = format!("container: {what}");
+                table.row(&what, &found, "as expected", |found| found == "as expected");
+            }
+        }
+        Err(why) => table.row("containers", &why, "as expected", |_| false),
     }
     again(&mut table)?;
     Ok(table.outcome())
@@ -107,6 +118,21 @@ fn bill(release: &Release, table: &mut Table) -> anyhow::Result<()> {
         some => format!("lacks {some:?}"),
     };
     table.row("crates in the bill of materials", &found, "all", |found| found.starts_with("all"));
+    Ok(())
+}
+
+/// What Debian's own check of packages calls an error.
+fn lintian(table: &mut Table) -> anyhow::Result<()> {
+    if !on_path("lintian") {
+        table.row("errors of lintian", "not tried: apt-get install lintian", "none", |_| false);
+        return Ok(());
+    }
+    let deb = only(Path::new(DIST), ".deb")?;
+    let line = Line::new("lintian").args(["--fail-on", "none", text(&deb)?]);
+    let said = answer(&line)?;
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("E: ")).collect();
+    let found = if errors.is_empty() { "none".to_owned() } else { errors.join("; ") };
+    table.row("errors of lintian", &found, "none", |found| found == "none");
     Ok(())
 }
 

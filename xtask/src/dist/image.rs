@@ -1,6 +1,7 @@
 //! The container image, as the OCI image layout: the binary and the C library's files from this distribution.
 //!
-//! podman, skopeo and containerd read the archive as it is: `podman load -i FILE`.
+//! podman, skopeo and containerd read the archive as it is: `podman load -i FILE`. Its layer is compressed with zstd,
+//! which they have read since 2020 and Docker since version 23: a fifth smaller than with gzip.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,16 +19,16 @@ const NAMES: &str = "hosts: files dns\n";
 
 /// Writes the image.
 pub(super) fn write(binary: &Path, release: &Release) -> anyhow::Result<()> {
-    let root = rootfs(binary, release)?;
+    let root = rootfs(binary)?;
     let layout = Path::new(STAGE).join("oci");
     let layer = Path::new(STAGE).join("layer.tar");
     said(&release.tar(&root, &layer)?.arg("."))?;
     let content = sha256(&layer)?;
-    said(&Line::new("gzip").args(["-9nf", text(&layer)?]))?;
+    said(&Line::new("zstd").args(["--quiet", "--rm", "--ultra", "-22", "-T1", text(&layer)?]))?;
     let blobs = Blobs::new(&layout)?;
     let layer = blobs.add_file(
-        Path::new(STAGE).join("layer.tar.gz").as_path(),
-        "application/vnd.oci.image.layer.v1.tar+gzip",
+        Path::new(STAGE).join("layer.tar.zst").as_path(),
+        "application/vnd.oci.image.layer.v1.tar+zstd",
     )?;
     let config = blobs.add(
         &json!({
@@ -36,8 +37,8 @@ pub(super) fn write(binary: &Path, release: &Release) -> anyhow::Result<()> {
             "os": "linux",
             "config": {
                 "Entrypoint": ["/usr/bin/tcptoll"],
-                "Env": ["PATH=/usr/bin", "HOME=/root"],
-                "WorkingDir": "/root",
+                "Env": ["PATH=/usr/bin", "HOME=/home"],
+                "WorkingDir": "/home",
                 "Labels": labels(release),
             },
             "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{content}")]},
@@ -55,7 +56,8 @@ pub(super) fn write(binary: &Path, release: &Release) -> anyhow::Result<()> {
         "application/vnd.oci.image.manifest.v1+json",
     )?;
     let mut manifest = manifest;
-    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": release.version});
+    manifest["annotations"] =
+        json!({"org.opencontainers.image.ref.name": format!("tcptoll:{}", release.version)});
     manifest["platform"] = json!({"architecture": release.architecture.debian, "os": "linux"});
     let index = json!({
         "schemaVersion": 2,
@@ -79,17 +81,20 @@ fn labels(release: &Release) -> Value {
 }
 
 /// The files of the container.
-fn rootfs(binary: &Path, release: &Release) -> anyhow::Result<PathBuf> {
+fn rootfs(binary: &Path) -> anyhow::Result<PathBuf> {
     let root = Path::new(STAGE).join("image");
-    for folder in ["usr/bin", "etc", "root", "tmp", "proc", "sys", "dev"] {
+    for folder in ["usr/bin", "etc", "home", "tmp", "proc", "sys", "dev"] {
         fs::create_dir_all(root.join(folder)).with_context(|| format!("making {folder}"))?;
     }
-    said(&Line::new("chmod").args(["1777", text(&root.join("tmp"))?]))?;
+    // Whatever number the user has that the engine runs it as, records can be written.
+    for folder in ["home", "tmp"] {
+        said(&Line::new("chmod").args(["1777", text(&root.join(folder))?]))?;
+    }
     let program = root.join("usr/bin/tcptoll");
     fs::copy(binary, &program).context("copying the binary")?;
     executable(&program)?;
     fs::write(root.join("etc/nsswitch.conf"), NAMES)?;
-    fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/usr/bin/tcptoll\n")?;
+    fs::write(root.join("etc/passwd"), "root:x:0:0:root:/home:/usr/bin/tcptoll\n")?;
     let libraries = libraries(&answer(&Line::new("ldd").arg(text(binary)?))?);
     let loader = libraries.iter().any(|path| path.contains("/ld-linux"));
     ensure!(loader, "ldd names no loader: is {} linked with glibc?", binary.display());
@@ -110,7 +115,6 @@ fn rootfs(binary: &Path, release: &Release) -> anyhow::Result<PathBuf> {
     let licence = root.join("usr/share/doc/libc6/copyright");
     fs::create_dir_all(licence.parent().context("a file is in a folder")?)?;
     fs::copy(LIBC_LICENCE, &licence).with_context(|| format!("copying {LIBC_LICENCE}"))?;
-    debug_assert!(root.join("lib").join(release.architecture.multiarch).exists());
     Ok(root)
 }
 

@@ -16,8 +16,11 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 /// Documents, by their place in the checkout.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
-const COPYRIGHT: &str = "tcptoll is under MIT or Apache-2.0, as you choose: LICENSE-MIT and LICENSE-APACHE in this \
-                         folder. The crates compiled into it: THIRD-PARTY-LICENSES.txt.\n";
+const COPYRIGHT: &str = "Copyright: the tcptoll developers.\n\
+                         tcptoll is under MIT or Apache-2.0, as you choose: LICENSE-MIT and LICENSE-APACHE in this \
+                         folder. On Debian the latter is /usr/share/common-licenses/Apache-2.0, too.\n\
+                         The crates compiled into it: THIRD-PARTY-LICENSES.txt.\n";
+const MAINTAINER: &str = "The tcptoll developers <tcptoll@users.noreply.github.com>";
 const UNIT: &str = "docs/watch/tcptoll-watch.service";
 
 /// A folder with what a package installs.
@@ -55,10 +58,20 @@ impl Tree {
         let unit = unit.replace("/usr/local/bin/tcptoll", "/usr/bin/tcptoll");
         fs::write(tree.file("usr/lib/systemd/system/tcptoll-watch.service")?, unit)?;
         said(&Line::new("sh").args(["-c", "gzip -9n \"$1\"/*.1", "sh", text(pages)?]))?;
+        let date = ["-R", "-u", "-d", &format!("@{}", release.epoch)].map(str::to_owned);
+        let date = answer(&Line::new("date").args(date))?;
+        let changes = format!(
+            "tcptoll ({}-1) stable; urgency=medium\n\n  * CHANGELOG.md in this folder has the changes.\n\n \
+             -- {MAINTAINER}  {date}\n",
+            release.version
+        );
+        let debian = Path::new(STAGE).join("changelog.Debian");
+        fs::write(&debian, changes).context("writing Debian's changelog")?;
+        said(&Line::new("gzip").args(["-9n", text(&debian)?]))?;
         // Packers keep the times of files.
         let when = format!("@{}", release.epoch);
         let touch = ["-exec", "touch", "-h", "-d", &when, "{}", "+"];
-        said(&Line::new("find").arg(text(&tree.0)?).args(touch))?;
+        said(&Line::new("find").arg(STAGE).args(touch))?;
         Ok(tree)
     }
 

@@ -115,6 +115,7 @@ fn explain(error: &SysError) -> String {
         return format!(
             "the lab cannot be made: {error}\n  \
              a container that mounts /proc/sys read-only: docker run --security-opt systempaths=unconfined …\n  \
+             with podman:  podman run --security-opt unmask=ALL …\n  \
              without lab:  tcptoll connect --to HOST:PORT"
         );
     }

@@ -27,6 +27,7 @@ mod page;
 mod pool;
 mod ports;
 mod queues;
+mod shipped;
 mod stream;
 mod studies;
 mod table;
@@ -100,6 +101,7 @@ const GROUPS: &[Group] = &[
     ("tune-dedicated-grid", tune::dedicated_grid),
     ("tune-snippets", tune::snippets),
     ("tour", tour::tour),
+    ("shipped", shipped::cost),
     ("watch-equal", watch::equal),
     ("watch-overflow", watch::overflow),
     ("watch-cost", watch::cost),

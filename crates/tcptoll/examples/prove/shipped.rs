@@ -1,0 +1,61 @@
+//! Is what users install as fast as what developers build?
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+use tcptoll_model::record::Summary;
+
+use crate::contest::rounds::Rounds;
+use crate::links::tcptoll;
+use crate::table::Table;
+
+/// Where `cargo xtask dist` leaves the binary of its packages.
+const SHIPPED: &str = "target/dist-stage/root/usr/bin/tcptoll";
+/// As many as the interval needs to become narrower than what counts as a difference.
+const ROUNDS: u32 = 40;
+/// Slower by this much counts.
+const MARGIN: f64 = 1.03;
+
+/// Client CPU of the shipped binary against that of `cargo build --release`, in turns.
+pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
+    let shipped = PathBuf::from(SHIPPED);
+    ensure!(shipped.exists(), "{SHIPPED} is not there: cargo xtask dist first");
+    let built = tcptoll()?;
+    let cases: [(&str, &[&str]); 2] = [
+        ("connection of `connect`", &["connect", "--count", "20000"]),
+        ("request of `http`", &["http", "--connections", "50", "--duration", "2s"]),
+    ];
+    for (what, arguments) in cases {
+        let names = ["shipped", "built"];
+        let rounds = Rounds::run(&names, ROUNDS, |place| {
+            cpu_us(if place == 0 { &shipped } else { &built }, arguments)
+        })?;
+        let ratio = rounds.ratio("shipped", "built", |cpu_us| *cpu_us).context("no CPU time")?;
+        let figures = format!(
+            "{:.3} {}, {:.2} µs against {:.2} µs, {} rounds",
+            ratio.value,
+            ratio.interval(),
+            ratio.ours,
+            ratio.theirs,
+            ratio.rounds
+        );
+        table.row(
+            &format!("client CPU per {what}: the shipped binary against the developer's build"),
+            &format!("≤ {MARGIN}, whole interval"),
+            &figures,
+            ratio.ci95.is_some_and(|[_, high]| high <= MARGIN),
+        );
+    }
+    Ok(())
+}
+
+fn cpu_us(program: &Path, arguments: &[&str]) -> anyhow::Result<f64> {
+    let mut command = Command::new(program);
+    command.args(arguments).args(["--quiet", "--format", "json", "--out", "/dev/null"]);
+    let output = command.output().with_context(|| format!("running {}", program.display()))?;
+    let summary: Summary = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let arm = summary.arms.first().context("the summary has no arm")?;
+    Ok(arm.metrics.get("client_cpu_us_per_op").context("no client_cpu_us_per_op")?.value)
+}
