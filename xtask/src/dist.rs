@@ -185,7 +185,8 @@ fn packages(release: &Release, tools: &Path, tree: &Tree) -> anyhow::Result<()> 
             .env("ARCH", release.architecture.debian)
             .env("VERSION", &release.version)
             .env("SOURCE_DATE_EPOCH", &release.epoch)
-            .env("STAGE", text(tree.root())?);
+            .env("STAGE", text(tree.root())?)
+            .env("CHANGES", tree::CHANGES);
         said(&line)?;
     }
     compressed(&only(Path::new(DIST), ".deb")?, release)

@@ -20,6 +20,8 @@ const COPYRIGHT: &str = "Copyright: the tcptoll developers.\n\
                          tcptoll is under MIT or Apache-2.0, as you choose: LICENSE-MIT and LICENSE-APACHE in this \
                          folder. On Debian the latter is /usr/share/common-licenses/Apache-2.0, too.\n\
                          The crates compiled into it: THIRD-PARTY-LICENSES.txt.\n";
+/// Changes as Debian wants them.
+pub(super) const CHANGES: &str = "target/dist-stage/changelog.Debian.gz";
 const MAINTAINER: &str = "The tcptoll developers <tcptoll@users.noreply.github.com>";
 const UNIT: &str = "docs/watch/tcptoll-watch.service";
 
@@ -65,9 +67,9 @@ impl Tree {
              -- {MAINTAINER}  {date}\n",
             release.version
         );
-        let debian = Path::new(STAGE).join("changelog.Debian");
-        fs::write(&debian, changes).context("writing Debian's changelog")?;
-        said(&Line::new("gzip").args(["-9n", text(&debian)?]))?;
+        let debian = CHANGES.trim_end_matches(".gz");
+        fs::write(debian, changes).context("writing Debian's changelog")?;
+        said(&Line::new("gzip").args(["-9n", debian]))?;
         // Packers keep the times of files.
         let when = format!("@{}", release.epoch);
         let touch = ["-exec", "touch", "-h", "-d", &when, "{}", "+"];
