@@ -169,9 +169,19 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     let scripts = unpacked.join(format!("tcptoll-{}.data/scripts/tcptoll", release.version));
     let bill =
         only(&unpacked.join(format!("tcptoll-{}.dist-info/sboms", release.version)), ".json")?;
-    let to = Path::new(DIST).join(format!("{}.cdx.json", release.name()));
-    fs::copy(&bill, &to).with_context(|| format!("copying {}", bill.display()))?;
+    // The bill names our own crates by their folder.
+    let text_of_bill =
+        fs::read_to_string(&bill).with_context(|| format!("reading {}", bill.display()))?;
+    let everywhere = text_of_bill.replace(&format!("file://{from}/"), "file:///tcptoll/");
+    fs::write(&bill, &everywhere).with_context(|| format!("writing {}", bill.display()))?;
+    fs::write(Path::new(DIST).join(format!("{}.cdx.json", release.name())), everywhere)
+        .context("writing the bill of materials")?;
+    said(&Line::new("chmod").args(["-R", "u=rwX,go=rX", text(&unpacked)?]))?;
     executable(&scripts)?;
+    fs::remove_file(&wheel).with_context(|| format!("removing {}", wheel.display()))?;
+    let pack = tools.join("wheel");
+    let pack = Line::new(text(&pack)?).args(["pack", text(&unpacked)?, "--dest-dir", DIST]);
+    said(&pack.env("SOURCE_DATE_EPOCH", &release.epoch))?;
     Ok(scripts)
 }
 

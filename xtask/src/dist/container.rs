@@ -100,7 +100,11 @@ fn cases(target: &str, no_namespaces: &str) -> Vec<Case> {
 }
 
 /// podman with storage of its own.
-struct Engine(Vec<String>);
+struct Engine {
+    options: Vec<String>,
+    /// Hard limit of this process.
+    open_files: String,
+}
 
 impl Engine {
     fn new(folder: &Path) -> anyhow::Result<Self> {
@@ -109,14 +113,15 @@ impl Engine {
             fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
             Ok(text(&path)?.to_owned())
         };
-        Ok(Self(vec![
+        let options = vec![
             "--root".to_owned(),
             place("podman")?,
             "--runroot".to_owned(),
             place("podman-run")?,
             "--storage-driver=vfs".to_owned(),
             "--cgroup-manager=cgroupfs".to_owned(),
-        ]))
+        ];
+        Ok(Self { options, open_files: answer(&Line::new("sh").args(["-c", "ulimit -Hn"]))? })
     }
 
     /// In a mount namespace with the second version of cgroups: crun refuses a machine with both.
@@ -125,13 +130,16 @@ impl Engine {
             "umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; exec podman \"$@\"";
         Line::new("unshare")
             .args(["--mount", "sh", "-c", script, "podman"])
-            .args(self.0.clone())
+            .args(self.options.clone())
             .args(words.to_vec())
     }
 
     fn judged(&self, case: &Case, image: &str) -> anyhow::Result<String> {
         let line = self
-            .podman(&["run", "--rm", "--cgroups=disabled", "--ulimit=host"])
+            .podman(&["run", "--rm", "--cgroups=disabled"])
+            // podman would ask for more than it may have itself.
+            .args(["--ulimit", &format!("nofile={0}:{0}", self.open_files)])
+            .args(["--ulimit", "nproc=1000:1000"])
             .args(if case.options.iter().any(|word| word == "--network=host") {
                 None
             } else {
