@@ -70,7 +70,7 @@ fn cases(target: &str, no_namespaces: &str) -> Vec<Case> {
     };
     let lab = ["connect", "--count", "100"];
     let link = ["connect", "--count", "20", "--link", "metro"];
-    let ring = ["http", "--requests", "100", "--io", "io-uring"];
+    let ring = ["http", "--server", "null", "--requests", "100", "--io", "io-uring"];
     let unmasked = ["--security-opt", UNMASKED];
     let bare = [&unmasked[..], &["--user=1000", "--cap-drop=ALL", "--read-only"]].concat();
     let tun = [&unmasked[..], &["--device", "/dev/net/tun"]].concat();
@@ -80,7 +80,7 @@ fn cases(target: &str, no_namespaces: &str) -> Vec<Case> {
         case("lab, /proc/sys read-only", &[], &lab, Refused("systempaths=unconfined")),
         case("lab, /proc/sys its own", &unmasked, &lab, Works("\"connect\"")),
         case("lab, emulated link, no TUN", &unmasked, &link, Works("\"emulated-packet\"")),
-        case("lab, emulated link, TUN", &tun, &link, Works("\"emulated\"")),
+        case("lab, emulated link, TUN", &tun, &link, Works("\"emulated-tun\"")),
         case("lab, user 1000, no capability, nothing to write", &bare, &lab, Works("\"connect\"")),
         case("lab, namespaces forbidden", &filtered, &lab, Refused("seccomp=unconfined")),
         case(
@@ -93,7 +93,7 @@ fn cases(target: &str, no_namespaces: &str) -> Vec<Case> {
         case(
             "io_uring forbidden, not asked for",
             &unmasked,
-            &["http", "--requests", "100"],
+            &["http", "--server", "null", "--requests", "100"],
             Works("\"epoll\""),
         ),
     ]
