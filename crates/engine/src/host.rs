@@ -4,13 +4,14 @@
 
 mod closed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use tcptoll_kernel::clock;
 use tcptoll_kernel::process;
 use tcptoll_kernel::sock_diag::SockDiag;
 use tcptoll_kernel::socket::Stamping;
@@ -24,16 +25,17 @@ use crate::load::hold::{self, Holder};
 use crate::load::idle::group::Group;
 use crate::load::page::visits;
 use crate::load::{
-    browser, connect, exchange, greet, http, page, probes, short, socket_memory, transfer,
+    browser, clocks, connect, exchange, greet, http, page, probes, short, socket_memory, transfer,
 };
 use crate::messages::{
-    Answers, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End, EndHalfOpen, Exchange,
-    Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect, HoldEnd,
-    HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave, LoadPage,
-    LoadVisits, Look, LookAway, Make, Observe, Order, PageUser, Perform, Ping, ReadCpu, ReadMemory,
-    ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reply, Rest, Rows, Run, ServerSpec,
-    SetSysctls, Settle, ShortLoad, Sink, SocketMemory, Stall, TakeWorkers, ToGroup, Train,
-    Transfer, TransferServer, Upload, VisitPart, WatchListener, WatchQueues, WatchWorkers,
+    Answers, AskClock, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End, EndHalfOpen,
+    Exchange, Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect,
+    HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave,
+    LoadPage, LoadVisits, Look, LookAway, Make, Now, Observe, Order, PageUser, Perform, Ping,
+    ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reflect, Reply, Rest,
+    Rows, Run, ServerSpec, SetSysctls, Settle, ShiftClock, ShortLoad, Sink, SocketMemory, Stall,
+    TakeWorkers, ToGroup, Train, Transfer, TransferServer, Upload, VisitPart, WatchListener,
+    WatchQueues, WatchWorkers,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Pool, Running, WorkersWatch, command};
@@ -54,6 +56,8 @@ pub enum Role {
     Outside,
     /// Accepts them; its listening sockets are looked at while it does.
     Server,
+    /// Accepts them on the network of a machine that is not ours to change: sets no sysctl.
+    OutsideServer,
 }
 
 /// Serves the parent until it is gone; gives the exit status of the process.
@@ -69,10 +73,12 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     let cpus = all_cpus.clone();
     let observer = match role {
         Role::Client | Role::Outside => Observer::idle(),
+        Role::OutsideServer => Observer::of_new_listeners(all_cpus),
         Role::Server => Observer::start(pinned_cpu.map_or(all_cpus, |cpu| vec![cpu])),
     };
     // Begun long before a load that wants its packets stamped: the kernel takes its time.
-    let _stamping = (role != Role::Server).then(Stamping::begin);
+    let accepts = matches!(role, Role::Server | Role::OutsideServer);
+    let _stamping = (!accepts).then(Stamping::begin);
     let mut host = Host {
         observer,
         pool,
@@ -84,6 +90,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
         holder: Holder::default(),
         half_open: None,
         uploaded: String::new(),
+        shares_network: role == Role::OutsideServer,
     };
     let orders = orders(role);
     loop {
@@ -115,13 +122,14 @@ struct Host {
     half_open: Option<HalfOpenPeer>,
     /// A long text that the next order refers to, as far as it has come.
     uploaded: String,
+    /// Whether others listen on its network, too.
+    shares_network: bool,
 }
 
 /// Everything that a host carries out.
 fn orders(role: Role) -> Orders<Host> {
     let orders = Orders::of("host")
-        .on(|_: &mut Host, SetSysctls(wanted), _| set_sysctls(&wanted).map_err(Refusal))
-        .on(|_, ReadSysctls(names), _| {
+        .on(|_: &mut Host, ReadSysctls(names), _| {
             let read = |name: String| read_sysctl(&name).ok().map(|value| (name, value));
             Ok(names.into_iter().filter_map(read).collect())
         })
@@ -148,6 +156,13 @@ fn orders(role: Role) -> Orders<Host> {
             Ok(SocketMemory { sockets, bytes_each })
         })
         .on(|_, ping: Ping, _| Ok(probes::ping(&ping)?))
+        .on(|_, reflect: Reflect, channel| Ok(clocks::reflect(&reflect, channel)?))
+        .on(|_, order: AskClock, _| Ok(clocks::ask(&order)?))
+        .on(|_, ShiftClock { ns }, _| {
+            clock::shift(ns);
+            Ok(())
+        })
+        .on(|_, Now, _| Ok(monotonic_ns()))
         .on(|_, sink: Sink, channel| Ok(probes::sink(&sink, channel)?))
         .on(|_, train: Train, _| Ok(probes::train(&train)?))
         .on(|host, greet: Greet, channel| {
@@ -239,7 +254,9 @@ fn orders(role: Role) -> Orders<Host> {
         });
     match role {
         Role::Outside => orders,
-        Role::Client => orders
+        Role::OutsideServer => of_server(orders),
+        Role::Server => sets_sysctls(of_server(orders)),
+        Role::Client => sets_sysctls(orders)
             .on(|host, order: KeepHalfOpen, _| {
                 // The former one ends first.
                 host.half_open = None;
@@ -253,25 +270,34 @@ fn orders(role: Role) -> Orders<Host> {
             .on(|host, spec: FrontSpec, _| host.pool.start_front(&spec))
             .on(|host, order: WatchWorkers, _| host.pool.watch(order))
             .on(|host, order: TakeWorkers, _| host.pool.take(order)),
-        Role::Server => orders
-            .on(|host, mut spec: ServerSpec, _| {
-                if spec.site_uploaded {
-                    let text = std::mem::take(&mut host.uploaded);
-                    let site = serde_json::from_str(&text);
-                    spec.site = Some(site.map_err(|error| Refusal(format!("the site: {error}")))?);
-                }
-                let (running, serving) = servers::start(&spec).map_err(Refusal)?;
-                host.servers.push(running);
-                Ok(serving)
-            })
-            .on(|host, order: WatchWorkers, _| host.watch_server(order))
-            .on(|host, order: TakeWorkers, _| {
-                let none = || Refusal("the host does not watch a server".to_owned());
-                Ok(host.watch.as_mut().ok_or_else(none)?.take(order.from))
-            })
-            .on(|host, spec: BackendSpec, _| host.pool.start_backend(&spec))
-            .on(|host, order: Stall, channel| host.pool.stall(order, channel)),
     }
+}
+
+/// With what a host of the lab may do to its own network namespace.
+fn sets_sysctls(orders: Orders<Host>) -> Orders<Host> {
+    orders.on(|_, SetSysctls(wanted), _| set_sysctls(&wanted).map_err(Refusal))
+}
+
+/// With what a host carries out that accepts connections.
+fn of_server(orders: Orders<Host>) -> Orders<Host> {
+    orders
+        .on(|host, mut spec: ServerSpec, _| {
+            if spec.site_uploaded {
+                let text = std::mem::take(&mut host.uploaded);
+                let site = serde_json::from_str(&text);
+                spec.site = Some(site.map_err(|error| Refusal(format!("the site: {error}")))?);
+            }
+            let (running, serving) = servers::start(&spec).map_err(Refusal)?;
+            host.servers.push(running);
+            Ok(serving)
+        })
+        .on(|host, order: WatchWorkers, _| host.watch_server(order))
+        .on(|host, order: TakeWorkers, _| {
+            let none = || Refusal("the host does not watch a server".to_owned());
+            Ok(host.watch.as_mut().ok_or_else(none)?.take(order.from))
+        })
+        .on(|host, spec: BackendSpec, _| host.pool.start_backend(&spec))
+        .on(|host, order: Stall, channel| host.pool.stall(order, channel))
 }
 
 /// Hands an order to every process of a group.
@@ -308,13 +334,23 @@ impl Host {
         let failed = |error: std::io::Error| format!("--server {name}: {error}");
         // What a server says is for people; standard output is the run's own.
         let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
+        let mut diag = SockDiag::open().map_err(|error: SysError| error.to_string())?;
+        let listeners = diag.listeners().map_err(|error| error.to_string())?;
+        let before: BTreeSet<u64> = listeners.iter().map(|one| one.inode).collect();
         let mut child =
             command(launch).stdin(Stdio::null()).stdout(stderr).spawn().map_err(failed)?;
         let begun = Instant::now();
-        let mut diag = SockDiag::open().map_err(|error: SysError| error.to_string())?;
         loop {
             let listeners = diag.listeners().map_err(|error| error.to_string())?;
-            if let Some(listener) = listeners.first() {
+            let mut new = listeners.iter().filter(|one| !before.contains(&one.inode));
+            // Others may begin to listen meanwhile, where the network is not the host's alone.
+            let found = if self.shares_network {
+                let ours = process::socket_inodes(&process::descendants(std::process::id()));
+                new.find(|one| ours.contains(&one.inode))
+            } else {
+                new.next()
+            };
+            if let Some(listener) = found {
                 self.children.push(child);
                 return Ok(listener.address);
             }
@@ -367,6 +403,7 @@ mod tests {
             FrontSpec::NAME,
             KeepHalfOpen::NAME,
             ServerSpec::NAME,
+            SetSysctls::NAME,
             Stall::NAME,
             TakeWorkers::NAME,
             WatchWorkers::NAME,
@@ -375,5 +412,6 @@ mod tests {
             assert!(!outside.knows(name), "{name}");
         }
         assert!(outside.knows(HttpLoad::NAME));
+        assert!(!orders(Role::OutsideServer).knows(SetSysctls::NAME));
     }
 }

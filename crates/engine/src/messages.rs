@@ -13,6 +13,7 @@ mod http;
 mod idle;
 mod link;
 mod page;
+mod path;
 mod pool;
 mod probes;
 mod program;
@@ -47,6 +48,7 @@ pub use idle::{
 };
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, TakeSpan, Watch};
 pub use page::{LoadPage, NextPage, PagePart, PageReport, PageStart, PageUser, Visit};
+pub use path::{AskClock, EXCHANGES_MAX, Now, Reflect, Reflected, ShiftClock, Token};
 pub use pool::{
     BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
     SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchMemory, WatchWorkers, WorkerSample, WorkersSeen,

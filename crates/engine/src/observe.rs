@@ -5,7 +5,7 @@
 
 mod queues;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,10 +80,32 @@ pub fn read_sysctl(name: &str) -> Result<String, String> {
 /// Peaks of the queues of this host's listening sockets, looked at again and again by a thread.
 #[derive(Debug, Default)]
 pub struct Observer {
-    /// The address whose listener alone is looked at.
-    only: Option<SocketAddr>,
+    /// Whose listeners are looked at.
+    whose: Whose,
     shared: Arc<Mutex<Shared>>,
     away: Arc<AtomicBool>,
+}
+
+/// Which listeners of a network are looked at.
+#[derive(Clone, Debug, Default)]
+enum Whose {
+    /// All: the network is the host's alone.
+    #[default]
+    All,
+    /// The one that serves this address.
+    Serving(SocketAddr),
+    /// Those that were not there before, by their inodes.
+    Since(Arc<BTreeSet<u64>>),
+}
+
+impl Whose {
+    fn includes(&self, socket: &ListenSocket) -> bool {
+        match self {
+            Self::All => true,
+            Self::Serving(at) => serves(socket, *at),
+            Self::Since(before) => !before.contains(&socket.inode),
+        }
+    }
 }
 
 /// What the looks have come to.
@@ -118,14 +140,21 @@ impl Observer {
 
     /// As [`Observer::start`], at the listener that serves this address alone.
     pub fn of_listener(at: SocketAddr) -> Self {
-        Self { only: Some(at), ..Self::idle() }.looking(cpu::allowed())
+        Self { whose: Whose::Serving(at), ..Self::idle() }.looking(cpu::allowed())
+    }
+
+    /// As [`Observer::start`], at the listeners that are not there yet: on a network that others use, too.
+    pub fn of_new_listeners(cpus: Vec<u32>) -> Self {
+        let listeners = SockDiag::open().and_then(|mut diag| diag.listeners()).unwrap_or_default();
+        let before = listeners.iter().map(|listener| listener.inode).collect();
+        Self { whose: Whose::Since(Arc::new(before)), ..Self::idle() }.looking(cpus)
     }
 
     fn looking(self, cpus: Vec<u32>) -> Self {
         let observer = self;
         let shared = Arc::clone(&observer.shared);
         let away = Arc::clone(&observer.away);
-        let only = observer.only;
+        let whose = observer.whose.clone();
         std::thread::spawn(move || {
             // Not on the CPU whose work is measured, if there is another.
             let _ = cpu::allow(&cpus);
@@ -140,7 +169,7 @@ impl Observer {
                     0 => HALF_OPEN_EVERY,
                     every => every,
                 };
-                if let Ok(seen) = look(&mut diag, turn.is_multiple_of(every), only) {
+                if let Ok(seen) = look(&mut diag, turn.is_multiple_of(every), &whose) {
                     shared.take(&seen);
                 }
                 drop(shared);
@@ -174,7 +203,7 @@ impl Observer {
         let mut shared = self.shared();
         if shared.recorder.is_some()
             && let Ok(mut diag) = SockDiag::open()
-            && let Ok(seen) = look(&mut diag, false, self.only)
+            && let Ok(seen) = look(&mut diag, false, &self.whose)
         {
             shared.take(&seen);
         }
@@ -199,7 +228,7 @@ impl Observer {
         all.extend(counters::parse_snmp6(&net("snmp6")));
         let mut connections = Vec::new();
         if let Ok(mut diag) = SockDiag::open() {
-            if let Ok(seen) = look(&mut diag, true, self.only) {
+            if let Ok(seen) = look(&mut diag, true, &self.whose) {
                 self.shared().take(&seen);
             }
             if let Ok(infos) = diag.tcp_info(16) {
@@ -237,17 +266,13 @@ fn serves(listener: &ListenSocket, at: SocketAddr) -> bool {
     listener.address.port() == at.port() && same
 }
 
-fn look(
-    diag: &mut SockDiag,
-    half_open: bool,
-    only: Option<SocketAddr>,
-) -> Result<Vec<Seen>, SysError> {
+fn look(diag: &mut SockDiag, half_open: bool, whose: &Whose) -> Result<Vec<Seen>, SysError> {
     /// `TCP_SYN_RECV` of the kernel.
     const SYN_RECEIVED: u8 = 3;
     let sockets = diag.listeners()?;
     sockets
         .into_iter()
-        .filter(|socket| only.is_none_or(|at| serves(socket, at)))
+        .filter(|socket| whose.includes(socket))
         .map(|socket| {
             let port = socket.address.port();
             let half_open =

@@ -162,6 +162,8 @@ struct Runner<'a> {
     interrupt: &'a Interrupt,
     recorder: Recorder,
     certificates: BTreeMap<String, Certificate>,
+    /// Where hosts come from: it keeps connections to hosts of the user's.
+    machine: Machine,
     trials: Vec<Trial>,
     resumed: Vec<Resumed>,
     /// Trials that failed before any was measured; kept back, because a run that measures nothing
@@ -185,6 +187,7 @@ impl<'a> Runner<'a> {
             interrupt,
             recorder,
             certificates: BTreeMap::new(),
+            machine: Machine::default(),
             trials: Vec::new(),
             resumed: Vec::new(),
             held_back: Vec::new(),
@@ -344,7 +347,7 @@ impl<'a> Runner<'a> {
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),
             certificates: &mut self.certificates,
-            hosts: &Machine::default(),
+            hosts: &self.machine,
         };
         let outcome = self.schedule.plan(arm).trial(planned, &mut context);
         let mut trial = Trial {

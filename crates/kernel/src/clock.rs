@@ -1,5 +1,7 @@
 //! The kernel's clocks, in nanoseconds.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use nix::time::{ClockId, clock_gettime};
 
 fn read(clock: ClockId) -> u64 {
@@ -7,9 +9,24 @@ fn read(clock: ClockId) -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
-/// `CLOCK_MONOTONIC`: the same on every process of this machine; stops in suspend.
+/// What is added to `CLOCK_MONOTONIC` in this process, ns.
+static SHIFT_NS: AtomicI64 = AtomicI64::new(0);
+
+/// `CLOCK_MONOTONIC`: the same on every process of this machine, unless one was [shifted](shift); stops in
+/// suspend.
 pub fn monotonic_ns() -> u64 {
-    read(ClockId::CLOCK_MONOTONIC)
+    read(ClockId::CLOCK_MONOTONIC).wrapping_add_signed(SHIFT_NS.load(Ordering::Relaxed))
+}
+
+/// From now on [`monotonic_ns`] is this much later in this process, ns: so that instants of two machines can be
+/// subtracted from each other. It replaces an earlier shift.
+pub fn shift(ns: i64) {
+    SHIFT_NS.store(ns, Ordering::Relaxed);
+}
+
+/// How far [`monotonic_ns`] is shifted in this process, ns.
+pub fn shifted_ns() -> i64 {
+    SHIFT_NS.load(Ordering::Relaxed)
 }
 
 /// `CLOCK_REALTIME`: what packet stamps are on; may step.

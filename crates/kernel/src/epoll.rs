@@ -1,7 +1,7 @@
 //! Readiness by epoll, with timeouts in nanoseconds.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -162,6 +162,88 @@ pub fn readable(fd: impl AsFd, timeout: Duration) -> Result<bool, SysError> {
         Err(nix::errno::Errno::EINTR) => Ok(false),
         Err(e) => Err(SysError::new("poll", "one descriptor", e)),
     }
+}
+
+/// A descriptor, and what to wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    fd: Option<BorrowedFd<'a>>,
+    read: bool,
+    write: bool,
+}
+
+impl<'a> Wanted<'a> {
+    /// Nothing of this descriptor yet but its end.
+    pub fn of(fd: BorrowedFd<'a>) -> Self {
+        Self::maybe(Some(fd))
+    }
+
+    /// None: there is nothing to wait for.
+    pub fn maybe(fd: Option<BorrowedFd<'a>>) -> Self {
+        Self { fd, read: false, write: false }
+    }
+
+    /// Whether to wait until it can be read.
+    #[must_use]
+    pub fn to_read(self, read: bool) -> Self {
+        Self { read, ..self }
+    }
+
+    /// Whether to wait until it can be written.
+    #[must_use]
+    pub fn to_write(self, write: bool) -> Self {
+        Self { write, ..self }
+    }
+}
+
+/// What a descriptor is ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// A read does not wait: there is something, or the end, or an error.
+    pub readable: bool,
+    /// A write does not wait.
+    pub writable: bool,
+}
+
+/// Waits with `poll(2)` until one of a few descriptors is ready, at most so long; none is ready when the
+/// time has passed or a signal came. `None` waits for ever.
+///
+/// What is not waited for is not told, even where it is so.
+pub fn ready<const N: usize>(
+    wanted: &[Wanted<'_>; N],
+    timeout: Option<Duration>,
+) -> Result<[Readiness; N], SysError> {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let limit = timeout.map_or(PollTimeout::NONE, |timeout| {
+        let milliseconds = timeout.as_nanos().div_ceil(1_000_000).min(86_400_000) as i32;
+        PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::NONE)
+    });
+    let mut places = Vec::new();
+    let mut set = Vec::new();
+    for (place, one) in wanted.iter().enumerate() {
+        let Some(fd) = one.fd.filter(|_| one.read || one.write) else { continue };
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::POLLIN, one.read);
+        flags.set(PollFlags::POLLOUT, one.write);
+        places.push(place);
+        set.push(PollFd::new(fd, flags));
+    }
+    let mut found = [Readiness::default(); N];
+    match poll(&mut set, limit) {
+        Ok(_) => {}
+        Err(nix::errno::Errno::EINTR) => return Ok(found),
+        Err(e) => return Err(SysError::new("poll", "some descriptors", e)),
+    }
+    for (place, fd) in places.into_iter().zip(set) {
+        let flags = fd.revents().unwrap_or(PollFlags::empty());
+        let broken =
+            flags.intersects(PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL);
+        found[place] = Readiness {
+            readable: wanted[place].read && (broken || flags.intersects(PollFlags::POLLIN)),
+            writable: wanted[place].write && (broken || flags.intersects(PollFlags::POLLOUT)),
+        };
+    }
+    Ok(found)
 }
 
 /// Waits for any of these with `select(2)`, which looks at each of them every time; how many may be

@@ -54,11 +54,30 @@ pub fn leave_machine() -> Result<(), SysError> {
     let gid = nix::unistd::getgid();
     let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
     match unshare(flags) {
-        Ok(()) => map_ids(0, uid.as_raw(), gid.as_raw())?,
+        Ok(()) => map_ids((0, 0), uid.as_raw(), gid.as_raw())?,
         // A container's root may be refused user namespaces and yet have CAP_SYS_ADMIN.
         Err(e) if uid.is_root() => unshare(flags.difference(CloneFlags::CLONE_NEWUSER))
             .map_err(|_| SysError::new("unshare", "user namespace", e))?,
         Err(e) => return Err(SysError::new("unshare", "user namespace", e)),
+    }
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
+        .map_err(|e| SysError::new("mount", "/ as private", e))
+}
+
+/// Leaves the PID and mount namespaces of the machine, and nothing else of it: the caller keeps its network
+/// and its user. The PID namespace begins with the next child.
+///
+/// A user without privileges enters a user namespace in which it is still itself.
+///
+/// Must be called while the process has one thread.
+pub fn leave_processes() -> Result<(), SysError> {
+    let flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+    if unshare(flags).is_err() {
+        let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        unshare(flags | CloneFlags::CLONE_NEWUSER)
+            .map_err(|e| SysError::new("unshare", "PID namespace", e))?;
+        map_ids((uid, gid), uid, gid)?;
     }
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
@@ -73,16 +92,17 @@ pub fn become_ordinary_user(inner: u32) -> Result<(), SysError> {
     let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
     unshare(CloneFlags::CLONE_NEWUSER)
         .map_err(|e| SysError::new("unshare", "user namespace", e))?;
-    map_ids(inner, uid.as_raw(), gid.as_raw())
+    map_ids((inner, inner), uid.as_raw(), gid.as_raw())
 }
 
-fn map_ids(inner: u32, uid: u32, gid: u32) -> Result<(), SysError> {
+/// `inner`: user and group in the new namespace.
+fn map_ids(inner: (u32, u32), uid: u32, gid: u32) -> Result<(), SysError> {
     let write = |path: &str, text: String| {
         fs::write(path, text).map_err(|e| SysError::new("write", path, e))
     };
     write("/proc/self/setgroups", "deny".to_owned())?;
-    write("/proc/self/uid_map", format!("{inner} {uid} 1"))?;
-    write("/proc/self/gid_map", format!("{inner} {gid} 1"))
+    write("/proc/self/uid_map", format!("{} {uid} 1", inner.0))?;
+    write("/proc/self/gid_map", format!("{} {gid} 1", inner.1))
 }
 
 /// Mounts a `/proc` of the current PID namespace; refused in some containers, which then see the

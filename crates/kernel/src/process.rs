@@ -179,6 +179,87 @@ pub fn reap_group(leader: u32) {
     }
 }
 
+/// Kills all that this process and its descendants have begun, and waits for those that have become its own
+/// children ([`adopt_orphans`]). Does nothing where `/proc` shows the processes of another namespace.
+///
+/// Cost: a look at each process of the machine; again, as long as there were some.
+pub fn end_descendants() {
+    let own = std::process::id();
+    if std::fs::read_link("/proc/self")
+        .is_ok_and(|link| link.as_os_str() != own.to_string().as_str())
+    {
+        return;
+    }
+    loop {
+        let living = descendants(own);
+        for &pid in &living {
+            kill(pid);
+        }
+        while let Ok(
+            nix::sys::wait::WaitStatus::Exited(..) | nix::sys::wait::WaitStatus::Signaled(..),
+        ) =
+            nix::sys::wait::waitpid(Pid::from_raw(-1), Some(nix::sys::wait::WaitPidFlag::WNOHANG))
+        {
+        }
+        if living.is_empty() {
+            return;
+        }
+        // Not for luck: asked again until there is none.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// Processes that descend from this one, as `/proc` shows them.
+pub fn descendants(of: u32) -> Vec<u32> {
+    let mut parents = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // The name, in parentheses, may contain anything.
+        let Some((_, rest)) = stat.rsplit_once(')') else { continue };
+        if let Some(parent) = rest.split_whitespace().nth(1).and_then(|text| text.parse().ok()) {
+            parents.insert(pid, parent);
+        }
+    }
+    let descends = |mut pid: u32| {
+        // A chain is no longer than there are processes: one that was read while it changed may be a ring.
+        for _ in 0..parents.len() {
+            match parents.get(&pid) {
+                Some(&parent) if parent == of => return true,
+                Some(&parent) => pid = parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    parents.keys().copied().filter(|&pid| descends(pid)).collect()
+}
+
+/// Inodes of the sockets that these processes have open, as far as `/proc` lets this user see them.
+pub fn socket_inodes(pids: &[u32]) -> std::collections::BTreeSet<u64> {
+    let mut inodes = std::collections::BTreeSet::new();
+    for pid in pids {
+        for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+            let link = std::fs::read_link(entry.path()).unwrap_or_default();
+            let text = link.to_string_lossy();
+            let number = text.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+            inodes.extend(number.and_then(|number| number.parse::<u64>().ok()));
+        }
+    }
+    inodes
+}
+
+/// Makes reads and writes of a descriptor that was inherited return at once.
+pub fn set_nonblocking(fd: impl std::os::fd::AsFd) -> Result<(), SysError> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let fd = fd.as_fd();
+    let failed = |e| SysError::new("fcntl", "an inherited descriptor", e);
+    let flags = OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL).map_err(failed)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map(drop).map_err(failed)
+}
+
 /// Stops a child where it is, and waits until it stands still; its kernel goes on answering for it.
 pub fn freeze(pid: u32) -> Result<(), SysError> {
     let child = Pid::from_raw(pid as i32);

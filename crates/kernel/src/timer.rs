@@ -11,6 +11,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::SysError;
+use crate::clock::shifted_ns;
 
 /// A timer on the monotonic clock.
 #[derive(Debug)]
@@ -28,7 +29,9 @@ impl Timer {
     /// Makes it readable at this time of the monotonic clock, in the past: immediately. Replaces the time
     /// set before, and makes a timer that has fired unreadable until it fires again.
     pub fn set(&self, at: Duration) -> Result<(), SysError> {
-        // A time of 0 would switch the timer off.
+        // The kernel's own clock; a time of 0 would switch the timer off.
+        let own = (at.as_nanos() as u64).saturating_add_signed(shifted_ns().saturating_neg());
+        let at = Duration::from_nanos(own);
         let at = Expiration::OneShot(TimeSpec::from_duration(at.max(Duration::from_nanos(1))));
         self.0
             .set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)

@@ -131,6 +131,7 @@ fn one(trials: &[&Trial]) -> Arm {
         name: first.name.clone(),
         factors: first.factors.clone(),
         link: link(&arms),
+        path: arms.iter().find_map(|arm| arm.path.clone()),
         metrics: metrics(&arms, concludes),
         histograms: distributions::merged(&of(&arms, |arm| &arm.histograms)),
         attempts: sum(arms.iter().map(|arm| arm.attempts)),

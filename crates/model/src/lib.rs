@@ -10,6 +10,7 @@ pub mod bound;
 pub mod causes;
 pub mod checked_study;
 pub mod checking;
+pub mod clock_offset;
 pub mod compare;
 pub mod consolidate;
 pub mod counters;

@@ -20,6 +20,7 @@ mod message;
 mod metric;
 mod own;
 mod page;
+mod path;
 mod port_use;
 mod queue;
 mod resolved;
@@ -39,6 +40,7 @@ pub use message::{Acks, MessageWay};
 pub use metric::Metric;
 pub use own::Own;
 pub use page::PageLoads;
+pub use path::{Background, Path};
 pub use port_use::{Cliff, PortPoint, PortUse};
 pub use queue::{DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RetryLadder};
 pub use resolved::Resolved;
@@ -248,7 +250,7 @@ pub struct Summary {
 /// Where the two ends stood.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
-    /// `lab` or `target`.
+    /// `lab`, `target` or `remote`.
     pub kind: PlaceKind,
     /// The link asked for, where the run has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,6 +269,8 @@ pub enum PlaceKind {
     Lab,
     /// This host and a server we do not control.
     Target,
+    /// Machines of the user's, over ssh.
+    Remote,
 }
 
 /// The machine and its kernel when the run began.

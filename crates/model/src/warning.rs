@@ -115,6 +115,26 @@ warnings! {
     /// The emulated link runs over AF_PACKET because `/dev/net/tun` cannot be opened.
     PacketFallback "packet-fallback" => "/dev/net/tun cannot be opened, so the link is relayed over AF_PACKET. Its delay is less exact: compare the measured figures of the link".to_owned();
 
+    /// Others use the network of a machine of the user's.
+    OtherTraffic "other-traffic" {
+        /// `client`, `server`.
+        host: &'static str,
+        /// Connections of others, per second, while nothing of the run was under way.
+        per_s: f64,
+        /// Counters left out.
+        left_out: usize,
+    } => format!(
+        "the {host}'s machine has other traffic: {per_s:.0} connections/s were opened or accepted before the load. Latencies are the run's own; {left_out} kernel counters that others move too are left out"
+    );
+
+    /// Datagrams between the hosts do not come back.
+    NoRoundTrip "no-round-trip" {
+        /// Sent.
+        sent: u64,
+    } => format!(
+        "none of {sent} UDP datagrams between the two hosts came back, so the round trip and the clocks are not known. A firewall may drop UDP; TCP was measured"
+    );
+
     /// CPU time was stolen by a hypervisor.
     Steal "steal" {
         /// Share, 0 to 1.

@@ -117,6 +117,7 @@ pub(crate) fn capital(text: &str) -> String {
 pub(crate) fn place(summary: &Summary) -> Vec<String> {
     let mut words = vec![match (summary.place.kind, &summary.place.target) {
         (PlaceKind::Lab, _) => "lab".to_owned(),
+        (PlaceKind::Remote, _) => "your hosts".to_owned(),
         (PlaceKind::Target, Some(target)) => format!("target {target}"),
         (PlaceKind::Target, None) => "several targets".to_owned(),
     }];

@@ -199,7 +199,8 @@ mod tests {
         let mut settings = Settings::new();
         for only in option.only {
             let (other, value) = match only {
-                Only::Lab | Only::Target => continue,
+                Only::Lab | Only::OwnNetwork | Only::Target => continue,
+                Only::OverSsh => ("server", "ssh://here"),
                 Only::When(other, values) => (*other, values[0]),
                 Only::With(other @ ("pause-every" | "rate" | "retries"), _) => (*other, "1"),
                 Only::With(other @ "backoff", _) => (*other, "1s"),

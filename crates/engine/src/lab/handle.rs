@@ -5,6 +5,7 @@
 //! [`Service`].
 
 use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -34,6 +35,8 @@ pub struct Handle {
     name: &'static str,
     /// What it reported of itself.
     pub ready: Ready,
+    /// Why the connection to its machine was lost, once it is; None: it is of this machine.
+    lost: Option<Arc<OnceLock<String>>>,
 }
 
 /// An order that a host carries out: the proof that its answer is still to come.
@@ -57,8 +60,17 @@ impl Handle {
     ///
     /// Errors: `Protocol` if its program speaks another protocol.
     pub fn new(channel: Channel, name: &'static str) -> Result<Self, LabError> {
+        Self::over(channel, name, None)
+    }
+
+    /// As [`Handle::new`]; `lost` has a reason once the connection to its machine is lost.
+    pub fn over(
+        channel: Channel,
+        name: &'static str,
+        lost: Option<Arc<OnceLock<String>>>,
+    ) -> Result<Self, LabError> {
         // Replaced by what the host reports.
-        let mut handle = Self { channel, name, ready: Ready::new(None, false) };
+        let mut handle = Self { channel, name, ready: Ready::new(None, false), lost };
         // Of another protocol only this message can be read.
         match handle.receive::<IgnoredAny, IgnoredAny>(READY_LIMIT)? {
             Some(Reply::Ready(ready)) if ready.protocol == PROTOCOL => handle.ready = ready,
@@ -179,9 +191,11 @@ impl Handle {
     }
 
     fn failed(&self, error: ChannelError) -> LabError {
-        match error {
-            ChannelError::Closed => LabError::Lost { host: self.name },
-            error => LabError::Channel { host: self.name, error },
+        let why = self.lost.as_ref().and_then(|lost| lost.get());
+        match (error, why) {
+            (ChannelError::Closed, Some(why)) => LabError::Refused(why.clone()),
+            (ChannelError::Closed, None) => LabError::Lost { host: self.name },
+            (error, _) => LabError::Channel { host: self.name, error },
         }
     }
 

@@ -1,5 +1,5 @@
 //! The hosts of a run: two on this machine and the link between them, or this machine and a server
-//! we do not control.
+//! we do not control, or machines of the user's over ssh ([`remote`]).
 //!
 //! This file is the parent's side; it gives orders through a [`Handle`]. [`init`] is what the re-executed process does, [`pump`] the
 //! emulated link, [`tap`] the witness of a direct one, [`certification`] how a link is measured
@@ -13,8 +13,12 @@ pub mod init;
 pub mod pcap;
 pub mod plan;
 pub mod pump;
+pub mod remote;
 pub mod tap;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
@@ -29,12 +33,14 @@ use tcptoll_model::link::LinkSpec;
 
 use crate::channel::{Channel, ChannelError};
 use crate::clock::{MachineTime, Time};
+use crate::host::Role;
 use crate::load::idle;
 use crate::messages::PROTOCOL;
 use crate::servers::fronts::workers;
 use crate::servers::{memory, null};
 pub use handle::{Answered, Begun, Handle};
 use plan::{Addresses, Plan};
+use remote::{Agent, Hello, Part, Reach, RemoteSpec, SshAddress};
 
 /// The hidden sub-command that makes a lab of the re-executed binary.
 pub const LAB_COMMAND: &str = "__lab";
@@ -124,8 +130,10 @@ pub struct Hosts {
     pub echo_limit: Duration,
     /// The time of the trial.
     pub time: Box<dyn Time>,
-    /// What its hosts run in; absent if nothing of this machine does.
-    process: Option<Process>,
+    /// What agents of hosts that are reached over ssh say of themselves, the client's first.
+    pub agents: [Option<Hello>; 2],
+    /// What its hosts run in; empty if nothing of this machine does.
+    running: Vec<Running>,
 }
 
 /// Where the hosts of a trial come from.
@@ -135,6 +143,12 @@ pub trait HostSource {
 
     /// Makes one host on the machine's own network, for a server that is not ours.
     fn target(&self) -> Result<Hosts, LabError>;
+
+    /// Makes hosts on machines of the user's.
+    fn remote(&self, spec: &RemoteSpec) -> Result<Hosts, LabError> {
+        let why = format!("{}: these hosts are not of this machine", spec.server);
+        Err(LabError::Refused(why))
+    }
 }
 
 /// Hosts that are processes of this machine. They run hidden sub-commands of a program.
@@ -142,6 +156,8 @@ pub trait HostSource {
 pub struct Machine {
     /// The program's file; absent: the running program.
     program: Option<PathBuf>,
+    /// Agents on hosts of the user's, for the whole run.
+    agents: RefCell<BTreeMap<(Part, SshAddress, Reach), Agent>>,
 }
 
 impl Machine {
@@ -179,18 +195,74 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Begins a host on a machine of the user's, over the connection of the whole run.
+    fn open(
+        &self,
+        part: Part,
+        address: &SshAddress,
+        reach: &Reach,
+    ) -> Result<(UnixStream, remote::Open, Hello), LabError> {
+        let mut agents = self.agents.borrow_mut();
+        // A host that was lost may be back.
+        agents.retain(|_, agent| !agent.is_lost());
+        let key = (part, address.clone(), reach.clone());
+        let agent = match agents.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(Agent::begin(address, reach)?),
+        };
+        let (channel, open) = agent.open(part)?;
+        Ok((channel, open, agent.hello.clone()))
+    }
+}
+
 impl HostSource for Machine {
     /// Must be called from the main thread, while that thread lives as long as the lab: the kernel
     /// kills the lab when the thread that started it ends.
     fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError> {
         let (process, channels) = self.start_lab(plan)?;
         let time = Box::new(MachineTime);
-        Hosts::of_lab(plan, spec, channels.map(Channel::new), time, Some(process))
+        let running = vec![Running::Here(process)];
+        Hosts::of_lab(plan, spec, channels.map(Channel::new), time, running)
     }
 
     fn target(&self) -> Result<Hosts, LabError> {
         let (process, channel) = self.start_host()?;
-        Hosts::of_target(Channel::new(channel), Box::new(MachineTime), Some(process))
+        let running = vec![Running::Here(process)];
+        Hosts::of_target(Channel::new(channel), Box::new(MachineTime), running)
+    }
+
+    /// Must be called from the main thread, as [`HostSource::lab`].
+    fn remote(&self, spec: &RemoteSpec) -> Result<Hosts, LabError> {
+        let (channel, client, hello) = match &spec.client {
+            None => {
+                let (process, channel) = self.start_host()?;
+                (channel, Running::Here(process), None)
+            }
+            Some(address) => {
+                let (channel, open, hello) = self.open(Part::Client, address, &spec.reach)?;
+                (channel, Running::There(open), Some(hello))
+            }
+        };
+        let mut hosts =
+            Hosts::of_target(Channel::new(channel), Box::new(MachineTime), vec![client])?;
+        let (channel, open, there) = self.open(Part::Server, &spec.server, &spec.reach)?;
+        let server = Handle::over(Channel::new(channel), "server host", Some(open.lost()))?;
+        hosts.running.push(Running::There(open));
+        hosts.server = Some(server);
+        let address = spec.server_address.or(there.address).ok_or_else(|| {
+            LabError::Refused(format!(
+                "{}: ssh does not tell which of its addresses it uses; name the one to measure with \
+                 --server-address",
+                spec.server
+            ))
+        })?;
+        hosts.addresses.server = address;
+        if hello.is_some() {
+            hosts.time = Box::new(remote::ClientTime::of(&mut hosts.client)?);
+        }
+        hosts.agents = [hello, Some(there)];
+        Ok(hosts)
     }
 }
 
@@ -201,7 +273,7 @@ impl Hosts {
         spec: &LinkSpec,
         [client, server, link]: [Channel; 3],
         time: Box<dyn Time>,
-        process: Option<Process>,
+        running: Vec<Running>,
     ) -> Result<Self, LabError> {
         // The link speaks first: it is also where a failed start is told.
         let link = Handle::new(link, "link")?;
@@ -212,7 +284,8 @@ impl Hosts {
             addresses: Addresses::of(spec.loopback, plan.ipv6),
             echo_limit: spec.rtt + spec.jitter + Duration::from_millis(100),
             time,
-            process,
+            agents: [None, None],
+            running,
         })
     }
 
@@ -220,17 +293,27 @@ impl Hosts {
     fn of_target(
         client: Channel,
         time: Box<dyn Time>,
-        process: Option<Process>,
+        running: Vec<Running>,
     ) -> Result<Self, LabError> {
+        let lost = running.iter().find_map(|running| match running {
+            Running::Here(_) => None,
+            Running::There(open) => Some(open.lost()),
+        });
         Ok(Self {
-            client: Handle::new(client, "client host")?,
+            client: Handle::over(client, "client host", lost)?,
             server: None,
             link: None,
             addresses: Addresses::of(false, false),
             echo_limit: Duration::from_secs(3),
             time,
-            process,
+            agents: [None, None],
+            running,
         })
+    }
+
+    /// Whether the server's host is a machine of the user's.
+    pub fn is_remote(&self) -> bool {
+        self.agents[1].is_some()
     }
 
     /// The server host.
@@ -252,7 +335,28 @@ impl Drop for Hosts {
         for handle in [Some(&self.client), self.server.as_ref(), self.link.as_ref()] {
             handle.inspect(|handle| handle.close());
         }
-        let Some(Process(process)) = &mut self.process else { return };
+        for running in &mut self.running {
+            running.wait();
+        }
+    }
+}
+
+/// What a host runs in.
+#[derive(Debug)]
+enum Running {
+    /// A process of this machine.
+    Here(Process),
+    /// One of an agent's.
+    There(remote::Open),
+}
+
+impl Running {
+    /// Waits until it has ended; its channels have been closed before.
+    fn wait(&mut self) {
+        let process = match self {
+            Self::Here(Process(process)) => process,
+            Self::There(open) => return open.wait(),
+        };
         let begun = Instant::now();
         while begun.elapsed() < END_LIMIT {
             match process.try_wait() {
@@ -300,15 +404,27 @@ pub fn reexecuted(arguments: impl Iterator<Item = OsString>) -> Option<i32> {
             };
             Some(init::run(&plan, channels))
         }
-        [command, stream] if command == HOST_COMMAND => {
+        [command, stream, part @ ..] if command == HOST_COMMAND => {
+            let role = match part {
+                [] => Role::Outside,
+                [part] if part == "client" => Role::Outside,
+                [part] if part == "server" => Role::OutsideServer,
+                _ => return None,
+            };
             let channel = channel(stream)?;
             let _ = tcptoll_kernel::process::ignore_stop_signals();
-            Some(crate::host::run(channel, None, crate::host::Role::Outside))
+            Some(crate::host::run(channel, None, role))
+        }
+        [command, limit] if command == remote::agent::AGENT_COMMAND => {
+            let limit = limit.parse().ok().filter(|limit| (100..=600_000).contains(limit))?;
+            Some(remote::agent::run(Duration::from_millis(limit)))
         }
         [command, orders] if command == null::RESPOND_COMMAND => Some(null::run(orders)),
         [command, orders] if command == workers::FRONT_COMMAND => Some(workers::run(orders)),
         [command, bytes] if command == memory::KEEP_COMMAND => Some(memory::keep(bytes)),
         [command, stream] if command == idle::COMMAND => {
+            let shift = std::env::var(idle::CLOCK_SHIFT).ok().and_then(|text| text.parse().ok());
+            tcptoll_kernel::clock::shift(shift.unwrap_or(0));
             Some(idle::run(inherited_socket(stream.parse().ok()?).ok()?))
         }
         _ => None,

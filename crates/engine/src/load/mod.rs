@@ -5,7 +5,7 @@
 //! requests of any bytes over one, [`half_open`] opens requests that it never completes, [`transfer`]
 //! carries bulk data, [`hold`] fills connections for their memory, [`short`] opens short connections
 //! from blocking workers; [`page`] loads a page as a browser does, and [`browser`] lets Chromium load
-//! it; [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic
+//! it; [`clocks`] compares the clocks of two hosts, [`greet`] is the in-house server of `connect`, and [`probes`] is the traffic
 //! that certifies a link.
 //!
 //! What they share knows no protocol. A new load begins with the first three:
@@ -27,6 +27,7 @@
 //! [`Request::Stop`](crate::messages::Request::Stop) ends it immediately with what it has.
 
 pub mod browser;
+pub mod clocks;
 pub mod connect;
 mod control;
 mod driver;

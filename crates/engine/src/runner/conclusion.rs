@@ -184,6 +184,8 @@ fn outline(header: &Header, schedule: &Schedule, arms: Vec<Arm>) -> Summary {
         .filter(|first| links.iter().all(|link| link.asked == first.asked))
         .map(|link| link.asked.clone());
     let (kind, target) = place(schedule);
+    let remote = arms.iter().any(|arm| arm.path.is_some());
+    let kind = if remote { PlaceKind::Remote } else { kind };
     Summary {
         record_version: RECORD_VERSION,
         tcptoll_version: header.tcptoll_version.clone(),

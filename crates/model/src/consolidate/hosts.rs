@@ -2,9 +2,9 @@
 //!
 //! Each round comes with its attempts: figures per operation are weighted by them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{HostSummary, Listener, Softirq, Wire};
+use crate::record::{Background, HostSummary, Listener, Softirq, Wire};
 
 pub(super) fn host(rounds: &[(&HostSummary, u64)]) -> HostSummary {
     let hosts = || rounds.iter().map(|(host, _)| *host);
@@ -30,6 +30,8 @@ pub(super) fn host(rounds: &[(&HostSummary, u64)]) -> HostSummary {
         memory_bytes: hosts().filter_map(|host| host.memory_bytes).max(),
         version: hosts().find_map(|host| host.version.clone()),
         pinned_cpu: hosts().find_map(|host| host.pinned_cpu),
+        passport: hosts().find_map(|host| host.passport.clone()),
+        background: background(&hosts()),
     }
 }
 
@@ -55,13 +57,28 @@ pub(super) fn wire(rounds: &[&Wire]) -> Option<Wire> {
     rounds.iter().copied().cloned().reduce(|sum, wire| sum.plus(&wire))
 }
 
-fn counters<'a>(hosts: impl Iterator<Item = &'a HostSummary>) -> BTreeMap<String, i64> {
+fn counters<'a>(hosts: impl Iterator<Item = &'a HostSummary> + Clone) -> BTreeMap<String, i64> {
     let mut sums = BTreeMap::new();
-    for (name, change) in hosts.flat_map(|host| &host.counters) {
+    for (name, change) in hosts.clone().flat_map(|host| &host.counters) {
         let sum: &mut i64 = sums.entry(name.clone()).or_default();
         *sum = sum.saturating_add(*change);
     }
+    // What is not the run's alone in one round is not in the sum.
+    for name in hosts.filter_map(|host| host.background.as_ref()).flat_map(|one| &one.left_out) {
+        sums.remove(name);
+    }
     sums
+}
+
+/// The busiest of all rounds. None: the machine was the lab's.
+fn background<'a>(
+    hosts: &(impl Iterator<Item = &'a HostSummary> + Clone),
+) -> Option<Box<Background>> {
+    let all = || hosts.clone().filter_map(|host| host.background.as_deref());
+    let busiest = all().max_by(|a, b| a.connections_per_s.total_cmp(&b.connections_per_s))?;
+    let left_out: BTreeSet<&String> = all().flat_map(|one| &one.left_out).collect();
+    let left_out = left_out.into_iter().cloned().collect();
+    Some(Box::new(Background { left_out, ..busiest.clone() }))
 }
 
 /// One per address and port, with its greatest queues.

@@ -90,8 +90,13 @@ impl Serialize for Levels {
 /// Where an option applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// In the lab; it has no effect on a server that is not ours.
+    /// Where both hosts are ours: in the lab, or on machines of the user's; it has no effect on a server that
+    /// is not ours.
     Lab,
+    /// Where the network is the lab's own; on machines of the user's it has no effect, or would change them.
+    OwnNetwork,
+    /// On machines of the user's, over ssh.
+    OverSsh,
     /// On a server that is not ours.
     Target,
     /// Together with another option; and the value that a message writes after its name, or nothing.
@@ -104,6 +109,8 @@ impl Serialize for Only {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (key, option, values) = match self {
             Self::Lab => return serializer.serialize_str("lab"),
+            Self::OwnNetwork => return serializer.serialize_str("own-network"),
+            Self::OverSsh => return serializer.serialize_str("over-ssh"),
             Self::Target => return serializer.serialize_str("target"),
             Self::With(option, _) => ("with", option, None),
             Self::When(option, values) => ("when", option, Some(values)),

@@ -10,6 +10,9 @@ pub const PLACE: &str = "Hosts and link";
 /// Heading of what is done, and how fast.
 pub const LOAD: &str = "Load";
 
+/// Where an option applies that is about the lab's own network.
+const OWN_NETWORK: &[Only] = &[Only::Lab, Only::OwnNetwork];
+
 /// The emulated link.
 pub const LINK: Opt = Opt::each(
     PLACE,
@@ -21,10 +24,10 @@ pub const LINK: Opt = Opt::each(
 )
 .split(links)
 .by_default("direct")
-.only(&[Only::Lab]);
+.only(OWN_NETWORK);
 
 /// IPv6 in the lab.
-pub const IPV6: Opt = Opt::flag(PLACE, "ipv6", "Use IPv6 in the lab").only(&[Only::Lab]);
+pub const IPV6: Opt = Opt::flag(PLACE, "ipv6", "Use IPv6 in the lab").only(OWN_NETWORK);
 
 /// Another way to emulate a link.
 pub const PACKET_RELAY: Opt = Opt::flag(
@@ -32,7 +35,7 @@ pub const PACKET_RELAY: Opt = Opt::flag(
     "packet-relay",
     "Relay packets of the emulated link with AF_PACKET sockets, even if /dev/net/tun is available",
 )
-.only(&[Only::Lab]);
+.only(OWN_NETWORK);
 
 /// Sysctls of the server host.
 pub const SERVER_SYSCTL: Opt = Opt::together(
@@ -55,6 +58,91 @@ pub const CLIENT_SYSCTL: Opt = Opt::together(
 /// Sysctls of the client host, where connections are opened.
 pub const CLIENT_SYSCTL_RETRIES: Opt = CLIENT_SYSCTL
     .worded("Set a sysctl on the client host, e.g. net.ipv4.tcp_syn_retries=2; may be repeated");
+
+/// Heading of hosts that are reached over ssh.
+const REMOTE: &str = "Hosts of yours, over ssh";
+
+/// How a value of `--server` begins that is a host and no command.
+pub const SSH: &str = "ssh://";
+
+/// The server's host where an experiment has no other `--server`.
+pub const SERVER_HOST: Opt = Opt::one(
+    PLACE,
+    "server",
+    "ssh://HOST",
+    "Run the server on this host instead of in the lab: ssh://[USER@]HOST[:PORT]",
+);
+
+/// Options of hosts that are reached over ssh.
+pub const CLIENT_HOST: Opt = Opt::one(
+    REMOTE,
+    "client",
+    "ssh://HOST",
+    "Run the client on this host; without it, on this machine",
+)
+.only(OVER_SSH);
+
+/// The real server of a host.
+pub const SERVE: Opt = Opt::one(
+    REMOTE,
+    "serve",
+    "COMMAND",
+    "What runs on the server's host, as --server in the lab; without it, what the lab would run",
+)
+.only(OVER_SSH);
+
+/// Address of the measured path.
+pub const SERVER_ADDRESS: Opt = Opt::one(
+    REMOTE,
+    "server-address",
+    "ADDRESS",
+    "Address of the server's host that the client connects to",
+)
+.derived("the one that ssh uses")
+.only(OVER_SSH);
+
+/// Address of the measured path.
+pub const CLIENT_ADDRESS: Opt = Opt::one(
+    REMOTE,
+    "client-address",
+    "ADDRESS",
+    "Address of the client's host that connections come from",
+)
+.derived("the kernel's choice")
+.only(OVER_SSH);
+
+/// The user's ssh.
+pub const SSH_COMMAND: Opt = Opt::one(
+    REMOTE,
+    "ssh",
+    "COMMAND",
+    "How a host is reached: a command that takes a host and a command, e.g. 'ssh -F my_config'",
+)
+.by_default("ssh")
+.only(OVER_SSH);
+
+/// The program on hosts to which it is not copied.
+pub const REMOTE_BINARY: Opt = Opt::one(
+    REMOTE,
+    "remote-binary",
+    "PATH",
+    "Path of tcptoll on the hosts, of the same version; without it, this program is copied to them once",
+)
+.only(OVER_SSH);
+
+/// Silence after which a host is lost.
+pub const DEAD_AFTER: Opt = Opt::one(
+    REMOTE,
+    "dead-after",
+    "TIME",
+    "Silence of the connection over ssh after which each end takes the other for dead: the run ends, and on \
+     the hosts everything that it began",
+)
+.by_default("10s")
+.only(OVER_SSH);
+
+/// Where options of hosts that are reached over ssh apply.
+const OVER_SSH: &[Only] = &[Only::OverSsh];
 
 /// Number of connections of a load that opens them.
 pub const CONNECT_COUNT: Opt =

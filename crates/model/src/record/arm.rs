@@ -12,6 +12,7 @@ use super::http::Closing;
 use super::link::LinkMeasured;
 use super::metric::Metric;
 use super::own::Own;
+use super::path::Path;
 use crate::ports::PortForecast;
 use crate::saturation::Saturation;
 use crate::stats::{HistogramSummary, Series};
@@ -27,6 +28,9 @@ pub struct Arm {
     /// The link as measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkMeasured>,
+    /// The path between machines of the user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Box<Path>>,
     /// Single figures.
     pub metrics: BTreeMap<String, Metric>,
     /// Distributions; the name ends in the unit of the quantiles.

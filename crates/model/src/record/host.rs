@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Passport;
+use super::path::Background;
+
 /// What one host was like during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostSummary {
@@ -48,6 +51,12 @@ pub struct HostSummary {
     /// CPU the host was pinned to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned_cpu: Option<u32>,
+    /// Its machine, where that is one of the user's, reached over ssh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passport: Option<Box<Passport>>,
+    /// What else that machine did: its counters are not the run's alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<Box<Background>>,
 }
 
 /// A listening socket.

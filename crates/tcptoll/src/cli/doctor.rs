@@ -15,6 +15,7 @@ Examples:
       observe for five minutes, and write a page
   tcptoll doctor --prove accept-queue-full       reproduce it in the lab, with and without the fix
   sudo tcptoll doctor --netns 4711               in the container of process 4711
+  tcptoll doctor ssh://user@b                    what can be measured on this host of yours
   tcptoll doctor -q --format json | jq -r '.findings[].id'
   tcptoll explain accept-queue-full              what a finding means
 
@@ -34,6 +35,15 @@ Exit status:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = DOCTOR_AFTER)]
 pub struct DoctorArgs {
+    /// Host of yours to examine over ssh, ssh://[USER@]HOST[:PORT]: what can be measured there and what not
+    #[arg(value_name = "ssh://HOST", conflicts_with_all = ["netns", "prove", "html", "duration"])]
+    pub host: Option<String>,
+    /// How the host is reached: a command that takes a host and a command [default: ssh]
+    #[arg(long, value_name = "COMMAND", requires = "host")]
+    pub ssh: Option<String>,
+    /// Path of tcptoll on the host; without it, this program is copied there once
+    #[arg(long, value_name = "PATH", requires = "host")]
+    pub remote_binary: Option<String>,
     /// Observation time, from 1s to 1h. Intermittent faults need a longer time
     #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
     pub duration: String,

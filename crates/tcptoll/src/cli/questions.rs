@@ -59,6 +59,10 @@ const QUESTIONS: &[(&str, &str)] = &[
         "Run ping or another program over a link of 37 ms",
         "tcptoll lab --link cross-region --server 'python3 -m http.server 80' -- sh -c 'ping -c 3 $TCPTOLL_SERVER; curl $TCPTOLL_SERVER'",
     ),
+    (
+        "Measure between two machines of mine, on both sides",
+        "tcptoll connect --server ssh://user@b",
+    ),
     ("How do I make it fail in CI?", "tcptoll http -c 20 -d 10s --fail-if 'p99 > 5ms' URL"),
     (
         "Which runs have I made? How do I show one to a colleague?",

@@ -184,7 +184,8 @@ pub(in crate::experiments) fn launch(
         words: vec![line.to_owned()],
         shell: true,
         environment: hosts.addresses.variables(),
-        ordinary_user: true,
+        // On a machine of the user's it is that user.
+        ordinary_user: !hosts.is_remote(),
     };
     let address = hosts.addresses.server;
     let server = hosts.server()?;

@@ -6,6 +6,7 @@ pub(super) mod hosts;
 pub(super) mod kept;
 pub(super) mod notes;
 pub(super) mod opening;
+pub(super) mod path;
 pub(super) mod procedure;
 pub(super) mod queue_load;
 pub(super) mod queues;

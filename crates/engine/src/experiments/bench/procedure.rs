@@ -3,9 +3,11 @@
 //! An experiment implements [`Trial`]. [`run`] does these steps, in this order, for every trial:
 //!
 //! 1. **Hosts.** In the lab: two new hosts with a certified link, their sysctls, enough source
-//!    addresses. At a target: one host on the machine's own network.
+//!    addresses. At a target: one host on the machine's own network. Over ssh: two hosts on machines of
+//!    the user's.
 //! 2. [`Trial::prepare`]: servers that must run first, the warm-up, forecasts.
-//! 3. **Echoes** measure the quiet path. A target may leave them unanswered.
+//! 3. **Echoes** measure the quiet path; over ssh also the clocks, and again after the load. A target may
+//!    leave them unanswered.
 //! 4. **Peaks of accept queues are forgotten.** The start of a server and the warm-up are not part of
 //!    the load.
 //! 5. **The clock watch begins, and the counters of both hosts are read.**
@@ -27,6 +29,7 @@ use tcptoll_model::link::LinkSpec;
 
 use super::hosts::{ECHOES, PortsNeeded, count, observe, settle};
 use super::notes::{Notes, Span};
+use super::path;
 use super::settings::LabSpec;
 use super::target::Target;
 use crate::clock::ClockWatch;
@@ -40,7 +43,7 @@ const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);
 
 /// Where the two ends of a trial stand.
 pub(in crate::experiments) enum Site<'a> {
-    /// A lab made for this trial, with enough ports.
+    /// A lab made for this trial, with enough ports; or hosts of the user's.
     Lab(LabSpec, PortsNeeded),
     /// This machine and a server we do not control.
     Target(&'a Target),
@@ -99,7 +102,7 @@ pub(in crate::experiments) trait Trial {
         Ok(())
     }
 
-    /// In the lab: takes the rows of the link, and asks the server for what must be known before its
+    /// With two hosts: takes the rows of the link, and asks the server for what must be known before its
     /// counters are read after the load.
     fn server_done(&mut self, _hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
         Ok(())
@@ -124,8 +127,12 @@ pub(in crate::experiments) fn run<T: Trial>(
 ) -> Result<(), TrialError> {
     let (mut hosts, link) = match site {
         Site::Lab(lab, ports) => {
-            let link = lab.link.clone();
-            (trial.notes().lab(lab, ports, context)?, Some(link))
+            if let Some(spec) = &lab.remote {
+                (trial.notes().remote(&lab, spec, context)?, None)
+            } else {
+                let link = lab.link.clone();
+                (trial.notes().lab(lab, ports, context)?, Some(link))
+            }
         }
         Site::Target(target) => {
             let address = target.address()?;
@@ -135,7 +142,12 @@ pub(in crate::experiments) fn run<T: Trial>(
         }
     };
     trial.prepare(&mut hosts, context)?;
-    let quiet = quiet_path(&mut hosts, link.is_some(), context)?;
+    let remote = hosts.is_remote();
+    let quiet = if remote {
+        Some(path::before(&mut hosts, trial.notes(), context)?)
+    } else {
+        quiet_path(&mut hosts, link.is_some(), context)?
+    };
     if let Some(quiet) = &quiet {
         trial.notes().take_echoes(quiet);
     }
@@ -154,15 +166,20 @@ pub(in crate::experiments) fn run<T: Trial>(
     let report = trial.load(&mut hosts, context)?;
     if let Some(link) = &link {
         settle(&mut hosts, link)?;
+    } else if remote {
+        path::settle(&mut hosts, quiet.as_deref().unwrap_or_default())?;
     }
     let clocks = clocks.end();
     trial.client_done(&mut hosts)?;
     let client_after = observe(&mut hosts.client)?;
     let (counted, rows) = hosts.link.as_mut().map(count).transpose()?.unzip();
-    if let Some(rows) = rows {
-        trial.server_done(&mut hosts, rows)?;
+    if hosts.server.is_some() {
+        trial.server_done(&mut hosts, rows.unwrap_or_default())?;
     }
     let server_after = hosts.server.as_mut().map(observe).transpose()?;
+    if remote {
+        path::after(&mut hosts, trial.notes())?;
+    }
     let emulated = link.as_ref().is_some_and(LinkSpec::is_emulated);
     let server = server_before.as_ref().zip(server_after.as_ref());
     let seen = Seen {
@@ -173,6 +190,10 @@ pub(in crate::experiments) fn run<T: Trial>(
         tapped: link.is_some() && asked && !emulated,
     };
     trial.notes().take_counters(seen.client, seen.server);
+    if remote {
+        let between = client_after.at_ns.saturating_sub(client_before.at_ns);
+        path::leave_out_others(trial.notes(), between as f64 / 1e9);
+    }
     let taken = trial.take(&report, &seen);
     if let (Some(counted), Some(server)) = (counted, seen.server)
         && trial.notes().take_link(counted, emulated || asked, seen.client, server)

@@ -1,5 +1,6 @@
 //! One setting at a time: from text or a TOML value to what it means.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -12,7 +13,12 @@ use tcptoll_model::study::{PlannedArm, Settings, did_you_mean};
 use tcptoll_model::units::{parse_count, parse_time};
 
 use crate::experiments::TrialError;
+use crate::lab::remote::{Reach, RemoteSpec, SCHEME, SshAddress};
 use crate::observe::{parse_sysctl, read_sysctl};
+
+/// Silence after which a host is lost: longer than a lost packet takes, and no longer than somebody waits.
+const DEAD_AFTER_MIN: Duration = Duration::from_secs(1);
+const DEAD_AFTER_MAX: Duration = Duration::from_mins(10);
 
 /// How much comes before the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +51,16 @@ pub struct LabSpec {
     pub client_sysctls: Vec<(String, String)>,
     /// Sysctls of the server host.
     pub server_sysctls: Vec<(String, String)>,
+    /// Hosts of the user's instead. None: the lab's.
+    pub remote: Option<Box<RemoteSpec>>,
 }
 
 impl LabSpec {
     pub(in crate::experiments) fn from(reader: &Reader<'_>) -> Result<Self, TrialError> {
-        let link = LinkSpec::parse(&reader.value("link")?);
+        let remote = reader.remote()?;
+        // The path of the user's is what it is.
+        let link = if remote.is_some() { "direct".to_owned() } else { reader.value("link")? };
+        let link = LinkSpec::parse(&link);
         Ok(Self {
             link: link.map_err(|error| TrialError::Setting(error.to_string()))?,
             // Not every experiment has these options.
@@ -59,6 +70,7 @@ impl LabSpec {
             silent_addresses: false,
             client_sysctls: reader.sysctls("client-sysctl")?,
             server_sysctls: reader.sysctls("server-sysctl")?,
+            remote: remote.map(Box::new),
         })
     }
 }
@@ -183,7 +195,10 @@ fn value(spec: &Spec, settings: &Settings, key: &str) -> Option<String> {
 /// description.
 pub(in crate::experiments) struct Reader<'a> {
     spec: &'static Spec,
-    settings: &'a Settings,
+    /// What was typed; `server` is a command or a name, wherever it runs.
+    settings: Cow<'a, Settings>,
+    /// The server's host, where it is one of the user's.
+    server_host: Option<String>,
 }
 
 impl<'a> Reader<'a> {
@@ -195,8 +210,14 @@ impl<'a> Reader<'a> {
         spec: &'static Spec,
         settings: &'a Settings,
     ) -> Result<Self, TrialError> {
-        let reader = Self { spec, settings };
-        if let Some(unknown) = settings.keys().find(|key| spec.option(key).is_none()) {
+        let typed = settings.get("server").map(text).filter(|typed| typed.starts_with(SCHEME));
+        let mut settings = Cow::Borrowed(settings);
+        if typed.is_some() {
+            let settings = settings.to_mut();
+            settings.remove("server");
+        }
+        let mut reader = Self { spec, settings, server_host: typed };
+        if let Some(unknown) = reader.settings.keys().find(|key| spec.option(key).is_none()) {
             return Err(TrialError::Setting(format!(
                 "{unknown}: `{}` has no such setting; it has {}",
                 spec.name,
@@ -204,10 +225,50 @@ impl<'a> Reader<'a> {
             )));
         }
         let typed = || spec.options.iter().filter(|option| reader.typed(option.name).is_some());
-        match typed().find_map(|option| reader.without_effect(option)) {
-            Some(why) => Err(TrialError::Setting(why)),
-            None => Ok(reader),
+        if let Some(why) = typed().find_map(|option| reader.without_effect(option)) {
+            return Err(TrialError::Setting(why));
         }
+        // From here on what runs there is read as what runs in the lab.
+        if let Some(serve) = reader.settings.get("serve").cloned() {
+            reader.settings.to_mut().insert("server".to_owned(), serve);
+        }
+        Ok(reader)
+    }
+
+    /// The hosts of the user's, if the server's is one.
+    fn remote(&self) -> Result<Option<RemoteSpec>, TrialError> {
+        let Some(server) = &self.server_host else { return Ok(None) };
+        let target = self.spec.target.and_then(|name| self.spec.option(name));
+        if let Some(target) = target.filter(|target| self.typed(target.name).is_some()) {
+            let why = format!("it has no effect with {}: leave one of them out", target.named());
+            return Err(wrong("server", server, why));
+        }
+        if self.spec.option("ssh").is_none() {
+            let why = format!("`{}` runs in the lab only", self.spec.name);
+            return Err(wrong("server", server, why));
+        }
+        let client = self.typed("client");
+        let client = client.map(|typed| read("client", &typed, SshAddress::parse)).transpose()?;
+        let address = |key: &str| {
+            let parsed = |typed: String| {
+                typed.parse().map_err(|_| wrong(key, &typed, "write an IP address"))
+            };
+            self.typed(key).map(parsed).transpose()
+        };
+        Ok(Some(RemoteSpec {
+            client,
+            server: read("server", server, SshAddress::parse)?,
+            client_address: address("client-address")?,
+            server_address: address("server-address")?,
+            reach: Reach {
+                ssh: self.value("ssh")?,
+                program: self.typed("remote-binary"),
+                dead_after: self.read("dead-after", |typed| match time_above_zero(typed)? {
+                    time if (DEAD_AFTER_MIN..=DEAD_AFTER_MAX).contains(&time) => Ok(time),
+                    _ => Err("write a time from 1s to 10m".to_owned()),
+                })?,
+            },
+        }))
     }
 
     /// Why an option that was typed has no effect beside the others of this arm; `None`: it has.
@@ -215,7 +276,16 @@ impl<'a> Reader<'a> {
         let target = self.spec.target.and_then(|name| self.spec.option(name));
         let in_lab = target.is_none_or(|target| self.typed(target.name).is_none());
         let name = option.name;
+        let host = self.server_host.as_deref();
         option.only.iter().find_map(|only| match (only, target) {
+            (Only::OwnNetwork, _) if let Some(host) = host => Some(format!(
+                "--{name} needs the lab, so it has no effect with --server {host}: leave one of them out"
+            )),
+            (Only::OverSsh, _) if host.is_none() => {
+                Some(format!("--{name} has no effect without --server ssh://HOST"))
+            }
+            // The command that runs there, or what the lab would run.
+            (Only::With("server", _), _) if host.is_some() => None,
             (Only::Lab, Some(target)) if !in_lab => Some(format!(
                 "--{name} needs the lab, so it has no effect with {}: leave one of them out",
                 target.named()
@@ -245,7 +315,7 @@ impl<'a> Reader<'a> {
     /// Errors: neither is there.
     pub(in crate::experiments) fn value(&self, key: &str) -> Result<String, TrialError> {
         let missing = || TrialError::Setting(format!("--{key} has no default: write a value"));
-        value(self.spec, self.settings, key).ok_or_else(missing)
+        value(self.spec, &self.settings, key).ok_or_else(missing)
     }
 
     /// What was typed, by a function that reads it.

@@ -100,7 +100,7 @@ impl ConnectSettings {
         let count = reader.typed_count("count", 1, COUNT_MAX)?;
         let pause_every = reader.typed_count("pause-every", 1, COUNT_MAX)?;
         for key in ["backlog", "accept-delay"] {
-            if settings.contains_key(key) && settings.contains_key("server") {
+            if settings.contains_key(key) && reader.typed("server").is_some() {
                 return Err(TrialError::Setting(format!(
                     "--{key} sets up tcptoll's own server: with --server, set it in that server's configuration"
                 )));
@@ -131,7 +131,7 @@ impl ConnectSettings {
         }
         let otherwise = (to.is_some() && count.is_none() && duration.is_none()).then_some(WITHIN);
         let limit = max_time.or(otherwise);
-        let is_ours = to.is_none() && !settings.contains_key("server");
+        let is_ours = to.is_none() && reader.typed("server").is_none();
         let send = unescape(&reader.typed("send").unwrap_or_default());
         let mut this = Self {
             asked: Asked { count, duration, rate },

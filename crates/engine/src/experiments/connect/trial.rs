@@ -61,6 +61,7 @@ impl<'a> ConnectTrial<'a> {
         let mut trial = ConnectTrial::new(&arm.name, settings);
         trial.run(context)?;
         let untapped = settings.to.is_none()
+            && settings.lab.remote.is_none()
             && !settings.lab.link.is_emulated()
             && !settings.lab.tap
             && context.pcap.is_none();
@@ -192,7 +193,7 @@ impl<'a> ConnectTrial<'a> {
             first_byte: settings.first_byte,
             ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
-            split: settings.to.is_some() && !settings.fast_open,
+            split: (settings.to.is_some() || settings.lab.remote.is_some()) && !settings.fast_open,
             ladder_slack_ns: (LADDER_SLACK + settings.lab.link.rtt).as_nanos() as u64,
             ..ConnectLoad::to(target, settings.count)
         }

@@ -14,7 +14,7 @@ use super::{Event, Host, Line, Script, framed, unframed};
 use crate::channel::{Carrier, Channel};
 use crate::clock::{Time, monotonic_ns};
 use crate::lab::plan::Plan;
-use crate::lab::{HostSource, Hosts, LabError, Machine};
+use crate::lab::{HostSource, Hosts, LabError, Machine, Running};
 
 /// Of each list of sockets in a snapshot this many are kept.
 const SOCKETS_MAX: usize = 1;
@@ -40,7 +40,10 @@ struct Lines {
 impl Recording {
     /// Labs run this program.
     pub(crate) fn running(program: PathBuf) -> Self {
-        Self { machine: Machine { program: Some(program) }, log: Arc::default() }
+        Self {
+            machine: Machine { program: Some(program), ..Machine::default() },
+            log: Arc::default(),
+        }
     }
 
     /// What has been said.
@@ -67,13 +70,17 @@ impl HostSource for Recording {
             self.channel(server, Host::Server),
             self.channel(link, Host::Link),
         ];
-        Hosts::of_lab(plan, spec, channels, self.time(), Some(process))
+        Hosts::of_lab(plan, spec, channels, self.time(), vec![Running::Here(process)])
     }
 
     fn target(&self) -> Result<Hosts, LabError> {
         self.log.note(Event::Target {});
         let (process, client) = self.machine.start_host()?;
-        Hosts::of_target(self.channel(client, Host::Client), self.time(), Some(process))
+        Hosts::of_target(
+            self.channel(client, Host::Client),
+            self.time(),
+            vec![Running::Here(process)],
+        )
     }
 }
 

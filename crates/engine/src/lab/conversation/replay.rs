@@ -79,12 +79,12 @@ impl Replay {
 impl HostSource for Replay {
     fn lab(&self, plan: &Plan, spec: &LinkSpec) -> Result<Hosts, LabError> {
         let channels = self.make(&Event::Lab(serde_json::to_value(plan).unwrap()))?;
-        Hosts::of_lab(plan, spec, channels, self.time(), None)
+        Hosts::of_lab(plan, spec, channels, self.time(), Vec::new())
     }
 
     fn target(&self) -> Result<Hosts, LabError> {
         let [client, ..] = self.make(&Event::Target {})?;
-        Hosts::of_target(client, self.time(), None)
+        Hosts::of_target(client, self.time(), Vec::new())
     }
 }
 

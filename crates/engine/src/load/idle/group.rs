@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tcptoll_kernel::{SysError, process};
 
-use super::COMMAND;
+use super::{CLOCK_SHIFT, COMMAND};
 use crate::channel::{Channel, ChannelError};
 use crate::clock::monotonic_ns;
 use crate::load::sockets_max;
@@ -103,6 +103,7 @@ impl Group {
         let failed = |error: std::io::Error| format!("a fleet cannot be started: {error}");
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let mut command = Command::new("/proc/self/exe");
+        command.env(CLOCK_SHIFT, tcptoll_kernel::clock::shifted_ns().to_string());
         command.arg(COMMAND).arg(theirs.as_raw_fd().to_string());
         let child = process::spawn_with(&mut command, &[theirs.as_fd()]).map_err(failed)?;
         self.members.push((child, Channel::new(ours)));

@@ -21,6 +21,9 @@ use super::LoadError;
 use crate::channel::{Channel, ChannelError};
 use crate::messages::{IdleSpec, Make, Order, Request};
 
+/// Environment variable of such a process: how far its host's clock is shifted, ns.
+pub const CLOCK_SHIFT: &str = "TCPTOLL_CLOCK_SHIFT_NS";
+
 /// The hidden sub-command that makes one process of a fleet of the re-executed binary.
 pub const COMMAND: &str = "__idle";
 

@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    BIND, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONGESTION, CONNECT_COUNT, CONNECT_RATE,
-    CONNECT_TIMEOUT, IPV6, LINK, LOAD, PACKET_RELAY, PAUSE, PAUSE_EVERY, PLACE, SERVER_SYSCTL, TAP,
+    BIND, CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL_RETRIES, CONCURRENCY, CONGESTION,
+    CONNECT_COUNT, CONNECT_RATE, CONNECT_TIMEOUT, DEAD_AFTER, IPV6, LINK, LOAD, PACKET_RELAY,
+    PAUSE, PAUSE_EVERY, PLACE, REMOTE_BINARY, SERVE, SERVER_ADDRESS, SERVER_SYSCTL, SSH_COMMAND,
+    TAP,
 };
 use crate::study::{RoundsAsked, Study};
 
@@ -19,8 +21,9 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::one(
         PLACE,
         "server",
-        "COMMAND",
-        "Command that starts a server on the lab's server host, e.g. 'redis-server --port 6379'",
+        "COMMAND|ssh://HOST",
+        "Command that starts a server on the lab's server host, e.g. 'redis-server --port 6379'; or a host of \
+         yours for the server, ssh://[USER@]HOST[:PORT]",
     )
     .only(&[Only::Lab]),
     &Opt::one(PLACE, "port", "PORT", "Port of the server of --server, if it listens on several")
@@ -29,6 +32,13 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PACKET_RELAY,
     &CLIENT_SYSCTL_RETRIES,
     &SERVER_SYSCTL,
+    &CLIENT_HOST,
+    &SERVE,
+    &SERVER_ADDRESS,
+    &CLIENT_ADDRESS,
+    &SSH_COMMAND,
+    &REMOTE_BINARY,
+    &DEAD_AFTER,
     &Opt::one(
         PLACE,
         "distance-km",

@@ -2,7 +2,8 @@
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    BIND, CLIENT_SYSCTL, CONGESTION, IPV6, LINK, LOAD, PACKET_RELAY, PLACE, SERVER_SYSCTL, TAP,
+    BIND, CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL, CONGESTION, DEAD_AFTER, IPV6, LINK, LOAD,
+    PACKET_RELAY, PLACE, REMOTE_BINARY, SERVE, SERVER_ADDRESS, SERVER_SYSCTL, SSH_COMMAND, TAP,
 };
 use crate::http::server;
 
@@ -28,8 +29,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &Opt::each(
         PLACE,
         "server",
-        "NAME|COMMAND",
-        "Server to start in the lab: nginx, apache (apache-event, apache-worker, apache-prefork), \
+        "NAME|COMMAND|ssh://HOST",
+        "Server to start in the lab, or with --serve on a host of yours, ssh://[USER@]HOST[:PORT]: nginx, apache (apache-event, apache-worker, apache-prefork), \
          puma, null (tcptoll's own, for calibration) or a command. Repeat the option, or list \
          several names, to compare servers",
     )
@@ -48,6 +49,13 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &CLIENT_SYSCTL
         .worded("Set a sysctl on the client host, e.g. net.ipv4.tcp_tw_reuse=1; may be repeated"),
     &SERVER_SYSCTL,
+    &CLIENT_HOST,
+    &SERVE,
+    &SERVER_ADDRESS,
+    &CLIENT_ADDRESS,
+    &SSH_COMMAND,
+    &REMOTE_BINARY,
+    &DEAD_AFTER,
     &Opt::each(
         REQUESTS,
         "reuse",

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    CLIENT_SYSCTL, CONGESTION, IPV6, PACKET_RELAY, PLACE, SERVER_SYSCTL, links,
+    CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL, CONGESTION, DEAD_AFTER, IPV6, PACKET_RELAY, PLACE,
+    REMOTE_BINARY, SERVER_ADDRESS, SERVER_HOST, SERVER_SYSCTL, SSH_COMMAND, links,
 };
 use crate::study::Study;
 
@@ -37,7 +38,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
     )
     .split(links)
     .by_default("rtt=0.25ms,rate=100mbit")
-    .only(&[Only::Lab]),
+    .only(&[Only::Lab, Only::OwnNetwork]),
     &Opt::one(
         PLACE,
         "to",
@@ -57,6 +58,13 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &SERVER_SYSCTL.worded(
         "Set a sysctl on the server host, e.g. net.ipv4.tcp_keepalive_time=60; may be repeated",
     ),
+    &SERVER_HOST,
+    &CLIENT_HOST,
+    &SERVER_ADDRESS,
+    &CLIENT_ADDRESS,
+    &SSH_COMMAND,
+    &REMOTE_BINARY,
+    &DEAD_AFTER,
     &Opt::each(CONNECTIONS, "sockets", "N", "Number of connections, including the one that writes")
         .alias(&["connections"])
         .number()

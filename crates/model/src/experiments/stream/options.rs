@@ -2,8 +2,9 @@
 
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
-    CLIENT_SYSCTL, CONGESTION_OF_BOTH, IPV6, LINK, LOAD, PACKET_RELAY, SERVER_SYSCTL, SOCKETS, TAP,
-    WINDOW,
+    CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL, CONGESTION_OF_BOTH, DEAD_AFTER, IPV6, LINK, LOAD,
+    PACKET_RELAY, REMOTE_BINARY, SERVER_ADDRESS, SERVER_HOST, SERVER_SYSCTL, SOCKETS, SSH_COMMAND,
+    TAP, WINDOW,
 };
 use crate::study::Study;
 
@@ -14,6 +15,13 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PACKET_RELAY,
     &CLIENT_SYSCTL,
     &SERVER_SYSCTL,
+    &SERVER_HOST,
+    &CLIENT_HOST,
+    &SERVER_ADDRESS,
+    &CLIENT_ADDRESS,
+    &SSH_COMMAND,
+    &REMOTE_BINARY,
+    &DEAD_AFTER,
     &Opt::each(LOAD, "direction", "up,down,both", "Direction of the data. up: client to server")
         .by_default("up"),
     &Opt::each(LOAD, "streams", "N", "Number of concurrent connections")

@@ -3,6 +3,7 @@
 //! It examines (`engine::doctor`), judges (`model::doctor`), prints (`report`), and with `--prove` hands
 //! the findings to the lab (`prove`).
 
+mod host;
 pub(crate) mod prove;
 mod wanted;
 
@@ -34,6 +35,9 @@ fn words(progress: &Progress) -> String {
 
 /// Does what `tcptoll doctor …` says.
 pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
+    if let Some(host) = &args.host {
+        return host::run(args, host);
+    }
     let lasts = wanted::duration(args)?;
     let network = super::watch::network(args.netns.as_deref())?;
     // An examination of another namespace cannot leave it again.

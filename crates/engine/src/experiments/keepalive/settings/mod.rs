@@ -187,9 +187,16 @@ impl KeepaliveSettings {
         if let Some((typed, Fault::Cut | Fault::Loss(_))) = &fault
             && !link.is_emulated()
         {
-            return Err(TrialError::Setting(format!(
-                "--fault {typed} needs an emulated link: add a delay, like --link rtt=0.25ms"
-            )));
+            return Err(TrialError::Setting(match &lab.remote {
+                None => {
+                    format!(
+                        "--fault {typed} needs an emulated link: add a delay, like --link rtt=0.25ms"
+                    )
+                }
+                Some(_) => format!(
+                    "--fault {typed} needs the lab: between machines of yours no packets are dropped; write freeze, reset or close"
+                ),
+            }));
         }
         let selects = match reader.value("wait")?.as_str() {
             "own" => false,

@@ -1,0 +1,88 @@
+//! Two hosts of a test in namespaces, and an `ssh` that reaches them without a login.
+//!
+//! Not the lab's namespaces: these stand for machines of the user's, which the program may not change.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::support::{Folder, tcptoll};
+
+/// Address of the server's host.
+pub(crate) const SERVER: &str = "10.78.0.2";
+
+/// The hosts; they end when this is dropped.
+pub(crate) struct Hosts {
+    child: Child,
+    /// Its end is theirs.
+    _stdin: ChildStdin,
+    pub(crate) client: String,
+    pub(crate) server: String,
+    pub(crate) folder: Folder,
+}
+
+impl Hosts {
+    pub(crate) fn start() -> Self {
+        let folder = Folder::new();
+        for (name, text) in
+            [("hosts.sh", include_str!("hosts.sh")), ("ssh", include_str!("ssh.sh"))]
+        {
+            std::fs::write(folder.file(name), text).unwrap();
+        }
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.file("ssh"), executable).unwrap();
+        let mut child = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--net", "--fork", "--kill-child", "sh"])
+            .arg(folder.file("hosts.sh"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["ready", client, server] = words.as_slice() else { panic!("the hosts say {line:?}") };
+        let (client, server) = ((*client).to_owned(), (*server).to_owned());
+        Self { child, _stdin: stdin, client, server, folder }
+    }
+
+    /// The program with these arguments, both of its hosts here.
+    pub(crate) fn tcptoll(&self, args: &[&str]) -> Command {
+        let ssh = self.folder.path("ssh");
+        let mut all = args.to_vec();
+        all.extend(["--client", "ssh://client", "--server", "ssh://server"]);
+        all.extend(["--server-address", SERVER, "--ssh", &ssh, "--quiet"]);
+        all.extend(["--format", "json", "--out", "/dev/null"]);
+        self.with_hosts(tcptoll(&all))
+    }
+
+    /// What this command needs to reach the hosts.
+    pub(crate) fn with_hosts(&self, mut command: Command) -> Command {
+        command.env("HOSTS_CLIENT", &self.client).env("HOSTS_SERVER", &self.server);
+        command.env("HOSTS_LOG", self.folder.path("log"));
+        command.env("XDG_CACHE_HOME", self.folder.path("cache"));
+        command.env_remove("SSH_CONNECTION");
+        command
+    }
+
+    /// How often ssh was run.
+    pub(crate) fn logins(&self) -> usize {
+        std::fs::read_to_string(self.folder.file("log")).unwrap_or_default().lines().count()
+    }
+
+    /// A command on the host of this process.
+    pub(crate) fn on(pid: &str, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", pid, "--user", "--preserve-credentials", "--net"]).args(words);
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
