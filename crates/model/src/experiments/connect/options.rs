@@ -32,13 +32,6 @@ pub(super) const OPTIONS: &[&Opt] = &[
     &PACKET_RELAY,
     &CLIENT_SYSCTL_RETRIES,
     &SERVER_SYSCTL,
-    &CLIENT_HOST,
-    &SERVE,
-    &SERVER_ADDRESS,
-    &CLIENT_ADDRESS,
-    &SSH_COMMAND,
-    &REMOTE_BINARY,
-    &DEAD_AFTER,
     &Opt::one(
         PLACE,
         "distance-km",
@@ -46,6 +39,13 @@ pub(super) const OPTIONS: &[&Opt] = &[
         "Distance between the hosts in km. The result then states the shortest round trip that is \
          physically possible",
     ),
+    &CLIENT_HOST,
+    &SERVE,
+    &SERVER_ADDRESS,
+    &CLIENT_ADDRESS,
+    &SSH_COMMAND,
+    &REMOTE_BINARY,
+    &DEAD_AFTER,
     &CONNECT_COUNT.derived("1000, or 100 for a public address; with --to, none starts after 10s"),
     &Opt::each(
         LOAD,
