@@ -24,16 +24,10 @@ pub(crate) struct Hosts {
 impl Hosts {
     pub(crate) fn start() -> Self {
         let folder = Folder::new();
-        for (name, text) in
-            [("hosts.sh", include_str!("hosts.sh")), ("ssh", include_str!("ssh.sh"))]
-        {
-            std::fs::write(folder.file(name), text).unwrap();
-        }
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(folder.file("ssh"), executable).unwrap();
+        script(&folder, "ssh", include_str!("ssh.sh"));
+        let hosts = script(&folder, "hosts.sh", include_str!("hosts.sh"));
         let mut child = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net", "--fork", "--kill-child", "sh"])
-            .arg(folder.file("hosts.sh"))
+            .args(["--user", "--map-root-user", "--net", "--fork", "--kill-child", "sh", &hosts])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -49,10 +43,14 @@ impl Hosts {
 
     /// The program with these arguments, both of its hosts here.
     pub(crate) fn tcptoll(&self, args: &[&str]) -> Command {
-        let ssh = self.folder.path("ssh");
+        self.tcptoll_over(&self.folder.path("ssh"), args)
+    }
+
+    /// As [`Hosts::tcptoll`], over another ssh.
+    pub(crate) fn tcptoll_over(&self, ssh: &str, args: &[&str]) -> Command {
         let mut all = args.to_vec();
         all.extend(["--client", "ssh://client", "--server", "ssh://server"]);
-        all.extend(["--server-address", SERVER, "--ssh", &ssh, "--quiet"]);
+        all.extend(["--server-address", SERVER, "--ssh", ssh, "--quiet"]);
         all.extend(["--format", "json", "--out", "/dev/null"]);
         self.with_hosts(tcptoll(&all))
     }
@@ -78,6 +76,13 @@ impl Hosts {
         command.stdin(Stdio::null());
         command
     }
+}
+
+/// Writes a script that can be run; its path.
+pub(crate) fn script(folder: &Folder, name: &str, text: &str) -> String {
+    std::fs::write(folder.file(name), text).unwrap();
+    std::fs::set_permissions(folder.file(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder.path(name)
 }
 
 impl Drop for Hosts {
