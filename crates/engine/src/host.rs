@@ -345,7 +345,7 @@ impl Host {
             let mut new = listeners.iter().filter(|one| !before.contains(&one.inode));
             // Others may begin to listen meanwhile, where the network is not the host's alone.
             let found = if self.shares_network {
-                let ours = process::socket_inodes(&process::descendants(std::process::id()));
+                let ours = process::socket_inodes(&cpu::descendants());
                 new.find(|one| ours.contains(&one.inode))
             } else {
                 new.next()

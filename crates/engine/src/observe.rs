@@ -61,13 +61,17 @@ pub fn set_sysctls(wanted: &[(String, String)]) -> Result<Vec<(String, String)>,
                 _ => format!("sysctl {name}={value}: {error}"),
             })?;
             let got = read_sysctl(name)?;
-            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-            if words(&got) != words(value) {
+            if !is_same_value(&got, value) {
                 return Err(format!("sysctl {name}={value} has no effect: the kernel keeps {got}"));
             }
             Ok((name.clone(), got))
         })
         .collect()
+}
+
+/// Whether two values of a sysctl are the same but for blanks.
+pub fn is_same_value(one: &str, other: &str) -> bool {
+    one.split_whitespace().eq(other.split_whitespace())
 }
 
 /// Reads one sysctl of this host, blanks folded.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::SysError;
@@ -153,15 +154,18 @@ impl Poller {
 
 /// Waits until `fd` can be read or its other end is gone; false when `timeout` has passed.
 pub fn readable(fd: impl AsFd, timeout: Duration) -> Result<bool, SysError> {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    let milliseconds = timeout.as_nanos().div_ceil(1_000_000).min(86_400_000) as i32;
-    let limit = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::NONE);
     let mut set = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
-    match poll(&mut set, limit) {
+    match poll(&mut set, whole_milliseconds(timeout)) {
         Ok(count) => Ok(count > 0),
         Err(nix::errno::Errno::EINTR) => Ok(false),
         Err(e) => Err(SysError::new("poll", "one descriptor", e)),
     }
+}
+
+/// As poll(2) takes it: not shorter, and a day at most.
+fn whole_milliseconds(timeout: Duration) -> PollTimeout {
+    let milliseconds = timeout.as_nanos().div_ceil(1_000_000).min(86_400_000) as i32;
+    PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::NONE)
 }
 
 /// A descriptor, and what to wait for.
@@ -213,11 +217,7 @@ pub fn ready<const N: usize>(
     wanted: &[Wanted<'_>; N],
     timeout: Option<Duration>,
 ) -> Result<[Readiness; N], SysError> {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    let limit = timeout.map_or(PollTimeout::NONE, |timeout| {
-        let milliseconds = timeout.as_nanos().div_ceil(1_000_000).min(86_400_000) as i32;
-        PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::NONE)
-    });
+    let limit = timeout.map_or(PollTimeout::NONE, whole_milliseconds);
     let mut places = Vec::new();
     let mut set = Vec::new();
     for (place, one) in wanted.iter().enumerate() {

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid};
 
 use crate::SysError;
+use crate::cpu;
 use crate::namespace;
 
 /// Which side of a fork this is.
@@ -182,7 +183,7 @@ pub fn reap_group(leader: u32) {
 /// Kills all that this process and its descendants have begun, and waits for those that have become its own
 /// children ([`adopt_orphans`]). Does nothing where `/proc` shows the processes of another namespace.
 ///
-/// Cost: a look at each process of the machine; again, as long as there were some.
+/// Cost: a look at each descendant; again, as long as there were some.
 pub fn end_descendants() {
     let own = std::process::id();
     if std::fs::read_link("/proc/self")
@@ -191,7 +192,7 @@ pub fn end_descendants() {
         return;
     }
     loop {
-        let living = descendants(own);
+        let living = cpu::descendants();
         for &pid in &living {
             kill(pid);
         }
@@ -207,34 +208,6 @@ pub fn end_descendants() {
         // Not for luck: asked again until there is none.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-}
-
-/// Processes that descend from this one, as `/proc` shows them.
-pub fn descendants(of: u32) -> Vec<u32> {
-    let mut parents = std::collections::BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // The name, in parentheses, may contain anything.
-        let Some((_, rest)) = stat.rsplit_once(')') else { continue };
-        if let Some(parent) = rest.split_whitespace().nth(1).and_then(|text| text.parse().ok()) {
-            parents.insert(pid, parent);
-        }
-    }
-    let descends = |mut pid: u32| {
-        // A chain is no longer than there are processes: one that was read while it changed may be a ring.
-        for _ in 0..parents.len() {
-            match parents.get(&pid) {
-                Some(&parent) if parent == of => return true,
-                Some(&parent) => pid = parent,
-                None => return false,
-            }
-        }
-        false
-    };
-    parents.keys().copied().filter(|&pid| descends(pid)).collect()
 }
 
 /// Inodes of the sockets that these processes have open, as far as `/proc` lets this user see them.

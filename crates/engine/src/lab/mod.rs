@@ -357,12 +357,18 @@ impl Running {
             Self::Here(Process(process)) => process,
             Self::There(open) => return open.wait(),
         };
-        let begun = Instant::now();
-        while begun.elapsed() < END_LIMIT {
-            match process.try_wait() {
-                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
-                Ok(Some(_)) | Err(_) => return,
-            }
+        within(END_LIMIT, || process.try_wait().transpose());
+    }
+}
+
+/// Asks again and again until there is an answer or the time has passed.
+fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        match ask() {
+            Some(answer) => return Some(answer),
+            None if begun.elapsed() > limit => return None,
+            None => std::thread::sleep(Duration::from_millis(2)),
         }
     }
 }

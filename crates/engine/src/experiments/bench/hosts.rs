@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_model::ladder::{SynSysctls, syn_ack_ladder, syn_ladder};
-use tcptoll_model::link::LinkSpec;
 use tcptoll_model::record::{HostSummary, LinkKind};
 use tcptoll_model::warning::Warning;
 
@@ -194,12 +193,18 @@ pub(in crate::experiments) fn launch(
 }
 
 /// Waits until the last FINs have come through, so that they are counted.
-pub(in crate::experiments) fn settle(hosts: &mut Hosts, link: &LinkSpec) -> Result<(), LabError> {
+///
+/// Round trip of the path, and how much longer a way may take.
+pub(in crate::experiments) fn settle(
+    hosts: &mut Hosts,
+    round_trip: Duration,
+    jitter: Duration,
+) -> Result<(), LabError> {
     // A server that is slow to close is not waited for longer.
-    let limit = link.rtt * 2 + link.jitter + Duration::from_millis(30);
+    let limit = round_trip * 2 + jitter + Duration::from_millis(30);
     hosts.client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
     // The client has the server's FIN; its ACK is on the way.
-    hosts.time.pause(link.rtt / 2 + link.jitter + Duration::from_millis(2));
+    hosts.time.pause(round_trip / 2 + jitter + Duration::from_millis(2));
     Ok(())
 }
 

@@ -1,10 +1,7 @@
 //! One arm in one round, being run: what every experiment in the lab or against a target notes.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
 
-use tcptoll_model::clock_offset::Offset;
 use tcptoll_model::counters::{difference, stolen};
 use tcptoll_model::experiments::figures::{ACCEPT_QUEUE_PEAK, CLIENT_CPU, RTT, SERVER_CPU};
 use tcptoll_model::experiments::spec::{HistogramSpec, MetricSpec};
@@ -49,15 +46,6 @@ impl Span<'_> {
     }
 }
 
-/// What was seen of the path between hosts of the user's before the load, for afterwards.
-#[derive(Debug, Default)]
-pub(super) struct BeforeLoad {
-    /// Of their clocks.
-    pub(super) offset: Option<Offset>,
-    /// Changes of counters while nothing of the run was under way: client, server.
-    pub(super) idle: [Option<(Duration, BTreeMap<String, i64>)>; 2],
-}
-
 /// What is noted of one trial while it runs.
 pub(in crate::experiments) struct Notes {
     pub(in crate::experiments) arm: Arm,
@@ -76,8 +64,6 @@ pub(in crate::experiments) struct Notes {
     pub(in crate::experiments) ports_may_run_out: bool,
     /// How long the server's kernel took to acknowledge data, where the trial asked for it.
     pub(in crate::experiments) ack_delays: Option<AckDelays>,
-    /// What was seen of the path between hosts of the user's before the load.
-    pub(super) path: BeforeLoad,
 }
 
 impl Notes {
@@ -93,7 +79,6 @@ impl Notes {
             tolerance_us: f64::INFINITY,
             ports_may_run_out: false,
             ack_delays: None,
-            path: BeforeLoad::default(),
         }
     }
 

@@ -10,13 +10,14 @@ use tcptoll_model::record::{Background, HostSummary, Path};
 use tcptoll_model::warning::Warning;
 
 use super::hosts::{observe, read_sysctls};
-use super::notes::{BeforeLoad, Notes};
+use super::notes::Notes;
 use super::settings::LabSpec;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::histogram;
 use crate::lab::remote::{RemoteSpec, SshAddress};
 use crate::lab::{Handle, Hosts, LabError};
-use crate::messages::{AskClock, Reflect, Settle, ShiftClock, Snapshot, Token};
+use crate::messages::{AskClock, Reflect, ShiftClock, Snapshot, Token};
+use crate::observe::is_same_value;
 
 /// Datagrams before a load, and after it.
 const EXCHANGES: u16 = 128;
@@ -32,6 +33,19 @@ const IDLE: Duration = Duration::from_millis(500);
 const SHARE_MAX: f64 = 0.1;
 /// Connections of others from which on they are worth a word, per second.
 const OTHERS_PER_S: f64 = 5.0;
+
+/// What was seen of a path before the load.
+pub(super) struct BeforeLoad {
+    /// Round trips, ns.
+    pub(super) round_trips: Vec<u64>,
+    /// Of the clocks, once the server's was shifted.
+    offset: Option<Offset>,
+    /// What counters did while nothing of the run was under way: client, server.
+    idle: [Idle; 2],
+}
+
+/// Time, and the changes of counters in it.
+type Idle = (Duration, BTreeMap<String, i64>);
 
 impl Notes {
     /// Hosts of the user's; sysctls of theirs are read and never set.
@@ -75,10 +89,9 @@ fn as_wanted(
 ) -> Result<BTreeMap<String, String>, TrialError> {
     let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
     let found = read_sysctls(host, &names)?;
-    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     for (sysctl, value) in wanted {
         let is = found.get(sysctl);
-        if is.is_none_or(|is| words(is) != words(value)) {
+        if !is.is_some_and(|is| is_same_value(is, value)) {
             let is = is.map_or("absent", String::as_str);
             return Err(TrialError::Setting(format!(
                 "{name}: {sysctl} is {is} and not {value}, and tcptoll changes no setting of a machine of yours. \
@@ -89,12 +102,12 @@ fn as_wanted(
     Ok(found)
 }
 
-/// Measures the quiet path and watches the idle machines; gives round trips, ns.
+/// Measures the quiet path, watches the idle machines, and brings the clocks together.
 pub(super) fn before(
     hosts: &mut Hosts,
     notes: &mut Notes,
     context: &Context<'_>,
-) -> Result<Vec<u64>, TrialError> {
+) -> Result<BeforeLoad, TrialError> {
     let begun = hosts.time.now();
     let first = [observe(&mut hosts.client)?, observe(hosts.server()?)?];
     let (sent, exchanges) = exchange(hosts, notes)?;
@@ -104,14 +117,12 @@ pub(super) fn before(
     if context.interrupt.signal().is_some() {
         return Err(LabError::Interrupted.into());
     }
-    let [client, server] = std::array::from_fn(|at| Some(idle(&first[at], &last[at])));
+    let idle = std::array::from_fn(|at| idle(&first[at], &last[at]));
     let offset = clock_offset::best(&exchanges);
     // From here on the server's instants are on the client's clock.
-    let on_client = offset.map(|offset| Offset { ns: 0, ..offset });
     if let Some(offset) = offset {
         hosts.server()?.ask(&ShiftClock { ns: offset.ns.saturating_neg() })?;
     }
-    notes.path = BeforeLoad { offset: on_client, idle: [client, server] };
     let round_trips: Vec<u64> = exchanges.iter().filter_map(Exchange::round_trip_ns).collect();
     if round_trips.is_empty() {
         notes.warn(&Warning::NoRoundTrip { sent: u64::from(sent) });
@@ -125,12 +136,19 @@ pub(super) fn before(
         clock_drift_ppm: None,
         clock_drift_bound_ppm: None,
     }));
-    Ok(round_trips)
+    Ok(BeforeLoad { round_trips, offset: offset.map(|offset| Offset { ns: 0, ..offset }), idle })
 }
 
-/// Compares the clocks once more, and tells the run's counters from those of others.
-pub(super) fn after(hosts: &mut Hosts, notes: &mut Notes) -> Result<(), TrialError> {
-    if let Some(before) = notes.path.offset {
+/// Compares the clocks once more, and leaves out counters that others move as well. `seconds`: between the
+/// readings of the counters.
+pub(super) fn after(
+    hosts: &mut Hosts,
+    notes: &mut Notes,
+    before: &BeforeLoad,
+    seconds: f64,
+) -> Result<(), TrialError> {
+    leave_out_others(notes, &before.idle, seconds);
+    if let Some(before) = before.offset {
         let (_, exchanges) = exchange(hosts, notes)?;
         let drift = clock_offset::best(&exchanges).and_then(|after| drift_ppm(before, after));
         if let (Some(path), Some((ppm, bound))) = (&mut notes.arm.path, drift) {
@@ -140,14 +158,11 @@ pub(super) fn after(hosts: &mut Hosts, notes: &mut Notes) -> Result<(), TrialErr
     Ok(())
 }
 
-/// Leaves out counters that others move as well. `seconds`: between the readings of the counters.
-pub(super) fn leave_out_others(notes: &mut Notes, seconds: f64) {
-    let [client, server] = std::mem::take(&mut notes.path.idle);
+fn leave_out_others(notes: &mut Notes, [client, server]: &[Idle; 2], seconds: f64) {
     // This machine, where it is the client, is as little the run's own as the others.
-    let client = client.map(|idle| background(&mut notes.arm.client, &idle, seconds));
-    let server = notes.arm.server.as_mut().zip(server);
-    let server = server.map(|(host, idle)| background(host, &idle, seconds));
-    for (host, found) in [("client", client), ("server", server)] {
+    let client = background(&mut notes.arm.client, client, seconds);
+    let server = notes.arm.server.as_mut().map(|host| background(host, server, seconds));
+    for (host, found) in [("client", Some(client)), ("server", server)] {
         let Some(found) = found else { continue };
         if found.connections_per_s >= OTHERS_PER_S {
             notes.warn(&Warning::OtherTraffic {
@@ -159,11 +174,7 @@ pub(super) fn leave_out_others(notes: &mut Notes, seconds: f64) {
     }
 }
 
-fn background(
-    host: &mut HostSummary,
-    (time, idle): &(Duration, BTreeMap<String, i64>),
-    seconds: f64,
-) -> Background {
+fn background(host: &mut HostSummary, (time, idle): &Idle, seconds: f64) -> Background {
     let idle_s = time.as_secs_f64();
     let per_s = |name: &str| idle.get(name).map_or(0.0, |&change| change as f64 / idle_s);
     let mut left_out = Vec::new();
@@ -182,16 +193,6 @@ fn background(
     };
     host.background = Some(Box::new(found.clone()));
     found
-}
-
-/// Waits until the last FINs have come through, so that they are counted.
-pub(super) fn settle(hosts: &mut Hosts, round_trips: &[u64]) -> Result<(), LabError> {
-    let round_trip = Duration::from_nanos(round_trips.iter().copied().max().unwrap_or(0));
-    let limit = round_trip * 2 + Duration::from_millis(30);
-    hosts.client.ask(&Settle { limit_ns: limit.as_nanos() as u64 })?;
-    // The client has the server's FIN; its ACK is on the way.
-    hosts.time.pause(round_trip / 2 + Duration::from_millis(2));
-    Ok(())
 }
 
 /// How many datagrams were sent, and those that came back.
@@ -226,7 +227,7 @@ fn token() -> Result<Token, LabError> {
     Ok(token)
 }
 
-fn idle(first: &Snapshot, last: &Snapshot) -> (Duration, BTreeMap<String, i64>) {
+fn idle(first: &Snapshot, last: &Snapshot) -> Idle {
     let time = Duration::from_nanos(last.at_ns.saturating_sub(first.at_ns).max(1));
     (time, difference(&first.counters, &last.counters))
 }

@@ -25,6 +25,8 @@
 //!
 //! This file does not know what is measured. Read [`super::notes`] next.
 
+use std::time::Duration;
+
 use tcptoll_model::link::LinkSpec;
 
 use super::hosts::{ECHOES, PortsNeeded, count, observe, settle};
@@ -142,11 +144,14 @@ pub(in crate::experiments) fn run<T: Trial>(
         }
     };
     trial.prepare(&mut hosts, context)?;
-    let remote = hosts.is_remote();
-    let quiet = if remote {
+    let before_load = if hosts.is_remote() {
         Some(path::before(&mut hosts, trial.notes(), context)?)
     } else {
-        quiet_path(&mut hosts, link.is_some(), context)?
+        None
+    };
+    let quiet = match &before_load {
+        Some(before) => Some(before.round_trips.clone()),
+        None => quiet_path(&mut hosts, link.is_some(), context)?,
     };
     if let Some(quiet) = &quiet {
         trial.notes().take_echoes(quiet);
@@ -165,9 +170,10 @@ pub(in crate::experiments) fn run<T: Trial>(
     }
     let report = trial.load(&mut hosts, context)?;
     if let Some(link) = &link {
-        settle(&mut hosts, link)?;
-    } else if remote {
-        path::settle(&mut hosts, quiet.as_deref().unwrap_or_default())?;
+        settle(&mut hosts, link.rtt, link.jitter)?;
+    } else if let Some(before) = &before_load {
+        let slowest = before.round_trips.iter().copied().max().unwrap_or(0);
+        settle(&mut hosts, Duration::from_nanos(slowest), Duration::ZERO)?;
     }
     let clocks = clocks.end();
     trial.client_done(&mut hosts)?;
@@ -177,9 +183,6 @@ pub(in crate::experiments) fn run<T: Trial>(
         trial.server_done(&mut hosts, rows.unwrap_or_default())?;
     }
     let server_after = hosts.server.as_mut().map(observe).transpose()?;
-    if remote {
-        path::after(&mut hosts, trial.notes())?;
-    }
     let emulated = link.as_ref().is_some_and(LinkSpec::is_emulated);
     let server = server_before.as_ref().zip(server_after.as_ref());
     let seen = Seen {
@@ -190,9 +193,9 @@ pub(in crate::experiments) fn run<T: Trial>(
         tapped: link.is_some() && asked && !emulated,
     };
     trial.notes().take_counters(seen.client, seen.server);
-    if remote {
-        let between = client_after.at_ns.saturating_sub(client_before.at_ns);
-        path::leave_out_others(trial.notes(), between as f64 / 1e9);
+    if let Some(before) = &before_load {
+        let seconds = client_after.at_ns.saturating_sub(client_before.at_ns) as f64 / 1e9;
+        path::after(&mut hosts, trial.notes(), before, seconds)?;
     }
     let taken = trial.take(&report, &seen);
     if let (Some(counted), Some(server)) = (counted, seen.server)

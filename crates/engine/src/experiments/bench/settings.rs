@@ -7,13 +7,14 @@ use std::time::Duration;
 use serde_json::Value;
 use tcptoll_kernel::socket::{ClientOptions, Tcp};
 use tcptoll_model::experiments::option::{DefaultValue, Levels, Only, Opt};
+use tcptoll_model::experiments::options::SSH;
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::link::LinkSpec;
 use tcptoll_model::study::{PlannedArm, Settings, did_you_mean};
 use tcptoll_model::units::{parse_count, parse_time};
 
 use crate::experiments::TrialError;
-use crate::lab::remote::{Reach, RemoteSpec, SCHEME, SshAddress};
+use crate::lab::remote::{Reach, RemoteSpec, SshAddress};
 use crate::observe::{parse_sysctl, read_sysctl};
 
 /// Silence after which a host is lost: longer than a lost packet takes, and no longer than somebody waits.
@@ -210,7 +211,7 @@ impl<'a> Reader<'a> {
         spec: &'static Spec,
         settings: &'a Settings,
     ) -> Result<Self, TrialError> {
-        let typed = settings.get("server").map(text).filter(|typed| typed.starts_with(SCHEME));
+        let typed = settings.get("server").map(text).filter(|typed| typed.starts_with(SSH));
         let mut settings = Cow::Borrowed(settings);
         if typed.is_some() {
             let settings = settings.to_mut();

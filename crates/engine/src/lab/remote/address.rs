@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// How an address begins.
-pub const SCHEME: &str = "ssh://";
+use tcptoll_model::experiments::options::SSH;
 
 /// A host that ssh reaches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +21,7 @@ impl SshAddress {
     /// Errors: a sentence without the text itself.
     pub fn parse(text: &str) -> Result<Self, String> {
         let shape = || "write ssh://[USER@]HOST[:PORT]".to_owned();
-        let rest = text.strip_prefix(SCHEME).ok_or_else(shape)?;
+        let rest = text.strip_prefix(SSH).ok_or_else(shape)?;
         let (user, place) = match rest.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
             None => (None, rest),
@@ -70,7 +69,7 @@ impl SshAddress {
 
 impl fmt::Display for SshAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SCHEME)?;
+        f.write_str(SSH)?;
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
         }

@@ -17,14 +17,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use address::{SCHEME, SshAddress};
+pub use address::SshAddress;
 pub use relay::{Hello, Part};
 
-use super::{Handle, LabError};
+use super::{Handle, LabError, within};
 use crate::channel::Channel;
 use crate::clock::{Time, monotonic_ns};
 use crate::messages::{Now, PROTOCOL};
@@ -107,9 +107,12 @@ impl Time for ClientTime {
     }
 }
 
-/// What the parent's thread is to do.
-enum Wish {
-    Open { host: u32, part: Part, stream: UnixStream, ended: Sender<()> },
+/// A host that the parent's thread is to begin.
+struct Wish {
+    host: u32,
+    part: Part,
+    stream: UnixStream,
+    ended: Sender<()>,
 }
 
 /// A host of the user's with its agent, for a whole run.
@@ -241,7 +244,7 @@ impl Agent {
         self.next_host += 1;
         let gone = || LabError::Refused(self.why_lost());
         let wishes = self.wishes.as_ref().ok_or_else(gone)?;
-        wishes.send(Wish::Open { host, part, stream: theirs, ended }).map_err(|_| gone())?;
+        wishes.send(Wish { host, part, stream: theirs, ended }).map_err(|_| gone())?;
         let _ = io::Write::write(&mut &self.wake, &[1]);
         Ok((ours, Open { end, lost: Arc::clone(&self.lost) }))
     }
@@ -330,7 +333,7 @@ fn carry(
         while matches!(io::Read::read(&mut &*woken, &mut [0; 16]), Ok(read) if read > 0) {}
         loop {
             match to_do.try_recv() {
-                Ok(Wish::Open { host, part, stream, ended }) => {
+                Ok(Wish { host, part, stream, ended }) => {
                     relay.join(host, stream)?;
                     running = Some((host, ended));
                     relay.tell(&Control::Open { host, part })?;
@@ -359,16 +362,4 @@ fn spawn_ssh(
     line.args(["-c", &format!("exec {ssh} \"$@\""), "ssh"]).args(address.words()).arg(command);
     line.stdin(Stdio::from(input)).stdout(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
     spawn_with(&mut line, &[])
-}
-
-/// Asks again and again until there is an answer or the time has passed.
-fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
-    let begun = Instant::now();
-    loop {
-        match ask() {
-            Some(answer) => return Some(answer),
-            None if begun.elapsed() > limit => return None,
-            None => std::thread::sleep(Duration::from_millis(2)),
-        }
-    }
 }
