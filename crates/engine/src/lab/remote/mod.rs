@@ -1,8 +1,8 @@
 //! Hosts on machines of the user's, over ssh: one connection to each for the whole run, a new host process
 //! for each trial.
 //!
-//! ssh is the user's own, with all of its settings; nothing of its options is read here. [`boot`] gets this
-//! program's binary there, [`agent`] is what runs there, [`relay`] carries what is said.
+//! ssh is the user's own, with all of its settings; nothing of its options is read here. `boot` gets this
+//! program's binary there, [`agent`] is what runs there, `relay` carries what is said.
 
 mod address;
 pub mod agent;
