@@ -35,8 +35,13 @@ Exit status:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = DOCTOR_AFTER)]
 pub struct DoctorArgs {
-    /// Host of yours to examine over ssh, ssh://[USER@]HOST[:PORT]: what can be measured there and what not
-    #[arg(value_name = "ssh://HOST", conflicts_with_all = ["netns", "prove", "html", "duration"])]
+    /// Host of yours to examine over ssh
+    // Given as a string: rustdoc takes brackets for links.
+    #[arg(
+        value_name = "ssh://HOST",
+        help = "Host of yours to examine over ssh, ssh://[USER@]HOST[:PORT]: what can be measured there and what not",
+        conflicts_with_all = ["netns", "prove", "html", "duration"]
+    )]
     pub host: Option<String>,
     /// How the host is reached: a command that takes a host and a command [default: ssh]
     #[arg(long, value_name = "COMMAND", requires = "host")]
