@@ -28,14 +28,14 @@ use crate::load::{
     browser, clocks, connect, exchange, greet, http, page, probes, short, socket_memory, transfer,
 };
 use crate::messages::{
-    Answers, AskClock, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End, EndHalfOpen,
-    Exchange, Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept, HoldConnect,
-    HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen, Launch, Leave,
-    LoadPage, LoadVisits, Look, LookAway, Make, Now, Observe, Order, PageUser, Perform, Ping,
-    ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reflect, Reply, Rest,
-    Rows, Run, ServerSpec, SetSysctls, Settle, ShiftClock, ShortLoad, Sink, SocketMemory, Stall,
-    TakeWorkers, ToGroup, Train, Transfer, TransferServer, Upload, VisitPart, WatchListener,
-    WatchQueues, WatchWorkers,
+    Answers, AskClock, AskRoute, BackendSpec, Check, ConnectLoad, CountClosed, Echo, End,
+    EndHalfOpen, Exchange, Faulted, Forget, Freeze, FrontSpec, Greet, GroupAnswer, HoldAccept,
+    HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen,
+    Launch, Leave, LoadPage, LoadVisits, Look, LookAway, Make, Now, Observe, Order, PageUser,
+    Perform, Ping, ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reflect,
+    Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, ShiftClock, ShortLoad, Sink,
+    SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer, Upload, VisitPart,
+    WatchListener, WatchQueues, WatchWorkers,
 };
 use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Pool, Running, WorkersWatch, command};
@@ -158,6 +158,7 @@ fn orders(role: Role) -> Orders<Host> {
         .on(|_, ping: Ping, _| Ok(probes::ping(&ping)?))
         .on(|_, reflect: Reflect, channel| Ok(clocks::reflect(&reflect, channel)?))
         .on(|_, order: AskClock, _| Ok(clocks::ask(&order)?))
+        .on(|_, order: AskRoute, _| Ok(clocks::route(&order)))
         .on(|_, ShiftClock { ns }, _| {
             clock::shift(ns);
             Ok(())

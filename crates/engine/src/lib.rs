@@ -4,6 +4,9 @@
 //! [`lab`] (where it happens), [`load`] and [`observe`] (what is done and what is seen), [`host`]
 //! and [`channel`] (how the parent speaks to its hosts).
 
+// On a host of the user's standard error may be gone, and these macros panic then.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 pub mod channel;
 pub mod clock;
 pub mod doctor;

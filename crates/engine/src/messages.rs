@@ -48,7 +48,7 @@ pub use idle::{
 };
 pub use link::{Calibrate, Count, Counted, FaultPorts, Peek, TakeSpan, Watch};
 pub use page::{LoadPage, NextPage, PagePart, PageReport, PageStart, PageUser, Visit};
-pub use path::{AskClock, EXCHANGES_MAX, Now, Reflect, Reflected, ShiftClock, Token};
+pub use path::{AskClock, AskRoute, EXCHANGES_MAX, Now, Reflect, Reflected, ShiftClock, Token};
 pub use pool::{
     BackendKind, BackendServing, BackendSpec, Connection, FrontKind, FrontServing, FrontSpec,
     SAMPLES_MAX, Stall, Stalled, TakeWorkers, WatchMemory, WatchWorkers, WorkerSample, WorkersSeen,

@@ -7,6 +7,7 @@
 //! table is in [`sock_diag`](crate::sock_diag), offloads are in [`ethtool`](crate::ethtool).
 
 mod channel;
+mod route;
 
 use std::{
     io,
@@ -29,6 +30,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 pub(crate) use self::channel::Channel;
 use self::channel::invalid;
+pub use self::route::Route;
 use crate::error::SysError;
 
 /// `sizeof(struct ifinfomsg)`, after which the attributes of a link stand.

@@ -67,6 +67,13 @@ pub fn drift_ppm(before: Offset, after: Offset) -> Option<(f64, f64)> {
     Some((gained / between * 1e6, error / between * 1e6))
 }
 
+/// Within what instants of both clocks compare between two offsets, ns, where the server's clock has been
+/// set by the first: its error, or what it has drifted to with the error of the second.
+pub fn bound_between(before: Offset, after: Offset) -> u64 {
+    let moved = after.ns.abs_diff(before.ns);
+    before.bound_ns.max(moved.saturating_add(after.bound_ns))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -113,6 +120,14 @@ mod tests {
     fn a_clock_that_jumped_back_gives_no_offset() {
         assert_eq!(Exchange { t1: 10, t2: 5, t3: 4, t4: 20 }.offset(), None);
         assert_eq!(Exchange { t1: 10, t2: 5, t3: 30, t4: 20 }.offset(), None);
+    }
+
+    #[test]
+    fn instants_between_two_offsets_compare_within_the_error_and_the_drift() {
+        let at = |ns, bound_ns| Offset { ns, bound_ns, at_ns: 0 };
+        assert_eq!(bound_between(at(0, 700), at(0, 500)), 700);
+        assert_eq!(bound_between(at(0, 700), at(-900, 500)), 1_400);
+        assert_eq!(bound_between(at(i64::MIN, 0), at(i64::MAX, u64::MAX)), u64::MAX);
     }
 
     #[test]

@@ -26,6 +26,10 @@ use crate::wire::Direction;
 /// below 0; it counts as 0. More than a scheduler's delay is another matter: no match.
 const STAMP_SLACK_NS: u64 = 200_000;
 
+/// A step between two machines is shown from so many times on within which their clocks compare: then it is
+/// right to a third.
+const STEP_BOUNDS: u64 = 3;
+
 /// The client's end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Peer {
@@ -262,10 +266,10 @@ impl Matcher {
         during.then(|| (row, rows.get(next).and_then(|row| row.syn_out)))
     }
 
-    /// The first `accept()` after the SYN came in and before the port's next connection.
-    fn accepted(&self, wire: &WireRow, before: Option<u64>) -> Option<u64> {
-        let stamps = self.accepted.get(&wire.client)?;
-        let first = stamps.partition_point(|&stamp| Some(stamp) < wire.syn_in);
+    /// The first `accept()` from an instant on, and before the port's next connection.
+    fn accepted(&self, client: Peer, from: Option<u64>, before: Option<u64>) -> Option<u64> {
+        let stamps = self.accepted.get(&client)?;
+        let first = stamps.partition_point(|&stamp| Some(stamp) < from);
         stamps.get(first).copied().filter(|&stamp| before.is_none_or(|before| stamp < before))
     }
 }
@@ -304,14 +308,49 @@ pub fn timeline(client: &[ClientRow], wire: &[WireRow], server: &[ServerRow]) ->
     timeline
 }
 
+/// The step from the client's established connection to `accept()`, where the stamps of two machines tell it.
+///
+/// Unit:    µs, from when `connect()` was back; the wait in the accept queue, and what of the ACK's way is not
+///          over by then.
+/// Range:   None if no connection matched, or if the median is below three times `bound_ns`, within which
+///          instants of the two machines compare.
+pub fn accept_step(client: &[ClientRow], server: &[ServerRow], bound_ns: u64) -> Option<Step> {
+    let matcher = Matcher::new(&[], server);
+    let mut calls: HashMap<Peer, Vec<u64>> = HashMap::new();
+    for row in client {
+        calls.entry(row.client).or_default().push(row.called);
+    }
+    let waits = client.iter().filter_map(|row| {
+        let next = calls[&row.client].iter().copied().filter(|&called| called > row.called).min();
+        // By the client's clock it may have been accepted as much too early as the clocks are apart.
+        let from = row.called.saturating_sub(bound_ns);
+        let accepted = matcher.accepted(row.client, Some(from), next)?;
+        Some(accepted.saturating_sub(row.returned))
+    });
+    let waits = sorted(waits);
+    let p50 = nearest_rank(&waits, 50)?;
+    let latencies = client.iter().filter_map(|row| row.returned.checked_sub(row.called));
+    let begins = nearest_rank(&sorted(latencies), 50)?;
+    (p50 > 0 && p50 >= bound_ns.saturating_mul(STEP_BOUNDS)).then(|| Step {
+        name: "connect() back → accept() back".to_owned(),
+        at: "server".to_owned(),
+        begins_us: us(begins),
+        p50_us: us(p50),
+        p99_us: p99(&waits).map(us),
+    })
+}
+
 fn matched(client: &[ClientRow], wire: &[WireRow], server: &[ServerRow]) -> Vec<Stamps> {
     let matcher = Matcher::new(wire, server);
     client
         .iter()
         .filter_map(|row| {
             let (wire, next) = matcher.wire(row)?;
-            let accepted =
-                if server.is_empty() { None } else { Some(matcher.accepted(wire, next)?) };
+            let accepted = if server.is_empty() {
+                None
+            } else {
+                Some(matcher.accepted(wire.client, wire.syn_in, next)?)
+            };
             Stamps::in_order(row, wire, accepted)
         })
         .collect()
@@ -470,6 +509,27 @@ mod tests {
         let mut rows = trace.rows();
         rows[0].syn_in = Some(CALLED); // the wire's own stamps have no slack
         assert_eq!(timeline(&[client], &rows, &[]).matched, 0);
+    }
+
+    #[test]
+    fn a_step_between_two_machines_is_shown_from_three_times_the_bound_of_their_clocks() {
+        let peer = Peer { ip: "10.0.0.1".parse().unwrap(), port: 5_000 };
+        let client = ClientRow { client: peer, called: 1_000_000, returned: 1_040_000 };
+        // The port's next connection, which was accepted at once.
+        let next = ClientRow { client: peer, called: 9_000_000, returned: 9_040_000 };
+        let accepted = |at| ServerRow { client: peer, accepted: at };
+        let server = [accepted(1_340_000), accepted(9_340_000)];
+        let step = accept_step(&[client, next], &server, 100_000).unwrap();
+        assert!(
+            (step.begins_us - 40.0).abs() < 1e-9 && (step.p50_us - 300.0).abs() < 1e-9,
+            "{step:?}"
+        );
+        assert_eq!(accept_step(&[client, next], &server, 100_001), None);
+        // Accepted before the client woke up: no wait, whatever the bound.
+        assert_eq!(accept_step(&[client], &[accepted(1_020_000)], 0), None);
+        // A stamp of the server's clock may be before the call by as much as the clocks are apart.
+        assert_eq!(accept_step(&[client], &[accepted(999_000)], 2_000), None);
+        assert_eq!(accept_step(&[client], &[], 0), None);
     }
 
     #[test]

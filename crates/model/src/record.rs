@@ -40,7 +40,7 @@ pub use message::{Acks, MessageWay};
 pub use metric::Metric;
 pub use own::Own;
 pub use page::PageLoads;
-pub use path::{Background, Path};
+pub use path::{Background, Path, Route};
 pub use port_use::{Cliff, PortPoint, PortUse};
 pub use queue::{DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RetryLadder};
 pub use resolved::Resolved;

@@ -119,12 +119,12 @@ warnings! {
     OtherTraffic "other-traffic" {
         /// `client`, `server`.
         host: &'static str,
-        /// Connections of others, per second, while nothing of the run was under way.
+        /// Connections that the load did not open, per second, before it or during it.
         per_s: f64,
         /// Counters left out.
         left_out: usize,
     } => format!(
-        "the {host}'s machine has other traffic: {per_s:.0} connections/s were opened or accepted before the load. Latencies are the run's own; {left_out} kernel counters that others move too are left out"
+        "the {host}'s machine has other traffic: {per_s:.0} connections/s were opened or accepted there that the load did not open. Latencies are the load's own; {left_out} kernel counters that others move too are left out"
     );
 
     /// Datagrams between the hosts do not come back.

@@ -4,7 +4,7 @@
 use tcptoll_model::experiments::figures::{LATENESS, RESOLUTION_SHOWN, RTT};
 use tcptoll_model::experiments::{self, names};
 use tcptoll_model::record::{
-    Arm, HistogramSummary, LinkKind, LinkMeasured, PlaceKind, Resolved, Summary,
+    Arm, HistogramSummary, LinkKind, LinkMeasured, Passport, Path, PlaceKind, Resolved, Summary,
 };
 
 pub(crate) use tcptoll_model::units::plural;
@@ -115,12 +115,12 @@ pub(crate) fn capital(text: &str) -> String {
 
 /// The place in a few words each: kind, link asked and measured, lateness, congestion control, CPUs.
 pub(crate) fn place(summary: &Summary) -> Vec<String> {
-    let mut words = vec![match (summary.place.kind, &summary.place.target) {
-        (PlaceKind::Lab, _) => "lab".to_owned(),
-        (PlaceKind::Remote, _) => "your hosts".to_owned(),
-        (PlaceKind::Target, Some(target)) => format!("target {target}"),
-        (PlaceKind::Target, None) => "several targets".to_owned(),
-    }];
+    let mut words = match (summary.place.kind, &summary.place.target) {
+        (PlaceKind::Lab, _) => vec!["lab".to_owned()],
+        (PlaceKind::Remote, _) => paths(summary),
+        (PlaceKind::Target, Some(target)) => vec![format!("target {target}")],
+        (PlaceKind::Target, None) => vec!["several targets".to_owned()],
+    };
     words.extend(links(summary));
     let worst = |all: &mut dyn Iterator<Item = f64>| all.reduce(f64::max);
     let link_late = worst(
@@ -134,11 +134,49 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
     if let Some(us) = client_late {
         words.push(format!("client late p99 {}", number::time(us)));
     }
-    words.extend(summary.passport.congestion_control.clone());
-    words.push(plural(u64::from(summary.passport.cpus), "CPU"));
+    let (client, server) = machines(summary);
+    words.extend(client.congestion_control.clone());
+    words.push(match server {
+        Some(server) => format!("{} and {} CPUs", client.cpus, server.cpus),
+        None => plural(u64::from(client.cpus), "CPU"),
+    });
     words.extend(servers(summary));
     words.extend(engines(summary));
     words
+}
+
+/// Between which hosts of the user's, over what, and how well their clocks compare; each once.
+fn paths(summary: &Summary) -> Vec<String> {
+    let paths: Vec<&Path> = summary.arms.iter().filter_map(|arm| arm.path.as_deref()).collect();
+    let between = |path: &&Path| {
+        let [client, server] = &path.hosts;
+        format!("{client} → {server} ({})", path.server_address)
+    };
+    let hosts: Vec<String> = paths.iter().map(between).collect();
+    let mut words = distinct(hosts.iter().map(String::as_str));
+    let Some(first) = paths.first() else { return words };
+    if let Some(us) = first.round_trip_us.as_ref().and_then(|all| all.p50) {
+        words.push(format!("round trip {} over UDP", number::time(us)));
+    }
+    if let Some(route) = &first.route {
+        let gateway = route.gateway.as_ref().map(|via| format!(" via {via}"));
+        let mtu = route.mtu_bytes.map(|bytes| format!(", MTU {bytes}"));
+        let (gateway, mtu) = (gateway.unwrap_or_default(), mtu.unwrap_or_default());
+        words.push(format!("{}{gateway}{mtu}", route.device));
+    }
+    let bounds = paths.iter().filter_map(|path| path.clock_bound_us);
+    if let Some(us) = bounds.reduce(f64::max) {
+        words.push(format!("clocks within {}", number::time(us)));
+    }
+    words
+}
+
+/// The client's machine, and the server's where it is another one.
+pub(crate) fn machines(summary: &Summary) -> (&Passport, Option<&Passport>) {
+    let hosts = summary.arms.iter().map(|arm| (&arm.client, arm.server.as_ref()));
+    let client = hosts.clone().find_map(|(client, _)| client.passport.as_deref());
+    let server = hosts.filter_map(|(_, server)| server).find_map(|host| host.passport.as_deref());
+    (client.unwrap_or(&summary.passport), server)
 }
 
 /// Versions of the servers, each once.

@@ -3,7 +3,7 @@
 
 use tcptoll_model::experiments::column::Form;
 use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_model::record::{Arm, Passport, Summary};
 
 use crate::columns::{self, Column, Kind};
 use crate::number::{self, ABSENT};
@@ -274,14 +274,8 @@ fn findings(page: &mut String, summary: &Summary) {
 
 /// Command, place, machine and version.
 fn how(page: &mut String, summary: &Summary) {
-    let p = &summary.passport;
-    let mut machine = vec![
-        p.kernel.clone(),
-        format!("{} × {}", p.cpus, p.cpu),
-        number::bytes(p.memory_bytes),
-        p.clock_source.clone(),
-    ];
-    machine.extend(p.governor.clone());
+    let (client, server) = figures::machines(summary);
+    let machines: Vec<String> = [Some(client), server].into_iter().flatten().map(machine).collect();
     let mut place = figures::place(summary);
     place.extend(figures::addresses(summary));
     let version = format!("tcptoll {}", summary.tcptoll_version);
@@ -289,9 +283,20 @@ fn how(page: &mut String, summary: &Summary) {
         "\n{}\n{}  \n{}  \n{}\n",
         code(&findings::command(&summary.command)),
         escape(&place.join(" · ")),
-        escape(&machine.join(" · ")),
+        escape(&machines.join("; ")),
         escape(&format!("{version} · {}", summary.started_at)),
     ));
+}
+
+fn machine(p: &Passport) -> String {
+    let mut words = vec![
+        p.kernel.clone(),
+        format!("{} × {}", p.cpus, p.cpu),
+        number::bytes(p.memory_bytes),
+        p.clock_source.clone(),
+    ];
+    words.extend(p.governor.clone());
+    words.join(" · ")
 }
 
 #[cfg(test)]

@@ -7,18 +7,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use tcptoll_kernel::SysError;
 use tcptoll_kernel::epoll::{Interest, Poller};
+use tcptoll_kernel::netlink::Netlink;
 use tcptoll_model::clock_offset::Exchange;
+use tcptoll_model::record::Route;
 
 use super::control::{CHANNEL, stop_requested};
 use super::{LoadError, until};
 use crate::channel::Channel;
 use crate::clock::monotonic_ns;
-use crate::messages::{AskClock, EXCHANGES_MAX, Reflect, Reflected, Token};
+use crate::messages::{AskClock, AskRoute, EXCHANGES_MAX, Reflect, Reflected, Token};
 
 /// A question: the token, its number, and room for the two stamps of its answer.
 const LENGTH: usize = TOKEN + NUMBER + 16;
 const TOKEN: usize = size_of::<Token>();
 const NUMBER: usize = 2;
+
+/// How packets leave this host. None: the kernel does not tell.
+pub fn route(order: &AskRoute) -> Option<Route> {
+    let found = Netlink::open().and_then(|mut netlink| netlink.route(order.to, order.from)).ok()?;
+    Some(Route {
+        device: found.device,
+        gateway: found.gateway.map(|address| address.to_string()),
+        source: found.source.map(|address| address.to_string()),
+        mtu_bytes: found.mtu_bytes,
+    })
+}
 
 /// Answers until the parent says stop.
 pub fn reflect(order: &Reflect, channel: &mut Channel) -> Result<Reflected, LoadError> {

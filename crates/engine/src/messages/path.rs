@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use tcptoll_model::clock_offset::Exchange;
+use tcptoll_model::record::Route;
 
 use super::{Service, order};
 
@@ -55,6 +56,18 @@ pub struct Now;
 
 // On the monotonic clock, ns.
 order!(Now => u64, "now");
+
+/// Ask the kernel how packets leave the host.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct AskRoute {
+    /// Where they go.
+    pub to: IpAddr,
+    /// Address they come from. Absent: the kernel chooses.
+    pub from: Option<IpAddr>,
+}
+
+// Absent: the kernel does not tell.
+order!(AskRoute => Option<Route>, "ask-route");
 
 /// Exchange stamps with a reflector.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

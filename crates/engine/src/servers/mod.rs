@@ -27,6 +27,7 @@ mod site;
 mod status;
 mod watch;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -49,6 +50,11 @@ pub const SERVER_UID: u32 = 1000;
 
 /// Descriptors that a server needs besides its connections: listeners, logs, pipes.
 const OWN_FILES: u64 = 64;
+
+/// Tells whoever reads standard error; it may be gone, and a server goes on without it.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
 
 /// A server that runs; it ends with its host, or when this is dropped.
 #[derive(Debug)]

@@ -79,7 +79,7 @@ pub fn run(orders: &str) -> i32 {
         .map_err(|error| error.to_string())
         .and_then(|orders| Worker::new(orders).and_then(Worker::serve).map_err(|e| e.to_string()));
     if let Err(error) = served {
-        eprintln!("{error}");
+        super::say(&error);
     }
     1
 }
@@ -254,7 +254,7 @@ impl Worker {
                 Err(error) => {
                     // Reset while it waited, or no descriptor left: the latter stays so until a
                     // connection is closed, and is not to be asked for all the time.
-                    eprintln!("accept: {error}");
+                    super::say(&format!("accept: {error}"));
                     std::thread::sleep(Duration::from_millis(1));
                     return;
                 }

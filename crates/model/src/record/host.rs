@@ -59,6 +59,25 @@ pub struct HostSummary {
     pub background: Option<Box<Background>>,
 }
 
+impl HostSummary {
+    /// How much a counter of the host's grew. None: others on that machine move it too.
+    pub fn counter(&self, name: &str) -> Option<i64> {
+        let left_out = self.background.as_ref().map_or(&[][..], |background| &background.left_out);
+        let others = left_out.iter().any(|one| one == name);
+        (!others).then(|| self.counters.get(name).copied().unwrap_or(0))
+    }
+
+    /// Whether nobody else was seen to open or accept connections there: then counters can be held against
+    /// what the load counted itself.
+    pub fn counts_alone(&self) -> bool {
+        self.background.as_ref().is_none_or(|background| {
+            background.connections_per_s == 0.0
+                && background.during_load_per_s.is_none_or(|per_s| per_s == 0.0)
+                && background.left_out.is_empty()
+        })
+    }
+}
+
 /// A listening socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {

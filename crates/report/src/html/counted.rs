@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use tcptoll_model::record::{Arm, LinkMeasured, Metric, Summary};
+use tcptoll_model::record::{Arm, LinkMeasured, Metric, Passport, Summary};
 
 use super::arm::ArmName;
 use crate::number::{self, ABSENT, Estimate};
@@ -121,9 +121,26 @@ fn notes(arm: &Arm, own: &Own) -> Vec<[String; 2]> {
     notes
 }
 
-/// The machine.
+/// The machine; of hosts of the user's each.
 pub(super) fn passport(summary: &Summary) -> Vec<[String; 2]> {
-    let p = &summary.passport;
+    let (client, server) = figures::machines(summary);
+    let mut rows = Vec::new();
+    match server {
+        Some(server) => {
+            for (end, passport) in [("client", client), ("server", server)] {
+                let of = |[name, value]: [String; 2]| [format!("{end}'s {name}"), value];
+                rows.extend(machine(passport).into_iter().map(of));
+            }
+        }
+        None => rows.extend(machine(&summary.passport)),
+    }
+    let [servers, engines] = [figures::servers(summary), figures::engines(summary)];
+    rows.extend(servers.into_iter().map(|version| ["server".to_owned(), version]));
+    rows.extend(engines.into_iter().map(|engine| ["client I/O".to_owned(), engine]));
+    rows
+}
+
+fn machine(p: &Passport) -> Vec<[String; 2]> {
     let mut rows = vec![
         ["kernel", &p.kernel].map(str::to_owned),
         ["CPU".to_owned(), format!("{} × {}", p.cpus, p.cpu)],
@@ -136,9 +153,6 @@ pub(super) fn passport(summary: &Summary) -> Vec<[String; 2]> {
     rows.extend(p.load_1min.map(|l| ["load average at the start".to_owned(), number::three(l)]));
     rows.extend(p.libc.clone().map(|libc| ["C library".to_owned(), libc]));
     rows.push(["user id".to_owned(), p.uid.to_string()]);
-    let [servers, engines] = [figures::servers(summary), figures::engines(summary)];
-    rows.extend(servers.into_iter().map(|version| ["server".to_owned(), version]));
-    rows.extend(engines.into_iter().map(|engine| ["client I/O".to_owned(), engine]));
     rows
 }
 

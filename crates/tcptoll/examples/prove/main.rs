@@ -13,6 +13,8 @@ mod faults;
 #[path = "../../tests/lab/first_fin.rs"]
 mod first_fin;
 mod folder;
+#[path = "../../tests/lab/hosts/mod.rs"]
+mod hosts;
 mod http;
 mod http_faults;
 mod http_wire;
@@ -27,9 +29,11 @@ mod page;
 mod pool;
 mod ports;
 mod queues;
+mod remote;
 mod shipped;
 mod stream;
 mod studies;
+mod support;
 mod table;
 mod tour;
 mod truth;
@@ -109,6 +113,13 @@ const GROUPS: &[Group] = &[
     ("watch-prometheus", watch::prometheus),
     ("doctor-twelve", doctor::twelve),
     ("doctor-prove", doctor::prove),
+    ("remote-ready", remote::ready),
+    ("remote-kills", remote::kills),
+    ("remote-cut", remote::cut),
+    ("remote-bytes", remote::bytes),
+    ("remote-clock", remote::offsets),
+    ("remote-lab", remote::lab),
+    ("remote-traffic", remote::traffic),
     ("kills", faults::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),

@@ -33,6 +33,14 @@ fn experiments_run_on_hosts_over_ssh_and_both_kernels_confirm_them() {
     assert!(server.listeners.iter().all(|one| one.address == SERVER), "{:?}", server.listeners);
     let path = arm.path.as_ref().unwrap();
     assert_eq!(path.datagrams[0], path.datagrams[1], "no datagram is lost on a veth");
+    let route = path.route.as_ref().unwrap();
+    assert_eq!((route.device.as_str(), route.gateway.as_ref()), ("c0", None));
+    assert_eq!((route.source.as_deref(), route.mtu_bytes), (Some("10.78.0.1"), Some(1_500)));
+    assert_eq!(path.hosts, ["ssh://client", "ssh://server"]);
+    // One kernel, so one clock.
+    let offset = path.clock_offset_us.unwrap().abs();
+    assert!(offset <= path.clock_offset_bound_us.unwrap(), "{path:?}");
+    assert!(path.clock_bound_us.unwrap() >= path.clock_offset_bound_us.unwrap(), "{path:?}");
     let own_server = ["http", "--serve", "null", "--duration", "300ms"];
     let http = summary(&run(&mut hosts.tcptoll(&own_server)));
     assert!(only(&http).ok > 0 && only(&http).server.is_some());
@@ -57,7 +65,8 @@ fn one_login_a_host_serves_a_whole_run_and_the_program_is_copied_once() {
     let arms = ["connect", "--count", "20", "--backlog", "16,4096", "--rounds", "3"];
     let compared = summary(&run(&mut hosts.tcptoll(&arms)));
     assert_eq!(compared.arms.len(), 2);
-    assert_eq!(hosts.logins(), 2, "one for each host");
+    let logins = std::fs::read_to_string(hosts.folder.file("log")).unwrap().lines().count();
+    assert_eq!(logins, 2, "one for each host");
     let cached = || -> Vec<std::path::PathBuf> {
         let folder = hosts.folder.file("cache").join("tcptoll");
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
@@ -78,7 +87,7 @@ fn the_server_that_is_measured_is_the_one_that_was_started() {
     let other = "import socket,time\ns=socket.create_server(('',8098))\nprint('up',flush=True)\n\
                  s.settimeout(20)\ntry:\n s.accept()\n print('met',flush=True)\nexcept TimeoutError: pass";
     let mut other =
-        Hosts::on(&hosts.server, &["python3", "-c", other]).stdout(Stdio::piped()).spawn().unwrap();
+        hosts.on(&hosts.server, &["python3", "-c", other]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(other.stdout.take().unwrap()));
     assert_eq!(lines.next().unwrap().unwrap(), "up");
     let serve = "exec python3 -m http.server 8099";
@@ -154,6 +163,108 @@ fn what_a_login_prints_is_skipped_and_what_keeps_it_from_working_is_told() {
 }
 
 #[test]
+fn a_program_of_another_protocol_is_refused_and_both_versions_are_named() {
+    if lacks(&NEEDED) {
+        return;
+    }
+    let hosts = Hosts::start();
+    let hello = b"\0{\"hello\":{\"protocol\":900,\"version\":\"9.0.0\",\"to\":\"come\"}}";
+    let mut said = b"tcptoll-agent-1\n".to_vec();
+    // The framing of tcp-heartbeat.
+    said.extend((hello.len() as u32 + 1).to_be_bytes());
+    said.extend(hello);
+    std::fs::write(hosts.folder.file("said"), said).unwrap();
+    let text = format!("#!/bin/sh\ncat '{}'\nexec cat >/dev/null\n", hosts.folder.path("said"));
+    let other = script(&hosts.folder, "other", &text);
+    let typed = ["connect", "--count", "20", "--remote-binary", &other];
+    let ran = run(&mut hosts.tcptoll(&typed));
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+    let sentence = "it speaks protocol 900 (tcptoll 9.0.0), this program protocol";
+    assert!(ran.stderr.contains(sentence), "{}", ran.stderr);
+}
+
+/// `HOSTS_WITHIN` of a host whose folders for programs are mounted like this.
+fn mounted(hosts: &Hosts, name: &str, options: &str) -> String {
+    let text = format!(
+        "#!/bin/sh\nexec unshare --mount sh -c 'mkdir -p \"$XDG_CACHE_HOME\" && for folder in \
+         \"$XDG_CACHE_HOME\" /dev/shm /tmp; do mount -t tmpfs -o {options} none $folder || exit; done; \
+         exec \"$@\"' sh \"$@\"\n"
+    );
+    script(&hosts.folder, name, &text)
+}
+
+#[test]
+fn a_host_where_the_program_cannot_be_put_or_cannot_run_is_refused_with_what_to_do() {
+    if lacks(&NEEDED) || lacks(&["setarch"]) {
+        return;
+    }
+    let hosts = Hosts::start();
+    let noexec = mounted(&hosts, "noexec", "noexec,mode=1777");
+    let full = mounted(&hosts, "full", "size=64k,mode=1777");
+    let other = std::env::consts::ARCH == "x86_64";
+    let cases = [
+        (noexec.as_str(), "no folder of this user's lets programs run", true),
+        (full.as_str(), "there is no room for the program in", true),
+        ("setarch i686", "its machine is i686, and this program is for x86_64", other),
+    ];
+    for (within, sentence, _) in cases.into_iter().filter(|(.., applies)| *applies) {
+        let mut command = hosts.tcptoll(&["connect", "--count", "20"]);
+        let ran = run(command.env("HOSTS_WITHIN", within).env_remove("TMPDIR"));
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(2), ""), "{within}: {}", ran.stderr);
+        assert!(ran.stderr.contains(sentence), "{within}: {}", ran.stderr);
+    }
+}
+
+/// Opens and accepts connections on its host's loopback device, without end.
+const TRAFFIC: &str = "import socket,time\ns=socket.create_server(('127.0.0.1',0))\nfirst=True\nwhile True:\n \
+                       c=socket.create_connection(s.getsockname());a,_=s.accept();c.close();a.close()\n \
+                       if first: print('up',flush=True)\n first=False\n time.sleep(1/400)";
+
+#[test]
+fn other_traffic_of_a_machine_is_told_and_its_counters_are_left_out() {
+    if lacks(&NEEDED) || lacks(&["python3"]) {
+        return;
+    }
+    let hosts = Hosts::start();
+    let mut traffic = hosts.on(&hosts.client, &["python3", "-c", TRAFFIC]);
+    let mut traffic = traffic.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut lines = std::io::BufReader::new(traffic.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    let ran = summary(&run(&mut hosts.tcptoll(&["connect", "--count", "300", "--rate", "300"])));
+    traffic.kill().unwrap();
+    traffic.wait().unwrap();
+    let warned: Vec<&str> =
+        ran.warnings.iter().filter(|one| one.id == "other-traffic").map(|one| &*one.text).collect();
+    assert_eq!(warned.len(), 1, "{:?}", ran.warnings);
+    assert!(warned[0].starts_with("the client's machine has other traffic"), "{warned:?}");
+    let arm = only(&ran);
+    assert_eq!((arm.attempts, arm.ok, arm.histograms["connect_us"].count), (300, 300, 300));
+    for name in ["TcpActiveOpens", "TcpPassiveOpens"] {
+        assert_eq!(arm.client.counter(name), None, "{name}");
+    }
+    // The server's machine has none.
+    let server = arm.server.as_ref().unwrap();
+    assert_eq!(server.counter("TcpPassiveOpens"), Some(300));
+}
+
+#[test]
+fn a_wait_at_the_server_is_shown_where_the_clocks_of_the_hosts_allow() {
+    if lacks(&NEEDED) {
+        return;
+    }
+    let hosts = Hosts::start();
+    let slow = ["connect", "--count", "60", "--concurrency", "20", "--accept-delay", "20ms"];
+    let ran = summary(&run(&mut hosts.tcptoll(&slow)));
+    let arm = only(&ran);
+    let bound = arm.path.as_ref().unwrap().clock_bound_us.unwrap();
+    let steps = &arm.timeline.as_ref().unwrap().steps;
+    let wait = steps.iter().find(|step| step.name == "connect() back → accept() back").unwrap();
+    // 20 at once, one each 20 ms: the median waits longer than for one other.
+    assert!(wait.p50_us > 20e3 && wait.p50_us >= 3.0 * bound, "{wait:?}, ± {bound} µs");
+}
+
+#[test]
 fn no_setting_of_a_host_is_changed_and_the_line_to_type_is_printed() {
     if lacks(&NEEDED) {
         return;
@@ -161,7 +272,7 @@ fn no_setting_of_a_host_is_changed_and_the_line_to_type_is_printed() {
     let hosts = Hosts::start();
     let read = || {
         let command = ["cat", "/proc/sys/net/core/somaxconn"];
-        run(&mut Hosts::on(&hosts.server, &command)).stdout.trim().to_owned()
+        run(&mut hosts.on(&hosts.server, &command)).stdout.trim().to_owned()
     };
     let is = read();
     let same = format!("net.core.somaxconn={is}");
@@ -191,7 +302,7 @@ fn long_run(hosts: &Hosts, ssh: &str, mark: &str, more: &[&str]) -> Child {
 /// Established connections of the server's host.
 fn established(hosts: &Hosts) -> usize {
     let command = ["cat", "/proc/net/tcp"];
-    let table = run(&mut Hosts::on(&hosts.server, &command)).stdout;
+    let table = run(&mut hosts.on(&hosts.server, &command)).stdout;
     table.lines().filter(|line| line.split_whitespace().nth(3) == Some("01")).count()
 }
 

@@ -140,7 +140,8 @@ impl<'a> AcceptQueueTrial<'a> {
             None
         };
         let attempts = self.notes.arm.attempts;
-        let dropped = listeners.first().and_then(|first| first.drops).filter(|_| attempts > 0);
+        let exact = listeners.first().filter(|first| !first.drops_at_most);
+        let dropped = exact.and_then(|first| first.drops).filter(|_| attempts > 0);
         let each = dropped.map(|dropped| dropped as f64 / attempts as f64);
         self.notes.metric(&DROPS, each, attempts);
         let mut queues = self.queue.recorded();
@@ -179,6 +180,10 @@ impl Trial for AcceptQueueTrial<'_> {
 
     fn server_done(&mut self, hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
         self.queue.end(hosts)
+    }
+
+    fn opened(&self, report: &ConnectReport) -> Option<u64> {
+        Some(report.attempts)
     }
 
     fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {

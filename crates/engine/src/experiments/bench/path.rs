@@ -16,7 +16,7 @@ use crate::experiments::{Context, TrialError};
 use crate::lab::certification::histogram;
 use crate::lab::remote::{RemoteSpec, SshAddress};
 use crate::lab::{Handle, Hosts, LabError};
-use crate::messages::{AskClock, Reflect, ShiftClock, Snapshot, Token};
+use crate::messages::{AskClock, AskRoute, Reflect, ShiftClock, Snapshot, Token};
 use crate::observe::is_same_value;
 
 /// Datagrams before a load, and after it.
@@ -30,9 +30,13 @@ const TRIED: u16 = 3;
 /// The machines are watched for this long before a load.
 const IDLE: Duration = Duration::from_millis(500);
 /// Others' share of a counter from which on it is not the run's.
-const SHARE_MAX: f64 = 0.1;
+const SHARE_MAX: f64 = 0.01;
+/// Others' share of the connections from which on no counter of TCP is the run's.
+const OPENED_SHARE_MAX: f64 = 0.1;
 /// Connections of others from which on they are worth a word, per second.
 const OTHERS_PER_S: f64 = 5.0;
+/// What the connections over ssh move while a load runs, which nobody can tell from the load's own.
+const OF_SSH: [&str; 2] = ["TcpInSegs", "TcpOutSegs"];
 
 /// What was seen of a path before the load.
 pub(super) struct BeforeLoad {
@@ -68,6 +72,7 @@ impl Notes {
         }
         let passport =
             |at: usize| hosts.agents[at].as_ref().map(|hello| Box::new(hello.passport.clone()));
+        self.arm.path = Some(Box::new(Path { hosts: [client, server], ..Path::default() }));
         self.arm.client.passport = passport(0);
         self.arm.client.sysctls = client_sysctls;
         self.arm.server = Some(HostSummary {
@@ -127,59 +132,85 @@ pub(super) fn before(
     if round_trips.is_empty() {
         notes.warn(&Warning::NoRoundTrip { sent: u64::from(sent) });
     }
-    notes.arm.path = Some(Box::new(Path {
-        server_address: hosts.addresses.server.to_string(),
-        round_trip_us: Some(histogram(&round_trips).summary_us()).filter(|all| all.count > 0),
-        datagrams: [u64::from(sent), exchanges.len() as u64],
-        clock_offset_us: offset.map(|offset| offset.ns as f64 / 1e3),
-        clock_offset_bound_us: offset.map(|offset| offset.bound_ns as f64 / 1e3),
-        clock_drift_ppm: None,
-        clock_drift_bound_ppm: None,
-    }));
+    let (to, from) = (hosts.addresses.server, notes.sources.first().copied());
+    let path = notes.arm.path.get_or_insert_default();
+    path.server_address = to.to_string();
+    path.route = hosts.client.ask(&AskRoute { to, from })?;
+    path.round_trip_us = Some(histogram(&round_trips).summary_us()).filter(|all| all.count > 0);
+    path.datagrams = [u64::from(sent), exchanges.len() as u64];
+    path.clock_offset_us = offset.map(|offset| offset.ns as f64 / 1e3);
+    path.clock_offset_bound_us = offset.map(|offset| offset.bound_ns as f64 / 1e3);
     Ok(BeforeLoad { round_trips, offset: offset.map(|offset| Offset { ns: 0, ..offset }), idle })
 }
 
-/// Compares the clocks once more, and leaves out counters that others move as well. `seconds`: between the
-/// readings of the counters.
-pub(super) fn after(
+/// Compares the clocks once more: instants of the two hosts during the load compare within what is returned,
+/// ns; `None`: not known.
+pub(super) fn compare_clocks(
     hosts: &mut Hosts,
     notes: &mut Notes,
     before: &BeforeLoad,
-    seconds: f64,
-) -> Result<(), TrialError> {
-    leave_out_others(notes, &before.idle, seconds);
-    if let Some(before) = before.offset {
-        let (_, exchanges) = exchange(hosts, notes)?;
-        let drift = clock_offset::best(&exchanges).and_then(|after| drift_ppm(before, after));
-        if let (Some(path), Some((ppm, bound))) = (&mut notes.arm.path, drift) {
-            (path.clock_drift_ppm, path.clock_drift_bound_ppm) = (Some(ppm), Some(bound));
-        }
+) -> Result<Option<u64>, TrialError> {
+    let Some(before) = before.offset else { return Ok(None) };
+    let (_, exchanges) = exchange(hosts, notes)?;
+    let Some(after) = clock_offset::best(&exchanges) else { return Ok(None) };
+    let bound = clock_offset::bound_between(before, after);
+    if let Some(path) = &mut notes.arm.path {
+        (path.clock_drift_ppm, path.clock_drift_bound_ppm) = drift_ppm(before, after).unzip();
+        path.clock_bound_us = Some(bound as f64 / 1e3);
     }
-    Ok(())
+    Ok(Some(bound))
 }
 
-fn leave_out_others(notes: &mut Notes, [client, server]: &[Idle; 2], seconds: f64) {
+/// Leaves out counters that others move as well. `opened`: connections that the load opened, where it counts
+/// them; `seconds`: between the readings of the counters.
+pub(super) fn leave_out_others(
+    notes: &mut Notes,
+    before: &BeforeLoad,
+    opened: Option<u64>,
+    seconds: f64,
+) {
+    let [client, server] = &before.idle;
     // This machine, where it is the client, is as little the run's own as the others.
-    let client = background(&mut notes.arm.client, client, seconds);
-    let server = notes.arm.server.as_mut().map(|host| background(host, server, seconds));
+    let client = background(&mut notes.arm.client, client, opened, seconds);
+    let server = notes.arm.server.as_mut().map(|host| background(host, server, opened, seconds));
     for (host, found) in [("client", Some(client)), ("server", server)] {
         let Some(found) = found else { continue };
-        if found.connections_per_s >= OTHERS_PER_S {
-            notes.warn(&Warning::OtherTraffic {
-                host,
-                per_s: found.connections_per_s,
-                left_out: found.left_out.len(),
-            });
+        let per_s = found.connections_per_s.max(found.during_load_per_s.unwrap_or(0.0));
+        let share = found
+            .during_load_per_s
+            .zip(opened)
+            .map_or(0.0, |(per_s, opened)| per_s * seconds / opened.max(1) as f64);
+        if per_s >= OTHERS_PER_S || share > SHARE_MAX {
+            let left_out = found.left_out.len();
+            notes.warn(&Warning::OtherTraffic { host, per_s, left_out });
         }
     }
 }
 
-fn background(host: &mut HostSummary, (time, idle): &Idle, seconds: f64) -> Background {
+fn background(
+    host: &mut HostSummary,
+    (time, idle): &Idle,
+    opened: Option<u64>,
+    seconds: f64,
+) -> Background {
     let idle_s = time.as_secs_f64();
     let per_s = |name: &str| idle.get(name).map_or(0.0, |&change| change as f64 / idle_s);
+    let begun = ["TcpActiveOpens", "TcpPassiveOpens"];
+    // Each apart: where both ends are one machine, a connection of the load is in both.
+    let others = opened.map(|opened| {
+        let beyond = |name: &&str| {
+            let counted = host.counters.get(*name).map_or(0, |change| change.unsigned_abs());
+            counted.saturating_sub(opened)
+        };
+        begun.iter().map(beyond).sum::<u64>()
+    });
+    let many = others
+        .zip(opened)
+        .is_some_and(|(others, opened)| others as f64 > opened as f64 * OPENED_SHARE_MAX);
     let mut left_out = Vec::new();
     for (name, change) in &host.counters {
-        if per_s(name).abs() * seconds > change.unsigned_abs() as f64 * SHARE_MAX {
+        let share = per_s(name).abs() * seconds > change.unsigned_abs() as f64 * SHARE_MAX;
+        if share || many || OF_SSH.contains(&name.as_str()) {
             left_out.push(name.clone());
         }
     }
@@ -188,7 +219,8 @@ fn background(host: &mut HostSummary, (time, idle): &Idle, seconds: f64) -> Back
     }
     let found = Background {
         seconds: idle_s,
-        connections_per_s: per_s("TcpActiveOpens") + per_s("TcpPassiveOpens"),
+        connections_per_s: begun.into_iter().map(per_s).sum(),
+        during_load_per_s: others.map(|others| others as f64 / seconds),
         left_out,
     };
     host.background = Some(Box::new(found.clone()));
@@ -230,4 +262,50 @@ fn token() -> Result<Token, LabError> {
 fn idle(first: &Snapshot, last: &Snapshot) -> Idle {
     let time = Duration::from_nanos(last.at_ns.saturating_sub(first.at_ns).max(1));
     (time, difference(&first.counters, &last.counters))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(all: &[(&str, i64)]) -> BTreeMap<String, i64> {
+        all.iter().map(|(name, change)| ((*name).to_owned(), *change)).collect()
+    }
+
+    /// Half a second of idling, then a load of 2 s that opened 1,000 connections.
+    fn seen(idle: &[(&str, i64)], load: &[(&str, i64)]) -> (HostSummary, Background) {
+        let mut host = HostSummary { counters: counts(load), ..HostSummary::default() };
+        let idle = (Duration::from_millis(500), counts(idle));
+        let found = background(&mut host, &idle, Some(1_000), 2.0);
+        (host, found)
+    }
+
+    #[test]
+    fn a_quiet_machine_keeps_its_counters_but_those_that_ssh_moves() {
+        let (host, found) = seen(&[], &[("TcpActiveOpens", 1_000), ("TcpOutSegs", 4_000)]);
+        assert_eq!(host.counter("TcpActiveOpens"), Some(1_000));
+        assert_eq!(host.counter("TcpOutSegs"), None);
+        assert_eq!((found.connections_per_s, found.during_load_per_s), (0.0, Some(0.0)));
+    }
+
+    #[test]
+    fn a_counter_that_moves_without_the_load_is_left_out_from_a_hundredth_on() {
+        // 1 in half a second is 4 in 2 s: of 1,000 too few, of 300 too many.
+        let idle = [("TcpActiveOpens", 1), ("TcpExtTCPTimeouts", 1)];
+        let (host, found) = seen(&idle, &[("TcpActiveOpens", 1_004), ("TcpExtTCPTimeouts", 300)]);
+        assert_eq!(host.counter("TcpActiveOpens"), Some(1_004));
+        assert_eq!(host.counter("TcpExtTCPTimeouts"), None);
+        assert_eq!((found.connections_per_s, found.during_load_per_s), (2.0, Some(2.0)));
+        assert!(!host.counts_alone());
+    }
+
+    #[test]
+    fn others_that_come_with_the_load_are_seen_by_what_the_load_did_not_open() {
+        let (host, found) = seen(&[], &[("TcpPassiveOpens", 1_600), ("TcpExtListenDrops", 3)]);
+        assert_eq!(found.during_load_per_s, Some(300.0));
+        assert_eq!(host.counter("TcpExtListenDrops"), None);
+        // Both ends on one machine: the load's own connections are in both counters.
+        let both = [("TcpActiveOpens", 1_000), ("TcpPassiveOpens", 1_000)];
+        assert_eq!(seen(&[], &both).1.during_load_per_s, Some(0.0));
+    }
 }

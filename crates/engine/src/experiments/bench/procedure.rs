@@ -61,6 +61,9 @@ pub(in crate::experiments) struct Seen<'a> {
     pub(in crate::experiments) server: Option<Span<'a>>,
     /// Whether a packet tap was on the link: its stamps are on the wall clock.
     pub(in crate::experiments) tapped: bool,
+    /// Instants of the two hosts compare within this, ns; hosts of one machine have one clock. `None`: not
+    /// known.
+    pub(in crate::experiments) clock_bound_ns: Option<u64>,
 }
 
 /// What a judgement of the machine needs of an experiment.
@@ -108,6 +111,11 @@ pub(in crate::experiments) trait Trial {
     /// counters are read after the load.
     fn server_done(&mut self, _hosts: &mut Hosts, _wire: Vec<Rows>) -> Result<(), TrialError> {
         Ok(())
+    }
+
+    /// Connections that the load opened, established or not. `None`: it does not count them.
+    fn opened(&self, _report: &Self::Report) -> Option<u64> {
+        None
     }
 
     /// Notes the figures of the trial.
@@ -185,17 +193,23 @@ pub(in crate::experiments) fn run<T: Trial>(
     let server_after = hosts.server.as_mut().map(observe).transpose()?;
     let emulated = link.as_ref().is_some_and(LinkSpec::is_emulated);
     let server = server_before.as_ref().zip(server_after.as_ref());
+    let clock_bound_ns = match &before_load {
+        Some(before) => path::compare_clocks(&mut hosts, trial.notes(), before)?,
+        None => Some(0),
+    };
     let seen = Seen {
         quiet: quiet.as_deref(),
         client: Span { before: &client_before, after: &client_after },
         server: server.map(|(before, after)| Span { before, after }),
         // The emulated link stamps its packets itself.
         tapped: link.is_some() && asked && !emulated,
+        clock_bound_ns,
     };
     trial.notes().take_counters(seen.client, seen.server);
     if let Some(before) = &before_load {
         let seconds = client_after.at_ns.saturating_sub(client_before.at_ns) as f64 / 1e9;
-        path::after(&mut hosts, trial.notes(), before, seconds)?;
+        let opened = trial.opened(&report);
+        path::leave_out_others(trial.notes(), before, opened, seconds);
     }
     let taken = trial.take(&report, &seen);
     if let (Some(counted), Some(server)) = (counted, seen.server)

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tcptoll_kernel::socket::Udp;
-use tcptoll_model::handshake::timeline;
+use tcptoll_model::handshake::{accept_step, timeline};
 use tcptoll_model::record::{Step, Timeline};
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::warning::Warning;
@@ -255,6 +255,10 @@ impl Trial for ConnectTrial<'_> {
         Ok(())
     }
 
+    fn opened(&self, report: &ConnectReport) -> Option<u64> {
+        Some(report.attempts)
+    }
+
     fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {
         self.take_report(report);
         self.take_client(report, seen.client);
@@ -266,6 +270,9 @@ impl Trial for ConnectTrial<'_> {
         let mut traced = timeline(client, wire, server);
         if let Some(split) = &report.split {
             take_split(&mut traced, split);
+            // The server's stamps are of another machine.
+            let bound_ns = seen.clock_bound_ns;
+            traced.steps.extend(bound_ns.and_then(|bound| accept_step(client, server, bound)));
         }
         self.notes.arm.timeline = (traced.matched > 0).then_some(traced);
         if let Some(quiet) = seen.quiet {

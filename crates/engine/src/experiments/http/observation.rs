@@ -240,16 +240,16 @@ impl HttpTrial<'_> {
         }
         let [client, server] = self.segments();
         for (metric, segments) in [(&CLIENT_SEGMENTS, client), (&SERVER_SEGMENTS, server)] {
-            let each = segments as f64 / requests as f64;
-            self.notes.metric(metric, Some(each), requests);
+            let each = segments.map(|segments| segments as f64 / requests as f64);
+            self.notes.metric(metric, each, requests);
         }
     }
 
-    fn segments(&self) -> [u64; 2] {
+    fn segments(&self) -> [Option<u64>; 2] {
         let arm = &self.notes.arm;
         [
             segments_sent(&arm.client, true),
-            arm.server.as_ref().map_or(0, |host| segments_sent(host, false)),
+            arm.server.as_ref().and_then(|host| segments_sent(host, false)),
         ]
     }
 
@@ -259,6 +259,7 @@ impl HttpTrial<'_> {
         let seen = [wire.client_to_server.packets, wire.server_to_client.packets];
         let names = ["packets from the client", "packets from the server"];
         for ((what, ours), witness) in names.into_iter().zip(self.segments()).zip(seen) {
+            let Some(ours) = ours else { continue };
             if ours.abs_diff(witness) as f64 > witness as f64 * PACKETS_SHARE {
                 let what = what.to_owned();
                 self.notes.warn(&Warning::WitnessDisagrees { what, ours, witness });

@@ -180,6 +180,10 @@ impl Trial for HttpTrial<'_> {
         Ok(())
     }
 
+    fn opened(&self, driven: &Driven) -> Option<u64> {
+        Some(driven.report.connections.0)
+    }
+
     fn take(&mut self, driven: &Driven, seen: &Seen<'_>) -> Taken {
         let report = &driven.report;
         let (since_ns, [ours, theirs], client) = (self.since_ns, self.closed, seen.client);

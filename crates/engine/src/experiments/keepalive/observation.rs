@@ -269,13 +269,11 @@ impl KeepaliveTrial<'_> {
         }
     }
 
-    /// Probes that both kernels say they sent.
-    pub(super) fn probes_sent(&self) -> u64 {
-        let sent = |host: &HostSummary| {
-            host.counters.get("TcpExtTCPKeepAlive").copied().unwrap_or(0).max(0) as u64
-        };
+    /// Probes that both kernels say they sent. None: others on those machines send some, too.
+    pub(super) fn probes_sent(&self) -> Option<u64> {
+        let sent = |host: &HostSummary| Some(host.counter("TcpExtTCPKeepAlive")?.max(0) as u64);
         let arm = &self.notes.arm;
-        sent(&arm.client) + arm.server.as_ref().map_or(0, sent)
+        Some(sent(&arm.client)? + arm.server.as_ref().map_or(Some(0), sent)?)
     }
 
     fn take_costs(&mut self, seen: &Seen, checked: &Keepalive) {
@@ -301,7 +299,7 @@ impl KeepaliveTrial<'_> {
             }
         }
         let probes = self.probes_sent();
-        self.notes.metric(&PROBES, Some(probes as f64), 1);
+        self.notes.metric(&PROBES, probes.map(|probes| probes as f64), 1);
         if idle == 0 {
             return;
         }

@@ -352,7 +352,7 @@ impl<'a> KeepaliveTrial<'a> {
     }
 
     fn compare_probes(&mut self, device_drops: u64) {
-        let ours = self.probes_sent();
+        let Some(ours) = self.probes_sent() else { return };
         let Some(wire) = &self.notes.arm.wire else { return };
         let seen = wire.client_to_server.keepalive_probe + wire.server_to_client.keepalive_probe;
         if seen + device_drops < ours || seen > ours {

@@ -207,8 +207,8 @@ fn take_segments(notes: &mut Notes, operations: u64) {
         return;
     }
     let client = segments_sent(&notes.arm.client, true);
-    let server = notes.arm.server.as_ref().map(|host| segments_sent(host, false));
-    for (metric, segments) in [(&CLIENT_SEGMENTS, Some(client)), (&SERVER_SEGMENTS, server)] {
+    let server = notes.arm.server.as_ref().and_then(|host| segments_sent(host, false));
+    for (metric, segments) in [(&CLIENT_SEGMENTS, client), (&SERVER_SEGMENTS, server)] {
         let each = segments.map(|segments| segments as f64 / operations as f64);
         notes.metric(metric, each, operations);
     }

@@ -103,8 +103,17 @@ fn agent(dead_after: Duration) -> String {
 /// Errors: a sentence for the user, without the host's name.
 pub(super) fn begin(stream: &UnixStream, binary: Option<&Binary>) -> Result<(), String> {
     let mut login = Login { stream, begun: Instant::now(), printed: Vec::new(), line: Vec::new() };
+    // A host without room stops reading, and says why.
+    let mut not_sent = None;
     loop {
-        let Some(line) = login.next_line()? else { return Ok(()) };
+        let line = match (login.next_line(), not_sent.take()) {
+            (Ok(None), _) => return Ok(()),
+            (Ok(Some(line)), why) => {
+                not_sent = why;
+                line
+            }
+            (Err(_), Some(why)) | (Err(why), None) => return Err(why),
+        };
         let Some((_, said)) = line.rsplit_once(MARK) else { continue };
         let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
         match (word, binary) {
@@ -117,7 +126,7 @@ pub(super) fn begin(stream: &UnixStream, binary: Option<&Binary>) -> Result<(), 
                         std::env::consts::ARCH
                     ));
                 }
-                binary.send(stream)?;
+                not_sent = binary.send(stream).err();
             }
             ("full", _) => return Err(format!("there is no room for the program in {rest}")),
             ("damaged", _) => {

@@ -27,14 +27,15 @@ pub use relay::{Hello, Part};
 use super::{Handle, LabError, within};
 use crate::channel::Channel;
 use crate::clock::{Time, monotonic_ns};
-use crate::messages::{Now, PROTOCOL};
+use crate::messages::Now;
 use boot::Binary;
 use relay::{Control, Event, Lost, Relay};
 use tcptoll_kernel::process::spawn_with;
 use tcptoll_model::clock_offset::{Exchange, best};
+use tcptoll_model::experiments::option::{DefaultValue, Opt};
+use tcptoll_model::experiments::options::{self, SSH_COMMAND};
+use tcptoll_model::units::parse_time;
 
-/// Silence after which each end takes the other for dead, unless the user says other.
-pub const DEAD_AFTER: Duration = Duration::from_secs(10);
 /// A host has ended this long after it was told to, or is given up.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// How often a client is asked for its time.
@@ -55,7 +56,15 @@ pub struct Reach {
 
 impl Default for Reach {
     fn default() -> Self {
-        Self { ssh: "ssh".to_owned(), program: None, dead_after: DEAD_AFTER }
+        let text = |option: &Opt| match option.default {
+            DefaultValue::Text(text) => text,
+            DefaultValue::Nothing | DefaultValue::Words(_) => "",
+        };
+        Self {
+            ssh: text(&SSH_COMMAND).to_owned(),
+            program: None,
+            dead_after: parse_time(text(&options::DEAD_AFTER)).expect("the default is a time"),
+        }
     }
 }
 
@@ -192,15 +201,6 @@ impl Agent {
                 let Event::Control(Control::Hello(hello)) = event else {
                     return Err("its agent did not say hello".to_owned());
                 };
-                if hello.protocol != PROTOCOL {
-                    return Err(format!(
-                        "it speaks protocol {} (tcptoll {}), this program protocol {PROTOCOL} (tcptoll {}): use the \
-                         same version of tcptoll on both",
-                        hello.protocol,
-                        hello.version,
-                        env!("CARGO_PKG_VERSION")
-                    ));
-                }
                 return Ok((relay, *hello));
             }
         }

@@ -14,6 +14,8 @@ use tcp_heartbeat::{Evidence, Options, Session, Timing, Turn};
 use tcptoll_kernel::epoll::{Wanted, ready};
 use tcptoll_model::record::Passport;
 
+use crate::messages::PROTOCOL;
+
 /// Longest message, bytes.
 const MESSAGE_MAX: usize = 256 << 10;
 /// Bytes that wait for ssh, at most: then no more are read from the host.
@@ -93,6 +95,36 @@ pub struct Hello {
     pub no_sock_diag: Option<String>,
 }
 
+/// What every version of the program says first, whatever else it says then.
+#[derive(Deserialize)]
+struct AnyHello {
+    hello: AnyVersion,
+}
+
+#[derive(Deserialize)]
+struct AnyVersion {
+    protocol: u32,
+    version: String,
+}
+
+/// A control message. Errors: it is of another version, or none.
+fn control(json: &[u8]) -> Result<Control, Lost> {
+    let other = |hello: AnyVersion| Lost::Version {
+        protocol: hello.protocol,
+        version: hello.version.chars().filter(|c| !c.is_control()).take(40).collect(),
+    };
+    match serde_json::from_slice(json) {
+        Ok(Control::Hello(hello)) if hello.protocol != PROTOCOL => {
+            Err(other(AnyVersion { protocol: hello.protocol, version: hello.version }))
+        }
+        Ok(control) => Ok(control),
+        Err(error) => Err(match serde_json::from_slice::<AnyHello>(json) {
+            Ok(AnyHello { hello }) if hello.protocol != PROTOCOL => other(hello),
+            _ => Lost::Unreadable(error.to_string()),
+        }),
+    }
+}
+
 /// Why the other end cannot be spoken with any longer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Lost {
@@ -102,6 +134,18 @@ pub(super) enum Lost {
     /// It is silent.
     #[error("no sign of life for {0:?}")]
     Silent(Duration),
+    /// It is another version of the program.
+    #[error(
+        "it speaks protocol {protocol} (tcptoll {version}), this program protocol {PROTOCOL} (tcptoll {}): use the \
+         same version of tcptoll on both",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Version {
+        /// Its protocol.
+        protocol: u32,
+        /// `0.1.0`.
+        version: String,
+    },
     /// It speaks something else.
     #[error("it does not speak this protocol: {0}")]
     Unreadable(String),
@@ -240,9 +284,7 @@ impl<I: Read + AsFd, O: Write + AsFd> Relay<I, O> {
         {
             match message.split_first() {
                 Some((&CONTROL, json)) => {
-                    let control = serde_json::from_slice(json)
-                        .map_err(|error| Lost::Unreadable(error.to_string()))?;
-                    events.push(Event::Control(control));
+                    events.push(Event::Control(control(json)?));
                 }
                 Some((&BYTES, rest)) => {
                     let Some((host, bytes)) = rest.split_first_chunk::<4>() else {
@@ -377,6 +419,16 @@ mod tests {
         };
         assert!(matches!(lost, Lost::Silent(_)), "{lost}");
         assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn an_agent_of_another_version_is_told_by_name_whatever_else_its_hello_has() {
+        let lost = control(br#"{"hello":{"protocol":7,"version":"9.1.0\u001b","news":[1]}}"#);
+        let text = lost.unwrap_err().to_string();
+        assert!(text.starts_with("it speaks protocol 7 (tcptoll 9.1.0)"), "{text}");
+        assert!(text.contains(&format!("this program protocol {PROTOCOL}")), "{text}");
+        let same = format!(r#"{{"hello":{{"protocol":{PROTOCOL},"version":"9.1.0"}}}}"#);
+        assert!(matches!(control(same.as_bytes()), Err(Lost::Unreadable(_))));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::calls::{Caller, Failure};
 use super::{BACKEND_PATH, LOCAL_PATH};
 use crate::clock::monotonic_ns;
 use crate::messages::{BackendKind, FrontSpec};
-use crate::servers::status::Status;
+use crate::servers::{self, status::Status};
 
 /// The hidden sub-command that makes a front service of the re-executed binary.
 pub const FRONT_COMMAND: &str = "__front";
@@ -80,7 +80,7 @@ pub fn run(orders: &str) -> i32 {
         .map_err(|error| error.to_string())
         .and_then(|orders: Orders| serve(&orders));
     if let Err(error) = served {
-        eprintln!("{error}");
+        servers::say(&error);
     }
     1
 }
@@ -126,7 +126,7 @@ fn work(shared: &Shared, mut caller: Caller) {
                 // Reset while it waited, or no descriptor left: the latter stays so until a
                 // connection is closed, and is not to be asked for all the time.
                 static SAID: Once = Once::new();
-                SAID.call_once(|| eprintln!("accept: {error}"));
+                SAID.call_once(|| servers::say(&format!("accept: {error}")));
                 thread::sleep(Duration::from_millis(1));
             }
         }

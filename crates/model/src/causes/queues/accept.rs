@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::spec::Finding;
 use super::overflow::{Overflow, hit_by};
-use super::{counter, evidence_of, felt, listening};
+use super::{evidence_of, felt, listening};
 use crate::record::{Arm, Listener};
 use crate::record::{ListenerQueue, Queues, RetryLadder};
 use crate::units::{human_count, human_share, human_us, plural};
@@ -22,14 +22,24 @@ const COUNTERS: &[&str] = &[
 
 /// The accept queue of a listener was full, and connections felt it.
 pub(super) fn accept_queue_full(arm: &Arm) -> Option<Finding> {
-    let overflows = counter(arm, "TcpExtListenOverflows");
     let host = listening(arm)?;
     let full = host.listeners.iter().find(|listener| {
         // listen(n) holds n + 1.
         listener.accept_queue_peak > listener.accept_queue_limit
     });
+    // On a machine of the user's the counters are those of all listeners: its own row must show it, too.
+    let own_row = || {
+        let observed = arm.own.queues.iter().flat_map(|queues| &queues.listeners);
+        full.is_some() || observed.clone().any(|one| one.was_full() || one.drops > Some(0))
+    };
     // It may have been full for a moment: without an overflow nobody was turned away.
-    if overflows == 0 {
+    let turned_away = if let Some(overflows) = host.counter("TcpExtListenOverflows") {
+        overflows > 0 && (host.background.is_none() || own_row())
+    } else {
+        let (late, silent, _) = felt(arm);
+        own_row() && (late > 0 || silent > 0 || arm.errors.contains_key("connect-timeout"))
+    };
+    if !turned_away {
         return None;
     }
     let mut finding = match arm.own.queues.as_deref() {
@@ -305,6 +315,31 @@ mod tests {
 
     fn text(arm: &Arm) -> String {
         accept_queue_full(arm).unwrap().text
+    }
+
+    #[test]
+    fn on_a_machine_of_the_users_the_listeners_own_row_must_show_it() {
+        use crate::record::Background;
+        let there = |left_out: &[&str], with_row: bool| {
+            let mut arm = arm();
+            let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();
+            let background = Background { left_out, ..Background::default() };
+            let host = arm.server.as_mut().unwrap();
+            if !background.left_out.is_empty() {
+                host.counters.clear();
+            }
+            host.background = Some(Box::new(background));
+            if !with_row {
+                queues(&mut arm).listeners = vec![listener(80, 0)];
+            }
+            accept_queue_full(&arm).is_some()
+        };
+        assert!(there(&[], true));
+        // Another listener of that machine overflowed.
+        assert!(!there(&[], false));
+        // Others move the counter, and the connections of the load waited.
+        assert!(there(&["TcpExtListenOverflows"], true));
+        assert!(!there(&["TcpExtListenOverflows"], false));
     }
 
     #[test]

@@ -19,26 +19,39 @@ pub(crate) struct Hosts {
     pub(crate) client: String,
     pub(crate) server: String,
     pub(crate) folder: Folder,
+    /// How `nsenter` gets into their namespaces.
+    enter: &'static str,
 }
 
+/// The user namespace of the hosts, and their network.
+const OWN_USERS: &str = "--user --preserve-credentials --net";
+
 impl Hosts {
+    /// In a user namespace: nobody has to be root.
     pub(crate) fn start() -> Self {
+        Self::start_with(&["--user", "--map-root-user", "--net"], OWN_USERS)
+    }
+
+    /// In these namespaces, which `enter` leads into.
+    pub(crate) fn start_with(namespaces: &[&str], enter: &'static str) -> Self {
         let folder = Folder::new();
         script(&folder, "ssh", include_str!("ssh.sh"));
         let hosts = script(&folder, "hosts.sh", include_str!("hosts.sh"));
         let mut child = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net", "--fork", "--kill-child", "sh", &hosts])
+            .args(namespaces)
+            .args(["--fork", "--kill-child", "sh", &hosts])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
-        let stdin = child.stdin.take().unwrap();
+            .expect("unshare is installed");
+        let stdin = child.stdin.take().expect("it is a pipe");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let stdout = child.stdout.take().expect("it is a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("the hosts say when they are ready");
         let words: Vec<&str> = line.split_whitespace().collect();
         let ["ready", client, server] = words.as_slice() else { panic!("the hosts say {line:?}") };
         let (client, server) = ((*client).to_owned(), (*server).to_owned());
-        Self { child, _stdin: stdin, client, server, folder }
+        Self { child, _stdin: stdin, client, server, folder, enter }
     }
 
     /// The program with these arguments, both of its hosts here.
@@ -58,21 +71,17 @@ impl Hosts {
     /// What this command needs to reach the hosts.
     pub(crate) fn with_hosts(&self, mut command: Command) -> Command {
         command.env("HOSTS_CLIENT", &self.client).env("HOSTS_SERVER", &self.server);
+        command.env("HOSTS_ENTER", self.enter);
         command.env("HOSTS_LOG", self.folder.path("log"));
         command.env("XDG_CACHE_HOME", self.folder.path("cache"));
         command.env_remove("SSH_CONNECTION");
         command
     }
 
-    /// How often ssh was run.
-    pub(crate) fn logins(&self) -> usize {
-        std::fs::read_to_string(self.folder.file("log")).unwrap_or_default().lines().count()
-    }
-
     /// A command on the host of this process.
-    pub(crate) fn on(pid: &str, words: &[&str]) -> Command {
+    pub(crate) fn on(&self, pid: &str, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["--target", pid, "--user", "--preserve-credentials", "--net"]).args(words);
+        command.args(["--target", pid]).args(self.enter.split(' ')).args(words);
         command.stdin(Stdio::null());
         command
     }
@@ -80,8 +89,9 @@ impl Hosts {
 
 /// Writes a script that can be run; its path.
 pub(crate) fn script(folder: &Folder, name: &str, text: &str) -> String {
-    std::fs::write(folder.file(name), text).unwrap();
-    std::fs::set_permissions(folder.file(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.file(name), text).expect("the folder is writable");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.file(name), mode).expect("the file is ours");
     folder.path(name)
 }
 

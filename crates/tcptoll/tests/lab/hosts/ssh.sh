@@ -9,4 +9,4 @@ esac
 shift
 [ -z "$HOSTS_LOG" ] || echo "$$" >>"$HOSTS_LOG"
 # $HOSTS_BEFORE: what a login shell prints. $HOSTS_WITHIN: a program that runs the command.
-exec nsenter --target "$pid" --user --preserve-credentials --net ${HOSTS_WITHIN:-} sh -c "${HOSTS_BEFORE:-:}; $*"
+exec nsenter --target "$pid" $HOSTS_ENTER ${HOSTS_WITHIN:-} sh -c "${HOSTS_BEFORE:-:}; $*"
