@@ -10,10 +10,12 @@ mod image;
 mod licences;
 mod tree;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
 
 use crate::process::{Line, Outcome};
 use crate::workspace;
@@ -44,11 +46,12 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
     }
     let tools = tools()?;
+    licences::write(&release.target())?;
     let binary = wheel(&release, &tools)?;
     let tree = Tree::stage(&binary, &release)?;
     tree.archive(&release)?;
     packages(&release, &tools, &tree)?;
-    image::write(&binary, &release)?;
+    image::write(&binary, &tree, &release)?;
     sums()?;
     said(&Line::new("ls").args(["-l", DIST]))?;
     if checks { check::all(&binary, &release) } else { Ok(Outcome::Passed) }
@@ -146,10 +149,16 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let from = text(&folder)?;
     // Panics and C assertions name files: as they are called everywhere.
-    let flags = format!(
+    let mut flags = format!(
         "--remap-path-prefix={cargo}=/cargo --remap-path-prefix={from}=/tcptoll \
          -Clink-arg=-Wl,-T,{from}/{LINKER_SCRIPT}"
     );
+    // Sources of crates are in a folder that is named after the registry they come from.
+    let registries = fs::read_dir(Path::new(&cargo).join("registry/src"));
+    for registry in registries.into_iter().flatten() {
+        let registry = registry.context("reading the folder of crates")?.path();
+        flags += &format!(" --remap-path-prefix={}=/cargo/crates", text(&registry)?);
+    }
     let c_flags = format!("-ffile-prefix-map={cargo}=/cargo -ffile-prefix-map={from}=/tcptoll -g0");
     let build = Line::new("env")
         .args(["-C", "packaging", "maturin", "build", "--zig", "--compatibility", "manylinux2014"])
@@ -173,6 +182,18 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     let text_of_bill =
         fs::read_to_string(&bill).with_context(|| format!("reading {}", bill.display()))?;
     let everywhere = text_of_bill.replace(&format!("file://{from}/"), "file:///tcptoll/");
+    let everywhere = of_built_in(&everywhere, &licences::built_in(&release.target())?)?;
+    let notices = unpacked.join(format!("tcptoll-{}.dist-info/licenses", release.version));
+    fs::copy(licences::WRITTEN, notices.join(licences::FILE)).context("copying the licences")?;
+    let metadata = unpacked.join(format!("tcptoll-{}.dist-info/METADATA", release.version));
+    let told = fs::read_to_string(&metadata).context("reading the wheel's metadata")?;
+    let told = told.replacen(
+        "License-File: LICENSE-MIT\n",
+        &format!("License-File: LICENSE-MIT\nLicense-File: {}\n", licences::FILE),
+        1,
+    );
+    ensure!(told.contains(licences::FILE), "the wheel's metadata names no LICENSE-MIT");
+    fs::write(&metadata, told).context("writing the wheel's metadata")?;
     fs::write(&bill, &everywhere).with_context(|| format!("writing {}", bill.display()))?;
     fs::write(Path::new(DIST).join(format!("{}.cdx.json", release.name())), everywhere)
         .context("writing the bill of materials")?;
@@ -183,6 +204,32 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     let pack = Line::new(text(&pack)?).args(["pack", text(&unpacked)?, "--dest-dir", DIST]);
     said(&pack.env("SOURCE_DATE_EPOCH", &release.epoch))?;
     Ok(scripts)
+}
+
+/// A bill of materials without the components that only tests and builds need.
+fn of_built_in(bill: &str, built_in: &BTreeSet<String>) -> anyhow::Result<String> {
+    let mut bill: Value = serde_json::from_str(bill).context("the bill is not JSON")?;
+    let is_in = |one: &Value| {
+        let (Some(name), Some(version)) = (one["name"].as_str(), one["version"].as_str()) else {
+            return false;
+        };
+        built_in.contains(&format!("{name} {version}"))
+    };
+    let components = bill["components"].as_array_mut().context("the bill has no components")?;
+    components.retain(is_in);
+    let mut kept: BTreeSet<String> =
+        components.iter().filter_map(|one| one["bom-ref"].as_str().map(str::to_owned)).collect();
+    kept.extend(bill["metadata"]["component"]["bom-ref"].as_str().map(str::to_owned));
+    if let Some(dependencies) = bill["dependencies"].as_array_mut() {
+        let known = |one: &Value| one.as_str().is_some_and(|one| kept.contains(one));
+        dependencies.retain(|one| known(&one["ref"]));
+        for one in dependencies {
+            if let Some(on) = one["dependsOn"].as_array_mut() {
+                on.retain(known);
+            }
+        }
+    }
+    Ok(format!("{bill:#}\n"))
 }
 
 /// deb and rpm.
@@ -260,4 +307,20 @@ fn answer(line: &Line) -> anyhow::Result<String> {
 
 fn text(path: &Path) -> anyhow::Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bill_keeps_what_is_built_in_and_what_depends_on_it() {
+        let bill = r#"{"metadata":{"component":{"bom-ref":"own"}},
+            "components":[{"name":"a","version":"1","bom-ref":"a1"},{"name":"a","version":"2","bom-ref":"a2"}],
+            "dependencies":[{"ref":"own","dependsOn":["a1","a2"]},{"ref":"a2","dependsOn":["a1"]}]}"#;
+        let bill = of_built_in(bill, &["a 1".to_owned()].into()).unwrap();
+        let bill: Value = serde_json::from_str(&bill).unwrap();
+        assert_eq!(bill["components"].as_array().unwrap().len(), 1);
+        assert_eq!(bill["dependencies"], serde_json::json!([{"ref": "own", "dependsOn": ["a1"]}]));
+    }
 }

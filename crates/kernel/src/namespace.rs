@@ -19,15 +19,19 @@ pub enum Refusal {
     AppArmor,
     /// `kernel.unprivileged_userns_clone` is 0 (Debian's and Arch's hardened kernels).
     UsernsClone,
-    /// `user.max_user_namespaces` or `user.max_net_namespaces` is 0.
+    /// One of `user.max_*_namespaces` is reached, or 0.
     MaxNamespaces,
     /// None of these: a container's seccomp filter or security policy.
     Container,
 }
 
 impl Refusal {
-    /// Reads the settings that are known to be the reason.
-    pub fn read() -> Self {
+    /// Reads the settings that are known to be the reason of a refusal with this error.
+    pub fn of(errno: Option<i32>) -> Self {
+        // Nothing else gives it (`namespaces(7)`), and the limit may be one of a container's.
+        if errno == Some(libc::ENOSPC) {
+            return Self::MaxNamespaces;
+        }
         let is = |path: &str, value: &str| {
             fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
         };

@@ -90,12 +90,17 @@ pub fn ignore_stop_signals() -> Result<(), SysError> {
     Ok(())
 }
 
-/// Waits for any child to end; `None` when there is none left.
-pub fn reap() -> Option<i32> {
+/// Waits for any child to end: its number, and its status as shells tell it, 128 and the signal if one ended it;
+/// `None` when there is none left.
+pub fn reap() -> Option<(i32, i32)> {
+    use nix::sys::wait::WaitStatus;
     loop {
         match nix::sys::wait::wait() {
-            Ok(status) => return status.pid().map(Pid::as_raw),
-            Err(nix::errno::Errno::EINTR) => {}
+            Ok(WaitStatus::Exited(pid, status)) => return Some((pid.as_raw(), status)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                return Some((pid.as_raw(), 128 + signal as i32));
+            }
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(_) => return None,
         }
     }

@@ -380,7 +380,8 @@ pub(crate) fn record_in_folder(study: &Study) -> anyhow::Result<PathBuf> {
     let process = std::process::id();
     std::fs::create_dir_all(&folder).with_context(|| {
         format!(
-            "the folder for records, {}, cannot be made; choose another place with --out FILE",
+            "the folder for records, {}, cannot be made; choose another place with --out FILE, or with the \
+             variable XDG_DATA_HOME",
             folder.display()
         )
     })?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
 use super::{DIST, Release, answer, container, licences, only, said, text};
@@ -15,6 +15,9 @@ const CHECK: &str = "target/dist-check";
 const MB: f64 = 1e6;
 /// The newest glibc whose symbols the binary may ask for.
 const GLIBC: (u32, u32) = (2, 17);
+
+/// With fewer crates, cargo was asked for something else.
+const CRATES_LEAST: usize = 100;
 
 /// Measures and prints everything.
 pub(super) fn all(binary: &Path, release: &Release) -> anyhow::Result<Outcome> {
@@ -113,11 +116,13 @@ fn bill(release: &Release, table: &mut Table) -> anyhow::Result<()> {
     listed.extend(names(&bill["metadata"]["component"]));
     let built_in = licences::built_in(&release.target())?;
     let missing: Vec<&String> = built_in.difference(&listed).collect();
-    let found = match missing.as_slice() {
-        [] => format!("all {}", built_in.len()),
-        some => format!("lacks {some:?}"),
+    let others: Vec<&String> = listed.difference(&built_in).collect();
+    let found = match (missing.as_slice(), others.as_slice()) {
+        ([], []) => format!("all {}, and no other", built_in.len()),
+        (missing, others) => format!("lacks {missing:?}, has {others:?}"),
     };
-    table.row("crates in the bill of materials", &found, "all", |found| found.starts_with("all"));
+    let meets = |found: &str| found.starts_with("all") && built_in.len() > CRATES_LEAST;
+    table.row("crates in the bill of materials", &found, "all, and no other", meets);
     Ok(())
 }
 
@@ -175,8 +180,42 @@ fn debian(root: &Path) -> anyhow::Result<Result<Line, String>> {
     said(&Line::new("debootstrap").args(["--variant=minbase", "bookworm", text(root)?]))?;
     let deb = only(Path::new(DIST), ".deb")?;
     fs::copy(&deb, root.join("tcptoll.deb")).context("copying the deb")?;
-    said(&Line::new("chroot").args([text(root)?, "dpkg", "-i", "/tcptoll.deb"]))?;
-    Ok(Ok(within(root)?))
+    if let Err(why) = restricted(root) {
+        return Ok(Err(format!("{why:#}")));
+    }
+    let found = dpkg(root, &["-i", "/tcptoll.deb"]);
+    Ok(found.map_err(|why| format!("{why:#}")).and(Ok(within(root)?)))
+}
+
+fn dpkg(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    said(&Line::new("chroot").args([text(root)?, "dpkg"]).args(words.to_vec()))
+}
+
+/// Where AppArmor restricts user namespaces: what is installed, upgraded and removed there.
+fn restricted(root: &Path) -> anyhow::Result<()> {
+    // The machine's `/proc` is not mounted here.
+    let setting = root.join("proc/sys/kernel/apparmor_restrict_unprivileged_userns");
+    fs::create_dir_all(setting.parent().context("a file is in a folder")?)?;
+    fs::write(&setting, "1\n").context("a setting for the installation to see")?;
+    let folder = root.join("etc/apparmor.d");
+    let profile = folder.join("tcptoll");
+    // As in a container of such a machine.
+    ensure!(!folder.exists(), "the smallest Debian has AppArmor");
+    dpkg(root, &["-i", "/tcptoll.deb"]).context("without AppArmor's folder")?;
+    ensure!(!folder.exists(), "the installation made {}", folder.display());
+    fs::create_dir(&folder)?;
+    for step in ["upgrade", "again"] {
+        dpkg(root, &["-i", "/tcptoll.deb"]).context(step)?;
+        ensure!(profile.exists(), "{step}: no profile was written");
+    }
+    dpkg(root, &["-r", "tcptoll"])?;
+    ensure!(!profile.exists(), "the profile outlived the package");
+    dpkg(root, &["-i", "/tcptoll.deb"])?;
+    fs::write(&profile, "changed\n")?;
+    dpkg(root, &["-r", "tcptoll"])?;
+    ensure!(profile.exists(), "a profile that was changed was removed");
+    fs::remove_dir_all(root.join("proc/sys"))?;
+    fs::remove_dir_all(&folder).context("removing AppArmor's folder")
 }
 
 /// Runs the program of a root, with the machine's `/proc` and `/dev`. In a chroot the kernel makes no user

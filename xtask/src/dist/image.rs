@@ -9,17 +9,26 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
+use super::tree::{self, Tree};
 use super::{DIST, Release, STAGE, answer, executable, said, text};
 use crate::process::Line;
 
-/// Of the C library's files, which Debian's package has: LGPL, so its text comes along.
-const LIBC_LICENCE: &str = "/usr/share/doc/libc6/copyright";
+/// Texts of this distribution that come along: the licence of the C library's files, which Debian's package has, with
+/// what it refers to; and the certificate authorities that TLS trusts.
+const COPIED: [&str; 4] = [
+    "/usr/share/doc/libc6/copyright",
+    "/usr/share/common-licenses/LGPL-2.1",
+    "/usr/share/doc/ca-certificates/copyright",
+    "/etc/ssl/certs/ca-certificates.crt",
+];
+/// Of the packages' files: our licences, and those of the crates.
+const LICENCES: &str = "usr/share/doc/tcptoll";
 /// Names are first looked up in the files of the container, as everywhere.
 const NAMES: &str = "hosts: files dns\n";
 
 /// Writes the image.
-pub(super) fn write(binary: &Path, release: &Release) -> anyhow::Result<()> {
-    let root = rootfs(binary)?;
+pub(super) fn write(binary: &Path, tree: &Tree, release: &Release) -> anyhow::Result<()> {
+    let root = rootfs(binary, tree)?;
     let layout = Path::new(STAGE).join("oci");
     let layer = Path::new(STAGE).join("layer.tar");
     said(&release.tar(&root, &layer)?.arg("."))?;
@@ -81,7 +90,7 @@ fn labels(release: &Release) -> Value {
 }
 
 /// The files of the container.
-fn rootfs(binary: &Path) -> anyhow::Result<PathBuf> {
+fn rootfs(binary: &Path, tree: &Tree) -> anyhow::Result<PathBuf> {
     let root = Path::new(STAGE).join("image");
     for folder in ["usr/bin", "etc", "home", "tmp", "proc", "sys", "dev"] {
         fs::create_dir_all(root.join(folder)).with_context(|| format!("making {folder}"))?;
@@ -112,9 +121,19 @@ fn rootfs(binary: &Path) -> anyhow::Result<PathBuf> {
         fs::copy(&library, &to).with_context(|| format!("copying {library}"))?;
         executable(&to)?;
     }
-    let licence = root.join("usr/share/doc/libc6/copyright");
-    fs::create_dir_all(licence.parent().context("a file is in a folder")?)?;
-    fs::copy(LIBC_LICENCE, &licence).with_context(|| format!("copying {LIBC_LICENCE}"))?;
+    let copied = |from: &Path, to: &str| -> anyhow::Result<()> {
+        let to = root.join(to);
+        fs::create_dir_all(to.parent().context("a file is in a folder")?)?;
+        // The links among them lead to files.
+        fs::copy(from, &to).map(drop).with_context(|| format!("copying {}", from.display()))
+    };
+    for file in COPIED {
+        copied(Path::new(file), file.trim_start_matches('/'))?;
+    }
+    for name in tree::NOTICES {
+        let place = format!("{LICENCES}/{name}");
+        copied(&tree.root().join(&place), &place)?;
+    }
     Ok(root)
 }
 

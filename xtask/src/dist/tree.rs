@@ -16,6 +16,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 /// Documents, by their place in the checkout.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+/// Those that every copy of the binary comes with.
+pub(super) const NOTICES: [&str; 3] = ["LICENSE-MIT", "LICENSE-APACHE", licences::FILE];
 const COPYRIGHT: &str = "Copyright: the tcptoll developers.\n\
                          tcptoll is under MIT or Apache-2.0, as you choose: LICENSE-MIT and LICENSE-APACHE in this \
                          folder. On Debian the latter is /usr/share/common-licenses/Apache-2.0, too.\n\
@@ -48,8 +50,8 @@ impl Tree {
             let to = tree.file(&format!("usr/share/doc/tcptoll/{document}"))?;
             fs::copy(document, to).with_context(|| format!("copying {document}"))?;
         }
-        let notices = licences::of_binary(&release.target())?;
-        fs::write(tree.file("usr/share/doc/tcptoll/THIRD-PARTY-LICENSES.txt")?, notices)?;
+        let notices = tree.file(&format!("usr/share/doc/tcptoll/{}", licences::FILE))?;
+        fs::copy(licences::WRITTEN, notices).context("copying the licences of the crates")?;
         fs::write(tree.file("usr/share/doc/tcptoll/copyright")?, COPYRIGHT)?;
         // The program prints the profile for the place where it is.
         let profile = answer(&Line::new(program).args(["lab", "--apparmor-profile"]))?;

@@ -122,7 +122,7 @@ fn explain(error: &SysError) -> String {
     if !refused {
         return format!("the lab cannot be made: {error}");
     }
-    let (why, now, good) = match Refusal::read() {
+    let (why, now, good) = match Refusal::of(error.errno()) {
         Refusal::AppArmor => (
             "AppArmor restricts user namespaces",
             "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
@@ -134,13 +134,15 @@ fn explain(error: &SysError) -> String {
             "put that line into /etc/sysctl.d/",
         ),
         Refusal::MaxNamespaces => (
-            "user.max_user_namespaces or user.max_net_namespaces is 0",
-            "sudo sysctl user.max_user_namespaces=10000 user.max_net_namespaces=10000",
+            "one of user.max_user_namespaces, max_net_namespaces, max_mnt_namespaces and max_pid_namespaces is reached",
+            "sudo sysctl user.max_user_namespaces=10000 user.max_net_namespaces=10000 \
+             user.max_mnt_namespaces=10000 user.max_pid_namespaces=10000",
             "put these into /etc/sysctl.d/",
         ),
         Refusal::Container => (
             "a container's seccomp filter or policy forbids it",
-            "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …",
+            "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt \
+             systempaths=unconfined …, or: podman run --security-opt unmask=ALL …",
             "allow unshare and clone of namespaces in the container's seccomp profile",
         ),
     };
@@ -378,7 +380,7 @@ fn settle(plan: &Plan, network: Network, channels: Channels) -> i32 {
     }
     drop((to_link, joint));
     // Also what a server left behind is reaped here, and is no reason to end.
-    while let Some(ended) = process::reap() {
+    while let Some((ended, _)) = process::reap() {
         if children.contains(&ended) {
             return 0;
         }

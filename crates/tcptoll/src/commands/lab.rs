@@ -113,14 +113,38 @@ fn sysctls(host: &mut Handle, typed: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A path as AppArmor reads it between quotes, where some characters stand for others.
+fn pattern(path: &str) -> String {
+    let mut pattern = String::new();
+    for c in path.chars() {
+        if "*?[]{}^\"\\".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
 /// Ubuntu since 23.10 lets only programs with a profile of their own make user namespaces.
 fn apparmor_profile() -> anyhow::Result<Status> {
     let path = std::env::current_exe()?;
-    println!(
+    let text = format!(
         "# Write this to /etc/apparmor.d/tcptoll, then: sudo apparmor_parser -r /etc/apparmor.d/tcptoll\n\
          abi <abi/4.0>,\ninclude <tunables/global>\n\n\
-         profile tcptoll {} flags=(unconfined) {{\n  userns,\n\n  include if exists <local/tcptoll>\n}}",
-        path.display()
+         profile tcptoll \"{}\" flags=(unconfined) {{\n  userns,\n\n  include if exists <local/tcptoll>\n}}\n",
+        pattern(&path.to_string_lossy())
     );
+    super::study::print(&text)?;
     Ok(Status::Met)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_characters_that_stand_for_others_is_escaped() {
+        assert_eq!(pattern("/a b/tcptoll"), "/a b/tcptoll");
+        assert_eq!(pattern("/x[1]*\"/t"), "/x\\[1\\]\\*\\\"/t");
+    }
 }

@@ -1,18 +1,22 @@
 //! `tcptoll links`: the named links, and where each figure is from.
 
+use std::fmt::Write as _;
+
 use tcptoll_model::link::PROFILES;
 
 use crate::exit::Status;
 
-pub(crate) fn run() -> Status {
+pub(crate) fn run() -> anyhow::Result<Status> {
     let name = PROFILES.iter().map(|p| p.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
     for profile in PROFILES {
-        println!("{:name$}  {}", profile.name, profile.what);
+        let _ = writeln!(text, "{:name$}  {}", profile.name, profile.what);
         if profile.spec != profile.name {
-            println!("{:name$}  --link {}", "", profile.spec);
+            let _ = writeln!(text, "{:name$}  --link {}", "", profile.spec);
         }
-        println!("{:name$}  from: {}", "", profile.source);
+        let _ = writeln!(text, "{:name$}  from: {}", "", profile.source);
     }
-    println!("\nA name may be followed by keys to change: --link metro,loss=1%");
-    Status::Met
+    text += "\nA name may be followed by keys to change: --link metro,loss=1%\n";
+    super::study::print(&text)?;
+    Ok(Status::Met)
 }

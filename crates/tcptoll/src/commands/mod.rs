@@ -49,7 +49,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Compare(args) => compare::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Lab(args) => lab::run(&args),
-        Command::Links => Ok(links::run()),
+        Command::Links => links::run(),
         Command::Explain { name } => explain::run(&name.join(" ")),
         Command::Schema { of } => schema(of),
         Command::Completions { shell } => manual::completions(shell),

@@ -44,9 +44,14 @@ pub fn run(dead_after: Duration) -> i32 {
     let own_processes = match enter_own_processes() {
         Ok(Entered::Inside) => true,
         // The process outside the PID namespace only waits for the one inside.
-        Ok(Entered::Outside) => {
-            while process::reap().is_some() {}
-            return 0;
+        Ok(Entered::Outside(inside)) => {
+            let mut last = 1;
+            while let Some((pid, status)) = process::reap() {
+                if pid == inside {
+                    last = status;
+                }
+            }
+            return last;
         }
         Err(()) => false,
     };
@@ -58,14 +63,15 @@ pub fn run(dead_after: Duration) -> i32 {
 
 enum Entered {
     Inside,
-    Outside,
+    /// The number of the process inside.
+    Outside(i32),
 }
 
 /// Enters a PID namespace of its own. Errors: the kernel does not let this user.
 fn enter_own_processes() -> Result<Entered, ()> {
     namespace::leave_processes().map_err(drop)?;
     match process::fork() {
-        Ok(Fork::Parent(_)) => Ok(Entered::Outside),
+        Ok(Fork::Parent(inside)) => Ok(Entered::Outside(inside)),
         Ok(Fork::Child) => {
             let _ = process::die_with_parent();
             // Without it `/proc` shows the machine's processes under the machine's numbers.

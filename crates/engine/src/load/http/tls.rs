@@ -89,6 +89,11 @@ fn roots(ca: Option<&str>) -> Result<RootCertStore, String> {
             return Err(failed(&"there is no certificate in it"));
         }
     }
+    if roots.is_empty() {
+        return Err("TLS: this machine trusts no certificate authority, as /etc/ssl/certs is empty or not there: \
+                    install ca-certificates, name a file with --ca, or use --insecure"
+            .to_owned());
+    }
     Ok(roots)
 }
 

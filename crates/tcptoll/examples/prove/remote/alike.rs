@@ -40,7 +40,7 @@ const CASES: [Case; 3] = [
         args: &[
             "keepalive",
             "--sockets",
-            "50",
+            "200",
             "--mechanism",
             "heartbeat",
             "--fault",
@@ -73,7 +73,8 @@ pub(crate) fn lab(table: &mut Table) -> anyhow::Result<()> {
                 hosts.tcptoll_over(&ssh, case.args)
             } else {
                 let mut command = tcptoll(case.args);
-                command.args(["--quiet", "--format", "json", "--out", "/dev/null"]);
+                command.args(["--link", "direct", "--quiet", "--format", "json"]);
+                command.args(["--out", "/dev/null"]);
                 command
             };
             (case.figure)(&arm(&mut command)?).context("the arm lacks the figure")

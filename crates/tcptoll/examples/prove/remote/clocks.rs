@@ -1,14 +1,13 @@
 //! Is the offset of two clocks as right as it says?
 
-use std::path::Path;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
 use super::arm;
 use crate::hosts::{Hosts, script};
-use crate::support::{Folder, tcptoll};
+use crate::support::tcptoll;
 use crate::table::Table;
 
 const RUNS: usize = 30;
@@ -30,11 +29,10 @@ pub(crate) fn offsets(table: &mut Table) -> anyhow::Result<()> {
     let ahead = script(&hosts.folder, "ssh-ahead", &text);
     let other = || hosts.tcptoll_over(&ahead, &["connect", "--count", "20"]);
     shown(table, "a veth, the server's clock 1,000 s ahead", AHEAD_US, Some(ERROR_MAX_US), other)?;
-    // 100 bytes take 8 ms at 100 kbit/s: almost all of the round trip is one way.
-    let link = "rtt=2ms,rate=100kbit/100mbit";
-    let lab = Emulated::start(link)?;
-    let one_way = || lab.tcptoll(&["connect", "--count", "20"]);
-    shown(table, &format!("an asymmetric link, {link}"), 0.0, None, one_way)
+    let _link = OneWayLate::start(&hosts)?;
+    let one_way = || OneWayLate::tcptoll(&hosts, &["connect", "--count", "20"]);
+    let over = format!("a link that is late by {LATE_S} s in one direction only");
+    shown(table, &over, 0.0, None, one_way)
 }
 
 fn shown(
@@ -64,74 +62,40 @@ fn shown(
     Ok(())
 }
 
-/// Hosts of the lab's emulated link, which `nsenter` gets into.
-struct Emulated {
-    lab: Child,
-    folder: Folder,
-    client: u32,
-    server: u32,
-}
+/// Addresses of the link that is late in one direction: of the client and the server.
+const LATE: [&str; 2] = ["10.80.0.1", "10.80.0.2"];
+const LATE_S: &str = "0.008";
 
-impl Emulated {
-    fn start(link: &str) -> anyhow::Result<Self> {
-        let folder = Folder::new();
-        script(&folder, "ssh", include_str!("../../../tests/lab/hosts/ssh.sh"));
-        // Its process is known by this length of its sleep.
-        let [client, server] = [1, 2].map(|end| format!("{}.{end}", 10_000 + std::process::id()));
-        let lab = tcptoll(&["lab", "--quiet", "--link", link])
-            .args(["--server", &format!("sleep {server}"), "--", "sleep", &client])
-            .stdout(Stdio::null())
-            .spawn()?;
-        let mut all = Self { lab, folder, client: 0, server: 0 };
-        all.client = process_of(&client)?;
-        all.server = process_of(&server)?;
-        Ok(all)
+/// A link of ours between the hosts.
+struct OneWayLate(Child);
+
+impl OneWayLate {
+    fn start(hosts: &Hosts) -> anyhow::Result<Self> {
+        let relay = include_str!("one_way.py");
+        let [client, server] = LATE;
+        let words = ["python3", "-c", relay, &hosts.server, client, server, LATE_S];
+        let mut child = hosts.on(&hosts.client, &words).stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().context("it is a pipe")?;
+        let link = Self(child);
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        ensure!(line == "up\n", "the link says {line:?}");
+        Ok(link)
     }
 
-    fn tcptoll(&self, args: &[&str]) -> Command {
-        let ssh = self.folder.path("ssh");
+    fn tcptoll(hosts: &Hosts, args: &[&str]) -> Command {
         let mut command = tcptoll(args);
+        let ssh = hosts.folder.path("ssh");
         command.args(["--client", "ssh://client", "--server", "ssh://server", "--ssh", &ssh]);
-        command.args(["--server-address", &self.address(), "--quiet", "--format", "json"]);
+        command.args(["--server-address", LATE[1], "--quiet", "--format", "json"]);
         command.args(["--out", "/dev/null"]);
-        command.env("HOSTS_CLIENT", self.client.to_string());
-        command.env("HOSTS_SERVER", self.server.to_string());
-        command.env("HOSTS_ENTER", "--user --preserve-credentials --net");
-        command.env("XDG_CACHE_HOME", self.folder.path("cache")).env_remove("SSH_CONNECTION");
-        command
-    }
-
-    /// The lab tells its processes.
-    fn address(&self) -> String {
-        let environment =
-            std::fs::read(format!("/proc/{}/environ", self.client)).unwrap_or_default();
-        let mut variables = environment.split(|byte| *byte == 0);
-        let found = variables.find_map(|one| one.strip_prefix(b"TCPTOLL_SERVER="));
-        String::from_utf8_lossy(found.unwrap_or_default()).into_owned()
+        hosts.with_hosts(command)
     }
 }
 
-impl Drop for Emulated {
+impl Drop for OneWayLate {
     fn drop(&mut self) {
-        let _ = self.lab.kill();
-        let _ = self.lab.wait();
-    }
-}
-
-/// The process that sleeps for so long.
-fn process_of(seconds: &str) -> anyhow::Result<u32> {
-    let wanted = format!("sleep\0{seconds}\0");
-    let begun = Instant::now();
-    loop {
-        for entry in std::fs::read_dir("/proc")?.flatten() {
-            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            if line == wanted.as_bytes() {
-                let name = entry.file_name();
-                let pid = Path::new(&name).display().to_string();
-                return pid.parse().context("/proc");
-            }
-        }
-        ensure!(begun.elapsed() < Duration::from_secs(20), "the lab did not begin");
-        std::thread::sleep(Duration::from_millis(20));
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

@@ -256,7 +256,11 @@ fn one_cut(dead_after: u64) -> anyhow::Result<(f64, f64)> {
         if load_gone.is_none() && sockets(&hosts.client)? == 0 {
             load_gone = Some(begun.elapsed());
         }
-        let there = |(_, line): &(u32, String)| line.contains("__agent") || line.contains("__host");
+        // The command line of ssh has the whole script.
+        let there = |(_, line): &(u32, String)| {
+            let ours = line.contains(" __agent ") || line.contains(" __host ");
+            ours && !line.contains("tcptoll-boot")
+        };
         let left = run.processes()?.iter().filter(|one| there(one)).count();
         let open = sockets(&hosts.client)? + sockets(&hosts.server)?;
         if left == 0 && open == 0 {
