@@ -256,7 +256,7 @@ fn compressed(deb: &Path, release: &Release) -> anyhow::Result<()> {
     let within = |program: &str| Line::new("env").args(["-C", DEB_PARTS, program]);
     said(&within("ar").args(["x", text(&deb)?]))?;
     let filter = release.architecture.filter.to_vec();
-    said(&within("xz").args(filter).args(["--lzma2=preset=9e", "data.tar"]))?;
+    said(&within("xz").args(filter).args(["--lzma2=preset=9e,lc=4", "data.tar"]))?;
     fs::remove_file(&deb).with_context(|| format!("removing {}", deb.display()))?;
     // The order is the format's.
     let members = ["debian-binary", "control.tar.gz", "data.tar.xz"];
