@@ -7,7 +7,7 @@ use anyhow::bail;
 use cargo_metadata::{Package, TargetKind};
 
 use crate::process::{Line, Outcome, Steps};
-use crate::{layers, reference, setup, site, workspace};
+use crate::{layers, python, reference, setup, site, workspace};
 
 /// Package whose integration tests may be lab tests.
 const LAB_PACKAGE: &str = "tcptoll";
@@ -56,6 +56,7 @@ fn run_steps(steps: &mut Steps, targets: &Targets, with_setup: bool) -> Outcome 
         }
         passed(steps.line("tests", &targets.tests()))?;
         passed(steps.line("tests in the docs", &doc_tests()))?;
+        passed(steps.step("Python package", "cargo xtask python", || python::run(&[])))?;
         for lane in [Lane::Alone, Lane::Concurrent] {
             let line = targets.lab_tests(lane);
             passed(steps.step(lane.name(), &line.to_string(), || {

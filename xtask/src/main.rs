@@ -1,4 +1,4 @@
-//! What a contributor types: `cargo xtask setup | test | layers | docs | dist | prove | bench`.
+//! What a contributor types: `cargo xtask setup | test | layers | python | docs | dist | prove | bench`.
 //!
 //! This file says which tasks there are and what an exit status means; each task has a file of its
 //! own. It does not know how to build or test anything. Read `checks.rs` next.
@@ -9,6 +9,7 @@ mod dist;
 mod layers;
 mod process;
 mod prove;
+mod python;
 mod reference;
 mod samples;
 mod setup;
@@ -33,7 +34,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "setup",
         arguments: "",
-        summary: "install the Debian packages that the tests need (xtask/packages.txt)",
+        summary: "install what the tests need: Debian packages (xtask/packages.txt), Python packages (python/requirements-test.txt)",
         run: setup::run,
     },
     Task {
@@ -47,6 +48,12 @@ const TASKS: &[Task] = &[
         arguments: "[--known]",
         summary: "check the layers of crates and modules (part of test); --known lists exceptions too",
         run: layers::run,
+    },
+    Task {
+        name: "python",
+        arguments: "",
+        summary: "check types and tests of the Python package (part of test)",
+        run: python::run,
     },
     Task {
         name: "docs",

@@ -1,4 +1,5 @@
 //! Installs what the tests need from Debian, and starts nothing on the machine it does so on.
+//! What they need of Python goes into `target/python` ([`crate::python`]).
 //!
 //! `xtask/packages.txt` is the only list. What is there already is not touched, and a package
 //! whose program is there in another way counts as there: somebody's own nginx stays theirs.
@@ -16,6 +17,7 @@ use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::process::{Line, Outcome, on_path};
+use crate::python;
 
 const LIST: &str = include_str!("../packages.txt");
 /// Where Debian asks whether a daemon may be started; 101 is "no".
@@ -30,6 +32,16 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     if !arguments.is_empty() {
         bail!("setup takes no arguments");
     }
+    let outcome = debian()?;
+    // Through sudo, the files would be root's; whoever typed it comes back here.
+    if outcome == Outcome::Passed && std::env::var_os("SUDO_UID").is_none() {
+        python::prepare()?;
+    }
+    Ok(outcome)
+}
+
+/// The packages of the list.
+fn debian() -> anyhow::Result<Outcome> {
     let needed = packages(LIST)?;
     let missing = missing(&needed);
     if missing.is_empty() {

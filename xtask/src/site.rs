@@ -21,13 +21,14 @@ const PAGES: [&str; 7] = [
     "crates/heartbeat/FRAMING.md",
 ];
 /// What pages link to and is no page.
-const LINKED: [&str; 7] = [
+const LINKED: [&str; 8] = [
     "LICENSE-MIT",
     "LICENSE-APACHE",
     "studies",
     "bench",
     "deny.toml",
     "crates/heartbeat/examples",
+    "examples",
     "packaging",
 ];
 /// Where the copy of the pages is; `mkdocs.yml` names it too.

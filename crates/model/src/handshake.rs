@@ -26,6 +26,11 @@ use crate::wire::Direction;
 /// below 0; it counts as 0. More than a scheduler's delay is another matter: no match.
 const STAMP_SLACK_NS: u64 = 200_000;
 
+/// Share of the connections that must be known at both ends.
+const MATCHED_LEAST: f64 = 0.95;
+/// A stamp of a later `accept()` than this after the last connection is no stamp of the load.
+const ACCEPTED_WITHIN_NS: u64 = 600_000_000_000;
+
 /// A step between two machines is shown from so many times on within which their clocks compare: then it is
 /// right to a third.
 const STEP_BOUNDS: u64 = 3;
@@ -312,7 +317,7 @@ pub fn timeline(client: &[ClientRow], wire: &[WireRow], server: &[ServerRow]) ->
 ///
 /// Unit:    µs, from when `connect()` was back; the wait in the accept queue, and what of the ACK's way is not
 ///          over by then.
-/// Range:   None if no connection matched, or if the median is below three times `bound_ns`, within which
+/// Range:   None if fewer than 95 % of the connections matched, as behind NAT, or if the median is below three times `bound_ns`, within which
 ///          instants of the two machines compare.
 pub fn accept_step(client: &[ClientRow], server: &[ServerRow], bound_ns: u64) -> Option<Step> {
     let matcher = Matcher::new(&[], server);
@@ -320,14 +325,19 @@ pub fn accept_step(client: &[ClientRow], server: &[ServerRow], bound_ns: u64) ->
     for row in client {
         calls.entry(row.client).or_default().push(row.called);
     }
+    let last = client.iter().map(|row| row.returned).max()?.saturating_add(ACCEPTED_WITHIN_NS);
     let waits = client.iter().filter_map(|row| {
         let next = calls[&row.client].iter().copied().filter(|&called| called > row.called).min();
         // By the client's clock it may have been accepted as much too early as the clocks are apart.
         let from = row.called.saturating_sub(bound_ns);
         let accepted = matcher.accepted(row.client, Some(from), next)?;
-        Some(accepted.saturating_sub(row.returned))
+        (accepted <= last).then(|| accepted.saturating_sub(row.returned))
     });
     let waits = sorted(waits);
+    // Where ports are changed on the way, some find the accept of another connection.
+    if (waits.len() as f64) < client.len() as f64 * MATCHED_LEAST {
+        return None;
+    }
     let p50 = nearest_rank(&waits, 50)?;
     let latencies = client.iter().filter_map(|row| row.returned.checked_sub(row.called));
     let begins = nearest_rank(&sorted(latencies), 50)?;
@@ -530,6 +540,16 @@ mod tests {
         // A stamp of the server's clock may be before the call by as much as the clocks are apart.
         assert_eq!(accept_step(&[client], &[accepted(999_000)], 2_000), None);
         assert_eq!(accept_step(&[client], &[], 0), None);
+        // An instant of another century.
+        assert_eq!(accept_step(&[client], &[accepted(u64::MAX)], 0), None);
+        // Ports that were changed on the way: most connections have no accept of their own.
+        let other = |port| ClientRow { client: Peer { port, ..peer }, ..client };
+        let many: Vec<ClientRow> = (1..=20).map(other).collect();
+        let few: Vec<ServerRow> = many[..18]
+            .iter()
+            .map(|row| ServerRow { client: row.client, accepted: 2_000_000 })
+            .collect();
+        assert_eq!(accept_step(&many, &few, 0), None);
     }
 
     #[test]

@@ -146,7 +146,7 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
 }
 
 /// Between which hosts of the user's, over what, and how well their clocks compare; each once.
-fn paths(summary: &Summary) -> Vec<String> {
+pub(crate) fn paths(summary: &Summary) -> Vec<String> {
     let paths: Vec<&Path> = summary.arms.iter().filter_map(|arm| arm.path.as_deref()).collect();
     let between = |path: &&Path| {
         let [client, server] = &path.hosts;

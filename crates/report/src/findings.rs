@@ -41,7 +41,9 @@ pub(crate) fn trouble(arm: &Arm, own: &Own) -> Vec<String> {
             .map(|(name, n)| format!("{name} {}", number::whole(*n)))
             .collect();
         if !counted.is_empty() {
-            lines.push(format!("{side}: {}", counted.join(" · ")));
+            // Others there may have had a part, however quiet the machine was before and after.
+            let whole = if host.background.is_some() { " (of the whole machine)" } else { "" };
+            lines.push(format!("{side}: {}{whole}", counted.join(" · ")));
         }
         lines.extend(full_queues(host).map(|queue| format!("{side}: {queue}")));
     }

@@ -14,6 +14,7 @@ use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::lab::certification::Tolerance;
 use tcptoll_engine::record::Recorder;
 use tcptoll_engine::runner::{self, Progress, Run, RunError, RunOptions, Schedule};
+use tcptoll_model::experiments::options::is_over_ssh;
 use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
 
@@ -98,10 +99,9 @@ pub(crate) struct Checked {
 pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<Checked> {
     let mut schedule = Schedule::of(study)?;
     schedule.prepare()?;
-    if args.pcap.is_some() && schedule.has_target() {
+    if args.pcap.is_some() && (schedule.has_target() || is_over_ssh(study)) {
         bail!(
-            "--pcap needs the lab: on this machine's own network no packets are captured. Leave it out, \
-             or use tcpdump"
+            "--pcap needs the lab: on networks of yours no packets are captured. Leave it out, or use tcpdump"
         );
     }
     let limits = limits(&args.fail_if, &schedule)?;

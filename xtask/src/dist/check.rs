@@ -153,6 +153,8 @@ fn places(release: &Release) -> anyhow::Result<Vec<Place>> {
     let install =
         ["install", "--quiet", "--no-index", "--disable-pip-version-check", text(&wheel)?];
     said(&Line::new(text(&pip)?).args(install))?;
+    // The Python package is there, and finds the program next to it.
+    said(&Line::new(text(&venv.join("bin/python"))?).args(["-I", "-m", "tcptoll", "binary"]))?;
     let archive = only(Path::new(DIST), ".tar.gz")?;
     said(&Line::new("tar").args(["-C", text(&folder)?, "-xzf", text(&archive)?]))?;
     let unpacked = folder.join(release.name()).join("bin/tcptoll");

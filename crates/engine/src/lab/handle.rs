@@ -37,6 +37,8 @@ pub struct Handle {
     pub ready: Ready,
     /// Why the connection to its machine was lost, once it is; None: it is of this machine.
     lost: Option<Arc<OnceLock<String>>>,
+    /// The same of a host without which its load has no sense.
+    needed: Option<Arc<OnceLock<String>>>,
 }
 
 /// An order that a host carries out: the proof that its answer is still to come.
@@ -70,7 +72,7 @@ impl Handle {
         lost: Option<Arc<OnceLock<String>>>,
     ) -> Result<Self, LabError> {
         // Replaced by what the host reports.
-        let mut handle = Self { channel, name, ready: Ready::new(None, false), lost };
+        let mut handle = Self { channel, name, ready: Ready::new(None, false), lost, needed: None };
         // Of another protocol only this message can be read.
         match handle.receive::<IgnoredAny, IgnoredAny>(READY_LIMIT)? {
             Some(Reply::Ready(ready)) if ready.protocol == PROTOCOL => handle.ready = ready,
@@ -81,6 +83,11 @@ impl Handle {
             None => return Err(handle.failed(ChannelError::Silent(READY_LIMIT))),
         }
         Ok(handle)
+    }
+
+    /// From now on a load of this host ends with an error when the other one is lost.
+    pub(super) fn needs(&mut self, other: Arc<OnceLock<String>>) {
+        self.needed = Some(other);
     }
 
     /// Gives an order and waits for the answer.
@@ -97,7 +104,7 @@ impl Handle {
 
     /// Waits for the answer to an order; on a signal tells the host to stop with what it has.
     ///
-    /// Errors: `Interrupted` if the host does not answer soon after a signal.
+    /// Errors: `Interrupted` if the host does not answer soon after a signal; `Refused` if the other host is lost.
     pub fn wait<O: Order>(
         &mut self,
         begun: Begun<O>,
@@ -106,6 +113,9 @@ impl Handle {
     ) -> Result<Answered<O::Answer>, LabError> {
         let mut stopped: Option<Instant> = None;
         self.collect(begun, progress, LOOK_EVERY, &mut |handle| {
+            if let Some(why) = handle.needed.as_ref().and_then(|needed| needed.get()) {
+                return Err(LabError::Refused(why.clone()));
+            }
             match stopped {
                 Some(at) if at.elapsed() > STOP_LIMIT => return Err(LabError::Interrupted),
                 None if interrupt.signal().is_some() => {

@@ -248,6 +248,7 @@ impl HostSource for Machine {
             Hosts::of_target(Channel::new(channel), Box::new(MachineTime), vec![client])?;
         let (channel, open, there) = self.open(Part::Server, &spec.server, &spec.reach)?;
         let server = Handle::over(Channel::new(channel), "server host", Some(open.lost()))?;
+        hosts.client.needs(open.lost());
         hosts.running.push(Running::There(open));
         hosts.server = Some(server);
         let address = spec.server_address.or(there.address).ok_or_else(|| {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netlink_packet_core::{DecodeError, NlasIterator};
+use netlink_packet_core::{DecodeError, DefaultNla, NlasIterator};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage};
 
@@ -17,6 +17,8 @@ const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
+const RTA_IP_PROTO: u16 = 27;
+const TCP: u8 = 6;
 const RTAX_MTU: u16 = 2;
 const IFLA_IFNAME: u16 = 3;
 
@@ -50,11 +52,17 @@ impl Netlink {
         message.attributes.extend(source.map(|source| RouteAttribute::Source(source.into())));
         let on = format!("route to {to}");
         let mut found = (Route::default(), None);
-        let message = RouteNetlinkMessage::GetRoute(message);
-        self.channel.exchange(0, message, "RTM_GETROUTE", &on, |payload| {
-            found = of_route(payload)?;
-            Ok(())
-        })?;
+        // Rules may send TCP another way than the rest; kernels before 4.19 cannot be asked for it.
+        let mut of_tcp = message.clone();
+        of_tcp.attributes.push(RouteAttribute::Other(DefaultNla::new(RTA_IP_PROTO, vec![TCP])));
+        let mut asked = |message: RouteMessage| {
+            let message = RouteNetlinkMessage::GetRoute(message);
+            self.channel.exchange(0, message, "RTM_GETROUTE", &on, |payload| {
+                found = of_route(payload)?;
+                Ok(())
+            })
+        };
+        asked(of_tcp).or_else(|_| asked(message))?;
         let (mut route, Some(index)) = found else {
             return Err(SysError::new("RTM_GETROUTE", on, invalid("no device")));
         };

@@ -141,6 +141,14 @@ pub const DEAD_AFTER: Opt = Opt::one(
 .by_default("10s")
 .only(OVER_SSH);
 
+/// Whether the server's host is one of the user's, in any arm.
+pub fn is_over_ssh(study: &Study) -> bool {
+    study
+        .values("server")
+        .iter()
+        .any(|host| host.as_str().is_some_and(|host| host.starts_with(SSH)))
+}
+
 /// Where options of hosts that are reached over ssh apply.
 const OVER_SSH: &[Only] = &[Only::OverSsh];
 
@@ -272,7 +280,7 @@ pub const TAP: Opt = Opt::flag(
     "tap",
     "In the lab, on a direct link or loopback, capture packets in the measured trial (costs CPU)",
 )
-.only(&[Only::Lab]);
+.only(OWN_NETWORK);
 
 /// Source addresses.
 pub const BIND: Opt = Opt::one(

@@ -28,7 +28,7 @@ pub struct Transfer {
     /// absent: as much as it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<f64>,
-    /// Round trip of the quiet link, µs: ICMP echoes before the load.
+    /// Round trip of the quiet link, µs: ICMP echoes before the load, over ssh UDP datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet_rtt_us: Option<f64>,
     /// From the client to the server.

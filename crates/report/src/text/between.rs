@@ -2,7 +2,9 @@
 //! arm of both with ratio and verdict.
 
 use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Comparison, Passport, Resolved, Summary, Verdict, WarningEntry};
+use tcptoll_model::record::{
+    Comparison, Passport, PlaceKind, Resolved, Summary, Verdict, WarningEntry,
+};
 
 use super::{Page, wrap_phrases};
 use crate::layout::{Align, Column, Lines, lay_out};
@@ -175,7 +177,7 @@ fn facts(run: &Summary) -> Vec<(&'static str, String)> {
         congestion_control,
         libc,
         ..
-    } = &run.passport;
+    } = figures::machines(run).0;
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
     let libc = libc.clone().unwrap_or_else(|| "not recorded".to_owned());
     vec![
@@ -189,6 +191,7 @@ fn facts(run: &Summary) -> Vec<(&'static str, String)> {
         ("congestion control", or_none(congestion_control)),
         ("tcptoll", run.tcptoll_version.clone()),
         ("C library", libc),
+        ("server's machine", server(run)),
         ("place", place(run)),
         ("addresses", addresses(run)),
     ]
@@ -201,7 +204,16 @@ fn addresses(run: &Summary) -> String {
     if used.is_empty() { "none resolved".to_owned() } else { used.join(", ") }
 }
 
+/// Where it is one of the user's.
+fn server(run: &Summary) -> String {
+    let words = |p: &Passport| format!("{}, {} × {}", p.kernel, p.cpus, p.cpu);
+    figures::machines(run).1.map_or_else(|| "the client's, or unknown".to_owned(), words)
+}
+
 fn place(run: &Summary) -> String {
+    if run.place.kind == PlaceKind::Remote {
+        return figures::paths(run).join(", ");
+    }
     match (&run.place.target, &run.place.link) {
         (Some(target), _) => format!("target {target}"),
         (None, Some(link)) => format!("lab, link {}", link.spec),

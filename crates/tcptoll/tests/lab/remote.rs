@@ -347,14 +347,19 @@ fn nothing_is_left_after_any_of_its_processes_was_killed() {
         return;
     }
     let hosts = Hosts::start();
-    for victim in ["controller", "__agent", "__host"] {
-        let mark = format!("{victim}-{}", std::process::id());
+    for victim in ["controller", "__agent", " client", " server"] {
+        let mark = format!("{}-{}", victim.trim(), std::process::id());
         let mut child = long_run(&hosts, &hosts.folder.path("ssh"), &mark, &[]);
         let pid = if victim == "controller" {
             child.id()
         } else {
             let all = marked(&mark);
-            let found = all.iter().find(|(_, line)| line.contains(victim));
+            // Of the hosts' processes the last word says which end they are.
+            let is = |line: &str| match victim.strip_prefix(' ') {
+                Some(end) => line.contains("__host") && line.trim_end().ends_with(end),
+                None => line.contains(victim),
+            };
+            let found = all.iter().find(|(_, line)| is(line));
             found.unwrap_or_else(|| panic!("no {victim} among {all:?}")).0
         };
         kill(pid, "-KILL");

@@ -111,7 +111,16 @@ pub(in crate::experiments) fn drive(
     let begun = client.begin(load)?;
     let answered = client.wait(begun, interrupt, progress)?;
     trace.add(answered.rows);
-    Ok(answered.answer)
+    let report = answered.answer;
+    let failed: u64 = report.errors.values().fold(0, |sum, count| sum.saturating_add(*count));
+    let possible = report.ok.saturating_add(failed) <= report.attempts
+        && report.established <= report.attempts
+        && report.connect.count() <= report.attempts;
+    if !possible {
+        let why = "the client host's report is impossible: it has more outcomes than connections";
+        return Err(LabError::Refused(why.to_owned()).into());
+    }
+    Ok(report)
 }
 
 /// Runs the measured load; its progress is the number of connections that ended, of `total` or more.

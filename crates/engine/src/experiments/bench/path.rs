@@ -48,6 +48,9 @@ pub(super) struct BeforeLoad {
     idle: [Idle; 2],
 }
 
+/// Connections that a load opened: tried, established.
+pub(super) type Opened = (u64, u64);
+
 /// Time, and the changes of counters in it.
 type Idle = (Duration, BTreeMap<String, i64>);
 
@@ -113,16 +116,10 @@ pub(super) fn before(
     notes: &mut Notes,
     context: &Context<'_>,
 ) -> Result<BeforeLoad, TrialError> {
-    let begun = hosts.time.now();
-    let first = [observe(&mut hosts.client)?, observe(hosts.server()?)?];
-    let (sent, exchanges) = exchange(hosts, notes)?;
-    let left = IDLE.saturating_sub(hosts.time.since(begun));
-    hosts.time.pause(left);
-    let last = [observe(&mut hosts.client)?, observe(hosts.server()?)?];
+    let (sent, exchanges, idle) = watched(hosts, notes)?;
     if context.interrupt.signal().is_some() {
         return Err(LabError::Interrupted.into());
     }
-    let idle = std::array::from_fn(|at| idle(&first[at], &last[at]));
     let offset = clock_offset::best(&exchanges);
     // From here on the server's instants are on the client's clock.
     if let Some(offset) = offset {
@@ -143,16 +140,34 @@ pub(super) fn before(
     Ok(BeforeLoad { round_trips, offset: offset.map(|offset| Offset { ns: 0, ..offset }), idle })
 }
 
-/// Compares the clocks once more: instants of the two hosts during the load compare within what is returned,
-/// ns; `None`: not known.
-pub(super) fn compare_clocks(
+/// Compares clocks, and watches the machines while nothing of the run is under way.
+fn watched(
+    hosts: &mut Hosts,
+    notes: &Notes,
+) -> Result<(u16, Vec<Exchange>, [Idle; 2]), TrialError> {
+    let begun = hosts.time.now();
+    let first = [observe(&mut hosts.client)?, observe(hosts.server()?)?];
+    let (sent, exchanges) = exchange(hosts, notes)?;
+    let left = IDLE.saturating_sub(hosts.time.since(begun));
+    hosts.time.pause(left);
+    let last = [observe(&mut hosts.client)?, observe(hosts.server()?)?];
+    Ok((sent, exchanges, std::array::from_fn(|at| idle(&first[at], &last[at]))))
+}
+
+/// Compares the clocks once more, and watches the machines again for what began during the load. Instants of the
+/// two hosts during the load compare within what is returned, ns; `None`: not known.
+pub(super) fn after(
     hosts: &mut Hosts,
     notes: &mut Notes,
-    before: &BeforeLoad,
+    before: &mut BeforeLoad,
 ) -> Result<Option<u64>, TrialError> {
-    let Some(before) = before.offset else { return Ok(None) };
-    let (_, exchanges) = exchange(hosts, notes)?;
-    let Some(after) = clock_offset::best(&exchanges) else { return Ok(None) };
+    let (_, exchanges, idle) = watched(hosts, notes)?;
+    for (seen, later) in before.idle.iter_mut().zip(idle) {
+        quickest(seen, later);
+    }
+    let (Some(before), Some(after)) = (before.offset, clock_offset::best(&exchanges)) else {
+        return Ok(None);
+    };
     let bound = clock_offset::bound_between(before, after);
     if let Some(path) = &mut notes.arm.path {
         (path.clock_drift_ppm, path.clock_drift_bound_ppm) = drift_ppm(before, after).unzip();
@@ -161,12 +176,24 @@ pub(super) fn compare_clocks(
     Ok(Some(bound))
 }
 
+/// Of two windows each counter as it moved in the one in which it moved more, per time.
+fn quickest(seen: &mut Idle, (time, later): Idle) {
+    let scale = seen.0.as_secs_f64() / time.as_secs_f64();
+    for (name, change) in later {
+        let change = (change as f64 * scale).round() as i64;
+        let known = seen.1.entry(name).or_default();
+        if change.abs() > known.abs() {
+            *known = change;
+        }
+    }
+}
+
 /// Leaves out counters that others move as well. `opened`: connections that the load opened, where it counts
 /// them; `seconds`: between the readings of the counters.
 pub(super) fn leave_out_others(
     notes: &mut Notes,
     before: &BeforeLoad,
-    opened: Option<u64>,
+    opened: Option<Opened>,
     seconds: f64,
 ) {
     let [client, server] = &before.idle;
@@ -179,7 +206,7 @@ pub(super) fn leave_out_others(
         let share = found
             .during_load_per_s
             .zip(opened)
-            .map_or(0.0, |(per_s, opened)| per_s * seconds / opened.max(1) as f64);
+            .map_or(0.0, |(per_s, (tried, _))| per_s * seconds / tried.max(1) as f64);
         if per_s >= OTHERS_PER_S || share > SHARE_MAX {
             let left_out = found.left_out.len();
             notes.warn(&Warning::OtherTraffic { host, per_s, left_out });
@@ -190,23 +217,23 @@ pub(super) fn leave_out_others(
 fn background(
     host: &mut HostSummary,
     (time, idle): &Idle,
-    opened: Option<u64>,
+    opened: Option<Opened>,
     seconds: f64,
 ) -> Background {
     let idle_s = time.as_secs_f64();
     let per_s = |name: &str| idle.get(name).map_or(0.0, |&change| change as f64 / idle_s);
     let begun = ["TcpActiveOpens", "TcpPassiveOpens"];
     // Each apart: where both ends are one machine, a connection of the load is in both.
-    let others = opened.map(|opened| {
-        let beyond = |name: &&str| {
-            let counted = host.counters.get(*name).map_or(0, |change| change.unsigned_abs());
-            counted.saturating_sub(opened)
+    let others = opened.map(|(tried, established)| {
+        let beyond = |(name, own): (&str, u64)| {
+            let counted = host.counters.get(name).map_or(0, |change| change.unsigned_abs());
+            counted.saturating_sub(own)
         };
-        begun.iter().map(beyond).sum::<u64>()
+        begun.into_iter().zip([tried, established]).map(beyond).sum::<u64>()
     });
     let many = others
         .zip(opened)
-        .is_some_and(|(others, opened)| others as f64 > opened as f64 * OPENED_SHARE_MAX);
+        .is_some_and(|(others, (tried, _))| others as f64 > tried as f64 * OPENED_SHARE_MAX);
     let mut left_out = Vec::new();
     for (name, change) in &host.counters {
         let share = per_s(name).abs() * seconds > change.unsigned_abs() as f64 * SHARE_MAX;
@@ -232,7 +259,14 @@ fn exchange(hosts: &mut Hosts, notes: &Notes) -> Result<(u16, Vec<Exchange>), Tr
     let token = token()?;
     let from = notes.sources.first().copied();
     let reflect = Reflect { at: hosts.addresses.server, peer: from, token };
-    let (target, running) = hosts.server()?.start(&reflect)?;
+    let (target, running) = hosts.server()?.start(&reflect).map_err(|error| match error {
+        LabError::Refused(why) => LabError::Refused(format!(
+            "{}: {why}. --server-address must be an address of that host: behind NAT, and at link-local \
+             addresses, it cannot be measured",
+            notes.arm.path.as_ref().map_or("the server's host", |path| path.hosts[1].as_str())
+        )),
+        other => other,
+    })?;
     let ask = |count| AskClock {
         target,
         from,
@@ -248,6 +282,9 @@ fn exchange(hosts: &mut Hosts, notes: &Notes) -> Result<(u16, Vec<Exchange>), Tr
         exchanges.extend(hosts.client.ask(&ask(EXCHANGES))?);
     }
     hosts.server()?.stop(running)?;
+    // One that took longer was lost, also for a host that slept meanwhile.
+    let in_time = |one: &Exchange| one.t4.checked_sub(one.t1).is_some_and(|ns| ns <= LIMIT_NS);
+    exchanges.retain(in_time);
     Ok((sent, exchanges))
 }
 
@@ -276,7 +313,7 @@ mod tests {
     fn seen(idle: &[(&str, i64)], load: &[(&str, i64)]) -> (HostSummary, Background) {
         let mut host = HostSummary { counters: counts(load), ..HostSummary::default() };
         let idle = (Duration::from_millis(500), counts(idle));
-        let found = background(&mut host, &idle, Some(1_000), 2.0);
+        let found = background(&mut host, &idle, Some((1_000, 1_000)), 2.0);
         (host, found)
     }
 
@@ -297,6 +334,14 @@ mod tests {
         assert_eq!(host.counter("TcpExtTCPTimeouts"), None);
         assert_eq!((found.connections_per_s, found.during_load_per_s), (2.0, Some(2.0)));
         assert!(!host.counts_alone());
+    }
+
+    #[test]
+    fn what_begins_with_the_load_is_seen_after_it() {
+        let mut seen = (Duration::from_millis(500), counts(&[("TcpExtListenDrops", 1)]));
+        let later = counts(&[("TcpExtListenDrops", 30), ("TcpRetransSegs", 4)]);
+        quickest(&mut seen, (Duration::from_secs(1), later));
+        assert_eq!(seen.1, counts(&[("TcpExtListenDrops", 15), ("TcpRetransSegs", 2)]));
     }
 
     #[test]

@@ -113,8 +113,8 @@ pub(in crate::experiments) trait Trial {
         Ok(())
     }
 
-    /// Connections that the load opened, established or not. `None`: it does not count them.
-    fn opened(&self, _report: &Self::Report) -> Option<u64> {
+    /// Connections that the load tried to open, and established. `None`: it does not count them.
+    fn opened(&self, _report: &Self::Report) -> Option<(u64, u64)> {
         None
     }
 
@@ -152,7 +152,7 @@ pub(in crate::experiments) fn run<T: Trial>(
         }
     };
     trial.prepare(&mut hosts, context)?;
-    let before_load = if hosts.is_remote() {
+    let mut before_load = if hosts.is_remote() {
         Some(path::before(&mut hosts, trial.notes(), context)?)
     } else {
         None
@@ -161,7 +161,8 @@ pub(in crate::experiments) fn run<T: Trial>(
         Some(before) => Some(before.round_trips.clone()),
         None => quiet_path(&mut hosts, link.is_some(), context)?,
     };
-    if let Some(quiet) = &quiet {
+    // Between hosts of the user's they are no ICMP echoes, and stand in `path`.
+    if let Some(quiet) = quiet.as_ref().filter(|_| before_load.is_none()) {
         trial.notes().take_echoes(quiet);
     }
     if let Some(server) = &mut hosts.server {
@@ -193,8 +194,8 @@ pub(in crate::experiments) fn run<T: Trial>(
     let server_after = hosts.server.as_mut().map(observe).transpose()?;
     let emulated = link.as_ref().is_some_and(LinkSpec::is_emulated);
     let server = server_before.as_ref().zip(server_after.as_ref());
-    let clock_bound_ns = match &before_load {
-        Some(before) => path::compare_clocks(&mut hosts, trial.notes(), before)?,
+    let clock_bound_ns = match &mut before_load {
+        Some(before) => path::after(&mut hosts, trial.notes(), before)?,
         None => Some(0),
     };
     let seen = Seen {

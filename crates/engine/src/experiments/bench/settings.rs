@@ -192,6 +192,15 @@ fn value(spec: &Spec, settings: &Settings, key: &str) -> Option<String> {
     settings.get(key).map(text).or_else(default)
 }
 
+/// Whether somebody typed `user@host`, which is no command.
+fn is_login(typed: &str) -> bool {
+    let plain = |word: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        !word.is_empty() && word.chars().all(fits)
+    };
+    typed.split_once('@').is_some_and(|(user, host)| plain(user) && plain(host))
+}
+
 /// Reads the settings of one arm. Where nothing is typed, an option has the default of its
 /// description.
 pub(in crate::experiments) struct Reader<'a> {
@@ -218,6 +227,16 @@ impl<'a> Reader<'a> {
             settings.remove("server");
         }
         let mut reader = Self { spec, settings, server_host: typed };
+        let target = spec.target.and_then(|name| spec.option(name));
+        let target = target.filter(|target| reader.typed(target.name).is_some());
+        if let (Some(server), Some(target)) = (&reader.server_host, target) {
+            let why = format!("it has no effect with {}: leave one of them out", target.named());
+            return Err(wrong("server", server, why));
+        }
+        if let Some(server) = reader.typed("server").filter(|typed| is_login(typed)) {
+            let why = format!("it is a command; for a server on that host write ssh://{server}");
+            return Err(wrong("server", &server, why));
+        }
         if let Some(unknown) = reader.settings.keys().find(|key| spec.option(key).is_none()) {
             return Err(TrialError::Setting(format!(
                 "{unknown}: `{}` has no such setting; it has {}",
@@ -239,11 +258,6 @@ impl<'a> Reader<'a> {
     /// The hosts of the user's, if the server's is one.
     fn remote(&self) -> Result<Option<RemoteSpec>, TrialError> {
         let Some(server) = &self.server_host else { return Ok(None) };
-        let target = self.spec.target.and_then(|name| self.spec.option(name));
-        if let Some(target) = target.filter(|target| self.typed(target.name).is_some()) {
-            let why = format!("it has no effect with {}: leave one of them out", target.named());
-            return Err(wrong("server", server, why));
-        }
         if self.spec.option("ssh").is_none() {
             let why = format!("`{}` runs in the lab only", self.spec.name);
             return Err(wrong("server", server, why));

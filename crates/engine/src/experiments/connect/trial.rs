@@ -255,8 +255,8 @@ impl Trial for ConnectTrial<'_> {
         Ok(())
     }
 
-    fn opened(&self, report: &ConnectReport) -> Option<u64> {
-        Some(report.attempts)
+    fn opened(&self, report: &ConnectReport) -> Option<(u64, u64)> {
+        Some((report.attempts, report.established))
     }
 
     fn take(&mut self, report: &ConnectReport, seen: &Seen<'_>) -> Taken {

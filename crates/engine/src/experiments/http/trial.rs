@@ -180,8 +180,8 @@ impl Trial for HttpTrial<'_> {
         Ok(())
     }
 
-    fn opened(&self, driven: &Driven) -> Option<u64> {
-        Some(driven.report.connections.0)
+    fn opened(&self, driven: &Driven) -> Option<(u64, u64)> {
+        Some(driven.report.connections)
     }
 
     fn take(&mut self, driven: &Driven, seen: &Seen<'_>) -> Taken {

@@ -24,14 +24,15 @@ const MARK: &str = "tcptoll-boot ";
 
 /// Finds a folder of this user's from which programs may be run, and there the binary, or asks for it. What it has
 /// begun to write goes with it, also if sshd hangs up.
-const SCRIPT: &str = r#"umask 077; s=SUM; n=SIZE; t=; trap "rm -f \"\$t\"; exit 1" EXIT HUP INT TERM; say() { printf "tcptoll-boot %s\n" "$*"; };
+const SCRIPT: &str = r#"umask 077; s=SUM; n=SIZE; t=; trap "rm -f \"\$t\"; exit 1" EXIT HUP INT TERM PIPE; say() { printf "tcptoll-boot %s\n" "$*"; };
+whole() { [ "$(($(wc -c <"$1")))" = "$n" ] || return 1; command -v sha256sum >/dev/null || return 0; case "$(sha256sum <"$1")" in "$s"*) ;; *) return 1;; esac; };
 for d in "${XDG_CACHE_HOME:-$HOME/.cache}/tcptoll" "/dev/shm/tcptoll-$(id -u)" "${TMPDIR:-/tmp}/tcptoll-$(id -u)"; do
 mkdir -p "$d" 2>/dev/null; [ -d "$d" ] && [ -O "$d" ] || continue; [ -L "$d" ] && continue; chmod 700 "$d" || continue;
 t="$d/.may-run.$$"; { : >"$t"; } 2>/dev/null || continue; chmod 700 "$t"; "$t" 2>/dev/null; r=$?; rm -f "$t"; [ "$r" = 0 ] || continue;
-f="$d/tcptoll-$s"; if [ -f "$f" ] && [ -O "$f" ] && [ "$(($(wc -c <"$f")))" = "$n" ]; then say have; exec "$f" RUN; fi;
+f="$d/tcptoll-$s"; if [ -f "$f" ] && [ -O "$f" ] && [ -x "$f" ] && whole "$f"; then say have; exec "$f" RUN; fi;
 say need "$(uname -m)"; read -r go || exit 1; [ "$go" = send ] || exit 1;
 t="$d/.new.$$"; head -c "$n" 2>/dev/null >"$t"; [ "$(($(wc -c <"$t")))" = "$n" ] || { say full "$d"; exit 1; };
-if command -v sha256sum >/dev/null; then case "$(sha256sum <"$t")" in "$s"*) ;; *) say damaged "$d"; exit 1;; esac; fi;
+whole "$t" || { say damaged "$d"; exit 1; };
 chmod 700 "$t"; w=$("$t" --version 2>&1) || { say cannot "$w"; exit 1; };
 rm -f "$d"/tcptoll-*; find "$d" -name ".new.*" -mmin +60 -exec rm -f {} + 2>/dev/null; mv "$t" "$f" || exit 1; say have; exec "$f" RUN; done; say nowhere; exit 1"#;
 

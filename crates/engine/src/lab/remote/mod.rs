@@ -122,6 +122,17 @@ struct Wish {
     part: Part,
     stream: UnixStream,
     ended: Sender<()>,
+    /// Why it is lost, once it is.
+    lost: Arc<OnceLock<String>>,
+}
+
+/// A host that the parent's thread has begun.
+struct Running {
+    host: u32,
+    ended: Sender<()>,
+    lost: Arc<OnceLock<String>>,
+    /// The parent has ended it.
+    told: bool,
 }
 
 /// A host of the user's with its agent, for a whole run.
@@ -219,10 +230,15 @@ impl Agent {
         let told = Arc::clone(&lost);
         let name = address.to_string();
         let thread = std::thread::Builder::new().name("ssh".to_owned()).spawn(move || {
-            let mut relay = relay;
+            let (mut relay, mut running) = (relay, None);
             // Told before the channels close, so that who sees them closed finds why.
-            if let Err(why) = carry(&mut relay, &woken, &to_do) {
-                let _ = told.set(format!("{name}: {why}"));
+            if let Err(why) = carry(&mut relay, &woken, &to_do, &mut running, &name) {
+                let why = format!("{name}: {why}");
+                let begun = running.map(|Running { lost, .. }| lost);
+                let wanted = to_do.try_iter().map(|wish| wish.lost);
+                for lost in begun.into_iter().chain(wanted).chain([told]) {
+                    let _ = lost.set(why.clone());
+                }
             }
         })?;
         Ok(Self {
@@ -244,9 +260,11 @@ impl Agent {
         self.next_host += 1;
         let gone = || LabError::Refused(self.why_lost());
         let wishes = self.wishes.as_ref().ok_or_else(gone)?;
-        wishes.send(Wish { host, part, stream: theirs, ended }).map_err(|_| gone())?;
+        let lost = Arc::new(OnceLock::new());
+        let wish = Wish { host, part, stream: theirs, ended, lost: Arc::clone(&lost) };
+        wishes.send(wish).map_err(|_| gone())?;
         let _ = io::Write::write(&mut &self.wake, &[1]);
-        Ok((ours, Open { end, lost: Arc::clone(&self.lost) }))
+        Ok((ours, Open { end, lost }))
     }
 
     /// Begins a host and ends it again, as a trial does.
@@ -301,26 +319,34 @@ impl Open {
     }
 }
 
-/// The parent's thread: carries wishes and bytes until nobody needs the agent, or it is lost.
+/// The parent's thread: carries wishes and bytes until nobody needs the agent, or it is lost. `name`: the host's.
 fn carry(
     relay: &mut Relay<UnixStream, UnixStream>,
     woken: &UnixStream,
     to_do: &Receiver<Wish>,
+    running: &mut Option<Running>,
+    name: &str,
 ) -> Result<(), Lost> {
-    let mut running: Option<(u32, Sender<()>)> = None;
     loop {
         for event in relay.turn(Some(woken.as_fd()))? {
             match event {
-                Event::NearEnded(host) => relay.tell(&Control::Close { host })?,
-                Event::Control(Control::Closed { host }) => {
-                    relay.part_with(host);
-                    if let Some((_, ended)) = running.take_if(|(number, _)| *number == host) {
-                        let _ = ended.send(());
+                Event::NearEnded(host) => {
+                    if let Some(one) = running.as_mut().filter(|one| one.host == host) {
+                        one.told = true;
                     }
+                    relay.tell(&Control::Close { host })?;
+                }
+                Event::Control(Control::Closed { host }) => {
+                    if let Some(one) = running.take_if(|one| one.host == host) {
+                        if !one.told {
+                            let _ = one.lost.set(format!("{name}: its process ended unexpectedly"));
+                        }
+                        let _ = one.ended.send(());
+                    }
+                    relay.part_with(host);
                 }
                 Event::Control(Control::Failed { host, why }) => {
                     relay.part_with(host);
-                    running.take_if(|(number, _)| *number == host);
                     return Err(Lost::Io(io::Error::other(why)));
                 }
                 Event::Control(_) => {
@@ -333,9 +359,9 @@ fn carry(
         while matches!(io::Read::read(&mut &*woken, &mut [0; 16]), Ok(read) if read > 0) {}
         loop {
             match to_do.try_recv() {
-                Ok(Wish { host, part, stream, ended }) => {
+                Ok(Wish { host, part, stream, ended, lost }) => {
+                    *running = Some(Running { host, ended, lost, told: false });
                     relay.join(host, stream)?;
-                    running = Some((host, ended));
                     relay.tell(&Control::Open { host, part })?;
                 }
                 Err(std::sync::mpsc::TryRecvError::Empty) => break,

@@ -29,15 +29,20 @@ pub(super) fn accept_queue_full(arm: &Arm) -> Option<Finding> {
     });
     // On a machine of the user's the counters are those of all listeners: its own row must show it, too.
     let own_row = || {
-        let observed = arm.own.queues.iter().flat_map(|queues| &queues.listeners);
-        full.is_some() || observed.clone().any(|one| one.was_full() || one.drops > Some(0))
+        let mut observed = arm.own.queues.iter().flat_map(|queues| &queues.listeners);
+        // It is looked at now and then, and may have been longer in between.
+        let near = |one: &Listener| one.accept_queue_peak >= one.accept_queue_limit.max(1);
+        host.listeners.iter().any(near) || observed.any(|one| one.was_full() || one.drops > Some(0))
+    };
+    let waited = || {
+        let (late, silent, _) = felt(arm);
+        late > 0 || silent > 0 || arm.errors.contains_key("connect-timeout")
     };
     // It may have been full for a moment: without an overflow nobody was turned away.
-    let turned_away = if let Some(overflows) = host.counter("TcpExtListenOverflows") {
-        overflows > 0 && (host.background.is_none() || own_row())
-    } else {
-        let (late, silent, _) = felt(arm);
-        own_row() && (late > 0 || silent > 0 || arm.errors.contains_key("connect-timeout"))
+    let turned_away = match host.counter("TcpExtListenOverflows") {
+        Some(0) => false,
+        Some(_) if host.background.is_none() => true,
+        Some(_) | None => own_row() && waited(),
     };
     if !turned_away {
         return None;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::experiments::option::{Only, Opt};
 use crate::experiments::options::{
     CLIENT_ADDRESS, CLIENT_HOST, CLIENT_SYSCTL, CONGESTION, DEAD_AFTER, IPV6, PACKET_RELAY, PLACE,
-    REMOTE_BINARY, SERVER_ADDRESS, SERVER_HOST, SERVER_SYSCTL, SSH_COMMAND, links,
+    REMOTE_BINARY, SERVER_ADDRESS, SERVER_HOST, SERVER_SYSCTL, SSH_COMMAND, is_over_ssh, links,
 };
 use crate::study::Study;
 
@@ -263,7 +263,10 @@ pub(super) fn complete(study: &mut Study) {
         study.factors.insert(MECHANISM.to_owned(), levels);
     }
     if cuts {
-        study.settings.insert("fault".to_owned(), Value::from("cut"));
+        // Between machines of the user's no packets are dropped.
+        let over_ssh = is_over_ssh(study);
+        let fault = if over_ssh { "freeze" } else { "cut" };
+        study.settings.insert("fault".to_owned(), Value::from(fault));
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn run(args: &DoctorArgs, host: &str) -> anyhow::Result<Status> {
             json!({ "host": address.to_string(), "ready_s": ready.as_secs_f64(), "agent": hello });
         serde_json::to_string(&all)? + "\n"
     } else {
-        text(&address, &hello, ready)
+        text(&address, &hello, ready, args.ssh.as_deref())
     };
     Ok(if super::printed(&printed) { Status::Met } else { Status::NotStored })
 }
@@ -52,7 +52,7 @@ fn examined(
     Ok((agent.hello.clone(), begun.elapsed()))
 }
 
-fn text(address: &SshAddress, hello: &Hello, ready: Duration) -> String {
+fn text(address: &SshAddress, hello: &Hello, ready: Duration, ssh: Option<&str>) -> String {
     let passport = &hello.passport;
     let mut rows = vec![
         (
@@ -104,6 +104,8 @@ fn text(address: &SshAddress, hello: &Hello, ready: Duration) -> String {
         text += &wrap::filled(&words, &first, &others, WIDTH);
         text.push('\n');
     }
-    let _ = write!(text, "\nnext: tcptoll connect --server {address}\n");
+    let ssh = ssh.map(|ssh| format!(" --ssh '{}'", ssh.replace('\'', "'\\''"))).unwrap_or_default();
+    let path = if hello.address.is_none() { " --server-address ADDRESS" } else { "" };
+    let _ = write!(text, "\nnext: tcptoll connect --server {address}{ssh}{path}\n");
     text
 }
