@@ -85,7 +85,7 @@ impl Handle {
         Ok(handle)
     }
 
-    /// From now on a load of this host ends with an error when the other one is lost.
+    /// From now on what this host does ends with an error when the other one is lost.
     pub(super) fn needs(&mut self, other: Arc<OnceLock<String>>) {
         self.needed = Some(other);
     }
@@ -113,9 +113,7 @@ impl Handle {
     ) -> Result<Answered<O::Answer>, LabError> {
         let mut stopped: Option<Instant> = None;
         self.collect(begun, progress, LOOK_EVERY, &mut |handle| {
-            if let Some(why) = handle.needed.as_ref().and_then(|needed| needed.get()) {
-                return Err(LabError::Refused(why.clone()));
-            }
+            handle.has_what_it_needs()?;
             match stopped {
                 Some(at) if at.elapsed() > STOP_LIMIT => return Err(LabError::Interrupted),
                 None if interrupt.signal().is_some() => {
@@ -155,7 +153,12 @@ impl Handle {
 
     /// Waits for an answer that is due within [`ANSWER_LIMIT`].
     fn soon<O: Order>(&mut self, begun: Begun<O>) -> Result<Answered<O::Answer>, LabError> {
-        self.collect(begun, &mut |_| {}, ANSWER_LIMIT, &mut |handle| {
+        let since = Instant::now();
+        self.collect(begun, &mut |_| {}, LOOK_EVERY, &mut |handle| {
+            handle.has_what_it_needs()?;
+            if since.elapsed() < ANSWER_LIMIT {
+                return Ok(());
+            }
             Err(handle.failed(ChannelError::Silent(ANSWER_LIMIT)))
         })
     }
@@ -197,6 +200,14 @@ impl Handle {
             Ok(reply) => Ok(Some(reply)),
             Err(ChannelError::Silent(_)) => Ok(None),
             Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Errors: the other host is lost.
+    fn has_what_it_needs(&self) -> Result<(), LabError> {
+        match self.needed.as_ref().and_then(|needed| needed.get()) {
+            Some(why) => Err(LabError::Refused(why.clone())),
+            None => Ok(()),
         }
     }
 
