@@ -60,7 +60,7 @@ pub struct Route {
 /// What else a machine did while nothing of the run was under way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Background {
-    /// Length of the idle window, s.
+    /// Length of the idle window before the load, s; there is another one after it.
     pub seconds: f64,
     /// Connections that others opened or accepted, per second.
     pub connections_per_s: f64,
@@ -69,7 +69,7 @@ pub struct Background {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub during_load_per_s: Option<f64>,
     /// Counters that are not the load's own, so they are left out of the host's `counters`: each moved at
-    /// least a hundredth as fast before the load, or others opened a tenth of all connections during it.
+    /// least a hundredth as fast before the load or after it, or others opened a tenth of all connections during it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }

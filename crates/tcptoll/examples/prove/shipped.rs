@@ -8,10 +8,9 @@ use tcptoll_model::record::Summary;
 
 use crate::contest::rounds::Rounds;
 use crate::links::tcptoll;
+use crate::support::SHIPPED;
 use crate::table::Table;
 
-/// Where `cargo xtask dist` leaves the binary of its packages.
-const SHIPPED: &str = "target/dist-stage/root/usr/bin/tcptoll";
 /// As many as the interval needs to become narrower than what counts as a difference.
 const ROUNDS: u32 = 40;
 /// Slower by this much counts.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// Where `cargo xtask dist` leaves the binary that users install: it is much smaller than a developer's.
-const SHIPPED: &str = "target/dist-stage/root/usr/bin/tcptoll";
+pub(crate) const SHIPPED: &str = "target/dist-stage/root/usr/bin/tcptoll";
 
 /// A folder that goes when it is done with.
 pub(crate) struct Folder(pub(crate) TempDir);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tcptoll_model::record::{PlaceKind, Summary};
 
-use crate::hosts::{Hosts, SERVER, script};
+use crate::hosts::{Hosts, MARK, SERVER, marked, script};
 use crate::support::{Folder, Ran, checked_summary, counter, lacks, measured, only, run, tcptoll};
 
 /// What the hosts of a test need.
@@ -289,7 +289,7 @@ fn no_setting_of_a_host_is_changed_and_the_line_to_type_is_printed() {
 fn long_run(hosts: &Hosts, ssh: &str, mark: &str, more: &[&str]) -> Child {
     let load = ["http", "--serve", "null", "--duration", "60s", "--connections", "4"];
     let mut command = hosts.tcptoll_over(ssh, &[&load[..], more].concat());
-    command.env("TCPTOLL_TEST_MARK", mark).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.env(MARK, mark).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let begun = Instant::now();
     while established(hosts) < 4 {
@@ -304,23 +304,6 @@ fn established(hosts: &Hosts) -> usize {
     let command = ["cat", "/proc/net/tcp"];
     let table = run(&mut hosts.on(&hosts.server, &command)).stdout;
     table.lines().filter(|line| line.split_whitespace().nth(3) == Some("01")).count()
-}
-
-/// Processes with this mark in their environment, with their command lines.
-fn marked(mark: &str) -> Vec<(u32, String)> {
-    let wanted = format!("TCPTOLL_TEST_MARK={mark}");
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()) {
-            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
-        }
-    }
-    found
 }
 
 /// Waits until no process has this mark and no connection is left; how long that took.

@@ -11,6 +11,7 @@ use tcptoll_model::warning::Warning;
 
 use super::hosts::{observe, read_sysctls};
 use super::notes::Notes;
+use super::procedure::Opened;
 use super::settings::LabSpec;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::histogram;
@@ -27,7 +28,7 @@ const INTERVAL_NS: u64 = 1_000_000;
 const LIMIT_NS: u64 = 500_000_000;
 /// If none of the first comes back, no more are sent.
 const TRIED: u16 = 3;
-/// The machines are watched for this long before a load.
+/// The machines are watched for this long before a load, and after it.
 const IDLE: Duration = Duration::from_millis(500);
 /// Others' share of a counter from which on it is not the run's.
 const SHARE_MAX: f64 = 0.01;
@@ -47,9 +48,6 @@ pub(super) struct BeforeLoad {
     /// What counters did while nothing of the run was under way: client, server.
     idle: [Idle; 2],
 }
-
-/// Connections that a load opened: tried, established.
-pub(super) type Opened = (u64, u64);
 
 /// Time, and the changes of counters in it.
 type Idle = (Duration, BTreeMap<String, i64>);

@@ -74,6 +74,9 @@ pub(in crate::experiments) struct Taken {
     pub(in crate::experiments) stamped: bool,
 }
 
+/// Connections that a load opened: tried, established.
+pub(in crate::experiments) type Opened = (u64, u64);
+
 /// What one experiment does in a trial. [`run`] calls each method once, in this order, except
 /// [`Trial::notes`].
 pub(in crate::experiments) trait Trial {
@@ -113,8 +116,8 @@ pub(in crate::experiments) trait Trial {
         Ok(())
     }
 
-    /// Connections that the load tried to open, and established. `None`: it does not count them.
-    fn opened(&self, _report: &Self::Report) -> Option<(u64, u64)> {
+    /// Connections that the load opened. `None`: it does not count them.
+    fn opened(&self, _report: &Self::Report) -> Option<Opened> {
         None
     }
 

@@ -14,7 +14,7 @@ use super::forecast::Pace;
 use super::settings::{HttpSettings, Tls};
 use crate::experiments::bench::hosts::{PortsNeeded, launch, read_sysctls};
 use crate::experiments::bench::notes::Notes;
-use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
+use crate::experiments::bench::procedure::{self, Opened, Seen, Site, Taken, Trial};
 use crate::experiments::bench::roots::RootsFile;
 use crate::experiments::bench::settings::{WarmUp, wrong};
 use crate::experiments::bench::unreached::{NO_ANSWER, Unreached};
@@ -180,7 +180,7 @@ impl Trial for HttpTrial<'_> {
         Ok(())
     }
 
-    fn opened(&self, driven: &Driven) -> Option<(u64, u64)> {
+    fn opened(&self, driven: &Driven) -> Option<Opened> {
         Some(driven.report.connections)
     }
 

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 
 use super::{Sshd, of_root};
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, MARK, marked};
 use crate::support::{Folder, tcptoll};
 use crate::table::Table;
 
-/// What a process of a run has in its environment.
-const MARK: &str = "TCPTOLL_TEST_MARK";
 /// A run begins within this.
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 /// Nothing is waited for longer.
@@ -44,19 +42,8 @@ impl Run {
     }
 
     /// Its processes, with their command lines.
-    fn processes(&self) -> anyhow::Result<Vec<(u32, String)>> {
-        let wanted = format!("{MARK}={}", self.mark);
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir("/proc")?.flatten() {
-            let name = entry.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()) {
-                let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
-            }
-        }
-        Ok(found)
+    fn processes(&self) -> Vec<(u32, String)> {
+        marked(&self.mark)
     }
 
     /// Files that it has left, but the program's cached copy.
@@ -126,7 +113,7 @@ pub(crate) fn kills(table: &mut Table) -> anyhow::Result<()> {
         let left = loop {
             // A dead process is there until its parent has asked for its status.
             let own = run.child.id();
-            let processes = run.processes()?;
+            let processes = run.processes();
             let left: Vec<&String> =
                 processes.iter().filter(|(pid, _)| *pid != own).map(|(_, line)| line).collect();
             let open = sockets(&hosts.client)? + sockets(&hosts.server)?;
@@ -169,7 +156,7 @@ fn found(run: &Run, victim: &str, chance: u64) -> anyhow::Result<u32> {
             Some(host) => line.starts_with("ssh ") && line.contains(&format!(" {host} ")),
             None => line.contains(&format!(" {victim} ")) && !line.contains("tcptoll-boot"),
         };
-        let all = run.processes()?;
+        let all = run.processes();
         let fitting: Vec<u32> =
             all.iter().filter(|(_, line)| fits(line)).map(|(pid, _)| *pid).collect();
         if !fitting.is_empty() {
@@ -261,12 +248,12 @@ fn one_cut(dead_after: u64) -> anyhow::Result<(f64, f64)> {
             let ours = line.contains(" __agent ") || line.contains(" __host ");
             ours && !line.contains("tcptoll-boot")
         };
-        let left = run.processes()?.iter().filter(|one| there(one)).count();
+        let left = run.processes().iter().filter(|one| there(one)).count();
         let open = sockets(&hosts.client)? + sockets(&hosts.server)?;
         if left == 0 && open == 0 {
             break begun.elapsed();
         }
-        ensure!(begun.elapsed() < END_LIMIT, "left: {:?}, {open} sockets", run.processes()?);
+        ensure!(begun.elapsed() < END_LIMIT, "left: {:?}, {open} sockets", run.processes());
         std::thread::sleep(Duration::from_millis(10));
     };
     let status = run.end()?;

@@ -87,6 +87,26 @@ impl Hosts {
     }
 }
 
+/// What a process of a marked run has in its environment.
+pub(crate) const MARK: &str = "TCPTOLL_TEST_MARK";
+
+/// Processes with this mark, with their command lines.
+pub(crate) fn marked(mark: &str) -> Vec<(u32, String)> {
+    let wanted = format!("{MARK}={mark}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc is mounted").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()) {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
+        }
+    }
+    found
+}
+
 /// Writes a script that can be run; its path.
 pub(crate) fn script(folder: &Folder, name: &str, text: &str) -> String {
     std::fs::write(folder.file(name), text).expect("the folder is writable");
