@@ -13,7 +13,8 @@ use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::opening::{
     Trace, begin_greeting, drive, drive_measured, end_greeting, warmed,
 };
-use crate::experiments::bench::procedure::{self, Opened, Seen, Site, Taken, Trial};
+use crate::experiments::bench::path::Opened;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::queue_load::{QueueLoad, measured};
 use crate::experiments::bench::queues::balance_of;
 use crate::experiments::bench::settings::WarmUp;

@@ -11,7 +11,6 @@ use tcptoll_model::warning::Warning;
 
 use super::hosts::{observe, read_sysctls};
 use super::notes::Notes;
-use super::procedure::Opened;
 use super::settings::LabSpec;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::histogram;
@@ -19,6 +18,9 @@ use crate::lab::remote::{RemoteSpec, SshAddress};
 use crate::lab::{Handle, Hosts, LabError};
 use crate::messages::{AskClock, AskRoute, Reflect, ShiftClock, Snapshot, Token};
 use crate::observe::is_same_value;
+
+/// Connections that a load opened: tried, established.
+pub(in crate::experiments) type Opened = (u64, u64);
 
 /// Datagrams before a load, and after it.
 const EXCHANGES: u16 = 128;

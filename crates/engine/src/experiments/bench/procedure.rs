@@ -31,7 +31,7 @@ use tcptoll_model::link::LinkSpec;
 
 use super::hosts::{ECHOES, PortsNeeded, count, observe, settle};
 use super::notes::{Notes, Span};
-use super::path;
+use super::path::{self, Opened};
 use super::settings::LabSpec;
 use super::target::Target;
 use crate::clock::ClockWatch;
@@ -73,9 +73,6 @@ pub(in crate::experiments) struct Taken {
     /// Whether a figure rests on time stamps of packets, which are on the wall clock.
     pub(in crate::experiments) stamped: bool,
 }
-
-/// Connections that a load opened: tried, established.
-pub(in crate::experiments) type Opened = (u64, u64);
 
 /// What one experiment does in a trial. [`run`] calls each method once, in this order, except
 /// [`Trial::notes`].

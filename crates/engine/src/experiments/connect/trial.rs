@@ -16,7 +16,8 @@ use crate::experiments::bench::notes::Notes;
 use crate::experiments::bench::opening::{
     LADDER_SLACK, TRACE_MAX, Trace, begin_greeting, drive_measured, end_greeting,
 };
-use crate::experiments::bench::procedure::{self, Opened, Seen, Site, Taken, Trial};
+use crate::experiments::bench::path::Opened;
+use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Begun, Hosts};
