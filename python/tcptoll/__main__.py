@@ -17,9 +17,30 @@ def _binary_path(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _fleet(arguments: Sequence[str]) -> int:
+    from .fleet.arguments import fleet
+
+    return fleet(arguments)
+
+
+def _worker(arguments: Sequence[str]) -> int:
+    from .fleet.arguments import worker
+
+    return worker(arguments)
+
+
+def _scheduler(arguments: Sequence[str]) -> int:
+    from .fleet.arguments import scheduler
+
+    return scheduler(arguments)
+
+
 #: Each command, what it does in a line, and its function, which returns the exit status.
 COMMANDS: dict[str, tuple[str, Callable[[Sequence[str]], int]]] = {
     "binary": ("print the path of the program that this package runs", _binary_path),
+    "fleet": ("run one study from several vantage points, and merge the results", _fleet),
+    "worker": ("be a vantage point of a fleet", _worker),
+    "scheduler": ("connect the workers of a fleet", _scheduler),
 }
 
 

@@ -290,6 +290,7 @@ mod tests {
             started_at: "2026-01-01T00:00:00Z".into(),
             seed: 1,
             tcptoll_version: String::new(),
+            vantage: None,
             link_tolerance: None,
             resolved: Vec::new(),
             passport: tcptoll_model::record::Passport::default(),

@@ -71,6 +71,7 @@ pub fn run(
         started_at: options.started_at.clone(),
         seed: options.seed,
         tcptoll_version: options.version.clone(),
+        vantage: options.vantage.clone(),
         link_tolerance: options.tolerance_text.clone(),
         resolved,
         passport: passport::read(),

@@ -1,7 +1,7 @@
 //! What do the rounds allow one to say of two arms?
 //!
 //! Of one run, arms are compared within rounds ([`within`]); rounds of two runs have nothing in
-//! common and are not paired ([`between`]). Every verdict is read from the interval that is shown,
+//! common and are not paired ([`between`]). Of several vantage points, each is one value ([`points`]). Every verdict is read from the interval that is shown,
 //! and from nothing else. What the intervals take for granted is looked at by [`doubts`]; nothing is
 //! dropped because of a doubt.
 
@@ -13,10 +13,12 @@ mod between;
 mod counted;
 mod doubts;
 mod estimate;
+pub mod points;
 mod quantiles;
 
 pub use between::{Run, between};
 pub use doubts::doubts;
+pub use points::{PointTrials, over_points};
 
 use counted::{ALPHA, Counted};
 
@@ -44,8 +46,18 @@ pub fn within(
     trials: &[Trial],
     margin: f64,
 ) -> Vec<Comparison> {
+    within_at(pairs, arms, trials, margin, ALPHA / pairs.len().max(1) as f64)
+}
+
+/// As [`within`], at this level for each comparison.
+fn within_at(
+    pairs: &[Pair],
+    arms: &[PlannedArm],
+    trials: &[Trial],
+    margin: f64,
+    alpha: f64,
+) -> Vec<Comparison> {
     let counted = Counted::of(trials);
-    let alpha = ALPHA / pairs.len().max(1) as f64;
     let compare = |pair: &Pair| {
         let (a, b) = (&arms[pair.a].name, &arms[pair.b].name);
         let rounds = counted.pairs(a, b, &pair.metric);

@@ -31,6 +31,7 @@ pub mod order;
 pub mod packet;
 pub mod page;
 pub mod pairs;
+pub mod points;
 pub mod pool;
 pub mod port_cliff;
 pub mod ports;

@@ -21,6 +21,7 @@ mod metric;
 mod own;
 mod page;
 mod path;
+mod points;
 mod port_use;
 mod queue;
 mod resolved;
@@ -41,6 +42,10 @@ pub use metric::Metric;
 pub use own::Own;
 pub use page::PageLoads;
 pub use path::{Background, Path, Route};
+pub use points::{
+    Due, Merged, Missing, NotMerged, OverPoints, Point, PointArm, PointRatio, Points, Source,
+    SplitLoad,
+};
 pub use port_use::{Cliff, PortPoint, PortUse};
 pub use queue::{DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RetryLadder};
 pub use resolved::Resolved;
@@ -67,6 +72,8 @@ pub enum Line {
     Header(Box<Header>),
     /// One finished trial, written and flushed before the next begins.
     Trial(Box<Trial>),
+    /// The first line of a merged record: which records are in it.
+    Merged(Box<Merged>),
     /// The run was stopped here, and went on later.
     Resumed(Box<Resumed>),
     /// The last line: what follows from the trials. Missing if the run was killed.
@@ -95,6 +102,9 @@ pub struct Header {
     /// Version of the program.
     #[serde(default)]
     pub tcptoll_version: String,
+    /// Name of the machine among those that run the same study: `fra1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vantage: Option<String>,
     /// How far a link may be from what was asked, where it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_tolerance: Option<String>,
@@ -221,6 +231,9 @@ pub struct Summary {
     /// The metric that comparisons and stop rules look at first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_metric: Option<String>,
+    /// The vantage points, in a merged record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points: Option<Points>,
     /// How many rounds, and why no more; absent where every arm ran once by plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<Rounds>,
@@ -369,6 +382,7 @@ mod tests {
             started_at: "2021-11-05T09:00:00Z".to_owned(),
             seed: 1,
             tcptoll_version: String::new(),
+            vantage: None,
             link_tolerance: None,
             resolved: Vec::new(),
             passport: Passport::default(),

@@ -23,6 +23,7 @@ pub use tune::{TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
 pub use watch::WatchArgs;
 
 use rounds::percent;
+use tcptoll_model::points;
 
 const EXIT_STATUS: &str = "\
 Exit status:
@@ -161,9 +162,26 @@ pub struct OutputArgs {
     /// [default: the larger of 100us and 1% of the round trip, rate=2%]
     #[arg(long, value_name = "delay=TIME,rate=PERCENT")]
     pub link_tolerance: Option<String>,
+    /// Name of this machine, if several machines run the same study. The record contains it, for
+    /// tcptoll merge
+    #[arg(long, value_name = "NAME", value_parser = vantage)]
+    pub vantage: Option<String>,
+    /// Stop the run when standard input ends, e.g. because the program that started it was killed
+    #[arg(long)]
+    pub stop_on_eof: bool,
     /// Print no progress and no notices of repeated trials on stderr
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+fn vantage(text: &str) -> Result<String, &'static str> {
+    if points::is_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "write 1 to 64 letters, digits, dots, hyphens or underscores, the first a letter or digit, like fra1",
+        )
+    }
 }
 
 /// Options of the tour.
@@ -241,6 +259,9 @@ pub enum StudyAction {
     Check {
         /// Name or file of a study
         name: String,
+        /// Output format on stdout
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
     },
     /// Run a study, or continue one
     Run(Box<StudyRunArgs>),

@@ -48,6 +48,7 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
         tolerance,
         tolerance_text: args.link_tolerance.clone(),
         pcap: args.pcap.as_ref().map(|path| path.display().to_string()),
+        vantage: args.vantage.clone(),
         ..options()?
     };
     carry_out(args, &limits, |interrupt, progress| {
@@ -130,6 +131,7 @@ pub fn resume(path: &Path, experiment: Option<&str>, args: &OutputArgs) -> anyho
         ("--pcap", args.pcap.is_some()),
         ("--link-tolerance", args.link_tolerance.is_some()),
         ("--seed", args.seed.is_some()),
+        ("--vantage", args.vantage.is_some()),
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
         bail!("{option} has no effect with --resume, which keeps all settings: leave it out");
@@ -180,6 +182,7 @@ fn options() -> anyhow::Result<RunOptions> {
         tolerance_text: None,
         pcap: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        vantage: None,
         started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
         after_s: 0.0,
     })
@@ -220,6 +223,9 @@ fn carry_out(
     measure: impl FnOnce(&Interrupt, Going<'_>) -> Result<Run, RunError>,
 ) -> anyhow::Result<Status> {
     let interrupt = on_signals()?;
+    if args.stop_on_eof {
+        stop_on_eof(&interrupt)?;
+    }
     let run = {
         let line = ProgressLine::new(args.quiet);
         measure(&interrupt, &mut |progress| line.show(progress))
@@ -311,6 +317,18 @@ pub fn on_signals() -> anyhow::Result<Interrupt> {
         insisted.store(true, Ordering::SeqCst);
     })?;
     Ok(interrupt)
+}
+
+/// The end of standard input stops the run like SIGTERM. A pipe ends with the process that holds its other end,
+/// however that process ends.
+fn stop_on_eof(interrupt: &Interrupt) -> anyhow::Result<()> {
+    let interrupt = interrupt.clone();
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        // What is written there has no meaning. An error is an end, too.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        interrupt.flag().store(SIGTERM as usize, Ordering::SeqCst);
+    })?;
+    Ok(())
 }
 
 fn status(run: &Run, limits: &[Limit], quiet: bool) -> anyhow::Result<Status> {

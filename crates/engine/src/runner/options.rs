@@ -24,6 +24,8 @@ pub struct RunOptions {
     pub pcap: Option<String>,
     /// Version of the program.
     pub version: String,
+    /// Name of this machine among those that run the same study.
+    pub vantage: Option<String>,
     /// When the run begins, or goes on, RFC 3339.
     pub started_at: String,
     /// Seconds since the run first began; 0 unless it is resumed.

@@ -145,6 +145,17 @@ impl Schedule {
         self.plans.iter().map(|plan| plan.target())
     }
 
+    /// The servers that we do not control, as typed, each once.
+    pub fn target_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for target in self.targets().flatten() {
+            if !names.contains(&target.typed.as_str()) {
+                names.push(&target.typed);
+            }
+        }
+        names
+    }
+
     /// Whether a server is outside the lab.
     pub fn has_target(&self) -> bool {
         self.targets().any(|target| target.is_some())

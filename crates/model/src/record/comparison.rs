@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::Metric;
+use super::points::OverPoints;
 
 /// How a run in rounds went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,7 +66,7 @@ pub struct Comparison {
     /// The smallest effect of interest, relative: 0.01 is 1 %.
     #[serde(default)]
     pub margin: f64,
-    /// Rounds in which both arms count.
+    /// Rounds in which both arms count; in a merged record, vantage points.
     #[serde(default)]
     pub rounds: u32,
     /// Probability that this interval alone misses the truth; 0.05 divided among the comparisons.
@@ -73,6 +74,9 @@ pub struct Comparison {
     pub alpha: f64,
     /// What is said.
     pub verdict: Verdict,
+    /// Each vantage point, in a merged record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points: Option<OverPoints>,
     /// p-value of the rank test (Mann and Whitney), where the arms are of two runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank_test_p: Option<f64>,

@@ -7,6 +7,7 @@
 mod doubts;
 mod instead;
 mod modes;
+mod points;
 mod source;
 
 use std::time::Duration;

@@ -110,7 +110,7 @@ impl Source {
     }
 
     /// Student's t with 3 degrees of freedom: a normal value by the root of a mean of 3 squares.
-    fn student_3(&mut self) -> f64 {
+    pub(crate) fn student_3(&mut self) -> f64 {
         let squares: f64 = (0..3).map(|_| self.normal().powi(2)).sum();
         self.normal() / (squares / 3.0).sqrt()
     }

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 
 use anyhow::bail;
+use serde::Serialize;
 use tcptoll_engine::runner::Schedule;
+use tcptoll_model::record::RECORD_VERSION;
 use tcptoll_model::stop::{Target, percent};
 use tcptoll_model::study::Study;
 use tcptoll_report::{printable, printable_line};
 
 use super::{narrow, prose, stored};
-use crate::cli::{OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
+use crate::cli::{Format, OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
 use crate::exit::Status;
 use crate::wrap::room;
 use crate::{output, screen, studies};
@@ -21,9 +23,12 @@ pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
         None if args.run.name.is_some() || args.run.rounds.resume.is_some() => carry_out(&args.run),
         None | Some(StudyAction::List) => list(),
         Some(StudyAction::Show { name }) => print(&shown(name)?),
-        Some(StudyAction::Check { name }) => {
+        Some(StudyAction::Check { name, format }) => {
             let schedule = Schedule::of(&studies::load(name)?)?;
-            print(&plan_text(&schedule, prose::width())?)
+            print(&match format {
+                Format::Text => plan_text(&schedule, prose::width())?,
+                Format::Json => serde_json::to_string(&PlanJson::of(&schedule))? + "\n",
+            })
         }
     }
 }
@@ -106,6 +111,42 @@ fn list() -> anyhow::Result<Status> {
 const LIST_NOTE: &str = "* has published figures, and the report shows them next to yours. The time is the least \
                          one. `tcptoll study check NAME` lists arms, rounds and more about the time, `tcptoll study \
                          NAME` runs a study.";
+
+/// A plan for programs.
+#[derive(Serialize)]
+struct PlanJson<'a> {
+    experiment: &'a str,
+    arms: Vec<&'a str>,
+    rounds: PlanRounds,
+    round_s: f64,
+    least_s: f64,
+    most_s: f64,
+    /// Servers that tcptoll does not start.
+    targets: Vec<&'a str>,
+    record_version: u32,
+}
+
+#[derive(Serialize)]
+struct PlanRounds {
+    least: u32,
+    most: u32,
+}
+
+impl<'a> PlanJson<'a> {
+    fn of(schedule: &'a Schedule) -> Self {
+        let [round_s, least_s, most_s] = spans(schedule);
+        Self {
+            experiment: schedule.spec.name,
+            arms: schedule.arms.iter().map(|arm| arm.name.as_str()).collect(),
+            rounds: PlanRounds { least: schedule.rule.fewest(), most: schedule.rule.max },
+            round_s,
+            least_s,
+            most_s,
+            targets: schedule.target_names(),
+            record_version: RECORD_VERSION,
+        }
+    }
+}
 
 /// How long a plan takes, s: a round, the fewest rounds, all rounds.
 fn spans(schedule: &Schedule) -> [f64; 3] {

@@ -295,6 +295,7 @@ fn a_record_that_cannot_be_read_says_why() {
         started_at: "2026-01-01T00:00:00Z".into(),
         seed: 1,
         tcptoll_version: String::new(),
+        vantage: None,
         link_tolerance: None,
         resolved: Vec::new(),
         passport: Passport::default(),
