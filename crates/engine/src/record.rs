@@ -14,6 +14,10 @@ const RECORD_MAX_BYTES: u64 = 1 << 30;
 /// How every record begins.
 const HEADER: &[u8] = b"{\"line\":\"header\"";
 
+mod merged;
+
+pub use merged::{MergedRecord, PointRecord};
+
 /// A record being written. After a failure it stays silent, and says so at the end.
 #[derive(Debug)]
 pub struct Recorder {
@@ -164,6 +168,14 @@ pub enum ReadError {
     /// What `watch --record` wrote.
     #[error("it is the record of a watch, which has no trials: `tcptoll report FILE` shows it")]
     Watch,
+    /// What `merge` wrote.
+    #[error("it is a merged record: `tcptoll report FILE` shows it")]
+    Merged,
+    /// A merged record that is not whole.
+    #[error(
+        "it is damaged or cut: its lines are not those of the points that its first line names"
+    )]
+    Cut,
     /// Larger than any record.
     #[error("it is larger than {} MiB", RECORD_MAX_BYTES >> 20)]
     TooLarge,
@@ -173,6 +185,37 @@ pub enum ReadError {
 fn possible(trial: &Trial) -> bool {
     let time = |s: f64| (0.0..1e9).contains(&s);
     trial.round < ROUNDS_MAX && time(trial.began_s) && time(trial.took_s)
+}
+
+/// The lines of a file that have their end.
+struct Whole {
+    lines: Vec<Line>,
+    /// Whether the last line lacks its end.
+    torn: bool,
+    /// Length of the lines.
+    bytes: u64,
+}
+
+/// Reads lines; `first` is how the first one begins.
+fn whole(bytes: &[u8], first: &[u8]) -> Result<Whole, ReadError> {
+    let mut whole = Whole { lines: Vec::new(), torn: false, bytes: 0 };
+    for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        // A line without its end is torn even if it can be read: more would be put behind it.
+        if !line.ends_with(b"\n") {
+            whole.torn = true;
+            break;
+        }
+        match serde_json::from_slice::<Line>(line) {
+            Ok(Line::Trial(trial)) if !possible(&trial) => {
+                return Err(ReadError::Impossible { number: number + 1 });
+            }
+            Ok(line) => whole.lines.push(line),
+            Err(_) if number == 0 && !line.starts_with(first) => return Err(ReadError::NoHeader),
+            Err(error) => return Err(ReadError::Damaged { number: number + 1, error }),
+        }
+        whole.bytes += line.len() as u64;
+    }
+    Ok(whole)
 }
 
 /// A record as read.
@@ -197,6 +240,9 @@ impl Record {
         file.take(HEADER.len() as u64).read_to_end(&mut bytes)?;
         // A device has no length, and may have no end: what cannot be a record is read no further.
         if !HEADER.starts_with(&bytes) {
+            if merged::FIRST.starts_with(&bytes) && !bytes.is_empty() {
+                return Err(ReadError::Merged);
+            }
             let watch = crate::watch::record::is_watch(file)?;
             return Err(if watch { ReadError::Watch } else { ReadError::NoHeader });
         }
@@ -208,27 +254,7 @@ impl Record {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, ReadError> {
-        let mut lines = Vec::new();
-        let mut torn = false;
-        let mut whole_bytes = 0;
-        for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-            // A line without its end is torn even if it can be read: more would be put behind it.
-            if !line.ends_with(b"\n") {
-                torn = true;
-                break;
-            }
-            match serde_json::from_slice::<Line>(line) {
-                Ok(Line::Trial(trial)) if !possible(&trial) => {
-                    return Err(ReadError::Impossible { number: number + 1 });
-                }
-                Ok(line) => lines.push(line),
-                Err(_) if number == 0 && !line.starts_with(HEADER) => {
-                    return Err(ReadError::NoHeader);
-                }
-                Err(error) => return Err(ReadError::Damaged { number: number + 1, error }),
-            }
-            whole_bytes += line.len() as u64;
-        }
+        let Whole { lines, torn, bytes: whole_bytes } = whole(bytes, HEADER)?;
         match lines.first() {
             Some(Line::Header(header))
                 if header.record_version > tcptoll_model::record::RECORD_VERSION =>

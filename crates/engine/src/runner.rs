@@ -7,7 +7,9 @@
 mod conclusion;
 mod errors;
 mod expected;
+mod gathered;
 mod options;
+mod points;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ use tcptoll_model::{compare, consolidate, order, shell};
 use self::conclusion::Ended;
 pub use self::errors::RunError;
 pub use self::options::{Progress, Run, RunOptions};
+pub use self::points::{MergeOptions, NothingToMerge, merge, summarise_points};
 pub use self::schedule::Schedule;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::certification::Certificate;

@@ -339,6 +339,34 @@ warnings! {
         "the run was resumed in a different environment ({what}). Compare only rounds of the same environment"
     );
 
+    /// Vantage points of a fleet have no record.
+    PointsMissing "points-missing" {
+        /// How many.
+        missing: usize,
+        /// Points in all.
+        of: usize,
+        /// Some of them, with the reason of each.
+        which: String,
+    } => format!(
+        "{missing} of {of} points have no record: {which}. The figures are of the other points"
+    );
+
+    /// Files that were given were not merged.
+    NotMerged "not-merged" {
+        /// How many.
+        files: usize,
+        /// Some of them, with the reason of each.
+        which: String,
+    } => format!("{files} of the given files were not merged: {which}");
+
+    /// Vantage points ran different versions of the program.
+    VersionsDiffer "versions-differ" {
+        /// Which.
+        versions: String,
+    } => format!(
+        "the points ran different versions of tcptoll ({versions}), which may measure differently. Use one version everywhere"
+    );
+
     /// Two tests of the same rounds do not agree.
     TestsDisagree "tests-disagree" {
         /// The metric and the arms compared.

@@ -108,7 +108,9 @@ pub(crate) fn render(summary: &Summary, own: &Own) -> String {
                 .iter()
                 .flat_map(|arm| arm.rounds.iter().flat_map(|r| round(summary, arm, r))),
         )
+        .chain(of_points(summary))
         .chain(summary.comparisons.iter().map(|c| comparison(summary, c)))
+        .chain(summary.comparisons.iter().flat_map(|c| by_point(c)))
         .chain(summary.published.iter().map(|p| published(summary, p)));
     let experiment = guarded(&summary.experiment);
     let lines = std::iter::once(heads.collect()).chain(rows.map(|row| {
@@ -252,6 +254,52 @@ fn comparison<'a>(summary: &'a Summary, c: &'a Comparison) -> Row<'a> {
         .figure("alpha", (c.alpha > 0.0).then_some(c.alpha))
         .text("verdict", &c.verdict.to_string())
         .figure("rank_test_p", c.rank_test_p)
+}
+
+/// The arms at each vantage point; `note` is its name.
+fn of_points(summary: &Summary) -> Vec<Row<'_>> {
+    let points = summary.points.iter().flat_map(|points| &points.points);
+    let arms = points.flat_map(|point| point.arms.iter().map(move |arm| (point, arm)));
+    let rows = arms.flat_map(|(point, arm)| {
+        let one = move |(metric, value): (&String, &f64)| {
+            let found = summary.arms.iter().find(|one| one.name == arm.name);
+            let row = match found {
+                Some(found) => Row::of_arm("point", found),
+                None => Row { kind: "point", arm: &arm.name, ..Row::default() },
+            };
+            row.text("metric", metric)
+                .text("unit", rounds::unit(summary, metric))
+                .figure("value", Some(*value))
+                .figure("n", Some(f64::from(point.rounds)))
+                .text("left_out", point.left_out.as_deref().unwrap_or_default())
+                .text("note", &point.name)
+        };
+        arm.metrics.iter().map(one)
+    });
+    rows.collect()
+}
+
+/// A comparison at each vantage point; `note` is its name.
+fn by_point(c: &Comparison) -> Vec<Row<'_>> {
+    let each = c.points.iter().flat_map(|points| &points.each);
+    let row = |point: &tcptoll_model::record::PointRatio| {
+        let row = Row {
+            kind: "comparison_point",
+            arm: &c.a,
+            against: &c.b,
+            levels: c.per.iter().map(|(factor, level)| (factor.as_str(), level)).collect(),
+            ..Row::default()
+        };
+        row.text("metric", &c.metric)
+            .figure("value", point.ratio)
+            .interval(point.ci95)
+            .figure("n", Some(f64::from(point.rounds)))
+            .figure("margin", Some(c.margin))
+            .text("left_out", point.left_out.as_deref().unwrap_or_default())
+            .text("verdict", &point.verdict.to_string())
+            .text("note", &point.point)
+    };
+    each.map(row).collect()
 }
 
 fn published<'a>(summary: &'a Summary, p: &'a tcptoll_model::record::Published) -> Row<'a> {

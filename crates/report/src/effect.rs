@@ -49,6 +49,12 @@ pub(crate) fn no_interval(c: &Comparison) -> Option<&'static str> {
     };
     match (c.ratio, c.ci95) {
         (_, Some(_)) => None,
+        (None, None) if c.rounds == 0 && c.points.is_some() => {
+            Some("no point counts for both arms")
+        }
+        (Some(_), None) if c.points.as_ref().is_some_and(|points| c.rounds < points.least) => {
+            Some("no interval: too few points")
+        }
         (None, None) if c.rounds == 0 => Some("no round counts for both arms"),
         (None, None) => Some("no ratio: a figure is missing or not above 0"),
         (Some(_), None) if c.rounds as usize >= needed => {
@@ -95,6 +101,9 @@ fn rounds_needed(c: &Comparison) -> Option<u64> {
 
 /// What gives the evidence that lacks, for all of `open` or for those of which it can be said.
 pub(crate) fn more_rounds(open: &[&Comparison]) -> String {
+    if open.iter().any(|c| c.points.is_some()) {
+        return "add points".to_owned();
+    }
     let needed = || open.iter().filter_map(|c| rounds_needed(c));
     match (needed().min(), needed().max()) {
         (Some(least), Some(most)) if most > MOST_ROUNDS => {
@@ -120,6 +129,9 @@ pub(crate) fn difference(c: &Comparison) -> Option<String> {
 pub(crate) fn of_two_means(rows: &[&Comparison]) -> Option<&'static str> {
     let beyond = |[low, high]: [f64; 2], none: f64| low > none || high < none;
     let apart = |c: &&Comparison| {
+        if c.points.is_some() {
+            return false;
+        }
         let difference = c.difference.as_ref();
         let sides = c.ratio.zip(difference).is_some_and(|(ratio, d)| (ratio - 1.0) * d.value < 0.0);
         let decided = c.ci95.zip(difference.and_then(|d| d.ci95));
@@ -166,12 +178,12 @@ pub(crate) fn verdict(c: &Comparison) -> String {
     }
     if narrow_too_soon(c) {
         let margin = margin(c).map(|margin| format!("{margin}, ")).unwrap_or_default();
-        let rounds = figures::plural(u64::from(c.rounds), "round");
+        let rounds = figures::plural(u64::from(c.rounds), unit(c));
         let (from, more) = (shown_from(), more_rounds(&[c]));
         return format!("{} ({margin}{rounds}; {from}: {more})", c.verdict);
     }
     if c.verdict == Verdict::NotEnough && c.rounds > 0 {
-        let rounds = figures::plural(u64::from(c.rounds), "round");
+        let rounds = figures::plural(u64::from(c.rounds), unit(c));
         rests_on.push(format!("{rounds}: {}", more_rounds(&[c])));
     }
     if rests_on.is_empty() {
@@ -179,6 +191,11 @@ pub(crate) fn verdict(c: &Comparison) -> String {
     } else {
         format!("{} ({})", c.verdict, rests_on.join(", "))
     }
+}
+
+/// What a comparison has as many of as `rounds` says.
+fn unit(c: &Comparison) -> &'static str {
+    if c.points.is_some() { "point" } else { "round" }
 }
 
 /// The whole comparison: `×0.752 [0.740, 0.760] · -3,360 [-3,420, -3,300] /s · lower`.

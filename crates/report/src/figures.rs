@@ -115,12 +115,13 @@ pub(crate) fn capital(text: &str) -> String {
 
 /// The place in a few words each: kind, link asked and measured, lateness, congestion control, CPUs.
 pub(crate) fn place(summary: &Summary) -> Vec<String> {
-    let mut words = match (summary.place.kind, &summary.place.target) {
+    let mut words: Vec<String> = vantage_points(summary).into_iter().collect();
+    words.extend(match (summary.place.kind, &summary.place.target) {
         (PlaceKind::Lab, _) => vec!["lab".to_owned()],
         (PlaceKind::Remote, _) => paths(summary),
         (PlaceKind::Target, Some(target)) => vec![format!("target {target}")],
         (PlaceKind::Target, None) => vec!["several targets".to_owned()],
-    };
+    });
     words.extend(links(summary));
     let worst = |all: &mut dyn Iterator<Item = f64>| all.reduce(f64::max);
     let link_late = worst(
@@ -136,13 +137,23 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
     }
     let (client, server) = machines(summary);
     words.extend(client.congestion_control.clone());
-    words.push(match server {
+    // Of a merged record each point has its own.
+    words.extend((summary.points.is_none()).then(|| match server {
         Some(server) => format!("{} and {} CPUs", client.cpus, server.cpus),
         None => plural(u64::from(client.cpus), "CPU"),
-    });
+    }));
     words.extend(servers(summary));
     words.extend(engines(summary));
     words
+}
+
+/// How many points there are, for the line of the place.
+fn vantage_points(summary: &Summary) -> Option<String> {
+    let points = summary.points.as_ref()?;
+    let with = points.points.len();
+    let missing = points.missing.len();
+    let words = plural(with as u64, "vantage point");
+    Some(if missing == 0 { words } else { format!("{words} of {}", with + missing) })
 }
 
 /// Between which hosts of the user's, over what, and how well their clocks compare; each once.

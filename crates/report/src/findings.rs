@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tcptoll_model::record::{Arm, Cause, Excluded, HostSummary, Summary, Verdict, WarningEntry};
+use tcptoll_model::record::{
+    Arm, Cause, Excluded, HostSummary, Points, Summary, Verdict, WarningEntry,
+};
 use tcptoll_model::shell;
 
 use crate::own::{Failed, Own};
@@ -302,7 +304,10 @@ fn invalid_arm(summary: &Summary, own: &Own, arm: &Arm) -> Option<String> {
 pub(crate) fn verdict_on_run(summary: &Summary, own: &Own) -> Vec<String> {
     let mut lines = Vec::new();
     if summary.partial {
-        lines.push("The run was stopped before it was complete.".to_owned());
+        lines.push(match &summary.points {
+            None => "The run was stopped before it was complete.".to_owned(),
+            Some(points) => partial_points(points),
+        });
     }
     let (failed, tried) = failed(summary);
     // Where nothing succeeded the answer says what failed, and there is no figure of successes.
@@ -318,6 +323,21 @@ pub(crate) fn verdict_on_run(summary: &Summary, own: &Own) -> Vec<String> {
         lines.push(own.failed.map_or_else(|| general(failed), |words| words(failed)));
     }
     lines
+}
+
+/// Which points of a merged record are missing or incomplete.
+fn partial_points(points: &Points) -> String {
+    let stopped = points.points.iter().filter(|point| point.partial).count();
+    let left_out = points.points.iter().filter(|point| point.left_out.is_some()).count();
+    let counts = [
+        (points.missing.len(), "missing"),
+        (points.not_merged.len(), "not merged"),
+        (stopped, "stopped before its plan was complete"),
+        (left_out, "excluded"),
+    ];
+    let words = counts.into_iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = words.map(|(count, what)| format!("{count} {what}")).collect();
+    format!("The result is partial. Points: {}.", words.join(", "))
 }
 
 /// A command line to paste into a shell: arguments that need it are quoted.

@@ -24,6 +24,7 @@ mod number;
 mod openmetrics;
 mod over_time;
 mod own;
+mod points;
 mod published;
 mod rounds;
 mod svg;
@@ -149,6 +150,8 @@ pub fn svg(summary: &Summary) -> Result<String, String> {
 ///   rounds together; `n` is their number. No interval.
 /// - `round`: one per arm, round and metric, in order of running; `left_out` says why it does not
 ///   count. A round without any value has one row, without `metric`.
+/// - `point`: in a merged record, one per vantage point, arm and metric; `note` is the point, `n` its rounds.
+/// - `comparison_point`: one per vantage point and comparison; `note` is the point, `n` its rounds.
 /// - `comparison`: `arm` is the numerator, `against` the denominator, `value` their ratio,
 ///   `difference` theirs in `unit`; the `factor_` columns hold the levels that both share.
 /// - `published`: a published figure that stands beside the arm, from `source`.

@@ -3,12 +3,12 @@
 
 use tcptoll_model::experiments::column::Form;
 use tcptoll_model::experiments::names;
-use tcptoll_model::record::{Arm, Passport, Summary};
+use tcptoll_model::record::{Arm, Comparison, Passport, Summary};
 
 use crate::columns::{self, Column, Kind};
 use crate::number::{self, ABSENT};
 use crate::own::{Own, Passage};
-use crate::{effect, figures, findings, published, rounds};
+use crate::{effect, figures, findings, points, published, rounds};
 
 /// The page of a cleaned summary.
 pub(crate) fn render(summary: &Summary, own: &Own) -> String {
@@ -23,6 +23,7 @@ pub(crate) fn render(summary: &Summary, own: &Own) -> String {
     arms(&mut page, summary, own);
     tables(&mut page, summary, own);
     comparisons(&mut page, summary);
+    by_point(&mut page, summary);
     beside_published(&mut page, summary);
     findings(&mut page, summary);
     how(&mut page, summary);
@@ -168,6 +169,28 @@ fn tables(page: &mut String, summary: &Summary, own: &Own) {
     }
     for line in (own.forecasts)(&summary.arms) {
         page.push_str(&format!("\n{}\n", escape(&line)));
+    }
+}
+
+/// The points of a merged record, and each comparison by point.
+fn by_point(page: &mut String, summary: &Summary) {
+    for c in summary.comparisons.iter().filter(|c| c.points.is_some()) {
+        let metric = names::words_of_metric(&c.metric);
+        let title = format!("{metric}: {} against {}", c.a, c.b);
+        page.push_str(&format!("\n**{}**\n", escape(&title)));
+        let row = |c: &Comparison| {
+            let [ratio, interval] = effect::ratio(c);
+            let rounds = if c.points.is_some() { ABSENT.to_owned() } else { c.rounds.to_string() };
+            vec![effect::levels(&c.per), ratio, interval, rounds, effect::judged(c)]
+        };
+        let rows: Vec<Vec<String>> = points::rows(c).iter().map(row).collect();
+        table(page, &["point", "ratio", "95 % interval", "rounds", "verdict"], &[0, 4], &rows);
+        list(page, &points::notes(c));
+    }
+    if let Some((heads, rows)) = points::table(summary) {
+        let words: Vec<usize> = [0].into_iter().chain(heads.len() - 3..heads.len()).collect();
+        let heads: Vec<String> = heads.iter().map(|head| escape(head)).collect();
+        table(page, &heads.iter().map(String::as_str).collect::<Vec<_>>(), &words, &rows);
     }
 }
 

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod doctor;
 mod experiment;
 mod hint;
+mod merge;
 mod questions;
 mod rounds;
 mod serve;
@@ -17,6 +18,7 @@ mod watch;
 pub use doctor::DoctorArgs;
 pub use experiment::{ExperimentArgs, Typed};
 pub(crate) use hint::mended;
+pub use merge::MergeArgs;
 pub use rounds::RoundArgs;
 pub use serve::{Serve, ServeArgs, ServeKeepaliveArgs};
 pub use tune::{TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
@@ -71,6 +73,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two records of one experiment, e.g. from different days, kernels or settings
     Compare(CompareArgs),
+    /// Merge records of several vantage points: machines that ran the same study
+    Merge(MergeArgs),
     /// List the records in the default folder, newest first
     Runs(RunsArgs),
     /// Run any command on the client host of the lab, over an emulated link

@@ -167,7 +167,7 @@ pub(super) fn elapsed_s(trials: &[Trial]) -> f64 {
 }
 
 /// Rounds in which every arm has a trial that came to its end.
-fn whole_rounds(arms: usize, trials: &[Trial]) -> u32 {
+pub(super) fn whole_rounds(arms: usize, trials: &[Trial]) -> u32 {
     let mut seen: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
     for trial in trials.iter().filter(|trial| !trial.arm.partial) {
         seen.entry(trial.round).or_default().insert(&trial.arm.name);
@@ -176,7 +176,7 @@ fn whole_rounds(arms: usize, trials: &[Trial]) -> u32 {
 }
 
 /// What header and arms say by themselves.
-fn outline(header: &Header, schedule: &Schedule, arms: Vec<Arm>) -> Summary {
+pub(super) fn outline(header: &Header, schedule: &Schedule, arms: Vec<Arm>) -> Summary {
     let study = &header.study;
     let links: Vec<_> = arms.iter().filter_map(|arm| arm.link.as_ref()).collect();
     let one_link = links
@@ -199,6 +199,7 @@ fn outline(header: &Header, schedule: &Schedule, arms: Vec<Arm>) -> Summary {
         resolved: header.resolved.clone(),
         passport: header.passport.clone(),
         primary_metric: None,
+        points: None,
         rounds: None,
         arms,
         comparisons: Vec::new(),
@@ -281,7 +282,7 @@ fn elsewhere(began: &Passport, resumed: &[Resumed]) -> Option<WarningEntry> {
 }
 
 /// A ratio: three decimals, or two significant digits below 0.1.
-fn times(ratio: f64) -> String {
+pub(super) fn times(ratio: f64) -> String {
     let decimals = if ratio < 0.1 && ratio > 0.0 { 1 - ratio.log10().floor() as i32 } else { 3 };
     format!("{ratio:.0$}", usize::try_from(decimals.clamp(0, 12)).unwrap_or(3))
 }

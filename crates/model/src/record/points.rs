@@ -43,6 +43,9 @@ pub struct Source {
     pub point: String,
     /// The file, as typed.
     pub record: String,
+    /// Whether its run was stopped before its plan was complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 /// A vantage point without a record.

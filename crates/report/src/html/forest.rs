@@ -7,10 +7,10 @@ use tcptoll_model::record::{Comparison, Summary, Verdict};
 use super::plot::{Frame, Plot, Scale};
 use crate::effect::{self, Group};
 use crate::svg::{Anchor, Both, Screen, Svg, arm_class, for_both};
-use crate::{clean, figures, number, published};
+use crate::{clean, figures, number, points, published};
 
 /// Rows of one picture at most; the table below has all.
-const ROWS: usize = 60;
+const ROWS: usize = 120;
 
 /// A comparison that can be drawn.
 struct Row<'a> {
@@ -37,8 +37,24 @@ pub(super) struct Forest {
 
 /// A picture per group of comparisons that has an interval to draw.
 pub(super) fn pictures(summary: &Summary) -> Vec<Forest> {
+    if summary.points.is_some() {
+        return summary.comparisons.iter().filter_map(|c| of_points(summary, c)).collect();
+    }
     let groups = effect::groups(summary, &summary.comparisons);
     groups.iter().filter_map(|group| picture(summary, group)).collect()
+}
+
+/// A picture of the points of a comparison, from the lowest to the highest.
+fn of_points(summary: &Summary, c: &Comparison) -> Option<Forest> {
+    let rows = points::rows(c);
+    let pair = Some([c.a.clone(), c.b.clone()]);
+    let group = Group { metric: &c.metric, pair, rows: rows.iter().collect() };
+    let forest = picture(summary, &group)?;
+    let notes = points::notes(c).join(" ");
+    let levels = effect::levels(&c.per);
+    let title =
+        if levels.is_empty() { forest.title } else { format!("{}, {levels}", forest.title) };
+    Some(Forest { caption: format!("{} {notes}", forest.caption), title, ..forest })
 }
 
 fn picture(summary: &Summary, group: &Group<'_>) -> Option<Forest> {

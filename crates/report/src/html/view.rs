@@ -17,7 +17,7 @@ use crate::figures::{self, Primary};
 use crate::number::{self, ABSENT};
 use crate::own::Own;
 use crate::svg::{Both, arm_class};
-use crate::{clean, columns, effect, findings, published, rounds};
+use crate::{clean, columns, effect, findings, points, published, rounds};
 
 /// The page.
 #[derive(Serialize)]
@@ -51,6 +51,9 @@ pub(super) struct View {
     forests: Vec<Titled>,
     no_interval: Vec<String>,
     comparisons: Vec<Vec<String>>,
+    /// What the comparisons have as many of as their column says.
+    unit: &'static str,
+    points: Option<PointTable>,
     together: Option<String>,
     ending: Option<String>,
     rounds: Option<Picture>,
@@ -87,6 +90,24 @@ enum First {
 struct Further {
     title: &'static str,
     table: table::Table,
+}
+
+/// The vantage points of a merged record.
+#[derive(Serialize)]
+struct PointTable {
+    heads: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// Columns of words.
+    words: Vec<usize>,
+    not_merged: Vec<[String; 2]>,
+}
+
+fn point_table(summary: &Summary) -> Option<PointTable> {
+    let (heads, rows) = points::table(summary)?;
+    let words = (heads.len() - 3..heads.len()).collect();
+    let not_merged = summary.points.iter().flat_map(|points| &points.not_merged);
+    let not_merged = not_merged.map(|one| [one.record.clone(), one.reason.clone()]).collect();
+    Some(PointTable { heads, rows, words, not_merged })
 }
 
 /// A picture under a heading of its own.
@@ -174,7 +195,9 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
     let drawn =
         summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
     let of_own = (own.picture)(summary).map(|picture| Picture::of(picture, summary));
-    let first = if (summary.rounds.is_none() || leads) && of_own.is_some() {
+    let first = if summary.points.is_some() && !forests.is_empty() {
+        First::Forests
+    } else if (summary.rounds.is_none() || leads) && of_own.is_some() {
         First::Own
     } else if summary.rounds.is_none() {
         First::Distribution
@@ -233,6 +256,8 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         forests,
         no_interval: forest::without_interval(summary),
         comparisons: summary.comparisons.iter().map(comparison).collect(),
+        unit: if summary.points.is_some() { "points" } else { "rounds" },
+        points: point_table(summary),
         together: effect::together(&summary.comparisons),
         ending: rounds::ending(summary),
         rounds: in_order,
@@ -245,7 +270,8 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         causes: findings::causes(summary).into_iter().map(cause).collect(),
         advice: summary.advice.iter().map(advice).collect(),
         next: summary.next.iter().map(|n| [n.command.clone(), n.why.clone()]).collect(),
-        passport: counted::passport(summary),
+        // Of a merged record each point has its own.
+        passport: if summary.points.is_some() { Vec::new() } else { counted::passport(summary) },
         links: summary
             .arms
             .iter()

@@ -7,7 +7,7 @@ use tcptoll_model::record::{Comparison, Summary, Verdict};
 use super::Page;
 use crate::layout::{Align, Column, Lines, lay_out};
 use crate::own::Tone;
-use crate::{clean, effect, figures};
+use crate::{clean, effect, figures, points};
 
 /// More comparisons than this stand in a compact table.
 const LISTED: usize = 12;
@@ -18,6 +18,10 @@ pub(super) const STRIP: usize = 17;
 /// All comparisons, grouped by metric and levels.
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let all = &summary.comparisons;
+    if summary.points.is_some() {
+        all.iter().for_each(|c| by_point(page, c));
+        return;
+    }
     for group in effect::groups(summary, all) {
         page.blank();
         let metric = names::words_of_metric(group.metric);
@@ -38,6 +42,20 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     }
     if let Some(together) = effect::together(all).filter(|_| summary.rounds.is_some()) {
         page.prose(2, &together, Tone::Dim);
+    }
+}
+
+/// A comparison over vantage points, and each point.
+fn by_point(page: &mut Page, c: &Comparison) {
+    page.blank();
+    let metric = names::words_of_metric(&c.metric);
+    let levels = effect::levels(&c.per);
+    let levels = if levels.is_empty() { levels } else { format!(", {levels}") };
+    page.prose(2, &format!("{metric}, ratio of {} against {}{levels}", c.a, c.b), Tone::Strong);
+    let rows = points::listed(points::rows(c));
+    table(page, &rows.iter().collect::<Vec<_>>(), true);
+    for note in points::notes(c) {
+        page.prose(4, &note, Tone::Dim);
     }
 }
 
@@ -111,7 +129,10 @@ fn note(rows: &[&Comparison]) -> Option<String> {
     let mut parts: Vec<String> = rows.iter().filter_map(|c| effect::margin(c)).collect();
     parts.sort();
     parts.dedup();
-    let lacking = rows.iter().filter(|c| c.verdict == Verdict::NotEnough && c.rounds > 0);
+    // What points need is said in words of their own.
+    let lacking = rows
+        .iter()
+        .filter(|c| c.verdict == Verdict::NotEnough && c.rounds > 0 && c.points.is_none());
     let (narrow, lacking): (Vec<&Comparison>, Vec<&Comparison>) =
         lacking.copied().partition(|c| effect::narrow_too_soon(c));
     if let Some(fewest) = narrow.iter().map(|c| c.rounds).min() {

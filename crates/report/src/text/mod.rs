@@ -145,14 +145,17 @@ pub(crate) fn render(
     }
     page.blank();
     // Of a run in rounds the comparisons are the answer; of any other the figures of its arms.
-    if summary.rounds.is_some() {
+    if summary.points.is_some() {
+        comparisons::write(&mut page, summary);
+        page.blank();
+    } else if summary.rounds.is_some() {
         rounds::write(&mut page, summary);
         comparisons::write(&mut page, summary);
         rounds::ending(&mut page, summary);
         page.blank();
     }
     arms::write(&mut page, summary, own);
-    if summary.rounds.is_none() {
+    if summary.rounds.is_none() && summary.points.is_none() {
         comparisons::write(&mut page, summary);
         rounds::ending(&mut page, summary);
     }

@@ -6,6 +6,7 @@ mod explain;
 mod lab;
 mod links;
 mod manual;
+mod merge;
 mod narrow;
 mod prose;
 mod report;
@@ -47,6 +48,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Study(args) => study::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Merge(args) => merge::run(&args),
         Command::Runs(args) => runs::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Links => links::run(),

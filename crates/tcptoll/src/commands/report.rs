@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use tcptoll_engine::record::Record;
+use tcptoll_engine::record::{MergedRecord, Record};
 use tcptoll_engine::watch::record::WatchRecord;
 use tcptoll_model::record::Summary;
 use tcptoll_model::watch::review::Review;
@@ -103,6 +103,10 @@ pub(super) fn page_of(path: &Path, summaries: &[Summary]) -> anyhow::Result<()> 
 /// Errors: it cannot be read, or nothing was measured.
 pub(super) fn read(path: &Path) -> anyhow::Result<Summary> {
     let name = path.display();
+    if let Some(merged) = MergedRecord::open(path).with_context(|| format!("record {name}"))? {
+        return tcptoll_engine::runner::summarise_points(&merged)
+            .with_context(|| format!("record {name}: its study is not known to this tcptoll"));
+    }
     let record = Record::read(path).with_context(|| format!("record {name}"))?;
     if record.trials().next().is_none() {
         bail!("record {name}: the run was stopped before its first trial ended");

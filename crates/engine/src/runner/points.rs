@@ -1,0 +1,356 @@
+//! From the records of several vantage points to one summary. The statistics are
+//! [`tcptoll_model::compare::over_points`].
+
+use std::path::PathBuf;
+
+use tcptoll_model::compare::points::ROUNDS_OF_A_POINT;
+use tcptoll_model::compare::{PointTrials, over_points};
+use tcptoll_model::experiments::names;
+use tcptoll_model::record::{
+    Arm, Comparison, Merged, Missing, NotMerged, OverPoints, Passport, Place, Point, PointArm,
+    PointRatio, Points, RECORD_VERSION, Summary, Trial, Verdict, WarningEntry,
+};
+use tcptoll_model::warning::Warning;
+use tcptoll_model::{answer, bound, consolidate};
+
+use super::conclusion::{self, Ended, times};
+use super::gathered::Gathered;
+use super::schedule::Schedule;
+use crate::record::{MergedRecord, PointRecord};
+
+/// What a merge is given besides the files.
+#[derive(Clone, Debug, Default)]
+pub struct MergeOptions {
+    /// The command line, for the record.
+    pub command: Vec<String>,
+    /// Version of the program.
+    pub version: String,
+    /// When, RFC 3339.
+    pub merged_at: String,
+    /// Points that should have a record.
+    pub missing: Vec<Missing>,
+    /// The smallest difference that matters, if it is not that of the study, relative.
+    pub margin: Option<f64>,
+    /// Bound of the clocks by which a split load began, s.
+    pub clock_bound_s: Option<f64>,
+}
+
+/// Why nothing can be merged, with what was left out.
+#[derive(Debug, thiserror::Error)]
+#[error("no record can be merged: {}", reasons(.0))]
+pub struct NothingToMerge(Vec<NotMerged>);
+
+/// Names of files that an error lists.
+const LISTED: usize = 3;
+
+fn reasons(all: &[NotMerged]) -> String {
+    let mut words: Vec<String> =
+        all.iter().take(LISTED).map(|one| format!("{}: {}", one.record, one.reason)).collect();
+    if all.len() > LISTED {
+        words.push(format!("and {} more", all.len() - LISTED));
+    }
+    words.join("; ")
+}
+
+/// Reads records of vantage points, and concludes.
+///
+/// Errors: none of the files can be merged.
+pub fn merge(paths: &[PathBuf], options: MergeOptions) -> Result<MergedRecord, NothingToMerge> {
+    let gathered = Gathered::of(paths);
+    if gathered.points.is_empty() {
+        return Err(NothingToMerge(gathered.not_merged));
+    }
+    let Gathered { points, not_merged, missing: known } = gathered;
+    let has_record = |name: &str| points.iter().any(|point| point.source.point == name);
+    let mut missing = options.missing;
+    missing.retain(|one| !has_record(&one.point));
+    let new = known.into_iter().filter(|one| !missing.iter().any(|m| m.point == one.point));
+    let missing = missing.iter().cloned().chain(new).collect();
+    let merged = Merged {
+        record_version: RECORD_VERSION,
+        tcptoll_version: options.version,
+        command: options.command,
+        merged_at: options.merged_at,
+        points: points.iter().map(|point| point.source.clone()).collect(),
+        missing,
+        not_merged,
+        margin: options.margin,
+        clock_bound_s: options.clock_bound_s,
+    };
+    let mut record = MergedRecord { merged, points, summary: None };
+    record.summary = summarise_points(&record);
+    Ok(record)
+}
+
+/// The summary of a merged record. None: the study is not one of this build.
+pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
+    let MergedRecord { merged, points, .. } = record;
+    let first = points.first()?;
+    let schedule = Schedule::of(&first.header.study).ok()?;
+    let own: Vec<Summary> = points.iter().map(of_point).collect::<Option<_>>()?;
+    let left_out: Vec<Option<String>> = own.iter().map(why_invalid).collect();
+    let trials = as_rounds(&own, &left_out);
+    let margin = merged.margin.unwrap_or(schedule.margin);
+
+    let mut arms = consolidate::arms(&schedule.arms, &trials);
+    let mut summary = conclusion::outline(&first.header, &schedule, Vec::new());
+    summary.place = place(&own);
+    arms.iter_mut().for_each(only_of_all);
+    summary.arms = arms;
+    summary.tcptoll_version.clone_from(&merged.tcptoll_version);
+    summary.command.clone_from(&merged.command);
+    if let Some(began) = points.iter().map(|point| &point.header.started_at).min() {
+        summary.started_at.clone_from(began);
+    }
+    summary.passport = Passport::default();
+    for point in points.iter().skip(1) {
+        for resolved in &point.header.resolved {
+            if !summary.resolved.contains(resolved) {
+                summary.resolved.push(resolved.clone());
+            }
+        }
+    }
+    summary.primary_metric = Some(schedule.metric.clone());
+    let of_points: Vec<PointTrials<'_>> = points
+        .iter()
+        .zip(&left_out)
+        .map(|(point, left_out)| PointTrials {
+            name: &point.source.point,
+            trials: &point.trials,
+            left_out: left_out.as_deref(),
+        })
+        .collect();
+    summary.comparisons = over_points(&schedule.pairs, &schedule.arms, &of_points, margin);
+    summary.warnings = warnings(points, &own, merged);
+    let all: Vec<Trial> = points.iter().flat_map(|point| point.trials.iter().cloned()).collect();
+    summary.excluded = bound::excluded(&all);
+    summary.partial = !merged.missing.is_empty()
+        || !merged.not_merged.is_empty()
+        || points.iter().any(|point| point.source.partial)
+        || left_out.iter().any(Option::is_some);
+    summary.valid = left_out.iter().any(Option::is_none);
+    (schedule.spec.conclude)(&mut summary);
+    if let Some(sentence) = &first.header.study.answer {
+        summary.answer = answer::fill(sentence, &summary, &schedule.metric);
+    }
+    let verdicts: Vec<String> =
+        summary.comparisons.iter().take(ANSWERED).map(sentence_of_points).collect();
+    summary.answer = format!("{} {}", verdicts.join(" "), summary.answer).trim().to_owned();
+    summary.next.clear();
+    summary.points = Some(Points {
+        points: points
+            .iter()
+            .zip(&own)
+            .zip(left_out)
+            .map(|((point, own), left_out)| described(point, own, left_out))
+            .collect(),
+        missing: merged.missing.clone(),
+        not_merged: merged.not_merged.clone(),
+        split: None,
+    });
+    Some(summary)
+}
+
+/// Comparisons that the answer speaks of; the tables have all.
+const ANSWERED: usize = 2;
+
+/// What a point's record says by itself.
+fn of_point(point: &PointRecord) -> Option<Summary> {
+    let schedule = Schedule::of(&point.header.study).ok()?;
+    let ended = Ended {
+        trials: &point.trials,
+        resumed: &point.resumed,
+        stopped: "",
+        partial: point.source.partial,
+        steal: None,
+    };
+    Some(conclusion::of(&point.header, &schedule, &ended))
+}
+
+/// Why no figure of a point counts; None: they count.
+fn why_invalid(own: &Summary) -> Option<String> {
+    if own.valid {
+        return None;
+    }
+    let failures = own.warnings.iter().find(|w| w.id == "too-many-failures");
+    let excluded = own.excluded.first().map(|one| &one.reason);
+    let failed = own.arms.iter().find_map(|arm| arm.failure.as_ref());
+    let reason = failures.map(|w| &w.text).or(excluded).or(failed);
+    let reason = reason.map_or("an arm has no trial that counts", |text| text.as_str());
+    Some(format!("its run is invalid: {reason}"))
+}
+
+/// Each point as a round: what makes one arm of rounds makes one arm of points.
+fn as_rounds(own: &[Summary], left_out: &[Option<String>]) -> Vec<Trial> {
+    let of_point = |(round, (own, left_out)): (usize, (&Summary, &Option<String>))| {
+        let arms = own.arms.clone().into_iter();
+        let trials = arms.map(|arm| Trial {
+            round: round as u32,
+            invalid: left_out.clone(),
+            // Its other rounds are whole.
+            arm: Arm { partial: false, ..arm },
+            ..Trial::default()
+        });
+        trials.collect::<Vec<_>>()
+    };
+    own.iter().zip(left_out).enumerate().flat_map(of_point).collect()
+}
+
+/// Leaves out what is of one point alone: `consolidate` takes it from the first.
+fn only_of_all(arm: &mut Arm) {
+    // What stands there are points, which have a place of their own.
+    arm.rounds.clear();
+    arm.series.clear();
+    arm.client.tcp_info = None;
+    if let Some(server) = &mut arm.server {
+        server.tcp_info = None;
+    }
+    (arm.link, arm.path, arm.timeline, arm.expectation) = (None, None, None, None);
+}
+
+/// Where the points measured, as far as it is the same for all.
+fn place(own: &[Summary]) -> Place {
+    let Some(first) = own.first().map(|summary| &summary.place) else { return Place::default() };
+    let all = |same: &dyn Fn(&Place) -> bool| own.iter().all(|summary| same(&summary.place));
+    Place {
+        kind: first.kind,
+        link: first.link.clone().filter(|_| all(&|place| place.link == first.link)),
+        target: first.target.clone().filter(|_| all(&|place| place.target == first.target)),
+    }
+}
+
+fn described(point: &PointRecord, own: &Summary, left_out: Option<String>) -> Point {
+    let count = |wanted: &dyn Fn(&Trial) -> bool| {
+        point.trials.iter().filter(|trial| wanted(trial)).count() as u32
+    };
+    let arm = |arm: &Arm| PointArm {
+        name: arm.name.clone(),
+        attempts: arm.attempts,
+        ok: arm.ok,
+        metrics: arm.metrics.iter().map(|(name, metric)| (name.clone(), metric.value)).collect(),
+    };
+    Point {
+        name: point.source.point.clone(),
+        record: point.source.record.clone(),
+        started_at: point.header.started_at.clone(),
+        tcptoll_version: point.header.tcptoll_version.clone(),
+        seed: point.header.seed,
+        place: own.place.clone(),
+        passport: point.header.passport.clone(),
+        rounds: conclusion::whole_rounds(own.arms.len(), &point.trials),
+        trials: point.trials.len() as u32,
+        excluded: count(&|trial| trial.invalid.is_some()),
+        failed: count(&|trial| trial.arm.failure.is_some()),
+        partial: point.source.partial,
+        left_out,
+        arms: own.arms.iter().map(arm).collect(),
+    }
+}
+
+/// The doubts of all points, each once per arm, and those about the points.
+fn warnings(points: &[PointRecord], own: &[Summary], merged: &Merged) -> Vec<WarningEntry> {
+    let mut all: Vec<(WarningEntry, Vec<&str>)> = Vec::new();
+    for (point, own) in points.iter().zip(own) {
+        let name = point.source.point.as_str();
+        for warning in &own.warnings {
+            match all.iter_mut().find(|(w, _)| w.id == warning.id && w.arm == warning.arm) {
+                Some((_, names)) => names.push(name),
+                None => all.push((warning.clone(), vec![name])),
+            }
+        }
+    }
+    let named = |(mut warning, names): (WarningEntry, Vec<&str>)| {
+        let at = match names.as_slice() {
+            [only] => format!(" (at {only})"),
+            [first, others @ ..] => format!(" (figures of {first}; also at {})", listed(others)),
+            [] => String::new(),
+        };
+        warning.text += &at;
+        warning
+    };
+    let mut warnings: Vec<WarningEntry> = about_points(points, merged).collect();
+    warnings.extend(all.into_iter().map(named));
+    warnings
+}
+
+fn about_points<'a>(
+    points: &'a [PointRecord],
+    merged: &'a Merged,
+) -> impl Iterator<Item = WarningEntry> + 'a {
+    let missing = merged.missing.iter().map(|one| format!("{} ({})", one.point, one.reason));
+    let missing: Vec<String> = missing.collect();
+    let missing = (!missing.is_empty()).then(|| Warning::PointsMissing {
+        missing: missing.len(),
+        of: missing.len() + points.len(),
+        which: listed(&missing),
+    });
+    let files = merged.not_merged.iter().map(|one| format!("{}: {}", one.record, one.reason));
+    let files: Vec<String> = files.collect();
+    let files = (!files.is_empty())
+        .then(|| Warning::NotMerged { files: files.len(), which: listed(&files) });
+    let mut versions: Vec<&str> =
+        points.iter().map(|point| point.header.tcptoll_version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let versions =
+        (versions.len() > 1).then(|| Warning::VersionsDiffer { versions: listed(&versions) });
+    [missing, files, versions].into_iter().flatten().map(|warning| warning.entry(None))
+}
+
+/// Names that a sentence lists.
+const NAMED: usize = 5;
+
+fn listed(names: &[impl AsRef<str>]) -> String {
+    let mut words: Vec<String> =
+        names.iter().take(NAMED).map(|name| name.as_ref().to_owned()).collect();
+    if names.len() > NAMED {
+        words.push(format!("and {} more", names.len() - NAMED));
+    }
+    words.join(", ")
+}
+
+/// What a comparison over points says, in one or two sentences.
+fn sentence_of_points(c: &Comparison) -> String {
+    let Some(points) = &c.points else { return String::new() };
+    let metric = names::words_of_metric(&c.metric);
+    let (a, b, n) = (&c.a, &c.b, c.rounds);
+    let counted = if n == 1 { "1 point".to_owned() } else { format!("{n} points") };
+    let own = own_verdicts(points);
+    match (c.ratio, c.ci95) {
+        _ if n == 0 => format!(
+            "{a} and {b}: no point counts for {metric}, because none has {ROUNDS_OF_A_POINT} rounds in which both count."
+        ),
+        (Some(ratio), Some([low, high])) => {
+            let opposite = match points.opposite {
+                0 => String::new(),
+                count => format!(" {count} of {counted} show the opposite direction."),
+            };
+            format!(
+                "{a}: {}× the {metric} of {b} over {counted} (95 % CI {}–{}), {}.{opposite}",
+                times(ratio),
+                times(low),
+                times(high),
+                c.verdict
+            )
+        }
+        (Some(ratio), None) => format!(
+            "{a}: {}× the {metric} of {b}, mean of {counted}; a verdict over points needs {}. By point: {own}.",
+            times(ratio),
+            points.least
+        ),
+        _ => format!("{a} and {b}: no ratio in {metric} over {counted}. By point: {own}."),
+    }
+}
+
+/// `lower at 4 (ams, fra, lon, nyc), not enough evidence at 1 (sgp)`.
+fn own_verdicts(points: &OverPoints) -> String {
+    let counted = || points.each.iter().filter(|point| point.left_out.is_none());
+    let of = |verdict: Verdict| {
+        let these = counted().filter(move |point| point.verdict == verdict);
+        let names: Vec<&str> = these.map(|point: &PointRatio| point.point.as_str()).collect();
+        (!names.is_empty()).then(|| format!("{verdict} at {} ({})", names.len(), listed(&names)))
+    };
+    let all = [Verdict::Higher, Verdict::Lower, Verdict::NoDifference, Verdict::NotEnough];
+    let words: Vec<String> = all.into_iter().filter_map(of).collect();
+    words.join(", ")
+}
