@@ -8,9 +8,11 @@ mod conclusion;
 mod errors;
 mod expected;
 mod gathered;
+mod listing;
 mod options;
 mod points;
 mod schedule;
+mod split;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +29,10 @@ use tcptoll_model::{compare, consolidate, order, shell};
 
 use self::conclusion::Ended;
 pub use self::errors::RunError;
-pub use self::options::{Progress, Run, RunOptions};
+pub use self::options::{Progress, Run, RunOptions, StartAt};
 pub use self::points::{MergeOptions, NothingToMerge, merge, summarise_points};
 pub use self::schedule::Schedule;
-use crate::experiments::{Context, Outcome, TrialError};
+use crate::experiments::{Context, Outcome, Start, TrialError};
 use crate::lab::certification::Certificate;
 use crate::lab::{Interrupt, LabError, Machine};
 use crate::messages::Done;
@@ -42,6 +44,9 @@ const RERUNS_MAX: u32 = 3;
 
 /// Attempts of a trial, at most.
 pub const ATTEMPTS_MAX: u32 = 1 + RERUNS_MAX;
+
+/// A load that begins later than this after its time is excluded.
+const START_LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Most trials of a run: its record stays readable.
 const TRIALS_MAX: u64 = 100_000;
@@ -303,7 +308,9 @@ impl<'a> Runner<'a> {
             .filter(|trial| !trial.arm.partial && trial.arm.name == *name)
             .peekable();
         let Some(last) = of_arm.next_if(|trial| trial.round == round) else { return Some(0) };
-        let settled = last.counts() || last.arm.failure.is_some() || last.lasting.is_some();
+        // Each trial has a time of its own, and there is none for a repetition.
+        let once = self.options.start.is_some();
+        let settled = once || last.counts() || last.arm.failure.is_some() || last.lasting.is_some();
         if settled || last.attempt >= RERUNS_MAX {
             return None;
         }
@@ -347,14 +354,21 @@ impl<'a> Runner<'a> {
             progress: &mut tell,
             seed: order::seed_of_trial(self.header.seed, round, arm, attempt),
             round_seed: order::seed_of_round(self.header.seed, round),
-            witness: !self.trials.iter().any(|t| t.arm.name == planned.name && t.counts()),
+            witness: self.options.start.is_none()
+                && !self.trials.iter().any(|t| t.arm.name == planned.name && t.counts()),
             tolerance: self.options.tolerance,
             pcap: self.options.pcap.as_deref(),
             certificates: &mut self.certificates,
             hosts: &self.machine,
+            start: self.options.start.map(|StartAt { at, every }| Start {
+                at: at + every * (round * arms as u32 + place),
+                late: None,
+            }),
         };
         let outcome = self.schedule.plan(arm).trial(planned, &mut context);
+        let late = context.start.and_then(|start| start.late);
         let mut trial = Trial {
+            start_late_s: late.map(|late| late.as_secs_f64()),
             round,
             order: place,
             attempt,
@@ -370,6 +384,14 @@ impl<'a> Runner<'a> {
                 arm.partial |= stopped && invalid.is_some();
                 (trial.arm, trial.warnings) = (arm, warnings);
                 (trial.invalid, trial.lasting) = (invalid, lasting);
+                if let Some(late) = late.filter(|late| *late > START_LATE_MAX) {
+                    trial.invalid.get_or_insert_with(|| {
+                        format!(
+                            "its load began {:.1} s after its time, because the trial before ended too late: raise --every",
+                            late.as_secs_f64()
+                        )
+                    });
+                }
                 // Two thirds of a trial's line; one round of it is enough to look at.
                 if round > 0 {
                     trial.arm.series.clear();

@@ -40,6 +40,45 @@ pub fn arms(planned: &[PlannedArm], trials: &[Trial]) -> Vec<Arm> {
     planned.iter().filter_map(|arm| by_arm.get(arm.name.as_str())).map(|of| one(of)).collect()
 }
 
+/// One trial of a load that several machines shared, of the trial of each; `None`: there is none.
+///
+/// Counts and rates per second are summed, distributions merged, means of operations are of all operations, CPU
+/// times per operation are weighted by attempts. A figure of which the whole does not follow from its parts, like
+/// a peak, is left out.
+#[must_use]
+pub fn of_shares(shares: &[&Arm]) -> Option<Arm> {
+    let trials: Vec<Trial> = shares
+        .iter()
+        .enumerate()
+        .map(|(round, arm)| Trial { round: round as u32, arm: (*arm).clone(), ..Trial::default() })
+        .collect();
+    let mut whole = one(&trials.iter().collect::<Vec<_>>());
+    let names = shares.first()?.metrics.keys();
+    let metric = |name: &String| {
+        let parts: Vec<&Metric> =
+            shares.iter().map(|arm| arm.metrics.get(name)).collect::<Option<_>>()?;
+        let unit = &parts.first()?.unit;
+        let n = sum(parts.iter().map(|part| part.n));
+        let value = if unit.ends_with("/s") {
+            parts.iter().map(|part| part.value).sum()
+        } else if let Some(histogram) = name.strip_suffix("_mean") {
+            whole.histograms.get(histogram)?.mean?
+        } else if name.ends_with("_us_per_op") {
+            let weighted = shares.iter().zip(&parts);
+            let weighted = weighted.map(|(arm, part)| arm.attempts as f64 * part.value);
+            weighted.sum::<f64>() / whole.attempts.max(1) as f64
+        } else {
+            return None;
+        };
+        Some((name.clone(), Metric { value, unit: unit.clone(), ci95: None, median: None, n }))
+    };
+    whole.metrics = names.filter_map(metric).collect();
+    whole.rounds.clear();
+    // The machines' loads ran beside each other, not one after the other.
+    whole.elapsed_s = shares.iter().map(|arm| arm.elapsed_s).fold(0.0, f64::max);
+    Some(whole)
+}
+
 /// The value of a metric in one arm of one trial: of `metrics`, or `connect_us_p99` of a histogram.
 ///
 /// Range: finite. A histogram's name is followed by the ending of a figure. None: it was not measured, or a quantile has too few values beyond it.

@@ -133,6 +133,9 @@ pub struct Trial {
     /// What it took with making and ending its place, s.
     #[serde(default)]
     pub took_s: f64,
+    /// How long after the time that was asked for its load began, s; absent: no time was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_late_s: Option<f64>,
     /// Why it is excluded from verdicts, one sentence; absent: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,

@@ -367,6 +367,30 @@ warnings! {
         "the points ran different versions of tcptoll ({versions}), which may measure differently. Use one version everywhere"
     );
 
+    /// Rounds of a split load lack a share.
+    SharesMissing "shares-missing" {
+        /// Rounds that lack one.
+        rounds: u32,
+        /// Rounds in all.
+        of: u32,
+        /// Of the first: why.
+        why: String,
+    } => format!(
+        "in {rounds} of {of} rounds a share of the load is missing, so these rounds do not count. The first: {why}"
+    );
+
+    /// What was due at the points of a split load is not what was asked for.
+    DueDiffers "due-differs" {
+        /// Requests that were due.
+        due: u64,
+        /// Requests of the whole schedule.
+        asked: u64,
+    } => format!(
+        "{} requests were due at the points together, but {} were asked for. Do not use these figures",
+        human_count(*due),
+        human_count(*asked)
+    );
+
     /// Two tests of the same rounds do not agree.
     TestsDisagree "tests-disagree" {
         /// The metric and the arms compared.

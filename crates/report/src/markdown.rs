@@ -187,6 +187,7 @@ fn by_point(page: &mut String, summary: &Summary) {
         table(page, &["point", "ratio", "95 % interval", "rounds", "verdict"], &[0, 4], &rows);
         list(page, &points::notes(c));
     }
+    list(page, &points::about_split(summary));
     if let Some((heads, rows)) = points::table(summary) {
         let words: Vec<usize> = [0].into_iter().chain(heads.len() - 3..heads.len()).collect();
         let heads: Vec<String> = heads.iter().map(|head| escape(head)).collect();

@@ -10,6 +10,43 @@ use crate::{figures, rounds};
 /// Points that a text lists; a page has all.
 const LISTED: usize = 20;
 
+/// Whether figures and comparisons are over points: of a load that the points shared, they are over rounds.
+pub(crate) fn are_units(summary: &Summary) -> bool {
+    summary.points.as_ref().is_some_and(|points| points.split.is_none())
+}
+
+/// How the points shared a load, a sentence each.
+pub(crate) fn about_split(summary: &Summary) -> Vec<String> {
+    let Some(split) = summary.points.as_ref().and_then(|points| points.split.as_ref()) else {
+        return Vec::new();
+    };
+    let (due, asked) = split.due.iter().fold((0_u64, 0_u64), |(due, asked), one| {
+        (due.saturating_add(one.due), asked.saturating_add(one.asked))
+    });
+    let mut lines = vec![format!(
+        "One load in {} shares, {} present. Due at the points together: {} requests of {} asked for.",
+        split.shares,
+        split.present,
+        number::count(due),
+        number::count(asked)
+    )];
+    let time = |s: f64| number::time(s * 1e6);
+    lines.push(match (split.apart_s, split.clock_bound_s) {
+        (Some(apart), Some(bound)) => format!(
+            "The loads began within {}: {} by the points' own clocks, and their clocks differ by at most {}.",
+            time(apart + bound),
+            time(apart),
+            time(bound)
+        ),
+        (Some(apart), None) => format!(
+            "By the points' own clocks, the loads began within {}. How far these clocks differ was not measured.",
+            time(apart)
+        ),
+        (None, _) => "The points began when each was ready: no common time was given.".to_owned(),
+    });
+    lines
+}
+
 /// The ratio over all points and those of the points, from the lowest to the highest, as comparisons per point.
 pub(crate) fn rows(c: &Comparison) -> Vec<Comparison> {
     let Some(points) = &c.points else { return Vec::new() };

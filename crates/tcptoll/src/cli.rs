@@ -2,8 +2,10 @@
 #![allow(clippy::doc_markdown)] // the doc comments are the help text, which has no back quotes
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::Timestamp;
 
 mod doctor;
 mod experiment;
@@ -26,6 +28,7 @@ pub use watch::WatchArgs;
 
 use rounds::percent;
 use tcptoll_model::points;
+use tcptoll_model::units::parse_time;
 
 const EXIT_STATUS: &str = "\
 Exit status:
@@ -170,6 +173,13 @@ pub struct OutputArgs {
     /// tcptoll merge
     #[arg(long, value_name = "NAME", value_parser = vantage)]
     pub vantage: Option<String>,
+    /// Begin the load of the first trial at this time, e.g. 2026-11-26T12:00:00.5Z, so that several
+    /// machines begin together. Needs --every and a fixed number of rounds
+    #[arg(long, value_name = "TIME", requires = "every", value_parser = instant)]
+    pub start_at: Option<SystemTime>,
+    /// Time from the beginning of one trial's load to the next, e.g. 15s
+    #[arg(long, value_name = "TIME", requires = "start_at", value_parser = every)]
+    pub every: Option<Duration>,
     /// Stop the run when standard input ends, e.g. because the program that started it was killed
     #[arg(long)]
     pub stop_on_eof: bool,
@@ -186,6 +196,16 @@ fn vantage(text: &str) -> Result<String, &'static str> {
             "write 1 to 64 letters, digits, dots, hyphens or underscores, the first a letter or digit, like fra1",
         )
     }
+}
+
+fn instant(text: &str) -> Result<SystemTime, &'static str> {
+    text.parse::<Timestamp>()
+        .map(SystemTime::from)
+        .map_err(|_| "write a date and time with its zone, like 2026-11-26T12:00:00Z")
+}
+
+fn every(text: &str) -> Result<Duration, &'static str> {
+    parse_time(text).ok().filter(|time| !time.is_zero()).ok_or("write a time above 0, like 15s")
 }
 
 /// Options of the tour.

@@ -13,9 +13,10 @@ use tcptoll_engine::experiments::PublicLoad;
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::lab::certification::Tolerance;
 use tcptoll_engine::record::Recorder;
-use tcptoll_engine::runner::{self, Progress, Run, RunError, RunOptions, Schedule};
+use tcptoll_engine::runner::{self, Progress, Run, RunError, RunOptions, Schedule, StartAt};
 use tcptoll_model::experiments::options::is_over_ssh;
 use tcptoll_model::record::Summary;
+use tcptoll_model::stop::Target;
 use tcptoll_model::study::Study;
 
 use crate::cli::{Format, OutputArgs};
@@ -49,11 +50,23 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
         tolerance_text: args.link_tolerance.clone(),
         pcap: args.pcap.as_ref().map(|path| path.display().to_string()),
         vantage: args.vantage.clone(),
+        start: start(&schedule, args)?,
         ..options()?
     };
     carry_out(args, &limits, |interrupt, progress| {
         runner::run(schedule, &options, interrupt, progress)
     })
+}
+
+/// Time of the first load. Machines that begin together must not decide by themselves how many rounds they run.
+fn start(schedule: &Schedule, args: &OutputArgs) -> anyhow::Result<Option<StartAt>> {
+    let Some((at, every)) = args.start_at.zip(args.every) else { return Ok(None) };
+    if schedule.rule.target != Target::Rounds {
+        bail!(
+            "--start-at needs a fixed number of rounds, so that all machines run the same: add --rounds N"
+        );
+    }
+    Ok(Some(StartAt { at, every }))
 }
 
 /// Prints on stdout what has to be read before the run ends.
@@ -132,6 +145,7 @@ pub fn resume(path: &Path, experiment: Option<&str>, args: &OutputArgs) -> anyho
         ("--link-tolerance", args.link_tolerance.is_some()),
         ("--seed", args.seed.is_some()),
         ("--vantage", args.vantage.is_some()),
+        ("--start-at", args.start_at.is_some()),
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
         bail!("{option} has no effect with --resume, which keeps all settings: leave it out");
@@ -183,6 +197,7 @@ fn options() -> anyhow::Result<RunOptions> {
         pcap: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         vantage: None,
+        start: None,
         started_at: Timestamp::now().round(jiff::Unit::Second)?.to_string(),
         after_s: 0.0,
     })

@@ -19,9 +19,11 @@ pub mod visitors;
 pub mod worker_pool;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use tcptoll_model::experiments::spec::Spec;
 use tcptoll_model::record::{Advice, Arm, Lasting, Resolved, WarningEntry};
+use tcptoll_model::share::Share;
 use tcptoll_model::study::{PlannedArm, Settings};
 
 use self::bench::target::Target;
@@ -66,6 +68,45 @@ pub struct Context<'a> {
     pub certificates: &'a mut BTreeMap<String, Certificate>,
     /// Where its hosts come from.
     pub hosts: &'a dyn HostSource,
+    /// When its load begins; `None`: as soon as it can.
+    pub start: Option<Start>,
+}
+
+/// The instant at which a load begins, on the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// When it is to begin.
+    pub at: SystemTime,
+    /// How much later it did; `None`: it has not begun.
+    pub late: Option<Duration>,
+}
+
+/// How often a wait looks for a signal.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Start {
+    /// Waits for the instant and `turn` after it.
+    ///
+    /// Errors: a signal came.
+    pub(crate) fn wait(&mut self, turn: Duration, interrupt: &Interrupt) -> Result<(), LabError> {
+        let at = self.at + turn;
+        loop {
+            match at.duration_since(SystemTime::now()) {
+                Ok(left) if !left.is_zero() => std::thread::sleep(left.min(LOOK)),
+                Ok(_) => {
+                    self.late = Some(Duration::ZERO);
+                    return Ok(());
+                }
+                Err(passed) => {
+                    self.late = Some(passed.duration());
+                    return Ok(());
+                }
+            }
+            if interrupt.signal().is_some() {
+                return Err(LabError::Interrupted);
+            }
+        }
+    }
 }
 
 impl Context<'_> {
@@ -85,6 +126,7 @@ impl Context<'_> {
             pcap: None,
             certificates: self.certificates,
             hosts: self.hosts,
+            start: None,
         }
     }
 }
@@ -147,8 +189,21 @@ pub trait Plan {
     fn public_load(&self) -> Option<PublicLoad> {
         None
     }
+    /// Of a load that several machines share: the part, and the whole. `None`: it is all of it.
+    fn split(&self) -> Option<SplitPlan> {
+        None
+    }
     /// Runs the arm once.
     fn trial(&self, arm: &PlannedArm, context: &mut Context<'_>) -> Result<Outcome, TrialError>;
+}
+
+/// A part of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitPlan {
+    /// Which.
+    pub share: Share,
+    /// Operations of the whole load in each trial.
+    pub operations: u64,
 }
 
 /// Load on a server that may be somebody else's; the user is informed before it begins.

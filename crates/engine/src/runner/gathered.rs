@@ -9,6 +9,7 @@ use tcptoll_model::record::{Missing, NotMerged, RECORD_VERSION, Source};
 use tcptoll_model::study::Study;
 
 use super::Schedule;
+use crate::experiments::SplitPlan;
 use crate::record::{MergedRecord, PointRecord, ReadError, Record};
 
 /// Most vantage points of a merged record.
@@ -50,24 +51,13 @@ impl Gathered {
         });
         let Some(study) = most_common(&found) else { return gathered };
         for point in found {
-            let twin =
-                gathered.points.iter().find(|known| known.source.point == point.source.point);
-            let again = gathered.points.iter().find(|known| is_same_run(known, &point));
             let why = points::difference(&study, &point.header.study)
                 .map(|what| format!("its study is not that of the other records: {what}"))
+                .or_else(|| gathered.repeated(&point))
+                .or_else(|| gathered.of_another_split(&point))
                 .or_else(|| {
-                    again.map(|known| format!("it is the same run as {}", known.source.record))
-                })
-                .or_else(|| {
-                    let other = &twin?.source;
-                    Some(format!(
-                        "{} is of the same point, {}: merge one record of each point",
-                        other.record, other.point
-                    ))
-                })
-                .or_else(|| {
-                    (gathered.points.len() >= POINTS_MAX)
-                        .then(|| format!("more than {POINTS_MAX} points"))
+                    let is_full = gathered.points.len() >= POINTS_MAX;
+                    is_full.then(|| format!("more than {POINTS_MAX} points"))
                 });
             match why {
                 Some(why) => gathered.leave_out(&point.source.record, why),
@@ -78,6 +68,36 @@ impl Gathered {
             gathered.points.iter().map(|point| point.source.point.as_str()).collect();
         gathered.missing.retain(|missing| !present.contains(missing.point.as_str()));
         gathered
+    }
+
+    /// Why a record would count a point twice.
+    fn repeated(&self, point: &PointRecord) -> Option<String> {
+        let find = |is: &dyn Fn(&PointRecord) -> bool| self.points.iter().find(|known| is(known));
+        if let Some(known) = find(&|known| is_same_run(known, point)) {
+            return Some(format!("it is the same run as {}", known.source.record));
+        }
+        let name = &point.source.point;
+        let known = find(&|known| known.source.point == *name)?;
+        let other = &known.source.record;
+        Some(format!("{other} is of the same point, {name}: merge one record of each point"))
+    }
+
+    /// Why a point is no part of the load of the others.
+    fn of_another_split(&self, point: &PointRecord) -> Option<String> {
+        let (first, own) = (split_of(self.points.first()?), split_of(point));
+        match (first, own) {
+            (None, None) => None,
+            (Some(first), Some(own)) if first.share.of() == own.share.of() => {
+                let same = self.points.iter().find(|known| split_of(known) == Some(own))?;
+                let (other, share) = (&same.source.record, own.share);
+                Some(format!("{other} has the same share of the load, {share}"))
+            }
+            (_, Some(own)) => {
+                let share = own.share;
+                Some(format!("it has share {share} of a load, unlike the first record"))
+            }
+            (Some(_), None) => Some("it has a whole load, the first record a share".to_owned()),
+        }
     }
 
     fn leave_out(&mut self, record: &str, reason: String) {
@@ -124,6 +144,11 @@ fn unusable(point: &PointRecord) -> Option<String> {
     Schedule::of(&point.header.study)
         .err()
         .map(|error| format!("its study is not known to this tcptoll: {error}"))
+}
+
+/// The share of a load that a point had.
+fn split_of(point: &PointRecord) -> Option<SplitPlan> {
+    Schedule::of(&point.header.study).ok()?.plan(0).split()
 }
 
 /// The study that most of them have; of several, the first.

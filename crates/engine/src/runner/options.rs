@@ -1,6 +1,7 @@
 //! What a run is given, what it reports meanwhile, and what comes of it.
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use tcptoll_model::record::Summary;
 
@@ -26,10 +27,21 @@ pub struct RunOptions {
     pub version: String,
     /// Name of this machine among those that run the same study.
     pub vantage: Option<String>,
+    /// When the load of the first trial begins, and time between the beginnings of two trials.
+    pub start: Option<StartAt>,
     /// When the run begins, or goes on, RFC 3339.
     pub started_at: String,
     /// Seconds since the run first began; 0 unless it is resumed.
     pub after_s: f64,
+}
+
+/// When the loads of a run begin: that of trial `n` at `at + n × every`, on the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct StartAt {
+    /// The first.
+    pub at: SystemTime,
+    /// From one to the next.
+    pub every: Duration,
 }
 
 /// How far a run has come.

@@ -7,15 +7,16 @@ use tcptoll_model::compare::points::ROUNDS_OF_A_POINT;
 use tcptoll_model::compare::{PointTrials, over_points};
 use tcptoll_model::experiments::names;
 use tcptoll_model::record::{
-    Arm, Comparison, Merged, Missing, NotMerged, OverPoints, Passport, Place, Point, PointArm,
-    PointRatio, Points, RECORD_VERSION, Summary, Trial, Verdict, WarningEntry,
+    Arm, Comparison, Merged, Missing, NotMerged, OverPoints, Passport, PointRatio, RECORD_VERSION,
+    Summary, Trial, Verdict,
 };
-use tcptoll_model::warning::Warning;
 use tcptoll_model::{answer, bound, consolidate};
 
 use super::conclusion::{self, Ended, times};
 use super::gathered::Gathered;
+use super::listing::{listed, listed_points, only_of_all, place, warnings};
 use super::schedule::Schedule;
+use super::split::SplitRounds;
 use crate::record::{MergedRecord, PointRecord};
 
 /// What a merge is given besides the files.
@@ -88,6 +89,9 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
     let first = points.first()?;
     let schedule = Schedule::of(&first.header.study).ok()?;
     let own: Vec<Summary> = points.iter().map(of_point).collect::<Option<_>>()?;
+    if let Some(split) = SplitRounds::of(points, &schedule) {
+        return split.summary(merged, points, &own);
+    }
     let left_out: Vec<Option<String>> = own.iter().map(why_invalid).collect();
     let trials = as_rounds(&own, &left_out);
     let margin = merged.margin.unwrap_or(schedule.margin);
@@ -137,17 +141,7 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
         summary.comparisons.iter().take(ANSWERED).map(sentence_of_points).collect();
     summary.answer = format!("{} {}", verdicts.join(" "), summary.answer).trim().to_owned();
     summary.next.clear();
-    summary.points = Some(Points {
-        points: points
-            .iter()
-            .zip(&own)
-            .zip(left_out)
-            .map(|((point, own), left_out)| described(point, own, left_out))
-            .collect(),
-        missing: merged.missing.clone(),
-        not_merged: merged.not_merged.clone(),
-        split: None,
-    });
+    summary.points = Some(listed_points(merged, points, &own, left_out));
     Some(summary)
 }
 
@@ -194,119 +188,6 @@ fn as_rounds(own: &[Summary], left_out: &[Option<String>]) -> Vec<Trial> {
         trials.collect::<Vec<_>>()
     };
     own.iter().zip(left_out).enumerate().flat_map(of_point).collect()
-}
-
-/// Leaves out what is of one point alone: `consolidate` takes it from the first.
-fn only_of_all(arm: &mut Arm) {
-    // What stands there are points, which have a place of their own.
-    arm.rounds.clear();
-    arm.series.clear();
-    arm.client.tcp_info = None;
-    if let Some(server) = &mut arm.server {
-        server.tcp_info = None;
-    }
-    (arm.link, arm.path, arm.timeline, arm.expectation) = (None, None, None, None);
-}
-
-/// Where the points measured, as far as it is the same for all.
-fn place(own: &[Summary]) -> Place {
-    let Some(first) = own.first().map(|summary| &summary.place) else { return Place::default() };
-    let all = |same: &dyn Fn(&Place) -> bool| own.iter().all(|summary| same(&summary.place));
-    Place {
-        kind: first.kind,
-        link: first.link.clone().filter(|_| all(&|place| place.link == first.link)),
-        target: first.target.clone().filter(|_| all(&|place| place.target == first.target)),
-    }
-}
-
-fn described(point: &PointRecord, own: &Summary, left_out: Option<String>) -> Point {
-    let count = |wanted: &dyn Fn(&Trial) -> bool| {
-        point.trials.iter().filter(|trial| wanted(trial)).count() as u32
-    };
-    let arm = |arm: &Arm| PointArm {
-        name: arm.name.clone(),
-        attempts: arm.attempts,
-        ok: arm.ok,
-        metrics: arm.metrics.iter().map(|(name, metric)| (name.clone(), metric.value)).collect(),
-    };
-    Point {
-        name: point.source.point.clone(),
-        record: point.source.record.clone(),
-        started_at: point.header.started_at.clone(),
-        tcptoll_version: point.header.tcptoll_version.clone(),
-        seed: point.header.seed,
-        place: own.place.clone(),
-        passport: point.header.passport.clone(),
-        rounds: conclusion::whole_rounds(own.arms.len(), &point.trials),
-        trials: point.trials.len() as u32,
-        excluded: count(&|trial| trial.invalid.is_some()),
-        failed: count(&|trial| trial.arm.failure.is_some()),
-        partial: point.source.partial,
-        left_out,
-        arms: own.arms.iter().map(arm).collect(),
-    }
-}
-
-/// The doubts of all points, each once per arm, and those about the points.
-fn warnings(points: &[PointRecord], own: &[Summary], merged: &Merged) -> Vec<WarningEntry> {
-    let mut all: Vec<(WarningEntry, Vec<&str>)> = Vec::new();
-    for (point, own) in points.iter().zip(own) {
-        let name = point.source.point.as_str();
-        for warning in &own.warnings {
-            match all.iter_mut().find(|(w, _)| w.id == warning.id && w.arm == warning.arm) {
-                Some((_, names)) => names.push(name),
-                None => all.push((warning.clone(), vec![name])),
-            }
-        }
-    }
-    let named = |(mut warning, names): (WarningEntry, Vec<&str>)| {
-        let at = match names.as_slice() {
-            [only] => format!(" (at {only})"),
-            [first, others @ ..] => format!(" (figures of {first}; also at {})", listed(others)),
-            [] => String::new(),
-        };
-        warning.text += &at;
-        warning
-    };
-    let mut warnings: Vec<WarningEntry> = about_points(points, merged).collect();
-    warnings.extend(all.into_iter().map(named));
-    warnings
-}
-
-fn about_points<'a>(
-    points: &'a [PointRecord],
-    merged: &'a Merged,
-) -> impl Iterator<Item = WarningEntry> + 'a {
-    let missing = merged.missing.iter().map(|one| format!("{} ({})", one.point, one.reason));
-    let missing: Vec<String> = missing.collect();
-    let missing = (!missing.is_empty()).then(|| Warning::PointsMissing {
-        missing: missing.len(),
-        of: missing.len() + points.len(),
-        which: listed(&missing),
-    });
-    let files = merged.not_merged.iter().map(|one| format!("{}: {}", one.record, one.reason));
-    let files: Vec<String> = files.collect();
-    let files = (!files.is_empty())
-        .then(|| Warning::NotMerged { files: files.len(), which: listed(&files) });
-    let mut versions: Vec<&str> =
-        points.iter().map(|point| point.header.tcptoll_version.as_str()).collect();
-    versions.sort_unstable();
-    versions.dedup();
-    let versions =
-        (versions.len() > 1).then(|| Warning::VersionsDiffer { versions: listed(&versions) });
-    [missing, files, versions].into_iter().flatten().map(|warning| warning.entry(None))
-}
-
-/// Names that a sentence lists.
-const NAMED: usize = 5;
-
-fn listed(names: &[impl AsRef<str>]) -> String {
-    let mut words: Vec<String> =
-        names.iter().take(NAMED).map(|name| name.as_ref().to_owned()).collect();
-    if names.len() > NAMED {
-        words.push(format!("and {} more", names.len() - NAMED));
-    }
-    words.join(", ")
 }
 
 /// What a comparison over points says, in one or two sentences.

@@ -37,7 +37,7 @@ pub(super) struct Forest {
 
 /// A picture per group of comparisons that has an interval to draw.
 pub(super) fn pictures(summary: &Summary) -> Vec<Forest> {
-    if summary.points.is_some() {
+    if points::are_units(summary) {
         return summary.comparisons.iter().filter_map(|c| of_points(summary, c)).collect();
     }
     let groups = effect::groups(summary, &summary.comparisons);

@@ -195,7 +195,7 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
     let drawn =
         summary.comparisons.iter().any(|c| c.ci95.is_some() && metric == Some(c.metric.as_str()));
     let of_own = (own.picture)(summary).map(|picture| Picture::of(picture, summary));
-    let first = if summary.points.is_some() && !forests.is_empty() {
+    let first = if points::are_units(summary) && !forests.is_empty() {
         First::Forests
     } else if (summary.rounds.is_none() || leads) && of_own.is_some() {
         First::Own
@@ -228,7 +228,10 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         answer: lead(&summary.answer).map(keep_units),
         place: figures::place(summary),
         addresses: figures::addresses(summary),
-        forecasts: (own.forecasts)(&summary.arms),
+        forecasts: points::about_split(summary)
+            .into_iter()
+            .chain((own.forecasts)(&summary.arms))
+            .collect(),
         cpu_note,
         started_at: summary.started_at.clone(),
         version: summary.tcptoll_version.clone(),
@@ -256,7 +259,7 @@ pub(super) fn of(summary: &Summary, own: &Own) -> View {
         forests,
         no_interval: forest::without_interval(summary),
         comparisons: summary.comparisons.iter().map(comparison).collect(),
-        unit: if summary.points.is_some() { "points" } else { "rounds" },
+        unit: if points::are_units(summary) { "points" } else { "rounds" },
         points: point_table(summary),
         together: effect::together(&summary.comparisons),
         ending: rounds::ending(summary),

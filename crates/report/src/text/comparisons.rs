@@ -18,7 +18,7 @@ pub(super) const STRIP: usize = 17;
 /// All comparisons, grouped by metric and levels.
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let all = &summary.comparisons;
-    if summary.points.is_some() {
+    if points::are_units(summary) {
         all.iter().for_each(|c| by_point(page, c));
         return;
     }

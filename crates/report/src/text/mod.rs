@@ -18,7 +18,7 @@ use tcptoll_model::record::Summary;
 
 use crate::layout::{self, Lines};
 use crate::own::{Own, Tone};
-use crate::{TextStyle, clean, figures, findings, number, published};
+use crate::{TextStyle, clean, figures, findings, number, points, published};
 
 /// Prose wider than this is tiring to read.
 const PROSE_MAX: usize = 110;
@@ -145,7 +145,10 @@ pub(crate) fn render(
     }
     page.blank();
     // Of a run in rounds the comparisons are the answer; of any other the figures of its arms.
-    if summary.points.is_some() {
+    for line in points::about_split(summary) {
+        page.prose(0, &line, Tone::Dim);
+    }
+    if points::are_units(summary) {
         comparisons::write(&mut page, summary);
         page.blank();
     } else if summary.rounds.is_some() {
@@ -155,7 +158,7 @@ pub(crate) fn render(
         page.blank();
     }
     arms::write(&mut page, summary, own);
-    if summary.rounds.is_none() && summary.points.is_none() {
+    if summary.rounds.is_none() && !points::are_units(summary) {
         comparisons::write(&mut page, summary);
         rounds::ending(&mut page, summary);
     }

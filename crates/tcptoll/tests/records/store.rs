@@ -58,7 +58,7 @@ fn shortened(record: &Record) -> Vec<Line> {
                     seen.insert(trial.arm.name.clone());
                 }
             }
-            Line::Summary(_) | Line::Unknown => {}
+            Line::Summary(_) | Line::Merged(_) | Line::Unknown => {}
         }
     }
     lines

@@ -93,6 +93,11 @@ pub(in crate::experiments) trait Trial {
         Ok(Watch::default())
     }
 
+    /// How long after the others a part of a split load begins.
+    fn turn(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Runs the load to its end.
     ///
     /// Errors: also if no operation at a target succeeded.
@@ -176,6 +181,9 @@ pub(in crate::experiments) fn run<T: Trial>(
     let asked = watch.tap || watch.pcap.is_some();
     if let Some(handle) = &mut hosts.link {
         handle.ask(&watch)?;
+    }
+    if let Some(start) = &mut context.start {
+        start.wait(trial.turn(), context.interrupt)?;
     }
     let report = trial.load(&mut hosts, context)?;
     if let Some(link) = &link {

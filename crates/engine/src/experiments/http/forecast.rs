@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tcptoll_model::http::reuse::Reuse;
+use tcptoll_model::share::{self, Share};
 use tcptoll_model::units::{human_rate_per_s, human_us, plural};
 
 use super::ends::LabServer;
 use super::settings::{HttpSettings, PUBLIC_REQUESTS, Tls};
+use crate::experiments::SplitPlan;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
 use crate::experiments::bench::settings::WarmUp;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
@@ -51,8 +53,14 @@ impl HttpSettings {
         let (requests, duration) = match (load.requests, load.duration) {
             (None, None) if public => (Some(PUBLIC_REQUESTS), None),
             (None, None) => (None, Some(DURATION)),
-            told => told,
+            asked => asked,
         };
+        // A part of a load ends after its part of the requests, so that all parts together are the whole.
+        let (requests, duration) = match self.whole_requests(rate, requests, duration) {
+            Some((share, whole)) => (Some(share.count(whole)), None),
+            None => (requests, duration),
+        };
+        let rate = rate.map(|rate| load.share.map_or(rate, |share| share.rate(rate)));
         let rtt = self.lab().map_or(Duration::ZERO, |lab| lab.spec.link.rtt);
         let near = self.lab().is_none_or(|lab| lab.spec.link.rtt.is_zero());
         let ramp = match load.ramp {
@@ -64,6 +72,37 @@ impl HttpSettings {
         let otherwise = if public { Duration::ZERO } else { WARM_UP + ramp };
         let warmup = load.warmup.unwrap_or(WarmUp::Time(otherwise));
         Pace { rate, requests, duration, warmup, ramp }
+    }
+
+    /// The part of a split load, and the requests of the whole.
+    fn whole_requests(
+        &self,
+        rate: Option<f64>,
+        requests: Option<u64>,
+        duration: Option<Duration>,
+    ) -> Option<(Share, u64)> {
+        let (share, rate) = self.load.share.zip(rate)?;
+        let scheduled = duration.map(|long| share::scheduled(rate, long.as_secs_f64()));
+        let whole = [requests, scheduled].into_iter().flatten().min()?;
+        Some((share, whole))
+    }
+
+    /// Of a split load: its parts, and the requests of the whole in each trial.
+    pub(super) fn split(&self) -> Option<SplitPlan> {
+        let load = &self.load;
+        let duration = if load.requests.is_none() && load.duration.is_none() {
+            Some(DURATION)
+        } else {
+            load.duration
+        };
+        let (share, operations) = self.whole_requests(load.rate, load.requests, duration)?;
+        Some(SplitPlan { share, operations })
+    }
+
+    /// How long after the others' beginning this part of a split load begins.
+    pub(super) fn turn(&self) -> Duration {
+        let turn = self.load.share.zip(self.load.rate).map(|(share, rate)| share.after_s(rate));
+        turn.map_or(Duration::ZERO, Duration::from_secs_f64)
     }
 
     /// `50 connections, closed loop, 10.0 s, 1 thread, io_uring if the kernel allows it`.

@@ -18,7 +18,7 @@ use self::ends::Ends;
 use self::settings::HttpSettings;
 use self::trial::HttpTrial;
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
-use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, TrialError};
+use crate::experiments::{Context, Experiment, Outcome, Plan, PublicLoad, SplitPlan, TrialError};
 use crate::files::Shared;
 
 /// The experiment.
@@ -55,6 +55,10 @@ impl Plan for HttpSettings {
 
     fn load(&self) -> Option<String> {
         Some(self.load_in_words())
+    }
+
+    fn split(&self) -> Option<SplitPlan> {
+        Self::split(self)
     }
 
     fn public_load(&self) -> Option<PublicLoad> {

@@ -136,6 +136,10 @@ impl Trial for HttpTrial<'_> {
         Ok(Watch { tap, ..Watch::default() })
     }
 
+    fn turn(&self) -> Duration {
+        self.settings.turn()
+    }
+
     fn load(&mut self, hosts: &mut Hosts, context: &mut Context<'_>) -> Result<Driven, TrialError> {
         let total = self.settings.expected_requests(&self.pace);
         let warm = match self.pace.warmup {

@@ -132,6 +132,7 @@ fn trial(
             pcap: None,
             certificates: &mut BTreeMap::new(),
             hosts,
+            start: None,
         },
     )
 }

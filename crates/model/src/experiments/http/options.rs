@@ -114,6 +114,14 @@ pub(super) const OPTIONS: &[&Opt] = &[
     )
     .letters(&['R', 'q'])
     .number(),
+    &Opt::one(
+        LOAD,
+        "share",
+        "PART/OF",
+        "Send one part of the load of --rate, e.g. 2/3: the second of three machines. Together they \
+         send the whole load, and tcptoll merge adds up what they measured",
+    )
+    .only(&[Only::With("rate", "")]),
     &Opt::each(
         LOAD,
         "spread",

@@ -7,6 +7,7 @@ use tcptoll_model::arrivals::Spread;
 use tcptoll_model::experiments::http::SPEC;
 use tcptoll_model::http::reuse::Reuse;
 use tcptoll_model::http::status::Expected;
+use tcptoll_model::share::Share;
 use tcptoll_model::study::Settings;
 use tcptoll_model::units::parse_size;
 
@@ -56,6 +57,8 @@ pub struct LoadSettings {
     pub threads: u64,
     /// Requests due per second, if it was said.
     pub rate: Option<f64>,
+    /// The part of the load that is sent, if it is not all of it.
+    pub share: Option<Share>,
     /// How they are spread.
     pub spread: Spread,
     /// Measured requests, if it was said.
@@ -202,6 +205,18 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
         "poisson" => Spread::Poisson,
         other => return Err(wrong("spread", other, "write constant or poisson")),
     };
+    let share = reader.typed_read("share", str::parse::<Share>)?;
+    if let Some(share) = share {
+        let typed = share.to_string();
+        if rate.is_none() {
+            return Err(wrong("share", &typed, "only the load of a rate can be split: add --rate"));
+        }
+        if spread == Spread::Poisson {
+            let why =
+                "random requests are not the same in number each time: leave --spread poisson out";
+            return Err(wrong("share", &typed, why));
+        }
+    }
     let io = match reader.value("io")?.as_str() {
         "auto" => Io::Auto,
         "epoll" => Io::Epoll,
@@ -219,6 +234,7 @@ fn load(reader: &Reader<'_>) -> Result<LoadSettings, TrialError> {
         connections,
         threads,
         rate,
+        share,
         spread,
         requests: reader.typed_count("requests", 1, REQUESTS_MAX)?,
         duration: reader.typed_read("duration", time_above_zero)?,
