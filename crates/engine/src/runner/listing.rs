@@ -75,12 +75,8 @@ fn described(point: &PointRecord, own: &Summary, left_out: Option<String>) -> Po
     }
 }
 
-/// The doubts of all points, each once per arm, and those about the points.
-pub(super) fn warnings(
-    points: &[PointRecord],
-    own: &[Summary],
-    merged: &Merged,
-) -> Vec<WarningEntry> {
+/// The doubts of all points, each once per arm.
+pub(super) fn warnings(points: &[PointRecord], own: &[Summary]) -> Vec<WarningEntry> {
     let mut all: Vec<(WarningEntry, Vec<&str>)> = Vec::new();
     for (point, own) in points.iter().zip(own) {
         let name = point.source.point.as_str();
@@ -100,12 +96,11 @@ pub(super) fn warnings(
         warning.text += &at;
         warning
     };
-    let mut warnings: Vec<WarningEntry> = about_points(points, merged).collect();
-    warnings.extend(all.into_iter().map(named));
-    warnings
+    all.into_iter().map(named).collect()
 }
 
-fn about_points<'a>(
+/// The doubts about the points themselves, which come first.
+pub(super) fn about_points<'a>(
     points: &'a [PointRecord],
     merged: &'a Merged,
 ) -> impl Iterator<Item = WarningEntry> + 'a {

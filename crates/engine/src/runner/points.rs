@@ -14,7 +14,7 @@ use tcptoll_model::{answer, bound, consolidate};
 
 use super::conclusion::{self, Ended, times};
 use super::gathered::Gathered;
-use super::listing::{listed, listed_points, only_of_all, place, warnings};
+use super::listing::{about_points, listed, listed_points, only_of_all, place, warnings};
 use super::schedule::Schedule;
 use super::split::SplitRounds;
 use crate::record::{MergedRecord, PointRecord};
@@ -125,7 +125,7 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
         })
         .collect();
     summary.comparisons = over_points(&schedule.pairs, &schedule.arms, &of_points, margin);
-    summary.warnings = warnings(points, &own, merged);
+    summary.warnings = warnings(points, &own);
     let all: Vec<Trial> = points.iter().flat_map(|point| point.trials.iter().cloned()).collect();
     summary.excluded = bound::excluded(&all);
     summary.partial = !merged.missing.is_empty()
@@ -134,6 +134,7 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
         || left_out.iter().any(Option::is_some);
     summary.valid = left_out.iter().any(Option::is_none);
     (schedule.spec.conclude)(&mut summary);
+    summary.warnings.splice(0..0, about_points(points, merged));
     if let Some(sentence) = &first.header.study.answer {
         summary.answer = answer::fill(sentence, &summary, &schedule.metric);
     }

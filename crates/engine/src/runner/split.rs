@@ -7,7 +7,7 @@ use tcptoll_model::record::{Arm, Due, Merged, Passport, SplitLoad, Summary, Tria
 use tcptoll_model::warning::Warning;
 
 use super::conclusion::{self, Ended};
-use super::listing::{listed_points, only_of_all, place, warnings};
+use super::listing::{about_points, listed_points, only_of_all, place, warnings};
 use super::schedule::Schedule;
 use crate::experiments::SplitPlan;
 use crate::record::PointRecord;
@@ -135,9 +135,10 @@ impl SplitRounds {
             only_of_all(arm);
             arm.rounds = rounds;
         }
-        let mut doubts = warnings(points, own, merged);
+        let mut doubts: Vec<WarningEntry> = about_points(points, merged).collect();
         doubts.extend(self.warnings());
         doubts.append(&mut summary.warnings);
+        doubts.extend(warnings(points, own));
         summary.warnings = doubts;
         summary.valid &= !self.trials.is_empty() && self.due.iter().all(|due| due.due == due.asked);
         summary.partial = !self.missing.is_empty()

@@ -1,6 +1,7 @@
 //! Whole runs in milliseconds: the runner with an experiment that measures nothing.
 
 mod fake;
+mod points;
 
 use std::path::PathBuf;
 
@@ -62,6 +63,8 @@ impl Ran {
 
 fn options(record: PathBuf) -> RunOptions {
     RunOptions {
+        vantage: None,
+        start: None,
         command: vec!["tcptoll".to_owned()],
         record,
         seed: 7,

@@ -180,3 +180,6 @@ fn count_opposite(comparison: &mut Comparison) {
     points.opposite_verdicts = opposite.clone().filter(by_verdict).count() as u32;
     points.opposite = opposite.count() as u32;
 }
+
+#[cfg(test)]
+mod tests;
