@@ -31,7 +31,7 @@ mod transfer;
 mod workers;
 
 pub use arm::{Arm, Warmup};
-pub use comparison::{Comparison, Round, Rounds, Verdict};
+pub use comparison::{Comparison, OverPoints, PointRatio, Round, Rounds, Verdict};
 pub use connect::{Expectation, Step, Timeline, View};
 pub use host::{HostSummary, Listener, Softirq};
 pub use http::Closing;
@@ -42,10 +42,7 @@ pub use metric::Metric;
 pub use own::Own;
 pub use page::PageLoads;
 pub use path::{Background, Path, Route};
-pub use points::{
-    Due, Merged, Missing, NotMerged, OverPoints, Point, PointArm, PointRatio, Points, Source,
-    SplitLoad,
-};
+pub use points::{Due, Merged, Missing, NotMerged, Point, PointArm, Points, Source, SplitLoad};
 pub use port_use::{Cliff, PortPoint, PortUse};
 pub use queue::{DropBalance, HalfOpenPeer, ListenerQueue, Outcome, Queues, RetryLadder};
 pub use resolved::Resolved;

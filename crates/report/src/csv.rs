@@ -110,7 +110,7 @@ pub(crate) fn render(summary: &Summary, own: &Own) -> String {
         )
         .chain(of_points(summary))
         .chain(summary.comparisons.iter().map(|c| comparison(summary, c)))
-        .chain(summary.comparisons.iter().flat_map(|c| by_point(c)))
+        .chain(summary.comparisons.iter().flat_map(by_point))
         .chain(summary.published.iter().map(|p| published(summary, p)));
     let experiment = guarded(&summary.experiment);
     let lines = std::iter::once(heads.collect()).chain(rows.map(|row| {

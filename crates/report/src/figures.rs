@@ -229,6 +229,7 @@ fn links(summary: &Summary) -> Vec<String> {
             .place
             .link
             .iter()
+            .filter(|link| link.rtt_us > 0.0)
             .map(|l| format!("rtt {} asked", number::time(l.rtt_us)))
             .collect();
     };

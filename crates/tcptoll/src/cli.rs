@@ -175,13 +175,13 @@ pub struct OutputArgs {
     pub vantage: Option<String>,
     /// Begin the load of the first trial at this time, e.g. 2026-11-26T12:00:00.5Z, so that several
     /// machines begin together. Needs --every and a fixed number of rounds
-    #[arg(long, value_name = "TIME", requires = "every", value_parser = instant)]
+    #[arg(long, value_name = "TIME", requires = "every", value_parser = instant, hide_short_help = true)]
     pub start_at: Option<SystemTime>,
     /// Time from the beginning of one trial's load to the next, e.g. 15s
-    #[arg(long, value_name = "TIME", requires = "start_at", value_parser = every)]
+    #[arg(long, value_name = "TIME", requires = "start_at", value_parser = every, hide_short_help = true)]
     pub every: Option<Duration>,
     /// Stop the run when standard input ends, e.g. because the program that started it was killed
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub stop_on_eof: bool,
     /// Print no progress and no notices of repeated trials on stderr
     #[arg(long, short)]

@@ -26,7 +26,7 @@ use crate::screen::{self, ProgressLine};
 
 /// Runs a study, prints its result, writes what was asked for.
 pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
-    let Checked { mut schedule, limits, tolerance } = check(study, args)?;
+    let Checked { mut schedule, limits, tolerance, start } = check(study, args)?;
     schedule.resolve(&[])?;
     let record = record_path(study, args)?;
     announce(&schedule);
@@ -50,7 +50,7 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
         tolerance_text: args.link_tolerance.clone(),
         pcap: args.pcap.as_ref().map(|path| path.display().to_string()),
         vantage: args.vantage.clone(),
-        start: start(&schedule, args)?,
+        start,
         ..options()?
     };
     carry_out(args, &limits, |interrupt, progress| {
@@ -107,6 +107,7 @@ pub(crate) struct Checked {
     pub(crate) schedule: Schedule,
     limits: Vec<Limit>,
     tolerance: Tolerance,
+    start: Option<StartAt>,
 }
 
 /// Checks the study, what it needs of this machine, limits, tolerance, files.
@@ -120,8 +121,9 @@ pub(crate) fn check(study: &Study, args: &OutputArgs) -> anyhow::Result<Checked>
     }
     let limits = limits(&args.fail_if, &schedule)?;
     let tolerance = tolerance(args.link_tolerance.as_deref())?;
+    let start = start(&schedule, args)?;
     check_files(args)?;
-    Ok(Checked { schedule, limits, tolerance })
+    Ok(Checked { schedule, limits, tolerance, start })
 }
 
 /// Informs the user of load on somebody else's server, before it begins.

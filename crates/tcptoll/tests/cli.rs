@@ -6,6 +6,8 @@
 mod doctor;
 #[path = "cli/keepalive.rs"]
 mod keepalive;
+#[path = "cli/merge.rs"]
+mod merge;
 #[path = "cli/printed.rs"]
 mod printed;
 #[path = "cli/refused.rs"]

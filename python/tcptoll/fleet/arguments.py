@@ -66,7 +66,7 @@ def fleet(arguments: Sequence[str]) -> int:
                      "--local; otherwise all]")  # fmt: skip
     run.add_argument("--points", metavar="A,B", type=_names, help="only these points")
     run.add_argument("--expect", metavar="A,B", type=_names, help="points that take part although their workers are not there yet")
-    run.add_argument("--seed", metavar="N", type=_number(0, (1 << 63) - 1), help="seed of random numbers [default: a new one]")
+    run.add_argument("--seed", metavar="N", type=_number(0, (1 << 63) - 1), help="seed of random numbers [default: that of the folder, otherwise new]")
     run.add_argument("--split", action="store_true", help="share one load among the points: each sends a part of every trial")
     run.add_argument("--every", metavar="TIME", type=_time, help="with --split: time from the beginning of a trial to the next")
     run.add_argument("--store", metavar="FOLDER", help="with --local: folder in which the points keep their records")

@@ -30,7 +30,14 @@ _READY_S = 5.0
 
 def run(given: argparse.Namespace) -> int:
     """Measures at all points. Status 0: all have a result; 1: some; 2: none; 130: interrupted."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return _planned(given)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _planned(given: argparse.Namespace) -> int:
     study = read(given.study)
     ours = version(_binary.find())
     store = Store(Path(given.out))
@@ -64,7 +71,7 @@ def _run(
     screen = Screen(state, sys.stderr, given.quiet)
     runner = Runner(
         plan, executor, store, at_once=at_once, deadline_s=given.deadline.seconds, deadline=given.deadline.text,
-        show=screen.show, absent=absent,
+        patience_s=3 * plan.study.most_s + 60, show=screen.show, absent=absent,
     )  # fmt: skip
     try:
         runner.run()
@@ -104,7 +111,8 @@ def _executor(given: argparse.Namespace) -> Executor:
 
         return LocalExecutor(given.local, Settings(store=given.store))
     if given.hosts is not None:
-        from .over_ssh import SshExecutor, hosts
+        from .hosts import hosts
+        from .over_ssh import SshExecutor
 
         return SshExecutor(*hosts(Path(given.hosts)))
     from .worker import quiet, security
@@ -202,6 +210,14 @@ def _list(names: list[str]) -> str:
     return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
 
 
+def _reasons(missing: list[tuple[str, str]]) -> str:
+    """Each reason once, with its points."""
+    points: dict[str, list[str]] = {}
+    for name, why in missing:
+        points.setdefault(why, []).append(printable(name, 80))
+    return "; ".join(f"{_list(names)}: {why}" for why, names in points.items())
+
+
 def _merge(store: Store) -> int:
     """Lets the program conclude, and returns the exit status."""
     state, command = store.state, []
@@ -214,8 +230,7 @@ def _merge(store: Store) -> int:
         why = point.reason if point.state not in ("waiting", "running", "done") else "the fleet was interrupted"
         missing.append((name, "its record was deleted" if point.state == "done" else why))
     if not command:
-        listed = "; ".join(f"{name}: {why}" for name, why in missing)
-        raise TcptollError(f"no point has a result: {printable(listed, 4000)}")
+        raise TcptollError(f"no point has a result: {printable(_reasons(missing), 4000)}")
     arguments = ["merge", *command, f"--out={(store.folder / 'merged.jsonl').absolute()}"]
     arguments += [f"--missing={name}={printable(why, 300)}" for name, why in missing]
     if state.clock_bound_s is not None:

@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Any
 
-from .. import _binary
 from .plan import MOST_RECORD_BYTES, PROTOCOL, PointError
+from .task import why
 
 #: A login shell may print this much before.
 _MOST_NOISE = 64 << 10
@@ -45,7 +45,7 @@ def _result(file: IO[bytes], status: int, before: int, after: int, errors: int, 
     said = _exactly(file, errors).decode("utf-8", "replace")
     record = _exactly(file, size)
     return {
-        "protocol": PROTOCOL, "status": status, "error": "" if status in (0, 1) else _binary.sentence(said, status),
+        "protocol": PROTOCOL, "status": status, "error": "" if status in (0, 1) else why(status, said),
         "record": zlib.compress(record, 1) if record else None, "bytes": size,
         "sha256": hashlib.sha256(record).hexdigest(), "measured": max(0, after - before), "found": min(before, after),
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """Vantage points that are Dask workers, for fleets that are always on.
 
-Dask is asked for little: to reach a worker by the name of its vantage point, and to say when one goes away.
+Dask is asked for little: to reach a worker by the name of its vantage point, and to report one that goes away.
 Nothing is left to it that could wait for ever: a point without a worker is not submitted, and the task of a
 worker that dies is withdrawn.
 """
@@ -11,15 +11,14 @@ import asyncio
 import concurrent.futures
 import contextlib
 import queue
-import threading
-import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import distributed
 
-from .._errors import TcptollError, printable
+from .._errors import printable
+from .connection import Connection
 from .plan import (
     MOST_RECORD_BYTES,
     Clock,
@@ -36,16 +35,16 @@ from .plan import (
 )
 from .worker import RESOURCE, clock_there, measure_there, probe_there
 
-T = TypeVar("T")
 #: A result is a zlib'd record and a few numbers.
 _MOST_RESULT_BYTES = MOST_RECORD_BYTES + (1 << 20)
-_CONNECT_S = 15.0
 _ASK_S = 20.0
 _GATHER_S = 60.0
+#: A worker that has not begun by then is busy, for another fleet.
+_BEGIN_S = 30.0
 
 
 class DaskExecutor(Executor):
-    """Reaches the workers of a scheduler. A thread of its own runs the connection."""
+    """Reaches the workers of a scheduler."""
 
     def __init__(
         self, address: str, security: Any = None, measure: Callable[[dict[str, Any], str], Any] = measure_there
@@ -53,36 +52,27 @@ class DaskExecutor(Executor):
         self._address, self._measure = address, measure
         self._topic = f"tcptoll-{uuid.uuid4().hex}"
         self._events: queue.SimpleQueue[tuple[str, Event]] = queue.SimpleQueue()
-        self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._tokens: dict[str, str] = {}
-        #: Address of each worker with its points, and the worker that has begun each point.
-        self._workers: dict[str, list[str]] = {}
+        # These two belong to the thread of the connection: the task of each point, and the worker that has begun it.
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._at: dict[str, str] = {}
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="tcptoll-dask", daemon=True).start()
-        try:
-            self._client = self._call(self._connect(security), _CONNECT_S + 5)
-        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
-            raise TcptollError(
-                f"--scheduler {printable(address)}: no connection ({printable(str(error) or type(error).__name__, 300)}): "
-                "is it running, and are the --tls options the same on both sides?"
-            ) from error
+        self._connection = Connection(address, security, self._left, self._gone)
+        self._connection.subscribe(self._topic, self._progress)
 
     def points(self) -> Sequence[str]:
-        return list(dict.fromkeys(name for names in list(self._workers.values()) for name in names))
+        return self._connection.points()
 
     def present(self, point: str) -> bool:
-        return any(point in names for names in list(self._workers.values()))
+        return bool(self._connection.workers_of(point))
 
     def probe(self, point: str) -> str:
-        versions: dict[str, Any] = self._ask(point, probe_there)
-        for answer in versions.values():
+        answers = list(self._ask(point, probe_there).values())
+        for answer in answers:
             if not isinstance(answer, dict) or not isinstance(answer.get("version"), str):
-                said = answer.get("error") if isinstance(answer, dict) else answer
-                raise PointError(printable(str(said), 500))
-        found = sorted({answer["version"] for answer in versions.values()})
+                raise PointError(printable(str(answer.get("error") if isinstance(answer, dict) else answer), 500))
+        found = sorted({answer["version"] for answer in answers})
         if len(found) != 1:
-            raise PointError(f"its workers have different versions: {printable(', '.join(found), 200)}")
+            raise PointError(f"its workers have different versions: {printable(', '.join(found), 200) or 'none answered'}")
         return str(found[0])
 
     def clock(self, point: str) -> Clock:
@@ -95,13 +85,12 @@ class DaskExecutor(Executor):
         return least_error(exchange)
 
     def submit(self, work: Work) -> None:
-        key = f"tcptoll-{work.key[:16]}-{uuid.uuid4().hex}"
         self._tokens[work.point] = work.token
 
         def begin() -> None:
-            self._tasks[work.point] = key, self._loop.create_task(self._follow(work, key))
+            self._tasks[work.point] = self._connection.loop.create_task(self._follow(work))
 
-        self._loop.call_soon_threadsafe(begin)
+        self._connection.loop.call_soon_threadsafe(begin)
 
     def next_event(self, timeout: float) -> Event | None:
         try:
@@ -116,68 +105,67 @@ class DaskExecutor(Executor):
         self._tokens.pop(point, None)
 
         def end() -> None:
-            _, task = self._tasks.pop(point, ("", None))
+            task = self._tasks.pop(point, None)
             self._at.pop(point, None)
             if task is not None:
                 task.cancel()
 
-        self._loop.call_soon_threadsafe(end)
+        self._connection.loop.call_soon_threadsafe(end)
 
     def close(self, timeout: float) -> None:
         for point in list(self._tokens):
             self.cancel(point)
-        # A scheduler that does not answer must not hold us: the thread ends with the process.
-        with contextlib.suppress(Exception):
-            self._call(self._client.close(timeout=timeout), timeout)
+        self._connection.close(timeout)
 
-    async def _connect(self, security: Any) -> Any:
-        client: Any = await distributed.Client(
-            self._address, asynchronous=True, security=security, timeout=_CONNECT_S, set_as_default=False,
-            direct_to_workers=False,
-        )  # fmt: skip
-        client.subscribe_topic("all", self._membership)
-        client.subscribe_topic(self._topic, self._progress)
-        await self._look(client)
-        self._watch = self._loop.create_task(self._guard(client))
-        return client
-
-    async def _look(self, client: Any) -> None:
-        """Which workers there are, with all of them: `scheduler_info` names a few."""
+    async def _follow(self, work: Work) -> None:
+        """Waits for the result of a point. The runner's deadline ends the wait, by `cancel`."""
+        point, client = work.point, self._connection.client
+        # A key of its own for each attempt: Dask must neither reuse a result nor measure a lost one again.
+        key = f"tcptoll-{work.key[:16]}-{uuid.uuid4().hex}"
+        future = client.submit(
+            self._measure, work.message(), self._topic, key=key, resources={RESOURCE + point: 1}, retries=0, pure=False
+        )
+        with client.as_current():
+            finished = asyncio.ensure_future(distributed.wait(future))
         try:
-            identity = await client.scheduler.identity(n_workers=-1)
-        except TypeError:  # Older versions list all.
-            identity = await client.scheduler.identity()
-        self._workers = {
-            str(address): [
-                str(name).removeprefix(RESOURCE) for name in worker.get("resources", {}) if str(name).startswith(RESOURCE)
-            ]
-            for address, worker in identity["workers"].items()
-        }
+            await asyncio.wait([finished], timeout=_BEGIN_S)
+            if not finished.done() and point not in self._at:
+                self._put(point, Lost(point, "its worker is busy", busy=True))
+                return
+            await finished
+            self._put(point, await self._outcome(point, key, future))
+        except (OSError, KeyError, asyncio.TimeoutError, concurrent.futures.CancelledError) as error:
+            # Its record is still on its disk. Without a scheduler, `_gone` follows.
+            if client.status == "running":
+                self._put(point, Lost(point, f"its result was lost ({type(error).__name__})"))
+        except Exception as error:
+            self._put(point, Failure(point, f"{type(error).__name__}: {error}"))
+        finally:
+            finished.cancel()
+            with contextlib.suppress(Exception):
+                future.release()
 
-    async def _guard(self, client: Any) -> None:
-        """Reports a scheduler that goes away, and finds workers whose event was missed."""
-        looked = time.monotonic()
-        while client.status == "running":
-            await asyncio.sleep(0.2)
-            if time.monotonic() - looked > 5.0:
-                looked = time.monotonic()
-                with contextlib.suppress(OSError, asyncio.TimeoutError):
-                    await asyncio.wait_for(self._look(client), 5.0)
-        self._workers = {}
+    async def _outcome(self, point: str, key: str, future: Any) -> Event:
+        client = self._connection.client
+        if future.status == "error":
+            error = await future.exception()
+            if isinstance(error, distributed.scheduler.KilledWorker):
+                return Lost(point, "its worker died several times")
+            return Failure(point, f"{type(error).__name__}: {error}")
+        # Asked of the scheduler, before anything is transferred.
+        size = (await client.nbytes([key], summary=False)).get(key, 0)
+        if size > _MOST_RESULT_BYTES:
+            return Failure(point, f"its result has {size / 1e6:.0f} MB; the limit is {MOST_RECORD_BYTES >> 20} MiB")
+        return Result(point, await asyncio.wait_for(client.gather(future), _GATHER_S))
+
+    def _left(self, address: str) -> None:
+        for point in list(self._tasks):
+            at = self._at.get(point)
+            if at == address or (at is None and not self.present(point)):
+                self._put(point, Lost(point, "its worker went away"))
+
+    def _gone(self) -> None:
         self._events.put(("", Gone(f"the scheduler {self._address} closed the connection")))
-
-    async def _membership(self, event: Any) -> None:
-        _, message = event
-        action, address = message.get("action"), message.get("worker")
-        if action == "remove-worker":
-            self._workers.pop(address, None)
-            for point, (_, _task) in list(self._tasks.items()):
-                at = self._at.get(point)
-                if at == address or (at is None and not self.present(point)):
-                    self._put(point, Lost(point, "its worker went away"))
-        elif action == "add-worker":
-            with contextlib.suppress(OSError):
-                await self._look(self._client)
 
     def _progress(self, event: Any) -> None:
         _, message = event
@@ -186,57 +174,18 @@ class DaskExecutor(Executor):
         point, done, found = message.get("point"), message.get("done"), message.get("found")
         if not isinstance(point, str) or message.get("token") != self._tokens.get(point, ""):
             return
-        if all(type(n) is int and 0 <= n < 1 << 31 for n in (done, found)):
+        if type(done) is int and type(found) is int and 0 <= found < 1 << 31 and 0 <= done < 1 << 31:
             self._at[point] = str(message.get("address"))
-            self._put(point, Progress(point, int(done or 0), int(found or 0)))
-
-    async def _follow(self, work: Work, key: str) -> None:
-        """Waits for the result of a point. The runner's deadline ends the wait, by `cancel`."""
-        point = work.point
-        future = self._client.submit(
-            self._measure, work.message(), self._topic, key=key, resources={RESOURCE + point: 1}, retries=0, pure=False,
-        )  # fmt: skip
-        try:
-            await distributed.wait(future)
-            if future.status == "error":
-                error = await future.exception()
-                if isinstance(error, distributed.scheduler.KilledWorker):
-                    self._put(point, Lost(point, "its worker died, several times"))
-                else:
-                    self._put(point, Failure(point, f"{type(error).__name__}: {error}"))
-                return
-            size = (await self._client.nbytes([key], summary=False)).get(key, 0)
-            if size > _MOST_RESULT_BYTES:
-                self._put(point, Failure(point, f"its result has {size / 1e6:.0f} MB; the limit is 64 MiB"))
-                return
-            payload = await asyncio.wait_for(self._client.gather(future), _GATHER_S)
-            self._put(point, Result(point, payload))
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # Dask has many; a result that got lost is measured or fetched again.
-            self._put(point, Lost(point, f"its result was lost ({type(error).__name__})"))
-        finally:
-            self._at.pop(point, None)
-            with contextlib.suppress(Exception):
-                future.release()
+            self._put(point, Progress(point, done, found))
 
     def _put(self, point: str, event: Event) -> None:
         self._events.put((self._tokens.get(point, ""), event))
 
     def _ask(self, point: str, function: Callable[..., Any]) -> dict[str, Any]:
         """Runs a function on all workers of a point, also while they measure."""
-        addresses = [address for address, names in list(self._workers.items()) if point in names]
+        connection, addresses = self._connection, self._connection.workers_of(point)
         try:
-            answer = self._call(self._client.run(function, workers=addresses, on_error="return"), _ASK_S)
+            ask = connection.client.run
+            return dict(connection.call(lambda: ask(function, workers=addresses, on_error="return"), _ASK_S))
         except (OSError, TimeoutError, ValueError) as error:
             raise PointError(f"its worker did not answer ({printable(str(error) or type(error).__name__, 200)})") from error
-        return dict(answer)
-
-    def _call(self, coroutine: Coroutine[Any, Any, T], timeout: float) -> T:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result(timeout)
-        except (concurrent.futures.TimeoutError, asyncio.TimeoutError) as error:  # Names of their own before Python 3.11.
-            raise TimeoutError(f"no answer within {timeout:.0f} s") from error
-        finally:
-            future.cancel()

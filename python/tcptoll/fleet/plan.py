@@ -51,6 +51,7 @@ class Study:
     most_rounds: int
     round_s: float
     least_s: float
+    most_s: float
     targets: tuple[str, ...]
 
     @property
@@ -77,8 +78,8 @@ class Split:
 
     @property
     def bound_s(self) -> float:
-        """The largest error of a clock."""
-        return max((clock.bound_s for clock in self.clocks.values()), default=0.0)
+        """The largest difference between the beginnings at two points: the sum of the two largest errors."""
+        return sum(sorted(clock.bound_s for clock in self.clocks.values())[-2:])
 
 
 @dataclass(frozen=True)
@@ -192,10 +193,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Lost:
-    """The worker of a point went away. A replacement can continue."""
+    """The worker of a point went away, or is busy. The point can be tried again."""
 
     point: str
     reason: str
+    busy: bool = False
 
 
 @dataclass(frozen=True)

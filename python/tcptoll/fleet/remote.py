@@ -24,6 +24,7 @@ folder=${XDG_DATA_HOME:-$HOME/.local/share}/tcptoll/fleet
 mkdir -p "$folder" && chmod 700 "$folder" || fail "the folder $folder cannot be written"
 record=$folder/$key.jsonl study=$folder/$key.toml errors=$folder/$key.$$.err
 trap 'rm -f "$errors" "$study.$$"' EXIT
+trap 'exit 9' HUP INT PIPE TERM
 head -c "$size" <&3 >"$study.$$" && [ "$(wc -c <"$study.$$")" -eq "$size" ] || fail "the study did not arrive"
 mv -f "$study.$$" "$study" || fail "the folder $folder cannot be written"
 count() { if [ -s "$record" ]; then grep -c '^{"line":"trial"' "$record"; else echo 0; fi; }

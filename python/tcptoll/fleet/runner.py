@@ -14,10 +14,12 @@ from .store import Point, Store, now, write
 
 #: A point whose worker goes away more often is given up.
 _MOST_LOSSES = 10
+#: Before it is tried again.
+_PAUSE_S = 0.5
 #: How long the end may take after the deadline: closing connections, and stopping local programs.
 CLOSE_S = 0.8
 #: fleet.json is written at most this often while points change.
-_SAVE_S = 0.25
+_SAVE_S = 0.5
 
 
 class Runner:
@@ -25,24 +27,29 @@ class Runner:
 
     def __init__(
         self, plan: Plan, executor: Executor, store: Store, *, at_once: int, deadline_s: float, deadline: str,
-        show: Callable[[bool], None], absent: Mapping[str, str] | None = None,
+        patience_s: float, show: Callable[[bool], None], absent: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self._plan, self._executor, self._store = plan, executor, store
-        self._at_once, self._deadline = at_once, deadline
+        self._at_once, self._deadline, self._patience_s = at_once, deadline, patience_s
         self._begun = time.monotonic()
         self._ends = self._begun + deadline_s
         self._show, self._absent = show, absent or {}
         self._saved = 0.0
         self._waiting: deque[str] = deque()
         self._running: dict[str, float] = {}
+        self._submitted: dict[str, float] = {}
+        self._not_before: dict[str, float] = {}
 
     def run(self) -> None:
         """Until every point has an end or the deadline has come. A point that is done already is not run again."""
         self._queue()
         try:
             while (self._waiting or self._running) and (left := self._ends - time.monotonic()) > 0:
+                self._pass()
                 self._start()
                 self._handle(self._executor.next_event(min(0.2, left)))
+                for name, begun in self._running.items():
+                    self._store.state.points[name].seconds = round(time.monotonic() - begun, 1)
                 self._save()
                 self._show(False)
             self._end(f"no result by the deadline of {self._deadline}")
@@ -78,7 +85,7 @@ class Runner:
             if len(self._running) >= self._at_once:
                 return
             name = self._waiting.popleft()
-            if not self._executor.present(name):
+            if time.monotonic() < self._not_before.get(name, 0.0) or not self._executor.present(name):
                 self._waiting.append(name)
                 continue
             point = self._store.state.points[name]
@@ -87,7 +94,17 @@ class Runner:
             moment = time.monotonic()
             self._running[name] = moment - point.seconds
             work = self._plan.work(name, point.attempts, secrets.token_hex(8), max(0.0, self._ends - moment), CLOSE_S / 2)
+            self._submitted[name] = moment
             self._executor.submit(work)
+
+    def _pass(self) -> None:
+        """Gives up a point that takes far longer than its study, if others wait for it."""
+        for name in list(self._running) if self._waiting else ():
+            if time.monotonic() - self._submitted[name] > self._patience_s:
+                point = self._store.state.points[name]
+                point.state, point.reason = "missing", f"no result within {self._patience_s:.0f} s, and others had to wait"
+                point.seconds = round(time.monotonic() - self._running.pop(name), 3)
+                self._executor.cancel(name)
 
     def _handle(self, event: Event | None) -> None:
         if event is None:
@@ -128,11 +145,18 @@ class Runner:
         reason = printable(event.reason, 500)
         if self._plan.split is not None:
             point.state, point.reason = "failed", f"{reason}; a shared load cannot be resumed"
+        elif event.busy:
+            point.state, point.reason, point.attempts = "waiting", reason, point.attempts - 1
+            self._again(event.point)
         elif point.attempts >= _MOST_LOSSES:
             point.state, point.reason = "failed", f"{reason}; given up after {point.attempts} attempts"
         else:
             point.state, point.reason = "waiting", reason
-            self._waiting.append(event.point)
+            self._again(event.point)
+
+    def _again(self, name: str) -> None:
+        self._waiting.append(name)
+        self._not_before[name] = time.monotonic() + _PAUSE_S
 
     def _end(self, reason: str) -> None:
         """Marks the points that have no result as missing, and asks their workers to stop."""

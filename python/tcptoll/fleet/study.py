@@ -61,6 +61,7 @@ def _study(text: str, checked: Any, name: str) -> Study:
             most_rounds=_of(int, rounds.get("most", 1)),
             round_s=float(checked.get("round_s") or 0.0),
             least_s=float(checked.get("least_s") or 0.0),
+            most_s=float(checked.get("most_s") or 0.0),
             targets=tuple(_of(str, target) for target in checked["targets"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:

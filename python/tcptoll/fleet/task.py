@@ -145,7 +145,7 @@ def _measured(
             break
     count = trials.count()
     report(count, found)
-    result = _nothing(status, "" if status in (0, 1) else _why(status, stderr, stopped()))
+    result = _nothing(status, "" if status in (0, 1) else why(status, stderr, stopped()))
     result.update(measured=max(0, count - found), found=min(found, count))
     size = path.stat().st_size if path.exists() else 0
     if size > MOST_RECORD_BYTES:
@@ -222,7 +222,8 @@ def _tail(file: IO[bytes]) -> str:
     return file.read().decode("utf-8", "replace")
 
 
-def _why(status: int, stderr: str, stopped: bool) -> str:
+def why(status: int, stderr: str, stopped: bool = False) -> str:
+    """Why a run has no result, in one sentence."""
     if stopped:
         return "the run was stopped before its end"
     if status > 128 and "error: " not in stderr:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import secrets
 import signal
 import sys
 import time
@@ -35,6 +35,9 @@ QUIET = {
     "distributed.scheduler.allowed-failures": 10,
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.diagnostics.nvml": False,
+    # Dask serves HTTP also without a dashboard; nobody may ask for anything there.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
 
 
@@ -45,6 +48,10 @@ def quiet() -> None:
     except ImportError as error:
         raise TcptollError("Dask is not installed: type `pip install 'tcptoll[fleet]'`") from error
     dask.config.set(QUIET)
+    if "logging" not in dask.config.config and "logging" not in dask.config.config.get("distributed", {}):
+        # What matters is said in a sentence of our own; tracebacks of lost connections are not it.
+        levels = {"distributed": "error", "distributed.client": "critical", "distributed.worker": "critical"}
+        dask.config.set({"distributed.logging": levels})
 
 
 def security(ca: str | None, certificate: str | None, key: str | None) -> Any:
@@ -54,7 +61,7 @@ def security(ca: str | None, certificate: str | None, key: str | None) -> Any:
         return None
     missing = [name for name, value in given.items() if not value]
     if missing:
-        raise TcptollError(f"{' and '.join(missing)} is missing: TLS needs --tls-ca, --tls-cert and --tls-key")
+        raise TcptollError(f"TLS needs --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
     for name, value in given.items():
         try:
             with open(str(value), "rb"):
@@ -74,9 +81,11 @@ def run_worker(scheduler: str, vantage: str, settings: Settings, tls: Any) -> in
     import distributed
 
     async def serve() -> int:
+        # A scheduler refuses a name that is taken, also while it has not noticed that the worker before is dead.
+        name = f"{vantage}-{secrets.token_hex(4)}"
         worker = distributed.Worker(
-            scheduler, nthreads=1, name=vantage, resources={"tcptoll": 1, RESOURCE + vantage: 1}, security=tls,
-            memory_limit=0, dashboard=False, death_timeout="30s",
+            scheduler, nthreads=1, name=name, resources={"tcptoll": 1, RESOURCE + vantage: 1}, security=tls,
+            memory_limit=0, dashboard=False, dashboard_address="127.0.0.1:0", death_timeout="30s",
         )  # fmt: skip
         worker.tcptoll = settings
         await worker
@@ -96,7 +105,8 @@ def run_scheduler(host: str, port: int, tls: Any) -> int:
 
     async def serve() -> int:
         protocol = "tcp" if tls is None else "tls"
-        scheduler = distributed.Scheduler(host=host, port=port, protocol=protocol, security=tls, dashboard=False)
+        scheduler = distributed.Scheduler(host=host, port=port, protocol=protocol, security=tls, dashboard=False,
+                                          dashboard_address="127.0.0.1:0")  # fmt: skip
         await scheduler
         print(f"scheduler at {scheduler.address}", file=sys.stderr, flush=True)
         return await _until_stopped(scheduler)
@@ -105,7 +115,6 @@ def run_scheduler(host: str, port: int, tls: Any) -> int:
 
 
 def _serve(coroutine: Any, what: str) -> int:
-    logging.getLogger("distributed").setLevel(logging.ERROR)
     try:
         return int(asyncio.run(coroutine))
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:
@@ -144,8 +153,9 @@ def measure_there(message: dict[str, Any], topic: str) -> dict[str, Any]:
                                  "address": worker.address})  # fmt: skip
 
     def stopped() -> bool:
+        # Nobody wants the result any more, or the scheduler went away.
         task = worker.state.tasks.get(key)
-        return task is None or task.state != "executing"
+        return task is None or task.state != "executing" or worker.status.name not in ("running", "paused")
 
     settings: Settings = getattr(worker, "tcptoll", None) or Settings()
     report(0, 0)

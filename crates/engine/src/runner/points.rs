@@ -140,7 +140,9 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
     }
     let verdicts: Vec<String> =
         summary.comparisons.iter().take(ANSWERED).map(sentence_of_points).collect();
-    summary.answer = format!("{} {}", verdicts.join(" "), summary.answer).trim().to_owned();
+    let parts: Vec<&str> =
+        verdicts.iter().chain([&summary.answer]).map(|part| part.trim()).collect();
+    summary.answer = parts.join(" ").trim().into();
     summary.next.clear();
     summary.points = Some(listed_points(merged, points, &own, left_out));
     Some(summary)

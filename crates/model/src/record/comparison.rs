@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::Metric;
-use super::points::OverPoints;
 
 /// How a run in rounds went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -112,4 +111,41 @@ impl std::fmt::Display for Verdict {
             Self::NotEnough => "not enough evidence",
         })
     }
+}
+
+/// What the vantage points say of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OverPoints {
+    /// Points from which on there is an interval and a verdict.
+    pub least: u32,
+    /// Standard deviation of the logarithms of the points' ratios, without the scatter of their rounds; 0: the
+    /// rounds explain all of it. Absent: fewer than two points count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_log: Option<f64>,
+    /// Points whose own ratio is on the other side of 1 than the ratio over all points.
+    pub opposite: u32,
+    /// Of these, points whose own verdict says so.
+    pub opposite_verdicts: u32,
+    /// Each point, in the order given. Their intervals hold together.
+    pub each: Vec<PointRatio>,
+}
+
+/// A comparison at one point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PointRatio {
+    /// The point.
+    pub point: String,
+    /// a / b; absent if a value is not above 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Interval of the ratio. The intervals of all points and comparisons hold together with 95 % confidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// Rounds in which both arms count.
+    pub rounds: u32,
+    /// The verdict of this point.
+    pub verdict: Verdict,
+    /// Why the point is not among those that the ratio over points rests on; absent: it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }

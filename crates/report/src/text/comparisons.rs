@@ -19,7 +19,9 @@ pub(super) const STRIP: usize = 17;
 pub(super) fn write(page: &mut Page, summary: &Summary) {
     let all = &summary.comparisons;
     if points::are_units(summary) {
-        all.iter().for_each(|c| by_point(page, c));
+        for c in all {
+            by_point(page, c);
+        }
         return;
     }
     for group in effect::groups(summary, all) {

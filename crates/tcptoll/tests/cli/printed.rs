@@ -15,8 +15,19 @@ fn printed(args: &[&str]) -> String {
 }
 
 /// Sub-commands that are no experiments.
-const OTHERS: [&str; 10] =
-    ["tour", "serve", "study", "report", "lab", "links", "explain", "schema", "completions", "man"];
+const OTHERS: [&str; 11] = [
+    "tour",
+    "serve",
+    "study",
+    "report",
+    "lab",
+    "links",
+    "merge",
+    "explain",
+    "schema",
+    "completions",
+    "man",
+];
 
 fn experiments() -> impl Iterator<Item = &'static str> {
     tcptoll_model::experiments::ALL.iter().map(|spec| spec.name)

@@ -16,6 +16,7 @@ mod answers;
 mod doctor;
 mod generic;
 mod html;
+mod merged;
 mod page;
 mod pictures;
 mod pretty;

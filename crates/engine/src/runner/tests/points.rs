@@ -25,7 +25,9 @@ fn latencies(point: u64, round: u64) -> Vec<u64> {
 
 fn trial(point: u64, round: u64, backlog: u64, ratio: f64) -> Trial {
     let mut histogram = Histogram::new();
-    latencies(point, round).into_iter().for_each(|ns| histogram.record_ns(ns));
+    for ns in latencies(point, round) {
+        histogram.record_ns(ns);
+    }
     let off = if round.is_multiple_of(2) { 1.01 } else { 0.99 };
     let value = if backlog == 4 { 100.0 } else { 100.0 * ratio * off };
     let metric = Metric { value, unit: "us".into(), ci95: None, median: None, n: 200 };
@@ -103,7 +105,9 @@ fn merged_histograms_are_those_of_the_union_exactly() {
     let summary = merged(&paths).summary.unwrap();
     let mut union = Histogram::new();
     for (point, round) in (0..4).flat_map(|point| (0..6).map(move |round| (point, round))) {
-        latencies(point, round).into_iter().for_each(|ns| union.record_ns(ns));
+        for ns in latencies(point, round) {
+            union.record_ns(ns);
+        }
     }
     for arm in &summary.arms {
         assert_eq!(arm.histograms["connect_us"], union.summary_us());
