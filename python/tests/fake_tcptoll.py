@@ -80,7 +80,7 @@ def measure(record: Any, before: bytes, text: str, options: dict[str, str], resu
         record.write(line("header", record_version=2, experiment="connect", study={"name": given.get("name", "fake"), "text": text},
                           command=sys.argv, started_at="2026-01-01T00:00:00Z", seed=int(options["seed"]),
                           tcptoll_version=VERSION, vantage=given.get("lies", options["vantage"]),
-                          share=options.get("share"), start_at=options.get("start-at")))  # fmt: skip
+                          share=options.get("set", "").removeprefix("share="), start_at=options.get("start-at")))  # fmt: skip
     if given.get("fails") == "yes":
         record.truncate(0)
         return fail("the server is not reachable")

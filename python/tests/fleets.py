@@ -40,7 +40,7 @@ def plan_of(*points: str, text: str = "", most_rounds: int = 2) -> Plan:
 
 def record_of(point: str, trials: int = 4, **header: Any) -> bytes:
     """A record as the fake program writes it."""
-    first = {"line": "header", "record_version": 2, "experiment": "connect", "study": {"name": "fake"}, "seed": 7,
+    first = {"line": "header", "record_version": 2, "experiment": "connect", "study": {"name": "fake"}, "seed": plan_of().seed_of(point),
              "tcptoll_version": "0.1.0", "vantage": point, **header}  # fmt: skip
     rows: list[dict[str, Any]] = [first, *({"line": "trial", "round": n} for n in range(trials)), {"line": "summary"}]
     return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)

@@ -62,8 +62,16 @@ def test_a_share_begins_on_the_clock_of_its_point() -> None:
     shared = Plan(plan_of().study, 7, "0.1.0", ("a", "b"), split)
     works = [shared.work(name, 1, "", 1.0, 1.0) for name in ("a", "b")]
     assert [work.share for work in works] == ["1/2", "2/2"]
-    assert [work.start_at for work in works] == ["2001-09-09T01:46:40.750Z", "2001-09-09T01:46:40.000Z"]
+    assert [work.start_at for work in works] == ["2001-09-09T01:46:40.750000Z", "2001-09-09T01:46:40.000000Z"]
     assert split.bound_s == 0.003
+
+
+def test_every_point_has_a_seed_of_its_own_but_shares_of_a_load_have_one() -> None:
+    apart = plan_of("a", "b")
+    assert len({apart.seed, apart.seed_of("a"), apart.seed_of("b")}) == 3
+    assert apart.seed_of("a") == plan_of("a").seed_of("a") < 1 << 48
+    shared = Plan(apart.study, 7, "0.1.0", ("a", "b"), Split(1, "2s", {}))
+    assert [shared.seed_of(name) for name in ("a", "b")] == [7, 7]
 
 
 def test_the_exchange_with_the_shortest_round_trip_gives_the_clock() -> None:
@@ -105,8 +113,8 @@ RECORD = record_of("a")
         (payload_of(RECORD, measured=5), "5 measured trials, but its record has 4"),
         (payload_of(record_of("a", tcptoll_version="9.9")), "says version 9.9, but 0.1.0 was asked"),
         (payload_of(record_of("b")), "says vantage b, but a was asked"),
-        (payload_of(record_of("a", seed=8)), "says seed 8, but 7"),
-        (payload_of(record_of("a", seed=7.0)), "says seed 7.0, but 7"),
+        (payload_of(record_of("a", seed=8)), "says seed 8, but "),
+        (payload_of(record_of("a", seed=7.0)), "says seed 7.0, but "),
         (payload_of(record_of("a", record_version=3)), "says record_version 3, but 2"),
         (payload_of(record_of("a", experiment="http")), "says experiment http"),
         (payload_of(record_of("a", study={"name": "other"})), "says study other"),

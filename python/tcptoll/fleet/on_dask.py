@@ -19,6 +19,7 @@ import distributed
 
 from .._errors import printable
 from .connection import Connection
+from .gathering import Gathering, TooLarge
 from .plan import (
     MOST_RECORD_BYTES,
     Clock,
@@ -38,7 +39,6 @@ from .worker import RESOURCE, clock_there, measure_there, probe_there
 #: A result is a zlib'd record and a few numbers.
 _MOST_RESULT_BYTES = MOST_RECORD_BYTES + (1 << 20)
 _ASK_S = 20.0
-_GATHER_S = 60.0
 #: A worker that has not begun by then is busy, for another fleet.
 _BEGIN_S = 30.0
 
@@ -57,6 +57,7 @@ class DaskExecutor(Executor):
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._at: dict[str, str] = {}
         self._connection = Connection(address, security, self._left, self._gone)
+        self._gathering = Gathering(self._connection.client, _MOST_RESULT_BYTES)
         self._connection.subscribe(self._topic, self._progress)
 
     def points(self) -> Sequence[str]:
@@ -133,7 +134,7 @@ class DaskExecutor(Executor):
                 self._put(point, Lost(point, "its worker is busy", busy=True))
                 return
             await finished
-            self._put(point, await self._outcome(point, key, future))
+            self._put(point, await self._outcome(point, future))
         except (OSError, KeyError, asyncio.TimeoutError, concurrent.futures.CancelledError) as error:
             # Its record is still on its disk. Without a scheduler, `_gone` follows.
             if client.status == "running":
@@ -145,18 +146,16 @@ class DaskExecutor(Executor):
             with contextlib.suppress(Exception):
                 future.release()
 
-    async def _outcome(self, point: str, key: str, future: Any) -> Event:
-        client = self._connection.client
+    async def _outcome(self, point: str, future: Any) -> Event:
         if future.status == "error":
             error = await future.exception()
             if isinstance(error, distributed.scheduler.KilledWorker):
                 return Lost(point, "its worker died several times")
             return Failure(point, f"{type(error).__name__}: {error}")
-        # Asked of the scheduler, before anything is transferred.
-        size = (await client.nbytes([key], summary=False)).get(key, 0)
-        if size > _MOST_RESULT_BYTES:
-            return Failure(point, f"its result has {size / 1e6:.0f} MB; the limit is {MOST_RECORD_BYTES >> 20} MiB")
-        return Result(point, await asyncio.wait_for(client.gather(future), _GATHER_S))
+        try:
+            return Result(point, await self._gathering.result(future))
+        except TooLarge as error:
+            return Failure(point, f"its result has {error.size / 1e6:.0f} MB; the limit is {MOST_RECORD_BYTES >> 20} MiB")
 
     def _left(self, address: str) -> None:
         for point in list(self._tasks):

@@ -102,6 +102,13 @@ class Plan:
         share = "" if self.split is None else f"{self.share_of(point)} {self.split.every} "
         return _key(self.study.text, point, self.seed, self.version, share + _moment(self.split))
 
+    def seed_of(self, point: str) -> int:
+        """A seed of its own for each point: with one seed, all points would have the same order of arms and the
+        same random arrivals. Points that share a load run the same arm at the same time, so they share the seed."""
+        if self.split is not None:
+            return self.seed
+        return int.from_bytes(hashlib.sha256(f"{self.seed} {point}".encode()).digest()[:6], "big")
+
     def share_of(self, point: str) -> str:
         """Which part of the load this point takes, as `--share` writes it."""
         return f"{self.points.index(point) + 1}/{len(self.points)}"
@@ -110,7 +117,7 @@ class Plan:
         """What is sent to the point."""
         split = self.split
         return Work(
-            protocol=PROTOCOL, key=self.key_of(point), point=point, study=self.study.text, seed=self.seed,
+            protocol=PROTOCOL, key=self.key_of(point), point=point, study=self.study.text, seed=self.seed_of(point),
             version=self.version, attempt=attempt, token=token, most_s=most_s, stop_s=stop_s,
             share=self.share_of(point) if split else "", every=split.every if split else "",
             start_at=_instant(split.start_ns + round(split.clocks[point].offset_s * 1e9)) if split else "",
@@ -154,12 +161,12 @@ def _moment(split: Split | None) -> str:
 
 
 def _instant(ns: int) -> str:
-    """RFC 3339 in UTC, to the millisecond."""
+    """RFC 3339 in UTC, to the microsecond."""
     import datetime
 
-    ms = ns // 1_000_000
-    moment = datetime.datetime.fromtimestamp(ms // 1000, datetime.timezone.utc)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    us = ns // 1000
+    moment = datetime.datetime.fromtimestamp(us // 1_000_000, datetime.timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{us % 1_000_000:06d}Z"
 
 
 class PointError(TcptollError):

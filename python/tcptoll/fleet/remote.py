@@ -35,7 +35,7 @@ while :; do
     set -- "--resume=$record"
   else
     set -- "$study" "--vantage=$point" "--seed=$seed" "--out=$record"
-    [ -z "$share" ] || set -- "$@" "--share=$share" "--start-at=$start" "--every=$every"
+    [ -z "$share" ] || set -- "$@" "--set=share=$share" "--start-at=$start" "--every=$every"
   fi
   "$binary" study run "$@" --stop-on-eof -q <&3 >/dev/null 2>"$errors" &
   pid=$! last=$before

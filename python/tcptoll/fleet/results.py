@@ -84,7 +84,7 @@ def _lines(record: bytes, plan: Plan, point: str) -> int:
         ("record_version", header.get("record_version"), plan.study.record_version),
         ("version", header.get("tcptoll_version"), plan.version),
         ("vantage", header.get("vantage"), point),
-        ("seed", header.get("seed"), plan.seed),
+        ("seed", header.get("seed"), plan.seed_of(point)),
         ("experiment", experiment, plan.study.experiment),
         ("study", study.get("name", plan.study.name), plan.study.name),
         ("arms", _arms(study, plan), list(plan.study.arms)),

@@ -164,7 +164,7 @@ def _arguments(work: Work, folder: Path, path: Path, resumes: bool) -> list[str]
     draft = folder / f"{work.key}.{os.getpid()}.new"
     draft.write_text(work.study, encoding="utf-8")
     draft.replace(study)
-    split = [f"--share={work.share}", f"--start-at={work.start_at}", f"--every={work.every}"] if work.share else []
+    split = [f"--set=share={work.share}", f"--start-at={work.start_at}", f"--every={work.every}"] if work.share else []
     return [str(study), f"--vantage={work.point}", f"--seed={work.seed}", f"--out={path}", *split]
 
 
