@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 STORED = ROOT / "crates/tcptoll/tests/records/connect_rounds.json"
 ROUNDS = 30
+MOST_S, MOST_MB = 1.5, 200
 ARMS = 2
 
 
@@ -83,6 +84,10 @@ def measure(folder: Path, engine: str) -> None:
         whole += took
         print(f"{table:<15} {took:6.2f} s, {memory():4.0f} MB ({len(frame):,} rows)")
     print(f"in all          {whole:6.2f} s without the import, peak {memory():.0f} MB")
+    if engine != "rows":
+        met = whole <= MOST_S and memory() <= MOST_MB
+        print(f"figure: 6,000 trials into frames of {engine}, without its import | at most {MOST_S} s, {MOST_MB} MB | {whole:.2f} s, "
+              f"{memory():.0f} MB | {'met' if met else 'MISSED'}")  # fmt: skip
 
 
 def memory() -> float:

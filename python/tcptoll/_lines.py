@@ -24,6 +24,7 @@ FILE_MAX = 1 << 30
 LINE_MAX = 8 << 20
 
 _HEADER = b'{"line":"header"'
+_MERGED = b'{"line":"merged"'
 _SUMMARY = b'{"line":"summary"'
 _RESTORE = "Restore the file from a copy, or remove this line to read the others"
 
@@ -100,6 +101,9 @@ class _Reader:
             if b'"watch-header"' in begins:
                 reason = "it is the record of a watch, which has no trials"
                 raise RecordError(self._name, 1, reason, "`tcptoll report FILE` shows it")
+            if begins.startswith(_MERGED):
+                reason = "it is a merged record of several vantage points"
+                raise RecordError(self._name, 1, reason, "`tcptoll report FILE` shows it; read the records of the points")
             reason = "it does not begin with the header of a record"
             raise RecordError(self._name, 1, reason, "Name a file that tcptoll wrote with --out")
 

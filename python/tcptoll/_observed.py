@@ -23,6 +23,7 @@ def trials(runs: Sequence[Run], excluded: bool) -> Table:
     table = Table(
         {
             "record": "text",
+            "vantage": "text",
             "experiment": "text",
             "arm": "text",
             **factors,
@@ -40,7 +41,7 @@ def trials(runs: Sequence[Run], excluded: bool) -> Table:
         }
     )
     for run, trial, why in _rows(runs, excluded):
-        beginning = (run.path, run.header["experiment"], trial.arm, *_levels(trial, factors))
+        beginning = (run.path, _vantage(run), run.header["experiment"], trial.arm, *_levels(trial, factors))
         place = (trial.round, trial.order, trial.attempt, trial.began_s, trial.took_s, trial.elapsed_s)
         table.add((*beginning, *place, trial.attempts, trial.ok, trial.errors, why is None, why))
     return table
@@ -50,7 +51,7 @@ def metrics(runs: Sequence[Run], excluded: bool) -> Table:
     """One row a trial and metric; p50 and p99 of each distribution are metrics too."""
     factors = factors_of(runs)
     names: dict[str, Kind] = {
-        "record": "text", "arm": "text", **factors, "round": "int", "order": "int", "attempt": "int",
+        "record": "text", "vantage": "text", "arm": "text", **factors, "round": "int", "order": "int", "attempt": "int",
     }  # fmt: skip
     of_metric: dict[str, Kind] = {"metric": "text", "unit": "text", "value": "float", "n": "int"}
     table = Table({**names, **of_metric, "valid": "bool", "why": "text"})
@@ -61,7 +62,7 @@ def metrics(runs: Sequence[Run], excluded: bool) -> Table:
         for column, values in zip(columns, zip(*figures, strict=True), strict=False):
             column.extend(values)
         place = (trial.round, trial.order, trial.attempt)
-        values = (run.path, trial.arm, *_levels(trial, factors), *place, why is None, why)
+        values = (run.path, _vantage(run), trial.arm, *_levels(trial, factors), *place, why is None, why)
         table.repeat(of_trial, values, len(figures))
     return table
 
@@ -69,7 +70,9 @@ def metrics(runs: Sequence[Run], excluded: bool) -> Table:
 def series(runs: Sequence[Run], excluded: bool) -> Table:
     """One row a point of a time series."""
     factors = factors_of(runs)
-    names: dict[str, Kind] = {"record": "text", "arm": "text", **factors, "round": "int", "series": "text"}
+    names: dict[str, Kind] = {
+        "record": "text", "vantage": "text", "arm": "text", **factors, "round": "int", "series": "text",
+    }  # fmt: skip
     points: dict[str, Kind] = {"seconds": "float", "min": "float", "mean": "float", "max": "float"}
     table = Table({**names, **points, "valid": "bool", "why": "text"})
     of_trial = (*names, "valid", "why")
@@ -77,7 +80,7 @@ def series(runs: Sequence[Run], excluded: bool) -> Table:
         for name, flat in trial.series.items():
             for at, column in enumerate(points):
                 table.columns[column].extend(flat[at::4])
-            place = (run.path, trial.arm, *_levels(trial, factors), trial.round, name)
+            place = (run.path, _vantage(run), trial.arm, *_levels(trial, factors), trial.round, name)
             table.repeat(of_trial, (*place, why is None, why), len(flat) // 4)
     return table
 
@@ -108,6 +111,12 @@ def _rows(runs: Iterable[Run], excluded: bool) -> Iterator[tuple[Run, Trial, str
         for trial, why in zip(run.trials, reasons(run.trials), strict=True):
             if excluded or why is None:
                 yield run, trial, why
+
+
+def _vantage(run: Run) -> str | None:
+    """Name of the machine, if the run was given one."""
+    name = run.header.get("vantage")
+    return name if isinstance(name, str) else None
 
 
 def _levels(trial: Trial, factors: Iterable[str]) -> Iterator[str | None]:

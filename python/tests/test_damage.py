@@ -155,6 +155,7 @@ def test_what_is_not_a_record_is_told_apart(file: Callable[..., Path]) -> None:
     watch = {"line": "watch-header", "record_version": 1}
     for content, reason in (
         ((watch,), "record of a watch"),
+        (({"line": "merged", "record_version": 2},), "merged record of several vantage points"),
         (("hello\n",), "does not begin with the header"),
         ((), "it is empty"),
         ((written(HEADER)[:10],), "it is empty"),

@@ -136,3 +136,13 @@ def test_reading_imports_the_standard_library_alone(folder: Path, monkeypatch: p
 def test_everything_that_is_offered_has_a_docstring() -> None:
     for name in tcptoll.__all__:
         assert getattr(tcptoll, name).__doc__, name
+
+
+
+def test_the_name_of_the_machine_is_a_column(tmp_path: Path) -> None:
+    header, *trials = list(lines_of("connect_rounds"))[:-1]
+    for name, seen in (("fra1", "fra1"), (7, None)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(map(written, [{**header, "vantage": name}, *trials])), encoding="utf-8")
+        for table in TABLES:
+            assert {row["vantage"] for row in getattr(Record(path), table)(engine="rows")} == {seen}

@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 #: Results that are there within this time are asked for together.
-_TOGETHER_S = 0.02
+_TOGETHER_S = 0.005
 #: And not more than this at once, so that the results of a large fleet need not fit into memory together.
 _MOST_BYTES = 256 << 20
 _GATHER_S = 60.0

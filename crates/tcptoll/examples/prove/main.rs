@@ -12,6 +12,7 @@ mod doctor;
 mod faults;
 #[path = "../../tests/lab/first_fin.rs"]
 mod first_fin;
+mod fleet;
 mod folder;
 #[path = "../../tests/lab/hosts/mod.rs"]
 mod hosts;
@@ -120,6 +121,10 @@ const GROUPS: &[Group] = &[
     ("remote-clock", remote::offsets),
     ("remote-lab", remote::lab),
     ("remote-traffic", remote::traffic),
+    ("fleet-kills", fleet::kills),
+    ("fleet-split", fleet::split),
+    ("fleet-workers", fleet::workers),
+    ("fleet-frames", fleet::frames),
     ("kills", faults::kills),
     ("honesty", studies::honesty),
     ("itself", studies::itself),
