@@ -37,7 +37,7 @@ fixed = 3
 """
 ASKED = 3 * 1501
 NGINX = """\
-daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
+daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 1000; }}
 http {{ access_log {folder}/access.log; server {{ listen 8080; keepalive_requests 1000000; location / {{ return 200 "x"; }} }} }}
 """
