@@ -16,7 +16,7 @@ Value: TypeAlias = "Level | Sequence[Level] | None"
 #: a repeated option.
 OF_EVERY_RUN = (
     "seed", "link-tolerance", "rounds", "target", "max-rounds", "max-time", "margin", "allow-errors",
-    "fail-if", "html", "pcap",
+    "fail-if", "html", "pcap", "vantage",
 )  # fmt: skip
 
 
