@@ -120,7 +120,7 @@ pub(crate) fn notes(c: &Comparison) -> Vec<String> {
             points.least
         ));
     }
-    if counted > 1 {
+    if points.each.iter().filter(|point| point.ci95.is_some()).count() > 1 {
         notes.push("The intervals of all points hold together with 95 % confidence.".to_owned());
     }
     for point in &points.each {

@@ -18,7 +18,8 @@ struct Row<'a> {
     arm: usize,
     c: &'a Comparison,
     ratio: f64,
-    ci95: [f64; 2],
+    /// Of a vantage point there may be a ratio alone.
+    ci95: Option<[f64; 2]>,
     /// The ratio of the published figures of both arms, and where they are from.
     published: Option<(f64, &'a str)>,
     /// What tells it from the other rows.
@@ -41,7 +42,7 @@ pub(super) fn pictures(summary: &Summary) -> Vec<Forest> {
         return summary.comparisons.iter().filter_map(|c| of_points(summary, c)).collect();
     }
     let groups = effect::groups(summary, &summary.comparisons);
-    groups.iter().filter_map(|group| picture(summary, group)).collect()
+    groups.iter().filter_map(|group| picture(summary, group, false)).collect()
 }
 
 /// A picture of the points of a comparison, from the lowest to the highest.
@@ -49,7 +50,7 @@ fn of_points(summary: &Summary, c: &Comparison) -> Option<Forest> {
     let rows = points::rows(c);
     let pair = Some([c.a.clone(), c.b.clone()]);
     let group = Group { metric: &c.metric, pair, rows: rows.iter().collect() };
-    let forest = picture(summary, &group)?;
+    let forest = picture(summary, &group, true)?;
     let notes = points::notes(c).join(" ");
     let levels = effect::levels(&c.per);
     let title =
@@ -57,8 +58,8 @@ fn of_points(summary: &Summary, c: &Comparison) -> Option<Forest> {
     Some(Forest { caption: format!("{} {notes}", forest.caption), title, ..forest })
 }
 
-fn picture(summary: &Summary, group: &Group<'_>) -> Option<Forest> {
-    let rows = rows(summary, group);
+fn picture(summary: &Summary, group: &Group<'_>, dots: bool) -> Option<Forest> {
+    let rows = rows(summary, group, dots);
     if rows.is_empty() {
         return None;
     }
@@ -81,10 +82,13 @@ pub(super) fn title(group: &Group<'_>) -> String {
     }
 }
 
-fn rows<'a>(summary: &'a Summary, group: &Group<'a>) -> Vec<Row<'a>> {
+/// `dots`: also what has no interval.
+fn rows<'a>(summary: &'a Summary, group: &Group<'a>, dots: bool) -> Vec<Row<'a>> {
     let row = |c: &&'a Comparison| {
-        let (ratio, ci95) = (c.ratio?, c.ci95?);
-        let drawable = [ratio, ci95[0], ci95[1]].iter().all(|v| v.is_finite() && *v > 0.0);
+        let ratio = c.ratio?;
+        let ci95 = if dots { c.ci95 } else { Some(c.ci95?) };
+        let figures = ci95.into_iter().flatten().chain([ratio]);
+        let drawable = figures.clone().all(|v| v.is_finite() && v > 0.0);
         let arm = summary.arms.iter().position(|arm| arm.name == c.a).unwrap_or(0);
         let label = if group.pair.is_some() {
             effect::levels(&c.per)
@@ -104,7 +108,12 @@ pub(super) fn without_interval(summary: &Summary) -> Vec<String> {
         let metric = names::words_of_metric(&c.metric);
         format!("{metric}, {} against {}: {}", c.a, c.b, effect::sentence(c))
     };
-    summary.comparisons.iter().filter(|c| c.ci95.is_none()).map(line).collect()
+    summary
+        .comparisons
+        .iter()
+        .filter(|c| c.ci95.is_none() && c.points.is_none())
+        .map(line)
+        .collect()
 }
 
 fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
@@ -116,7 +125,7 @@ fn draw(rows: &[Row<'_>], screen: Screen) -> Svg {
     let frame = Frame::of(screen, left, top, top + rows.len() as f64 * pitch);
     let frame = frame.with_room(if wide { 160.0 } else { 14.0 });
     let bands = rows.iter().filter_map(|row| effect::band(row.c)).flatten();
-    let values = rows.iter().flat_map(|row| [row.ratio, row.ci95[0], row.ci95[1]]);
+    let values = rows.iter().flat_map(|row| row.ci95.into_iter().flatten().chain([row.ratio]));
     let values = values.chain(rows.iter().filter_map(|row| Some(row.published?.0)));
     let x = Scale::log(values.chain(bands).chain([1.0]), left, frame.right);
     let mut plot = Plot::of_rows(frame, 42.0, x);
@@ -163,7 +172,9 @@ fn one(plot: &mut Plot, row: &Row<'_>, top: f64, screen: Screen) {
         svg.text("name", (x.from, top + 16.0), Anchor::Start, &name);
         svg.text(class, (x.from, top + 33.0), Anchor::Start, &format!("{ratio} {verdict}"));
     }
-    svg.line("bar", (x.at(row.ci95[0]), y), (x.at(row.ci95[1]), y));
+    if let Some([low, high]) = row.ci95 {
+        svg.line("bar", (x.at(low), y), (x.at(high), y));
+    }
     svg.dot("mark", (x.at(row.ratio), y), 4.5, "");
     if let Some((ratio, source)) = row.published {
         let tooltip = format!("published: {} ({source})", number::ratio(ratio));
@@ -188,9 +199,13 @@ fn caption(rows: &[Row<'_>]) -> String {
     if too_soon > 0 {
         parts.push(format!("{too_soon} within the margin, but {}", effect::shown_from()));
     }
-    let open = count(Verdict::NotEnough) - too_soon;
+    let bare = rows.iter().filter(|row| row.ci95.is_none()).count();
+    let open = count(Verdict::NotEnough).saturating_sub(too_soon + bare);
     if open > 0 {
         parts.push(format!("{open} too wide for a verdict"));
+    }
+    if bare > 0 {
+        parts.push(format!("{bare} without an interval yet"));
     }
     let more = match rows.len().saturating_sub(ROWS) {
         0 => String::new(),
