@@ -121,7 +121,7 @@ impl MergedRecord {
         lines.extend(self.summary.clone().map(Box::new).map(Line::Summary));
         let mut out = io::BufWriter::new(file);
         for line in &lines {
-            serde_json::to_writer(&mut out, line)?;
+            out.write_all(&serde_json::to_vec(line)?)?;
             out.write_all(b"\n")?;
         }
         out.flush()
