@@ -184,7 +184,8 @@ pub enum ReadError {
 /// Whether a run can have had this trial: what follows from rounds and times has no surprises.
 fn possible(trial: &Trial) -> bool {
     let time = |s: f64| (0.0..1e9).contains(&s);
-    trial.round < ROUNDS_MAX && time(trial.began_s) && time(trial.took_s)
+    let late = trial.start_late_s.is_none_or(time);
+    trial.round < ROUNDS_MAX && time(trial.began_s) && time(trial.took_s) && late
 }
 
 /// The lines of a file that have their end.
@@ -317,6 +318,7 @@ mod tests {
             seed: 1,
             tcptoll_version: String::new(),
             vantage: None,
+            start: None,
             link_tolerance: None,
             resolved: Vec::new(),
             passport: tcptoll_model::record::Passport::default(),

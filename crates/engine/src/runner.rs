@@ -21,7 +21,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tcptoll_model::record::{
-    Arm, Header, Line, NextStep, RECORD_VERSION, Resolved, Resumed, Summary, Trial,
+    Arm, Header, Line, NextStep, RECORD_VERSION, Resolved, Resumed, StartAsked, Summary, Trial,
 };
 use tcptoll_model::stop::Target;
 use tcptoll_model::study::PlannedArm;
@@ -80,6 +80,11 @@ pub fn run(
         seed: options.seed,
         tcptoll_version: options.version.clone(),
         vantage: options.vantage.clone(),
+        start: options.start.as_ref().map(|start| StartAsked {
+            at: start.at_text.clone(),
+            every_s: start.every.as_secs_f64(),
+            clock_ahead_s: start.clock_ahead_s,
+        }),
         link_tolerance: options.tolerance_text.clone(),
         resolved,
         passport: passport::read(),
@@ -360,10 +365,11 @@ impl<'a> Runner<'a> {
             pcap: self.options.pcap.as_deref(),
             certificates: &mut self.certificates,
             hosts: &self.machine,
-            start: self.options.start.map(|StartAt { at, every }| Start {
-                at: at + every * (round * arms as u32 + place),
-                late: None,
-            }),
+            start: self
+                .options
+                .start
+                .as_ref()
+                .map(|start| Start { at: start.of_trial(round * arms as u32 + place), late: None }),
         };
         let outcome = self.schedule.plan(arm).trial(planned, &mut context);
         let late = context.start.and_then(|start| start.late);

@@ -126,7 +126,8 @@ fn one(asked: Asked<'_>, metric: &str, summary: &Summary) -> Option<String> {
 fn ratio(comparison: &Comparison) -> Option<String> {
     let ratio = comparison.ratio.filter(|ratio| ratio.is_finite())?;
     let Some([low, high]) = comparison.ci95 else {
-        return Some(format!("×{ratio:.2} (too few rounds for an interval)"));
+        let few = if comparison.points.is_some() { "points" } else { "rounds" };
+        return Some(format!("×{ratio:.2} (too few {few} for an interval)"));
     };
     let least = if ratio < 10.0 { 2 } else { usize::from(ratio < 100.0) };
     // One digit of the interval's width is shown.

@@ -21,9 +21,10 @@ const OF_THE_POINT: [&str; 5] = ["client", "client-address", "remote-binary", "s
 
 /// In which part two studies differ so that their figures do not belong together, in words; `None`: in none.
 ///
-/// Rounds, margin, title, answer and published figures change no figure of an arm.
+/// Rounds, title, answer and published figures change no figure of an arm. `with_margin`: the margin, from which
+/// verdicts follow, has to be the same.
 #[must_use]
-pub fn difference(a: &Study, b: &Study) -> Option<String> {
+pub fn difference(a: &Study, b: &Study, with_margin: bool) -> Option<String> {
     if a.experiment != b.experiment {
         return Some(format!("it is of {}, not of {}", b.experiment, a.experiment));
     }
@@ -34,6 +35,7 @@ pub fn difference(a: &Study, b: &Study) -> Option<String> {
         compare: study.compare.clone(),
         others: [study.metric.clone(), study.warmup.as_ref().map(ToString::to_string)],
     };
+    let margins = [a.margin.clone(), b.margin.clone()];
     let (a, b) = (parts(a), parts(b));
     let names = a.settings.keys().chain(b.settings.keys());
     if let Some(name) = names.clone().find(|name| a.settings.get(*name) != b.settings.get(*name)) {
@@ -45,6 +47,10 @@ pub fn difference(a: &Study, b: &Study) -> Option<String> {
             value(&b.settings),
             value(&a.settings)
         ));
+    }
+    if with_margin && margins[0] != margins[1] {
+        let [a, b] = margins.map(|margin| margin.unwrap_or_else(|| "absent".to_owned()));
+        return Some(format!("its margin is {b}, not {a}; --margin sets one for all"));
     }
     [
         (a.factors != b.factors, "its levels differ"),
@@ -100,15 +106,17 @@ mod tests {
         other.settings.insert("client".into(), "ssh://fra1".into());
         other.rounds.fixed = Some(15);
         other.margin = Some("2%".into());
-        assert_eq!(difference(&one, &other), None);
+        assert_eq!(difference(&one, &other, false), None);
+        let reason = "its margin is 2%, not absent; --margin sets one for all";
+        assert_eq!(difference(&one, &other, true).unwrap(), reason);
         other.settings.insert("count".into(), 200.into());
-        assert_eq!(difference(&one, &other).unwrap(), "its option count is 200, not 100");
+        assert_eq!(difference(&one, &other, false).unwrap(), "its option count is 200, not 100");
         other.settings.remove("count");
-        assert_eq!(difference(&one, &other).unwrap(), "its option count is absent, not 100");
+        assert_eq!(difference(&one, &other, false).unwrap(), "its option count is absent, not 100");
         other = Study { experiment: "http".into(), ..one.clone() };
-        assert_eq!(difference(&one, &other).unwrap(), "it is of http, not of connect");
+        assert_eq!(difference(&one, &other, false).unwrap(), "it is of http, not of connect");
         other = one.clone();
         other.factors.insert("backlog".into(), vec![1.into(), 2.into()]);
-        assert_eq!(difference(&one, &other).unwrap(), "its levels differ");
+        assert_eq!(difference(&one, &other, false).unwrap(), "its levels differ");
     }
 }

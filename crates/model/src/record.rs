@@ -83,22 +83,31 @@ pub enum Line {
 /// whole record by code of its own, which is 3 % of the program.
 impl<'de> Deserialize<'de> for Line {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(from)?;
-        let line = value.get("line").and_then(serde_json::Value::as_str).unwrap_or_default();
-        let read = match line {
+        let (line, value) = tagged(from)?;
+        let read = match line.as_str() {
             "header" => boxed(value).map(Self::Header),
             "trial" => boxed(value).map(Self::Trial),
             "merged" => boxed(value).map(Self::Merged),
             "resumed" => boxed(value).map(Self::Resumed),
             "summary" => boxed(value).map(Self::Summary),
-            "" => Err(serde::de::Error::missing_field("line")),
             _ => Ok(Self::Unknown),
         };
         read.map_err(serde::de::Error::custom)
     }
 }
 
-fn boxed<T: serde::de::DeserializeOwned>(
+/// The `line` of a line, and the line.
+pub(crate) fn tagged<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<(String, serde_json::Value), D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    match value.get("line").and_then(serde_json::Value::as_str) {
+        Some(line) => Ok((line.to_owned(), value)),
+        None => Err(serde::de::Error::missing_field("line")),
+    }
+}
+
+pub(crate) fn boxed<T: serde::de::DeserializeOwned>(
     value: serde_json::Value,
 ) -> Result<Box<T>, serde_json::Error> {
     serde_json::from_value(value).map(Box::new)
@@ -126,6 +135,9 @@ pub struct Header {
     /// Name of the machine among those that run the same study: `fra1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vantage: Option<String>,
+    /// When its loads were to begin, where it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartAsked>,
     /// How far a link may be from what was asked, where it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_tolerance: Option<String>,
@@ -135,6 +147,17 @@ pub struct Header {
     pub resolved: Vec<Resolved>,
     /// The machine.
     pub passport: Passport,
+}
+
+/// When the loads of a run were to begin: that of trial `n` at `at + n × every_s`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StartAsked {
+    /// Of the first trial, on the clock of whoever asked, RFC 3339.
+    pub at: String,
+    /// From one trial to the next, s.
+    pub every_s: f64,
+    /// How far this machine's clock was ahead of that clock, s.
+    pub clock_ahead_s: f64,
 }
 
 /// One arm in one round, or a repetition of it.
@@ -407,6 +430,7 @@ mod tests {
             seed: 1,
             tcptoll_version: String::new(),
             vantage: None,
+            start: None,
             link_tolerance: None,
             resolved: Vec::new(),
             passport: Passport::default(),

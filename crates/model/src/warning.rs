@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::record::WarningEntry;
-use crate::units::{human_bytes, human_count, human_rate_per_s};
+use crate::units::{human_bytes, human_count, human_rate_per_s, plural};
 
 /// Makes [`Warning`] of a table. Each warning has its name, which is its section of
 /// `docs/causes.md`, the figures it rests on, and its text.
@@ -348,7 +348,8 @@ warnings! {
         /// Some of them, with the reason of each.
         which: String,
     } => format!(
-        "{missing} of {of} points have no record: {which}. The figures are of the other points"
+        "{missing} of {of} points {} no record: {which}. The figures are of the other points",
+        if *missing == 1 { "has" } else { "have" }
     );
 
     /// Files that were given were not merged.
@@ -357,7 +358,7 @@ warnings! {
         files: usize,
         /// Some of them, with the reason of each.
         which: String,
-    } => format!("{files} of the given files were not merged: {which}");
+    } => format!("not merged: {which} ({})", plural(*files as u64, "file"));
 
     /// Vantage points ran different versions of the program.
     VersionsDiffer "versions-differ" {
@@ -377,6 +378,14 @@ warnings! {
         why: String,
     } => format!(
         "in {rounds} of {of} rounds a share of the load is missing, so these rounds do not count. The first: {why}"
+    );
+
+    /// Shares of a load were not under way at the same time.
+    SharesApart "shares-apart" {
+        /// Why, or why nobody knows.
+        why: String,
+    } => format!(
+        "the shares of the load did not run at the same time, or that is not known: {why}. Their sum is not the rate of one load"
     );
 
     /// What was due at the points of a split load is not what was asked for.

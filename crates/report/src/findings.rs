@@ -337,6 +337,9 @@ fn partial_points(points: &Points) -> String {
     ];
     let words = counts.into_iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = words.map(|(count, what)| format!("{count} {what}")).collect();
+    if words.is_empty() {
+        return "The result is partial: some rounds lack a share of the load.".to_owned();
+    }
     format!("The result is partial. Points: {}.", words.join(", "))
 }
 

@@ -112,7 +112,8 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
             .any(|arm| figures::quantiles(arm, &primary.key).iter().any(Option::is_some));
     let mut heads = vec!["arm"];
     if let Some(name) = &name {
-        heads.extend([name.as_str(), "95 % interval", "rounds"]);
+        let unit = if points::are_units(summary) { "points" } else { "rounds" };
+        heads.extend([name.as_str(), "95 % interval", unit]);
     }
     if with_latency {
         heads.extend(latency.iter().map(String::as_str));
@@ -134,7 +135,12 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
             cells.push(estimate.and_then(|e| e.ci95).unwrap_or_else(absent));
             let counted =
                 arm.rounds.iter().filter(|r| rounds::counted(r, metric).is_some()).count();
-            cells.push(if arm.rounds.is_empty() { "1".to_owned() } else { counted.to_string() });
+            let over = arm.metrics.get(metric).filter(|_| points::are_units(summary));
+            cells.push(match over {
+                Some(metric) => metric.n.to_string(),
+                None if arm.rounds.is_empty() => "1".to_owned(),
+                None => counted.to_string(),
+            });
         }
         if with_latency {
             cells.extend(times.iter().filter_map(|column| column.get(at).cloned()));
@@ -303,11 +309,16 @@ fn how(page: &mut String, summary: &Summary) {
     let mut place = figures::place(summary);
     place.extend(figures::addresses(summary));
     let version = format!("tcptoll {}", summary.tcptoll_version);
+    // Of a merged record each point has its own machine.
+    let machines = if summary.points.is_some() {
+        String::new()
+    } else {
+        format!("{}  \n", escape(&machines.join("; ")))
+    };
     page.push_str(&format!(
-        "\n{}\n{}  \n{}  \n{}\n",
+        "\n{}\n{}  \n{machines}{}\n",
         code(&findings::command(&summary.command)),
         escape(&place.join(" · ")),
-        escape(&machines.join("; ")),
         escape(&format!("{version} · {}", summary.started_at)),
     ));
 }

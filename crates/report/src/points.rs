@@ -23,8 +23,11 @@ pub(crate) fn about_split(summary: &Summary) -> Vec<String> {
     let (due, asked) = split.due.iter().fold((0_u64, 0_u64), |(due, asked), one| {
         (due.saturating_add(one.due), asked.saturating_add(one.asked))
     });
+    let whole = split.due.iter().map(|one| one.rounds).min().unwrap_or(0);
+    let rounds = figures::plural(u64::from(split.rounds), "round");
+    let rounds = if whole == split.rounds { rounds } else { format!("{whole} of {rounds}") };
     let mut lines = vec![format!(
-        "One load in {} shares, {} present. Due at the points together: {} requests of {} asked for.",
+        "One load in {} shares, {} present. Due at the points together, in {rounds} with all shares: {} requests of {} asked for.",
         split.shares,
         split.present,
         number::count(due),
@@ -33,16 +36,16 @@ pub(crate) fn about_split(summary: &Summary) -> Vec<String> {
     let time = |s: f64| number::time(s * 1e6);
     lines.push(match (split.apart_s, split.clock_bound_s) {
         (Some(apart), Some(bound)) => format!(
-            "The loads began within {}: {} by the points' own clocks, and their clocks differ by at most {}.",
+            "The loads began within {}: {} by the points' own clocks, whose difference is known to within {}.",
             time(apart + bound),
             time(apart),
             time(bound)
         ),
         (Some(apart), None) => format!(
-            "By the points' own clocks, the loads began within {}. How far these clocks differ was not measured.",
+            "By the points' own clocks, the loads began within {}. How far these clocks differ is not known.",
             time(apart)
         ),
-        (None, _) => "The points began when each was ready: no common time was given.".to_owned(),
+        (None, _) => "Whether the loads began together is not known.".to_owned(),
     });
     lines
 }
@@ -97,7 +100,7 @@ pub(crate) fn notes(c: &Comparison) -> Vec<String> {
     }
     if let Some(spread) = points.spread_log.filter(|_| counted > 1) {
         let relative = spread.exp_m1();
-        notes.push(if relative < 0.0005 {
+        notes.push(if relative <= 0.0 {
             "The points do not differ by more than the scatter of their rounds explains.".to_owned()
         } else {
             let percent = number::plain_percent(relative);
@@ -109,8 +112,9 @@ pub(crate) fn notes(c: &Comparison) -> Vec<String> {
             0 => "none by a verdict of its own".to_owned(),
             n => format!("{n} by a verdict of its own"),
         };
+        let show = if points.opposite == 1 { "shows" } else { "show" };
         notes.push(format!(
-            "{} of {counted} points show the opposite direction, {own}.",
+            "{} of {counted} points {show} the opposite direction, {own}.",
             points.opposite
         ));
     }

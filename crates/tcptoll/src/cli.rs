@@ -174,12 +174,23 @@ pub struct OutputArgs {
     #[arg(long, value_name = "NAME", value_parser = vantage)]
     pub vantage: Option<String>,
     /// Begin the load of the first trial at this time, e.g. 2026-11-26T12:00:00.5Z, so that several
-    /// machines begin together. Needs --every and a fixed number of rounds
+    /// machines begin together. Needs --every and a fixed number of rounds. The record contains it
     #[arg(long, value_name = "TIME", requires = "every", value_parser = instant, hide_short_help = true)]
-    pub start_at: Option<SystemTime>,
+    pub start_at: Option<Instant>,
     /// Time from the beginning of one trial's load to the next, e.g. 15s
     #[arg(long, value_name = "TIME", requires = "start_at", value_parser = every, hide_short_help = true)]
     pub every: Option<Duration>,
+    /// For --start-at: by how many seconds this machine's clock is ahead of the clock that shows TIME,
+    /// e.g. -0.012
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "start_at",
+        allow_negative_numbers = true,
+        value_parser = clock_ahead,
+        hide_short_help = true
+    )]
+    pub clock_ahead: Option<f64>,
     /// Stop the run when standard input ends, e.g. because the program that started it was killed
     #[arg(long, hide_short_help = true)]
     pub stop_on_eof: bool,
@@ -198,10 +209,24 @@ fn vantage(text: &str) -> Result<String, &'static str> {
     }
 }
 
-fn instant(text: &str) -> Result<SystemTime, &'static str> {
+/// A point in time, and how it was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instant {
+    /// On the wall clock.
+    pub at: SystemTime,
+    /// As typed.
+    pub text: String,
+}
+
+fn instant(text: &str) -> Result<Instant, &'static str> {
     text.parse::<Timestamp>()
-        .map(SystemTime::from)
+        .map(|at| Instant { at: SystemTime::from(at), text: text.to_owned() })
         .map_err(|_| "write a date and time with its zone, like 2026-11-26T12:00:00Z")
+}
+
+fn clock_ahead(text: &str) -> Result<f64, &'static str> {
+    let seconds: Option<f64> = text.parse().ok();
+    seconds.filter(|seconds| seconds.abs() < 1e9).ok_or("write seconds, like -0.012")
 }
 
 fn every(text: &str) -> Result<Duration, &'static str> {

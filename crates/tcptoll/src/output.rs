@@ -60,13 +60,18 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
 
 /// Time of the first load. Machines that begin together must not decide by themselves how many rounds they run.
 fn start(schedule: &Schedule, args: &OutputArgs) -> anyhow::Result<Option<StartAt>> {
-    let Some((at, every)) = args.start_at.zip(args.every) else { return Ok(None) };
+    let Some((start, every)) = args.start_at.clone().zip(args.every) else { return Ok(None) };
     if schedule.rule.target != Target::Rounds {
         bail!(
             "--start-at needs a fixed number of rounds, so that all machines run the same: add --rounds N"
         );
     }
-    Ok(Some(StartAt { at, every }))
+    Ok(Some(StartAt {
+        at: start.at,
+        every,
+        clock_ahead_s: args.clock_ahead.unwrap_or(0.0),
+        at_text: start.text,
+    }))
 }
 
 /// Prints on stdout what has to be read before the run ends.

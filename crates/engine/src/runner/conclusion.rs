@@ -163,7 +163,8 @@ fn rounds(schedule: &Schedule, ended: &Ended<'_>) -> Rounds {
 
 /// Time of a run, pauses between resumed parts left out, s.
 pub(super) fn elapsed_s(trials: &[Trial]) -> f64 {
-    trials.iter().map(|trial| trial.took_s).sum()
+    // The sum of nothing is -0.
+    trials.iter().map(|trial| trial.took_s).fold(0.0, |sum, took| sum + took)
 }
 
 /// Rounds in which every arm has a trial that came to its end.

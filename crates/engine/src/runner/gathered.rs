@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tcptoll_model::points;
 use tcptoll_model::printable::line;
-use tcptoll_model::record::{Missing, NotMerged, RECORD_VERSION, Source};
+use tcptoll_model::record::{HistogramSummary, Missing, NotMerged, RECORD_VERSION, Source};
+use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Study;
 
 use super::Schedule;
@@ -14,6 +15,8 @@ use crate::record::{MergedRecord, PointRecord, ReadError, Record};
 
 /// Most vantage points of a merged record.
 const POINTS_MAX: usize = 1_000;
+/// Most bytes of all files together: in memory they take eight times as much.
+const BYTES_MAX: u64 = 512 << 20;
 
 /// What was found in several files.
 #[derive(Debug, Default)]
@@ -24,21 +27,32 @@ pub(super) struct Gathered {
     pub(super) not_merged: Vec<NotMerged>,
     /// What merged records among the files said of points without a record.
     pub(super) missing: Vec<Missing>,
+    /// The margins that they were merged with, if not those of the studies.
+    pub(super) margins: Vec<f64>,
+    /// The largest bound of the clocks of split loads among them, s.
+    pub(super) clock_bound_s: Option<f64>,
 }
 
 impl Gathered {
     /// Reads records and merged records. What cannot be read, what is of another study than most, and what would
     /// count a point twice is left out.
     #[must_use]
-    pub(super) fn of(paths: &[PathBuf]) -> Self {
+    pub(super) fn of(paths: &[PathBuf], has_margin: bool) -> Self {
         let mut gathered = Self::default();
         let mut found = Vec::new();
+        let mut bytes = 0_u64;
         for path in paths {
-            match read(path) {
-                Ok((points, missing)) => {
-                    found.extend(points);
-                    gathered.missing.extend(missing);
-                }
+            bytes = bytes.saturating_add(path.metadata().map_or(0, |about| about.len()));
+            if bytes > BYTES_MAX || found.len() > POINTS_MAX {
+                let why = format!(
+                    "the files before it have {POINTS_MAX} points, or more than {} MiB in all",
+                    BYTES_MAX >> 20
+                );
+                gathered.leave_out(&path.display().to_string(), why);
+                continue;
+            }
+            match gathered.read(path) {
+                Ok(points) => found.extend(points),
                 Err(error) => gathered.leave_out(&path.display().to_string(), error.to_string()),
             }
         }
@@ -49,9 +63,9 @@ impl Gathered {
                 false
             }
         });
-        let Some(study) = most_common(&found) else { return gathered };
+        let Some(study) = most_common(&found, has_margin) else { return gathered };
         for point in found {
-            let why = points::difference(&study, &point.header.study)
+            let why = points::difference(&study, &point.header.study, !has_margin)
                 .map(|what| format!("its study is not that of the other records: {what}"))
                 .or_else(|| gathered.repeated(&point))
                 .or_else(|| gathered.of_another_split(&point))
@@ -68,6 +82,20 @@ impl Gathered {
             gathered.points.iter().map(|point| point.source.point.as_str()).collect();
         gathered.missing.retain(|missing| !present.contains(missing.point.as_str()));
         gathered
+    }
+
+    /// The points of a file, and what a merged record says of others.
+    fn read(&mut self, path: &Path) -> Result<Vec<PointRecord>, ReadError> {
+        let record = line(&path.display().to_string());
+        let Some(MergedRecord { merged, points, .. }) = MergedRecord::open(path)? else {
+            return Ok(vec![one(path, record)?]);
+        };
+        self.missing.extend(merged.missing);
+        self.not_merged.extend(merged.not_merged);
+        self.margins.extend(merged.margin);
+        let bounds = self.clock_bound_s.into_iter().chain(merged.clock_bound_s);
+        self.clock_bound_s = bounds.reduce(f64::max);
+        Ok(points)
     }
 
     /// Why a record would count a point twice.
@@ -105,13 +133,7 @@ impl Gathered {
     }
 }
 
-type Read = (Vec<PointRecord>, Vec<Missing>);
-
-fn read(path: &Path) -> Result<Read, ReadError> {
-    let record = line(&path.display().to_string());
-    if let Some(merged) = MergedRecord::open(path)? {
-        return Ok((merged.points, merged.merged.missing));
-    }
+fn one(path: &Path, record: String) -> Result<PointRecord, ReadError> {
     let read = Record::read(path)?;
     let header = read.header().ok_or(ReadError::NoHeader)?.clone();
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -120,14 +142,14 @@ fn read(path: &Path) -> Result<Read, ReadError> {
     let source = Source { point, record, partial };
     let trials = read.trials().cloned().collect();
     let resumed = read.resumed().cloned().collect();
-    Ok((vec![PointRecord { source, header, trials, resumed }], Vec::new()))
+    Ok(PointRecord { source, header, trials, resumed })
 }
 
 /// Why a run cannot be merged, whatever the others are.
 fn unusable(point: &PointRecord) -> Option<String> {
     if !points::is_name(&point.source.point) {
         return Some(format!(
-            "{:?} is no name of a point: write 1 to {} letters, digits, dots, hyphens or underscores",
+            "{:?} is not a valid point name: rename the file, or measure with --vantage. A name has 1 to {} ASCII letters, digits, dots, hyphens or underscores",
             line(&point.source.point),
             points::NAME_MAX
         ));
@@ -141,9 +163,23 @@ fn unusable(point: &PointRecord) -> Option<String> {
     if point.trials.is_empty() {
         return Some("its run was stopped before its first trial ended".to_owned());
     }
-    Schedule::of(&point.header.study)
-        .err()
-        .map(|error| format!("its study is not known to this tcptoll: {error}"))
+    if let Err(error) = Schedule::of(&point.header.study) {
+        return Some(format!("its study is not known to this tcptoll: {error}"));
+    }
+    // One that cannot be read would be left out of the merged distribution in silence.
+    let damaged = point.trials.iter().find_map(|trial| {
+        let is_damaged = |summary: &HistogramSummary| {
+            let read = Histogram::from_summary(summary);
+            summary.count > 0
+                && !matches!(read, Ok(Some(histogram)) if histogram.count() == summary.count)
+        };
+        let histogram = trial.arm.histograms.iter().find(|(_, summary)| is_damaged(summary));
+        histogram.map(|(name, _)| (trial, name))
+    });
+    damaged.map(|(trial, name)| {
+        let (arm, round) = (line(&trial.arm.name), trial.round + 1);
+        format!("the histogram {} of {arm} in round {round} is damaged", line(name))
+    })
 }
 
 /// The share of a load that a point had.
@@ -152,10 +188,13 @@ fn split_of(point: &PointRecord) -> Option<SplitPlan> {
 }
 
 /// The study that most of them have; of several, the first.
-fn most_common(found: &[PointRecord]) -> Option<Study> {
+fn most_common(found: &[PointRecord], has_margin: bool) -> Option<Study> {
     let mut kinds: Vec<(&Study, usize)> = Vec::new();
     for study in found.iter().map(|point| &point.header.study) {
-        match kinds.iter_mut().find(|(known, _)| points::difference(known, study).is_none()) {
+        match kinds
+            .iter_mut()
+            .find(|(known, _)| points::difference(known, study, !has_margin).is_none())
+        {
             Some((_, count)) => *count += 1,
             None => kinds.push((study, 1)),
         }
@@ -164,13 +203,10 @@ fn most_common(found: &[PointRecord]) -> Option<Study> {
     kinds.into_iter().rev().max_by_key(|(_, count)| *count).map(|(study, _)| study.clone())
 }
 
-/// A copy of a record is no second point.
+/// A copy of a record is no second point, whatever its name: no two runs take the same time to the nanosecond.
 fn is_same_run(a: &PointRecord, b: &PointRecord) -> bool {
-    let key = |point: &PointRecord| {
-        let header = &point.header;
-        (header.seed, header.started_at.clone(), header.command.clone())
+    let first = |point: &PointRecord| {
+        point.trials.first().map(|trial| (trial.began_s.to_bits(), trial.took_s.to_bits()))
     };
-    let first =
-        |point: &PointRecord| point.trials.first().map(|trial| (trial.began_s, trial.took_s));
-    key(a) == key(b) && first(a) == first(b)
+    first(a) == first(b)
 }

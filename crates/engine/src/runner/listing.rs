@@ -1,5 +1,6 @@
 //! The vantage points of a merged record: what is listed of each, and the doubts of all.
 
+use tcptoll_model::experiments::figures::RATE_RESOLUTION;
 use tcptoll_model::record::{
     Arm, Merged, Place, Point, PointArm, Points, Summary, Trial, WarningEntry,
 };
@@ -14,10 +15,13 @@ pub(super) fn listed_points(
     points: &[PointRecord],
     own: &[Summary],
     left_out: Vec<Option<String>>,
+    arms: usize,
 ) -> Points {
     let each = points.iter().zip(own).zip(left_out);
     Points {
-        points: each.map(|((point, own), left_out)| described(point, own, left_out)).collect(),
+        points: each
+            .map(|((point, own), left_out)| described(point, own, left_out, arms))
+            .collect(),
         missing: merged.missing.clone(),
         not_merged: merged.not_merged.clone(),
         split: None,
@@ -33,6 +37,8 @@ pub(super) fn only_of_all(arm: &mut Arm) {
     if let Some(server) = &mut arm.server {
         server.tcp_info = None;
     }
+    // What the edges of one trial's window may add to its rate says nothing of a mean over points.
+    arm.metrics.remove(RATE_RESOLUTION.name);
     (arm.link, arm.path, arm.timeline, arm.expectation) = (None, None, None, None);
 }
 
@@ -47,7 +53,7 @@ pub(super) fn place(own: &[Summary]) -> Place {
     }
 }
 
-fn described(point: &PointRecord, own: &Summary, left_out: Option<String>) -> Point {
+fn described(point: &PointRecord, own: &Summary, left_out: Option<String>, arms: usize) -> Point {
     let count = |wanted: &dyn Fn(&Trial) -> bool| {
         point.trials.iter().filter(|trial| wanted(trial)).count() as u32
     };
@@ -65,7 +71,7 @@ fn described(point: &PointRecord, own: &Summary, left_out: Option<String>) -> Po
         seed: point.header.seed,
         place: own.place.clone(),
         passport: point.header.passport.clone(),
-        rounds: conclusion::whole_rounds(own.arms.len(), &point.trials),
+        rounds: conclusion::whole_rounds(arms, &point.trials),
         trials: point.trials.len() as u32,
         excluded: count(&|trial| trial.invalid.is_some()),
         failed: count(&|trial| trial.arm.failure.is_some()),

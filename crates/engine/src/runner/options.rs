@@ -36,12 +36,25 @@ pub struct RunOptions {
 }
 
 /// When the loads of a run begin: that of trial `n` at `at + n × every`, on the wall clock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StartAt {
     /// The first.
     pub at: SystemTime,
     /// From one to the next.
     pub every: Duration,
+    /// How far this machine's clock is ahead of the clock that `at` is on, s.
+    pub clock_ahead_s: f64,
+    /// `at` as it was typed, for the record.
+    pub at_text: String,
+}
+
+impl StartAt {
+    /// Of the trial of this number, on this machine's clock.
+    pub(super) fn of_trial(&self, number: u32) -> SystemTime {
+        let at = self.at + self.every * number;
+        let ahead = Duration::try_from_secs_f64(self.clock_ahead_s.abs()).unwrap_or_default();
+        if self.clock_ahead_s < 0.0 { at - ahead } else { at + ahead }
+    }
 }
 
 /// How far a run has come.

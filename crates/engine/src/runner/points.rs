@@ -57,11 +57,14 @@ fn reasons(all: &[NotMerged]) -> String {
 ///
 /// Errors: none of the files can be merged.
 pub fn merge(paths: &[PathBuf], options: MergeOptions) -> Result<MergedRecord, NothingToMerge> {
-    let gathered = Gathered::of(paths);
+    let gathered = Gathered::of(paths, options.margin.is_some());
     if gathered.points.is_empty() {
         return Err(NothingToMerge(gathered.not_merged));
     }
-    let Gathered { points, not_merged, missing: known } = gathered;
+    let Gathered { points, not_merged, missing: known, margins, clock_bound_s } = gathered;
+    // What merged records were merged with goes on to hold, if it is one.
+    let same = margins.windows(2).all(|pair| pair[0].total_cmp(&pair[1]).is_eq());
+    let margin = options.margin.or_else(|| margins.first().copied().filter(|_| same));
     let has_record = |name: &str| points.iter().any(|point| point.source.point == name);
     let mut missing = options.missing;
     missing.retain(|one| !has_record(&one.point));
@@ -75,8 +78,8 @@ pub fn merge(paths: &[PathBuf], options: MergeOptions) -> Result<MergedRecord, N
         points: points.iter().map(|point| point.source.clone()).collect(),
         missing,
         not_merged,
-        margin: options.margin,
-        clock_bound_s: options.clock_bound_s,
+        margin,
+        clock_bound_s: options.clock_bound_s.or(clock_bound_s),
     };
     let mut record = MergedRecord { merged, points, summary: None };
     record.summary = summarise_points(&record);
@@ -92,7 +95,11 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
     if let Some(split) = SplitRounds::of(points, &schedule) {
         return split.summary(merged, points, &own);
     }
-    let left_out: Vec<Option<String>> = own.iter().map(why_invalid).collect();
+    let left_out: Vec<Option<String>> = own
+        .iter()
+        .zip(points)
+        .map(|(own, point)| why_invalid(own).or_else(|| too_little(own, point, &schedule)))
+        .collect();
     let trials = as_rounds(&own, &left_out);
     let margin = merged.margin.unwrap_or(schedule.margin);
 
@@ -144,7 +151,7 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
         verdicts.iter().chain([&summary.answer]).map(|part| part.trim()).collect();
     summary.answer = parts.join(" ").trim().into();
     summary.next.clear();
-    summary.points = Some(listed_points(merged, points, &own, left_out));
+    summary.points = Some(listed_points(merged, points, &own, left_out, schedule.arms.len()));
     Some(summary)
 }
 
@@ -177,6 +184,18 @@ fn why_invalid(own: &Summary) -> Option<String> {
     Some(format!("its run is invalid: {reason}"))
 }
 
+/// Why a point has too little for a study that compares arms; a figure of it would weigh as much as any other's.
+fn too_little(own: &Summary, point: &PointRecord, schedule: &Schedule) -> Option<String> {
+    let planned = schedule.arms.iter().map(|arm| &arm.name);
+    let absent = planned.filter(|name| own.arms.iter().all(|arm| arm.name != **name)).next();
+    if let Some(arm) = absent {
+        return Some(format!("its record has no trial of {arm}"));
+    }
+    let rounds = conclusion::whole_rounds(schedule.arms.len(), &point.trials) as usize;
+    let few = !schedule.pairs.is_empty() && rounds < ROUNDS_OF_A_POINT;
+    few.then(|| format!("{rounds} whole rounds, {ROUNDS_OF_A_POINT} are needed"))
+}
+
 /// Each point as a round: what makes one arm of rounds makes one arm of points.
 fn as_rounds(own: &[Summary], left_out: &[Option<String>]) -> Vec<Trial> {
     let of_point = |(round, (own, left_out)): (usize, (&Summary, &Option<String>))| {
@@ -201,13 +220,16 @@ fn sentence_of_points(c: &Comparison) -> String {
     let counted = if n == 1 { "1 point".to_owned() } else { format!("{n} points") };
     let own = own_verdicts(points);
     match (c.ratio, c.ci95) {
-        _ if n == 0 => format!(
-            "{a} and {b}: no point counts for {metric}, because none has {ROUNDS_OF_A_POINT} rounds in which both count."
-        ),
+        _ if n == 0 => {
+            let first = points.each.iter().find_map(|point| point.left_out.as_ref());
+            let why = first.map_or_else(String::new, |why| format!(" The first: {why}."));
+            format!("{a} and {b}: no point counts for the {metric}.{why}")
+        }
         (Some(ratio), Some([low, high])) => {
-            let opposite = match points.opposite {
+            let opposite = match points.opposite_verdicts {
                 0 => String::new(),
-                count => format!(" {count} of {counted} show the opposite direction."),
+                1 => " 1 point has the opposite verdict.".to_owned(),
+                count => format!(" {count} points have the opposite verdict."),
             };
             format!(
                 "{a}: {}× the {metric} of {b} over {counted} (95 % CI {}–{}), {}.{opposite}",
@@ -218,21 +240,24 @@ fn sentence_of_points(c: &Comparison) -> String {
             )
         }
         (Some(ratio), None) => format!(
-            "{a}: {}× the {metric} of {b}, mean of {counted}; a verdict over points needs {}. By point: {own}.",
+            "{a}: {}× the {metric} of {b}, mean of {counted}; a verdict over points needs {}. Verdicts of single points: {own}.",
             times(ratio),
             points.least
         ),
-        _ => format!("{a} and {b}: no ratio in {metric} over {counted}. By point: {own}."),
+        _ => format!(
+            "{a} and {b}: no ratio in {metric} over {counted}, because a value is not above 0. Of the difference: {}.",
+            c.verdict
+        ),
     }
 }
 
-/// `lower at 4 (ams, fra, lon, nyc), not enough evidence at 1 (sgp)`.
+/// `4 lower (ams, fra, lon, nyc), 1 not enough evidence (sgp)`.
 fn own_verdicts(points: &OverPoints) -> String {
     let counted = || points.each.iter().filter(|point| point.left_out.is_none());
     let of = |verdict: Verdict| {
         let these = counted().filter(move |point| point.verdict == verdict);
         let names: Vec<&str> = these.map(|point: &PointRatio| point.point.as_str()).collect();
-        (!names.is_empty()).then(|| format!("{verdict} at {} ({})", names.len(), listed(&names)))
+        (!names.is_empty()).then(|| format!("{} {verdict} ({})", names.len(), listed(&names)))
     };
     let all = [Verdict::Higher, Verdict::Lower, Verdict::NoDifference, Verdict::NotEnough];
     let words: Vec<String> = all.into_iter().filter_map(of).collect();

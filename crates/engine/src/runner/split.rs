@@ -21,9 +21,12 @@ pub(super) struct SplitRounds {
     shares: Vec<u64>,
     /// Trials of the whole load.
     trials: Vec<Trial>,
-    /// Rounds and arms that lack a share, and why.
-    missing: Vec<String>,
+    /// Rounds that lack a share of an arm, and the first reason of each.
+    missing: BTreeMap<u32, String>,
     due: Vec<Due>,
+    /// Why the shares were not under way at the same time, or nobody knows.
+    not_together: Option<String>,
+    /// Largest difference between the beginnings of a trial. `None` also if one of them is not known.
     apart_s: Option<f64>,
 }
 
@@ -42,14 +45,16 @@ impl SplitRounds {
             of,
             shares,
             trials: Vec::new(),
-            missing: Vec::new(),
+            missing: BTreeMap::new(),
             due: Vec::new(),
-            apart_s: None,
+            not_together: not_together(points),
+            apart_s: Some(0.0),
             schedule,
         };
         for arm in 0..split.schedule.arms.len() {
             split.take(points, arm);
         }
+        split.apart_s = split.apart_s.filter(|_| split.not_together.is_none());
         split.trials.sort_by_key(|trial| (trial.round, trial.order));
         Some(split)
     }
@@ -66,9 +71,11 @@ impl SplitRounds {
         let operations =
             self.schedule.plan(arm).split().map(|SplitPlan { operations, .. }| operations);
         let mut due = Due { arm: name.clone(), ..Due::default() };
-        for (round, shares) in rounds {
+        for round in 0..self.schedule.rule.max {
+            let shares = rounds.remove(&round).unwrap_or_default();
             if let Some(why) = self.incomplete(&shares) {
-                self.missing.push(format!("{name}, round {}: {why}", round + 1));
+                let why = format!("{name}, round {}: {why}", round + 1);
+                self.missing.entry(round).or_insert(why);
                 continue;
             }
             let arms: Vec<&Arm> = shares.values().map(|trial| &trial.arm).collect();
@@ -80,12 +87,12 @@ impl SplitRounds {
             due.rounds += 1;
             due.asked = due.asked.saturating_add(operations.unwrap_or(0));
             due.due = due.due.saturating_add(whole.attempts);
-            let late = || shares.values().map(|trial| trial.start_late_s);
-            if let Some(late) = late().collect::<Option<Vec<f64>>>() {
-                let most = late.iter().copied().fold(0.0, f64::max);
+            let late: Option<Vec<f64>> = shares.values().map(|trial| trial.start_late_s).collect();
+            self.apart_s = self.apart_s.zip(late).map(|(apart, late)| {
+                let most = late.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let least = late.iter().copied().fold(f64::INFINITY, f64::min);
-                self.apart_s = Some(self.apart_s.unwrap_or(0.0).max(most - least));
-            }
+                apart.max(most - least)
+            });
             self.trials.push(Trial {
                 round,
                 order: first.order,
@@ -103,6 +110,10 @@ impl SplitRounds {
         if let Some(part) = (1..=self.of).find(|part| !shares.contains_key(part)) {
             return Some(format!("share {part}/{} has no trial", self.of));
         }
+        let orders: Vec<u32> = shares.values().map(|trial| trial.order).collect();
+        if orders.windows(2).any(|pair| pair[0] != pair[1]) {
+            return Some("the shares ran the arms in different orders".to_owned());
+        }
         let (part, trial) = shares.iter().find(|(_, trial)| !trial.counts())?;
         let failure = trial.arm.failure.as_ref();
         let why = trial.invalid.as_ref().or(failure).map_or("it was stopped", |why| why.as_str());
@@ -117,10 +128,15 @@ impl SplitRounds {
         own: &[Summary],
     ) -> Option<Summary> {
         let header = &points.first()?.header;
+        let stopped = points.iter().any(|point| point.source.partial);
         let ended = Ended {
             trials: &self.trials,
             resumed: &[],
-            stopped: "every point ended its rounds",
+            stopped: if stopped || !self.missing.is_empty() {
+                "some rounds lack a share"
+            } else {
+                "every point ended its rounds"
+            },
             partial: false,
             steal: None,
         };
@@ -141,16 +157,20 @@ impl SplitRounds {
         doubts.extend(warnings(points, own));
         summary.warnings = doubts;
         summary.valid &= !self.trials.is_empty() && self.due.iter().all(|due| due.due == due.asked);
+        summary.valid &= self.not_together.is_none();
         summary.partial = !self.missing.is_empty()
+            || stopped
             || self.shares.len() as u64 != self.of
             || !merged.missing.is_empty()
             || !merged.not_merged.is_empty();
-        let mut listed = listed_points(merged, points, own, vec![None; points.len()]);
+        let mut listed =
+            listed_points(merged, points, own, vec![None; points.len()], self.schedule.arms.len());
         listed.split = Some(SplitLoad {
             shares: self.of as u32,
             present: self.shares.len() as u32,
             clock_bound_s: merged.clock_bound_s,
             apart_s: self.apart_s,
+            rounds: self.schedule.rule.max,
             due: self.due,
         });
         summary.points = Some(listed);
@@ -161,11 +181,39 @@ impl SplitRounds {
         let differs = self.due.iter().filter(|due| due.due != due.asked).map(|due| {
             Warning::DueDiffers { due: due.due, asked: due.asked }.entry(Some(&due.arm))
         });
-        let missing = self.missing.first().map(|first| {
-            let rounds = self.missing.len() as u32;
-            let of = rounds + self.trials.len() as u32;
+        let missing = self.missing.values().next().map(|first| {
+            let (rounds, of) = (self.missing.len() as u32, self.schedule.rule.max);
             Warning::SharesMissing { rounds, of, why: first.clone() }.entry(None)
         });
-        differs.chain(missing).collect()
+        let apart = self
+            .not_together
+            .iter()
+            .map(|why| Warning::SharesApart { why: why.clone() }.entry(None));
+        differs.chain(missing).chain(apart).collect()
     }
+}
+
+/// Why shares were not under way at the same time, or nobody knows whether they were. Their seed decides which arm
+/// runs when.
+fn not_together(points: &[PointRecord]) -> Option<String> {
+    let (first, others) = points.split_first()?;
+    let Some(start) = &first.header.start else {
+        return Some("no common time was given: --start-at and --every".to_owned());
+    };
+    let of = |point: &PointRecord| {
+        let own = point.header.start.as_ref();
+        let name = &point.source.point;
+        if own.is_none_or(|own| {
+            own.at != start.at || own.every_s.to_bits() != start.every_s.to_bits()
+        }) {
+            let at = own.map_or("no time", |own| own.at.as_str());
+            return Some(format!(
+                "{name} was to begin at {at}, {} at {}",
+                first.source.point, start.at
+            ));
+        }
+        let differs = point.header.seed != first.header.seed;
+        differs.then(|| format!("{name} and {} have different seeds", first.source.point))
+    };
+    others.iter().find_map(of)
 }

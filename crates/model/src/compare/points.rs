@@ -12,6 +12,7 @@ use crate::pairs::Pair;
 use crate::record::{Comparison, OverPoints, PointRatio, Trial, Verdict};
 use crate::stats::{sample, sequence};
 use crate::study::PlannedArm;
+use crate::units::plural;
 
 /// Paired rounds from which on a point counts: with fewer, one round may be most of its value.
 pub const ROUNDS_OF_A_POINT: usize = 5;
@@ -97,7 +98,12 @@ pub fn over_points(
         let (mut ratios, mut each, mut unit) = (true, Vec::new(), None);
         for ((point, counted), own) in points.iter().zip(&counted).zip(&own) {
             let rounds = counted.pairs(a, b, &pair.metric);
+            let other_unit = || {
+                let (first, own) = (unit.as_ref()?, rounds.unit.as_ref()?);
+                (first != own).then(|| format!("its unit is {own}, not {first}"))
+            };
             let left_out = point.left_out.map(str::to_owned).or_else(|| why_not(&rounds));
+            let left_out = left_out.or_else(other_unit);
             let own = &own[at];
             if left_out.is_none() {
                 match rounds.log_ratios().as_deref().and_then(PointValue::of) {
@@ -156,7 +162,7 @@ fn why_not(rounds: &Paired) -> Option<String> {
     if rounds.growing {
         Some("an arm was saturated, so its latency grew for as long as it ran".to_owned())
     } else if rounds.missing > 0 {
-        Some(format!("the figure is missing in {} rounds", rounds.missing))
+        Some(format!("the figure is missing in {}", plural(u64::from(rounds.missing), "round")))
     } else if count < ROUNDS_OF_A_POINT {
         let are = if count == 1 { "round counts" } else { "rounds count" };
         Some(format!("{count} {are} for both arms, {ROUNDS_OF_A_POINT} are needed"))

@@ -30,7 +30,7 @@ pub struct Merged {
     /// The smallest difference that matters, if it is not that of the study, relative.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<f64>,
-    /// Largest difference between the clocks by which the points of a split load began together, s.
+    /// Within what the difference between the clocks is known by which the points of a split load began together, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_bound_s: Option<f64>,
 }
@@ -141,7 +141,9 @@ pub struct SplitLoad {
     /// Largest difference between the first and the last beginning of a trial, by the points' clocks, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apart_s: Option<f64>,
-    /// Per arm, what was asked for and what was due.
+    /// Rounds that each point was to run.
+    pub rounds: u32,
+    /// Per arm, what was asked for and what was due, in the rounds with all shares.
     pub due: Vec<Due>,
 }
 

@@ -42,7 +42,7 @@ pub struct MergeArgs {
     /// Smallest difference that matters, e.g. 1% [default: the margin of the study]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub margin: Option<String>,
-    /// For a load that was split over the points: largest difference between their clocks
+    /// For a load that was split over the points: within what the difference of their clocks is known
     #[arg(long, value_name = "TIME", value_parser = clock_bound)]
     pub clock_bound: Option<Duration>,
     /// Output format on stdout

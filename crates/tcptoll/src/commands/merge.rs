@@ -1,6 +1,8 @@
 //! `tcptoll merge A B …`: what several vantage points show together.
 
-use anyhow::Context as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use tcptoll_engine::runner::{self, MergeOptions};
 use tcptoll_model::study::percentage;
@@ -12,8 +14,17 @@ use crate::output;
 
 /// Merges records and prints what follows.
 pub(super) fn run(args: &MergeArgs) -> anyhow::Result<Status> {
-    let paths: Vec<_> =
+    let paths: Vec<PathBuf> =
         args.records.iter().map(|word| stored::found(word)).collect::<Result<_, _>>()?;
+    if let Some(out) = args.out.as_ref().and_then(|out| out.canonicalize().ok()) {
+        let is_out = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == out);
+        if paths.iter().any(is_out) {
+            bail!(
+                "--out {}: this file is one of the records to merge: name another one",
+                out.display()
+            );
+        }
+    }
     let options = MergeOptions {
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

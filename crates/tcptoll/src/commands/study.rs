@@ -124,6 +124,23 @@ struct PlanJson<'a> {
     /// Servers that tcptoll does not start.
     targets: Vec<&'a str>,
     record_version: u32,
+    /// The study as a record's header has it.
+    study: &'a Study,
+    /// Why its load cannot be split over machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_split: Option<String>,
+}
+
+/// Why a study's load cannot be split.
+fn not_split(study: &Study) -> Option<String> {
+    let mut part = study.clone();
+    part.settings.insert("share".to_owned(), "1/1".into());
+    let schedule = match Schedule::of(&part) {
+        Ok(schedule) => schedule,
+        Err(error) => return Some(error.to_string()),
+    };
+    (schedule.rule.target != Target::Rounds)
+        .then(|| "it needs a fixed number of rounds, so that all machines run the same".to_owned())
 }
 
 #[derive(Serialize)]
@@ -144,6 +161,8 @@ impl<'a> PlanJson<'a> {
             most_s,
             targets: schedule.target_names(),
             record_version: RECORD_VERSION,
+            study: &schedule.study,
+            not_split: not_split(&schedule.study),
         }
     }
 }

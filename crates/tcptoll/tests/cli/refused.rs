@@ -296,6 +296,7 @@ fn a_record_that_cannot_be_read_says_why() {
         seed: 1,
         tcptoll_version: String::new(),
         vantage: None,
+        start: None,
         link_tolerance: None,
         resolved: Vec::new(),
         passport: Passport::default(),

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use tcptoll_model::record::{
-    Arm, Header, Line, Metric, Missing, NotMerged, Passport, RECORD_VERSION, Summary, Trial,
-    Verdict,
+    Arm, Header, Line, Metric, Missing, NotMerged, Passport, RECORD_VERSION, StartAsked, Summary,
+    Trial, Verdict,
 };
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Study;
@@ -40,7 +40,7 @@ fn trial(point: u64, round: u64, backlog: u64, ratio: f64) -> Trial {
         histograms: [("connect_us".to_owned(), histogram.summary_us())].into(),
         ..Arm::default()
     };
-    Trial { round: round as u32, arm, took_s: 0.1, ..Trial::default() }
+    Trial { round: round as u32, arm, took_s: 0.1 + 0.001 * point as f64, ..Trial::default() }
 }
 
 fn header(point: u64, study: &Study) -> Header {
@@ -53,6 +53,7 @@ fn header(point: u64, study: &Study) -> Header {
         seed: point,
         tcptoll_version: "0.1.0".into(),
         vantage: Some(format!("p{point}")),
+        start: None,
         link_tolerance: None,
         resolved: Vec::new(),
         passport: Passport { cpus: 2, ..Passport::default() },
@@ -188,7 +189,7 @@ fn what_does_not_belong_is_left_out_and_named() {
     let expected = [
         "No such file or directory",
         "line 2 is damaged",
-        "is no name of a point",
+        "is not a valid point name",
         "stopped before its first trial ended",
         "it is the same run as",
         "its study is not that of the other records: its option count is 200, not 100",
@@ -229,7 +230,7 @@ fn points_without_a_record_make_the_result_partial() {
     let warning = &summary.warnings[0];
     assert_eq!(warning.id, "points-missing");
     assert!(
-        warning.text.starts_with("1 of 2 points have no record: sgp1 (down)"),
+        warning.text.starts_with("1 of 2 points has no record: sgp1 (down)"),
         "{}",
         warning.text
     );
@@ -278,7 +279,9 @@ fn share(folder: &Folder, part: u64, attempts: u64) -> PathBuf {
          duration = '1s'\nshare = '{part}/3'\n[rounds]\nfixed = 2\n"
     );
     let study = Study::from_toml(&text).unwrap();
-    let mut lines = vec![Line::Header(Box::new(header(part, &study)))];
+    let start = StartAsked { at: "2026-01-01T00:00:00Z".into(), every_s: 3.0, clock_ahead_s: 0.1 };
+    let header = Header { seed: 7, start: Some(start), ..header(part, &study) };
+    let mut lines = vec![Line::Header(Box::new(header))];
     for round in 0..2 {
         let mut histogram = Histogram::new();
         latencies(part, round)
@@ -310,10 +313,12 @@ fn share(folder: &Folder, part: u64, attempts: u64) -> PathBuf {
             round: round as u32,
             arm,
             start_late_s: Some(0.001 * part as f64),
+            took_s: part as f64,
             ..Trial::default()
         };
         lines.push(Line::Trial(Box::new(trial)));
     }
+    lines.push(Line::Summary(Box::new(Summary { valid: true, ..Summary::default() })));
     folder.write(&format!("share{part}.jsonl"), &lines)
 }
 
@@ -363,10 +368,92 @@ fn without_one_share_there_is_no_figure_of_the_whole_load() {
     assert!(summary.partial && !summary.valid);
     let missing = summary.warnings.iter().find(|warning| warning.id == "shares-missing").unwrap();
     assert!(missing.text.contains("share 2/3 has no trial"), "{}", missing.text);
+    let split = summary.points.unwrap().split.unwrap();
+    assert_eq!((split.rounds, split.due[0].rounds), (2, 0));
     let again = folder.0.path().join("again.jsonl");
     let text = std::fs::read_to_string(&paths[1]).unwrap();
-    std::fs::write(&again, text.replacen("\"p3\"", "\"p4\"", 1).replacen(":03Z", ":04Z", 1))
-        .unwrap();
+    let text = text.replace("\"p3\"", "\"p4\"").replace("\"took_s\":3.0", "\"took_s\":4.0");
+    std::fs::write(&again, text).unwrap();
     let twice = merged(&[paths[0].clone(), paths[1].clone(), again]);
     assert!(reasons(&twice.merged.not_merged)[0].ends_with("has the same share of the load, 3/3"));
+}
+
+#[test]
+fn shares_that_did_not_run_at_the_same_time_are_no_load() {
+    let folder = Folder::new();
+    let with = |from: &str, to: &str| {
+        let paths = [share(&folder, 1, 34), share(&folder, 2, 33), share(&folder, 3, 33)];
+        let text = std::fs::read_to_string(&paths[1]).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&paths[1], text.replacen(from, to, 1)).unwrap();
+        merged(&paths).summary.unwrap()
+    };
+    for (from, to, says) in [
+        (
+            "00:00:00Z\",\"every_s",
+            "00:00:22Z\",\"every_s",
+            "p2 was to begin at 2026-01-01T00:00:22Z",
+        ),
+        ("\"every_s\":3.0", "\"every_s\":4.0", "p2 was to begin"),
+        ("\"seed\":7", "\"seed\":8", "p2 and p1 have different seeds"),
+    ] {
+        let summary = with(from, to);
+        assert!(!summary.valid, "{from}");
+        let apart = summary.warnings.iter().find(|warning| warning.id == "shares-apart").unwrap();
+        assert!(apart.text.contains(says), "{}", apart.text);
+        assert_eq!(summary.points.unwrap().split.unwrap().apart_s, None);
+    }
+    // A time that nobody recorded makes it unknown, and no other figure wrong.
+    let summary = with("\"start_late_s\":0.002,", "");
+    assert_eq!(summary.points.unwrap().split.unwrap().apart_s, None);
+}
+
+#[test]
+fn what_merged_records_were_merged_with_goes_on_to_hold() {
+    let folder = Folder::new();
+    let missing = vec![Missing { point: "sgp1".into(), reason: "down".into() }];
+    let options = MergeOptions { margin: Some(0.5), missing, ..MergeOptions::default() };
+    let broken = folder.write("broken.jsonl", &[]);
+    let first = merge(&[folder.point(0, 0.8), folder.point(1, 0.8), broken], options).unwrap();
+    let path = folder.0.path().join("all.jsonl");
+    first.write(&path).unwrap();
+    let again = merged(&[path, folder.point(2, 0.8)]);
+    assert_eq!(again.merged.margin, Some(0.5));
+    assert_eq!((again.merged.missing.len(), again.merged.not_merged.len()), (1, 1));
+}
+
+#[test]
+fn a_damaged_histogram_is_damage_and_not_an_absent_one() {
+    let folder = Folder::new();
+    let path = folder.point(1, 0.8);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let at = text.find("\"hdr\":\"").unwrap() + 7;
+    let end = at + text[at..].find('"').unwrap();
+    std::fs::write(&path, format!("{}AAAA{}", &text[..at], &text[end..])).unwrap();
+    let record = merged(&[folder.point(0, 0.8), path]);
+    let reasons = reasons(&record.merged.not_merged);
+    assert_eq!(reasons, ["the histogram connect_us of backlog 4 in round 1 is damaged"]);
+}
+
+#[test]
+fn a_point_with_few_rounds_or_without_an_arm_is_in_no_figure() {
+    let folder = Folder::new();
+    let path = folder.point(1, 0.8);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let without = |keep: &dyn Fn(&str) -> bool| {
+        std::fs::write(&path, lines.iter().copied().filter(|line| keep(line)).collect::<String>())
+            .unwrap();
+        merged(&[folder.point(0, 0.8), path.clone()]).summary.unwrap()
+    };
+    let few = without(&|line| !line.contains("\"round\":4") && !line.contains("\"round\":5"));
+    let absent = without(&|line| !line.contains("\"name\":\"backlog 128\""));
+    for (summary, says) in
+        [(few, "4 whole rounds, 5 are needed"), (absent, "its record has no trial of backlog 128")]
+    {
+        let points = summary.points.unwrap().points;
+        assert_eq!(points[1].left_out.as_deref(), Some(says));
+        assert_eq!(summary.arms[0].attempts, 6 * 200);
+        assert!(summary.partial);
+    }
 }

@@ -103,7 +103,7 @@ fn a_point_with_few_rounds_or_a_missing_figure_does_not_count_and_says_why() {
     assert_eq!(why[0], None);
     assert_eq!(why[1].as_deref(), Some("4 rounds count for both arms, 5 are needed"));
     assert_eq!(why[2].as_deref(), Some("1 round counts for both arms, 5 are needed"));
-    assert_eq!(why[3].as_deref(), Some("the figure is missing in 1 rounds"));
+    assert_eq!(why[3].as_deref(), Some("the figure is missing in 1 round"));
 }
 
 #[test]

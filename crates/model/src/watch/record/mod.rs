@@ -19,13 +19,13 @@ pub(in crate::watch) use time::is_rfc3339;
 
 use super::look::Process;
 use crate::diagnosis::Diagnosis;
-use crate::record::Passport;
+use crate::record::{Passport, boxed, tagged};
 
 /// Version of the format of a watch's record.
 pub const WATCH_RECORD_VERSION: u32 = 1;
 
 /// One line of a watch's record, told apart by `line`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
 pub enum WatchLine {
     /// The first line.
@@ -41,8 +41,24 @@ pub enum WatchLine {
     /// The last line where the watch could write no more and went on without its record.
     WatchStopped(WatchStopped),
     /// A line of a later version; left alone.
-    #[serde(other)]
     Unknown,
+}
+
+/// As lines of a run's record are read: see [`crate::record::Line`].
+impl<'de> Deserialize<'de> for WatchLine {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (line, value) = tagged(from)?;
+        let read = match line.as_str() {
+            "watch-header" => boxed(value).map(Self::WatchHeader),
+            "listener" => boxed(value).map(Self::Listener),
+            "diagnosis" => boxed(value).map(Self::Diagnosis),
+            "state" => boxed(value).map(Self::State),
+            "watch-summary" => boxed(value).map(Self::WatchSummary),
+            "watch-stopped" => boxed(value).map(|stopped| Self::WatchStopped(*stopped)),
+            _ => Ok(Self::Unknown),
+        };
+        read.map_err(serde::de::Error::custom)
+    }
 }
 
 /// The first line of a watch's record.
