@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tcptoll.fleet import worker as workers
-from tcptoll.fleet.plan import Plan, Study
+from tcptoll.fleet.plan import Plan, Study, canonical
 from tcptoll.fleet.runner import Runner
 from tcptoll.fleet.store import Store
 
@@ -52,7 +52,7 @@ def sleeps(message: dict[str, Any], topic: str) -> dict[str, Any]:
 
 
 def plan_of(points: list[str], seed: int) -> Plan:
-    return Plan(Study("", "x", "connect", ("a",), 2, 1, RUN_S, RUN_S, RUN_S, ()), seed, VERSION, tuple(points))
+    return Plan(Study("", "x", "connect", ("a",), 2, 1, RUN_S, RUN_S, RUN_S, (), canonical({"name": "x"})), seed, VERSION, tuple(points))
 
 
 def fleet(address: str, points: list[str], at_once: int, seed: int) -> float:

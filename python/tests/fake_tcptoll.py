@@ -30,6 +30,10 @@ def knobs(text: str) -> dict[str, str]:
     return dict(re.findall(r"(\w+)=(\S+)", "".join(re.findall(r"^# fake:(.*)$", text, re.M))))
 
 
+def study_of(text: str) -> dict[str, Any]:
+    return {"name": knobs(text).get("name", "fake"), "text": text, "settings": {}}
+
+
 def check(path: str) -> int:
     text = Path(path).read_text(encoding="utf-8")
     if "experiment" not in text:
@@ -39,7 +43,7 @@ def check(path: str) -> int:
     targets = [given["target"]] if "target" in given else []
     print(json.dumps({"experiment": "connect", "arms": ARMS, "rounds": {"least": rounds, "most": rounds},
                       "round_s": 2 * trial, "least_s": 2 * trial * rounds, "most_s": 2 * trial * rounds,
-                      "targets": targets, "record_version": 2}))  # fmt: skip
+                      "targets": targets, "record_version": 2, "study": study_of(text)}))  # fmt: skip
     return 0
 
 
@@ -69,6 +73,11 @@ def run(arguments: list[str]) -> int:
         return measure(record, before, text, options, resumed)
 
 
+def studied(text: str, setting: str) -> dict[str, Any]:
+    name, _, value = setting.partition("=")
+    return {**study_of(text), "settings": {name: value} if value else {}}
+
+
 def measure(record: Any, before: bytes, text: str, options: dict[str, str], resumed: bool) -> int:
     given = knobs(text)
     trials = [json.loads(one) for one in before.split(b"\n") if one.startswith(b'{"line":"trial"')]
@@ -77,7 +86,7 @@ def measure(record: Any, before: bytes, text: str, options: dict[str, str], resu
     if resumed and missing:
         record.write(line("resumed", at="", after_s=1.0))
     if not resumed:
-        record.write(line("header", record_version=2, experiment="connect", study={"name": given.get("name", "fake"), "text": text},
+        record.write(line("header", record_version=2, experiment="connect", study=studied(text, options.get("set", "")),
                           command=sys.argv, started_at="2026-01-01T00:00:00Z", seed=int(options["seed"]),
                           tcptoll_version=VERSION, vantage=given.get("lies", options["vantage"]),
                           share=options.get("set", "").removeprefix("share="), start_at=options.get("start-at")))  # fmt: skip

@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from tcptoll.fleet.plan import PROTOCOL, Plan, Study
+from tcptoll.fleet.plan import PROTOCOL, Plan, Study, canonical
 from tcptoll.fleet.task import Settings
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -34,7 +34,8 @@ def study_file(folder: Path, **knobs: object) -> Path:
 
 
 def plan_of(*points: str, text: str = "", most_rounds: int = 2) -> Plan:
-    study = Study(text, "fake", "connect", ("a", "b"), 2, most_rounds, 0.1, 0.1, 0.1, ())
+    document = {"name": "fake", "text": text, "settings": {}} if text else {"name": "fake"}
+    study = Study(text, "fake", "connect", ("a", "b"), 2, most_rounds, 0.1, 0.1, 0.1, (), canonical(document))
     return Plan(study, 7, "0.1.0", points)
 
 

@@ -62,7 +62,8 @@ def test_a_share_begins_on_the_clock_of_its_point() -> None:
     shared = Plan(plan_of().study, 7, "0.1.0", ("a", "b"), split)
     works = [shared.work(name, 1, "", 1.0, 1.0) for name in ("a", "b")]
     assert [work.share for work in works] == ["1/2", "2/2"]
-    assert [work.start_at for work in works] == ["2001-09-09T01:46:40.750000Z", "2001-09-09T01:46:40.000000Z"]
+    assert [work.start_at for work in works] == ["2001-09-09T01:46:40.250000Z"] * 2
+    assert [work.clock_ahead for work in works] == ["0.500000", "-0.250000"]
     assert split.bound_s == 0.003
 
 
@@ -117,8 +118,9 @@ RECORD = record_of("a")
         (payload_of(record_of("a", seed=7.0)), "says seed 7.0, but "),
         (payload_of(record_of("a", record_version=3)), "says record_version 3, but 2"),
         (payload_of(record_of("a", experiment="http")), "says experiment http"),
-        (payload_of(record_of("a", study={"name": "other"})), "says study other"),
-        (payload_of(record_of("a", study={"arm": [{"name": "a"}]})), "says arms"),
+        (payload_of(record_of("a", study={"name": "other"})), "another study"),
+        (payload_of(record_of("a", study={"name": "fake", "margin": "50%"})), "another study"),
+        (payload_of(record_of("a", study=[])), "another study"),
         (payload_of(RECORD[:-1]), "cut off"),
         (payload_of(RECORD.rsplit(b"\n", 2)[0] + b"\n"), "did not finish"),
         (payload_of(b"\n" + RECORD), "not JSON"),

@@ -76,7 +76,7 @@ def _run(
     try:
         runner.run()
     except KeyboardInterrupt:
-        print(f"interrupted: `python -m tcptoll fleet collect {given.out}` merges the results so far; the same "
+        print(f"interrupted: `python -m tcptoll fleet collect {given.out}` merges the points that are done; the same "
               "`fleet run` command goes on", file=sys.stderr)  # fmt: skip
         return 130
     return _merge(store)
@@ -169,6 +169,8 @@ def _split(
     executor: Executor, names: list[str], absent: dict[str, str], study: Study, given: argparse.Namespace
 ) -> Split:
     """Clocks of all points and a common start; a shared load needs every point from the beginning."""
+    if study.not_split:
+        raise TcptollError(f"--split needs a study of http with a rate and a fixed number of rounds: {study.not_split}")
     away = absent | {name: "no worker" for name in names if not executor.present(name)}
     if away:
         listed = "; ".join(f"{name}: {why}" for name, why in away.items())
@@ -227,12 +229,13 @@ def _merge(store: Store) -> int:
         if point.state == "done" and path is not None and path.exists():
             command.append(str(path.absolute()))
             continue
-        why = point.reason if point.state not in ("waiting", "running", "done") else "the fleet was interrupted"
+        why = point.reason if point.state not in ("waiting", "running", "done") else "the fleet has not finished"
         missing.append((name, "its record was deleted" if point.state == "done" else why))
     if not command:
         raise TcptollError(f"no point has a result: {printable(_reasons(missing), 4000)}")
     arguments = ["merge", *command, f"--out={(store.folder / 'merged.jsonl').absolute()}"]
-    arguments += [f"--missing={name}={printable(why, 300)}" for name, why in missing]
+    # A name that is refused is not one that the program takes; the worker's own warning has named it.
+    arguments += [f"--missing={name}={printable(why, 300)}" for name, why in missing if is_name(name)]
     if state.clock_bound_s is not None:
         arguments.append(f"--clock-bound={max(1, math.ceil(state.clock_bound_s * 1e6))}us")
     sys.stdout.flush()

@@ -126,7 +126,7 @@ class SshExecutor(Executor):
         try:
             child = self._begin(host, SCRIPT, host.binary, work.key, work.point, str(work.seed), work.version,
                                 str(len(work.study.encode())), str(math.ceil(work.most_s)), str(MOST_RECORD_BYTES), work.share,
-                                work.start_at, work.every)  # fmt: skip
+                                work.start_at, work.every, work.clock_ahead)  # fmt: skip
             self._children[work.point] = child
             event = self._follow(work, host, child, number)
         except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,14 @@ MOST_RECORD_BYTES = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def canonical(study: object) -> str:
+    """JSON that is the same for studies that are the same. Raises ValueError if it is nested too deeply."""
+    try:
+        return json.dumps(study, sort_keys=True, allow_nan=False)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def is_name(text: object) -> bool:
@@ -53,6 +62,10 @@ class Study:
     least_s: float
     most_s: float
     targets: tuple[str, ...]
+    #: As the header of a record has it, in `canonical` form.
+    document: str
+    #: Why its load cannot be split over points; empty if it can.
+    not_split: str = ""
 
     @property
     def trials(self) -> int:
@@ -78,7 +91,7 @@ class Split:
 
     @property
     def bound_s(self) -> float:
-        """The largest difference between the beginnings at two points: the sum of the two largest errors."""
+        """Within what the difference between two points' clocks is known: the sum of the two largest errors."""
         return sum(sorted(clock.bound_s for clock in self.clocks.values())[-2:])
 
 
@@ -120,7 +133,8 @@ class Plan:
             protocol=PROTOCOL, key=self.key_of(point), point=point, study=self.study.text, seed=self.seed_of(point),
             version=self.version, attempt=attempt, token=token, most_s=most_s, stop_s=stop_s,
             share=self.share_of(point) if split else "", every=split.every if split else "",
-            start_at=_instant(split.start_ns + round(split.clocks[point].offset_s * 1e9)) if split else "",
+            start_at=_instant(split.start_ns) if split else "",
+            clock_ahead=f"{split.clocks[point].offset_s:.6f}" if split else "",
         )  # fmt: skip
 
 
@@ -143,7 +157,9 @@ class Work:
     stop_s: float
     share: str = ""
     every: str = ""
+    #: The same for all points, on our clock; and how far the point's clock is ahead of it, s.
     start_at: str = ""
+    clock_ahead: str = ""
 
     def message(self) -> dict[str, Any]:
         """As plain data."""

@@ -15,7 +15,7 @@ set -u
 umask 077
 binary=$1 key=$2 point=$3 seed=$4 version=$5 size=$6 most=$7 limit=$8 share=$9
 shift 9
-start=$1 every=$2
+start=$1 every=$2 ahead=$3
 exec 3<&0
 fail() { printf 'error: %s\n' "$1" >&2; exit 9; }
 there=$("$binary" --version </dev/null 2>/dev/null | head -n 1 | cut -d ' ' -f 2)
@@ -35,7 +35,7 @@ while :; do
     set -- "--resume=$record"
   else
     set -- "$study" "--vantage=$point" "--seed=$seed" "--out=$record"
-    [ -z "$share" ] || set -- "$@" "--set=share=$share" "--start-at=$start" "--every=$every"
+    [ -z "$share" ] || set -- "$@" "--set=share=$share" "--start-at=$start" "--every=$every" "--clock-ahead=$ahead"
   fi
   "$binary" study run "$@" --stop-on-eof -q <&3 >/dev/null 2>"$errors" &
   pid=$! last=$before

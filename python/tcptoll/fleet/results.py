@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import TcptollError, printable
-from .plan import MOST_RECORD_BYTES, PROTOCOL, Plan
+from .plan import MOST_RECORD_BYTES, PROTOCOL, Plan, canonical
 
 
 class Refusal(TcptollError):
@@ -71,23 +71,29 @@ def _record(payload: dict[Any, Any]) -> bytes:
     return record
 
 
+#: A header is a study, a command and a machine.
+_MOST_HEADER_BYTES = 4 << 20
+_SUMMARY = b'{"line":"summary"'
+_TRIAL = b'\n{"line":"trial"'
+
+
 def _lines(record: bytes, plan: Plan, point: str) -> int:
-    """Number of trials; the header must be that of the plan, and the last line a summary."""
+    """Number of trials; the header must be that of the plan, and the last line a summary.
+
+    Only the header is parsed: 64 MiB of JSON may take many times that in memory.
+    """
     if not record.endswith(b"\n"):
         raise Refusal("the last line of its record is cut off")
-    lines = record.split(b"\n")[:-1]
-    header = _object(lines[0])
-    study = header.get("study")
-    study = study if isinstance(study, dict) else {}
-    experiment = header.get("experiment")
+    end = record.find(b"\n")
+    if end > _MOST_HEADER_BYTES:
+        raise Refusal(f"the header of its record has more than {_MOST_HEADER_BYTES >> 20} MiB")
+    header = _object(record[:end])
     asked: list[tuple[str, object, object]] = [
         ("record_version", header.get("record_version"), plan.study.record_version),
         ("version", header.get("tcptoll_version"), plan.version),
         ("vantage", header.get("vantage"), point),
         ("seed", header.get("seed"), plan.seed_of(point)),
-        ("experiment", experiment, plan.study.experiment),
-        ("study", study.get("name", plan.study.name), plan.study.name),
-        ("arms", _arms(study, plan), list(plan.study.arms)),
+        ("experiment", header.get("experiment"), plan.study.experiment),
     ]
     if header.get("line") != "header":
         raise Refusal("its record does not begin with a header")
@@ -95,17 +101,26 @@ def _lines(record: bytes, plan: Plan, point: str) -> int:
         if found != wanted or type(found) is not type(wanted):
             shown = [value if isinstance(value, str) else repr(value) for value in (found, wanted)]
             raise Refusal(f"its record says {what} {printable(shown[0], 80)}, but {printable(shown[1], 80)} was asked")
-    if _object(lines[-1]).get("line") != "summary":
+    if not _is_asked(header.get("study"), plan, point):
+        raise Refusal("its record is of another study than was asked: options, arms, comparisons or margin differ")
+    if not record.startswith(_SUMMARY, record.rfind(b"\n", 0, -1) + 1):
         raise Refusal("its record has no summary at the end: the run did not finish")
-    return sum(line.startswith(b'{"line":"trial"') for line in lines)
+    return record.count(_TRIAL)
 
 
-def _arms(study: dict[str, Any], plan: Plan) -> list[object]:
-    """Names of the arms in a header, if it lists them; arms made of factors are not listed."""
-    arms = study.get("arm")
-    if study.get("factors") or not isinstance(arms, list) or not arms:
-        return list(plan.study.arms)
-    return [arm.get("name") if isinstance(arm, dict) else None for arm in arms]
+def _is_asked(study: object, plan: Plan, point: str) -> bool:
+    """Whether the study is the one that was asked for, to the last option."""
+    if not isinstance(study, dict):
+        return False
+    if plan.split is not None:
+        settings = study.get("settings")
+        if not isinstance(settings, dict) or settings.get("share") != plan.share_of(point):
+            return False
+        study = {**study, "settings": {name: value for name, value in settings.items() if name != "share"}}
+    try:
+        return canonical(study) == plan.study.document
+    except ValueError:
+        return False
 
 
 def _object(line: bytes) -> dict[str, Any]:

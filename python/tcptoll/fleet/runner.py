@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from .._errors import printable
+from .._errors import TcptollError, printable
 from .plan import Event, Executor, Failure, Gone, Lost, Plan, Progress, Result
 from .results import Refusal, check
 from .store import Point, Store, now, write
@@ -135,7 +135,11 @@ class Runner:
         except Refusal as refusal:
             point.state, point.reason = "failed", str(refusal)
             return
-        write(self._store.path_of(event.point), checked.record)
+        try:
+            write(self._store.path_of(event.point), checked.record)
+        except TcptollError as error:
+            point.state, point.reason = "failed", str(error)
+            raise
         point.state, point.status = "done", checked.status
         point.reason = "" if checked.status == 0 else "exit status 1: see its report"
         point.done, point.found = checked.trials, checked.trials - checked.measured

@@ -72,7 +72,7 @@ def table(state: State, width: int, height: int) -> list[str]:
     for name, point in points:
         done = min(1.0, point.done / point.planned) if point.planned else 0.0
         bar = ("#" * round(_BAR * done)).ljust(_BAR, ".") if point.state == "running" else " " * _BAR
-        after = f"  {point.reason}" if point.reason else ""
+        after = f"  {printable(point.reason, 2000)}" if point.reason else ""
         lines.append(f"  {_name(name):<{column}}  {point.state:<7}  {bar if width >= 70 and not after else ''}"
                      f"  {_trials(point):>14}  {_age(point.seconds):>6}{after}")  # fmt: skip
     if left_out:

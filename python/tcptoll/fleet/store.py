@@ -95,6 +95,11 @@ class Store:
         except OSError as error:
             raise TcptollError(f"--out {printable(str(self.folder))} cannot be written: {error.strerror}") from error
         if self.read() and self.state.key != plan.key:
+            if plan.split is not None and self.state.clock_bound_s is not None:
+                raise TcptollError(
+                    f"--out {printable(str(self.folder))} holds a load that was split, which cannot go on: its shares must run "
+                    "at the same time. Choose another folder with --out to run all of them again"
+                )
             raise TcptollError(
                 f"--out {printable(str(self.folder))} holds another fleet ({printable(self.state.name)}, seed "
                 f"{self.state.seed}, tcptoll {printable(self.state.version)}): choose another folder with --out"
@@ -172,5 +177,7 @@ def _fill(target: State | Point, content: dict[str, Any], damaged: TcptollError)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if not (type(value) is kind or (name in optional and value is None)):
+            raise damaged
+        if isinstance(value, float) and not 0 <= value < 1e9:
             raise damaged
         setattr(target, name, value)

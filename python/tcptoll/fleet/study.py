@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _binary
 from .._errors import TcptollError, printable
-from .plan import MOST_STUDY_BYTES, Study
+from .plan import MOST_STUDY_BYTES, Study, canonical
 
 
 def read(named: str) -> Study:
@@ -54,7 +54,7 @@ def _study(text: str, checked: Any, name: str) -> Study:
         rounds = checked.get("rounds") or {}
         return Study(
             text=text,
-            name=str(checked.get("name") or checked.get("study") or _name(text) or name),
+            name=_of(str, checked["study"].get("name") or name),
             experiment=_of(str, checked["experiment"]),
             arms=tuple(_of(str, arm) for arm in checked["arms"]),
             record_version=_of(int, checked["record_version"]),
@@ -63,20 +63,11 @@ def _study(text: str, checked: Any, name: str) -> Study:
             least_s=float(checked.get("least_s") or 0.0),
             most_s=float(checked.get("most_s") or 0.0),
             targets=tuple(_of(str, target) for target in checked["targets"]),
+            document=canonical(_of(dict, checked["study"])),
+            not_split=str(checked.get("not_split") or ""),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _different() from error
-
-
-def _name(text: str) -> str:
-    """The study's own name, if it is written in the usual way. The program has checked the file already."""
-    for line in text.splitlines():
-        if line.startswith("["):
-            break
-        key, equals, value = line.partition("=")
-        if equals and key.strip() == "name":
-            return value.strip().split("#")[0].strip().strip("\"'")
-    return ""
 
 
 def _of(kind: type, value: Any) -> Any:

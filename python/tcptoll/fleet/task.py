@@ -164,7 +164,9 @@ def _arguments(work: Work, folder: Path, path: Path, resumes: bool) -> list[str]
     draft = folder / f"{work.key}.{os.getpid()}.new"
     draft.write_text(work.study, encoding="utf-8")
     draft.replace(study)
-    split = [f"--set=share={work.share}", f"--start-at={work.start_at}", f"--every={work.every}"] if work.share else []
+    split = [
+        f"--set=share={work.share}", f"--start-at={work.start_at}", f"--every={work.every}", f"--clock-ahead={work.clock_ahead}",
+    ] if work.share else []  # fmt: skip
     return [str(study), f"--vantage={work.point}", f"--seed={work.seed}", f"--out={path}", *split]
 
 
