@@ -63,6 +63,7 @@ const QUESTIONS: &[(&str, &str)] = &[
         "Measure between two machines of mine, on both sides",
         "tcptoll connect --server ssh://user@b",
     ),
+    ("Is it slow from everywhere, or from Frankfurt?", "tcptoll merge *.jsonl"),
     ("How do I make it fail in CI?", "tcptoll http -c 20 -d 10s --fail-if 'p99 > 5ms' URL"),
     (
         "Which runs have I made? How do I show one to a colleague?",
