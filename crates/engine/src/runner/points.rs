@@ -186,8 +186,8 @@ fn why_invalid(own: &Summary) -> Option<String> {
 
 /// Why a point has too little for a study that compares arms; a figure of it would weigh as much as any other's.
 fn too_little(own: &Summary, point: &PointRecord, schedule: &Schedule) -> Option<String> {
-    let planned = schedule.arms.iter().map(|arm| &arm.name);
-    let absent = planned.filter(|name| own.arms.iter().all(|arm| arm.name != **name)).next();
+    let mut planned = schedule.arms.iter().map(|arm| &arm.name);
+    let absent = planned.find(|name| own.arms.iter().all(|arm| arm.name != **name));
     if let Some(arm) = absent {
         return Some(format!("its record has no trial of {arm}"));
     }
