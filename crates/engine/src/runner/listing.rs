@@ -1,6 +1,5 @@
 //! The vantage points of a merged record: what is listed of each, and the doubts of all.
 
-use tcptoll_model::experiments::figures::RATE_RESOLUTION;
 use tcptoll_model::record::{
     Arm, Merged, Place, Point, PointArm, Points, Summary, Trial, WarningEntry,
 };
@@ -37,8 +36,6 @@ pub(super) fn only_of_all(arm: &mut Arm) {
     if let Some(server) = &mut arm.server {
         server.tcp_info = None;
     }
-    // What the edges of one trial's window may add to its rate says nothing of a mean over points.
-    arm.metrics.remove(RATE_RESOLUTION.name);
     (arm.link, arm.path, arm.timeline, arm.expectation) = (None, None, None, None);
 }
 
