@@ -9,9 +9,9 @@ use crate::record::{Excluded, Lasting, Summary, Trial};
 
 /// Trials excluded from verdicts, by arm and reason, in order of running.
 #[must_use]
-pub fn excluded(trials: &[Trial]) -> Vec<Excluded> {
+pub fn excluded<'a>(trials: impl IntoIterator<Item = &'a Trial> + Clone) -> Vec<Excluded> {
     let mut of: BTreeMap<&str, u32> = BTreeMap::new();
-    for trial in trials {
+    for trial in trials.clone() {
         *of.entry(&trial.arm.name).or_default() += 1;
     }
     let mut all: Vec<Excluded> = Vec::new();

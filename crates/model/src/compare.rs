@@ -59,23 +59,27 @@ fn within_at(
 ) -> Vec<Comparison> {
     let counted = Counted::of(trials);
     let compare = |pair: &Pair| {
-        let (a, b) = (&arms[pair.a].name, &arms[pair.b].name);
-        let rounds = counted.pairs(a, b, &pair.metric);
-        let blank = Comparison {
-            metric: pair.metric.clone(),
-            a: a.clone(),
-            b: b.clone(),
-            per: pair.per.clone(),
-            margin,
-            rounds: rounds.values.len() as u32,
-            alpha,
-            ..Comparison::default()
-        };
+        let rounds = counted.pairs(&arms[pair.a].name, &arms[pair.b].name, &pair.metric);
+        let blank =
+            Comparison { rounds: rounds.values.len() as u32, ..blank(pair, arms, margin, alpha) };
         let estimate = rounds.estimate(alpha);
         let estimate = if rounds.missing > 0 { estimate.without_intervals() } else { estimate };
         estimate.fill(blank, rounds.unit)
     };
     pairs.iter().map(compare).collect()
+}
+
+/// What a comparison is of, before anything is known.
+fn blank(pair: &Pair, arms: &[PlannedArm], margin: f64, alpha: f64) -> Comparison {
+    Comparison {
+        metric: pair.metric.clone(),
+        a: arms[pair.a].name.clone(),
+        b: arms[pair.b].name.clone(),
+        per: pair.per.clone(),
+        margin,
+        alpha,
+        ..Comparison::default()
+    }
 }
 
 #[cfg(test)]

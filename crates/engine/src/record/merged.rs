@@ -81,7 +81,7 @@ impl MergedRecord {
                 Line::Unknown => {}
             }
         }
-        // It is written at once: what lacks its end was damaged later.
+        // It is written in one step: what lacks its end was damaged later.
         if torn || sources.next().is_some() || points.is_empty() {
             return Err(ReadError::Cut);
         }
@@ -112,16 +112,20 @@ impl MergedRecord {
     }
 
     fn write_to(&self, file: &File) -> io::Result<()> {
-        let mut lines = vec![Line::Merged(Box::new(self.merged.clone()))];
-        for point in &self.points {
-            lines.push(Line::Header(Box::new(point.header.clone())));
-            lines.extend(point.resumed.iter().cloned().map(Box::new).map(Line::Resumed));
-            lines.extend(point.trials.iter().cloned().map(Box::new).map(Line::Trial));
-        }
-        lines.extend(self.summary.clone().map(Box::new).map(Line::Summary));
+        let of_point = |point: &PointRecord| {
+            let resumed = point.resumed.clone().into_iter().map(Box::new).map(Line::Resumed);
+            let trials = point.trials.clone().into_iter().map(Box::new).map(Line::Trial);
+            std::iter::once(Line::Header(Box::new(point.header.clone())))
+                .chain(resumed)
+                .chain(trials)
+        };
+        let summary = self.summary.iter().map(|summary| Line::Summary(Box::new(summary.clone())));
+        let lines = std::iter::once(Line::Merged(Box::new(self.merged.clone())))
+            .chain(self.points.iter().flat_map(of_point))
+            .chain(summary);
         let mut out = io::BufWriter::new(file);
-        for line in &lines {
-            out.write_all(&serde_json::to_vec(line)?)?;
+        for line in lines {
+            out.write_all(&serde_json::to_vec(&line)?)?;
             out.write_all(b"\n")?;
         }
         out.flush()

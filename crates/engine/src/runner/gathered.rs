@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tcptoll_model::points;
 use tcptoll_model::printable::line;
-use tcptoll_model::record::{HistogramSummary, Missing, NotMerged, RECORD_VERSION, Source};
+use tcptoll_model::record::{HistogramSummary, Line, Missing, NotMerged, RECORD_VERSION, Source};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Study;
 
@@ -23,6 +23,8 @@ const BYTES_MAX: u64 = 512 << 20;
 pub(super) struct Gathered {
     /// The runs that belong together, in the order given.
     pub(super) points: Vec<PointRecord>,
+    /// Their shares of a load, in the same order.
+    splits: Vec<Option<SplitPlan>>,
     /// The files that were left out, with the reason.
     pub(super) not_merged: Vec<NotMerged>,
     /// What merged records among the files said of points without a record.
@@ -65,17 +67,20 @@ impl Gathered {
         });
         let Some(study) = most_common(&found, has_margin) else { return gathered };
         for point in found {
+            let split = split_of(&point);
             let why = points::difference(&study, &point.header.study, !has_margin)
                 .map(|what| format!("its study is not that of the other records: {what}"))
                 .or_else(|| gathered.repeated(&point))
-                .or_else(|| gathered.of_another_split(&point))
+                .or_else(|| gathered.of_another_split(split))
                 .or_else(|| {
                     let is_full = gathered.points.len() >= POINTS_MAX;
                     is_full.then(|| format!("more than {POINTS_MAX} points"))
                 });
-            match why {
-                Some(why) => gathered.leave_out(&point.source.record, why),
-                None => gathered.points.push(point),
+            if let Some(why) = why {
+                gathered.leave_out(&point.source.record, why);
+            } else {
+                gathered.points.push(point);
+                gathered.splits.push(split);
             }
         }
         let present: BTreeSet<&str> =
@@ -111,13 +116,12 @@ impl Gathered {
     }
 
     /// Why a point is no part of the load of the others.
-    fn of_another_split(&self, point: &PointRecord) -> Option<String> {
-        let (first, own) = (split_of(self.points.first()?), split_of(point));
-        match (first, own) {
+    fn of_another_split(&self, own: Option<SplitPlan>) -> Option<String> {
+        match (*self.splits.first()?, own) {
             (None, None) => None,
             (Some(first), Some(own)) if first.share.of() == own.share.of() => {
-                let same = self.points.iter().find(|known| split_of(known) == Some(own))?;
-                let (other, share) = (&same.source.record, own.share);
+                let same = self.splits.iter().position(|known| *known == Some(own))?;
+                let (other, share) = (&self.points[same].source.record, own.share);
                 Some(format!("{other} has the same share of the load, {share}"))
             }
             (_, Some(own)) => {
@@ -140,8 +144,14 @@ fn one(path: &Path, record: String) -> Result<PointRecord, ReadError> {
     let point = header.vantage.clone().or(stem).unwrap_or_default();
     let partial = read.summary().is_none_or(|summary| summary.partial);
     let source = Source { point, record, partial };
-    let trials = read.trials().cloned().collect();
-    let resumed = read.resumed().cloned().collect();
+    let (mut trials, mut resumed) = (Vec::new(), Vec::new());
+    for line in read.lines {
+        match line {
+            Line::Trial(trial) => trials.push(*trial),
+            Line::Resumed(one) => resumed.push(*one),
+            _ => {}
+        }
+    }
     Ok(PointRecord { source, header, trials, resumed })
 }
 
@@ -183,7 +193,7 @@ fn unusable(point: &PointRecord) -> Option<String> {
 }
 
 /// The share of a load that a point had.
-fn split_of(point: &PointRecord) -> Option<SplitPlan> {
+pub(super) fn split_of(point: &PointRecord) -> Option<SplitPlan> {
     Schedule::of(&point.header.study).ok()?.plan(0).split()
 }
 

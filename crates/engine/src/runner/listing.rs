@@ -1,7 +1,7 @@
 //! The vantage points of a merged record: what is listed of each, and the doubts of all.
 
 use tcptoll_model::record::{
-    Arm, Merged, Place, Point, PointArm, Points, Summary, Trial, WarningEntry,
+    Arm, Merged, Passport, Place, Point, PointArm, Points, Summary, Trial, WarningEntry,
 };
 use tcptoll_model::warning::Warning;
 
@@ -39,8 +39,24 @@ pub(super) fn only_of_all(arm: &mut Arm) {
     (arm.link, arm.path, arm.timeline, arm.expectation) = (None, None, None, None);
 }
 
+/// What the summary of any merge says of itself: the merge, and no machine, because each point has its own.
+pub(super) fn of_merge(summary: &mut Summary, merged: &Merged, own: &[Summary]) {
+    summary.tcptoll_version.clone_from(&merged.tcptoll_version);
+    summary.command.clone_from(&merged.command);
+    summary.passport = Passport::default();
+    summary.place = place(own);
+    summary.next.clear();
+}
+
+/// Whether points are missing, files were left out, or a point's run was stopped early.
+pub(super) fn lacks_points(merged: &Merged, points: &[PointRecord]) -> bool {
+    !merged.missing.is_empty()
+        || !merged.not_merged.is_empty()
+        || points.iter().any(|point| point.source.partial)
+}
+
 /// Where the points measured, as far as it is the same for all.
-pub(super) fn place(own: &[Summary]) -> Place {
+fn place(own: &[Summary]) -> Place {
     let Some(first) = own.first().map(|summary| &summary.place) else { return Place::default() };
     let all = |same: &dyn Fn(&Place) -> bool| own.iter().all(|summary| same(&summary.place));
     Place {

@@ -7,14 +7,16 @@ use tcptoll_model::compare::points::ROUNDS_OF_A_POINT;
 use tcptoll_model::compare::{PointTrials, over_points};
 use tcptoll_model::experiments::names;
 use tcptoll_model::record::{
-    Arm, Comparison, Merged, Missing, NotMerged, OverPoints, Passport, PointRatio, RECORD_VERSION,
-    Summary, Trial, Verdict,
+    Arm, Comparison, Merged, Missing, NotMerged, OverPoints, PointRatio, RECORD_VERSION, Summary,
+    Trial, Verdict,
 };
 use tcptoll_model::{answer, bound, consolidate};
 
 use super::conclusion::{self, Ended, times};
 use super::gathered::Gathered;
-use super::listing::{about_points, listed, listed_points, only_of_all, place, warnings};
+use super::listing::{
+    about_points, lacks_points, listed, listed_points, of_merge, only_of_all, warnings,
+};
 use super::schedule::Schedule;
 use super::split::SplitRounds;
 use crate::record::{MergedRecord, PointRecord};
@@ -61,7 +63,7 @@ pub fn merge(paths: &[PathBuf], options: MergeOptions) -> Result<MergedRecord, N
     if gathered.points.is_empty() {
         return Err(NothingToMerge(gathered.not_merged));
     }
-    let Gathered { points, not_merged, missing: known, margins, clock_bound_s } = gathered;
+    let Gathered { points, not_merged, missing: known, margins, clock_bound_s, .. } = gathered;
     // What merged records were merged with goes on to hold, if it is one.
     let same = margins.windows(2).all(|pair| pair[0].total_cmp(&pair[1]).is_eq());
     let margin = options.margin.or_else(|| margins.first().copied().filter(|_| same));
@@ -105,15 +107,11 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
 
     let mut arms = consolidate::arms(&schedule.arms, &trials);
     let mut summary = conclusion::outline(&first.header, &schedule, Vec::new());
-    summary.place = place(&own);
     arms.iter_mut().for_each(only_of_all);
     summary.arms = arms;
-    summary.tcptoll_version.clone_from(&merged.tcptoll_version);
-    summary.command.clone_from(&merged.command);
     if let Some(began) = points.iter().map(|point| &point.header.started_at).min() {
         summary.started_at.clone_from(began);
     }
-    summary.passport = Passport::default();
     for point in points.iter().skip(1) {
         for resolved in &point.header.resolved {
             if !summary.resolved.contains(resolved) {
@@ -133,12 +131,8 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
         .collect();
     summary.comparisons = over_points(&schedule.pairs, &schedule.arms, &of_points, margin);
     summary.warnings = warnings(points, &own);
-    let all: Vec<Trial> = points.iter().flat_map(|point| point.trials.iter().cloned()).collect();
-    summary.excluded = bound::excluded(&all);
-    summary.partial = !merged.missing.is_empty()
-        || !merged.not_merged.is_empty()
-        || points.iter().any(|point| point.source.partial)
-        || left_out.iter().any(Option::is_some);
+    summary.excluded = bound::excluded(points.iter().flat_map(|point| &point.trials));
+    summary.partial = lacks_points(merged, points) || left_out.iter().any(Option::is_some);
     summary.valid = left_out.iter().any(Option::is_none);
     (schedule.spec.conclude)(&mut summary);
     summary.warnings.splice(0..0, about_points(points, merged));
@@ -150,7 +144,7 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
     let parts: Vec<&str> =
         verdicts.iter().chain([&summary.answer]).map(|part| part.trim()).collect();
     summary.answer = parts.join(" ").trim().into();
-    summary.next.clear();
+    of_merge(&mut summary, merged, &own);
     summary.points = Some(listed_points(merged, points, &own, left_out, schedule.arms.len()));
     Some(summary)
 }

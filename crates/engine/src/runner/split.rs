@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 use tcptoll_model::consolidate;
-use tcptoll_model::record::{Arm, Due, Merged, Passport, SplitLoad, Summary, Trial, WarningEntry};
+use tcptoll_model::record::{Arm, Due, Merged, SplitLoad, Summary, Trial, WarningEntry};
 use tcptoll_model::warning::Warning;
 
 use super::conclusion::{self, Ended};
-use super::listing::{about_points, listed_points, only_of_all, place, warnings};
+use super::gathered::split_of;
+use super::listing::{about_points, lacks_points, listed_points, of_merge, only_of_all, warnings};
 use super::schedule::Schedule;
 use crate::experiments::SplitPlan;
 use crate::record::PointRecord;
 
 /// The rounds of a split load.
-pub(super) struct SplitRounds {
-    schedule: Schedule,
+pub(super) struct SplitRounds<'a> {
+    /// Of the first point.
+    schedule: &'a Schedule,
     /// Shares in all.
     of: u64,
     /// Which shares there are, in the order of the points.
@@ -30,17 +32,12 @@ pub(super) struct SplitRounds {
     apart_s: Option<f64>,
 }
 
-impl SplitRounds {
+impl<'a> SplitRounds<'a> {
     /// None: the points do not share a load.
-    pub(super) fn of(points: &[PointRecord], schedule: &Schedule) -> Option<Self> {
+    pub(super) fn of(points: &[PointRecord], schedule: &'a Schedule) -> Option<Self> {
         let of = schedule.plan(0).split()?.share.of();
-        let schedules: Vec<Schedule> = points
-            .iter()
-            .map(|point| Schedule::of(&point.header.study).ok())
-            .collect::<Option<_>>()?;
-        let share = |schedule: &Schedule| Some(schedule.plan(0).split()?.share.part());
-        let shares: Vec<u64> = schedules.iter().map(share).collect::<Option<_>>()?;
-        let schedule = Schedule::of(&points.first()?.header.study).ok()?;
+        let share = |point| Some(split_of(point)?.share.part());
+        let shares: Vec<u64> = points.iter().map(share).collect::<Option<_>>()?;
         let mut split = Self {
             of,
             shares,
@@ -140,12 +137,8 @@ impl SplitRounds {
             partial: false,
             steal: None,
         };
-        let mut summary = conclusion::of(header, &self.schedule, &ended);
-        summary.tcptoll_version.clone_from(&merged.tcptoll_version);
-        summary.command.clone_from(&merged.command);
-        summary.passport = Passport::default();
-        summary.place = place(own);
-        summary.next.clear();
+        let mut summary = conclusion::of(header, self.schedule, &ended);
+        of_merge(&mut summary, merged, own);
         for arm in &mut summary.arms {
             let rounds = std::mem::take(&mut arm.rounds);
             only_of_all(arm);
@@ -159,10 +152,8 @@ impl SplitRounds {
         summary.valid &= !self.trials.is_empty() && self.due.iter().all(|due| due.due == due.asked);
         summary.valid &= self.not_together.is_none();
         summary.partial = !self.missing.is_empty()
-            || stopped
             || self.shares.len() as u64 != self.of
-            || !merged.missing.is_empty()
-            || !merged.not_merged.is_empty();
+            || lacks_points(merged, points);
         let mut listed =
             listed_points(merged, points, own, vec![None; points.len()], self.schedule.arms.len());
         listed.split = Some(SplitLoad {

@@ -7,7 +7,7 @@
 
 use super::counted::{ALPHA, Counted, Paired};
 use super::estimate::Estimate;
-use super::within_at;
+use super::{blank, within_at};
 use crate::pairs::Pair;
 use crate::record::{Comparison, OverPoints, PointRatio, Trial, Verdict};
 use crate::stats::{sample, sequence};
@@ -134,20 +134,14 @@ pub fn over_points(
             mean_of_b: sample::mean(&of_b),
         };
         let blank = Comparison {
-            metric: pair.metric.clone(),
-            a: a.clone(),
-            b: b.clone(),
-            per: pair.per.clone(),
-            margin,
             rounds: differences.len() as u32,
-            alpha,
             points: Some(OverPoints {
                 least: sequence::fewest(alpha).max(POINTS_FOR_A_VERDICT) as u32,
                 spread_log: spread(&values).filter(|_| ratios),
                 each,
                 ..OverPoints::default()
             }),
-            ..Comparison::default()
+            ..blank(pair, arms, margin, alpha)
         };
         let mut comparison = estimate.fill(blank, unit);
         count_opposite(&mut comparison);

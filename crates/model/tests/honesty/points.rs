@@ -80,7 +80,7 @@ fn fleet(source: &mut Source, between: Between, ends: Ends, truth: f64) -> Vec<P
 }
 
 /// The share of fleets, and their number of points, with a wrong verdict where the mean is 1; and of those where it
-/// is 1.05, the share whose interval holds it and that found it. Each fleet is looked at once.
+/// is 1.05, the share whose interval holds it and that found it. Each fleet is looked at a single time.
 fn once(between: Between, ends: Ends, points: impl Fn(&mut Source) -> usize) -> [f64; 3] {
     let mut source = Source::new(4_100 + between as u64);
     let mut intervals = |truth: f64| -> Vec<Option<[f64; 2]>> {

@@ -143,19 +143,26 @@ fn concluded(record: &Record, ended: &Summary) -> Summary {
 
 fn is_rendered_as_before(name: &str) {
     let summary = load(name);
-    let at =
-        |width| text(&summary, Some(Path::new("run.jsonl")), TextStyle { colour: false, width });
     let all = serde_json::to_value(&summary).unwrap();
     let words: serde_json::Map<String, Value> =
         WORDS.iter().map(|&field| (field.to_owned(), all[field].clone())).collect();
-    let outputs = [
+    let words = ("json", pretty::json(&Value::Object(words).to_string()));
+    are_snapshots(name, rendered(&summary, "run.jsonl").into_iter().chain([words]));
+}
+
+/// Every format, by the ending of its snapshot.
+fn rendered(summary: &Summary, record: &str) -> [(&'static str, String); 5] {
+    let at = |width| text(summary, Some(Path::new(record)), TextStyle { colour: false, width });
+    [
         ("80.txt", at(80)),
         ("150.txt", at(150)),
-        ("html", page::body(&html(&summary))),
-        ("csv", csv(&summary)),
-        ("md", markdown(&summary)),
-        ("json", pretty::json(&Value::Object(words).to_string())),
-    ];
+        ("html", page::body(&html(summary))),
+        ("csv", csv(summary)),
+        ("md", markdown(summary)),
+    ]
+}
+
+fn are_snapshots(name: &str, outputs: impl IntoIterator<Item = (&'static str, String)>) {
     in_snapshots().bind(|| {
         for (format, output) in outputs {
             insta::assert_snapshot!(format!("{name}.{format}"), output);

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tcptoll_engine::runner::{MergeOptions, merge};
 use tcptoll_model::record::{Line, Missing, Summary};
-use tcptoll_report::{TextStyle, csv, html, markdown, text};
 
-use super::{in_snapshots, page, path, stored};
+use super::{are_snapshots, path, rendered, stored};
 
 const POINTS: [&str; 3] = ["ams1", "fra1", "nyc3"];
 
@@ -61,21 +60,7 @@ fn merged() -> Summary {
 
 #[test]
 fn a_merged_record_is_rendered_as_before() {
-    let summary = merged();
-    let at =
-        |width| text(&summary, Some(Path::new("all.jsonl")), TextStyle { colour: false, width });
-    let outputs = [
-        ("80.txt", at(80)),
-        ("150.txt", at(150)),
-        ("html", page::body(&html(&summary))),
-        ("csv", csv(&summary)),
-        ("md", markdown(&summary)),
-    ];
-    in_snapshots().bind(|| {
-        for (format, output) in outputs {
-            insta::assert_snapshot!(format!("merged.{format}"), output);
-        }
-    });
+    are_snapshots("merged", rendered(&merged(), "all.jsonl"));
 }
 
 #[test]
