@@ -21,7 +21,7 @@ pub const ROUNDS_OF_A_POINT: usize = 5;
 ///
 /// The sequence has an end from 5 values on, but few points may include none of a kind that is one in five. Where
 /// such a kind differs by 25 % and the mean is 1, the verdict of 6 points is wrong in 23 % of fleets, of 10 in
-/// 11 %, of 15 in 4 % (`tests/honesty/points.rs`).
+/// 11 %, of 15 in 3 % (`tests/honesty/points.rs`).
 pub const POINTS_FOR_A_VERDICT: usize = 15;
 
 /// One vantage point with its trials.

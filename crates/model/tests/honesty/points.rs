@@ -160,6 +160,23 @@ fn fewer_points_and_rarer_kinds_cost_honesty() {
             .collect();
         share(&runs, |[low, high]| *low > 0.0 || *high < 0.0)
     };
+    // The table of docs/guide/statistics.md.
+    for points in [6, 10, POINTS_FOR_A_VERDICT, 30] {
+        let cells = [
+            Between::Alike,
+            Between::Normal,
+            Between::Skewed,
+            Between::OneInFive,
+            Between::OneInTen,
+        ]
+        .map(|between| format!("{between:?} {:.1} %", wrong_with(between, points) * 100.0));
+        figure(
+            &format!("1,000 fleets of {points} points: wrong verdict by kind"),
+            "its cost stated",
+            &cells.join(", "),
+            true,
+        );
+    }
     for (between, points, least, most) in [
         (Between::OneInFive, 6, 0.15, 0.35),
         (Between::OneInFive, 10, 0.07, 0.20),
