@@ -1,6 +1,7 @@
 //! Generates `docs/reference/` from the program itself, and tells whether it is current.
 //!
-//! The program's own help and schema are the source; nothing is written here by hand.
+//! The program's own help and the types of what it prints are the source; nothing is written here by
+//! hand.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use crate::{samples, site, workspace};
 const FOLDER: &str = "docs/reference";
 /// Sub-commands of sub-commands are followed this far: `tcptoll study list`.
 const DEPTH_MAX: usize = 3;
+/// Names that the example `schema` of the model accepts.
+const SCHEMAS: [&str; 6] = ["doctor", "study", "summary", "tune", "watch", "watch-report"];
 
 /// `cargo xtask docs [--check|--site|--samples [NAME...]]`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
@@ -24,18 +27,13 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
         [first, names @ ..] if first == "--samples" => return samples::run(names),
         _ => bail!("docs accepts only --check, --site or --samples [NAME...]"),
     };
-    let program = build()?;
-    let files = [
-        ("cli.md", cli_page(&mut |words| said(&program, words, "--help"))?),
-        ("doctor.schema.json", said(&program, &["schema".to_owned(), "doctor".to_owned()], "")?),
-        ("study.schema.json", said(&program, &["schema".to_owned(), "study".to_owned()], "")?),
-        ("summary.schema.json", said(&program, &["schema".to_owned()], "")?),
-        ("watch.schema.json", said(&program, &["schema".to_owned(), "watch".to_owned()], "")?),
-        (
-            "watch-report.schema.json",
-            said(&program, &["schema".to_owned(), "watch-report".to_owned()], "")?,
-        ),
-    ];
+    let built = build()?;
+    let page = cli_page(&mut |words| said(&built.join("tcptoll"), words, "--help"))?;
+    let mut files = vec![("cli.md".to_owned(), page)];
+    for name in SCHEMAS {
+        let text = said(&built.join("examples/schema"), &[name.to_owned()], "")?;
+        files.push((format!("{name}.schema.json"), text));
+    }
     let mut outcome = if check { site::links()? } else { Outcome::Passed };
     for (name, text) in &files {
         let path = Path::new(FOLDER).join(name);
@@ -55,18 +53,19 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Builds the program with the features that the tests have, and says where it is.
+/// Builds the program with the features that the tests have, and says in which folder it is.
 ///
 /// A test target is built too: without one, cargo leaves out the features that only
 /// dev-dependencies ask for, and the tests build half of the workspace's dependencies a second time.
 fn build() -> anyhow::Result<PathBuf> {
     let line = Line::cargo("build")
         .args(["--workspace", "--all-features", "--bin", "tcptoll", "--test", "cli"])
+        .args(["--example", "schema"])
         .locked();
     if line.run()? != Outcome::Passed {
         bail!("{line} failed");
     }
-    Ok(workspace::packages()?.target_directory.join("debug/tcptoll").into())
+    Ok(workspace::packages()?.target_directory.join("debug").into())
 }
 
 /// What the program prints on standard output, with no terminal and none of our environment: the
@@ -81,7 +80,7 @@ fn said(program: &Path, words: &[String], option: &str) -> anyhow::Result<String
     let output = command.output().with_context(|| format!("running {}", program.display()))?;
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
-        bail!("tcptoll {} {option}: {}", words.join(" "), complaint.trim());
+        bail!("{} {} {option}: {}", program.display(), words.join(" "), complaint.trim());
     }
     let text = String::from_utf8(output.stdout).context("what it prints is not UTF-8")?;
     Ok(tidy(&text))

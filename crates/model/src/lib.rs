@@ -38,6 +38,7 @@ pub mod ports;
 pub mod printable;
 pub mod record;
 pub mod saturation;
+pub mod schema;
 pub mod share;
 pub mod shell;
 pub mod stats;

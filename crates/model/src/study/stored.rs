@@ -7,14 +7,16 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use super::Study;
+use crate::schema::Schema;
 
 /// Reads a study without the keys that its types do not know, at any depth.
 ///
 /// Errors: what is known holds what it cannot, or is missing.
 pub(crate) fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Study, D::Error> {
     let mut value = Value::deserialize(deserializer)?;
-    // The types say which keys there are: a list of names would have to be kept beside them.
-    let schema = schemars::schema_for!(Study).to_value();
+    // Its published schema says which keys there are.
+    let schema: Value =
+        serde_json::from_str(Schema::Study.published()).map_err(de::Error::custom)?;
     keep_known(&mut value, &schema, &schema);
     serde_json::from_value(value).map_err(de::Error::custom)
 }

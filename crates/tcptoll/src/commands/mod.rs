@@ -19,13 +19,8 @@ mod tune;
 mod version;
 mod watch;
 
-use tcptoll_model::doctor::Examination;
 use tcptoll_model::experiments;
-use tcptoll_model::record::Summary;
-use tcptoll_model::study::Study;
-use tcptoll_model::tune::found::Found;
-use tcptoll_model::watch::State;
-use tcptoll_model::watch::review::Review;
+use tcptoll_model::schema::Schema;
 
 use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
@@ -70,14 +65,16 @@ fn experiment(args: &ExperimentArgs) -> anyhow::Result<Status> {
 }
 
 fn schema(of: SchemaOf) -> anyhow::Result<Status> {
-    let text = match of {
-        SchemaOf::Summary => serde_json::to_string_pretty(&schemars::schema_for!(Summary))?,
-        SchemaOf::Study => serde_json::to_string_pretty(&schemars::schema_for!(Study))?,
-        SchemaOf::Watch => serde_json::to_string_pretty(&schemars::schema_for!(State))?,
-        SchemaOf::WatchReport => serde_json::to_string_pretty(&schemars::schema_for!(Review))?,
-        SchemaOf::Doctor => serde_json::to_string_pretty(&schemars::schema_for!(Examination))?,
-        SchemaOf::Tune => serde_json::to_string_pretty(&schemars::schema_for!(Found))?,
-        SchemaOf::Experiments => serde_json::to_string_pretty(experiments::ALL)?,
+    let schema = match of {
+        SchemaOf::Summary => Schema::Summary,
+        SchemaOf::Study => Schema::Study,
+        SchemaOf::Watch => Schema::Watch,
+        SchemaOf::WatchReport => Schema::WatchReport,
+        SchemaOf::Doctor => Schema::Doctor,
+        SchemaOf::Tune => Schema::Tune,
+        SchemaOf::Experiments => {
+            return study::print(&(serde_json::to_string_pretty(experiments::ALL)? + "\n"));
+        }
     };
-    study::print(&(text + "\n"))
+    study::print(schema.published())
 }
