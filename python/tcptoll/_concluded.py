@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ._lines import Run
 from ._observed import FOLLOWED
 from ._table import Kind, Table
 from ._trial import text_of
 
-#: A record's path and what the program concludes from it.
-Concluded = tuple[str, dict[str, Any]]
+#: A record and what the program concludes from it.
+Concluded = tuple[Run, dict[str, Any]]
 
 
 def arms(runs: Sequence[Concluded]) -> Table:
@@ -20,6 +21,7 @@ def arms(runs: Sequence[Concluded]) -> Table:
     table = Table(
         {
             "record": "text",
+            "vantage": "text",
             "experiment": "text",
             "arm": "text",
             **factors,
@@ -35,11 +37,11 @@ def arms(runs: Sequence[Concluded]) -> Table:
             "errors": "int",
         }
     )
-    for path, summary in runs:
+    for run, summary in runs:
         for arm in summary["arms"]:
             levels = _factors(arm)
             of_factors = (levels.get(name.removeprefix("factor_")) for name in factors)
-            begins = (path, summary["experiment"], arm["name"], *of_factors)
+            begins = (run.path, run.vantage, summary["experiment"], arm["name"], *of_factors)
             counts = (arm["attempts"], arm["ok"], sum(arm["errors"].values()))
             for name, metric in _metrics(arm):
                 interval = metric.get("ci95") or (None, None)
@@ -53,6 +55,7 @@ def comparisons(runs: Sequence[Concluded]) -> Table:
     table = Table(
         {
             "record": "text",
+            "vantage": "text",
             "metric": "text",
             "a": "text",
             "b": "text",
@@ -69,13 +72,13 @@ def comparisons(runs: Sequence[Concluded]) -> Table:
             "verdict": "text",
         }
     )
-    for path, summary in runs:
+    for run, summary in runs:
         for one in summary["comparisons"]:
             per = ", ".join(f"{name} {text_of(level)}" for name, level in one.get("per", {}).items()) or None
             difference = one.get("difference") or {}
             table.add(
                 (
-                    *(path, one["metric"], one["a"], one["b"], per),
+                    *(run.path, run.vantage, one["metric"], one["a"], one["b"], per),
                     *(one.get("ratio"), *(one.get("ci95") or (None, None))),
                     *(difference.get("value"), *(difference.get("ci95") or (None, None)), difference.get("unit")),
                     *(one["margin"], one["rounds"], one["verdict"]),
@@ -86,10 +89,10 @@ def comparisons(runs: Sequence[Concluded]) -> Table:
 
 def warnings(runs: Iterable[Concluded]) -> Table:
     """One row a reason to trust the run less; without an arm it concerns the whole run."""
-    table = Table({"record": "text", "id": "text", "arm": "text", "text": "text"})
-    for path, summary in runs:
+    table = Table({"record": "text", "vantage": "text", "id": "text", "arm": "text", "text": "text"})
+    for run, summary in runs:
         for one in summary["warnings"]:
-            table.add((path, one["id"], one.get("arm"), one["text"]))
+            table.add((run.path, run.vantage, one["id"], one.get("arm"), one["text"]))
     return table
 
 

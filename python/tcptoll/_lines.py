@@ -39,6 +39,12 @@ class Run:
     #: Whether the last line was cut: the run was killed while writing it. It is left out.
     torn: bool
 
+    @property
+    def vantage(self) -> str | None:
+        """Name of the machine, if the run was given one."""
+        name = self.header.get("vantage")
+        return name if isinstance(name, str) else None
+
 
 def read(path: str | os.PathLike[str]) -> Run:
     """Reads a record.

@@ -41,7 +41,7 @@ def trials(runs: Sequence[Run], excluded: bool) -> Table:
         }
     )
     for run, trial, why in _rows(runs, excluded):
-        beginning = (run.path, _vantage(run), run.header["experiment"], trial.arm, *_levels(trial, factors))
+        beginning = (run.path, run.vantage, run.header["experiment"], trial.arm, *_levels(trial, factors))
         place = (trial.round, trial.order, trial.attempt, trial.began_s, trial.took_s, trial.elapsed_s)
         table.add((*beginning, *place, trial.attempts, trial.ok, trial.errors, why is None, why))
     return table
@@ -62,7 +62,7 @@ def metrics(runs: Sequence[Run], excluded: bool) -> Table:
         for column, values in zip(columns, zip(*figures, strict=True), strict=False):
             column.extend(values)
         place = (trial.round, trial.order, trial.attempt)
-        values = (run.path, _vantage(run), trial.arm, *_levels(trial, factors), *place, why is None, why)
+        values = (run.path, run.vantage, trial.arm, *_levels(trial, factors), *place, why is None, why)
         table.repeat(of_trial, values, len(figures))
     return table
 
@@ -80,7 +80,7 @@ def series(runs: Sequence[Run], excluded: bool) -> Table:
         for name, flat in trial.series.items():
             for at, column in enumerate(points):
                 table.columns[column].extend(flat[at::4])
-            place = (run.path, _vantage(run), trial.arm, *_levels(trial, factors), trial.round, name)
+            place = (run.path, run.vantage, trial.arm, *_levels(trial, factors), trial.round, name)
             table.repeat(of_trial, (*place, why is None, why), len(flat) // 4)
     return table
 
@@ -111,12 +111,6 @@ def _rows(runs: Iterable[Run], excluded: bool) -> Iterator[tuple[Run, Trial, str
         for trial, why in zip(run.trials, reasons(run.trials), strict=True):
             if excluded or why is None:
                 yield run, trial, why
-
-
-def _vantage(run: Run) -> str | None:
-    """Name of the machine, if the run was given one."""
-    name = run.header.get("vantage")
-    return name if isinstance(name, str) else None
 
 
 def _levels(trial: Trial, factors: Iterable[str]) -> Iterator[str | None]:

@@ -160,7 +160,7 @@ class Record(_Tables):
         return self._summary[1]
 
     def _concluded(self) -> list[Concluded]:
-        return [(self._runs[0].path, self.summary())]
+        return [(self._runs[0], self.summary())]
 
     def __repr__(self) -> str:
         run = self._runs[0]

@@ -168,11 +168,14 @@ def test_a_result_that_is_too_large_is_not_transferred(dask: Processes) -> None:
         executor.close(1.0)
 
 
-def test_two_workers_of_one_name_are_one_point(dask: Processes, fleet: Callable[..., int], tmp_path: Path) -> None:
+def test_two_workers_of_one_name_are_one_point(
+    dask: Processes, fleet: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     dask._start("c-too", "worker", dask.address, "--vantage", "c")
     try:
         assert fleet(study_file(tmp_path, rounds=2), "--points", "c") == 0
         assert state_of(tmp_path / "out")["c"]["attempts"] == 1
+        assert "warning: 2 workers have the name c;" in capfd.readouterr().err
     finally:
         dask.kill("c-too")
 

@@ -185,6 +185,24 @@ def test_an_interrupted_fleet_can_be_collected_and_goes_on(fake: Path, capfd: py
     assert (trials_in(out / "points/local-2.jsonl"), measured_twice(out / "points/local-2.jsonl")) == (6, 0)
 
 
+def test_the_state_of_a_fleet_whose_runner_was_killed(fake: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    study, out = study_file(fake, rounds=3, trial=0.1), fake / "out"
+    typed = [sys.executable, "-m", "tcptoll", "fleet", "run", str(study), "--local", "2", "--out", str(out)]
+    child = subprocess.Popen(typed, env=environment(fake), stderr=subprocess.PIPE, text=True)
+    assert child.stderr
+    for line in child.stderr:
+        if line.startswith("local-2: running"):
+            break
+    assert arguments.fleet(["status", str(out)]) == 0
+    shown = capfd.readouterr().out
+    assert "local-2  running" in shown and "not ended" in shown
+    child.kill()
+    child.communicate()
+    assert arguments.fleet(["status", str(out)]) == 0
+    shown = capfd.readouterr().out
+    assert "local-2  waiting" in shown and "stopped before its end: the same `fleet run` command goes on" in shown
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib came with Python 3.11")
 def test_hosts_over_ssh(fake: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     ssh = fake / "ssh"

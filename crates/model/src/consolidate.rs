@@ -75,7 +75,12 @@ pub fn of_shares(shares: &[&Arm]) -> Option<Arm> {
     whole.metrics = names.filter_map(metric).collect();
     whole.rounds.clear();
     // The machines' loads ran beside each other, not one after the other.
-    whole.elapsed_s = shares.iter().map(|arm| arm.elapsed_s).fold(0.0, f64::max);
+    let longest =
+        |of: &dyn Fn(&&Arm) -> Option<f64>| shares.iter().filter_map(of).fold(0.0, f64::max);
+    whole.elapsed_s = longest(&|arm| Some(arm.elapsed_s));
+    if let Some(warmup) = &mut whole.warmup {
+        warmup.elapsed_s = longest(&|arm| Some(arm.warmup.as_ref()?.elapsed_s));
+    }
     Some(whole)
 }
 

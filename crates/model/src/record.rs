@@ -269,6 +269,9 @@ pub struct Summary {
     pub started_at: String,
     /// Where the two ends stood.
     pub place: Place,
+    /// The vantage point's name, where one was given. Absent in a merged record: each point has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vantage: Option<String>,
     /// Names of servers we do not control, and the address of each that every trial used; absent
     /// in the lab, and where the address itself was given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -147,9 +147,11 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
     words
 }
 
-/// How many points there are, for the line of the place.
+/// The point's name, or how many points there are, for the line of the place.
 fn vantage_points(summary: &Summary) -> Option<String> {
-    let points = summary.points.as_ref()?;
+    let Some(points) = &summary.points else {
+        return Some(format!("vantage point {}", summary.vantage.as_ref()?));
+    };
     let with = points.points.len();
     let missing = points.missing.len();
     let words = plural(with as u64, "vantage point");

@@ -88,6 +88,11 @@ def status(given: argparse.Namespace) -> int:
     width = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 10_000
     state = store.state
     ended = f"ended {state.ended}" if state.ended else "not ended"
+    if not state.ended and not store.in_use():
+        ended = "stopped before its end: the same `fleet run` command goes on"
+        for point in state.points.values():
+            if point.state == "running":
+                point.state, point.reason = "waiting", "the fleet was stopped while it measured"
     shown = printable(f"seed {state.seed}, tcptoll {state.version}, begun {state.begun}, {ended}", 300)
     print("\n".join([*table(state, width, len(state.points) + 1), shown]))
     return 0
@@ -153,6 +158,10 @@ def _probed(executor: Executor, names: list[str], ours: str) -> dict[str, str]:
         except TcptollError as error:
             return "", str(error)
 
+    for name in names:
+        if (workers := executor.workers(name)) > 1:
+            print(f"warning: {workers} workers have the name {name}; any of them measures for it: give every machine a "
+                  "name of its own", file=sys.stderr)  # fmt: skip
     with ThreadPoolExecutor(_ASKERS) as pool:
         answers = dict(zip(names, pool.map(ask, names), strict=True))
     others = {name: found for name, (found, _) in answers.items() if found and found != ours}

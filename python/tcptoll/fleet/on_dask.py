@@ -64,7 +64,10 @@ class DaskExecutor(Executor):
         return self._connection.points()
 
     def present(self, point: str) -> bool:
-        return bool(self._connection.workers_of(point))
+        return self.workers(point) > 0
+
+    def workers(self, point: str) -> int:
+        return len(self._connection.workers_of(point))
 
     def probe(self, point: str) -> str:
         answers = list(self._ask(point, probe_there).values())

@@ -242,6 +242,10 @@ class Executor(Protocol):
     def present(self, point: str) -> bool:
         """Whether a worker of this name is there now."""
 
+    def workers(self, point: str) -> int:
+        """How many have this name now."""
+        return int(self.present(point))
+
     def probe(self, point: str) -> str:
         """Version of the program there. Raises PointError."""
 

@@ -118,6 +118,17 @@ class Store:
             write(self.folder / "fleet.json", shown.encode())
             self._shown = shown
 
+    def in_use(self) -> bool:
+        """Whether a runner, of this process or another, is writing the folder."""
+        try:
+            with open(self.folder / "fleet.lock", "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def close(self) -> None:
         """Lets another runner write."""
         if self._lock is not None:

@@ -162,24 +162,45 @@ fn places(release: &Release) -> anyhow::Result<Vec<Place>> {
         let home = format!("HOME={}", text(&folder)?);
         Ok(Line::new("env").args(["-i", "-C", text(&folder)?, &home, text(program)?]))
     };
-    let image = folder.join("image");
-    fs::create_dir_all(&image)?;
-    let layer = Path::new(super::STAGE).join("image");
-    said(&Line::new("cp").args(["-a", &format!("{}/.", text(&layer)?), text(&image)?]))?;
+    let image = image_root(&folder)?;
+    let debian = folder.join("debian");
     Ok(vec![
         ("wheel, in a virtual environment", Ok(alone(&venv.join("bin/tcptoll"))?)),
         ("archive, unpacked", Ok(alone(&unpacked)?)),
         ("image, its root as a chroot", Ok(within(&image)?)),
-        ("deb, in a debootstrapped root", debian(&folder.join("debian"))?),
+        ("deb, in a debootstrapped root", with_deb(&debian)?),
+        ("rpm, in a second root of that kind", with_rpm(&folder.join("rpm"), &debian)?),
     ])
 }
 
-/// Debian's smallest system with the package.
-fn debian(root: &Path) -> anyhow::Result<Result<Line, String>> {
+/// The files of the image, from its archive.
+fn image_root(folder: &Path) -> anyhow::Result<PathBuf> {
+    let (layout, root) = (folder.join("oci"), folder.join("image"));
+    fs::create_dir_all(&layout)?;
+    fs::create_dir_all(&root)?;
+    let archive = only(Path::new(DIST), ".oci.tar")?;
+    said(&Line::new("tar").args(["-C", text(&layout)?, "-xf", text(&archive)?]))?;
+    let json = |path: &Path| -> anyhow::Result<Value> {
+        let read = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+        serde_json::from_slice(&read).with_context(|| format!("{}", path.display()))
+    };
+    let blob = |described: &Value| -> anyhow::Result<PathBuf> {
+        let digest = described["digest"].as_str().context("no digest")?;
+        Ok(layout.join("blobs").join(digest.replace(':', "/")))
+    };
+    let manifest = json(&blob(&json(&layout.join("index.json"))?["manifests"][0])?)?;
+    let layer = blob(&manifest["layers"][0])?;
+    said(&Line::new("tar").args(["--zstd", "-C", text(&root)?, "-xf", text(&layer)?]))?;
+    Ok(root)
+}
+
+/// Debian's smallest system with the package; a copy of it stays without.
+fn with_deb(root: &Path) -> anyhow::Result<Result<Line, String>> {
     if !on_path("debootstrap") {
         return Ok(Err("not tried: apt-get install debootstrap".to_owned()));
     }
     said(&Line::new("debootstrap").args(["--variant=minbase", "bookworm", text(root)?]))?;
+    said(&Line::new("cp").args(["-a", text(root)?, text(&bare(root))?]))?;
     let deb = only(Path::new(DIST), ".deb")?;
     fs::copy(&deb, root.join("tcptoll.deb")).context("copying the deb")?;
     if let Err(why) = restricted(root) {
@@ -187,6 +208,25 @@ fn debian(root: &Path) -> anyhow::Result<Result<Line, String>> {
     }
     let found = dpkg(root, &["-i", "/tcptoll.deb"]);
     Ok(found.map_err(|why| format!("{why:#}")).and(Ok(within(root)?)))
+}
+
+/// Where `with_deb` leaves the system without the package.
+fn bare(root: &Path) -> PathBuf {
+    root.with_extension("bare")
+}
+
+/// The rpm in a Debian system, whose libraries it needs: rpm's own database does not know of them. Its scripts run.
+fn with_rpm(root: &Path, debian: &Path) -> anyhow::Result<Result<Line, String>> {
+    for program in ["debootstrap", "rpm"] {
+        if !on_path(program) {
+            return Ok(Err(format!("not tried: apt-get install {program}")));
+        }
+    }
+    fs::rename(bare(debian), root)?;
+    let package = only(Path::new(DIST), ".rpm")?;
+    let install = ["--force-debian", "--nodeps", "--install", "--root", text(root)?];
+    said(&Line::new("rpm").args(install).arg(text(&package)?))?;
+    Ok(Ok(within(root)?))
 }
 
 fn dpkg(root: &Path, words: &[&str]) -> anyhow::Result<()> {
@@ -267,9 +307,11 @@ fn again(table: &mut Table) -> anyhow::Result<()> {
         fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     };
     let (mine, other) = (sums(Path::new("."))?, sums(&folder)?);
-    let differ: Vec<&str> = mine.lines().filter(|line| !other.contains(line)).collect();
+    let (mine, other): (BTreeSet<_>, BTreeSet<_>) =
+        (mine.lines().collect(), other.lines().collect());
+    let differ: Vec<&str> = mine.symmetric_difference(&other).copied().collect();
     let found = match differ.as_slice() {
-        [] => format!("all {} files", mine.lines().count()),
+        [] => format!("all {} files", mine.len()),
         some => format!("other bits in {}", some.join(", ")),
     };
     table.row("same bits in another folder", &found, "all", |found| found.starts_with("all"));

@@ -197,6 +197,7 @@ pub(super) fn outline(header: &Header, schedule: &Schedule, arms: Vec<Arm>) -> S
         command: header.command.clone(),
         started_at: header.started_at.clone(),
         place: Place { kind, link: one_link, target },
+        vantage: header.vantage.clone(),
         resolved: header.resolved.clone(),
         passport: header.passport.clone(),
         primary_metric: None,

@@ -45,6 +45,7 @@ pub(super) fn of_merge(summary: &mut Summary, merged: &Merged, own: &[Summary]) 
     summary.command.clone_from(&merged.command);
     summary.passport = Passport::default();
     summary.place = place(own);
+    summary.vantage = None;
     summary.next.clear();
 }
 
@@ -116,6 +117,11 @@ pub(super) fn warnings(points: &[PointRecord], own: &[Summary]) -> Vec<WarningEn
         warning
     };
     all.into_iter().map(named).collect()
+}
+
+/// Whether the merge has a doubt of its own that is this one of a point: it stands on the figures of all.
+pub(super) fn is_repeated(of_point: &WarningEntry, of_all: &[WarningEntry]) -> bool {
+    of_all.iter().any(|own| own.id == of_point.id && own.arm == of_point.arm)
 }
 
 /// The doubts about the points themselves, which come first.

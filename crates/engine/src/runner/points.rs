@@ -8,14 +8,14 @@ use tcptoll_model::compare::{PointTrials, over_points};
 use tcptoll_model::experiments::names;
 use tcptoll_model::record::{
     Arm, Comparison, Merged, Missing, NotMerged, OverPoints, PointRatio, RECORD_VERSION, Summary,
-    Trial, Verdict,
+    Trial, Verdict, WarningEntry,
 };
 use tcptoll_model::{answer, bound, consolidate};
 
 use super::conclusion::{self, Ended, times};
 use super::gathered::Gathered;
 use super::listing::{
-    about_points, lacks_points, listed, listed_points, of_merge, only_of_all, warnings,
+    about_points, is_repeated, lacks_points, listed, listed_points, of_merge, only_of_all, warnings,
 };
 use super::schedule::Schedule;
 use super::split::SplitRounds;
@@ -130,11 +130,16 @@ pub fn summarise_points(record: &MergedRecord) -> Option<Summary> {
         })
         .collect();
     summary.comparisons = over_points(&schedule.pairs, &schedule.arms, &of_points, margin);
-    summary.warnings = warnings(points, &own);
+    let of_points = warnings(points, &own);
+    summary.warnings.clone_from(&of_points);
     summary.excluded = bound::excluded(points.iter().flat_map(|point| &point.trials));
     summary.partial = lacks_points(merged, points) || left_out.iter().any(Option::is_some);
     summary.valid = left_out.iter().any(Option::is_none);
     (schedule.spec.conclude)(&mut summary);
+    let of_point = |warning: &&WarningEntry| of_points.contains(warning);
+    let of_all: Vec<WarningEntry> =
+        summary.warnings.iter().filter(|warning| !of_point(warning)).cloned().collect();
+    summary.warnings.retain(|warning| !of_point(&warning) || !is_repeated(warning, &of_all));
     summary.warnings.splice(0..0, about_points(points, merged));
     if let Some(sentence) = &first.header.study.answer {
         summary.answer = answer::fill(sentence, &summary, &schedule.metric);

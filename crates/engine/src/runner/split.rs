@@ -8,7 +8,9 @@ use tcptoll_model::warning::Warning;
 
 use super::conclusion::{self, Ended};
 use super::gathered::split_of;
-use super::listing::{about_points, lacks_points, listed_points, of_merge, only_of_all, warnings};
+use super::listing::{
+    about_points, is_repeated, lacks_points, listed_points, of_merge, only_of_all, warnings,
+};
 use super::schedule::Schedule;
 use crate::experiments::SplitPlan;
 use crate::record::PointRecord;
@@ -147,7 +149,10 @@ impl<'a> SplitRounds<'a> {
         let mut doubts: Vec<WarningEntry> = about_points(points, merged).collect();
         doubts.extend(self.warnings());
         doubts.append(&mut summary.warnings);
-        doubts.extend(warnings(points, own));
+        let of_points = warnings(points, own);
+        let others: Vec<WarningEntry> =
+            of_points.into_iter().filter(|warning| !is_repeated(warning, &doubts)).collect();
+        doubts.extend(others);
         summary.warnings = doubts;
         summary.valid &= !self.trials.is_empty() && self.due.iter().all(|due| due.due == due.asked);
         summary.valid &= self.not_together.is_none();

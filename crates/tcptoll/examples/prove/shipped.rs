@@ -12,8 +12,8 @@ use crate::support::SHIPPED;
 use crate::table::Table;
 
 /// As many as the interval needs to become narrower than what counts as a difference.
-const ROUNDS: u32 = 40;
-/// Slower by this much counts.
+const ROUNDS: u32 = 100;
+/// Slower or faster by this much counts.
 const MARGIN: f64 = 1.03;
 
 /// Client CPU of the shipped binary against that of `cargo build --release`, in turns.
@@ -21,9 +21,13 @@ pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
     let shipped = PathBuf::from(SHIPPED);
     ensure!(shipped.exists(), "{SHIPPED} is not there: cargo xtask dist first");
     let built = tcptoll()?;
-    let cases: [(&str, &[&str]); 2] = [
-        ("connection of `connect`", &["connect", "--count", "20000"]),
-        ("request of `http`", &["http", "--connections", "50", "--duration", "2s"]),
+    let cases: [(&str, &[&str]); 3] = [
+        ("connection of `connect`", &["connect", "--count", "10000"]),
+        ("request of `http`", &["http", "--connections", "50", "--duration", "1s"]),
+        (
+            "request of `http` with a TLS handshake",
+            &["http", "--tls", "full", "--reuse", "server-close", "--duration", "1s"],
+        ),
     ];
     for (what, arguments) in cases {
         let names = ["shipped", "built"];
@@ -31,8 +35,9 @@ pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
             cpu_us(if place == 0 { &shipped } else { &built }, arguments)
         })?;
         let ratio = rounds.ratio("shipped", "built", |cpu_us| *cpu_us).context("no CPU time")?;
+        let verdict = ratio.ci95.map_or("not enough evidence", verdict);
         let figures = format!(
-            "{:.3} {}, {:.2} µs against {:.2} µs, {} rounds",
+            "{verdict}: {:.3} {}, {:.2} µs against {:.2} µs, {} rounds",
             ratio.value,
             ratio.interval(),
             ratio.ours,
@@ -43,10 +48,23 @@ pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
             &format!("client CPU per {what}: the shipped binary against the developer's build"),
             &format!("no difference found ({MARGIN}), or the factor"),
             &figures,
-            ratio.ci95.is_some_and(|[low, _]| low <= MARGIN),
+            verdict != "not enough evidence",
         );
     }
     Ok(())
+}
+
+/// What an interval of the ratio says.
+fn verdict([low, high]: [f64; 2]) -> &'static str {
+    if low >= 1.0 / MARGIN && high <= MARGIN {
+        "no difference found"
+    } else if low > 1.0 {
+        "slower by this factor"
+    } else if high < 1.0 {
+        "faster by this factor"
+    } else {
+        "not enough evidence"
+    }
 }
 
 fn cpu_us(program: &Path, arguments: &[&str]) -> anyhow::Result<f64> {

@@ -60,5 +60,6 @@ fn missing(text: &str) -> Result<Missing, &'static str> {
 }
 
 fn clock_bound(text: &str) -> Result<Duration, &'static str> {
-    parse_time(text).map_err(|_| "write a time, like 3.2ms")
+    let bound = parse_time(text).ok().filter(|bound| !bound.is_zero());
+    bound.ok_or("write a time above 0, like 3.2ms: no two clocks are known to be the same")
 }

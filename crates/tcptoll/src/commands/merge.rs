@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use tcptoll_engine::runner::{self, MergeOptions};
+use tcptoll_model::record::Missing;
 use tcptoll_model::study::percentage;
 
 use super::stored;
@@ -34,6 +35,14 @@ pub(super) fn run(args: &MergeArgs) -> anyhow::Result<Status> {
         clock_bound_s: args.clock_bound.map(|bound| bound.as_secs_f64()),
     };
     let record = runner::merge(&paths, options)?;
+    for Missing { point, .. } in &args.missing {
+        if let Some(source) = record.merged.points.iter().find(|source| source.point == *point) {
+            say(&format!(
+                "warning: --missing {point}: has no effect, because {} is of this point",
+                source.record
+            ));
+        }
+    }
     let summary = record.summary.as_ref().context("the study is not known to this tcptoll")?;
     let stored = match &args.out {
         Some(path) => record.write(path).with_context(|| format!("--out {}", path.display())),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tcptoll_model::record::{
     Arm, Header, Line, Metric, Missing, NotMerged, Passport, RECORD_VERSION, StartAsked, Summary,
-    Trial, Verdict,
+    Trial, Verdict, Warmup,
 };
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Study;
@@ -114,6 +114,22 @@ fn merged_histograms_are_those_of_the_union_exactly() {
         assert_eq!(arm.histograms["connect_us"], union.summary_us());
         assert_eq!((arm.attempts, arm.ok), (4 * 6 * 200, 4 * 6 * 200));
     }
+}
+
+#[test]
+fn a_doubt_of_the_merge_is_not_said_again_for_its_points() {
+    let folder = Folder::new();
+    let paths: Vec<PathBuf> = (0..9).map(|point| folder.point(point, 1.0)).collect();
+    let few = |paths: &[PathBuf]| -> Vec<String> {
+        let warnings = merged(paths).summary.unwrap().warnings;
+        let few = warnings.into_iter().filter(|warning| warning.id == "too-few-samples");
+        few.map(|warning| warning.text).collect()
+    };
+    let of_all = few(&paths[..4]);
+    assert!(of_all.len() == 1 && of_all[0].contains("there are 4,800"), "{of_all:?}");
+    // Nine points have enough together, and each by itself has not.
+    let of_points = few(&paths);
+    assert!(of_points.len() == 1 && of_points[0].contains("also at p1, p2"), "{of_points:?}");
 }
 
 #[test]
@@ -307,6 +323,7 @@ fn share(folder: &Folder, part: u64, attempts: u64) -> PathBuf {
             ]
             .into(),
             histograms: [("latency_us".to_owned(), histogram.summary_us())].into(),
+            warmup: Some(Warmup { elapsed_s: part as f64, attempts: 5, ..Warmup::default() }),
             ..Arm::default()
         };
         let trial = Trial {
@@ -337,6 +354,9 @@ fn shares_of_a_load_are_added_up() {
     // (34 · 10 + 33 · 20 + 33 · 30) / 100.
     assert!((arm.metrics["client_cpu_us_per_op"].value - 19.9).abs() < 1e-9);
     assert!(!arm.metrics.contains_key("accept_queue_peak"));
+    // Of each of the two rounds, the longest warm-up: the machines did it at the same time.
+    let warmup = arm.warmup.as_ref().unwrap();
+    assert!((warmup.elapsed_s - 6.0).abs() < 1e-9 && warmup.attempts == 30, "{warmup:?}");
     let mut union = Histogram::new();
     for (part, count) in [(1, 34), (2, 33), (3, 33)] {
         for round in 0..2 {
