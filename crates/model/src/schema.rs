@@ -5,7 +5,7 @@
 
 use crate::doctor::Examination;
 use crate::record::Summary;
-use crate::study::Study;
+use crate::study::{Study, stored};
 use crate::tune::found::Found;
 use crate::watch::State;
 use crate::watch::review::Review;
@@ -48,7 +48,7 @@ impl Schema {
     pub fn published(self) -> &'static str {
         match self {
             Self::Doctor => include_str!("schemas/doctor.schema.json"),
-            Self::Study => include_str!("schemas/study.schema.json"),
+            Self::Study => stored::SCHEMA,
             Self::Summary => include_str!("schemas/summary.schema.json"),
             Self::Tune => include_str!("schemas/tune.schema.json"),
             Self::Watch => include_str!("schemas/watch.schema.json"),

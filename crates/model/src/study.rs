@@ -17,7 +17,7 @@ use crate::units::{echo, parse_share};
 
 pub mod error;
 pub(crate) mod file;
-mod stored;
+pub(crate) mod stored;
 
 pub use error::{ARMS_MAX, StudyError, did_you_mean, nearest, suggestion};
 pub(crate) use stored::stored;

@@ -7,7 +7,9 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use super::Study;
-use crate::schema::Schema;
+
+/// The published JSON Schema of a study file.
+pub(crate) const SCHEMA: &str = include_str!("../schemas/study.schema.json");
 
 /// Reads a study without the keys that its types do not know, at any depth.
 ///
@@ -15,8 +17,7 @@ use crate::schema::Schema;
 pub(crate) fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Study, D::Error> {
     let mut value = Value::deserialize(deserializer)?;
     // Its published schema says which keys there are.
-    let schema: Value =
-        serde_json::from_str(Schema::Study.published()).map_err(de::Error::custom)?;
+    let schema: Value = serde_json::from_str(SCHEMA).map_err(de::Error::custom)?;
     keep_known(&mut value, &schema, &schema);
     serde_json::from_value(value).map_err(de::Error::custom)
 }
