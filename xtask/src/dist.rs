@@ -6,6 +6,7 @@
 
 mod check;
 mod container;
+mod documents;
 mod image;
 mod licences;
 mod tree;
@@ -29,6 +30,7 @@ const DEB_PARTS: &str = "target/dist-stage/deb";
 /// Programs of `packaging/tools.txt`.
 const TOOLS: &str = "target/dist-tools";
 const TOOLS_LIST: &str = "packaging/tools.txt";
+const REPOSITORY: &str = "https://github.com/tcptoll/tcptoll";
 const LINKER_SCRIPT: &str = "packaging/no-unwind-tables.ld";
 
 /// `cargo xtask dist [--check]`.
@@ -193,6 +195,7 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
         1,
     );
     ensure!(told.contains(licences::FILE), "the wheel's metadata names no LICENSE-MIT");
+    let told = documents::with_addresses(&told, release);
     fs::write(&metadata, told).context("writing the wheel's metadata")?;
     fs::write(&bill, &everywhere).with_context(|| format!("writing {}", bill.display()))?;
     fs::write(Path::new(DIST).join(format!("{}.cdx.json", release.name())), everywhere)

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
 use super::tree::{self, Tree};
-use super::{DIST, Release, STAGE, answer, executable, said, text};
+use super::{DIST, REPOSITORY, Release, STAGE, answer, executable, said, text};
 use crate::process::Line;
 
 /// Texts of this distribution that come along: the licence of the C library's files, which Debian's package has, with
@@ -85,7 +85,7 @@ fn labels(release: &Release) -> Value {
         "org.opencontainers.image.version": release.version,
         "org.opencontainers.image.revision": release.commit,
         "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
-        "org.opencontainers.image.source": "https://github.com/tcptoll/tcptoll",
+        "org.opencontainers.image.source": REPOSITORY,
     })
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::{DIST, Release, STAGE, answer, executable, licences, said, text};
+use super::{DIST, Release, STAGE, answer, documents, executable, licences, said, text};
 use crate::process::Line;
 
 /// Completion scripts, each where its shell looks.
@@ -48,7 +48,10 @@ impl Tree {
         }
         for document in DOCUMENTS {
             let to = tree.file(&format!("usr/share/doc/tcptoll/{document}"))?;
-            fs::copy(document, to).with_context(|| format!("copying {document}"))?;
+            let text =
+                fs::read_to_string(document).with_context(|| format!("reading {document}"))?;
+            fs::write(to, documents::with_addresses(&text, release))
+                .with_context(|| format!("copying {document}"))?;
         }
         let notices = tree.file(&format!("usr/share/doc/tcptoll/{}", licences::FILE))?;
         fs::copy(licences::WRITTEN, notices).context("copying the licences of the crates")?;

@@ -1,6 +1,6 @@
 //! Completions and man pages, from the definition of the command line.
 
-use std::io::Write;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -19,16 +19,16 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<Status>
 
 /// Writes all pages into a folder, or prints the one of a sub-command: `words` are `study`, `list`.
 pub(crate) fn man(words: &[String], folder: Option<&Path>) -> anyhow::Result<Status> {
-    let mut command = Cli::command();
+    let mut command = Cli::command().disable_help_subcommand(folder.is_some());
+    // Only what is built knows that it is `tcptoll-study-list`.
+    command.build();
     if let Some(folder) = folder {
         std::fs::create_dir_all(folder)
-            .and_then(|()| clap_mangen::generate_to(command, folder))
+            .and_then(|()| write_pages(&command, folder))
             .with_context(|| format!("--dir {}", folder.display()))?;
         crate::output::wrote(folder);
         return Ok(Status::Met);
     }
-    // Only what is built knows that it is `tcptoll-study-list`.
-    command.build();
     let mut page = &command;
     for word in words {
         let Some(inner) = page.find_subcommand(word) else {
@@ -40,8 +40,31 @@ pub(crate) fn man(words: &[String], folder: Option<&Path>) -> anyhow::Result<Sta
         };
         page = inner;
     }
-    let mut bytes = Vec::new();
-    clap_mangen::Man::new(page.clone()).render(&mut bytes)?;
-    std::io::stdout().lock().write_all(&bytes)?;
+    std::io::stdout().lock().write_all(text(&manual_page(page))?.as_bytes())?;
     Ok(Status::Met)
+}
+
+fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        write_pages(inner, folder)?;
+    }
+    let page = manual_page(command);
+    std::fs::write(folder.join(page.get_filename()), text(&page)?)
+}
+
+fn manual_page(command: &clap::Command) -> clap_mangen::Man {
+    clap_mangen::Man::new(command.clone())
+        // Without a date, what follows would be taken for it.
+        .date(" ")
+        .source(concat!("tcptoll ", env!("CARGO_PKG_VERSION")))
+        .manual("User Commands")
+}
+
+/// The page, with the heading that man-pages(7) gives to what our help ends with. Commands in it have neither hyphens
+/// nor blanks that were not typed.
+fn text(page: &clap_mangen::Man) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    page.render(&mut bytes)?;
+    let text = String::from_utf8(bytes).map_err(io::Error::other)?;
+    Ok(text.replace("\n.SH EXTRA\n", "\n.SH EXAMPLES\n.nh\n.ad l\n"))
 }

@@ -160,12 +160,16 @@ fn completions_of_every_shell_know_every_command() {
 #[test]
 fn the_man_page_is_printed_and_one_per_command_is_written() {
     for (words, title) in [
-        (&["man"][..], ".TH tcptoll 1"),
-        (&["man", "keepalive"], ".TH tcptoll-keepalive 1"),
-        (&["man", "study", "list"], ".TH tcptoll-study-list 1"),
+        (&["man"][..], ".TH tcptoll 1 \" \""),
+        (&["man", "keepalive"], ".TH tcptoll-keepalive 1 \" \""),
+        (&["man", "study", "list"], ".TH tcptoll-study-list 1 \" \""),
     ] {
-        assert!(printed(words).contains(title), "{words:?}");
+        let page = printed(words);
+        let source = concat!("\"tcptoll ", env!("CARGO_PKG_VERSION"), "\" \"User Commands\"\n");
+        assert!(page.contains(&format!("{title} {source}")), "{words:?}");
+        assert!(!page.contains("EXTRA") && page.ends_with('\n'), "{words:?}");
     }
+    assert!(printed(&["man", "http"]).contains(".SH EXAMPLES\n"));
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().display().to_string();
     let ran = tcptoll(&["man", "--dir", &name]);
