@@ -8,7 +8,7 @@ use crate::number::{self, ABSENT};
 use crate::{figures, rounds};
 
 /// Points that a text lists; a page has all.
-const LISTED: usize = 20;
+pub(crate) const LISTED: usize = 20;
 
 /// Whether figures and comparisons are over points: of a load that the points shared, they are over rounds.
 pub(crate) fn are_units(summary: &Summary) -> bool {

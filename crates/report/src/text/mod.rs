@@ -7,6 +7,7 @@ mod comparisons;
 mod computed;
 mod names;
 mod rounds;
+mod shares;
 
 pub(crate) use between::{Runs, render as between};
 pub(crate) use computed::render as computed;
@@ -148,6 +149,7 @@ pub(crate) fn render(
     for line in points::about_split(summary) {
         page.prose(0, &line, Tone::Dim);
     }
+    shares::write(&mut page, summary);
     if points::are_units(summary) {
         comparisons::write(&mut page, summary);
         page.blank();

@@ -48,7 +48,11 @@ fn key(summary: &Summary, metric: &str, range: (f64, f64), spark: Option<usize>)
     if let Some(spark) = spark {
         let per = rounds::per_mark(summary, spark);
         let (least, most) = (text(range.0), text(range.1));
-        parts.push(format!("rounds in run order, from ▁ {least} to █ {most}"));
+        parts.push(if least == most {
+            format!("rounds in run order, all {least}")
+        } else {
+            format!("rounds in run order, from ▁ {least} to █ {most}")
+        });
         if per > 1 {
             parts.push(format!("each mark: the mean of {}", figures::plural(per as u64, "round")));
         }

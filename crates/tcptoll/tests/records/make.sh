@@ -63,6 +63,26 @@ run http-target http --requests 40 --connections 2 --warmup 8 http://localhost:1
 run http-errors http --requests 60 --connections 2 --warmup 8 --allow-errors 60% \
     http://localhost:18080/study.toml http://localhost:18080/missing
 
+# One load in three shares, begun together, in a network namespace of its own. The merged record is stored as it is, as
+# split.json.
+if wanted split; then
+    unshare -Urn sh -c '
+        ip link set lo up
+        python3 -m http.server --bind 127.0.0.1 18080 & server=$!
+        until python3 -c "import socket; socket.create_connection((\"127.0.0.1\", 18080))"; do :; done
+        at=$(date -u -d "3 seconds" +%FT%TZ)
+        for part in 1 2 3; do
+            tcptoll http --rate 300 --share $part/3 --duration 1s --connections 4 --rounds 2 --seed 1 --quiet \
+                --vantage fra$part --start-at $at --every 4s --out fra$part.jsonl \
+                http://127.0.0.1:18080/study.toml & shares="$shares $!"
+        done
+        wait $shares
+        kill $server' >split.txt 2>&1
+    tcptoll merge fra1.jsonl fra2.jsonl fra3.jsonl --clock-bound 1ms --out split.jsonl >>split.txt
+    sed -i -E 's/"host":"[^"]*"/"host":"web1"/; s/("kernel":"Linux [0-9.]+)[^"]*/\1/; s/("command":\[")[^"]*/\1tcptoll/' \
+        split.jsonl
+fi
+
 # Stopped by SIGINT once a round is recorded; the second run goes on to its end.
 stopped() {
     tcptoll connect --link same-room,metro --count 30 --rounds 3 --seed 1 --quiet \

@@ -1,9 +1,10 @@
 //! A merged record in every format. Its points are made of one real record: each has the same rounds, of which
-//! the arm with the long backlog is a little slower at each further point.
+//! the arm with the long backlog is a little slower at each further point. `split.json` is a real one.
 
 use std::path::{Path, PathBuf};
 
-use tcptoll_engine::runner::{MergeOptions, merge};
+use tcptoll_engine::record::MergedRecord;
+use tcptoll_engine::runner::{MergeOptions, merge, summarise_points};
 use tcptoll_model::record::{Line, Missing, Summary};
 
 use super::{are_snapshots, path, rendered, stored};
@@ -61,6 +62,14 @@ fn merged() -> Summary {
 #[test]
 fn a_merged_record_is_rendered_as_before() {
     are_snapshots("merged", rendered(&merged(), "all.jsonl"));
+}
+
+#[test]
+fn a_load_of_three_machines_is_rendered_as_before() {
+    let record = MergedRecord::open(&path("split")).unwrap().unwrap();
+    let summary = summarise_points(&record).unwrap();
+    assert!(summary.valid && !summary.partial, "{:?}", summary.warnings);
+    are_snapshots("split", rendered(&summary, "all.jsonl"));
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! What did each machine do of a load that several shared?
+
+use tcptoll_model::experiments::names;
+use tcptoll_model::record::{Point, PointArm, Summary};
+
+use super::Page;
+use crate::layout::{Align, Column, lay_out};
+use crate::number::{self, ABSENT, Estimate};
+use crate::own::Tone;
+use crate::{clean, points, rounds};
+
+/// Columns that a name may take.
+const NAME: usize = 24;
+
+/// A row per point, or per point and arm; nothing where the points shared no load.
+pub(super) fn write(page: &mut Page, summary: &Summary) {
+    let Some(shared) = summary.points.as_ref().filter(|points| points.split.is_some()) else {
+        return;
+    };
+    let all: Vec<(&Point, &PointArm)> = shared
+        .points
+        .iter()
+        .flat_map(|point| point.arms.iter().map(move |arm| (point, arm)))
+        .collect();
+    let rows = &all[..all.len().min(points::LISTED)];
+    let cells = |of: &dyn Fn(&Point, &PointArm) -> String| -> Vec<String> {
+        rows.iter().map(|(point, arm)| of(point, arm)).collect()
+    };
+    let mut columns =
+        vec![Column::new("point", Align::Left, cells(&|p, _| clean::shorten(&p.name, NAME)))];
+    columns[0].gap = 2;
+    if summary.arms.len() > 1 {
+        let arms = cells(&|_, arm| clean::shorten(&arm.name, NAME));
+        columns.push(Column::new("arm", Align::Left, arms));
+    }
+    columns.push(Column::new(
+        "requests",
+        Align::Right,
+        cells(&|_, arm| number::count(arm.attempts)),
+    ));
+    let failed = |_: &Point, arm: &PointArm| number::count(arm.attempts.saturating_sub(arm.ok));
+    columns.push(Column::new("failed", Align::Right, cells(&failed)));
+    if let Some(metric) = rounds::metric(summary) {
+        let unit = rounds::unit(summary, metric);
+        let value = |arm: &PointArm| arm.metrics.get(metric).map(|value| (*value, None));
+        let values: Vec<_> = rows.iter().map(|(_, arm)| value(arm)).collect();
+        let estimates = Estimate::column(&values, unit);
+        let cell = |of: &dyn Fn(&Estimate) -> String, none: &str| {
+            let cell = |e: &Option<Estimate>| e.as_ref().map_or_else(|| none.to_owned(), of);
+            estimates.iter().map(cell).collect()
+        };
+        let head = names::words_of_metric(metric);
+        columns.push(Column::new(&head, Align::Point, cell(&|e| e.value.clone(), ABSENT)));
+        columns.push(Column::new("", Align::Left, cell(&|e| e.symbol.clone(), "")).gap(1));
+    }
+    page.table(&lay_out(columns), Tone::Dim);
+    if all.len() > rows.len() {
+        let text =
+            format!("{} rows are not listed; --csv and --html have all.", all.len() - rows.len());
+        page.prose(2, &text, Tone::Dim);
+    }
+    page.blank();
+}
