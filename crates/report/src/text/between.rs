@@ -234,6 +234,9 @@ fn tables(page: &mut Page, runs: &Runs<'_>) {
         let rows: Vec<&Comparison> =
             runs.comparisons.iter().filter(|c| c.metric == *metric).collect();
         table(page, runs, metric, &rows);
+        if let Some(note) = effect::of_two_means(&rows) {
+            page.prose(4, note, Tone::Dim);
+        }
     }
     if metrics.is_empty() {
         return;

@@ -157,7 +157,7 @@ fn rule(on: &Drawn<'_>, off: &Drawn<'_>) -> Option<String> {
     let measured = off.loads.median_us()? - on.loads.median_us()?;
     let critical = critical_of(&off.loads.waterfall)?;
     Some(format!(
-        "{}: the rule of thumb expects a saving of {saved} connections × {} = {}; measured {}. {} of \
+        "{}: the rule of thumb expects a saving of {saved} connections × {} = {}; measured {} between the medians. {} of \
          its {} handshakes are on the critical path",
         off.arm.name,
         number::time(rtt_us),
