@@ -16,6 +16,20 @@ from ._histogram import Histogram
 from ._record import Record, Records, Skipped
 from ._run import run
 
+
+
+def __getattr__(name: str) -> str:
+    """`__version__`, looked up when it is asked for: that takes longer than importing this package."""
+    if name != "__version__":
+        raise AttributeError(f"module 'tcptoll' has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("tcptoll")
+    except PackageNotFoundError:
+        return "unknown: the package is not installed"
+
+
 __all__ = [
     "BinaryNotFoundError",
     "HdrError",

@@ -66,6 +66,11 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
+    if arguments[0] in ("-V", "--version"):
+        import tcptoll
+
+        print(f"tcptoll {tcptoll.__version__}")
+        return 0
     name, *rest = arguments
     if name not in COMMANDS:
         print(f"error: there is no command {name!r}\n\n{usage()}", file=sys.stderr)

@@ -227,7 +227,7 @@ fn of_built_in(bill: &str, built_in: &BTreeSet<String>) -> anyhow::Result<String
         let known = |one: &Value| one.as_str().is_some_and(|one| kept.contains(one));
         dependencies.retain(|one| known(&one["ref"]));
         for one in dependencies {
-            if let Some(on) = one["dependsOn"].as_array_mut() {
+            if let Some(on) = one.get_mut("dependsOn").and_then(Value::as_array_mut) {
                 on.retain(known);
             }
         }

@@ -227,7 +227,7 @@ pub(crate) fn levels<'a>(levels: impl IntoIterator<Item = (&'a String, &'a Value
     words.join(", ")
 }
 
-/// What tells the two arms apart: the levels in which they differ, or their names.
+/// What tells the two arms apart: the levels in which they differ, or their names, which may say something else.
 pub(crate) fn pair(summary: &Summary, c: &Comparison) -> [String; 2] {
     let find = |name: &str| summary.arms.iter().find(|arm| arm.name == name);
     let names = || [c.a.clone(), c.b.clone()];
@@ -239,12 +239,25 @@ pub(crate) fn pair(summary: &Summary, c: &Comparison) -> [String; 2] {
         levels(arm.factors.iter().filter(differs))
     };
     let labels = [differing(a, b), differing(b, a)];
-    if labels.iter().any(String::is_empty) { names() } else { labels }
+    // `reuse none`, and in the name of the arm perhaps `none` alone.
+    let says = |own: &str, level: &str| {
+        own == level || level.split_once(' ').is_some_and(|(_, value)| own == value)
+    };
+    let is_of_name = |(arm, label): (&Arm, &String)| {
+        let named = |level: &str| arm.name.split(", ").any(|own| says(own, level));
+        !label.is_empty() && label.split(", ").all(named)
+    };
+    if [a, b].into_iter().zip(&labels).all(is_of_name) { labels } else { names() }
 }
 
 /// Two labels with a slash: what they begin with is said once, `reuse none / keep-alive`.
 pub(crate) fn slash(a: &str, b: &str) -> String {
-    format!("{a} / {}", &b[common_words(&[a, b])..])
+    // Of `10 ms again / 10 ms` nothing can be left out.
+    let begins = |long: &str, short: &str| {
+        long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    let common = if begins(a, b) || begins(b, a) { 0 } else { common_words(&[a, b]) };
+    format!("{a} / {}", &b[common..])
 }
 
 /// Bytes of the whole words that all of `texts` begin with; something is left of each.
@@ -416,7 +429,9 @@ mod tests {
     fn what_two_labels_share_is_said_once() {
         assert_eq!(slash("reuse none", "reuse keep-alive"), "reuse none / keep-alive");
         assert_eq!(slash("a", "b"), "a / b");
-        assert_eq!(slash("a b", "a b"), "a b / b");
+        assert_eq!(slash("a b", "a b"), "a b / a b");
+        assert_eq!(slash("backlog 4096", "backlog 4"), "backlog 4096 / 4");
+        assert_eq!(slash("10 ms again", "10 ms"), "10 ms again / 10 ms");
     }
 
     #[test]
@@ -431,14 +446,19 @@ mod tests {
             "record_version": 1, "tcptoll_version": "", "experiment": "", "question": "",
             "answer": "", "command": [], "started_at": "", "place": {"kind": "lab"},
             "passport": tcptoll_model::record::Passport::default(),
-            "arms": [arm("a", "none"), arm("b", "keep-alive")], "comparisons": [],
+            "arms": [arm("reuse none, connections 4", "none"), arm("keep-alive, far", "keep-alive"),
+                arm("as it was", "none")],
+            "comparisons": [],
             "published": [], "causes": [], "advice": [], "warnings": [], "next": [],
             "partial": false, "valid": true,
         });
         let summary: Summary = serde_json::from_value(json).unwrap();
-        let c = Comparison { a: "a".into(), b: "b".into(), ..Comparison::default() };
-        assert_eq!(pair(&summary, &c), ["reuse none", "reuse keep-alive"]);
-        let c = Comparison { b: "gone".into(), ..c };
-        assert_eq!(pair(&summary, &c), ["a", "gone"]);
+        let of = |a: &str, b: &str| {
+            pair(&summary, &Comparison { a: a.into(), b: b.into(), ..Comparison::default() })
+        };
+        let [none, far] = ["reuse none, connections 4", "keep-alive, far"];
+        assert_eq!(of(none, far), ["reuse none", "reuse keep-alive"]);
+        assert_eq!(of("as it was", far), ["as it was", far], "names that say something else");
+        assert_eq!(of(none, "gone"), [none, "gone"]);
     }
 }

@@ -62,7 +62,7 @@ impl Tree {
         let profile = profile.replace(text(&here)?, "/usr/bin/tcptoll") + "\n";
         fs::write(tree.file("usr/share/tcptoll/apparmor/tcptoll")?, profile)?;
         let unit = fs::read_to_string(UNIT).with_context(|| format!("reading {UNIT}"))?;
-        let unit = unit.replace("/usr/local/bin/tcptoll", "/usr/bin/tcptoll");
+        let unit = unit.replace("/usr/local/bin/", "/usr/bin/");
         fs::write(tree.file("usr/lib/systemd/system/tcptoll-watch.service")?, unit)?;
         said(&Line::new("sh").args(["-c", "gzip -9n \"$1\"/*.1", "sh", text(pages)?]))?;
         let date = ["-R", "-u", "-d", &format!("@{}", release.epoch)].map(str::to_owned);

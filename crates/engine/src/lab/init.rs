@@ -18,7 +18,7 @@ use tcptoll_kernel::namespace::{self, Refusal, enter_network, new_network};
 use tcptoll_kernel::netlink::Netlink;
 use tcptoll_kernel::packet_socket::PacketSocket;
 use tcptoll_kernel::process::{self, Fork};
-use tcptoll_kernel::socket::errno::EROFS;
+use tcptoll_kernel::socket::errno::{EINVAL, EROFS};
 use tcptoll_kernel::tun::Tun;
 use tcptoll_kernel::{SysError, cpu};
 use tcptoll_model::link::{ETHERNET_OVERHEAD, LinkSpec};
@@ -119,6 +119,14 @@ fn explain(error: &SysError) -> String {
              without lab:  tcptoll connect --to HOST:PORT"
         );
     }
+    // Only a mount point can be made private.
+    if error.on.starts_with("/ as private") && error.errno() == Some(EINVAL) {
+        return format!(
+            "the lab cannot be made: {error}; / is not a mount point, so this is a chroot\n  \
+             for now:      systemd-nspawn -D ROOT, or podman run --rootfs ROOT\n  \
+             without lab:  tcptoll connect --to HOST:PORT"
+        );
+    }
     if !refused {
         return format!("the lab cannot be made: {error}");
     }
@@ -142,12 +150,12 @@ fn explain(error: &SysError) -> String {
         Refusal::Container => (
             "a container's seccomp filter or policy forbids it",
             "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt \
-             systempaths=unconfined …, or: podman run --security-opt unmask=ALL …",
+             systempaths=unconfined …, or: podman run --security-opt seccomp=unconfined --security-opt unmask=ALL …",
             "allow unshare and clone of namespaces in the container's seccomp profile",
         ),
     };
     format!(
-        "this kernel does not let ordinary users make network namespaces ({}; {why})\n  \
+        "the lab cannot be made, because this user may not make network namespaces here ({}; {why})\n  \
          for now:      {now}\n  \
          for good:     {good}\n  \
          without lab:  tcptoll connect --to HOST:PORT",

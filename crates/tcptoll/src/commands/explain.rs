@@ -81,6 +81,11 @@ fn names() -> String {
     format!("{}\n\n`tcptoll explain NAME` explains one.", table.join("\n"))
 }
 
+/// All names.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    sections().map(|(name, _)| name)
+}
+
 /// Name and text of each section whose title is a name: lower case, in back quotes or not.
 fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     CAUSES.split("\n## ").skip(1).filter_map(|section| {

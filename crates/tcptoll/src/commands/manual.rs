@@ -1,5 +1,6 @@
-//! Completions and man pages, from the definition of the command line.
+//! Man pages, from the definition of the command line.
 
+use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -9,13 +10,6 @@ use tcptoll_model::study::suggestion;
 
 use crate::cli::Cli;
 use crate::exit::Status;
-
-pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<Status> {
-    let mut bytes = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "tcptoll", &mut bytes);
-    std::io::stdout().lock().write_all(&bytes)?;
-    Ok(Status::Met)
-}
 
 /// Writes all pages into a folder, or prints the one of a sub-command: `words` are `study`, `list`.
 pub(crate) fn man(words: &[String], folder: Option<&Path>) -> anyhow::Result<Status> {
@@ -53,18 +47,61 @@ fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
 }
 
 fn manual_page(command: &clap::Command) -> clap_mangen::Man {
-    clap_mangen::Man::new(command.clone())
+    // clap_mangen leaves out the help of what the short help does not list, unless it has a long one.
+    let command = command.clone().mut_args(|argument| {
+        let help = argument.get_help().filter(|_| argument.is_hide_short_help_set()).cloned();
+        match help {
+            Some(help) => argument.long_help(help),
+            None => argument,
+        }
+    });
+    clap_mangen::Man::new(command)
         // Without a date, what follows would be taken for it.
         .date(" ")
         .source(concat!("tcptoll ", env!("CARGO_PKG_VERSION")))
         .manual("User Commands")
 }
 
-/// The page, with the heading that man-pages(7) gives to what our help ends with. Commands in it have neither hyphens
-/// nor blanks that were not typed.
+/// The page, with the headings that man-pages(7) gives to what our help ends with.
 fn text(page: &clap_mangen::Man) -> io::Result<String> {
     let mut bytes = Vec::new();
     page.render(&mut bytes)?;
     let text = String::from_utf8(bytes).map_err(io::Error::other)?;
-    Ok(text.replace("\n.SH EXTRA\n", "\n.SH EXAMPLES\n.nh\n.ad l\n"))
+    Ok(match text.split_once("\n.SH EXTRA\n") {
+        Some((before, end)) => format!("{before}\n{}", end_of_page(end)),
+        None => text,
+    })
+}
+
+/// What our help ends with: lines without a blank before them that end with a colon are headings, and lines with
+/// one stay as they are, because commands among them are copied.
+fn end_of_page(end: &str) -> String {
+    let mut text = String::new();
+    let mut is_filled = true;
+    for (at, line) in end.lines().enumerate() {
+        let heading = line.strip_suffix(':').filter(|_| !line.starts_with(' '));
+        let fills = !line.starts_with(' ');
+        if fills != is_filled {
+            text += if fills { ".fi\n" } else { ".nf\n" };
+            is_filled = fills;
+        }
+        match heading {
+            Some("Examples") => text += ".SH EXAMPLES\n",
+            Some("Exit status") => text += ".SH EXIT STATUS\n",
+            Some(words) => {
+                let _ = writeln!(text, ".SS {words}");
+            }
+            None => {
+                if at == 0 {
+                    text += ".SH NOTES\n";
+                }
+                text += line;
+                text.push('\n');
+            }
+        }
+    }
+    if !is_filled {
+        text += ".fi\n";
+    }
+    text
 }

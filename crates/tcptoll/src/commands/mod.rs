@@ -1,6 +1,7 @@
 //! One file per sub-command that does more than print.
 
 mod compare;
+mod completions;
 mod doctor;
 mod explain;
 mod lab;
@@ -49,7 +50,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
         Command::Links => links::run(),
         Command::Explain { name } => explain::run(&name.join(" ")),
         Command::Schema { of } => schema(of),
-        Command::Completions { shell } => manual::completions(shell),
+        Command::Completions { shell } => completions::run(shell),
         Command::Man { words, dir } => manual::man(&words, dir.as_deref()),
     }
 }

@@ -158,6 +158,15 @@ fn completions_of_every_shell_know_every_command() {
 }
 
 #[test]
+fn completions_know_the_values_that_have_names() {
+    let script = printed(&["completions", "bash"]);
+    for names in ["\"direct loopback same-room", "\"off full resumed\"", " avalanche-2021 backlog"]
+    {
+        assert!(script.contains(names), "{names}");
+    }
+}
+
+#[test]
 fn the_man_page_is_printed_and_one_per_command_is_written() {
     for (words, title) in [
         (&["man"][..], ".TH tcptoll 1 \" \""),
@@ -169,7 +178,16 @@ fn the_man_page_is_printed_and_one_per_command_is_written() {
         assert!(page.contains(&format!("{title} {source}")), "{words:?}");
         assert!(!page.contains("EXTRA") && page.ends_with('\n'), "{words:?}");
     }
-    assert!(printed(&["man", "http"]).contains(".SH EXAMPLES\n"));
+    let page = printed(&["man", "http"]);
+    assert!(page.contains(".SH EXAMPLES\n.nf\n  tcptoll http\n"), "{page}");
+    assert_eq!(page.matches(".nf\n").count(), page.matches(".fi\n").count());
+    // Every option is described, also one that the short help leaves out.
+    let lines: Vec<&str> = page.lines().collect();
+    for pair in lines.windows(3).filter(|lines| lines[0] == ".TP") {
+        assert!(!pair[2].starts_with('.') && !pair[2].is_empty(), "{pair:?}");
+    }
+    let page = printed(&["man"]);
+    assert!(page.contains(".SH EXIT STATUS\n") && page.contains(".SS Questions and commands\n"));
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().display().to_string();
     let ran = tcptoll(&["man", "--dir", &name]);

@@ -207,8 +207,10 @@ fn more_open_connections_than_ports_are_refused_before_anything_is_sent() {
 fn a_target_that_cannot_be_is_named_with_what_to_write() {
     for (args, names) in [
         (&["--to", "nohost"][..], "write HOST:PORT"),
-        (&["--to", "127.0.0.1:0"], "write HOST:PORT"),
-        (&["--to", "127.0.0.1:70000"], "write HOST:PORT"),
+        (&["--to", "127.0.0.1:0"], "port 0 is not from 1 to 65535"),
+        (&["--to", "127.0.0.1:70000"], "port 70000 is not from 1 to 65535"),
+        (&["--to", "127.0.0.1:+1"], "write HOST:PORT"),
+        (&["--timeout", "0"], "write a time above 0"),
         (&["--to", "name.invalid:80"], "does not resolve"),
         (&["--to", "127.0.0.1:9", "--backlog", "4"], "--backlog needs the lab"),
         (&["--to", "127.0.0.1:9", "--link", "metro"], "--link needs the lab"),

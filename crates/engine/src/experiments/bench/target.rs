@@ -39,11 +39,14 @@ impl Target {
                 "--to {typed}: write HOST:PORT, like 192.0.2.1:443 or [2001:db8::1]:443"
             ))
         };
-        let (host, port) = typed.rsplit_once(':').ok_or_else(shape)?;
-        let port: u16 = port.parse().map_err(|_| shape())?;
-        if port == 0 || host.is_empty() {
+        let (host, number) = typed.rsplit_once(':').ok_or_else(shape)?;
+        let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+        if host.is_empty() || !is_number {
             return Err(shape());
         }
+        let port = number.parse().ok().filter(|port| *port > 0_u16).ok_or_else(|| {
+            TrialError::Setting(format!("--to {typed}: port {number} is not from 1 to 65535"))
+        })?;
         // An IPv6 address may stand in brackets and have a scope; a name has neither.
         let literal = typed.parse().ok();
         Ok(Self::new(format!("--to {typed}"), typed, host, port, literal))

@@ -8,7 +8,9 @@ use tcptoll_model::study::Settings;
 
 use crate::experiments::TrialError;
 use crate::experiments::bench::hosts::{OVERHEAD_S, PORT_S};
-use crate::experiments::bench::settings::{LabSpec, Reader, WarmUp, unescape, wrong};
+use crate::experiments::bench::settings::{
+    LabSpec, Reader, WarmUp, time_above_zero, unescape, wrong,
+};
 use crate::experiments::bench::target::{PUBLIC_RATE_PER_S, Target};
 
 /// The most connections one trial opens.
@@ -153,7 +155,7 @@ impl ConnectSettings {
             // A server that is not ours may wait for the client to speak.
             first_byte: reader.typed_flag("first-byte")?.unwrap_or(is_ours || !send.is_empty()),
             bind: reader.addresses("bind")?,
-            timeout: reader.time("timeout")?,
+            timeout: reader.read("timeout", time_above_zero)?,
             congestion: reader.typed("congestion"),
             send,
             distance_km: reader.distance()?,
