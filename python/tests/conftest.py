@@ -17,8 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = ROOT / "crates/tcptoll/tests/records"
-#: Neither is a record of trials.
-OTHERS = ("hostile", "watch")
+#: A summary, a watch, and a merged record.
+OTHERS = ("hostile", "split", "watch")
 NAMES = sorted(path.stem for path in STORED.glob("*.json") if path.stem not in OTHERS)
 
 

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::process::{Line, Outcome};
 use crate::workspace;
@@ -122,7 +122,8 @@ impl Release {
     /// tar that knows neither the order of a folder nor who ran it and when.
     fn tar(&self, folder: &Path, to: &Path) -> anyhow::Result<Line> {
         let mtime = format!("--mtime=@{}", self.epoch);
-        Ok(Line::new("tar")
+        Ok(Line::new("env")
+            .args(["-u", "TAR_OPTIONS", "tar"])
             .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
             .args([mtime.as_str(), "-C", text(folder)?, "-cf", text(to)?]))
     }
@@ -150,6 +151,10 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     let cargo = cargo.context("neither CARGO_HOME nor HOME is set")?;
     let path = std::env::var("PATH").unwrap_or_default();
     let from = text(&folder)?;
+    ensure!(
+        !format!("{from}{cargo}").contains([' ', ',', '=']),
+        "the linker takes no folder whose name has a blank, a comma or an equals sign: {from}, {cargo}"
+    );
     // Panics and C assertions name files: as they are called everywhere.
     let mut flags = format!(
         "--remap-path-prefix={cargo}=/cargo --remap-path-prefix={from}=/tcptoll \
@@ -163,14 +168,25 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     }
     let c_flags = format!("-ffile-prefix-map={cargo}=/cargo -ffile-prefix-map={from}=/tcptoll -g0");
     let build = Line::new("env")
-        .args(["-C", "packaging", "maturin", "build", "--zig", "--compatibility", "manylinux2014"])
+        .args([
+            "-C",
+            "packaging",
+            "-u",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "maturin",
+            "build",
+            "--zig",
+            "--compatibility",
+            "manylinux2014",
+        ])
         .args(["--target", &release.target(), "--out", "../dist"])
         .env("PATH", &format!("{}:{path}", text(tools)?))
         .env("CARGO_TARGET_DIR", &format!("{from}/target"))
         .env("RUSTFLAGS", &flags)
         .env("CFLAGS", &c_flags)
         .env("SOURCE_DATE_EPOCH", &release.epoch)
-        .env("TCPTOLL_COMMIT", &release.commit);
+        .env("TCPTOLL_COMMIT", &release.commit)
+        .env("TCPTOLL_PROFILE", "dist");
     said(&build)?;
     let wheel = only(Path::new(DIST), ".whl")?;
     let unpacked = Path::new(STAGE).join("wheel");
@@ -184,7 +200,11 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     let text_of_bill =
         fs::read_to_string(&bill).with_context(|| format!("reading {}", bill.display()))?;
     let everywhere = text_of_bill.replace(&format!("file://{from}/"), "file:///tcptoll/");
-    let everywhere = of_built_in(&everywhere, &licences::built_in(&release.target())?)?;
+    let everywhere = of_built_in(
+        &everywhere,
+        &licences::built_in(&release.target())?,
+        &licences::standard_library()?,
+    )?;
     let notices = unpacked.join(format!("tcptoll-{}.dist-info/licenses", release.version));
     fs::copy(licences::WRITTEN, notices.join(licences::FILE)).context("copying the licences")?;
     let metadata = unpacked.join(format!("tcptoll-{}.dist-info/METADATA", release.version));
@@ -195,12 +215,17 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
         1,
     );
     ensure!(told.contains(licences::FILE), "the wheel's metadata names no LICENSE-MIT");
+    let told = told.replacen(
+        "License-Expression: MIT OR Apache-2.0\n",
+        &format!("License-Expression: {}\n", licences::expression(&release.target())?),
+        1,
+    );
     let told = documents::with_addresses(&told, release);
     fs::write(&metadata, told).context("writing the wheel's metadata")?;
     fs::write(&bill, &everywhere).with_context(|| format!("writing {}", bill.display()))?;
     fs::write(Path::new(DIST).join(format!("{}.cdx.json", release.name())), everywhere)
         .context("writing the bill of materials")?;
-    said(&Line::new("chmod").args(["-R", "u=rwX,go=rX", text(&unpacked)?]))?;
+    readable(&unpacked)?;
     executable(&scripts)?;
     fs::remove_file(&wheel).with_context(|| format!("removing {}", wheel.display()))?;
     let pack = tools.join("wheel");
@@ -209,8 +234,12 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     Ok(scripts)
 }
 
-/// A bill of materials without the components that only tests and builds need.
-fn of_built_in(bill: &str, built_in: &BTreeSet<String>) -> anyhow::Result<String> {
+/// A bill of materials without the components that only tests and builds need, and with Rust's standard library.
+fn of_built_in(
+    bill: &str,
+    built_in: &BTreeSet<String>,
+    standard_library: &str,
+) -> anyhow::Result<String> {
     let mut bill: Value = serde_json::from_str(bill).context("the bill is not JSON")?;
     let is_in = |one: &Value| {
         let (Some(name), Some(version)) = (one["name"].as_str(), one["version"].as_str()) else {
@@ -218,11 +247,20 @@ fn of_built_in(bill: &str, built_in: &BTreeSet<String>) -> anyhow::Result<String
         };
         built_in.contains(&format!("{name} {version}"))
     };
+    let own = bill["metadata"]["component"]["bom-ref"].as_str().map(str::to_owned);
     let components = bill["components"].as_array_mut().context("the bill has no components")?;
     components.retain(is_in);
     let mut kept: BTreeSet<String> =
         components.iter().filter_map(|one| one["bom-ref"].as_str().map(str::to_owned)).collect();
-    kept.extend(bill["metadata"]["component"]["bom-ref"].as_str().map(str::to_owned));
+    kept.extend(own);
+    components.push(json!({
+        "type": "library",
+        "bom-ref": "rust-standard-library",
+        "name": licences::STD,
+        "version": standard_library,
+        "description": "Rust's standard library, with the crates that it is made of",
+        "licenses": [{"expression": "MIT OR Apache-2.0"}],
+    }));
     if let Some(dependencies) = bill["dependencies"].as_array_mut() {
         let known = |one: &Value| one.as_str().is_some_and(|one| kept.contains(one));
         dependencies.retain(|one| known(&one["ref"]));
@@ -246,6 +284,7 @@ fn packages(release: &Release, tools: &Path, tree: &Tree) -> anyhow::Result<()> 
             .env("VERSION", &release.version)
             .env("SOURCE_DATE_EPOCH", &release.epoch)
             .env("STAGE", text(tree.root())?)
+            .env("LICENCE", &licences::expression(&release.target())?)
             .env("CHANGES", tree::CHANGES);
         said(&line)?;
     }
@@ -256,10 +295,13 @@ fn packages(release: &Release, tools: &Path, tree: &Tree) -> anyhow::Result<()> 
 fn compressed(deb: &Path, release: &Release) -> anyhow::Result<()> {
     fs::create_dir_all(DEB_PARTS).with_context(|| format!("making {DEB_PARTS}"))?;
     let deb = std::path::absolute(deb)?;
-    let within = |program: &str| Line::new("env").args(["-C", DEB_PARTS, program]);
+    // What a user set for xz would change the bits.
+    let within = |program: &str| {
+        Line::new("env").args(["-C", DEB_PARTS, "-u", "XZ_DEFAULTS", "-u", "XZ_OPT", program])
+    };
     said(&within("ar").args(["x", text(&deb)?]))?;
     let filter = release.architecture.filter.to_vec();
-    said(&within("xz").args(filter).args(["--lzma2=preset=9e,lc=4", "data.tar"]))?;
+    said(&within("xz").args(filter).args(["--lzma2=preset=9e,lc=4", "-T1", "data.tar"]))?;
     fs::remove_file(&deb).with_context(|| format!("removing {}", deb.display()))?;
     // The order is the format's.
     let members = ["debian-binary", "control.tar.gz", "data.tar.xz"];
@@ -286,6 +328,11 @@ fn only(folder: &Path, ending: &str) -> anyhow::Result<PathBuf> {
         (Some(path), None) => Ok(path),
         _ => bail!("{} does not have exactly one file that ends in {ending}", folder.display()),
     }
+}
+
+/// Modes that do not depend on who builds: everybody may read, the owner write, and programs stay programs.
+fn readable(folder: &Path) -> anyhow::Result<()> {
+    said(&Line::new("chmod").args(["-R", "u=rwX,go=rX,a-st", text(folder)?]))
 }
 
 fn executable(path: &Path) -> anyhow::Result<()> {
@@ -320,10 +367,20 @@ mod tests {
     fn a_bill_keeps_what_is_built_in_and_what_depends_on_it() {
         let bill = r#"{"metadata":{"component":{"bom-ref":"own"}},
             "components":[{"name":"a","version":"1","bom-ref":"a1"},{"name":"a","version":"2","bom-ref":"a2"}],
-            "dependencies":[{"ref":"own","dependsOn":["a1","a2"]},{"ref":"a2","dependsOn":["a1"]}]}"#;
-        let bill = of_built_in(bill, &["a 1".to_owned()].into()).unwrap();
+            "dependencies":[{"ref":"own","dependsOn":["a1","a2"]},{"ref":"a2","dependsOn":["a1"]},{"ref":"a1"}]}"#;
+        let bill = of_built_in(bill, &["a 1".to_owned()].into(), "1.90.0").unwrap();
         let bill: Value = serde_json::from_str(&bill).unwrap();
-        assert_eq!(bill["components"].as_array().unwrap().len(), 1);
-        assert_eq!(bill["dependencies"], serde_json::json!([{"ref": "own", "dependsOn": ["a1"]}]));
+        let names: Vec<&str> = bill["components"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["a", "std"]);
+        // `"dependsOn": null` would be no CycloneDX.
+        assert_eq!(
+            bill["dependencies"],
+            json!([{"ref": "own", "dependsOn": ["a1"]}, {"ref": "a1"}])
+        );
     }
 }

@@ -405,6 +405,9 @@ pub struct WarningEntry {
     /// The arm it concerns; absent: the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arm: Option<String>,
+    /// What tells it apart from others of its name and arm: two arms, a metric, or both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
     /// One sentence that names what to change.
     pub text: String,
 }

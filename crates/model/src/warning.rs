@@ -50,7 +50,23 @@ impl Warning {
         WarningEntry {
             id: self.id().to_owned(),
             arm: arm.map(str::to_owned),
+            about: self.about().map(str::to_owned),
             text: self.to_string(),
+        }
+    }
+
+    /// What tells it apart from others of its name and arm: two arms, a metric, or both.
+    fn about(&self) -> Option<&str> {
+        match self {
+            Self::FailuresDiffer { what, .. }
+            | Self::MetricMissing { what, .. }
+            | Self::Autocorrelated { what, .. }
+            | Self::SaturatedNotCompared { what }
+            | Self::TestsDisagree { what, .. }
+            | Self::Drift { metric: what, .. }
+            | Self::OutlierRounds { metric: what, .. }
+            | Self::TwoModes { metric: what, .. } => Some(what),
+            _ => None,
         }
     }
 }

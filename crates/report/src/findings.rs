@@ -392,6 +392,7 @@ mod tests {
     #[test]
     fn equal_warnings_of_several_arms_are_one_line_with_their_names() {
         let entry = |id: &str, arm: Option<usize>, text: &str| WarningEntry {
+            about: None,
             id: id.to_owned(),
             arm: arm.map(|arm| format!("arm {arm}")),
             text: text.to_owned(),

@@ -24,7 +24,8 @@ hosts.toml:
   binary = "tcptoll"              # optional: its path there
 
 exit status: 0 all points have a result, 1 some, 2 none or wrong input, 130 interrupted.
-The same command goes on with a fleet that did not finish: a point that is done is not measured again.
+The same command goes on with a fleet that did not finish: a point that is done is not measured again. A load that
+was split (--split) cannot go on: run it again with another --out.
 """
 _WORKER_EXAMPLES = """\
 example:

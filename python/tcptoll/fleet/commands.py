@@ -76,8 +76,8 @@ def _run(
     try:
         runner.run()
     except KeyboardInterrupt:
-        print(f"interrupted: `python -m tcptoll fleet collect {given.out}` merges the points that are done; the same "
-              "`fleet run` command goes on", file=sys.stderr)  # fmt: skip
+        print(f"interrupted: `python -m tcptoll fleet collect {given.out}` merges the points that are done; {_goes_on(store)}",
+              file=sys.stderr)  # fmt: skip
         return 130
     return _merge(store)
 
@@ -85,17 +85,28 @@ def _run(
 def status(given: argparse.Namespace) -> int:
     """Prints the table."""
     store = _stored(given)
+    in_use = store.in_use()
+    if in_use is False:
+        store.read()  # It may have ended since it was read.
     width = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 10_000
     state = store.state
     ended = f"ended {state.ended}" if state.ended else "not ended"
-    if not state.ended and not store.in_use():
-        ended = "stopped before its end: the same `fleet run` command goes on"
+    if not state.ended and in_use is None:
+        ended = "not ended, or stopped: fleet.lock cannot be read"
+    elif not state.ended and not in_use:
+        ended = f"stopped before its end: {_goes_on(store)}"
         for point in state.points.values():
             if point.state == "running":
                 point.state, point.reason = "waiting", "the fleet was stopped while it measured"
     shown = printable(f"seed {state.seed}, tcptoll {state.version}, begun {state.begun}, {ended}", 300)
     print("\n".join([*table(state, width, len(state.points) + 1), shown]))
     return 0
+
+
+def _goes_on(store: Store) -> str:
+    if store.state.clock_bound_s is not None:
+        return "the shares of a load must run together, so run all of them again with another --out"
+    return "the same `fleet run` command goes on"
 
 
 def collect(given: argparse.Namespace) -> int:

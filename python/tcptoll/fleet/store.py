@@ -17,6 +17,8 @@ from .plan import Plan, is_name
 #: States of a point. `done`, `failed`, `missing` and `refused` are final.
 STATES = ("waiting", "running", "done", "failed", "missing", "refused")
 _FORMAT = 1
+#: How long `fleet status` may have the lock, at most.
+_ASKED_S = 0.5
 
 
 @dataclass
@@ -89,7 +91,7 @@ class Store:
         try:
             (self.folder / "points").mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.folder / "fleet.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._lock)
         except BlockingIOError as error:
             raise TcptollError(f"--out {printable(str(self.folder))}: another fleet run is writing it") from error
         except OSError as error:
@@ -118,15 +120,17 @@ class Store:
             write(self.folder / "fleet.json", shown.encode())
             self._shown = shown
 
-    def in_use(self) -> bool:
-        """Whether a runner, of this process or another, is writing the folder."""
+    def in_use(self) -> bool | None:
+        """Whether a runner is writing the folder. None: this user cannot tell."""
         try:
             with open(self.folder / "fleet.lock", "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
         except BlockingIOError:
             return True
         except OSError:
-            return False
+            return None
         return False
 
     def close(self) -> None:
@@ -134,6 +138,19 @@ class Store:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _lock(handle: int) -> None:
+    """Takes the lock of a runner. Whoever asks for the state has it for an instant. Raises BlockingIOError."""
+    gives_up = time.monotonic() + _ASKED_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > gives_up:
+                raise
+            time.sleep(0.01)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -34,7 +34,8 @@ pub(super) fn all(binary: &Path, release: &Release) -> anyhow::Result<Outcome> {
     for (name, place) in places(release)? {
         match place {
             Ok(line) => {
-                table.row(&format!("installed: {name}"), &works(&line)?, "works", |s| s == "works");
+                let found = works(&line, release)?;
+                table.row(&format!("installed: {name}"), &found, "works", |s| s == "works");
             }
             Err(why) => table.row(&format!("installed: {name}"), &why, "works", |_| false),
         }
@@ -88,20 +89,31 @@ fn sizes(binary: &Path, table: &mut Table) -> anyhow::Result<()> {
 
 /// The newest version of glibc that any symbol asks for.
 fn symbols(binary: &Path, table: &mut Table) -> anyhow::Result<()> {
-    let said = answer(&Line::new("readelf").args(["--dyn-syms", "--wide", text(binary)?]))?;
-    let newest = newest_glibc(&said).context("the binary asks for no glibc")?;
-    let found = format!("GLIBC_{}.{}", newest.0, newest.1);
-    table.row("newest symbol of glibc", &found, "≤ GLIBC_2.17", |_| newest <= GLIBC);
+    let said = answer(&Line::new("readelf").args(["--version-info", "--wide", text(binary)?]))?;
+    let found = match newest_glibc(&said) {
+        Some(Ok((major, minor))) => format!("GLIBC_{major}.{minor}"),
+        Some(Err(other)) => other,
+        None => bail!("the binary asks for no glibc"),
+    };
+    let meets = |_: &str| matches!(newest_glibc(&said), Some(Ok(newest)) if newest <= GLIBC);
+    table.row("newest symbol of glibc", &found, "≤ GLIBC_2.17", meets);
     Ok(())
 }
 
-/// As `readelf --dyn-syms` prints them: `epoll_wait@GLIBC_2.3.2 (2)`.
-fn newest_glibc(said: &str) -> Option<(u32, u32)> {
+/// Of what `readelf --version-info` prints: `Name: GLIBC_2.3.2  Flags: none`. An error: what is no number, like
+/// `GLIBC_ABI_DT_RELR`, which also asks for a newer one.
+fn newest_glibc(said: &str) -> Option<Result<(u32, u32), String>> {
     let version = |part: &str| {
-        let mut numbers = part.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+        let name = part.split_whitespace().next().unwrap_or_default();
+        let mut numbers = name.split('.').map(str::parse::<u32>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
+            _ => Err(format!("GLIBC_{name}")),
+        }
     };
-    said.split("@GLIBC_").skip(1).filter_map(version).max()
+    let versions: Result<Vec<(u32, u32)>, String> =
+        said.split("Name: GLIBC_").skip(1).map(version).collect();
+    versions.map(|all| all.into_iter().max()).transpose()
 }
 
 /// Every crate that is built in stands in the bill of materials.
@@ -114,10 +126,18 @@ fn bill(release: &Release, table: &mut Table) -> anyhow::Result<()> {
     let components = bill["components"].as_array().context("the bill has no components")?;
     let mut listed: BTreeSet<String> = components.iter().filter_map(names).collect();
     listed.extend(names(&bill["metadata"]["component"]));
-    let built_in = licences::built_in(&release.target())?;
+    let mut built_in = licences::built_in(&release.target())?;
+    built_in.insert(format!("{} {}", licences::STD, licences::standard_library()?));
     let missing: Vec<&String> = built_in.difference(&listed).collect();
     let others: Vec<&String> = listed.difference(&built_in).collect();
+    // A bill that lists something else there is not of its format.
+    let none = Vec::new();
+    let dependencies = bill["dependencies"].as_array().unwrap_or(&none);
+    let is_list = |one: &Value| one.get("dependsOn").is_none_or(Value::is_array);
     let found = match (missing.as_slice(), others.as_slice()) {
+        _ if dependencies.is_empty() || !dependencies.iter().all(is_list) => {
+            "its dependencies are no lists".to_owned()
+        }
         ([], []) => format!("all {}, and no other", built_in.len()),
         (missing, others) => format!("lacks {missing:?}, has {others:?}"),
     };
@@ -275,10 +295,9 @@ fn within(root: &Path) -> anyhow::Result<Line> {
 }
 
 /// Version, a connection in the lab, and the tour.
-fn works(line: &Line) -> anyhow::Result<String> {
-    for words in
-        [&["--version"][..], &["connect", "--quiet", "--count", "200"], &["tour", "--quiet"]]
-    {
+fn works(line: &Line, release: &Release) -> anyhow::Result<String> {
+    let version: &[&str] = &["--version", "--verbose"];
+    for words in [version, &["connect", "--quiet", "--count", "200"], &["tour", "--quiet"]] {
         let output = line.clone().args(words.to_vec()).command().output();
         let output = output.with_context(|| format!("running {line}"))?;
         // 1: measured, and on a busy machine an answer of the tour is invalid.
@@ -289,19 +308,28 @@ fn works(line: &Line) -> anyhow::Result<String> {
             let last = error.lines().last().unwrap_or_default();
             return Ok(format!("{} ended with {}: {last}", words[0], output.status));
         }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let is_ours = said.starts_with(&format!("tcptoll {}\n", release.version))
+            && said.contains(&release.commit);
+        if words == version && !is_ours {
+            return Ok(format!("it is another version or commit: {}", said.replace('\n', "; ")));
+        }
     }
     Ok("works".to_owned())
 }
 
-/// Builds the same commit in another folder.
+/// Builds the same commit in another folder, for a user with other habits.
 fn again(table: &mut Table) -> anyhow::Result<()> {
     let folder = std::path::absolute(CHECK)?.join("elsewhere");
-    said(&Line::new("git").args(["clone", "--quiet", ".", text(&folder)?]))?;
+    let other = |line: &str| {
+        let line = Line::new("sh").args(["-c", &format!("umask 077 && {line}")]);
+        line.env("TZ", "Asia/Kolkata").env("LC_ALL", "C").env("XZ_DEFAULTS", "-T2 -1")
+    };
+    said(&other(&format!("git clone --quiet . {}", text(&folder)?)))?;
     if !answer(&Line::new("git").args(["status", "--porcelain"]))?.is_empty() {
         bail!("there are changes that are not committed, so another folder has other sources");
     }
-    let line = Line::new("env").args(["-C", text(&folder)?, "cargo", "xtask", "dist"]);
-    said(&line)?;
+    said(&other(&format!("cd {} && cargo xtask dist", text(&folder)?)))?;
     let sums = |folder: &Path| -> anyhow::Result<String> {
         let path: PathBuf = folder.join(DIST).join("SHA256SUMS");
         fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
@@ -324,9 +352,11 @@ mod tests {
 
     #[test]
     fn the_newest_glibc_is_by_number_and_not_by_letter() {
-        let said = "  1: FUNC GLOBAL DEFAULT UND read@GLIBC_2.2.5 (2)\n  2: pthread@GLIBC_2.17 (3)\n\
-                    3: a@GLIBC_2.3.4 (4)\n";
-        assert_eq!(newest_glibc(said), Some((2, 17)));
+        let said = "  0x0030:   Name: GLIBC_2.2.5  Flags: none  Version: 5\n  0x0040:   Name: GLIBC_2.17  Flags: none\n\
+                    0x0050:   Name: GLIBC_2.3.4  Flags: none  Version: 2\n";
+        assert_eq!(newest_glibc(said), Some(Ok((2, 17))));
         assert_eq!(newest_glibc("nothing"), None);
+        let newer = format!("{said} Name: GLIBC_ABI_DT_RELR  Flags: none");
+        assert_eq!(newest_glibc(&newer), Some(Err("GLIBC_ABI_DT_RELR".to_owned())));
     }
 }

@@ -72,7 +72,11 @@ fn cases(target: &str, no_namespaces: &str) -> Vec<Case> {
     let link = ["connect", "--count", "20", "--link", "metro"];
     let ring = ["http", "--server", "null", "--requests", "100", "--io", "io-uring"];
     let unmasked = ["--security-opt", UNMASKED];
-    let bare = [&unmasked[..], &["--user=1000", "--cap-drop=ALL", "--read-only"]].concat();
+    let bare = [
+        &unmasked[..],
+        &["--user=1000", "--cap-drop=ALL", "--read-only", "--read-only-tmpfs=false"],
+    ]
+    .concat();
     let tun = [&unmasked[..], &["--device", "/dev/net/tun"]].concat();
     let filtered = ["--security-opt", no_namespaces];
     let outside = ["--security-opt", no_namespaces, "--network=host", "--cap-drop=ALL"];

@@ -10,17 +10,21 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
 use super::tree::{self, Tree};
-use super::{DIST, REPOSITORY, Release, STAGE, answer, executable, said, text};
+use super::{DIST, REPOSITORY, Release, STAGE, answer, executable, licences, said, text};
 use crate::process::Line;
 
-/// Texts of this distribution that come along: the licence of the C library's files, which Debian's package has, with
-/// what it refers to; and the certificate authorities that TLS trusts.
+/// Texts of this distribution that come along: the licences of the C library's files and of the list of certificate
+/// authorities, as their packages have them, with what they refer to.
 const COPIED: [&str; 4] = [
     "/usr/share/doc/libc6/copyright",
     "/usr/share/common-licenses/LGPL-2.1",
+    "/usr/share/common-licenses/GPL-2",
     "/usr/share/doc/ca-certificates/copyright",
-    "/etc/ssl/certs/ca-certificates.crt",
 ];
+/// The certificate authorities of the distribution's package. `/etc/ssl/certs` may have others, of this machine.
+const AUTHORITIES: &str = "/usr/share/ca-certificates/mozilla";
+/// Where TLS looks for them.
+const TRUSTED: &str = "etc/ssl/certs/ca-certificates.crt";
 /// Of the packages' files: our licences, and those of the crates.
 const LICENCES: &str = "usr/share/doc/tcptoll";
 /// Names are first looked up in the files of the container, as everywhere.
@@ -48,7 +52,7 @@ pub(super) fn write(binary: &Path, tree: &Tree, release: &Release) -> anyhow::Re
                 "Entrypoint": ["/usr/bin/tcptoll"],
                 "Env": ["PATH=/usr/bin", "HOME=/home"],
                 "WorkingDir": "/home",
-                "Labels": labels(release),
+                "Labels": labels(release)?,
             },
             "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{content}")]},
             "history": [{"created": release.time, "created_by": "cargo xtask dist"}],
@@ -79,25 +83,24 @@ pub(super) fn write(binary: &Path, tree: &Tree, release: &Release) -> anyhow::Re
     said(&release.tar(&layout, &archive)?.args(["blobs", "index.json", "oci-layout"]))
 }
 
-fn labels(release: &Release) -> Value {
-    json!({
+fn labels(release: &Release) -> anyhow::Result<Value> {
+    // Of the program, and of the C library; that of the authorities, MPL-2.0, some crates have too.
+    let licences = licences::expression(&release.target())?;
+    Ok(json!({
         "org.opencontainers.image.title": "tcptoll",
         "org.opencontainers.image.version": release.version,
         "org.opencontainers.image.revision": release.commit,
-        "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
+        "org.opencontainers.image.licenses": format!("{licences} AND LGPL-2.1-or-later"),
         "org.opencontainers.image.source": REPOSITORY,
-    })
+    }))
 }
 
 /// The files of the container.
 fn rootfs(binary: &Path, tree: &Tree) -> anyhow::Result<PathBuf> {
     let root = Path::new(STAGE).join("image");
+    fs::create_dir_all(&root)?;
     for folder in ["usr/bin", "etc", "home", "tmp", "proc", "sys", "dev"] {
         fs::create_dir_all(root.join(folder)).with_context(|| format!("making {folder}"))?;
-    }
-    // Whatever number the user has that the engine runs it as, records can be written.
-    for folder in ["home", "tmp"] {
-        said(&Line::new("chmod").args(["1777", text(&root.join(folder))?]))?;
     }
     let program = root.join("usr/bin/tcptoll");
     fs::copy(binary, &program).context("copying the binary")?;
@@ -130,11 +133,35 @@ fn rootfs(binary: &Path, tree: &Tree) -> anyhow::Result<PathBuf> {
     for file in COPIED {
         copied(Path::new(file), file.trim_start_matches('/'))?;
     }
+    let trusted = root.join(TRUSTED);
+    fs::create_dir_all(trusted.parent().context("a file is in a folder")?)?;
+    fs::write(trusted, authorities()?).context("writing the certificate authorities")?;
     for name in tree::NOTICES {
         let place = format!("{LICENCES}/{name}");
         copied(&tree.root().join(&place), &place)?;
     }
+    super::readable(&root)?;
+    // Whatever number the user has that the engine runs it as, records can be written.
+    for folder in ["home", "tmp"] {
+        said(&Line::new("chmod").args(["1777", text(&root.join(folder))?]))?;
+    }
     Ok(root)
+}
+
+/// All certificate authorities of the package, in the order of their files' names.
+fn authorities() -> anyhow::Result<String> {
+    let read = || format!("reading {AUTHORITIES}, of the package ca-certificates");
+    let entries = fs::read_dir(AUTHORITIES).with_context(read)?;
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<_>>()?;
+    paths.sort();
+    let mut all = String::new();
+    for path in paths {
+        all += fs::read_to_string(&path).with_context(read)?.trim_end();
+        all.push('\n');
+    }
+    ensure!(all.contains("BEGIN CERTIFICATE"), "{AUTHORITIES} has no certificate");
+    Ok(all)
 }
 
 /// Where a library is, as its package has it: `/lib` may be a link to `/usr/lib`, which packages of Debian 12 do

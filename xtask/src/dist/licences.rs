@@ -15,6 +15,8 @@ use crate::workspace;
 pub(super) const FILE: &str = "THIRD-PARTY-LICENSES.txt";
 /// Where it is written first.
 pub(super) const WRITTEN: &str = "target/dist-stage/THIRD-PARTY-LICENSES.txt";
+/// What the bill of materials calls Rust's standard library.
+pub(super) const STD: &str = "std";
 /// Folders below a crate's own in which licences of others' code are.
 const DEPTH: usize = 3;
 
@@ -59,10 +61,64 @@ fn of_binary(target: &str) -> anyhow::Result<String> {
     Ok(all)
 }
 
-/// Name and version of each crate that is compiled into the binary, as cargo resolves it.
+/// SPDX expression of the binary: all of its crates' licences, each once.
+pub(super) fn expression(target: &str) -> anyhow::Result<String> {
+    let built_in = built_in(target)?;
+    let metadata = workspace::with_dependencies(&[target])?;
+    let mut terms = BTreeSet::new();
+    for package in &metadata.packages {
+        if built_in.contains(&format!("{} {}", package.name, package.version)) {
+            let licence = package.license.as_deref();
+            terms.extend(conditions(
+                licence.with_context(|| format!("{} names none", package.name))?,
+            ));
+        }
+    }
+    let terms: Vec<String> = terms.into_iter().collect();
+    Ok(terms.join(" AND "))
+}
+
+/// What all has to be met, of `A/B` or `(A OR B) AND C`; alternatives in the order of the alphabet.
+fn conditions(licence: &str) -> BTreeSet<String> {
+    let licence = licence.replace('/', " OR ");
+    let mut parts = vec![String::new()];
+    let mut depth = 0_i32;
+    for word in licence.split_whitespace() {
+        depth += word.matches('(').count() as i32 - word.matches(')').count() as i32;
+        match parts.last_mut() {
+            Some(_) if word == "AND" && depth == 0 => parts.push(String::new()),
+            Some(part) if part.is_empty() => *part += word,
+            Some(part) => *part += &format!(" {word}"),
+            None => {}
+        }
+    }
+    let ordered = |part: String| {
+        let bare = part.strip_prefix('(').and_then(|part| part.strip_suffix(')')).unwrap_or(&part);
+        if bare.contains('(') {
+            return format!("({bare})");
+        }
+        let mut alternatives: Vec<&str> = bare.split(" OR ").collect();
+        alternatives.sort_unstable();
+        match alternatives.as_slice() {
+            [only] => (*only).to_owned(),
+            several => format!("({})", several.join(" OR ")),
+        }
+    };
+    parts.into_iter().map(ordered).collect()
+}
+
+/// Version of Rust's standard library, whose crates no lock file has.
+pub(super) fn standard_library() -> anyhow::Result<String> {
+    let said = answer(&Line::new("rustc").arg("--version"))?;
+    said.split_whitespace().nth(1).map(str::to_owned).context("rustc names no version")
+}
+
+/// Name and version of each crate that is compiled into the binary, as cargo resolves it. Procedural macros run in
+/// the compiler, so they and what they need are none.
 pub(super) fn built_in(target: &str) -> anyhow::Result<BTreeSet<String>> {
     let tree = Line::cargo("tree")
-        .args(["-p", "tcptoll", "--edges", "normal", "--target", target, "--prefix", "none"])
+        .args(["-p", "tcptoll", "--edges", "normal,no-proc-macro", "--target", target])
+        .args(["--prefix", "none"])
         .args(["--format", "{p}"])
         .locked();
     let said = answer(&tree)?;
@@ -95,4 +151,25 @@ fn files(package: &Package) -> anyhow::Result<Vec<String>> {
         }
     }
     Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_found_once_and_alternatives_in_order() {
+        let of = |licence| conditions(licence).into_iter().collect::<Vec<_>>().join(" AND ");
+        assert_eq!(of("MIT/Apache-2.0"), "(Apache-2.0 OR MIT)");
+        assert_eq!(of("MIT OR Apache-2.0"), "(Apache-2.0 OR MIT)");
+        assert_eq!(
+            of("(MIT OR Apache-2.0) AND Unicode-3.0"),
+            "(Apache-2.0 OR MIT) AND Unicode-3.0"
+        );
+        assert_eq!(of("Apache-2.0 AND ISC"), "Apache-2.0 AND ISC");
+        let with = "Apache-2.0 WITH LLVM-exception OR MIT";
+        assert_eq!(of(with), format!("({with})"));
+        assert_eq!(of("MPL-2.0"), "MPL-2.0");
+        assert_eq!(of("A AND (B OR (C AND D))"), "(B OR (C AND D)) AND A");
+    }
 }

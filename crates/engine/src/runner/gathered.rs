@@ -31,7 +31,7 @@ pub(super) struct Gathered {
     pub(super) missing: Vec<Missing>,
     /// The margins that they were merged with, if not those of the studies.
     pub(super) margins: Vec<f64>,
-    /// The largest bound of the clocks of split loads among them, s.
+    /// The bound of the clocks of a split load, s, if one merged record has all of its shares.
     pub(super) clock_bound_s: Option<f64>,
 }
 
@@ -85,7 +85,18 @@ impl Gathered {
         }
         let present: BTreeSet<&str> =
             gathered.points.iter().map(|point| point.source.point.as_str()).collect();
-        gathered.missing.retain(|missing| !present.contains(missing.point.as_str()));
+        let mut known = BTreeSet::new();
+        gathered.missing.retain(|missing| {
+            !present.contains(missing.point.as_str()) && known.insert(missing.point.clone())
+        });
+        // What a merge before this one left out may be among the points now.
+        let merged: BTreeSet<&str> =
+            gathered.points.iter().map(|point| point.source.record.as_str()).collect();
+        gathered.not_merged.retain(|one| !merged.contains(one.record.as_str()));
+        // A bound between the clocks of some points says nothing of those of others.
+        if paths.len() > 1 {
+            gathered.clock_bound_s = None;
+        }
         gathered
     }
 
@@ -98,8 +109,7 @@ impl Gathered {
         self.missing.extend(merged.missing);
         self.not_merged.extend(merged.not_merged);
         self.margins.extend(merged.margin);
-        let bounds = self.clock_bound_s.into_iter().chain(merged.clock_bound_s);
-        self.clock_bound_s = bounds.reduce(f64::max);
+        self.clock_bound_s = merged.clock_bound_s;
         Ok(points)
     }
 

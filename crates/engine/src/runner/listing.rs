@@ -95,13 +95,18 @@ fn described(point: &PointRecord, own: &Summary, left_out: Option<String>, arms:
     }
 }
 
-/// The doubts of all points, each once per arm.
+/// Whether two doubts are one, with other figures.
+fn is_same(a: &WarningEntry, b: &WarningEntry) -> bool {
+    a.id == b.id && a.arm == b.arm && a.about == b.about
+}
+
+/// The doubts of all points, each once per arm or whatever it is about.
 pub(super) fn warnings(points: &[PointRecord], own: &[Summary]) -> Vec<WarningEntry> {
     let mut all: Vec<(WarningEntry, Vec<&str>)> = Vec::new();
     for (point, own) in points.iter().zip(own) {
         let name = point.source.point.as_str();
         for warning in &own.warnings {
-            match all.iter_mut().find(|(w, _)| w.id == warning.id && w.arm == warning.arm) {
+            match all.iter_mut().find(|(known, _)| is_same(known, warning)) {
                 Some((_, names)) => names.push(name),
                 None => all.push((warning.clone(), vec![name])),
             }
@@ -121,7 +126,7 @@ pub(super) fn warnings(points: &[PointRecord], own: &[Summary]) -> Vec<WarningEn
 
 /// Whether the merge has a doubt of its own that is this one of a point: it stands on the figures of all.
 pub(super) fn is_repeated(of_point: &WarningEntry, of_all: &[WarningEntry]) -> bool {
-    of_all.iter().any(|own| own.id == of_point.id && own.arm == of_point.arm)
+    of_all.iter().any(|own| is_same(own, of_point))
 }
 
 /// The doubts about the points themselves, which come first.

@@ -1,6 +1,7 @@
 //! From the records of several vantage points to one summary. The statistics are
 //! [`tcptoll_model::compare::over_points`].
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use tcptoll_model::compare::points::ROUNDS_OF_A_POINT;
@@ -69,7 +70,8 @@ pub fn merge(paths: &[PathBuf], options: MergeOptions) -> Result<MergedRecord, N
     let margin = options.margin.or_else(|| margins.first().copied().filter(|_| same));
     let has_record = |name: &str| points.iter().any(|point| point.source.point == name);
     let mut missing = options.missing;
-    missing.retain(|one| !has_record(&one.point));
+    let mut named = BTreeSet::new();
+    missing.retain(|one| !has_record(&one.point) && named.insert(one.point.clone()));
     let new = known.into_iter().filter(|one| !missing.iter().any(|m| m.point == one.point));
     let missing = missing.iter().cloned().chain(new).collect();
     let merged = Merged {

@@ -53,7 +53,8 @@ impl<'a> SplitRounds<'a> {
         for arm in 0..split.schedule.arms.len() {
             split.take(points, arm);
         }
-        split.apart_s = split.apart_s.filter(|_| split.not_together.is_none());
+        let is_known = split.not_together.is_none() && !split.trials.is_empty();
+        split.apart_s = split.apart_s.filter(|_| is_known);
         split.trials.sort_by_key(|trial| (trial.round, trial.order));
         Some(split)
     }

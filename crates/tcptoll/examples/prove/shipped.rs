@@ -21,6 +21,10 @@ pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
     let shipped = PathBuf::from(SHIPPED);
     ensure!(shipped.exists(), "{SHIPPED} is not there: cargo xtask dist first");
     let built = tcptoll()?;
+    ensure!(
+        commit(&shipped)? == head()?,
+        "{SHIPPED} is of another commit than this checkout: cargo xtask dist first"
+    );
     let cases: [(&str, &[&str]); 3] = [
         ("connection of `connect`", &["connect", "--count", "10000"]),
         ("request of `http`", &["http", "--connections", "50", "--duration", "1s"]),
@@ -67,12 +71,26 @@ fn verdict([low, high]: [f64; 2]) -> &'static str {
     }
 }
 
+/// What `--version --verbose` says of a build.
+fn commit(program: &Path) -> anyhow::Result<String> {
+    let output = Command::new(program).args(["--version", "--verbose"]).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let row = said.lines().find_map(|line| line.strip_prefix("commit"));
+    Ok(row.context("the program names no commit")?.trim().to_owned())
+}
+
+fn head() -> anyhow::Result<String> {
+    let output = Command::new("git").args(["rev-parse", "HEAD"]).output().context("git")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 fn cpu_us(program: &Path, arguments: &[&str]) -> anyhow::Result<f64> {
     let mut command = Command::new(program);
     command.args(arguments).args(["--quiet", "--format", "json", "--out", "/dev/null"]);
     let output = command.output().with_context(|| format!("running {}", program.display()))?;
-    let summary: Summary = serde_json::from_slice(&output.stdout)
-        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+    let summary: Summary = serde_json::from_slice(&output.stdout).with_context(said)?;
+    ensure!(output.status.success() && summary.valid && !summary.partial, "no figure: {}", said());
     let arm = summary.arms.first().context("the summary has no arm")?;
     Ok(arm.metrics.get("client_cpu_us_per_op").context("no client_cpu_us_per_op")?.value)
 }

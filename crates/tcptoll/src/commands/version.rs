@@ -7,11 +7,15 @@ use tcptoll_engine::passport;
 /// What the environment of the build said of it. None: it was built by hand.
 const COMMIT: Option<&str> = option_env!("TCPTOLL_COMMIT");
 
+/// The profile of a build that is released.
+const PROFILE: Option<&str> = option_env!("TCPTOLL_PROFILE");
+
 /// The version; `verbose`: with commit, target, C library and what this kernel offers it.
 pub(super) fn text(verbose: bool) -> String {
     let mut text = format!("tcptoll {}\n", env!("CARGO_PKG_VERSION"));
     if verbose {
-        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+        let by_hand = if cfg!(debug_assertions) { "debug" } else { "release" };
+        let profile = PROFILE.unwrap_or(by_hand);
         let rows = [
             ("commit", COMMIT.unwrap_or("not recorded, built by hand").to_owned()),
             ("build", format!("{profile}, for {}", target())),

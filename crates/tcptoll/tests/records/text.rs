@@ -156,6 +156,7 @@ fn another_day() -> (Summary, Summary, Vec<Comparison>) {
 fn two_runs() {
     let (a, b, comparisons) = another_day();
     let warnings = [WarningEntry {
+        about: None,
         id: "drift".into(),
         arm: None,
         text: "B ran while the machine was busy: load 3.1".into(),

@@ -8,6 +8,7 @@ use tcptoll_model::record::{
 };
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Study;
+use tcptoll_model::warning::Warning;
 
 use crate::record::{MergedRecord, ReadError, Record};
 use crate::runner::{MergeOptions, merge, summarise_points};
@@ -389,7 +390,7 @@ fn without_one_share_there_is_no_figure_of_the_whole_load() {
     let missing = summary.warnings.iter().find(|warning| warning.id == "shares-missing").unwrap();
     assert!(missing.text.contains("share 2/3 has no trial"), "{}", missing.text);
     let split = summary.points.unwrap().split.unwrap();
-    assert_eq!((split.rounds, split.due[0].rounds), (2, 0));
+    assert_eq!((split.rounds, split.due[0].rounds, split.apart_s), (2, 0, None));
     let again = folder.0.path().join("again.jsonl");
     let text = std::fs::read_to_string(&paths[1]).unwrap();
     let text = text.replace("\"p3\"", "\"p4\"").replace("\"took_s\":3.0", "\"took_s\":4.0");
@@ -432,14 +433,45 @@ fn shares_that_did_not_run_at_the_same_time_are_no_load() {
 fn what_merged_records_were_merged_with_goes_on_to_hold() {
     let folder = Folder::new();
     let missing = vec![Missing { point: "sgp1".into(), reason: "down".into() }];
-    let options = MergeOptions { margin: Some(0.5), missing, ..MergeOptions::default() };
+    let twice = [missing.clone(), missing].concat();
+    let clock_bound_s = Some(0.001);
+    let options = MergeOptions {
+        margin: Some(0.5),
+        missing: twice,
+        clock_bound_s,
+        ..MergeOptions::default()
+    };
     let broken = folder.write("broken.jsonl", &[]);
-    let first = merge(&[folder.point(0, 0.8), folder.point(1, 0.8), broken], options).unwrap();
+    let paths = [folder.point(0, 0.8), folder.point(1, 0.8), broken.clone()];
+    let first = merge(&paths, options.clone()).unwrap();
     let path = folder.0.path().join("all.jsonl");
     first.write(&path).unwrap();
-    let again = merged(&[path, folder.point(2, 0.8)]);
+    let again = merged(&[path.clone(), folder.point(2, 0.8)]);
     assert_eq!(again.merged.margin, Some(0.5));
     assert_eq!((again.merged.missing.len(), again.merged.not_merged.len()), (1, 1));
+    // The clock of the further point was compared with no other.
+    assert_eq!(again.merged.clock_bound_s, None);
+    assert_eq!(merged(std::slice::from_ref(&path)).merged.clock_bound_s, Some(0.001));
+    // Two merges that lack the same point, and the file that was broken.
+    let other = folder.0.path().join("other.jsonl");
+    merge(&[folder.point(3, 0.8)], options).unwrap().write(&other).unwrap();
+    let repaired = folder.point_of(4, 0.8, &study(), "broken.jsonl");
+    let all = merged(&[path, other, repaired]);
+    assert_eq!((all.points.len(), all.merged.missing.len()), (4, 1));
+    assert!(all.merged.not_merged.is_empty(), "{:?}", all.merged.not_merged);
+}
+
+#[test]
+fn doubts_about_other_arms_are_not_taken_for_one() {
+    let entry =
+        |what: &str| Warning::FailuresDiffer { what: what.into(), a: 0.25, b: 0.0 }.entry(None);
+    let of = |what: &str| Summary { warnings: vec![entry(what)], ..Summary::default() };
+    let folder = Folder::new();
+    let record = merged(&[folder.point(0, 0.8), folder.point(1, 0.8)]);
+    let own = [of("backlog 4 against 8"), of("backlog 16 against 8")];
+    assert_eq!(super::super::listing::warnings(&record.points, &own).len(), 2);
+    let own = [of("backlog 4 against 8"), of("backlog 4 against 8")];
+    assert_eq!(super::super::listing::warnings(&record.points, &own).len(), 1);
 }
 
 #[test]
