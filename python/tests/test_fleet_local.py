@@ -165,42 +165,52 @@ def test_nothing_measured_is_status_2(fake: Path) -> None:
         arguments.fleet(["run", str(fake / "none.toml"), "--local", "2", "--out", str(fake / "out")])
 
 
-def test_an_interrupted_fleet_can_be_collected_and_goes_on(fake: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    study, out = study_file(fake, rounds=3, trial=0.1), fake / "out"
-    typed = [sys.executable, "-m", "tcptoll", "fleet", "run", str(study), "--local", "2", "--out", str(out)]
-    child = subprocess.Popen(typed, env=environment(fake), stderr=subprocess.PIPE, text=True)
+def _measures(fake: Path, study: Path, point: str) -> subprocess.Popen[str]:
+    """A fleet of two points on this machine, of which this one measures."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tcptoll", *_two_points(fake, study)], env=environment(fake), stderr=subprocess.PIPE, text=True
+    )
     assert child.stderr
     for line in child.stderr:
-        if line.startswith("local-2: running"):
+        if line.startswith(f"{point}: running"):
             break
+    return child
+
+
+def _two_points(fake: Path, study: Path) -> list[str]:
+    return ["fleet", "run", str(study), "--local", "2", "--out", str(fake / "out")]
+
+
+def test_an_interrupted_fleet_can_be_collected_and_goes_on(fake: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    study, out = study_file(fake, rounds=3, trial=0.1), fake / "out"
+    child = _measures(fake, study, "local-2")
     time.sleep(0.25)
     child.send_signal(signal.SIGINT)
+    assert child.stderr
     rest = child.stderr.read()
     assert child.wait() == 130 and "collect" in rest
     state = json.loads((out / "fleet.json").read_text(encoding="utf-8"))
     assert state["interrupted"] and [point["state"] for point in state["points"].values()] == ["done", "missing"]
     assert arguments.fleet(["collect", str(out)]) == 1
     assert capfd.readouterr().out == "merged local-1 --missing=local-2=interrupted\n"
-    assert arguments.fleet(typed[4:]) == 0 and capfd.readouterr().out == "merged local-1 local-2\n"
+    assert arguments.fleet(_two_points(fake, study)[1:]) == 0
+    assert capfd.readouterr().out == "merged local-1 local-2\n"
     assert (trials_in(out / "points/local-2.jsonl"), measured_twice(out / "points/local-2.jsonl")) == (6, 0)
 
 
 def test_the_state_of_a_fleet_whose_runner_was_killed(fake: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    study, out = study_file(fake, rounds=3, trial=0.1), fake / "out"
-    typed = [sys.executable, "-m", "tcptoll", "fleet", "run", str(study), "--local", "2", "--out", str(out)]
-    child = subprocess.Popen(typed, env=environment(fake), stderr=subprocess.PIPE, text=True)
-    assert child.stderr
-    for line in child.stderr:
-        if line.startswith("local-2: running"):
-            break
-    assert arguments.fleet(["status", str(out)]) == 0
+    # So long that it has not ended before it is killed, on any machine.
+    child = _measures(fake, study_file(fake, rounds=3, trial=60), "local-1")
+    while state_of(fake / "out")["local-1"]["state"] != "running":  # It is written once a second.
+        time.sleep(0.05)
+    assert arguments.fleet(["status", str(fake / "out")]) == 0
     shown = capfd.readouterr().out
-    assert "local-2  running" in shown and "not ended" in shown
+    assert "local-1  running" in shown and "not ended" in shown
     child.kill()
     child.communicate()
-    assert arguments.fleet(["status", str(out)]) == 0
+    assert arguments.fleet(["status", str(fake / "out")]) == 0
     shown = capfd.readouterr().out
-    assert "local-2  waiting" in shown and "stopped before its end: the same `fleet run` command goes on" in shown
+    assert "local-1  waiting" in shown and "stopped before its end: the same `fleet run` command goes on" in shown
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib came with Python 3.11")

@@ -29,6 +29,7 @@ const STAGE: &str = "target/dist-stage";
 const DEB_PARTS: &str = "target/dist-stage/deb";
 /// Programs of `packaging/tools.txt`.
 const TOOLS: &str = "target/dist-tools";
+const PACKAGES: &str = "packaging/nfpm.yaml";
 const TOOLS_LIST: &str = "packaging/tools.txt";
 const REPOSITORY: &str = "https://github.com/tcptoll/tcptoll";
 const LINKER_SCRIPT: &str = "packaging/no-unwind-tables.ld";
@@ -275,16 +276,20 @@ fn of_built_in(
 
 /// deb and rpm.
 fn packages(release: &Release, tools: &Path, tree: &Tree) -> anyhow::Result<()> {
+    // nfpm fills in variables in some fields, and leaves that of the licence as it is.
+    let config = Path::new(STAGE).join("nfpm.yaml");
+    let written = fs::read_to_string(PACKAGES).with_context(|| format!("reading {PACKAGES}"))?;
+    let written = written.replace("${LICENCE}", &licences::expression(&release.target())?);
+    fs::write(&config, written).with_context(|| format!("writing {}", config.display()))?;
     for packager in ["deb", "rpm"] {
         let nfpm = tools.join("nfpm");
         let line = Line::new(text(&nfpm)?)
-            .args(["package", "--config", "packaging/nfpm.yaml", "--target", DIST])
+            .args(["package", "--config", text(&config)?, "--target", DIST])
             .args(["--packager", packager])
             .env("ARCH", release.architecture.debian)
             .env("VERSION", &release.version)
             .env("SOURCE_DATE_EPOCH", &release.epoch)
             .env("STAGE", text(tree.root())?)
-            .env("LICENCE", &licences::expression(&release.target())?)
             .env("CHANGES", tree::CHANGES);
         said(&line)?;
     }
@@ -331,8 +336,8 @@ fn only(folder: &Path, ending: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Modes that do not depend on who builds: everybody may read, the owner write, and programs stay programs.
-fn readable(folder: &Path) -> anyhow::Result<()> {
-    said(&Line::new("chmod").args(["-R", "u=rwX,go=rX,a-st", text(folder)?]))
+fn readable(path: &Path) -> anyhow::Result<()> {
+    said(&Line::new("chmod").args(["-R", "u=rwX,go=rX,a-st", text(path)?]))
 }
 
 fn executable(path: &Path) -> anyhow::Result<()> {

@@ -31,6 +31,7 @@ pub(super) fn all(binary: &Path, release: &Release) -> anyhow::Result<Outcome> {
     symbols(binary, &mut table)?;
     bill(release, &mut table)?;
     lintian(&mut table)?;
+    licence(release, &mut table)?;
     for (name, place) in places(release)? {
         match place {
             Ok(line) => {
@@ -158,6 +159,20 @@ fn lintian(table: &mut Table) -> anyhow::Result<()> {
     let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("E: ")).collect();
     let found = if errors.is_empty() { "none".to_owned() } else { errors.join("; ") };
     table.row("errors of lintian", &found, "none", |found| found == "none");
+    Ok(())
+}
+
+/// What rpm says of the licence.
+fn licence(release: &Release, table: &mut Table) -> anyhow::Result<()> {
+    let what = "licence in the rpm";
+    if !on_path("rpm") {
+        table.row(what, "not tried: apt-get install rpm", "that of all crates", |_| false);
+        return Ok(());
+    }
+    let rpm = only(Path::new(DIST), ".rpm")?;
+    let said = answer(&Line::new("rpm").args(["-qp", "--queryformat", "%{LICENSE}", text(&rpm)?]))?;
+    let expression = licences::expression(&release.target())?;
+    table.row(what, &said, "that of all crates", |said| said == expression);
     Ok(())
 }
 

@@ -79,6 +79,7 @@ pub(super) fn write(binary: &Path, tree: &Tree, release: &Release) -> anyhow::Re
     });
     fs::write(layout.join("index.json"), index.to_string()).context("writing the index")?;
     fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    super::readable(&layout)?;
     let archive = Path::new(DIST).join(format!("{}.oci.tar", release.name()));
     said(&release.tar(&layout, &archive)?.args(["blobs", "index.json", "oci-layout"]))
 }

@@ -75,6 +75,7 @@ impl Tree {
         let debian = CHANGES.trim_end_matches(".gz");
         fs::write(debian, changes).context("writing Debian's changelog")?;
         said(&Line::new("gzip").args(["-9n", debian]))?;
+        super::readable(Path::new(CHANGES))?;
         super::readable(&tree.0)?;
         // Packers keep the times of files.
         let when = format!("@{}", release.epoch);
