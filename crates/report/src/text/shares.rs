@@ -28,7 +28,6 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     };
     let mut columns =
         vec![Column::new("point", Align::Left, cells(&|p, _| clean::shorten(&p.name, NAME)))];
-    columns[0].gap = 2;
     if summary.arms.len() > 1 {
         let arms = cells(&|_, arm| clean::shorten(&arm.name, NAME));
         columns.push(Column::new("arm", Align::Left, arms));

@@ -1,6 +1,6 @@
 //! Is what users install as fast as what developers build?
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
@@ -8,7 +8,7 @@ use tcptoll_model::record::Summary;
 
 use crate::contest::rounds::Rounds;
 use crate::links::tcptoll;
-use crate::support::SHIPPED;
+use crate::support::shipped;
 use crate::table::Table;
 
 /// As many as the interval needs to become narrower than what counts as a difference.
@@ -18,13 +18,9 @@ const MARGIN: f64 = 1.03;
 
 /// Client CPU of the shipped binary against that of `cargo build --release`, in turns.
 pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
-    let shipped = PathBuf::from(SHIPPED);
-    ensure!(shipped.exists(), "{SHIPPED} is not there: cargo xtask dist first");
+    let shipped =
+        shipped().context("no binary of this commit was packed: cargo xtask dist first")?;
     let built = tcptoll()?;
-    ensure!(
-        commit(&shipped)? == head()?,
-        "{SHIPPED} is of another commit than this checkout: cargo xtask dist first"
-    );
     let cases: [(&str, &[&str]); 3] = [
         ("connection of `connect`", &["connect", "--count", "10000"]),
         ("request of `http`", &["http", "--connections", "50", "--duration", "1s"]),
@@ -69,19 +65,6 @@ fn verdict([low, high]: [f64; 2]) -> &'static str {
     } else {
         "not enough evidence"
     }
-}
-
-/// What `--version --verbose` says of a build.
-fn commit(program: &Path) -> anyhow::Result<String> {
-    let output = Command::new(program).args(["--version", "--verbose"]).output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let row = said.lines().find_map(|line| line.strip_prefix("commit"));
-    Ok(row.context("the program names no commit")?.trim().to_owned())
-}
-
-fn head() -> anyhow::Result<String> {
-    let output = Command::new("git").args(["rev-parse", "HEAD"]).output().context("git")?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn cpu_us(program: &Path, arguments: &[&str]) -> anyhow::Result<f64> {

@@ -1,12 +1,13 @@
 //! What modules that the lab's tests share with these figures stand on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
 /// Where `cargo xtask dist` leaves the binary that users install: it is much smaller than a developer's.
-pub(crate) const SHIPPED: &str = "target/dist-stage/root/usr/bin/tcptoll";
+const SHIPPED: &str = "target/dist-stage/root/usr/bin/tcptoll";
 
 /// A folder that goes when it is done with.
 pub(crate) struct Folder(pub(crate) TempDir);
@@ -25,13 +26,24 @@ impl Folder {
     }
 }
 
-/// The program as users have it, if it was packed, or else as developers have it.
+/// The program as users have it, if this commit was packed.
+pub(crate) fn shipped() -> Option<PathBuf> {
+    static FOUND: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let said = |program: &str, words: [&str; 2]| {
+            let output = Command::new(program).args(words).output().ok()?;
+            String::from_utf8(output.stdout).ok()
+        };
+        let version = said(SHIPPED, ["--version", "--verbose"])?;
+        let commit = version.lines().find_map(|line| line.strip_prefix("commit"))?;
+        let head = said("git", ["rev-parse", "HEAD"])?;
+        (commit.trim() == head.trim()).then(|| SHIPPED.into())
+    });
+    FOUND.clone()
+}
+
+/// The same, or else the program as developers have it.
 pub(crate) fn program() -> PathBuf {
-    if Path::new(SHIPPED).exists() {
-        SHIPPED.into()
-    } else {
-        crate::links::tcptoll().expect("the program was built")
-    }
+    shipped().unwrap_or_else(|| crate::links::tcptoll().expect("the program was built"))
 }
 
 pub(crate) fn tcptoll(args: &[&str]) -> Command {
