@@ -84,10 +84,9 @@ def _run(
 
 def status(given: argparse.Namespace) -> int:
     """Prints the table."""
+    # Before the state is read: a fleet that ends meanwhile has its end there.
+    in_use = Store(Path(given.folder)).in_use()
     store = _stored(given)
-    in_use = store.in_use()
-    if in_use is False:
-        store.read()  # It may have ended since it was read.
     width = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 10_000
     state = store.state
     ended = f"ended {state.ended}" if state.ended else "not ended"

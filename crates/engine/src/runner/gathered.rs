@@ -83,12 +83,6 @@ impl Gathered {
                 gathered.splits.push(split);
             }
         }
-        let present: BTreeSet<&str> =
-            gathered.points.iter().map(|point| point.source.point.as_str()).collect();
-        let mut known = BTreeSet::new();
-        gathered.missing.retain(|missing| {
-            !present.contains(missing.point.as_str()) && known.insert(missing.point.clone())
-        });
         // What a merge before this one left out may be among the points now.
         let merged: BTreeSet<&str> =
             gathered.points.iter().map(|point| point.source.record.as_str()).collect();

@@ -68,12 +68,10 @@ pub fn merge(paths: &[PathBuf], options: MergeOptions) -> Result<MergedRecord, N
     // What merged records were merged with goes on to hold, if it is one.
     let same = margins.windows(2).all(|pair| pair[0].total_cmp(&pair[1]).is_eq());
     let margin = options.margin.or_else(|| margins.first().copied().filter(|_| same));
-    let has_record = |name: &str| points.iter().any(|point| point.source.point == name);
-    let mut missing = options.missing;
-    let mut named = BTreeSet::new();
-    missing.retain(|one| !has_record(&one.point) && named.insert(one.point.clone()));
-    let new = known.into_iter().filter(|one| !missing.iter().any(|m| m.point == one.point));
-    let missing = missing.iter().cloned().chain(new).collect();
+    let mut named: BTreeSet<String> =
+        points.iter().map(|point| point.source.point.clone()).collect();
+    let missing = options.missing.into_iter().chain(known);
+    let missing = missing.filter(|one| named.insert(one.point.clone())).collect();
     let merged = Merged {
         record_version: RECORD_VERSION,
         tcptoll_version: options.version,

@@ -13,7 +13,7 @@ use crate::table::Table;
 
 /// As many as the interval needs to become narrower than what counts as a difference.
 const ROUNDS: u32 = 100;
-/// Slower or faster by this much counts.
+/// A difference within this factor does not matter.
 const MARGIN: f64 = 1.03;
 
 /// Client CPU of the shipped binary against that of `cargo build --release`, in turns.
@@ -35,9 +35,10 @@ pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
             cpu_us(if place == 0 { &shipped } else { &built }, arguments)
         })?;
         let ratio = rounds.ratio("shipped", "built", |cpu_us| *cpu_us).context("no CPU time")?;
-        let verdict = ratio.ci95.map_or("not enough evidence", verdict);
+        let verdict = ratio.ci95.and_then(verdict);
         let figures = format!(
-            "{verdict}: {:.3} {}, {:.2} µs against {:.2} µs, {} rounds",
+            "{}: {:.3} {}, {:.2} µs against {:.2} µs, {} rounds",
+            verdict.unwrap_or("not enough evidence"),
             ratio.value,
             ratio.interval(),
             ratio.ours,
@@ -48,22 +49,20 @@ pub(crate) fn cost(table: &mut Table) -> anyhow::Result<()> {
             &format!("client CPU per {what}: the shipped binary against the developer's build"),
             &format!("no difference found ({MARGIN}), or the factor"),
             &figures,
-            verdict != "not enough evidence",
+            verdict.is_some(),
         );
     }
     Ok(())
 }
 
-/// What an interval of the ratio says.
-fn verdict([low, high]: [f64; 2]) -> &'static str {
+/// What an interval of the ratio says. None: not enough.
+fn verdict([low, high]: [f64; 2]) -> Option<&'static str> {
     if low >= 1.0 / MARGIN && high <= MARGIN {
-        "no difference found"
+        Some("no difference found")
     } else if low > 1.0 {
-        "slower by this factor"
-    } else if high < 1.0 {
-        "faster by this factor"
+        Some("slower by this factor")
     } else {
-        "not enough evidence"
+        (high < 1.0).then_some("faster by this factor")
     }
 }
 
