@@ -69,6 +69,8 @@ struct Release {
     /// The same as RFC 3339.
     time: String,
     architecture: Architecture,
+    /// SPDX expression of the binary.
+    licence: String,
 }
 
 /// One architecture in the words of everybody.
@@ -84,6 +86,12 @@ const ARCHITECTURES: [Architecture; 2] = [
     Architecture { rust: "x86_64", debian: "amd64", filter: &["--x86"] },
     Architecture { rust: "aarch64", debian: "arm64", filter: &[] },
 ];
+
+impl Architecture {
+    fn target(self) -> String {
+        format!("{}-unknown-linux-gnu", self.rust)
+    }
+}
 
 impl Release {
     fn of_checkout() -> anyhow::Result<Self> {
@@ -101,18 +109,20 @@ impl Release {
             Err(_) => git(&["log", "-1", "--format=%ct"])?,
         };
         let at = format!("@{epoch}");
+        let architecture =
+            architecture.with_context(|| format!("there are no packages for {rust}"))?;
         Ok(Self {
             version: program.context("the workspace has no package tcptoll")?.version.to_string(),
             commit,
             time: answer(&Line::new("date").args(["-u", "-d", &at, "+%Y-%m-%dT%H:%M:%SZ"]))?,
             epoch,
-            architecture: architecture
-                .with_context(|| format!("there are no packages for {rust}"))?,
+            licence: licences::expression(&architecture.target())?,
+            architecture,
         })
     }
 
     fn target(&self) -> String {
-        format!("{}-unknown-linux-gnu", self.architecture.rust)
+        self.architecture.target()
     }
 
     /// `tcptoll-0.1.0-x86_64-linux`.
@@ -218,7 +228,7 @@ fn wheel(release: &Release, tools: &Path) -> anyhow::Result<PathBuf> {
     ensure!(told.contains(licences::FILE), "the wheel's metadata names no LICENSE-MIT");
     let told = told.replacen(
         "License-Expression: MIT OR Apache-2.0\n",
-        &format!("License-Expression: {}\n", licences::expression(&release.target())?),
+        &format!("License-Expression: {}\n", release.licence),
         1,
     );
     let told = documents::with_addresses(&told, release);
@@ -279,7 +289,7 @@ fn packages(release: &Release, tools: &Path, tree: &Tree) -> anyhow::Result<()> 
     // nfpm fills in variables in some fields, and leaves that of the licence as it is.
     let config = Path::new(STAGE).join("nfpm.yaml");
     let written = fs::read_to_string(PACKAGES).with_context(|| format!("reading {PACKAGES}"))?;
-    let written = written.replace("${LICENCE}", &licences::expression(&release.target())?);
+    let written = written.replace("${LICENCE}", &release.licence);
     fs::write(&config, written).with_context(|| format!("writing {}", config.display()))?;
     for packager in ["deb", "rpm"] {
         let nfpm = tools.join("nfpm");

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 
 use super::tree::{self, Tree};
-use super::{DIST, REPOSITORY, Release, STAGE, answer, executable, licences, said, text};
+use super::{DIST, REPOSITORY, Release, STAGE, answer, executable, said, text};
 use crate::process::Line;
 
 /// Texts of this distribution that come along: the licences of the C library's files and of the list of certificate
@@ -52,7 +52,7 @@ pub(super) fn write(binary: &Path, tree: &Tree, release: &Release) -> anyhow::Re
                 "Entrypoint": ["/usr/bin/tcptoll"],
                 "Env": ["PATH=/usr/bin", "HOME=/home"],
                 "WorkingDir": "/home",
-                "Labels": labels(release)?,
+                "Labels": labels(release),
             },
             "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{content}")]},
             "history": [{"created": release.time, "created_by": "cargo xtask dist"}],
@@ -84,16 +84,16 @@ pub(super) fn write(binary: &Path, tree: &Tree, release: &Release) -> anyhow::Re
     said(&release.tar(&layout, &archive)?.args(["blobs", "index.json", "oci-layout"]))
 }
 
-fn labels(release: &Release) -> anyhow::Result<Value> {
+fn labels(release: &Release) -> Value {
     // Of the program, and of the C library; that of the authorities, MPL-2.0, some crates have too.
-    let licences = licences::expression(&release.target())?;
-    Ok(json!({
+    let licences = format!("{} AND LGPL-2.1-or-later", release.licence);
+    json!({
         "org.opencontainers.image.title": "tcptoll",
         "org.opencontainers.image.version": release.version,
         "org.opencontainers.image.revision": release.commit,
-        "org.opencontainers.image.licenses": format!("{licences} AND LGPL-2.1-or-later"),
+        "org.opencontainers.image.licenses": licences,
         "org.opencontainers.image.source": REPOSITORY,
-    }))
+    })
 }
 
 /// The files of the container.
