@@ -9,6 +9,7 @@
 
 pub mod channel;
 pub mod clock;
+mod control_group;
 pub mod doctor;
 pub mod experiments;
 pub mod files;

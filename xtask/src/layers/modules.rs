@@ -30,6 +30,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("servers", 2),
     ("channel", 1),
     ("clock", 1),
+    ("control_group", 1),
     ("files", 1),
     ("run_folder", 1),
     ("messages", 0),

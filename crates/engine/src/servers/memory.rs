@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tcptoll_kernel::process;
 
+use crate::control_group::{Home, home};
 use crate::messages::MemoryGroup;
 
 /// The hidden sub-command that makes a keeper of the re-executed binary.
@@ -199,54 +200,23 @@ struct Place {
 impl Place {
     /// From `/proc/self/cgroup` and `/proc/self/mountinfo`.
     fn find(groups: &str, mounts: &str) -> Result<Self, String> {
-        // `4:memory:/path` of version 1; `0::/path` of version 2.
-        let path_of = |wanted: &str| {
-            groups.lines().find_map(|line| {
-                let (_, rest) = line.split_once(':')?;
-                let (controllers, path) = rest.split_once(':')?;
-                controllers.split(',').any(|one| one == wanted).then_some(path)
-            })
-        };
-        let first = mount(mounts, |kind, options| {
-            kind == "cgroup" && options.split(',').any(|option| option == "memory")
-        });
-        if let Some(((root, at), path)) = first.zip(path_of("memory")) {
-            let home = folder_of(root, at, path);
-            return Ok(Self { version: 1, under: home.clone(), home });
+        let Home { version, folder: home, at } =
+            home("memory", groups, mounts).ok_or("no control groups are mounted (cgroup)")?;
+        if version == 1 {
+            return Ok(Self { version, under: home.clone(), home });
         }
-        let second = mount(mounts, |kind, _| kind == "cgroup2").zip(path_of(""));
-        let ((root, at), path) = second.ok_or("no control groups are mounted (cgroup)")?;
-        let home = folder_of(root, at, path);
         // A group may limit the memory of those below it where its own file says so.
         let gives = |folder: &&Path| {
             let text = fs::read_to_string(folder.join("cgroup.subtree_control"));
             text.is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"))
         };
-        let under = home.ancestors().take_while(|folder| folder.starts_with(at)).find(gives);
+        let under = home.ancestors().take_while(|folder| folder.starts_with(&at)).find(gives);
         let under = under.ok_or(
             "no control group above this process enables the memory controller for its children \
              (cgroup.subtree_control)",
         )?;
-        Ok(Self { version: 2, under: under.to_owned(), home: home.clone() })
+        Ok(Self { version, under: under.to_owned(), home: home.clone() })
     }
-}
-
-/// Root and place of the first mount of this kind: fields 4 and 5 of a line, and those after ` - `.
-fn mount(mounts: &str, is_it: impl Fn(&str, &str) -> bool) -> Option<(&str, &Path)> {
-    mounts.lines().find_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let mut before = before.split(' ').skip(3);
-        let (root, at) = (before.next()?, before.next()?);
-        let mut after = after.split(' ');
-        let (kind, options) = (after.next()?, after.nth(1)?);
-        is_it(kind, options).then_some((root, Path::new(at)))
-    })
-}
-
-/// The folder of a group; the mount shows those below `root`, the whole of which a container has.
-fn folder_of(root: &str, at: &Path, path: &str) -> PathBuf {
-    let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
-    at.join(below.strip_prefix("/").unwrap_or(below))
 }
 
 #[cfg(test)]
@@ -262,13 +232,6 @@ mod tests {
         let place = Place::find("4:memory:/a/b\n3:cpuset:/\n0::/\n", FIRST).unwrap();
         let home = PathBuf::from("/sys/fs/cgroup/memory/a/b");
         assert_eq!(place, Place { version: 1, under: home.clone(), home });
-    }
-
-    #[test]
-    fn a_container_sees_its_own_group_as_the_root_of_the_mount() {
-        let mounts = "35 31 0:32 /docker/7f /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
-        let place = Place::find("4:memory:/docker/7f\n", mounts).unwrap();
-        assert_eq!(place.home, PathBuf::from("/sys/fs/cgroup/memory"));
     }
 
     #[test]
