@@ -33,11 +33,11 @@ use crate::messages::{
     HoldConnect, HoldEnd, HoldFill, HoldListen, HoldLook, HoldPorts, HttpLoad, KeepHalfOpen,
     Launch, Leave, LoadPage, LoadVisits, Look, LookAway, Make, Now, Observe, Order, PageUser,
     Perform, Ping, ReadCpu, ReadMemory, ReadQueue, ReadSocketMemory, ReadSysctls, Ready, Reflect,
-    Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, ShiftClock, ShortLoad, Sink,
+    Reply, Rest, Rows, Run, ServerSpec, SetSysctls, Settle, ShiftClock, ShortLoad, Sink, Snapshot,
     SocketMemory, Stall, TakeWorkers, ToGroup, Train, Transfer, TransferServer, Upload, VisitPart,
     WatchListener, WatchQueues, WatchWorkers,
 };
-use crate::observe::{Observer, cpu_times, read_sysctl, set_sysctls};
+use crate::observe::{Observer, Pulse, cpu_times, read_sysctl, set_sysctls};
 use crate::servers::{self, Pool, Running, WorkersWatch, command};
 
 /// A real server must listen within this.
@@ -81,6 +81,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
     let _stamping = (!accepts).then(Stamping::begin);
     let mut host = Host {
         observer,
+        pulse: Pulse::begin(),
         pool,
         children: Vec::new(),
         servers: Vec::new(),
@@ -105,6 +106,7 @@ pub fn run(mut channel: Channel, cpu_number: Option<u32>, role: Role) -> i32 {
 
 struct Host {
     observer: Observer,
+    pulse: Pulse,
     children: Vec<Child>,
     /// Those known by name.
     servers: Vec<Running>,
@@ -133,7 +135,10 @@ fn orders(role: Role) -> Orders<Host> {
             let read = |name: String| read_sysctl(&name).ok().map(|value| (name, value));
             Ok(names.into_iter().filter_map(read).collect())
         })
-        .on(|host, Observe, _| Ok(host.observer.snapshot()))
+        .on(|host, Observe, _| {
+            let standstill = host.pulse.seen();
+            Ok(Snapshot { standstill, ..host.observer.snapshot() })
+        })
         .on(|host, LookAway, _| {
             host.observer.look_away();
             Ok(())

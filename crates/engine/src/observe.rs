@@ -3,6 +3,7 @@
 //! `/proc/thread-self/net` is the namespace of the calling thread; `/proc/net` would be that of the
 //! main thread.
 
+mod pulse;
 mod queues;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +15,10 @@ use std::time::Duration;
 
 use tcptoll_kernel::sock_diag::{ListenSocket, SockDiag};
 use tcptoll_kernel::{SysError, cpu};
-use tcptoll_model::counters::{self, CpuTimes};
+use tcptoll_model::counters::{self, CpuTimes, Standstill};
 use tcptoll_model::record::{Listener, ListenerQueue};
 
+pub use self::pulse::Pulse;
 use self::queues::{QueueRecorder, Seen};
 use crate::clock::monotonic_ns;
 use crate::messages::{Snapshot, WatchQueues};
@@ -222,7 +224,7 @@ impl Observer {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The host as it is now, with the peaks so far.
+    /// The host as it is now, with the peaks so far; whether its process stood still is [`Pulse`]'s.
     pub fn snapshot(&self) -> Snapshot {
         let net = |file: &str| {
             fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
@@ -254,6 +256,7 @@ impl Observer {
             children_memory_bytes: cpu::memory_bytes(&children),
             rss_peak_bytes: cpu::rss_peak_bytes(),
             connections,
+            standstill: Standstill::default(),
         }
     }
 }

@@ -333,13 +333,13 @@ warnings! {
         "the wall clock was set by {ms:+.1} ms during the trial, so packet timestamps are wrong by that amount"
     );
 
-    /// A process of the lab could not run for longer than what was measured allows.
+    /// A process could not run for longer than what was measured allows.
     StoodStill "stood-still" {
-        /// How long, s.
-        s: f64,
-    } => format!(
-        "a process of the lab could not run for {s:.2} s, so live peers may have seemed dead. Repeat the run on a quieter machine"
-    );
+        /// Which process.
+        who: &'static str,
+        /// For how long and why, what follows, and what to change.
+        what: String,
+    } => format!("{who} {what}");
 
     /// The machine slept during the trial.
     Suspended "suspended" {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use tcptoll_model::counters::{Counters, CpuTimes};
+use tcptoll_model::counters::{Counters, CpuTimes, Standstill};
 use tcptoll_model::record::{Listener, ListenerQueue};
 
 use super::order;
@@ -54,6 +54,9 @@ pub struct Snapshot {
     pub rss_peak_bytes: u64,
     /// `TCP_INFO` of up to 16 connections.
     pub connections: Vec<Vec<u8>>,
+    /// What kept this process from running, since it began.
+    #[serde(default)]
+    pub standstill: Standstill,
 }
 
 /// Stop reading the queues of listening sockets between two [`Observe`].

@@ -4,6 +4,7 @@
 //! `connect` knows nothing.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
 use tcptoll_model::record::Summary;
@@ -24,6 +25,21 @@ while True:
     if reset:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
+"#;
+
+/// Answers each request of each connection, and says when the first has come.
+const ANSWERING: &str = r#"
+import socket, threading
+listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+print(listener.getsockname()[1], flush=True)
+def serve(connection):
+    while connection.recv(4096):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+for number in range(1000):
+    connection, _ = listener.accept()
+    if number == 0:
+        print("asked", flush=True)
+    threading.Thread(target=serve, args=(connection,), daemon=True).start()
 "#;
 
 /// The port, where the server is not on the machine of the client.
@@ -197,4 +213,38 @@ mod alone {
         let silent = server.connect(&["--count", "3"]);
         assert_eq!(only(&silent).ok, 3, "{:?}", only(&silent).errors);
     }
+}
+
+#[test]
+fn a_client_that_was_stopped_is_named_and_its_trial_is_repeated() {
+    let mut server = Command::new("python3")
+        .args(["-c", ANSWERING])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let url = format!("http://127.0.0.1:{}/", lines.next().unwrap().unwrap());
+    let client = tcptoll(&["http", "-d", "3s", "-c", "4", "--quiet", "--format", "json"])
+        .args(["--out", "/dev/null", &url])
+        .process_group(0)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "asked");
+    let group = format!("-{}", client.id());
+    let kill = |signal: &str| Command::new("kill").args([signal, "--", &group]).status().unwrap();
+    assert!(kill("-STOP").success());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!(kill("-CONT").success());
+    let output = client.wait_with_output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let summary: Summary = serde_json::from_slice(&output.stdout).unwrap();
+    let stopped = |reason: &str| reason == "the client was stopped";
+    assert!(summary.excluded.iter().any(|one| stopped(&one.reason)), "{:?}", summary.excluded);
+    let named = |warning: &&tcptoll_model::record::WarningEntry| warning.id == "stood-still";
+    let text = &summary.warnings.iter().find(named).unwrap().text;
+    assert!(text.contains("it was stopped"), "{text}");
 }

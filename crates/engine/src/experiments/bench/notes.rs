@@ -11,7 +11,7 @@ use tcptoll_model::record::{
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::Settings;
 use tcptoll_model::tcp_info::{PathSample, TcpInfo};
-use tcptoll_model::validity::{self, Finding};
+use tcptoll_model::validity::{self, End, Finding};
 use tcptoll_model::warning::Warning;
 use tcptoll_model::wire::AckDelays;
 
@@ -248,6 +248,14 @@ impl Notes {
             per_cpu_us_per_op: per_cpu.into_iter().map(|us| us / ops).collect(),
         });
         self.found(validity::steal(stolen(&host.before.cpu, &host.after.cpu)));
+    }
+
+    /// Whether an end stood still while it was observed.
+    pub(super) fn take_standstill(&mut self, end: End, host: Span<'_>) {
+        let Span { before, after } = host;
+        let observed_s = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+        let found = after.standstill.since(before.standstill);
+        self.found(validity::standstill(end, found, observed_s));
     }
 
     /// `stamped`: packets' time stamps, which are on the wall clock, are part of what was measured.

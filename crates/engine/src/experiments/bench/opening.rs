@@ -274,7 +274,7 @@ fn kept_at_once(
     let operations = report.attempts as f64;
     let throughput_per_s = operations / (report.full_ns as f64 / 1e9);
     let found = little::in_flight(throughput_per_s, report.busy_ns as f64 / 1e9 / operations);
-    Some(ClosedLoop { operations: report.attempts, asked, found })
+    Some(ClosedLoop { operations: report.attempts, asked, found, between: 0.0 })
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@
 use std::time::Duration;
 
 use tcptoll_model::link::LinkSpec;
+use tcptoll_model::validity::End;
 
 use super::hosts::{ECHOES, PortsNeeded, count, observe, settle};
 use super::notes::{Notes, Span};
@@ -225,6 +226,10 @@ pub(in crate::experiments) fn run<T: Trial>(
         && trial.notes().take_link(counted, emulated || asked, seen.client, server)
     {
         trial.compare(&seen);
+    }
+    trial.notes().take_standstill(End::Client, seen.client);
+    if let Some(server) = seen.server {
+        trial.notes().take_standstill(End::Server, server);
     }
     trial.notes().take_machine(seen.client, taken.operations);
     trial.notes().take_clocks(clocks, taken.stamped);

@@ -153,10 +153,14 @@ impl HttpTrial<'_> {
             return;
         }
         let found = report.busy_ns as f64 / report.full_ns as f64 * load.connections as f64;
-        let closed = ClosedLoop { operations: report.attempts, asked: load.connections, found };
+        let per_s = report.rates.requests_per_s;
+        let between = validity::between_operations(cpu_share, per_s, load.connections);
+        let closed =
+            ClosedLoop { operations: report.attempts, asked: load.connections, found, between };
         // A request ends when the kernel has its response: until the client has woken up its slot is
         // empty, which next door is half of the time. It matters where the client has no CPU left.
         self.notes.metric(&IN_FLIGHT, Some(found), report.attempts);
+        self.notes.found(validity::littles_law(closed));
         self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
     }
 

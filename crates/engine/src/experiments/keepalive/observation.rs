@@ -72,7 +72,7 @@ impl KeepaliveTrial<'_> {
             Mechanism::Heartbeat | Mechanism::Lazy => self.checking.answer_within_s,
             Mechanism::None | Mechanism::Write => None,
         };
-        self.notes.found(validity::stood_still(longest_ns as f64 / 1e9, answer_s));
+        self.notes.found(validity::peers_unheard(longest_ns as f64 / 1e9, answer_s));
     }
 
     /// Every connection is an attempt; one that was closed while it lived is an error.
