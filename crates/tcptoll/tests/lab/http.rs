@@ -184,6 +184,21 @@ fn a_number_of_requests_is_that_number_over_several_threads_too() {
 }
 
 #[test]
+fn a_number_of_requests_is_all_that_the_server_gets_also_while_connections_are_ramped_up() {
+    if lacks(&["python3"]) {
+        return;
+    }
+    let faulty = Faulty::new("log");
+    let line = faulty.line();
+    let args = ["--server", &line, "--link-tolerance", TOLERANCE, "--rounds", "1"];
+    let load = ["--connections", "4", "--requests", "9", "--ramp", "100ms"];
+    let Asked { summary, .. } = super::http::load(&[args, load].concat());
+    let arm = only(&summary);
+    assert_eq!((arm.attempts, arm.ok, arm.warmup.is_none()), (9, 9, true));
+    assert_eq!(faulty.log(9).len(), 9);
+}
+
+#[test]
 fn a_warm_up_is_apart() {
     if no_lab() {
         return;

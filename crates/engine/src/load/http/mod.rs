@@ -145,6 +145,9 @@ impl Look {
 
 /// How requests follow each other.
 fn plan(load: &HttpLoad) -> Plan {
+    // Without a warm-up a number of requests is that of the whole load, those of the ramp among them.
+    let counts_all = load.requests.is_some() && load.warmup_requests == 0 && load.warmup_ns == 0;
+    let unmeasured_ramp_ns = if counts_all { 0 } else { load.ramp_ns };
     Plan {
         rate_per_s: load.rate_per_s,
         spread: load.spread,
@@ -152,7 +155,7 @@ fn plan(load: &HttpLoad) -> Plan {
         slots: load.connections.max(1),
         ramp_ns: load.ramp_ns,
         warmup_operations: load.warmup_requests,
-        warmup_ns: load.warmup_ns + load.ramp_ns,
+        warmup_ns: load.warmup_ns + unmeasured_ramp_ns,
         operations: load.requests,
         duration_ns: load.duration_ns,
         timeout_ns: load.timeout_ns,

@@ -137,8 +137,8 @@ pub(super) const OPTIONS: &[&Opt] = &[
         LOAD,
         "requests",
         "N",
-        "Number of requests per trial, instead of --duration. With both, the trial ends at \
-         whichever comes first",
+        "Number of requests per trial, instead of --duration; without --warmup no others are sent. \
+         With both, the trial ends at whichever comes first",
     )
     .letters(&['n'])
     .number(),
@@ -150,7 +150,7 @@ pub(super) const OPTIONS: &[&Opt] = &[
          open; its figures are reported separately",
     )
     .number()
-    .derived("200ms plus --ramp; none for a public address"),
+    .derived("200ms plus --ramp; none with --requests or for a public address"),
     &Opt::each(LOAD, "ramp", "TIME", "Time over which the first connections are opened, evenly")
         .derived(
             "0 with --rate, or for up to 1000 connections on a link without delay; otherwise 0.1ms \
