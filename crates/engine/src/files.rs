@@ -1,10 +1,10 @@
 //! How is a file of the user's read whole without trusting its length? A device has no length, and
-//! may have no end. And how is it read once for all arms of a run?
+//! may have no end. How is it read once for all arms of a run? And which file may be written over?
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -44,6 +44,103 @@ impl Shared {
     }
 }
 
+/// Last line of a page or a picture that this program writes.
+const MARKUP_MARK: &str = "<!-- written by tcptoll -->\n";
+/// Last line of a configuration that this program writes.
+const COMMENT_MARK: &str = "# written by tcptoll\n";
+/// How all others begin that it writes: records, found settings, tables.
+const BEGINNINGS: [&str; 6] = [
+    "{\"line\":\"header\"",
+    "{\"line\":\"merged\"",
+    "{\"line\":\"watch-header\"",
+    "{\"tune_version\":",
+    "kind,experiment,arm,against,metric,",
+    "time,at_s,interval_s,looks,kind,",
+];
+/// What a capture has near its beginning: the program that made it.
+pub(crate) const MAKER: &str = "tcptoll";
+/// A capture and a manual page name their maker within this number of bytes.
+const NAMED_WITHIN: u64 = 128;
+
+/// What a text that is written to a file ends with, so that the file can be written over later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing: its beginning says whose it is.
+    Beginning,
+    /// A comment of HTML, SVG or Markdown.
+    Markup,
+    /// A comment of a configuration file.
+    Comment,
+}
+
+/// Writes a text to a file that [`open_own`] opens.
+///
+/// Errors: those of [`open_own`] and of writing.
+pub fn write_own(path: &Path, text: &str, mark: Mark) -> io::Result<()> {
+    let mut file = open_own(path)?;
+    empty(&file)?;
+    let mark = match mark {
+        Mark::Beginning => "",
+        Mark::Markup => MARKUP_MARK,
+        Mark::Comment => COMMENT_MARK,
+    };
+    let line_ends = mark.is_empty() || text.is_empty() || text.ends_with('\n');
+    let between = if line_ends { "" } else { "\n" };
+    file.write_all(format!("{text}{between}{mark}").as_bytes())
+}
+
+/// Opens a file for writing: a new one, an empty one, a pipe or a device, or one that this program has written. Its
+/// content is kept until [`empty`]. A symbolic link counts as the file that it leads to.
+///
+/// Errors: with [`io::ErrorKind::AlreadyExists`] another program has written it; else those of opening.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    // A pipe's reading end is another program's.
+    let is_file = path.metadata().map_or(true, |about| about.is_file());
+    let options = || File::options().read(is_file).write(true).clone();
+    let mut file = options().create(true).truncate(false).open(path)?;
+    if is_own(&mut file)? {
+        return Ok(file);
+    }
+    let why = "tcptoll did not write this file. Name another file, or remove this one";
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
+}
+
+/// Drops the content of a file; a pipe or a device has none.
+pub fn empty(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+}
+
+/// Whether nothing of another program is lost where this file is written over.
+fn is_own(file: &mut File) -> io::Result<bool> {
+    let about = file.metadata()?;
+    if !about.is_file() || about.len() == 0 {
+        return Ok(true);
+    }
+    let mut part = |from: SeekFrom, most: u64| -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        file.seek(from)?;
+        (&mut *file).take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let length = about.len();
+    let mark = MARKUP_MARK.len() as u64;
+    let last = part(SeekFrom::Start(length.saturating_sub(mark)), mark)?;
+    let first = part(SeekFrom::Start(0), NAMED_WITHIN)?;
+    file.rewind()?;
+    let names_maker = |before: &[u8]| {
+        first.starts_with(before) && first.windows(MAKER.len()).any(|word| word == MAKER.as_bytes())
+    };
+    Ok([MARKUP_MARK, COMMENT_MARK].iter().any(|mark| last.ends_with(mark.as_bytes()))
+        || BEGINNINGS.iter().any(|beginning| first.starts_with(beginning.as_bytes()))
+        || names_maker(&PCAPNG)
+        || names_maker(MANUAL))
+}
+
+/// How a capture begins.
+const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+/// How a manual page begins that clap made.
+const MANUAL: &[u8] = b".ie \\n(.g .ds Aq ";
+
 /// Whether a file was longer than it may be.
 pub fn is_too_large(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::FileTooLarge
@@ -52,6 +149,33 @@ pub fn is_too_large(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_this_program_wrote_is_written_over_also_behind_a_symbolic_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for own in
+            ["", "{\"line\":\"header\",", "{\"tune_version\":1", ".ie \\n(.g .ds Aq x tcptoll"]
+        {
+            std::fs::write(&file, own).unwrap();
+            write_own(&link, "page\n", Mark::Markup).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("page\n{MARKUP_MARK}"));
+            // A shorter text leaves nothing of a longer one behind.
+            write_own(&file, "", Mark::Comment).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), COMMENT_MARK);
+            write_own(&file, "", Mark::Markup).unwrap();
+        }
+        for other in ["x", "<html>tcptoll</html>", "written by tcptoll\n", "# tcptoll\nkey: 1\n"] {
+            std::fs::write(&file, other).unwrap();
+            for path in [&file, &link] {
+                let error = write_own(path, "page", Mark::Markup).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{other}");
+                assert_eq!(std::fs::read_to_string(&file).unwrap(), other);
+            }
+        }
+        write_own(Path::new("/dev/null"), "page", Mark::Markup).unwrap();
+    }
 
     #[test]
     fn a_file_without_an_end_is_too_large_and_one_of_the_greatest_length_is_not() {

@@ -24,3 +24,5 @@ mod run_folder;
 pub mod runner;
 pub mod servers;
 pub mod watch;
+
+pub use tcptoll_kernel::standard_output;

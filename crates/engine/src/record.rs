@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use tcptoll_model::record::{Header, Line, Resumed, Summary, Trial};
 use tcptoll_model::stop::ROUNDS_MAX;
 
+use crate::files::{empty, open_own};
+
 /// Longest record that is read back.
 const RECORD_MAX_BYTES: u64 = 1 << 30;
 
@@ -22,7 +24,8 @@ pub use merged::{MergedRecord, PointRecord};
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
-    file: File,
+    /// None: it could not be created.
+    file: Option<File>,
     /// Lines that wait for the first trial: what stood in the file before is kept until then.
     waiting: Option<Vec<u8>>,
     /// Whether the file was not there before.
@@ -35,18 +38,32 @@ pub struct Recorder {
 impl Recorder {
     /// Creates the file.
     ///
-    /// Errors: if it cannot be made; nothing has been measured yet.
+    /// Errors: it cannot be made, or another program has written it; nothing has been measured yet.
     pub fn create(path: &Path) -> io::Result<Self> {
         let created = !path.exists();
-        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        let file = open_own(path)?;
         lock(&file)?;
         Ok(Self {
             path: path.to_owned(),
-            file,
+            file: Some(file),
             waiting: Some(Vec::new()),
             created,
             whole_bytes: None,
             failure: None,
+        })
+    }
+
+    /// Creates the file and its folder. Where that fails, the recorder stores nothing, and [`Recorder::failure`] says why.
+    pub fn create_with_folder(path: &Path) -> Self {
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let created = folder.and_then(|()| Self::create(path));
+        created.unwrap_or_else(|failure| Self {
+            path: path.to_owned(),
+            file: None,
+            waiting: None,
+            created: false,
+            whole_bytes: None,
+            failure: Some(failure),
         })
     }
 
@@ -60,7 +77,7 @@ impl Recorder {
         let record = Record::from_file(&file)?;
         let recorder = Self {
             path: path.to_owned(),
-            file,
+            file: Some(file),
             waiting: None,
             created: false,
             whole_bytes: Some(record.whole_bytes),
@@ -83,14 +100,12 @@ impl Recorder {
 
     /// Appends a line and flushes it. A failure is kept for [`Recorder::failure`].
     pub fn write(&mut self, line: &Line) {
-        if self.failure.is_some() {
-            return;
-        }
+        let Some(file) = self.file.as_mut().filter(|_| self.failure.is_none()) else { return };
         let written = serde_json::to_vec(line).map_err(io::Error::from).and_then(|mut bytes| {
             bytes.push(b'\n');
             if let Some(length) = self.whole_bytes.take() {
-                self.file.set_len(length)?;
-                self.file.seek(SeekFrom::Start(length))?;
+                file.set_len(length)?;
+                file.seek(SeekFrom::Start(length))?;
             }
             if let Some(waiting) = &mut self.waiting {
                 waiting.append(&mut bytes);
@@ -98,13 +113,10 @@ impl Recorder {
                     return Ok(());
                 }
                 bytes = self.waiting.take().unwrap_or_default();
-                // A device has no length to set.
-                if self.file.metadata()?.is_file() {
-                    self.file.set_len(0)?;
-                }
+                empty(file)?;
             }
-            self.file.write_all(&bytes)?;
-            self.file.sync_data()
+            file.write_all(&bytes)?;
+            file.sync_data()
         });
         // A pipe or /dev/null cannot be synced, and need not be.
         if let Err(error) = written
@@ -114,10 +126,16 @@ impl Recorder {
         }
     }
 
-    /// What went wrong while writing, if anything did.
-    pub fn failure(&self) -> Option<&io::Error> {
-        self.failure.as_ref()
+    /// Why the record is not whole, as the end of a sentence about it; `None`: it is.
+    pub fn failure(&self) -> Option<String> {
+        let what = if self.file.is_some() { "is incomplete" } else { "cannot be created" };
+        self.failure.as_ref().map(|failure| format!("{what}: {failure}"))
     }
+}
+
+/// Whether another open file holds the lock of [`lock`]: a process that was killed does not.
+fn is_locked(file: &File) -> bool {
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 /// Two runs must not write one record.
@@ -162,6 +180,9 @@ pub enum ReadError {
     /// Nothing.
     #[error("it is empty, because the run ended before its first trial: start a new run")]
     Empty,
+    /// Nothing yet.
+    #[error("its run is still running, and the first trial has not ended yet")]
+    Running,
     /// No header.
     #[error("it does not begin with the header of a record")]
     NoHeader,
@@ -226,6 +247,8 @@ pub struct Record {
     pub lines: Vec<Line>,
     /// Whether the last line was torn: the run was killed while writing it.
     pub torn: bool,
+    /// Whether a run was writing it when it was read.
+    pub running: bool,
     /// Length of the whole lines.
     whole_bytes: u64,
 }
@@ -233,7 +256,12 @@ pub struct Record {
 impl Record {
     /// Reads a record. A torn last line is told apart from damage.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        Self::from_file(&File::open(path)?)
+        let file = File::open(path)?;
+        let running = is_locked(&file);
+        match Self::from_file(&file) {
+            Err(ReadError::Empty) if running => Err(ReadError::Running),
+            read => Ok(Self { running, ..read? }),
+        }
     }
 
     fn from_file(file: &File) -> Result<Self, ReadError> {
@@ -266,7 +294,7 @@ impl Record {
             None if HEADER.starts_with(&bytes[..bytes.len().min(HEADER.len())]) => {
                 Err(ReadError::Empty)
             }
-            Some(Line::Header(_)) => Ok(Self { lines, torn, whole_bytes }),
+            Some(Line::Header(_)) => Ok(Self { lines, torn, running: false, whole_bytes }),
             _ => Err(ReadError::NoHeader),
         }
     }
@@ -307,6 +335,31 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_is_running_while_its_writer_has_it_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let recorder = Recorder::create(&path).unwrap();
+        assert!(matches!(Record::read(&path), Err(ReadError::Running)));
+        fs::write(&path, format!("{}\n", header())).unwrap();
+        assert!(Record::read(&path).unwrap().running);
+        drop(recorder);
+        assert!(!Record::read(&path).unwrap().running);
+    }
+
+    #[test]
+    fn without_its_folder_a_recorder_stores_nothing_and_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let mut recorder = Recorder::create_with_folder(&file.join("tcptoll/run.jsonl"));
+        recorder.write(&Line::Unknown);
+        let why = recorder.failure().unwrap();
+        assert!(why.starts_with("cannot be created: "), "{why}");
+        let recorder = Recorder::create_with_folder(&folder.path().join("new/run.jsonl"));
+        assert_eq!(recorder.failure(), None);
+    }
 
     fn header() -> String {
         let header = tcptoll_model::record::Header {

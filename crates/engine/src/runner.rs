@@ -70,7 +70,11 @@ pub fn run(
     }
     schedule.prepare()?;
     let resolved = schedule.resolve(&[])?.to_vec();
-    let mut recorder = Recorder::create(&options.record).map_err(|error| cannot(options, error))?;
+    let mut recorder = if options.record_is_named {
+        Recorder::create(&options.record).map_err(|error| cannot(options, error))?
+    } else {
+        Recorder::create_with_folder(&options.record)
+    };
     let header = Header {
         record_version: RECORD_VERSION,
         experiment: schedule.spec.name.to_owned(),
@@ -160,7 +164,7 @@ pub fn summarise(record: &Record) -> Option<Summary> {
     let schedule = Schedule::of(&header.study).ok()?;
     let trials: Vec<Trial> = record.trials().cloned().collect();
     let resumed: Vec<Resumed> = record.resumed().cloned().collect();
-    let stopped = "the run was killed";
+    let stopped = if record.running { "the run is still running" } else { "the run was killed" };
     let ended = Ended { trials: &trials, resumed: &resumed, stopped, partial: true, steal: None };
     Some(conclusion::of(header, &schedule, &ended))
 }
@@ -242,7 +246,7 @@ impl<'a> Runner<'a> {
             nothing: conclusion::nothing(&summary, &self.schedule),
             summary,
             record: self.recorder.path().to_owned(),
-            not_stored: self.recorder.failure().map(ToString::to_string),
+            not_stored: self.recorder.failure(),
             signal: self.interrupt.signal().filter(|_| partial),
         })
     }

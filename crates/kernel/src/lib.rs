@@ -25,6 +25,7 @@ pub mod root;
 pub mod slab;
 pub mod sock_diag;
 pub mod socket;
+pub mod standard_output;
 pub mod terminal;
 pub mod timer;
 pub mod tun;

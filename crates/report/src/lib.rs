@@ -9,6 +9,7 @@
 //! particular is in `experiments/<name>`, behind the optional functions of `own::Own`. A new experiment
 //! needs neither: it is shown by its metrics and distributions.
 
+mod ascii;
 mod clean;
 mod columns;
 mod csv;
@@ -38,6 +39,7 @@ use tcptoll_model::doctor::{Examination, Proof};
 use tcptoll_model::record::{Advice, Comparison, Summary, WarningEntry};
 use tcptoll_model::tune::found::Found;
 
+pub use self::ascii::ascii;
 pub use self::openmetrics::{Metrics, MetricsFormat};
 pub use watch::{Clock, WatchCsv, Watched, watch_html, watch_markdown, watch_text};
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use console::Term;
 
+use crate::locale::{has_unicode, in_locale};
 use crate::wrap;
 
 /// How a run ended.
@@ -73,7 +74,7 @@ pub(crate) fn release() {
 /// Writes a sentence for people on stderr. What a user or a peer put into it cannot steer the
 /// terminal: see [`tcptoll_report::printable`]. On a terminal it is wrapped at its width.
 pub fn say(sentence: &str) {
-    let sentence = tcptoll_report::printable(sentence.trim_end());
+    let sentence = in_locale(&tcptoll_report::printable(sentence.trim_end()));
     if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
         if held.len() < HELD_MAX {
             held.push(sentence);
@@ -100,10 +101,19 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
             let text = error.render();
             let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
             let text = if plain { text.to_string() } else { text.ansi().to_string() };
+            let text = in_locale(&text);
             eprint!("{}", wrap::narrowed(&text, wrap::room(width)));
         }
         // clap has wrapped help; what goes into a pipe stays as it is.
-        None => drop(error.print()),
+        None if has_unicode() => drop(error.print()),
+        None => {
+            let text = in_locale(&error.render().to_string());
+            if error.use_stderr() {
+                eprint!("{text}");
+            } else {
+                print!("{text}");
+            }
+        }
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

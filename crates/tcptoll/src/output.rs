@@ -1,6 +1,5 @@
 //! Runs a study and puts its results where the user wants them.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +9,7 @@ use anyhow::{Context as _, bail};
 use jiff::{Timestamp, Zoned};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::experiments::PublicLoad;
+use tcptoll_engine::files::{Mark, open_own, write_own};
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::lab::certification::Tolerance;
 use tcptoll_engine::record::Recorder;
@@ -23,19 +23,23 @@ use crate::cli::{Format, OutputArgs};
 use crate::exit::{Status, say};
 use crate::limit::{Held, Limit};
 use crate::screen::{self, ProgressLine};
+use crate::stdout;
 
 /// Runs a study, prints its result, writes what was asked for.
 pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     let Checked { mut schedule, limits, tolerance, start } = check(study, args)?;
     schedule.resolve(&[])?;
-    let record = record_path(study, args)?;
+    let record = match &args.out {
+        Some(path) => path.clone(),
+        None => record_in_folder(study)?,
+    };
     announce(&schedule);
     if let Some(load) = schedule.load().filter(|_| screen::shows_progress(args.quiet)) {
         say(&load);
     }
     let computed = schedule.computed();
     if args.format == Format::Text && !computed.is_empty() {
-        study_text(&tcptoll_report::computed(&computed, screen::style()))?;
+        stdout::text(&tcptoll_report::computed(&computed, screen::style()))?;
         if !args.quiet {
             let round_s = schedule.round_s();
             say(&format!(
@@ -45,6 +49,7 @@ pub fn run(study: &Study, args: &OutputArgs) -> anyhow::Result<Status> {
     }
     let options = RunOptions {
         record,
+        record_is_named: args.out.is_some(),
         seed: args.seed.unwrap_or_else(any_seed),
         tolerance,
         tolerance_text: args.link_tolerance.clone(),
@@ -72,13 +77,6 @@ fn start(schedule: &Schedule, args: &OutputArgs) -> anyhow::Result<Option<StartA
         clock_ahead_s: args.clock_ahead.unwrap_or(0.0),
         at_text: start.text,
     }))
-}
-
-/// Prints on stdout what has to be read before the run ends.
-fn study_text(text: &str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
 }
 
 /// Runs a study and stores its record where records go; prints progress on stderr, and nothing else. Without a
@@ -198,6 +196,7 @@ fn options() -> anyhow::Result<RunOptions> {
     Ok(RunOptions {
         command: std::env::args().collect(),
         record: PathBuf::new(),
+        record_is_named: false,
         seed: 0,
         tolerance: Tolerance::default(),
         tolerance_text: None,
@@ -259,10 +258,11 @@ fn carry_out(
         }
         (run, _) => run?,
     };
-    let printed = print(&run.summary, Some(&run.record), args.format);
+    let record = run.not_stored.is_none().then_some(run.record.as_path());
+    let printed = print(&run.summary, record, args.format);
     let html = args.html.as_ref().map_or(Ok(()), |path| write_html(&run.summary, path));
     if let Err(error) = html {
-        say(&format!("error: {error:#}; the record of the run is in {}", run.record.display()));
+        say(&format!("error: {error:#}; {}", stored(&run)));
         return Ok(Status::NotStored);
     }
     if let Err(error) = printed {
@@ -281,13 +281,17 @@ fn not_printed(error: anyhow::Error, run: &Run) -> anyhow::Result<Status> {
     if cause.is_none_or(|kind| kind == std::io::ErrorKind::BrokenPipe) {
         return Err(error);
     }
-    let record = run.record.display();
-    let stored = match &run.not_stored {
-        None => format!("the record is in {record}"),
-        Some(reason) => format!("the record {record} is incomplete ({reason})"),
-    };
-    say(&format!("error: {stored}; standard output cannot be written: {error:#}"));
+    say(&format!("error: {}; standard output cannot be written: {error:#}", stored(run)));
     Ok(Status::NotStored)
+}
+
+/// Where the record is, or why there is none.
+fn stored(run: &Run) -> String {
+    let record = run.record.display();
+    match &run.not_stored {
+        None => format!("the record is in {record}"),
+        Some(why) => format!("the record {record} {why}"),
+    }
 }
 
 /// Prints a summary on stdout.
@@ -296,14 +300,13 @@ pub fn print(summary: &Summary, record: Option<&Path>, format: Format) -> anyhow
         Format::Text => tcptoll_report::text(summary, record, screen::style()),
         Format::Json => serde_json::to_string(summary)? + "\n",
     };
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
+    stdout::print(&text, format)?;
+    Ok(())
 }
 
 /// Writes the HTML report.
 pub fn write_html(summary: &Summary, path: &Path) -> anyhow::Result<()> {
-    std::fs::write(path, tcptoll_report::html(summary))
+    write_own(path, &tcptoll_report::html(summary), Mark::Markup)
         .with_context(|| format!("--html {}", path.display()))
 }
 
@@ -358,10 +361,11 @@ fn status(run: &Run, limits: &[Limit], quiet: bool) -> anyhow::Result<Status> {
         say(&format!("error: {nothing}"));
         return Ok(Status::NotMeasured);
     }
-    if let Some(reason) = &run.not_stored {
+    if run.not_stored.is_some() {
         say(&format!(
-            "error: the record {} is incomplete: {reason}; of this run only the summary above is left",
-            run.record.display()
+            "error: {}; of this run only the summary above is left. Choose another place with --out FILE, or with the \
+             variable XDG_DATA_HOME",
+            stored(run)
         ));
         return Ok(Status::NotStored);
     }
@@ -404,27 +408,13 @@ pub fn record_folder() -> anyhow::Result<PathBuf> {
     Ok(folder.join("tcptoll"))
 }
 
-fn record_path(study: &Study, args: &OutputArgs) -> anyhow::Result<PathBuf> {
-    match &args.out {
-        Some(path) => Ok(path.clone()),
-        None => record_in_folder(study),
-    }
-}
-
-/// A file in the folder for records that no other run has.
+/// A file in the folder for records that no other run has. Neither may be there yet.
 pub(crate) fn record_in_folder(study: &Study) -> anyhow::Result<PathBuf> {
     let folder = record_folder()?;
     let name = if study.name.is_empty() { &study.experiment } else { &study.name };
     // Two runs may begin in one second.
     let stamp = Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     let process = std::process::id();
-    std::fs::create_dir_all(&folder).with_context(|| {
-        format!(
-            "the folder for records, {}, cannot be made; choose another place with --out FILE, or with the \
-             variable XDG_DATA_HOME",
-            folder.display()
-        )
-    })?;
     Ok(folder.join(format!("{name}-{stamp}-{process}.jsonl")))
 }
 
@@ -449,10 +439,10 @@ pub(crate) fn check_place(option: &str, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the file for appending, so that what is there stays until there is something to write.
+/// Opens the file as it will be opened, so that what is there stays until there is something to write.
 pub(crate) fn check_writable(path: &Path) -> std::io::Result<()> {
     let existed = path.exists();
-    std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    open_own(path)?;
     if !existed {
         std::fs::remove_file(path)?;
     }

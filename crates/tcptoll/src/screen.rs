@@ -11,6 +11,7 @@ use tcptoll_model::units::human_us;
 use tcptoll_report::TextStyle;
 
 use crate::exit::say;
+use crate::locale::{has_unicode, in_locale};
 
 /// How text is to look on stdout: colour only on a terminal and without `NO_COLOR`.
 pub(crate) fn style() -> TextStyle {
@@ -45,9 +46,7 @@ impl ProgressLine {
         let terminal = Term::stderr().is_term();
         let bar =
             if quiet || !terminal { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-        let style = ProgressStyle::with_template("{spinner} {wide_msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_spinner());
-        bar.set_style(style);
+        bar.set_style(spinner());
         bar.enable_steady_tick(Duration::from_millis(100));
         Self { bar, announces: !quiet && !terminal, trial_begun: Cell::new(Instant::now()) }
     }
@@ -84,8 +83,15 @@ impl ProgressLine {
             let left = left.ceil() as u64;
             message += &format!(" · about {:02}:{:02} left", left / 60, left % 60);
         }
-        self.bar.set_message(message);
+        self.bar.set_message(in_locale(&message));
     }
+}
+
+/// A spinner and a message, in the characters of the locale.
+fn spinner() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+    if has_unicode() { style } else { style.tick_chars("-\\|/ ") }
 }
 
 /// A line on stderr while the program waits. It starts no thread: what joins namespaces needs a process
@@ -99,14 +105,13 @@ impl StatusLine {
     pub(crate) fn new(shown: bool) -> Self {
         let shown = shown && Term::stderr().is_term();
         let bar = if shown { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{spinner} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_style(spinner());
         Self { bar }
     }
 
     /// Says what is waited for.
     pub(crate) fn say(&self, message: String) {
-        self.bar.set_message(message);
+        self.bar.set_message(in_locale(&message));
         self.bar.tick();
     }
 }

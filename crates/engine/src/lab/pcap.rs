@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use pcap_file::pcapng::PcapNgWriter;
@@ -10,9 +11,11 @@ use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
-use pcap_file::{DataLink, PcapError};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness, PcapError};
 
 use crate::clock::FromRealtime;
+use crate::files::{MAKER, empty, open_own};
 
 /// A capture file being written.
 pub struct Pcap {
@@ -28,8 +31,15 @@ impl Pcap {
     /// Creates the file; an error is a sentence for the user.
     pub fn create(path: &str) -> Result<Self, String> {
         let say = |error: &dyn std::fmt::Display| format!("--pcap {path}: {error}");
-        let file = File::create(path).map_err(|e| say(&e))?;
-        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(|e| say(&reason(&e)))?;
+        let file = open_own(Path::new(path)).map_err(|e| say(&e))?;
+        empty(&file).map_err(|e| say(&e))?;
+        let section = SectionHeaderBlock {
+            options: vec![SectionHeaderOption::UserApplication(MAKER.into())],
+            endianness: Endianness::native(),
+            ..SectionHeaderBlock::default()
+        };
+        let mut writer = PcapNgWriter::with_section_header(BufWriter::new(file), section)
+            .map_err(|e| say(&reason(&e)))?;
         for name in ["client", "server"] {
             let block = InterfaceDescriptionBlock {
                 linktype: DataLink::ETHERNET,

@@ -8,6 +8,8 @@ use tcptoll_model::record::{
     Header, Line, Merged, RECORD_VERSION, Resumed, Source, Summary, Trial,
 };
 
+use crate::files::open_own;
+
 use super::{RECORD_MAX_BYTES, ReadError, Whole, whole};
 
 /// How a merged record begins.
@@ -92,9 +94,11 @@ impl MergedRecord {
     ///
     /// Errors: the file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
+        let existed = path.exists();
+        let there = open_own(path)?;
         // What is no file, like a pipe, is written to; it cannot be replaced.
-        if path.metadata().is_ok_and(|about| !about.is_file()) {
-            return self.write_to(&File::options().write(true).open(path)?);
+        if !there.metadata()?.is_file() {
+            return self.write_to(&there);
         }
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.new", std::process::id()));
@@ -107,6 +111,9 @@ impl MergedRecord {
         if written.is_err() {
             // The first error says why.
             let _ = fs::remove_file(&new);
+            if !existed {
+                let _ = fs::remove_file(path);
+            }
         }
         written
     }

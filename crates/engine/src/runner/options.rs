@@ -15,6 +15,9 @@ pub struct RunOptions {
     pub command: Vec<String>,
     /// Where the record goes.
     pub record: PathBuf,
+    /// Whether the user named that file: then the run does not begin without it. Else its folder is made, and a run
+    /// whose record cannot be created ends with [`Run::not_stored`].
+    pub record_is_named: bool,
     /// Seed of everything random.
     pub seed: u64,
     /// How far a link may be from what was asked.
@@ -92,7 +95,7 @@ pub struct Run {
     pub summary: Summary,
     /// Where the record is.
     pub record: PathBuf,
-    /// Why the record is not whole, if it is not.
+    /// Why the record is not whole, as the end of a sentence about it; `None`: it is.
     pub not_stored: Option<String>,
     /// The signal that stopped the run, if one did.
     pub signal: Option<usize>,

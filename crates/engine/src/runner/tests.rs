@@ -67,6 +67,7 @@ fn options(record: PathBuf) -> RunOptions {
         start: None,
         command: vec!["tcptoll".to_owned()],
         record,
+        record_is_named: true,
         seed: 7,
         tolerance: Tolerance::default(),
         tolerance_text: None,

@@ -1,6 +1,5 @@
 //! `tcptoll compare A B`: two runs of the same arms, on another day, kernel or machine.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -15,7 +14,7 @@ use tcptoll_report::{Between, printable_line};
 use super::stored;
 use crate::cli::{CompareArgs, Format};
 use crate::exit::Status;
-use crate::{output, screen};
+use crate::{output, screen, stdout};
 
 /// One of the two.
 struct Side {
@@ -121,10 +120,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<Status> {
             }
         }
     };
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()?;
-    Ok(Status::Met)
+    stdout::print(&text, args.format)
 }
 
 /// Records that are looked through for an earlier run.

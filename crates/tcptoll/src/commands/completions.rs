@@ -1,7 +1,5 @@
 //! Completion scripts, from the definition of the command line, with the values that options accept.
 
-use std::io::Write as _;
-
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Command, CommandFactory as _, ValueHint};
 use tcptoll_model::experiments;
@@ -33,8 +31,7 @@ pub(super) fn run(shell: clap_complete::Shell) -> anyhow::Result<Status> {
     // Only what is built has all of its arguments.
     command.build();
     clap_complete::generate(shell, &mut with_values(command, ""), "tcptoll", &mut bytes);
-    std::io::stdout().lock().write_all(&bytes)?;
-    Ok(Status::Met)
+    crate::stdout::data(&String::from_utf8(bytes)?)
 }
 
 /// The command with the values of its arguments and those of its sub-commands.

@@ -4,9 +4,9 @@ use anyhow::bail;
 use tcptoll_model::study::did_you_mean;
 use tcptoll_report::TextStyle;
 
-use super::{prose, study};
+use super::prose;
 use crate::exit::Status;
-use crate::screen;
+use crate::{screen, stdout};
 
 const CAUSES: &str = include_str!("../../causes.md");
 
@@ -37,7 +37,7 @@ const ERRORS: [(&str, &str); 20] = [
 /// Prints what is said of a name or of an error; of an empty one, all names.
 pub(crate) fn run(typed: &str) -> anyhow::Result<Status> {
     if typed.is_empty() {
-        return study::print(&prose::markdown(&names(), screen::style()));
+        return stdout::text(&prose::markdown(&names(), screen::style()));
     }
     // A name first: only what is none can be a message with an error in it.
     let is_name = sections().any(|(name, _)| name == typed);
@@ -51,7 +51,7 @@ pub(crate) fn run(typed: &str) -> anyhow::Result<Status> {
             names.len()
         );
     };
-    study::print(&laid_out(name, body, screen::style()))
+    stdout::text(&laid_out(name, body, screen::style()))
 }
 
 /// The section of the error that a message has in it, as programs print it: `Connection refused (os error 111)`.

@@ -15,6 +15,7 @@ use tcptoll_model::units::human_us;
 
 use crate::cli::LabArgs;
 use crate::exit::{Status, say};
+use crate::stdout;
 
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
     if args.apparmor_profile {
@@ -56,13 +57,13 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Status> {
     }
     if !args.quiet {
         let rtt = certificate.measured.rtt_us.as_ref().and_then(|rtt| rtt.p50);
-        eprintln!(
+        say(&format!(
             "lab · {} · round trip {} · client {} · server {}",
             args.link,
             rtt.map_or("—".to_owned(), human_us),
             hosts.addresses.client,
             hosts.addresses.server
-        );
+        ));
     }
     let environment = hosts.addresses.variables();
     sysctls(&mut hosts.client, &args.client_sysctl)?;
@@ -134,7 +135,7 @@ fn apparmor_profile() -> anyhow::Result<Status> {
          profile tcptoll \"{}\" flags=(unconfined) {{\n  userns,\n\n  include if exists <local/tcptoll>\n}}\n",
         pattern(&path.to_string_lossy())
     );
-    super::study::print(&text)?;
+    stdout::data(&text)?;
     Ok(Status::Met)
 }
 

@@ -17,6 +17,6 @@ pub(crate) fn run() -> anyhow::Result<Status> {
         let _ = writeln!(text, "{:name$}  from: {}", "", profile.source);
     }
     text += "\nA name may be followed by keys to change: --link metro,loss=1%\n";
-    super::study::print(&text)?;
+    crate::stdout::text(&text)?;
     Ok(Status::Met)
 }

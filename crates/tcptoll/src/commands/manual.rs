@@ -1,11 +1,12 @@
 //! Man pages, from the definition of the command line.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::CommandFactory;
+use tcptoll_engine::files::{Mark, write_own};
 use tcptoll_model::study::suggestion;
 
 use crate::cli::Cli;
@@ -34,8 +35,7 @@ pub(crate) fn man(words: &[String], folder: Option<&Path>) -> anyhow::Result<Sta
         };
         page = inner;
     }
-    std::io::stdout().lock().write_all(text(&manual_page(page))?.as_bytes())?;
-    Ok(Status::Met)
+    crate::stdout::data(&text(&manual_page(page))?)
 }
 
 fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
@@ -43,7 +43,9 @@ fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
         write_pages(inner, folder)?;
     }
     let page = manual_page(command);
-    std::fs::write(folder.join(page.get_filename()), text(&page)?)
+    let path = folder.join(page.get_filename());
+    write_own(&path, &text(&page)?, Mark::Beginning)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 fn manual_page(command: &clap::Command) -> clap_mangen::Man {

@@ -25,14 +25,14 @@ use tcptoll_model::schema::Schema;
 
 use crate::cli::{Cli, Command, ExperimentArgs, SchemaOf, TourArgs};
 use crate::exit::Status;
-use crate::{output, studies};
+use crate::{output, stdout, studies};
 
 pub(crate) use doctor::prove::{COMMAND as PROVE, serve as prove};
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<Status> {
     if cli.version {
-        return study::print(&version::text(cli.verbose));
+        return stdout::text(&version::text(cli.verbose));
     }
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => tour::run(&args),
@@ -74,8 +74,8 @@ fn schema(of: SchemaOf) -> anyhow::Result<Status> {
         SchemaOf::Doctor => Schema::Doctor,
         SchemaOf::Tune => Schema::Tune,
         SchemaOf::Experiments => {
-            return study::print(&(serde_json::to_string_pretty(experiments::ALL)? + "\n"));
+            return stdout::data(&(serde_json::to_string_pretty(experiments::ALL)? + "\n"));
         }
     };
-    study::print(schema.published())
+    stdout::data(schema.published())
 }

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use tcptoll_engine::files::{Mark, empty, open_own, write_own};
 use tcptoll_engine::record::{MergedRecord, Record};
 use tcptoll_engine::watch::record::WatchRecord;
 use tcptoll_model::record::Summary;
 use tcptoll_model::watch::review::Review;
 use tcptoll_report::{Clock, WatchCsv, Watched, printable_line, shell_argument};
 
-use super::{stored, study};
+use super::stored;
 use crate::cli::{Format, ReportArgs};
 use crate::exit::{Status, say};
-use crate::{output, screen};
+use crate::{output, screen, stdout};
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
     let paths: Vec<PathBuf> =
@@ -28,23 +29,25 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<Status> {
     let summary = read(path)?;
     if prints(args) {
         if args.format == Format::Text {
-            study::print(&heading(&summary))?;
+            stdout::text(&heading(&summary))?;
         }
         output::print(&summary, Some(path), args.format)?;
     }
+    let html = tcptoll_report::html as fn(&Summary) -> String;
     let files = [
-        ("--html", &args.html, tcptoll_report::html as fn(&Summary) -> String),
-        ("--csv", &args.csv, tcptoll_report::csv),
-        ("--markdown", &args.markdown, tcptoll_report::markdown),
+        ("--html", &args.html, html, Mark::Markup),
+        ("--csv", &args.csv, tcptoll_report::csv, Mark::Beginning),
+        ("--markdown", &args.markdown, tcptoll_report::markdown, Mark::Markup),
     ];
-    for (option, path, render) in files {
+    for (option, path, render, mark) in files {
         if let Some(path) = path {
-            write(option, path, &render(&summary))?;
+            write(option, path, &render(&summary), mark)?;
         }
     }
     if let Some(path) = &args.svg {
         let picture = tcptoll_report::svg(&summary);
-        write("--svg", path, &picture.map_err(|why| anyhow::anyhow!("--svg: {why}"))?)?;
+        let picture = picture.map_err(|why| anyhow::anyhow!("--svg: {why}"))?;
+        write("--svg", path, &picture, Mark::Markup)?;
     }
     Ok(Status::Met)
 }
@@ -73,9 +76,9 @@ fn of_several(args: &ReportArgs, paths: &[PathBuf]) -> anyhow::Result<Status> {
         None => {
             for (at, (summary, path)) in summaries.iter().zip(paths).enumerate() {
                 if at > 0 {
-                    study::print("\n")?;
+                    stdout::text("\n")?;
                 }
-                study::print(&heading(summary))?;
+                stdout::text(&heading(summary))?;
                 output::print(summary, Some(path), args.format)?;
             }
         }
@@ -94,7 +97,7 @@ fn heading(summary: &Summary) -> String {
 /// Writes one page of several runs.
 pub(super) fn page_of(path: &Path, summaries: &[Summary]) -> anyhow::Result<()> {
     let summaries: Vec<&Summary> = summaries.iter().collect();
-    std::fs::write(path, tcptoll_report::html_of(&summaries))
+    write_own(path, &tcptoll_report::html_of(&summaries), Mark::Markup)
         .with_context(|| format!("--html {}", path.display()))
 }
 
@@ -134,14 +137,14 @@ fn of_watch(args: &ReportArgs, path: &Path, record: &WatchRecord) -> anyhow::Res
         Format::Json => serde_json::to_string(&review)? + "\n",
     };
     if prints(args) {
-        study::print(&text)?;
+        stdout::print(&text, args.format)?;
     }
     if let Some(path) = &args.html {
         let series = record.series(&review)?;
-        write("--html", path, &tcptoll_report::watch_html(&watched, &series))?;
+        write("--html", path, &tcptoll_report::watch_html(&watched, &series), Mark::Markup)?;
     }
     if let Some(path) = &args.markdown {
-        write("--markdown", path, &tcptoll_report::watch_markdown(&watched))?;
+        write("--markdown", path, &tcptoll_report::watch_markdown(&watched), Mark::Markup)?;
     }
     if let Some(path) = &args.csv {
         csv(path, record, &review).with_context(|| format!("--csv {}", path.display()))?;
@@ -153,7 +156,9 @@ fn of_watch(args: &ReportArgs, path: &Path, record: &WatchRecord) -> anyhow::Res
 /// Written line by line: a day's table may be longer than memory.
 fn csv(path: &Path, record: &WatchRecord, review: &Review) -> anyhow::Result<()> {
     let mut table = WatchCsv::default();
-    let mut out = BufWriter::new(std::fs::File::create(path)?);
+    let file = open_own(path)?;
+    empty(&file)?;
+    let mut out = BufWriter::new(file);
     out.write_all(WatchCsv::head().as_bytes())?;
     let mut states = 0;
     for line in record.lines()? {
@@ -181,8 +186,8 @@ fn clock(review: &Review) -> anyhow::Result<Clock> {
     })
 }
 
-fn write(option: &str, path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("{option} {}", path.display()))?;
+fn write(option: &str, path: &Path, text: &str, mark: Mark) -> anyhow::Result<()> {
+    write_own(path, text, mark).with_context(|| format!("{option} {}", path.display()))?;
     output::wrote(path);
     Ok(())
 }

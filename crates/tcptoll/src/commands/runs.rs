@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 use serde::Serialize;
 use tcptoll_engine::record::{ReadError, Record};
 use tcptoll_engine::runner;
@@ -13,10 +14,10 @@ use tcptoll_model::units::parse_time;
 use tcptoll_model::watch::WatchLine;
 use tcptoll_report::{printable_line, shell_argument};
 
-use super::{stored, study};
+use super::stored;
 use crate::cli::{Format, RunsArgs};
 use crate::exit::{Status, say};
-use crate::{output, screen};
+use crate::{output, screen, stdout};
 
 /// What is said of a record.
 #[derive(Serialize)]
@@ -35,7 +36,7 @@ struct Entry {
     command: Vec<String>,
     arms: usize,
     trials: usize,
-    /// `complete`, `invalid`, `stopped` (by a signal), `killed`, `empty`, `damaged`; `watch`: it has no
+    /// `complete`, `invalid`, `running`, `stopped` (by a signal), `killed`, `empty`, `damaged`; `watch`: it has no
     /// trials.
     state: &'static str,
     /// The answer, or why it cannot be read.
@@ -55,15 +56,15 @@ pub(super) fn run(args: &RunsArgs) -> anyhow::Result<Status> {
         .map(|(back, path)| Entry { back: *back, ..entry(path) })
         .collect();
     if args.format == Format::Json {
-        return study::print(&format!("{}\n", serde_json::to_string(&entries)?));
+        return stdout::data(&(serde_json::to_string(&entries)? + "\n"));
     }
     if entries.is_empty() {
         let folder = printable_line(&folder.display().to_string());
         let which = if args.older_than.is_some() { "such records" } else { "records" };
-        return study::print(&format!("no {which} in {folder}\n"));
+        return stdout::text(&format!("no {which} in {folder}\n"));
     }
     let more = records.len() - entries.len();
-    study::print(&text(&entries, more, &folder, screen::terminal().unwrap_or(usize::MAX)))
+    stdout::text(&text(&entries, more, &folder, screen::terminal().unwrap_or(usize::MAX)))
 }
 
 /// The records that are named, or all, of those that are old enough; each with its distance from the latest.
@@ -147,6 +148,14 @@ fn entry(path: &Path) -> Entry {
         Err(error) => {
             entry.says = error.to_string();
             match error {
+                // The file is as old as the run.
+                ReadError::Running => {
+                    entry.state = "running";
+                    entry.name = Some(stored::name(path));
+                    let created = path.metadata().and_then(|about| about.modified());
+                    let created = created.ok().and_then(|at| Timestamp::try_from(at).ok());
+                    entry.started_at = created.map(|at| at.to_string());
+                }
                 ReadError::Empty => entry.state = "empty",
                 ReadError::Watch => watch(&mut entry),
                 _ => {}
@@ -164,6 +173,7 @@ fn entry(path: &Path) -> Entry {
     }
     entry.trials = record.trials().count();
     entry.state = match record.summary() {
+        _ if record.running => "running",
         None => "killed",
         Some(summary) if summary.partial => "stopped",
         Some(summary) if !summary.valid => "invalid",

@@ -16,6 +16,7 @@ use tcptoll_model::units::{human_count, parse_time};
 use super::prose;
 use crate::cli::{Serve, ServeArgs, ServeKeepaliveArgs};
 use crate::exit::{Status, say};
+use crate::stdout;
 
 /// A stop is looked for this often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -59,7 +60,7 @@ fn keepalive(args: &ServeKeepaliveArgs) -> anyhow::Result<Status> {
     let check = Check { checking, second_only: true, ..Check::default() };
     group.order(&check).map_err(anyhow::Error::msg)?;
     let ports = at.iter().zip(KINDS).map(|(at, what)| format!("keepalive {what} {at}\n"));
-    super::study::print(&ports.collect::<String>())?;
+    stdout::text(&ports.collect::<String>())?;
     say(&prose::beside("", &settings, prose::width()));
     say("serving until Ctrl-C; data is discarded, heartbeats that request an answer get one");
     let mut before = look(&mut group)?;

@@ -14,7 +14,7 @@ use super::{narrow, prose, stored};
 use crate::cli::{Format, OutputArgs, RoundArgs, StudyAction, StudyArgs, StudyRunArgs};
 use crate::exit::Status;
 use crate::wrap::room;
-use crate::{output, screen, studies};
+use crate::{output, screen, stdout, studies};
 
 /// Does what `tcptoll study …` says.
 pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
@@ -22,13 +22,17 @@ pub(super) fn run(args: &StudyArgs) -> anyhow::Result<Status> {
         Some(StudyAction::Run(args)) => carry_out(args),
         None if args.run.name.is_some() || args.run.rounds.resume.is_some() => carry_out(&args.run),
         None | Some(StudyAction::List) => list(),
-        Some(StudyAction::Show { name }) => print(&shown(name)?),
+        Some(StudyAction::Show { name }) if screen::terminal().is_some() => {
+            stdout::text(&shown(name)?)
+        }
+        Some(StudyAction::Show { name }) => stdout::data(&shown(name)?),
         Some(StudyAction::Check { name, format }) => {
             let schedule = Schedule::of(&studies::load(name)?)?;
-            print(&match format {
+            let text = match format {
                 Format::Text => plan_text(&schedule, prose::width())?,
                 Format::Json => serde_json::to_string(&PlanJson::of(&schedule))? + "\n",
-            })
+            };
+            stdout::print(&text, *format)
         }
     }
 }
@@ -65,7 +69,7 @@ pub(super) fn start(
         } else {
             tcptoll_report::computed(&computed, screen::style()) + "\n"
         };
-        return print(&(text + &plan_text(&schedule, prose::width())?));
+        return stdout::text(&(text + &plan_text(&schedule, prose::width())?));
     }
     output::run(study, output)
 }
@@ -77,14 +81,6 @@ fn shown(name: &str) -> anyhow::Result<String> {
     let text = if built_in { text } else { printable(&text) };
     // What goes into a file is not touched.
     Ok(screen::terminal().map_or_else(|| text.clone(), |width| narrow::toml(&text, room(width))))
-}
-
-/// A reader that closes the pipe early is an error that ends well, not a panic.
-pub(super) fn print(text: &str) -> anyhow::Result<Status> {
-    let mut stdout = std::io::stdout().lock();
-    std::io::Write::write_all(&mut stdout, text.as_bytes())?;
-    std::io::Write::flush(&mut stdout)?;
-    Ok(Status::Met)
 }
 
 /// Names with their least time and their question; those of the tour come last.
@@ -105,7 +101,7 @@ fn list() -> anyhow::Result<Status> {
         writeln!(text, "{}", prose::beside(&label, &question, prose::width()))?;
     }
     writeln!(text, "\n{}", prose::beside("", LIST_NOTE, prose::width()))?;
-    print(&text)
+    stdout::text(&text)
 }
 
 const LIST_NOTE: &str = "* has published figures, and the report shows them next to yours. The time is the least \

@@ -10,11 +10,11 @@ use tcptoll_model::record::Summary;
 use tcptoll_model::study::Study;
 use tcptoll_report::{TextStyle, printable};
 
-use super::{report, study};
+use super::report;
 use crate::cli::{Format, TourArgs};
 use crate::exit::{Status, say};
 use crate::studies::TOUR;
-use crate::{output, screen, studies, wrap};
+use crate::{output, screen, stdout, studies, wrap};
 
 /// The report's name where nobody names it.
 const REPORT: &str = "tcptoll-report.html";
@@ -24,7 +24,7 @@ pub(super) fn run(args: &TourArgs) -> anyhow::Result<Status> {
     let interrupt = output::on_signals()?;
     let style = screen::style();
     if args.format == Format::Text {
-        study::print(&format!(
+        stdout::text(&format!(
             "The tour measures {} answers on this machine, in a lab of its own: about a minute, with load on \
              two CPUs.\nReport: {}\n",
             TOUR.len(),
@@ -42,7 +42,7 @@ pub(super) fn run(args: &TourArgs) -> anyhow::Result<Status> {
                     Format::Text => answer(number, &run.summary, more, style),
                     Format::Json => serde_json::to_string(&run.summary)? + "\n",
                 };
-                study::print(&text)?;
+                stdout::print(&text, args.format)?;
                 summaries.push(run.summary);
             }
             Err(_) if interrupt.signal().is_some() => {}
@@ -61,13 +61,17 @@ pub(super) fn run(args: &TourArgs) -> anyhow::Result<Status> {
     if summaries.is_empty() {
         return Ok(status);
     }
-    report::page_of(&page, &summaries)?;
+    let written = report::page_of(&page, &summaries);
     let invalid = summaries.iter().filter(|summary| !summary.valid).count();
     if invalid > 0 {
         say(&format!(
             "{invalid} of {} answers are invalid, with their reasons above: repeat the tour on a quieter machine",
             summaries.len()
         ));
+    }
+    if let Err(error) = written {
+        say(&format!("error: measured, but the report cannot be written: {error:#}"));
+        return Ok(Status::NotStored);
     }
     say(&format!("report with pictures: {}", page.display()));
     Ok(status)

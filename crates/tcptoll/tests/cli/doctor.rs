@@ -100,7 +100,10 @@ fn the_page_is_written_and_alone() {
     let path = folder.path().join("doctor.html");
     examined(&["-q", "--html", path.to_str().unwrap()]);
     let page = fs::read_to_string(&path).unwrap();
-    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    assert!(
+        page.starts_with("<!doctype html>")
+            && page.ends_with("</html>\n<!-- written by tcptoll -->\n")
+    );
     for outside in ["http://", "https://", "src=", "@import", "url("] {
         assert!(!page.contains(outside), "the page names {outside}");
     }

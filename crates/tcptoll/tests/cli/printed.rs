@@ -33,6 +33,23 @@ fn experiments() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
+fn a_locale_without_unicode_gets_ascii() {
+    for (name, value) in [("LC_ALL", "C"), ("LANG", "de_DE.ISO-8859-1"), ("LC_CTYPE", "POSIX")] {
+        for args in
+            [&["study", "list"][..], &["links"], &["explain", "keepalive-inert"], &["--help"]]
+        {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tcptoll"));
+            for other in ["LC_ALL", "LC_CTYPE", "LANG"] {
+                command.env_remove(other);
+            }
+            let output = command.env(name, value).args(args).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{args:?}");
+            assert!(output.stdout.is_ascii() && !output.stdout.is_empty(), "{name} {args:?}");
+        }
+    }
+}
+
+#[test]
 fn help_is_as_reviewed() {
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../snapshots");

@@ -31,6 +31,45 @@ fn said_once(error: &str) {
 }
 
 #[test]
+fn a_file_that_tcptoll_did_not_write_is_kept_by_every_option_that_writes_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (notes, link) = (folder.path().join("notes"), folder.path().join("link"));
+    std::os::unix::fs::symlink(&notes, &link).unwrap();
+    std::fs::write(&notes, "tcptoll: look at the backlog\n").unwrap();
+    let http = ["http", "--server", "null"];
+    for [command, option] in [
+        [&http[..], &["--out"]],
+        [&http, &["--html"]],
+        [&http, &["--pcap"]],
+        [&["doctor"], &["--html"]],
+        [&["tour"], &["--html"]],
+        [&["tune", "nginx"], &["--out"]],
+        [&["tune", "nginx"], &["--html"]],
+        [&["tune", "nginx"], &["--snippet"]],
+    ] {
+        for path in [&notes, &link] {
+            let path = path.display().to_string();
+            let args = [command, option, &[path.as_str()]].concat();
+            refused(&args, "tcptoll did not write this file");
+            let kept = std::fs::read_to_string(&notes).unwrap();
+            assert_eq!(kept, "tcptoll: look at the backlog\n", "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn what_tcptoll_wrote_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("pages").display().to_string();
+    for _ in 0..2 {
+        assert_eq!(tcptoll(&["man", "--dir", &pages]).status, Some(0));
+    }
+    let page = folder.path().join("pages/tcptoll.1");
+    std::fs::write(&page, "another page\n").unwrap();
+    refused(&["man", "--dir", &pages], "tcptoll.1: tcptoll did not write this file");
+}
+
+#[test]
 fn an_impossible_setting_of_connect_is_named_with_what_to_write() {
     for (args, names) in [
         (&["--link", "rtt=37parsecs"][..], "write a number with us, ms or s"),
@@ -245,8 +284,19 @@ fn a_place_that_cannot_be_written_is_named_with_its_option() {
         refused(&["connect", "--count", "5", option, path], option);
         refused(&["connect", "--count", "5", option, path], path);
     }
-    // The default place, which these tests have put where nothing can be.
-    refused(&["connect", "--count", "5"], "--out FILE");
+}
+
+#[test]
+fn without_a_place_for_the_record_a_run_is_measured_printed_and_ends_as_not_stored() {
+    // The default place is where these tests have put it: nothing can be there.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap().to_string();
+    let ran = tcptoll(&["connect", "--count", "5", &at]);
+    assert_eq!(ran.status, Some(3), "{}", ran.stderr);
+    assert!(ran.stdout.contains("all 5") && !ran.stdout.contains(".jsonl"), "{}", ran.stdout);
+    for part in ["/proc/no-such-folder", "cannot be created: ", "--out FILE"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
 }
 
 #[test]

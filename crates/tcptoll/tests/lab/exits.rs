@@ -109,6 +109,9 @@ fn at(experiment: &str, host: &str, port: u16) -> Vec<String> {
     own.into_iter().map(str::to_owned).collect()
 }
 
+const CLOSED: &str = "standard output is closed (`>&-`)";
+const NO_FOLDER: &str = "the folder for records cannot be created";
+
 /// What a run of this ending is, in one experiment: its options. None: it needs more than options.
 fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Option<Vec<String>> {
     let with = |mut options: Vec<String>, more: &[&str]| {
@@ -123,7 +126,7 @@ fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Opti
     let lab = || in_lab(experiment);
     let few_ports = ["--client-sysctl", "net.ipv4.ip_local_port_range=20000 20019"];
     match ending {
-        "everything succeeded" | "standard output is full" => Some(lab()),
+        "everything succeeded" | "standard output is full" | CLOSED | NO_FOLDER => Some(lab()),
         "the condition of `--fail-if` is false" => with(lab(), &["--fail-if", "attempts < 1"]),
         "the condition of `--fail-if` is true" => with(lab(), &["--fail-if", "attempts > 1"]),
         "a condition on a figure that does not exist" => {
@@ -150,7 +153,9 @@ fn options(ending: &str, experiment: &str, server: &dyn Fn(&str) -> u16) -> Opti
             "http" => with(lab(), &[&["--reuse", "client-close"][..], &few_ports].concat()),
             _ => with(replaced(lab(), "--sockets", "60"), &few_ports),
         },
-        "the record cannot be created" => with(lab(), &["--out", "/nonexistent/record.jsonl"]),
+        "the record that `--out` names cannot be created" => {
+            with(lab(), &["--out", "/nonexistent/record.jsonl"])
+        }
         "the disk is full" => with(lab(), &["--out", "/dev/full"]),
         _ => None,
     }
@@ -258,8 +263,17 @@ fn wrong(experiment: &str, (ending, expected): (&str, i32)) -> Option<String> {
     let (status, stderr) = match options(ending, experiment, &start) {
         None => (signalled(experiment, ending, &folder), String::new()),
         Some(options) => {
-            let mut command = tcptoll(&[experiment, "--quiet"]);
-            if !options.iter().any(|word| word == "--out") {
+            let program = env!("CARGO_BIN_EXE_tcptoll");
+            let mut command = match ending {
+                CLOSED => std::process::Command::new("sh"),
+                _ => tcptoll(&[experiment, "--quiet"]),
+            };
+            if ending == CLOSED {
+                command.args(["-c", "exec \"$@\" >&-", "sh", program, experiment, "--quiet"]);
+            }
+            if ending == NO_FOLDER {
+                command.env("XDG_DATA_HOME", "/dev/null");
+            } else if !options.iter().any(|word| word == "--out") {
                 command.args(["--out", &folder.path("record.jsonl")]);
             }
             command.args(&options);

@@ -38,7 +38,7 @@ pub(super) fn run(args: &DoctorArgs, host: &str) -> anyhow::Result<Status> {
     } else {
         text(&address, &hello, ready, args.ssh.as_deref())
     };
-    Ok(if super::printed(&printed) { Status::Met } else { Status::NotStored })
+    Ok(if super::printed(&printed, args.format) { Status::Met } else { Status::NotStored })
 }
 
 /// What the agent says, and how long it took until a host of it was ready.

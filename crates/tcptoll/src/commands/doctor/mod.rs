@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tcptoll_engine::doctor::{Progress, examine};
+use tcptoll_engine::files::{Mark, write_own};
 use tcptoll_engine::watch::Options;
 use tcptoll_model::doctor::{Examination, Proof, ProofVerdict, diagnose};
 
 use crate::cli::{DoctorArgs, Format};
 use crate::exit::{Status, say};
 use crate::screen::{self, StatusLine};
+use crate::stdout;
 
 use prove::Prover;
 
@@ -64,7 +66,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     let examined = if examination.findings.is_empty() { Status::Met } else { Status::Missed };
     if args.format == Format::Text {
         let text = tcptoll_report::examination_text(&examination, prove::PROVABLE, screen::style());
-        if !printed(&text) {
+        if !printed(&text, Format::Text) {
             return Ok(Status::NotStored);
         }
     }
@@ -76,7 +78,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
         let mut show = |proof: &Proof| {
             if args.format == Format::Text {
                 let text = format!("\n{}", tcptoll_report::proof_text(proof, screen::style()));
-                super::study::print(&text)?;
+                stdout::text(&text)?;
             }
             Ok(())
         };
@@ -99,7 +101,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
         None => true,
     };
     if args.format == Format::Json {
-        stored &= printed(&(serde_json::to_string(&examination)? + "\n"));
+        stored &= printed(&(serde_json::to_string(&examination)? + "\n"), Format::Json);
     }
     Ok(match signal() {
         _ if !stored => Status::NotStored,
@@ -117,8 +119,8 @@ fn is_missing(proof: &Proof) -> bool {
 }
 
 /// Prints on stdout; whether that went well. A reader that has seen enough is no failure.
-fn printed(text: &str) -> bool {
-    let Err(error) = super::study::print(text) else { return true };
+fn printed(text: &str, format: Format) -> bool {
+    let Err(error) = stdout::print(text, format) else { return true };
     let closed = error
         .downcast_ref::<std::io::Error>()
         .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe);
@@ -131,7 +133,7 @@ fn printed(text: &str) -> bool {
 /// Writes the page; whether that went well.
 fn written(path: &Path, examination: &Examination) -> bool {
     let page = tcptoll_report::examination_html(examination, prove::PROVABLE);
-    let outcome = std::fs::write(path, page);
+    let outcome = write_own(path, &page, Mark::Markup);
     if let Err(error) = &outcome {
         say(&format!("error: examined, but --html {} cannot be written: {error}", path.display()));
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use tcptoll_engine::files::read_at_most;
+use tcptoll_engine::files::{Mark, read_at_most, write_own};
 use tcptoll_engine::lab::Interrupt;
 use tcptoll_engine::runner::{RunError, Schedule};
 use tcptoll_engine::servers::connections_held;
@@ -42,7 +42,7 @@ use self::prove::Wanted;
 use self::search::Search;
 use crate::cli::{Format, TuneArgs, TuneDistribution, TuneServer, TuneStrategy};
 use crate::exit::{Status, say};
-use crate::{output, screen};
+use crate::{output, screen, stdout};
 
 /// Limits of the number of workers from which a search begins.
 const WORKERS: [u64; 2] = [1, 20_000];
@@ -81,7 +81,7 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
     let present = args.present.as_deref().map(|path| present(path, asked.server)).transpose()?;
     check(&asked, &load)?;
     if args.dry_run {
-        return super::study::print(&plan(&asked, &load));
+        return stdout::text(&plan(&asked, &load));
     }
     let interrupt = output::on_signals()?;
     let mut found = match earlier {
@@ -109,7 +109,7 @@ pub(super) fn run(args: &TuneArgs) -> anyhow::Result<Status> {
         Format::Text => tcptoll_report::found_text(&found, screen::style()),
         Format::Json => serde_json::to_string(&found)? + "\n",
     };
-    super::study::print(&text)?;
+    stdout::print(&text, args.format)?;
     let broken = found.behind.as_ref().filter(|behind| !behind.holds);
     if let (Format::Json, Some(behind)) = (args.format, broken) {
         say(&behind.words(found.server));
@@ -423,7 +423,7 @@ fn from(path: &Path, server: Server) -> anyhow::Result<Found> {
 /// Writes the configuration where it was asked for; whether that went well.
 fn write_snippet(args: &TuneArgs, found: &Found) -> bool {
     let (Some(path), Some(snippet)) = (&args.snippet, &found.snippet) else { return true };
-    put("--snippet", path, &snippet.text(), args.quiet)
+    put("--snippet", path, &snippet.text(), Mark::Comment, args.quiet)
 }
 
 /// Writes the result and the page; whether that went well.
@@ -436,20 +436,21 @@ fn write(args: &TuneArgs, found: &Found) -> bool {
         Ok(folder.join(format!("tune-{stamp}-{}.json", std::process::id())))
     };
     let mut stored = match args.out.clone().map_or_else(place, Ok) {
-        Ok(path) => put("--out", &path, &json, args.quiet),
+        Ok(path) => put("--out", &path, &json, Mark::Beginning, args.quiet),
         Err(error) => {
             say(&format!("error: the result is not stored: {error:#}"));
             false
         }
     };
     if let Some(path) = &args.html {
-        stored &= put("--html", path, &tcptoll_report::found_html(found), args.quiet);
+        let page = tcptoll_report::found_html(found);
+        stored &= put("--html", path, &page, Mark::Markup, args.quiet);
     }
     stored
 }
 
-fn put(option: &str, path: &Path, text: &str, quiet: bool) -> bool {
-    let outcome = fs::write(path, text);
+fn put(option: &str, path: &Path, text: &str, mark: Mark, quiet: bool) -> bool {
+    let outcome = write_own(path, text, mark);
     match &outcome {
         Err(error) => {
             say(&format!(

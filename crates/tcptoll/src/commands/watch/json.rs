@@ -5,13 +5,15 @@ use std::io::ErrorKind;
 use tcptoll_model::watch::{State, WatchSummary};
 
 use super::Sink;
+use crate::cli::Format;
 use crate::exit::NotStored;
+use crate::stdout;
 
 /// Prints on stdout. A failure is one of what was seen, not of the look.
 ///
 /// Errors: [`NotStored`]; a closed pipe stays what it is, because its reader has seen enough.
-pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    let Err(error) = crate::commands::study::print(text) else { return Ok(()) };
+pub(super) fn print(text: &str, format: Format) -> anyhow::Result<()> {
+    let Err(error) = stdout::print(text, format) else { return Ok(()) };
     if is_closed(&error) {
         return Err(error);
     }
@@ -33,7 +35,7 @@ pub(super) struct JsonLines {
 impl Sink for JsonLines {
     fn state(&mut self, state: &State) -> anyhow::Result<()> {
         let line = serde_json::to_string(state)? + "\n";
-        self.failure = print(&line).err();
+        self.failure = print(&line, Format::Json).err();
         Ok(())
     }
 

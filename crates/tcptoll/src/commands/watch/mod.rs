@@ -176,10 +176,11 @@ fn once(
     }
     drop(waiting);
     let state = watch.look_at_all()?;
-    match format {
-        Format::Json => json::print(&(serde_json::to_string(state)? + "\n"))?,
-        Format::Text => json::print(&text::whole(state, watched, style().width))?,
-    }
+    let text = match format {
+        Format::Json => serde_json::to_string(state)? + "\n",
+        Format::Text => text::whole(state, watched, style().width),
+    };
+    json::print(&text, format)?;
     Ok(Status::Met)
 }
 

@@ -1,6 +1,6 @@
 //! The child process of `--prove`: it reads findings, and runs one study after the other in the lab.
 
-use std::io::{BufReader, Read as _, Write as _};
+use std::io::{BufReader, Read as _};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -39,9 +39,7 @@ pub(crate) fn serve() -> anyhow::Result<Status> {
             break;
         }
         let proof = prove(finding, &request, &interrupt);
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all((serde_json::to_string(&proof)? + "\n").as_bytes())?;
-        stdout.flush()?;
+        crate::stdout::data(&(serde_json::to_string(&proof)? + "\n"))?;
     }
     Ok(Status::Met)
 }

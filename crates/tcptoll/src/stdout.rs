@@ -1,0 +1,39 @@
+//! Standard output: what every sub-command prints goes through here.
+
+use std::io::{self, Write as _};
+
+use tcptoll_engine::standard_output;
+
+use crate::cli::Format;
+use crate::exit::Status;
+use crate::locale::in_locale;
+
+/// Prints a result: text for people, or JSON for programs.
+///
+/// Errors: as [`text`].
+pub(crate) fn print(result: &str, format: Format) -> anyhow::Result<Status> {
+    match format {
+        Format::Text => text(result),
+        Format::Json => data(result),
+    }
+}
+
+/// Prints text for people, in the characters of their locale.
+///
+/// Errors: standard output is closed or takes nothing. A reader that closes the pipe early is an error that ends well.
+pub(crate) fn text(text: &str) -> anyhow::Result<Status> {
+    data(&in_locale(text))
+}
+
+/// Prints text for programs, as it is.
+///
+/// Errors: as [`text`].
+pub(crate) fn data(text: &str) -> anyhow::Result<Status> {
+    if standard_output::was_closed() {
+        return Err(io::Error::other("standard output was closed before tcptoll started").into());
+    }
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(Status::Met)
+}
