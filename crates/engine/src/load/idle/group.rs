@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use tcptoll_kernel::{SysError, process};
+use tcptoll_kernel::{SysError, cpu, process};
 
 use super::{CLOCK_SHIFT, COMMAND};
 use crate::channel::{Channel, ChannelError};
@@ -14,9 +14,9 @@ use crate::clock::monotonic_ns;
 use crate::load::sockets_max;
 use crate::messages::{Began, GroupAnswer, IdleSpec, Made, Make, Order, Reply};
 
-/// Where the kernel spreads connections over several listeners, one may get a tenth more than its
-/// share: six standard deviations from 4,000 a process on.
-const UNEVEN: f64 = 1.1;
+/// Where the kernel spreads connections over several listeners, one may get this number of standard deviations more
+/// than its share.
+const UNEVEN_SD: f64 = 6.0;
 
 /// An order that opens connections is carried out within this.
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
@@ -143,10 +143,20 @@ fn lost(error: &ChannelError) -> String {
 /// The parts of what is asked for that one process each can hold.
 fn shares(spec: IdleSpec) -> Result<Vec<IdleSpec>, String> {
     let room = sockets_max().map_err(|error| format!("RLIMIT_NOFILE: {error}"))?;
+    let all = match &spec {
+        IdleSpec::Listen { sockets, .. } => *sockets,
+        IdleSpec::Connect { to, .. } => to.iter().map(|(_, count)| count).sum(),
+        IdleSpec::Write { .. } => 1,
+    };
+    let listens = matches!(spec, IdleSpec::Listen { .. });
+    let count = processes(all, room, listens).ok_or_else(|| {
+        format!(
+            "the limit of open files (ulimit -Hn) is {}, too low for {all} connections: raise it, or hold fewer",
+            cpu::file_limit().unwrap_or_default()
+        )
+    })?;
     Ok(match spec {
         IdleSpec::Listen { at, sockets, greet, .. } => {
-            let uneven = if sockets > room { (sockets as f64 * UNEVEN) as u64 } else { sockets };
-            let count = uneven.div_ceil(room).max(1);
             let one = |_| IdleSpec::Listen {
                 at: at.clone(),
                 sockets: if count == 1 { sockets } else { room },
@@ -156,8 +166,6 @@ fn shares(spec: IdleSpec) -> Result<Vec<IdleSpec>, String> {
             (0..count).map(one).collect()
         }
         IdleSpec::Connect { to, bind, rate_per_s, congestion } => {
-            let all: u64 = to.iter().map(|(_, count)| count).sum();
-            let count = all.div_ceil(room).max(1);
             let part = |number: u64, of: u64| of * (number + 1) / count - of * number / count;
             let one = |number| IdleSpec::Connect {
                 to: to.iter().map(|&(at, of)| (at, part(number, of))).collect(),
@@ -171,11 +179,36 @@ fn shares(spec: IdleSpec) -> Result<Vec<IdleSpec>, String> {
     })
 }
 
+/// Processes that hold these connections, at most `room` each; their host has a socket to each. None: it cannot have so
+/// many.
+fn processes(all: u64, room: u64, listens: bool) -> Option<u64> {
+    let share = if listens && all > room {
+        // The largest mean whose 6 standard deviations (its root each) still fit.
+        let root = ((UNEVEN_SD * UNEVEN_SD + 4.0 * room as f64).sqrt() - UNEVEN_SD) / 2.0;
+        (root * root) as u64
+    } else {
+        room
+    };
+    let count = if share == 0 { return None } else { all.div_ceil(share).max(1) };
+    (count <= room).then_some(count)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
 
     use super::*;
+
+    #[test]
+    fn a_process_has_room_for_more_than_its_share_and_a_limit_that_is_too_low_is_refused() {
+        // 3,722 + 6 * 61 = 4,088 of 4,096.
+        assert_eq!(processes(50_000, 4_096, true), Some(14));
+        assert_eq!(processes(50_000, 4_096, false), Some(13));
+        assert_eq!(processes(100, 100, true), Some(1));
+        // 4 + 6 * 2 = 16: 25 processes, and room for 16.
+        assert_eq!((processes(100, 16, true), processes(100, 16, false)), (None, Some(7)));
+        assert_eq!((processes(5, 1, true), processes(1, 1, true)), (None, Some(1)));
+    }
 
     #[test]
     fn what_one_process_cannot_hold_is_shared_out_without_loss() {

@@ -115,7 +115,23 @@ fn answer(summary: &Summary) -> String {
         sentences.extend(packets(&arms));
         sentences.extend(cpu(&arms));
     }
+    if sentences.is_empty() {
+        sentences.extend(arms.first().map(held));
+    }
     answer_of(summary, sentences)
+}
+
+/// What is left to say where nothing was compared, counted or detected.
+fn held(told: &Told<'_>) -> String {
+    let Told { arm, checked, .. } = told;
+    let (ok, all) = (human_count(arm.ok), human_count(arm.attempts));
+    let time = human_us(checked.window_s * 1e6);
+    let sent = if told.mechanism() == Mechanism::None {
+        ", and nothing was sent on them: a dead peer would stay undetected"
+    } else {
+        ""
+    };
+    format!("{ok} of {all} idle connections stayed open for {time}{sent}.")
 }
 
 /// The unit of packets in a sentence.

@@ -94,6 +94,13 @@ fn mechanisms_that_detected_deaths_are_stated_with_time_and_cost_and_those_that_
 }
 
 #[test]
+fn where_nothing_is_sent_the_answer_says_how_long_connections_stayed_open() {
+    let idle = Arm { ok: 5, attempts: 5, ..arm(Mechanism::None, 0.0) };
+    let says = "5 of 5 idle connections stayed open for 2.00 s, and nothing was sent on them: a dead peer would stay undetected.";
+    assert_eq!(concluded(vec![idle]).answer, says);
+}
+
+#[test]
 fn a_stopped_process_is_explained_by_its_kernel() {
     let told = concluded(vec![dying(Mechanism::Tcp, "freeze", 0, 0.0)]);
     assert!(told.answer.contains("the stopped peer's kernel answers probes"), "{}", told.answer);
