@@ -110,8 +110,8 @@ impl StatusLine {
     }
 
     /// Says what is waited for.
-    pub(crate) fn say(&self, message: String) {
-        self.bar.set_message(in_locale(&message));
+    pub(crate) fn say(&self, message: &str) {
+        self.bar.set_message(in_locale(message));
         self.bar.tick();
     }
 }

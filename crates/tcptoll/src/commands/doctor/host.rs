@@ -27,7 +27,7 @@ pub(super) fn run(args: &DoctorArgs, host: &str) -> anyhow::Result<Status> {
         dead_after: defaults.dead_after,
     };
     let line = StatusLine::new(!args.quiet);
-    line.say(format!("logging in to {address}"));
+    line.say(&format!("logging in to {address}"));
     let begun = Instant::now();
     let (hello, ready) = examined(&address, &reach, begun)?;
     drop(line);

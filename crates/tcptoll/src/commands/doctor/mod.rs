@@ -50,7 +50,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Status> {
     // Before any thread: see Reader::open.
     let machine =
         examine(&Options { network, owners: true }, lasts, &|| signal() != 0, &mut |progress| {
-            line.say(words(&progress));
+            line.say(&words(&progress));
         })
         .map_err(|error| super::watch::refused(args.netns.as_deref(), error))?;
     drop(line);

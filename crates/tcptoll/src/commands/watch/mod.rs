@@ -171,7 +171,7 @@ fn once(
             signal => return Ok(Status::Stopped(signal as u8)),
         }
         let seconds = left.as_secs_f64().ceil() as u64;
-        waiting.say(format!("looking · {:02}:{:02} left", seconds / 60, seconds % 60));
+        waiting.say(&format!("looking · {:02}:{:02} left", seconds / 60, seconds % 60));
         std::thread::sleep(left.min(STOP_EVERY));
     }
     drop(waiting);
