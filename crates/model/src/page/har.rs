@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::graph::{Graph, Initiator, Resource};
@@ -25,7 +26,7 @@ struct File {
 
 #[derive(Deserialize)]
 struct Log {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pages: Vec<Page>,
     entries: Vec<Entry>,
 }
@@ -38,18 +39,21 @@ struct Page {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pageref: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     started_date_time: String,
     request: Request,
+    #[serde(default, deserialize_with = "lenient")]
     response: Response,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     timings: Timings,
+    /// An object of Chromium's, or the URL that `WebPageTest` and browsertime write.
     #[serde(default, rename = "_initiator")]
-    initiator: Option<By>,
-    #[serde(default, rename = "_priority")]
+    initiator: Value,
+    #[serde(default, rename = "_priority", deserialize_with = "lenient")]
     priority: Option<String>,
-    #[serde(default, rename = "_resourceType")]
+    #[serde(default, rename = "_resourceType", deserialize_with = "lenient")]
     resource_type: Option<String>,
 }
 
@@ -59,49 +63,38 @@ struct Request {
     url: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Response {
+    #[serde(default, deserialize_with = "lenient")]
     status: i64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     body_size: i64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     content: Content,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Content {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     size: i64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     mime_type: String,
 }
 
 #[derive(Default, Deserialize)]
 struct Timings {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     wait: f64,
 }
 
-#[derive(Deserialize)]
-struct By {
-    #[serde(default)]
-    url: Option<String>,
-    #[serde(default)]
-    stack: Option<Stack>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Stack {
-    #[serde(default)]
-    call_frames: Vec<Frame>,
-}
-
-#[derive(Deserialize)]
-struct Frame {
-    url: String,
+/// A value that one of the programs that write HAR files writes in a way of its own counts as absent: `null`, a
+/// number as text, a private field of another type.
+fn lenient<'de, D: serde::Deserializer<'de>, T: DeserializeOwned + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
 /// Reads a HAR file: the resources of its first page, each after what named it. A request is left out
@@ -109,6 +102,8 @@ struct Frame {
 ///
 /// Errors: a clause that follows the file's name.
 pub fn graph(text: &[u8]) -> Result<Graph, String> {
+    // Programs of Windows begin a text with a byte order mark.
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let file: File =
         serde_json::from_slice(text).map_err(|error| format!("it is no HAR file: {error}"))?;
     let first = file.log.pages.first().map(|page| page.id.clone());
@@ -138,7 +133,7 @@ pub fn graph(text: &[u8]) -> Result<Graph, String> {
             continue;
         }
         known.insert(entry.request.url.clone(), number);
-        let named_by = entry.initiator.as_ref().and_then(By::url).and_then(|url| known.get(url));
+        let named_by = initiator_url(&entry.initiator).and_then(|url| known.get(url));
         let initiator = (number > 0).then(|| Initiator {
             resource: named_by.copied().filter(|by| *by < number).unwrap_or(0),
             // A document and a style sheet are read as they arrive; a script runs when it is whole.
@@ -210,11 +205,10 @@ fn type_name(kind: Kind) -> &'static str {
     }
 }
 
-impl By {
-    fn url(&self) -> Option<&String> {
-        let frame = || Some(&self.stack.as_ref()?.call_frames.first()?.url);
-        self.url.as_ref().or_else(frame)
-    }
+/// The URL that named a resource: the text itself, of an object its URL or that of the first call.
+fn initiator_url(initiator: &Value) -> Option<&str> {
+    let of_the_call = || initiator.pointer("/stack/callFrames/0/url");
+    initiator.as_str().or_else(|| initiator.get("url").or_else(of_the_call)?.as_str())
 }
 
 impl Entry {
@@ -275,6 +269,30 @@ mod tests {
 
     fn read(entries: &[String]) -> Result<Graph, String> {
         graph(format!(r#"{{"log":{{"entries":[{}]}}}}"#, entries.join(",")).as_bytes())
+    }
+
+    #[test]
+    fn fields_that_other_programs_write_in_their_own_way_are_ignored() {
+        let text = r#"{"log": {"pages": null, "entries": [
+            {"pageref": 3, "startedDateTime": "2026-01-01T00:00:00", "timings": null,
+             "request": {"method": "GET", "url": "http://a/"},
+             "response": {"status": 200, "bodySize": null, "content": {"size": "12", "mimeType": null}}},
+            {"startedDateTime": "2026-01-01T00:00:01", "timings": {"wait": "3"},
+             "request": {"method": "GET", "url": "http://a/x.css"},
+             "_initiator": "http://a/", "_priority": 4, "_resourceType": {},
+             "response": {"status": 200, "bodySize": 7, "content": {}}},
+            {"startedDateTime": "2026-01-01T00:00:02",
+             "request": {"method": "GET", "url": "http://a/y.png"},
+             "_initiator": {"type": "script", "stack": {"callFrames": [{"url": "http://a/x.css"}]}},
+             "response": {"status": 200, "bodySize": 7}},
+            {"request": {"method": "GET", "url": "http://a/never"}, "response": null}]}}"#;
+        let graph = graph(format!("\u{feff}{text}").as_bytes()).unwrap();
+        let named_by: Vec<_> = graph
+            .resources
+            .iter()
+            .map(|one| one.initiator.as_ref().map(|by| by.resource))
+            .collect();
+        assert_eq!(named_by, [None, Some(0), Some(1)]);
     }
 
     #[test]

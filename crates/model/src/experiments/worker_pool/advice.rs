@@ -89,7 +89,7 @@ const ALL: [Fix; 10] = [
                  the connections that arrive while the backend does not accept.",
         useless: "Do not rely on a larger backlog: the calls in the queue wait for their responses \
                   until the stall ends, and no connect timeout ends them.",
-        cost: "A few hundred bytes of kernel memory for each connection that waits. Calls fail \
+        cost: "About 2.7 kB of kernel memory for each connection that waits. Calls fail \
                later.",
         undo: "Restore the previous backlog, and restart the backend.",
         general: false,

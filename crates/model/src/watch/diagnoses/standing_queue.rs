@@ -65,10 +65,11 @@ fn of(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     let (text, severity) = match how {
         Stands::WaitS(wait_s) => (
             format!(
-                "{clients} clients wait at {subject} at every look, {} or longer ({} looks in {:.0} s)",
-                lasted(wait_s),
+                "{clients} clients wait at {subject} at every look ({} looks in {:.0} s): at this rate of accept(2) each \
+                 waits at least {}",
                 queue.looks,
-                queue.over_s
+                queue.over_s,
+                lasted(wait_s)
             ),
             Severity::Problem,
         ),
