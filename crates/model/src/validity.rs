@@ -194,6 +194,30 @@ fn late(
     }
 }
 
+/// Whether connections of a closed loop got no response in the whole window, while others did: a request counts
+/// when it ends, so these clients are in no latency.
+///
+/// `starved`: how many, of how many. A window of fewer than three typical latencies, both in s, proves nothing.
+pub fn starved(
+    (starved, connections): (u64, u64),
+    window_s: f64,
+    latency_p50_s: Option<f64>,
+) -> Option<Finding> {
+    let long = latency_p50_s.is_some_and(|latency| window_s > 3.0 * latency);
+    let some = (1..connections).contains(&starved);
+    (long && some)
+        .then(|| Finding::told(Warning::StarvedConnections { starved, connections, window_s }))
+}
+
+/// Silence of a server below this is the everyday of a busy machine, s.
+const SILENT_MIN_S: f64 = 0.2;
+
+/// Whether a server answered nobody for a time in which it usually answers ten times, both in s.
+pub fn server_silent(silent_s: f64, latency_p50_s: Option<f64>) -> Option<Finding> {
+    let unusual = latency_p50_s.is_some_and(|latency| silent_s >= SILENT_MIN_S.max(10.0 * latency));
+    unusual.then(|| Finding::told(Warning::ServerSilent { s: silent_s }))
+}
+
 /// Whether a hypervisor took too much of the machine's CPU time.
 pub fn steal(stolen: Stolen) -> Option<Finding> {
     let share = stolen.share?;
@@ -363,6 +387,24 @@ mod tests {
                 .to_string()
                 .starts_with("the server host did not run for 5.00 s of 10.00 s")
         }));
+    }
+
+    #[test]
+    fn connections_without_a_response_are_named_where_others_had_several() {
+        assert!(starved((15, 20), 5.0, Some(0.1)).is_some());
+        assert_eq!(starved((0, 20), 5.0, Some(0.1)), None);
+        // Nobody had one, or one takes as long as the window.
+        assert_eq!(starved((20, 20), 5.0, Some(0.1)), None);
+        assert_eq!(starved((15, 20), 5.0, Some(2.0)), None);
+        assert_eq!(starved((15, 20), 5.0, None), None);
+    }
+
+    #[test]
+    fn a_server_that_answers_nobody_for_ten_of_its_latencies_is_named_with_the_length() {
+        let found = server_silent(1.004, Some(0.02)).unwrap();
+        assert_eq!((found.warning, found.reason), (Warning::ServerSilent { s: 1.004 }, None));
+        assert_eq!(server_silent(0.19, Some(0.001)), None);
+        assert_eq!(server_silent(1.0, Some(0.2)), None);
     }
 
     #[test]

@@ -71,6 +71,11 @@ impl Warning {
     }
 }
 
+/// `1 was`, `5 were`.
+fn plural_were(count: u64) -> String {
+    format!("{} {}", human_count(count), if count == 1 { "was" } else { "were" })
+}
+
 warnings! {
     /// The generator could not keep its schedule.
     GeneratorLate "generator-late" {
@@ -340,6 +345,27 @@ warnings! {
         /// For how long and why, what follows, and what to change.
         what: String,
     } => format!("{who} {what}");
+
+    /// Connections got no response in the whole window.
+    StarvedConnections "starved-connections" {
+        /// How many.
+        starved: u64,
+        /// Of how many.
+        connections: u64,
+        /// Length of the window, s.
+        window_s: f64,
+    } => format!(
+        "{starved} of {connections} connections got no response in the measured {window_s:.2} s, and {} served. The latencies are those of the served ones: a request that is not answered is in none of them",
+        plural_were(connections - starved)
+    );
+
+    /// A server answered nobody for a time.
+    ServerSilent "server-silent" {
+        /// How long, s.
+        s: f64,
+    } => format!(
+        "no response came on any connection for {s:.2} s, while requests were waiting: the server, or the path to it, stood still"
+    );
 
     /// The machine slept during the trial.
     Suspended "suspended" {

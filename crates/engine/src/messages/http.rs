@@ -187,6 +187,12 @@ pub struct HttpReport {
     pub queued: u64,
     /// Of the measured requests, those that had no response when the window ended; open loop only.
     pub unserved: u64,
+    /// Closed loop: connections whose request was under way for at least nine tenths of the window when it ended.
+    #[serde(default)]
+    pub starved: u64,
+    /// Closed loop: the longest time within the window in which no request of any connection succeeded, ns.
+    #[serde(default)]
+    pub silent_ns: u64,
     /// What completed within the window, per second, and the window.
     pub rates: Rates,
     /// How old requests were when they ended; open loop only.

@@ -39,7 +39,7 @@ use crate::clock::ClockWatch;
 use crate::experiments::{Context, TrialError};
 use crate::lab::certification::echoes;
 use crate::lab::{Hosts, LabError};
-use crate::messages::{Forget, Rows, Watch};
+use crate::messages::{Forget, Rows, Watch, WatchListener};
 
 /// Echoes on the way to a target, and the time between two, ns.
 const TARGET_ECHOES: (u16, u64) = (20, 20_000_000);
@@ -94,6 +94,11 @@ pub(in crate::experiments) trait Trial {
         Ok(Watch::default())
     }
 
+    /// Whether the queue of a server on this machine is looked at while the load runs.
+    fn watches_listener(&self) -> bool {
+        true
+    }
+
     /// How long after the others a part of a split load begins.
     fn turn(&self) -> Duration {
         Duration::ZERO
@@ -141,6 +146,11 @@ pub(in crate::experiments) fn run<T: Trial>(
     site: Site<'_>,
     context: &mut Context<'_>,
 ) -> Result<(), TrialError> {
+    // Of a server on this machine the queue can be seen, and its drops are this machine's.
+    let listener = match &site {
+        Site::Target(target) if trial.watches_listener() => target.listener_here(),
+        _ => None,
+    };
     let (mut hosts, link) = match site {
         Site::Lab(lab, ports) => {
             if let Some(spec) = &lab.remote {
@@ -158,6 +168,9 @@ pub(in crate::experiments) fn run<T: Trial>(
         }
     };
     trial.prepare(&mut hosts, context)?;
+    if let Some(at) = listener {
+        hosts.client.ask(&WatchListener(at))?;
+    }
     let mut before_load = if hosts.is_remote() {
         Some(path::before(&mut hosts, trial.notes(), context)?)
     } else {
@@ -216,6 +229,9 @@ pub(in crate::experiments) fn run<T: Trial>(
         clock_bound_ns,
     };
     trial.notes().take_counters(seen.client, seen.server);
+    if listener.is_some() {
+        trial.notes().arm.client.listeners.clone_from(&client_after.listeners);
+    }
     if let Some(before) = &before_load {
         let seconds = client_after.at_ns.saturating_sub(client_before.at_ns) as f64 / 1e9;
         let opened = trial.opened(&report);

@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use tcptoll_kernel::socket::Udp;
 use tcptoll_model::http::url::Url;
 use tcptoll_model::record::Resolved;
 
@@ -95,6 +96,11 @@ impl Target {
         self.address.ok_or_else(|| {
             TrialError::Target(format!("{}: the run has no address for this name", self.subject))
         })
+    }
+
+    /// The address, if this machine has it: only then may a socket be bound to it.
+    pub(super) fn listener_here(&self) -> Option<SocketAddr> {
+        self.address.filter(|at| Udp::bind(SocketAddr::new(at.ip(), 0)).is_ok())
     }
 
     /// Whether it may belong to somebody else: by its address, or by its name alone as long as that

@@ -23,8 +23,7 @@ impl ConnectTrial<'_> {
         self.notes.arm.client.rss_peak_bytes = Some(span.after.rss_peak_bytes);
         self.notes.client_cpu(report.cpu_us, report.attempts, n);
         // The listener of a server that is not ours, but runs on this machine.
-        if self.own_listener().is_some() {
-            self.notes.arm.client.listeners.clone_from(&span.after.listeners);
+        if !self.notes.arm.client.listeners.is_empty() {
             self.notes.queue_peak(&span.after.listeners);
         }
     }

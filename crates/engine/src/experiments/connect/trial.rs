@@ -1,9 +1,8 @@
 //! One trial of `connect`: what is opened, who answers, and what is looked at more closely.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tcptoll_kernel::socket::Udp;
 use tcptoll_model::handshake::{accept_step, timeline};
 use tcptoll_model::record::{Step, Timeline};
 use tcptoll_model::study::PlannedArm;
@@ -21,17 +20,10 @@ use crate::experiments::bench::procedure::{self, Seen, Site, Taken, Trial};
 use crate::experiments::bench::settings::LabSpec;
 use crate::experiments::{Context, Outcome, TrialError};
 use crate::lab::{Begun, Hosts};
-use crate::messages::{
-    ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Split, Watch, WatchListener,
-};
+use crate::messages::{ConnectLoad, ConnectReport, Greet, GreetReport, Rows, Split, Watch};
 
 /// Connections of the witness: enough for a p99 of each step.
 const WITNESS_COUNT: u64 = 1_000;
-
-/// Whether this machine has the address: only then may a socket be bound to it.
-fn is_own(address: IpAddr) -> bool {
-    Udp::bind(SocketAddr::new(address, 0)).is_ok()
-}
 
 fn no_server() -> TrialError {
     TrialError::Target("there is no server to connect to".to_owned())
@@ -143,11 +135,6 @@ impl<'a> ConnectTrial<'a> {
         self.at.ok_or_else(no_server)
     }
 
-    /// The server that is not ours, if it runs on this machine.
-    pub(super) fn own_listener(&self) -> Option<SocketAddr> {
-        self.at.filter(|at| self.settings.to.is_some() && is_own(at.ip()))
-    }
-
     /// Starts our own server.
     pub(super) fn greet(
         &self,
@@ -216,12 +203,7 @@ impl Trial for ConnectTrial<'_> {
             (None, Some(line)) => Some(launch(hosts, line, self.settings.port)?),
             (None, None) => None,
         };
-        self.warm_up(hosts, context)?;
-        // Of a server on this machine the queue can be seen, and its drops are this machine's.
-        if let Some(at) = self.own_listener() {
-            hosts.client.ask(&WatchListener(at))?;
-        }
-        Ok(())
+        self.warm_up(hosts, context)
     }
 
     fn listen(&mut self, hosts: &mut Hosts, _context: &Context<'_>) -> Result<Watch, TrialError> {

@@ -160,6 +160,15 @@ impl HttpTrial<'_> {
         // A request ends when the kernel has its response: until the client has woken up its slot is
         // empty, which next door is half of the time. It matters where the client has no CPU left.
         self.notes.metric(&IN_FLIGHT, Some(found), report.attempts);
+        let typical = driven.named("latency").and_then(|latency| quantile_us(latency, 50));
+        let window_s = report.rates.window_ns as f64 / 1e9;
+        let silent_s = report.silent_ns as f64 / 1e9;
+        self.notes.found(validity::starved(
+            (report.starved, load.connections),
+            window_s,
+            typical.map(|us| us / 1e6),
+        ));
+        self.notes.found(validity::server_silent(silent_s, typical.map(|us| us / 1e6)));
         self.notes.found(validity::littles_law(closed));
         self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
     }

@@ -100,6 +100,8 @@ pub(super) struct Client<'a, D: Driver> {
     /// Time that was spun away in the measured part, ns.
     spun_ns: u64,
     last_end_ns: u64,
+    /// When a request last succeeded within the window.
+    answered_ns: u64,
     plain: Vec<u8>,
 }
 
@@ -143,6 +145,7 @@ impl<'a, D: Driver> Client<'a, D> {
             cpu_before: thread_time(),
             spun_ns: 0,
             last_end_ns: 0,
+            answered_ns: 0,
             plain: Vec::new(),
         }
     }
@@ -169,6 +172,7 @@ impl<D: Driver> Part for Client<'_, D> {
             self.end_waits(now);
             if self.pace.is_over(now) {
                 if self.occupancy.is_open() {
+                    self.look_at_unanswered(now);
                     let since =
                         self.slots.iter().filter(|slot| slot.busy).map(|slot| slot.begun_ns);
                     self.occupancy.close(now, since);

@@ -182,6 +182,9 @@ impl Tally {
         };
         ours.queued += theirs.queued;
         ours.unserved += theirs.unserved;
+        ours.starved += theirs.starved;
+        // Another thread's connections were answered meanwhile.
+        ours.silent_ns = ours.silent_ns.min(theirs.silent_ns);
         ours.impossible += theirs.impossible;
         ours.unasked += theirs.unasked;
         ours.carried.0 += theirs.carried.0;

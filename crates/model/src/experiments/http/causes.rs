@@ -84,8 +84,11 @@ fn close_ignored(arm: &Arm) -> Option<Finding> {
 
 /// Connections were to be used again, and the server closed them soon. Without a single success
 /// that says nothing of keep-alive: a server may close after each error.
+///
+/// Where the accept queue overflowed, connections that the server never accepted are among those that carried
+/// few requests: that is no policy of the server.
 fn keepalive_inert(arm: &Arm) -> Option<Finding> {
-    if arm.ok == 0 {
+    if arm.ok == 0 || (ACCEPT_QUEUE_FULL.test)(arm).is_some() {
         return None;
     }
     let asked = match arm.reuse.as_deref()?.parse::<Reuse>().ok()? {
@@ -220,6 +223,20 @@ mod tests {
     fn where_no_request_succeeded_a_server_that_closes_says_nothing_of_keep_alive() {
         let failed = Arm { ok: 0, ..arm("keep-alive", 1.0, 900, by_server(900)) };
         assert!(texts(&failed).is_empty());
+    }
+
+    #[test]
+    fn connections_that_the_server_never_accepted_say_nothing_of_keep_alive() {
+        let server = crate::record::HostSummary {
+            counters: [("TcpExtListenOverflows".to_owned(), 84)].into(),
+            ..Default::default()
+        };
+        let full = Arm { server: Some(server), ..arm("keep-alive", 1.0, 900, by_server(900)) };
+        let found = texts(&full);
+        assert_eq!(
+            found.iter().map(|one| one.0.as_str()).collect::<Vec<_>>(),
+            ["accept-queue-full"]
+        );
     }
 
     #[test]

@@ -65,8 +65,7 @@ fn of(state: &State, group: &Group<'_>) -> Option<Diagnosis> {
     let (text, severity) = match how {
         Stands::WaitS(wait_s) => (
             format!(
-                "{clients} clients wait at {subject} at every look ({} looks in {:.0} s): at this rate of accept(2) each \
-                 waits at least {}",
+                "{clients} clients wait at {subject} at each look ({} in {:.0} s): ≥ {} at this rate",
                 queue.looks,
                 queue.over_s,
                 lasted(wait_s)

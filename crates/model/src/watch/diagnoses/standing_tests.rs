@@ -134,8 +134,7 @@ fn a_queue_that_never_empties_is_named_with_the_time_that_clients_wait() {
         said(&found),
         [(
             "accept-queue-standing",
-            "12 clients wait at 10.0.0.7:80 at every look (10 looks in 9 s): at this rate of accept(2) each waits at least \
-             2.3 s"
+            "12 clients wait at 10.0.0.7:80 at each look (10 in 9 s): ≥ 2.3 s at this rate"
         )]
     );
     assert_eq!(found[0].severity, Severity::Problem);

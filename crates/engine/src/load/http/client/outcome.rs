@@ -1,7 +1,7 @@
 //! What became of a request, and what becomes of its slot then.
 
 use super::super::groups::Group;
-use super::super::slot::State;
+use super::super::slot::{Slot, State};
 use super::{Client, queue};
 use crate::clock::monotonic_ns;
 use crate::load::driver::Driver;
@@ -23,6 +23,7 @@ impl<D: Driver> Client<'_, D> {
         if self.pace.window_has(at_ns) {
             let of_ns = self.pace.planned_ns();
             self.tally.completes(at_ns.saturating_sub(begun), of_ns);
+            self.silence_until(begun, at_ns);
         }
         self.tally.shares(self.pace.share(begun_ns, at_ns), body_bytes);
         if self.pace.measures(at_ns) {
@@ -46,6 +47,23 @@ impl<D: Driver> Client<'_, D> {
         self.aged(measured, due_ns, at_ns);
         let ended = Ended::Ok(at_ns.saturating_sub(due_ns));
         self.leave(slot, (begun_ns, at_ns), measured, ended);
+    }
+
+    /// Nothing has succeeded since the last success within the window.
+    fn silence_until(&mut self, begun_ns: u64, at_ns: u64) {
+        let silent_ns = at_ns.saturating_sub(self.answered_ns.max(begun_ns));
+        self.answered_ns = self.answered_ns.max(at_ns);
+        let longest_ns = &mut self.tally.report.silent_ns;
+        *longest_ns = silent_ns.max(*longest_ns);
+    }
+
+    /// Closed loop: no further request is to begin. Connections that got nothing in the window are in no latency.
+    pub(super) fn look_at_unanswered(&mut self, now: u64) {
+        let Some((begun_ns, ended_ns)) = self.pace.window_ns(now) else { return };
+        self.silence_until(begun_ns, ended_ns);
+        let most_ns = (ended_ns - begun_ns) / 10 * 9;
+        let waits = |slot: &&Slot| slot.busy && ended_ns.saturating_sub(slot.begun_ns) >= most_ns;
+        self.tally.report.starved = self.slots.iter().filter(waits).count() as u64;
     }
 
     /// The request under way has failed; its connection may go on.

@@ -44,7 +44,10 @@ fn answer(summary: &Summary) -> String {
     sentences.extend(bound::sentence(summary, "requests_per_s", "requests"));
     sentences.extend(schedules(&measured));
     match measured.as_slice() {
-        [arm] => sentences.extend(one(arm)),
+        [arm] => {
+            sentences.extend(one(arm));
+            sentences.extend(unanswered(summary));
+        }
         arms => {
             let compared = ratios(summary, "requests_per_s", "Throughput");
             sentences.extend(compared.or_else(|| range(arms)));
@@ -160,6 +163,15 @@ fn one(arm: &Arm) -> Option<String> {
                 )
             }
         }
+    })
+}
+
+/// Who was not answered, which no latency shows.
+fn unanswered(summary: &Summary) -> impl Iterator<Item = String> {
+    let ids = ["starved-connections", "server-silent"];
+    let found = summary.warnings.iter().filter(move |warning| ids.contains(&warning.id.as_str()));
+    found.map(|warning| {
+        capital(first_sentence(&warning.text)).trim_end_matches('.').to_owned() + "."
     })
 }
 
