@@ -15,7 +15,7 @@ use tcptoll_model::counters::{GAP_MIN_NS, Standstill, parse_cpu_limit, parse_run
 use crate::clock::monotonic_ns;
 use crate::control_group::home;
 
-/// How often the thread wakes up: 50 times a second cost 0.03 % of a CPU.
+/// How often the thread wakes up: often enough that no gap that counts is missed, and seldom enough to be no load.
 const EVERY: Duration = Duration::from_millis(20);
 
 /// The gaps of this process so far.
@@ -56,7 +56,9 @@ impl Pulse {
         let read = |file: &PathBuf| fs::read_to_string(file).ok();
         let limits = self.limits.iter().filter_map(|file| Some(parse_cpu_limit(&read(file)?)));
         // The group that was held back most often is the one that sets the limit.
-        let (periods, throttled) = limits.max_by_key(|limit| limit.1).unwrap_or_default();
+        // Before that it is the one that has a limit: the difference of two groups would be none.
+        let by_use = |&(periods, throttled): &(u64, u64)| (throttled, periods);
+        let (periods, throttled) = limits.max_by_key(by_use).unwrap_or_default();
         Standstill { periods, throttled, ..seen }
     }
 }
@@ -81,11 +83,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_runs_has_not_stood_still() {
+    fn a_limit_is_read_of_the_group_that_has_it_also_before_it_was_used_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = ["own", "root"].map(|name| folder.path().join(name)).to_vec();
+        let pulse = Pulse { limits, ..Pulse::default() };
+        let own = |stat: &str| {
+            fs::write(&pulse.limits[0], stat).unwrap();
+            pulse.seen()
+        };
+        fs::write(&pulse.limits[1], "nr_periods 0\nnr_throttled 0\n").unwrap();
+        let before = own("nr_periods 1000\nnr_throttled 0\n");
+        let after = own("nr_periods 1040\nnr_throttled 5\n").since(before);
+        assert_eq!((after.periods, after.throttled), (40, 5));
+    }
+
+    #[test]
+    fn the_time_that_a_process_waited_is_part_of_the_time_that_it_stood_still() {
         let pulse = Pulse::begin();
         std::thread::sleep(EVERY * 3);
         let seen = pulse.seen();
-        // A busy machine may hold it up; then it is counted as waiting, not as stopped.
         assert!(seen.waited_ns <= seen.stood_ns, "{seen:?}");
         assert!(seen.throttled <= seen.periods, "{seen:?}");
     }

@@ -225,8 +225,9 @@ fn a_client_that_was_stopped_is_named_and_its_trial_is_repeated() {
         .unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let url = format!("http://127.0.0.1:{}/", lines.next().unwrap().unwrap());
-    let client = tcptoll(&["http", "-d", "3s", "-c", "4", "--quiet", "--format", "json"])
-        .args(["--out", "/dev/null", &url])
+    // Without a warm-up the first request is measured.
+    let client = tcptoll(&["http", "-d", "3s", "-c", "4", "--warmup", "0", "--quiet"])
+        .args(["--format", "json", "--out", "/dev/null", &url])
         .process_group(0)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -247,4 +248,7 @@ fn a_client_that_was_stopped_is_named_and_its_trial_is_repeated() {
     let named = |warning: &&tcptoll_model::record::WarningEntry| warning.id == "stood-still";
     let text = &summary.warnings.iter().find(named).unwrap().text;
     assert!(text.contains("it was stopped"), "{text}");
+    // The client was silent, not the server.
+    assert!(summary.warnings.iter().all(|one| one.id != "server-silent"), "{:?}", summary.warnings);
+    assert!(!summary.answer.contains("stood still"), "{}", summary.answer);
 }

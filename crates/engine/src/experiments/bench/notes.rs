@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tcptoll_model::counters::{difference, stolen};
+use tcptoll_model::counters::{Standstill, difference, stolen};
 use tcptoll_model::experiments::figures::{ACCEPT_QUEUE_PEAK, CLIENT_CPU, RTT, SERVER_CPU};
 use tcptoll_model::experiments::spec::{HistogramSpec, MetricSpec};
 use tcptoll_model::record::{
@@ -38,6 +38,11 @@ impl Span<'_> {
     pub(in crate::experiments) fn children_cpu_us(self) -> (u64, u64) {
         let (before, after) = (self.before.children_cpu_us, self.after.children_cpu_us);
         (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1))
+    }
+
+    /// What kept the host's process from running meanwhile.
+    pub(in crate::experiments) fn standstill(self) -> Standstill {
+        self.after.standstill.since(self.before.standstill)
     }
 
     /// Packets that the host's devices dropped meanwhile.
@@ -254,8 +259,7 @@ impl Notes {
     pub(super) fn take_standstill(&mut self, end: End, host: Span<'_>) {
         let Span { before, after } = host;
         let observed_s = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
-        let found = after.standstill.since(before.standstill);
-        self.found(validity::standstill(end, found, observed_s));
+        self.found(validity::standstill(end, host.standstill(), observed_s));
     }
 
     /// `stamped`: packets' time stamps, which are on the wall clock, are part of what was measured.

@@ -160,17 +160,23 @@ impl HttpTrial<'_> {
         // A request ends when the kernel has its response: until the client has woken up its slot is
         // empty, which next door is half of the time. It matters where the client has no CPU left.
         self.notes.metric(&IN_FLIGHT, Some(found), report.attempts);
-        let typical = driven.named("latency").and_then(|latency| quantile_us(latency, 50));
-        let window_s = report.rates.window_ns as f64 / 1e9;
-        let silent_s = report.silent_ns as f64 / 1e9;
-        self.notes.found(validity::starved(
-            (report.starved, load.connections),
-            window_s,
-            typical.map(|us| us / 1e6),
-        ));
-        self.notes.found(validity::server_silent(silent_s, typical.map(|us| us / 1e6)));
         self.notes.found(validity::littles_law(closed));
         self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
+    }
+
+    /// Whether the server left connections without a response, or all of them for a time. A client that stood still
+    /// itself heard nobody: that says nothing of the server.
+    pub(super) fn judge_server(&mut self, driven: &Driven, client: Span<'_>) {
+        let report = &driven.report;
+        if report.full_ns == 0 || client.standstill().stood_ns > 0 {
+            return;
+        }
+        let latency = driven.named("latency").and_then(|latency| quantile_us(latency, 50));
+        let latency_s = latency.map(|us| us / 1e6);
+        let window_s = report.rates.window_ns as f64 / 1e9;
+        let connections = (report.starved, self.settings.load.connections);
+        self.notes.found(validity::starved(connections, window_s, latency_s));
+        self.notes.found(validity::server_silent(report.silent_ns as f64 / 1e9, latency_s));
     }
 
     fn judge_schedule(&mut self, driven: &Driven, due_per_s: f64) {

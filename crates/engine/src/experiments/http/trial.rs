@@ -193,6 +193,7 @@ impl Trial for HttpTrial<'_> {
         let report = &driven.report;
         let (since_ns, [ours, theirs], client) = (self.since_ns, self.closed, seen.client);
         self.take_report(driven);
+        self.judge_server(driven, client);
         self.take_client(report, client);
         let after = match seen.server {
             Some(server) => {
