@@ -11,11 +11,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::Value;
-use tcptoll_engine::record::Record;
 use tcptoll_model::record::{Lasting, Summary, Trial, Verdict};
 
 use crate::support::{
-    Folder, Ran, TOLERANCE, checked_summary, counter, no_lab, only, run, tcptoll,
+    Folder, Ran, TOLERANCE, checked_summary, counter, no_lab, only, run, tcptoll, trials,
 };
 
 /// Three arms that are the same but for their names' sake, five rounds.
@@ -49,10 +48,6 @@ fn studied(folder: &Folder, name: &str) -> (&'static Ran, Vec<Trial>) {
     let file = folder.file(name);
     fs::write(&file, record).unwrap();
     (ran, trials(&file))
-}
-
-fn trials(record: &Path) -> Vec<Trial> {
-    Record::read(record).unwrap().trials().cloned().collect()
 }
 
 /// The order of running, without repetitions.

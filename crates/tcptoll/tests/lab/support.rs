@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use tcptoll_model::record::{Arm, Summary};
+use tcptoll_engine::record::Record;
+use tcptoll_model::record::{Arm, Summary, Trial};
 use tempfile::TempDir;
 
 /// A link may be this far from what was asked: the machine need not be quiet.
@@ -178,6 +179,11 @@ pub(crate) fn refused(args: &[&str]) -> String {
     assert!(!record.exists(), "a record of nothing was left");
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
     ran.stderr
+}
+
+/// Every trial of a record, also those that were repeated.
+pub(crate) fn trials(record: &Path) -> Vec<Trial> {
+    Record::read(record).unwrap().trials().cloned().collect()
 }
 
 /// One JSON object that the published schema allows, in which no attempt is unaccounted for.
