@@ -43,14 +43,26 @@ pub enum QueueLimit {
     Bytes(u64),
 }
 
+/// What keeps its order on a link with jitter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// `order=flow`: the packets of each connection.
+    #[default]
+    Flow,
+    /// `order=kept`: all packets of a direction.
+    Kept,
+}
+
 /// A link as asked for.
 ///
 /// The two directions are alike and independent. In each, a packet may be lost, waits in the queue,
 /// takes its time on the wire and then travels:
 ///
 /// - `rtt` is both directions together; each gets half.
-/// - `jitter=J`: the delay of each packet varies evenly within ±J/2 around its half of `rtt`. Packets
-///   never overtake, so one may wait for the one before it. The round trip stays within `rtt` ± J.
+/// - `jitter=J`: the delay varies evenly within ±J/2 around its half of `rtt`, for each flow (each
+///   connection, each echo) on its own; the round trip stays within `rtt` ± J. Packets of one flow
+///   keep their order, those of others may overtake them. With `order=kept` all packets vary
+///   together, and none overtakes. The mean is `rtt` however many packets there are.
 /// - `rate` is the Ethernet line rate of each direction: every IP packet counts 38 bytes more, and at
 ///   least 84 in all (see [`line_bytes`]).
 /// - `loss` is the probability of each packet, in each direction, independent of the others.
@@ -66,6 +78,8 @@ pub struct LinkSpec {
     pub rtt: Duration,
     /// How far the round trip varies, to each side.
     pub jitter: Duration,
+    /// What keeps its order where there is jitter.
+    pub order: Order,
     /// Line rate of each direction.
     pub rate_bit_per_s: Option<f64>,
     /// Probability of loss in each direction, 0 to 1.
@@ -157,6 +171,7 @@ const KEYS: &[(&str, &str)] = &[
     ("rate", "write a number with kbit, mbit or gbit: --link rate=100mbit"),
     ("loss", "write a percentage from 0% to 100%: --link loss=0.1%"),
     ("queue", "write packets or bytes: --link rate=10mbit,queue=100p or queue=64K"),
+    ("order", "write flow or kept: --link rtt=37ms,jitter=2ms,order=kept"),
     ("seed", "write a whole number: --link loss=1%,seed=42"),
 ];
 
@@ -354,6 +369,7 @@ impl LinkSpec {
             loopback: false,
             rtt: Duration::ZERO,
             jitter: Duration::ZERO,
+            order: Order::default(),
             rate_bit_per_s: None,
             loss: 0.0,
             queue: None,
@@ -394,6 +410,13 @@ impl LinkSpec {
                 }
             }
             "jitter" => self.jitter = units::parse_time(value).map_err(unit)?,
+            "order" => {
+                self.order = match value {
+                    "flow" => Order::Flow,
+                    "kept" => Order::Kept,
+                    _ => return Err(refuse("is neither flow nor kept")),
+                }
+            }
             "rate" => {
                 let rate = units::parse_rate(value).map_err(unit)?;
                 let [least, greatest] = RATE_RANGE_BIT_PER_S;

@@ -3,6 +3,15 @@
 //! A model only: time is an argument, what is carried is the caller's, nothing is read or sent. The
 //! order of fates: loss, then the queue before the wire, then the wire at its rate, then the delay
 //! with its jitter. What the settings mean to a user stands at [`crate::link::LinkSpec`].
+//!
+//! Why the jitter is a function of time and flow, and not a draw for each packet. netem draws for
+//! each packet, so that packets of one connection overtake each other and TCP takes that for loss;
+//! on measured paths that is rare (RFC 4737, Paxson 1997), because packets of one flow wait in one
+//! queue, while flows go over paths of their own. mahimahi keeps all in order, and has no jitter. To
+//! draw and then keep the order makes every packet wait for the latest before it: the mean rises
+//! with the density of the load, by a quarter of the jitter and more, which is a difference between
+//! two loads that no path has. So each flow has a delay that changes by less than the time that
+//! passes: its packets keep their order without waiting, and the mean is the same at any density.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +19,7 @@ use std::time::Duration;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::link::{LinkSpec, QueueLimit};
+use crate::link::{LinkSpec, Order, QueueLimit};
 
 /// What one direction of a link may hold in memory unless told otherwise: 256 MiB.
 ///
@@ -25,6 +34,8 @@ pub struct Settings {
     pub delay: Duration,
     /// Total width of the delay's random part: uniform from `-jitter/2` to `+jitter/2`.
     pub jitter: Duration,
+    /// What keeps its order.
+    pub order: Order,
     /// Line rate; what is no positive number does not limit.
     pub rate_bit_per_s: Option<f64>,
     /// Probability that a frame is lost, 0 to 1.
@@ -43,6 +54,7 @@ pub fn settings(spec: &LinkSpec, seed: u64) -> Settings {
     Settings {
         delay: spec.rtt / 2,
         jitter: spec.jitter,
+        order: spec.order,
         rate_bit_per_s: spec.rate_bit_per_s,
         loss: spec.loss,
         queue: spec.queue,
@@ -81,22 +93,19 @@ pub struct Counts {
     pub inside: u64,
 }
 
-/// One direction of the link, first in, first out.
+/// One direction of the link. Packets of one flow come out in the order in which they went in.
 ///
-/// Times are since any epoch, the same for all calls. Cost: O(1) a call, on average; no allocation but
-/// the growth of its queues.
+/// Times are since any epoch, the same for all calls. Cost: O(1) a call, on average, and with jitter a
+/// copy of what is overtaken; no allocation but the growth of its queues.
 #[derive(Debug)]
 pub struct Pipe<T> {
     delay: Duration,
-    half_jitter_ns: u64,
+    jitter: Jitter,
     loss: Loss,
     memory_limit_bytes: u64,
-    // A stream of its own, so that a seed loses the same frames whatever the jitter and the queue do.
-    jitter_random: Xoshiro256PlusPlus,
     wire: Option<Wire>,
     in_flight: VecDeque<InFlight<T>>,
     memory_bytes: u64,
-    last_due: Duration,
     counts: Counts,
 }
 
@@ -135,18 +144,14 @@ impl<T> Pipe<T> {
     /// An empty link.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let mut jitter_random = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
-        jitter_random.jump();
         Self {
             delay: settings.delay,
-            half_jitter_ns: u64::try_from((settings.jitter / 2).as_nanos()).unwrap_or(u64::MAX / 4),
+            jitter: Jitter::new(settings.jitter, settings.order, settings.seed),
             loss: Loss::new(settings.loss, settings.seed),
             memory_limit_bytes: settings.memory_limit_bytes,
-            jitter_random,
             wire: settings.rate_bit_per_s.and_then(|rate| Wire::new(rate, settings.queue)),
             in_flight: VecDeque::new(),
             memory_bytes: 0,
-            last_due: Duration::ZERO,
             counts: Counts::default(),
         }
     }
@@ -154,8 +159,16 @@ impl<T> Pipe<T> {
     /// Offers a frame at `now`, and says what became of it.
     ///
     /// Unit: `line_bytes` is what it takes on the line (see [`crate::link::line_bytes`]) and counts
-    /// for rate and queue; `memory_bytes` is what holding it takes.
-    pub fn push(&mut self, now: Duration, line_bytes: u64, memory_bytes: u64, frame: T) -> Fate {
+    /// for rate and queue; `memory_bytes` is what holding it takes. `flow`: see
+    /// [`crate::packet::flow`].
+    pub fn push(
+        &mut self,
+        now: Duration,
+        line_bytes: u64,
+        memory_bytes: u64,
+        flow: u64,
+        frame: T,
+    ) -> Fate {
         self.counts.pushed += 1;
         if self.loss.takes_one() {
             self.counts.lost += 1;
@@ -171,11 +184,17 @@ impl<T> Pipe<T> {
             return Fate::Overflow;
         }
         let left_wire = self.wire.as_mut().map_or(now, |wire| wire.send(now, line_bytes));
-        // Never before the wire let it go, and never before a predecessor.
-        let due = self.delayed(left_wire).max(left_wire).max(self.last_due);
-        self.last_due = due;
+        let due = (left_wire + self.delay + self.jitter.part(left_wire, flow))
+            .saturating_sub(self.jitter.width / 2)
+            .max(left_wire);
         self.memory_bytes = held;
-        self.in_flight.push_back(InFlight { due, memory_bytes, frame });
+        let entry = InFlight { due, memory_bytes, frame };
+        if self.in_flight.back().is_none_or(|last| last.due <= due) {
+            self.in_flight.push_back(entry);
+        } else {
+            let place = self.in_flight.partition_point(|other| other.due <= due);
+            self.in_flight.insert(place, entry);
+        }
         Fate::Queued
     }
 
@@ -198,20 +217,62 @@ impl<T> Pipe<T> {
     pub fn counts(&self) -> Counts {
         Counts { inside: self.in_flight.len() as u64, ..self.counts }
     }
+}
 
-    /// `left_wire` plus the delay plus a uniform part of `-jitter/2..=+jitter/2`, in whole ns.
-    fn delayed(&mut self, left_wire: Duration) -> Duration {
-        let centre = left_wire.saturating_add(self.delay);
-        if self.half_jitter_ns == 0 {
-            return centre;
-        }
-        // The high half of a 64 × 64 bit product: even to 1 in 2^64 / width, without a division.
-        let width = u128::from(self.half_jitter_ns) * 2 + 1;
-        let part = ((u128::from(self.jitter_random.next_u64()) * width) >> 64) as u64;
-        centre
-            .saturating_add(Duration::from_nanos(part))
-            .saturating_sub(Duration::from_nanos(self.half_jitter_ns))
+/// How the delay varies: for each flow a random function of time, without a memory of flows.
+#[derive(Debug)]
+struct Jitter {
+    width: Duration,
+    order: Order,
+    seed: u64,
+}
+
+impl Jitter {
+    fn new(width: Duration, order: Order, seed: u64) -> Self {
+        Self { width, order, seed }
     }
+
+    /// From 0 to the whole width, evenly at each moment.
+    ///
+    /// Between two random values, 9/4 of the width apart, the line is straight; what is met on it
+    /// is spread evenly again by its own distribution, which is that of a weighted sum of two even
+    /// ones. The result falls by at most 8/9 of the time that passes, so nothing overtakes.
+    fn part(&self, at: Duration, flow: u64) -> Duration {
+        if self.width.is_zero() {
+            return Duration::ZERO;
+        }
+        let flow = mixed(self.seed ^ if self.order == Order::Kept { 0 } else { mixed(flow) });
+        let stretch_ns = (self.width.as_nanos() as u64 * 9 / 4).max(1);
+        // Each flow has its own moments, or all would be at their random values together.
+        let at_ns = at.as_nanos() as u64 + flow % stretch_ns;
+        let (number, weight) =
+            (at_ns / stretch_ns, (at_ns % stretch_ns) as f64 / stretch_ns as f64);
+        let value = |number: u64| mixed(flow ^ mixed(number)) as f64 / u64::MAX as f64;
+        let sum = (1.0 - weight) * value(number) + weight * value(number + 1);
+        self.width.mul_f64(share_below(sum, weight))
+    }
+}
+
+/// How probable it is that `(1 - w) a + w b` is below `sum`, `a` and `b` even from 0 to 1.
+fn share_below(sum: f64, weight: f64) -> f64 {
+    let (less, more) = (weight.min(1.0 - weight), weight.max(1.0 - weight));
+    let corner = |side: f64| side * side / (2.0 * less * more);
+    let share = if sum < less {
+        corner(sum)
+    } else if sum <= more {
+        (sum - less / 2.0) / more
+    } else {
+        1.0 - corner(1.0 - sum)
+    };
+    share.clamp(0.0, 1.0)
+}
+
+/// Bits that look random, one to one (the finalizer of `SplitMix64`).
+fn mixed(bits: u64) -> u64 {
+    let mut bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }
 
 /// The wire at its rate, with the queue before it.
@@ -299,7 +360,7 @@ mod tests {
     #[test]
     fn without_delay_and_rate_a_frame_is_there_at_once() {
         let mut pipe = Pipe::new(plain());
-        assert_eq!(pipe.push(5 * MS, 1538, 1500, 'a'), Fate::Queued);
+        assert_eq!(pipe.push(5 * MS, 1538, 1500, 0, 'a'), Fate::Queued);
         assert_eq!(pipe.pop(5 * MS), Some((5 * MS, 'a')));
         assert_eq!((pipe.pop(5 * MS), pipe.next_due()), (None, None));
     }
@@ -316,8 +377,8 @@ mod tests {
     fn two_frames_at_12_mbit_leave_a_millisecond_apart_and_arrive_after_the_delay() {
         // 1,500 bytes on the line are 12,000 bit: 1 ms each at 12 Mbit/s, then 10 ms of delay.
         let mut pipe = Pipe::new(Settings { delay: 10 * MS, ..rated(12e6, None) });
-        pipe.push(Duration::ZERO, 1500, 1500, 'a');
-        pipe.push(Duration::ZERO, 1500, 1500, 'b');
+        pipe.push(Duration::ZERO, 1500, 1500, 0, 'a');
+        pipe.push(Duration::ZERO, 1500, 1500, 0, 'b');
         assert_eq!(pipe.pop(10 * MS), None);
         assert_eq!(pipe.pop(11 * MS), Some((11 * MS, 'a')));
         assert_eq!(pipe.next_due(), Some(12 * MS));
@@ -327,29 +388,29 @@ mod tests {
     #[test]
     fn a_full_queue_drops_the_newcomer_and_has_room_again_when_the_wire_takes_one() {
         let mut pipe = Pipe::new(rated(12e6, Some(QueueLimit::Packets(2))));
-        let fates: Vec<_> = (0..4).map(|n| pipe.push(Duration::ZERO, 1500, 1500, n)).collect();
+        let fates: Vec<_> = (0..4).map(|n| pipe.push(Duration::ZERO, 1500, 1500, 0, n)).collect();
         // One on the wire, two waiting, the fourth finds the queue full.
         assert_eq!(fates, [Fate::Queued, Fate::Queued, Fate::Queued, Fate::QueueFull]);
-        assert_eq!(pipe.push(MS / 2, 1500, 1500, 4), Fate::QueueFull);
-        assert_eq!(pipe.push(MS, 1500, 1500, 5), Fate::Queued);
+        assert_eq!(pipe.push(MS / 2, 1500, 1500, 0, 4), Fate::QueueFull);
+        assert_eq!(pipe.push(MS, 1500, 1500, 0, 5), Fate::Queued);
     }
 
     #[test]
     fn a_queue_in_bytes_counts_what_waits_and_not_what_is_on_the_wire() {
         let mut pipe = Pipe::new(rated(12e6, Some(QueueLimit::Bytes(1600))));
-        assert_eq!(pipe.push(Duration::ZERO, 9000, 9000, 0), Fate::Queued);
-        assert_eq!(pipe.push(Duration::ZERO, 1500, 1500, 1), Fate::Queued);
-        assert_eq!(pipe.push(Duration::ZERO, 101, 101, 2), Fate::QueueFull);
-        assert_eq!(pipe.push(Duration::ZERO, 100, 100, 3), Fate::Queued);
+        assert_eq!(pipe.push(Duration::ZERO, 9000, 9000, 0, 0), Fate::Queued);
+        assert_eq!(pipe.push(Duration::ZERO, 1500, 1500, 0, 1), Fate::Queued);
+        assert_eq!(pipe.push(Duration::ZERO, 101, 101, 0, 2), Fate::QueueFull);
+        assert_eq!(pipe.push(Duration::ZERO, 100, 100, 0, 3), Fate::Queued);
     }
 
     #[test]
     fn what_memory_cannot_hold_is_dropped_and_said() {
         let mut pipe = Pipe::new(Settings { memory_limit_bytes: 3000, delay: MS, ..plain() });
-        let fates: Vec<_> = (0..3).map(|n| pipe.push(Duration::ZERO, 1538, 1500, n)).collect();
+        let fates: Vec<_> = (0..3).map(|n| pipe.push(Duration::ZERO, 1538, 1500, 0, n)).collect();
         assert_eq!(fates, [Fate::Queued, Fate::Queued, Fate::Overflow]);
         assert!(pipe.pop(MS).is_some());
-        assert_eq!(pipe.push(MS, 1538, 1500, 3), Fate::Queued);
+        assert_eq!(pipe.push(MS, 1538, 1500, 0, 3), Fate::Queued);
         assert_eq!(pipe.counts().overflow, 1);
     }
 
@@ -358,7 +419,7 @@ mod tests {
         for (loss, seed) in [(0.001, 1), (0.01, 2), (0.5, 3)] {
             let fates = |seed, jitter| -> Vec<Fate> {
                 let mut pipe = Pipe::new(Settings { jitter, loss, seed, ..plain() });
-                (0..100_000).map(|n| pipe.push(Duration::from_micros(n), 1538, 0, ())).collect()
+                (0..100_000).map(|n| pipe.push(Duration::from_micros(n), 1538, 0, 0, ())).collect()
             };
             let first = fates(seed, Duration::ZERO);
             let lost = first.iter().filter(|fate| **fate == Fate::Lost).count() as u64;
@@ -374,8 +435,8 @@ mod tests {
         let mut none = Pipe::new(plain());
         let mut all = Pipe::new(Settings { loss: 1.0, ..plain() });
         for _ in 0..1000 {
-            assert_eq!(none.push(MS, 84, 46, ()), Fate::Queued);
-            assert_eq!(all.push(MS, 84, 46, ()), Fate::Lost);
+            assert_eq!(none.push(MS, 84, 46, 0, ()), Fate::Queued);
+            assert_eq!(all.push(MS, 84, 46, 0, ()), Fate::Lost);
         }
     }
 
@@ -385,8 +446,8 @@ mod tests {
         let mut pipe = Pipe::new(Settings { delay: 10 * MS, jitter: 2 * MS, ..plain() });
         let mut delays = Vec::new();
         for n in 0..100_000 {
-            let sent = n * 10 * MS; // far apart, so that order does not hold any back
-            pipe.push(sent, 84, 46, ());
+            let sent = n * 10 * MS;
+            pipe.push(sent, 84, 46, 0, ());
             delays.push(pipe.pop(sent + 11 * MS).unwrap().0.checked_sub(sent).unwrap());
         }
         let mean = delays.iter().sum::<Duration>() / 100_000;
@@ -397,13 +458,49 @@ mod tests {
     }
 
     #[test]
+    fn the_mean_delay_is_that_asked_for_at_any_density_in_either_order() {
+        for order in [Order::Flow, Order::Kept] {
+            for jitter_ms in [1, 5, 10, 20] {
+                for every_us in [200, 700, 10_000, 40_000] {
+                    let delay = 25 * MS;
+                    let set = Settings { delay, jitter: jitter_ms * MS, order, ..plain() };
+                    let mut pipe = Pipe::new(set);
+                    let mut sum = Duration::ZERO;
+                    // Two minutes at least: a flow is at 2.25 times the jitter from itself as random
+                    // as any other.
+                    let packets = 120_000_000 / every_us;
+                    for n in 0..packets {
+                        pipe.push(Duration::from_micros(n * every_us), 84, 46, 7, n);
+                        let (due, n) = pipe.pop(Duration::MAX).unwrap();
+                        sum += due.saturating_sub(Duration::from_micros(n * every_us));
+                    }
+                    let mean = sum / packets as u32;
+                    assert!(mean.abs_diff(delay) < delay / 50, "{order:?} {jitter_ms} {mean:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flows_overtake_each_other_unless_all_order_is_kept() {
+        let came = |order| -> Vec<u64> {
+            let set = Settings { delay: 25 * MS, jitter: 20 * MS, order, ..plain() };
+            let mut pipe = Pipe::new(set);
+            (0..200).for_each(|n| _ = pipe.push(MS / 10 * n, 84, 46, u64::from(n), u64::from(n)));
+            std::iter::from_fn(|| Some(pipe.pop(Duration::MAX)?.1)).collect()
+        };
+        assert!(!came(Order::Flow).is_sorted());
+        assert!(came(Order::Kept).is_sorted());
+    }
+
+    #[test]
     fn minutes_at_full_rate_do_not_drift() {
         // 30 Mbit/s take 410,133.33… ns for 1,538 bytes: rounding each would be off by 0.1 ms.
         let mut pipe = Pipe::new(rated(30e6, None));
         let frames = 300_001_u64;
         let mut last = Duration::ZERO;
         for _ in 0..frames {
-            pipe.push(Duration::ZERO, 1538, 0, ());
+            pipe.push(Duration::ZERO, 1538, 0, 0, ());
             last = pipe.pop(Duration::MAX).unwrap().0;
         }
         let exact = u128::from(frames) * 1538 * 8 * 1_000_000_000 / 30_000_000;
@@ -420,7 +517,7 @@ mod tests {
             let mut pipe = Pipe::new(rated(rate as f64, None));
             let mut last = Duration::ZERO;
             for _ in 0..frames {
-                pipe.push(Duration::ZERO, line_bytes, 0, ());
+                pipe.push(Duration::ZERO, line_bytes, 0, 0, ());
                 last = pipe.pop(Duration::MAX).unwrap().0;
             }
             let exact = u128::from(frames * line_bytes * 8) * 1_000_000_000 / u128::from(rate);
@@ -438,30 +535,44 @@ mod tests {
                 (100_u64..20_000).prop_map(QueueLimit::Bytes),
             ]),
             seed in any::<u64>(),
+            kept in any::<bool>(),
             steps in prop::collection::vec((any::<bool>(), 0_u64..2000, 84_u64..3000), 1..300),
         ) {
             let delay = Duration::from_micros(rtt_us / 2);
             let jitter = (delay * 2).mul_f64(jitter_share);
             let set = Settings {
-                delay, jitter, loss, queue, seed, rate_bit_per_s: rate, memory_limit_bytes: 40_000,
+                delay,
+                jitter,
+                order: if kept { Order::Kept } else { Order::Flow },
+                loss,
+                queue,
+                seed,
+                rate_bit_per_s: rate,
+                memory_limit_bytes: 40_000,
             };
             let mut pipe = Pipe::new(set);
             let mut twin = Pipe::new(set);
             let mut now = Duration::ZERO;
-            let (mut next, mut last_due) = (0, Duration::ZERO);
+            // Two flows, or one that is all.
+            let (mut next, mut last_due) = ([0; 2], Duration::ZERO);
             for (n, (push, wait_us, line_bytes)) in steps.into_iter().enumerate() {
                 now += Duration::from_micros(wait_us);
                 if push {
-                    let fate = pipe.push(now, line_bytes, line_bytes, (n, now));
-                    prop_assert_eq!(twin.push(now, line_bytes, line_bytes, (n, now)), fate);
+                    let flow = line_bytes % 2;
+                    let frame = (n, now, if kept { 0 } else { flow as usize });
+                    let fate = pipe.push(now, line_bytes, line_bytes, flow, frame);
+                    prop_assert_eq!(twin.push(now, line_bytes, line_bytes, flow, frame), fate);
                 } else {
-                    while let Some((due, (frame, sent))) = pipe.pop(now) {
+                    while let Some((due, (frame, sent, flow))) = pipe.pop(now) {
                         twin.pop(now);
-                        prop_assert!(frame >= next && due >= last_due && due <= now);
+                        prop_assert!(frame >= next[flow] && due <= now);
                         prop_assert!(due + jitter / 2 >= sent + delay);
                         let within = due <= sent + delay + jitter / 2;
                         prop_assert!(within || rate.is_some());
-                        (next, last_due) = (frame + 1, due);
+                        next[flow] = frame + 1;
+                        // What is taken out late may be followed by what overtakes it.
+                        prop_assert!(due >= last_due || !kept);
+                        last_due = due;
                     }
                 }
                 let c = pipe.counts();

@@ -15,6 +15,7 @@ pub mod syn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const TCP: u8 = 6;
+const UDP: u8 = 17;
 const TCP_HEADER_LEN: usize = 20;
 const IPV6_HEADER_LEN: usize = 40;
 
@@ -146,6 +147,26 @@ impl Packet {
             header_bytes: u32::try_from(header.len).ok()? + tcp_len,
         })
     }
+}
+
+/// Which packets keep their order among each other: those of one connection or one pair of UDP ports.
+///
+/// Each packet of another protocol, such as an echo, is a flow of its own. 0: no header of IP, or a
+/// fragment that is not the first.
+pub fn flow(ip: &[u8]) -> u64 {
+    let bits = || {
+        let header = match ip.first()? >> 4 {
+            4 => ipv4(ip, 0)?,
+            6 => ipv6(ip, 0)?,
+            _ => return None,
+        };
+        let ports = u64::from(be32(ip, header.len)?);
+        let protocol = header.protocol?;
+        // Of an echo: identifier and number.
+        let more = if [TCP, UDP].contains(&protocol) { 0 } else { be32(ip, header.len + 4)? };
+        Some(ports << 32 ^ u64::from(more) ^ u64::from(protocol))
+    };
+    bits().unwrap_or(0)
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {

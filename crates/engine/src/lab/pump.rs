@@ -18,7 +18,7 @@ use tcptoll_kernel::tun::{self, Tun, VnetHeader};
 use tcptoll_model::handshake::{End, HandshakeTrace};
 use tcptoll_model::link::{LinkSpec, line_bytes};
 use tcptoll_model::link_model::{Fate, Loss, Pipe, Settings, settings};
-use tcptoll_model::packet::Packet;
+use tcptoll_model::packet::{Packet, flow};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::wakeups::{self, Wait, Wakeups};
 use tcptoll_model::wire::{AckTracker, Direction, SpanTracker, WireTracker, payload_start};
@@ -312,7 +312,8 @@ impl Pump {
             }
             let now = Duration::from_nanos(entered_ns.saturating_sub(self.epoch_ns));
             let memory = frame.len() as u64 + 64;
-            match self.pipes[from].push(now, line, memory, frame) {
+            let flow = if self.spec.jitter.is_zero() { 0 } else { flow(self.ip(from, &frame)) };
+            match self.pipes[from].push(now, line, memory, flow, frame) {
                 Fate::Overflow => self.witness.unwanted_drops += 1,
                 Fate::Queued | Fate::Lost | Fate::QueueFull => {}
             }
@@ -323,8 +324,12 @@ impl Pump {
     fn look(&self, from: usize, frame: &[u8]) -> (Option<Packet>, u32) {
         let gso = VnetHeader::parse(frame)
             .map_or(0, |header| if header.gso_type == 0 { 0 } else { u32::from(header.gso_size) });
-        let ip = frame.get(self.ports[from].ip_at()..).unwrap_or_default();
+        let ip = self.ip(from, frame);
         (Packet::parse(ip, ip.len() as u32), gso)
+    }
+
+    fn ip<'a>(&self, from: usize, frame: &'a [u8]) -> &'a [u8] {
+        frame.get(self.ports[from].ip_at()..).unwrap_or_default()
     }
 
     fn release(&mut self) {
