@@ -63,6 +63,8 @@ struct Operation {
     established_ns: Option<u64>,
     /// Whether the request has left.
     sent: bool,
+    /// Whether it has succeeded, and the server is yet to close it.
+    is_closing: bool,
 }
 
 /// Runs the load to its end, or until the parent says stop.
@@ -302,8 +304,15 @@ impl Client<'_> {
             self.report.lateness.record_ns(called_ns.saturating_sub(due_ns));
         }
         let slot = self.slots.vacant();
-        let operation =
-            Operation { socket, begun_ns, due_ns, called_ns, established_ns: None, sent };
+        let operation = Operation {
+            socket,
+            begun_ns,
+            due_ns,
+            called_ns,
+            established_ns: None,
+            sent,
+            is_closing: false,
+        };
         let added = begun.and_then(|begun| {
             self.poller
                 .add(&operation.socket, u64::from(slot), Interest::EDGES)
@@ -323,6 +332,10 @@ impl Client<'_> {
         let now = monotonic_ns();
         while let Some(slot) = self.deadlines.over(0, now) {
             let operation = self.slots.get(slot);
+            if operation.is_some_and(|operation| operation.is_closing) {
+                self.end(slot, Ok(()));
+                continue;
+            }
             let made = operation.is_some_and(|operation| operation.established_ns.is_some());
             let class = if made { "timeout" } else { "connect-timeout" };
             self.end(slot, Err((class, io::ErrorKind::TimedOut.into())));
@@ -332,7 +345,9 @@ impl Client<'_> {
     /// What is on its way when the run is stopped is an attempt too.
     fn give_up_all(&mut self) {
         for slot in self.slots.numbers() {
-            self.end(slot, Err(("interrupted", io::ErrorKind::Interrupted.into())));
+            let is_closing = self.slots.get(slot).is_some_and(|operation| operation.is_closing);
+            let interrupted = ("interrupted", io::ErrorKind::Interrupted.into());
+            self.end(slot, if is_closing { Ok(()) } else { Err(interrupted) });
         }
     }
 
@@ -361,14 +376,22 @@ impl Client<'_> {
             let mut buffer = [0; 16_384];
             match operation.socket.read(&mut buffer) {
                 Ok(None) => {}
+                // However the server ends it: it had succeeded.
+                Ok(Some(0)) | Err(_) if operation.is_closing => self.end(slot, Ok(())),
                 Ok(Some(0)) => {
                     self.end(slot, Err(("truncated", io::ErrorKind::UnexpectedEof.into())));
+                }
+                Ok(Some(_)) if operation.is_closing => {
+                    match drained(&operation.socket, &mut buffer) {
+                        Ok(false) => {}
+                        Ok(true) | Err(_) => self.end(slot, Ok(())),
+                    }
                 }
                 Ok(Some(_)) => {
                     // What is left unread would make the close a reset.
                     while matches!(operation.socket.read(&mut buffer), Ok(Some(1..))) {}
                     self.report.first_byte.record_ns(now.saturating_sub(operation.due_ns));
-                    self.end(slot, Ok(()));
+                    self.succeeded(slot, now);
                 }
                 Err(error) => self.end(slot, Err((class_of(&error), error))),
             }
@@ -403,8 +426,25 @@ impl Client<'_> {
             }
         }
         if !self.load.first_byte {
-            self.end(slot, Ok(()));
+            self.succeeded(slot, now);
         }
+    }
+
+    /// Closes what has succeeded, or lets the server close it.
+    ///
+    /// A connection that is closed before the server has accepted it keeps its place in the accept
+    /// queue until then; a loop that closes and opens faster than the server accepts fills the queue
+    /// by itself. Only a server that has accepted answers a FIN with its own.
+    fn succeeded(&mut self, slot: u32, now: u64) {
+        let Some(operation) = self.slots.get_mut(slot) else { return };
+        if self.load.until_closed_ns == 0 || operation.socket.shutdown_write().is_err() {
+            return self.end(slot, Ok(()));
+        }
+        operation.is_closing = true;
+        // Its FIN takes a round trip too.
+        let round_trip = operation.established_ns.unwrap_or(now) - operation.called_ns;
+        self.deadlines.end(slot);
+        self.deadlines.begin(0, slot, now + round_trip + self.load.until_closed_ns);
     }
 
     fn end(&mut self, slot: u32, outcome: Result<(), (&'static str, io::Error)>) {
@@ -477,6 +517,19 @@ impl Client<'_> {
         *self.report.errors.entry(class.to_owned()).or_default() += 1;
         self.report.first_errors.entry(class.to_owned()).or_insert_with(|| error.to_string());
     }
+}
+
+/// Reads what there is; true: the server has closed.
+fn drained(socket: &Tcp, buffer: &mut [u8]) -> io::Result<bool> {
+    // A server that never ends its answer gets the event loop back.
+    for _ in 0..64 {
+        match socket.read(buffer)? {
+            None => return Ok(false),
+            Some(0) => return Ok(true),
+            Some(_) => {}
+        }
+    }
+    Ok(true)
 }
 
 /// Adds a handshake that has just completed. A retransmitted SYN has no round trip of its own.

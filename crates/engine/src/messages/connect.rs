@@ -31,7 +31,7 @@ pub struct Greet {
 }
 
 /// Whether a field has the value that an order without it means.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -110,6 +110,10 @@ pub struct ConnectLoad {
     pub ladder_ns: Vec<u64>,
     /// A handshake stands on a rung if it took at most this longer, ns.
     pub ladder_slack_ns: u64,
+    /// Half-close each connection and wait so long for the server to close it too, ns: then it was
+    /// accepted, and takes no place in the server's queue. 0: close at once.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub until_closed_ns: u64,
     /// Most operations to remember for the timeline.
     pub trace_limit: usize,
     /// Further servers: each gets one connection of the load whenever `further_every_ns` has passed.
@@ -157,6 +161,7 @@ impl ConnectLoad {
             first_byte: true,
             ladder_ns: Vec::new(),
             ladder_slack_ns: 0,
+            until_closed_ns: 0,
             trace_limit: 0,
             further: Vec::new(),
             further_every_ns: 0,

@@ -27,6 +27,10 @@ const CLOSED_LOOP_MAX_PER_S: f64 = 32_000.0;
 /// `--max-time` says other: on a server that makes each wait for a second, 1,000 take minutes.
 const WITHIN: Duration = Duration::from_secs(10);
 
+/// A closed loop waits so long for a server that is not ours to close each connection. Servers close
+/// within a millisecond of accepting; one that keeps what is half-closed gets 10 connections a second.
+const UNTIL_CLOSED: Duration = Duration::from_millis(100);
+
 /// Against an address that is not of this machine or its own network, unless `--count` says other.
 pub const PUBLIC_COUNT: u64 = 100;
 
@@ -224,6 +228,12 @@ impl ConnectSettings {
             Some(WarmUp::Time(long)) => (COUNT_MAX, Some(long)),
         };
         Some(Self { count, duration, lab: untapped, ..self.clone() })
+    }
+
+    /// How long each connection waits for the server to close it too. In the lab the load is what was
+    /// asked for, and an open loop has its schedule.
+    pub fn until_closed(&self) -> Duration {
+        if self.to.is_some() && self.rate.is_none() { UNTIL_CLOSED } else { Duration::ZERO }
     }
 
     /// Time of one connection if all goes well, s: a round trip to connect, another to the first

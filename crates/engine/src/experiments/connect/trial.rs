@@ -179,6 +179,7 @@ impl<'a> ConnectTrial<'a> {
                 settings.send.clone()
             },
             first_byte: settings.first_byte,
+            until_closed_ns: settings.until_closed().as_nanos() as u64,
             ladder_ns: self.ladder.iter().map(|rung| rung.as_nanos() as u64).collect(),
             trace_limit: TRACE_MAX,
             split: (settings.to.is_some() || settings.lab.remote.is_some()) && !settings.fast_open,

@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+use tcptoll_kernel::socket::blocking::{Blocking, BlockingOptions};
+
 use super::*;
 use crate::messages::Request;
 
@@ -169,4 +171,45 @@ fn a_handshake_that_waited_for_a_second_syn_stands_on_the_first_step() {
     assert_eq!((report.ok, opened.syns_unanswered), (1, 1), "{opened:?}");
     assert_eq!((opened.syn_steps, opened.syn_off), (vec![1, 0, 0], 0));
     assert_eq!((opened.syn_ack_steps, opened.syn_ack_off), (vec![0], 0));
+}
+
+#[test]
+fn a_loop_that_waits_for_the_close_does_not_fill_the_queue_of_a_slow_server() {
+    // Of a backlog of 16.
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = Blocking::listen(any, &BlockingOptions::default()).unwrap();
+    let at = listener.tcp().local().unwrap();
+    thread::spawn(move || {
+        for _ in 0..60 {
+            thread::sleep(Duration::from_millis(2));
+            let _ = listener.accept().unwrap().receive(&mut [0; 16]);
+        }
+    });
+    let paced = ConnectLoad {
+        count: 60,
+        concurrency: 1,
+        first_byte: false,
+        until_closed_ns: 20_000_000_000,
+        ladder_ns: vec![1_000_000_000],
+        ladder_slack_ns: 500_000_000,
+        ..load(at)
+    };
+    let (report, _) = ran(&paced, false);
+    assert_eq!((report.ok, report.rungs[0]), (60, 0), "{report:?}");
+    assert!(report.elapsed_ns >= 120_000_000, "each was accepted before the next: {report:?}");
+}
+
+#[test]
+fn a_server_that_never_closes_holds_a_connection_for_the_limit_alone() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let held = ConnectLoad {
+        count: 3,
+        concurrency: 1,
+        first_byte: false,
+        until_closed_ns: 20_000_000,
+        ..load(listener.local_addr().unwrap())
+    };
+    let (report, _) = ran(&held, false);
+    assert_eq!((report.ok, report.attempts), (3, 3), "{report:?}");
+    assert!(report.elapsed_ns >= 60_000_000, "{report:?}");
 }

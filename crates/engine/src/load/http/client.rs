@@ -291,7 +291,7 @@ impl<D: Driver> Client<'_, D> {
             let making = matches!(it.state, State::Connecting | State::Handshaking);
             let called_ns = it.called_ns;
             if !making {
-                self.responses.took(now.saturating_sub(it.sent_ns));
+                self.responses.missed(now.saturating_sub(it.sent_ns));
                 self.fail(slot, "timeout", "no answer in time", true);
             } else if self.load.rate_per_s.is_none() {
                 let connecting = it.state == State::Connecting;

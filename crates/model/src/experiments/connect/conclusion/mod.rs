@@ -104,6 +104,16 @@ fn answer(summary: &Summary) -> String {
                 .to_owned(),
         );
     }
+    // Whose fault it is stands before what it did.
+    let is_target = summary.place.kind == PlaceKind::Target;
+    if is_target && summary.causes.first().is_some_and(|cause| cause.id == "accept-queue-full") {
+        sentences.insert(
+            0,
+            "This load filled the server's accept queue, or helped to, and other clients waited \
+             with it; a lower --rate or --concurrency leaves them room."
+                .to_owned(),
+        );
+    }
     // Of all sentences that follow the first one, a load that was cut short must not be missed.
     if let Some(cut) = cut(&measured) {
         sentences.insert(sentences.len().min(1), cut);
