@@ -1,9 +1,10 @@
 //! HTTP/1.1 for a few scrapers: a thread for each client, and a bound for everything that a client does.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,9 @@ use super::request::{HEAD_MAX, Hosts, Refusal, Request, TOO_LARGE, TOO_SLOW, Tar
 pub(super) struct Bounds {
     /// Clients at a time.
     pub clients: usize,
-    /// Time for a whole exchange, from the connection or the first byte of a request to the last byte of
-    /// the answer.
+    /// Time for the head of a request, from the connection or from its first byte.
+    pub head: Duration,
+    /// Time for the answer, from then on.
     pub exchange: Duration,
     /// Time between two requests of a connection. Above 60 s, Prometheus' default interval: a connection
     /// that is closed just when the next scrape begins costs that scrape a second attempt.
@@ -28,6 +30,7 @@ pub(super) struct Bounds {
 
 pub(super) const BOUNDS: Bounds = Bounds {
     clients: 64,
+    head: Duration::from_secs(2),
     exchange: Duration::from_secs(10),
     idle: Duration::from_secs(75),
     requests: 1_000,
@@ -54,14 +57,15 @@ pub(super) type Pages = dyn Fn(MetricsFormat) -> Result<Arc<str>, String> + Send
 
 /// Serves until the process ends. Accept errors never end it.
 pub(super) fn serve(listener: &TcpListener, hosts: &Hosts, bounds: Bounds, pages: &Arc<Pages>) {
-    let seated = Arc::new(AtomicUsize::new(0));
+    let seats = Arc::new(Seats::default());
     loop {
         let Ok((stream, _)) = listener.accept() else {
             thread::sleep(PAUSE);
             continue;
         };
-        let seat = Seat::take(&seated);
-        if seat.number >= bounds.clients {
+        let seat = Seat::take(&seats);
+        // Who asks for nothing gives way: clients that trickle or idle must not keep a scraper out.
+        if seat.number >= bounds.clients && !seats.make_room() {
             // The buffer of a new socket takes this without waiting, or it is not said.
             let _told = stream.set_nonblocking(true).and_then(|()| {
                 (&stream).write_all(&answer(FULL.status, TEXT, FULL.text.as_bytes(), false))
@@ -72,31 +76,60 @@ pub(super) fn serve(listener: &TcpListener, hosts: &Hosts, bounds: Bounds, pages
         // Where no thread can be made the client is closed, and the next may have more luck.
         let _started =
             thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
-                let _seat = seat;
                 let Ok(local) = stream.local_addr() else { return };
-                let client = Client { stream, local: local.ip(), hosts, bounds, pages };
+                let client = Client { stream, local: local.ip(), hosts, bounds, pages, seat };
                 // A client that vanished or was too slow has no answer; nobody is left to tell.
                 let _gone = client.serve();
             });
     }
 }
 
+/// All places.
+#[derive(Default)]
+struct Seats {
+    taken: AtomicUsize,
+    /// Clients whose request is yet to come, in the order in which they began to wait.
+    waiting: Mutex<BTreeMap<u64, TcpStream>>,
+    next: AtomicU64,
+}
+
+impl Seats {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the client that has waited longest. False: each has a request that is being answered.
+    fn make_room(&self) -> bool {
+        let longest = self.waiting().pop_first();
+        longest.is_some_and(|(_, stream)| stream.shutdown(Shutdown::Both).is_ok())
+    }
+}
+
 /// A client's place, free again when it is dropped.
 struct Seat {
-    all: Arc<AtomicUsize>,
+    all: Arc<Seats>,
     /// Clients that were there before.
     number: usize,
 }
 
 impl Seat {
-    fn take(all: &Arc<AtomicUsize>) -> Self {
-        Self { all: Arc::clone(all), number: all.fetch_add(1, Ordering::SeqCst) }
+    fn take(all: &Arc<Seats>) -> Self {
+        Self { all: Arc::clone(all), number: all.taken.fetch_add(1, Ordering::SeqCst) }
+    }
+
+    /// Has the client count as waiting while `request` is read.
+    fn waiting<T>(&self, stream: &TcpStream, request: impl FnOnce() -> T) -> io::Result<T> {
+        let number = self.all.next.fetch_add(1, Ordering::SeqCst);
+        self.all.waiting().insert(number, stream.try_clone()?);
+        let request = request();
+        self.all.waiting().remove(&number);
+        Ok(request)
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.all.fetch_sub(1, Ordering::SeqCst);
+        self.all.taken.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -106,6 +139,7 @@ struct Client {
     hosts: Hosts,
     bounds: Bounds,
     pages: Arc<Pages>,
+    seat: Seat,
 }
 
 /// How reading a request ended, other than with one.
@@ -120,10 +154,14 @@ impl Client {
         self.stream.set_nodelay(true)?;
         let mut buffer = Vec::new();
         for number in 1..=self.bounds.requests {
-            let wait = if number == 1 { self.bounds.exchange } else { self.bounds.idle };
+            let wait = if number == 1 { self.bounds.head } else { self.bounds.idle };
             let mut deadline = Instant::now() + wait;
-            let request = match self.request(&mut buffer, &mut deadline) {
-                Ok(request) => request,
+            let read = || self.request(&mut buffer, &mut deadline);
+            let request = match self.seat.waiting(&self.stream, read)? {
+                Ok(request) => {
+                    deadline = Instant::now() + self.bounds.exchange;
+                    request
+                }
                 Err(Ended::Gone) => return Ok(()),
                 Err(Ended::Refused(refusal)) => {
                     let body = format!("{}\n", refusal.text);
@@ -142,14 +180,14 @@ impl Client {
     }
 
     /// The next request. What follows it stays in the buffer. `deadline`: of its first byte; becomes that
-    /// of the exchange.
+    /// of its head.
     fn request(&self, buffer: &mut Vec<u8>, deadline: &mut Instant) -> Result<Request, Ended> {
         let mut looked = 0;
         let mut waiting = true;
         loop {
             if waiting && !buffer.is_empty() {
                 waiting = false;
-                *deadline = (*deadline).min(Instant::now() + self.bounds.exchange);
+                *deadline = (*deadline).min(Instant::now() + self.bounds.head);
             }
             // Only where a head may have ended: a client that drips bytes costs no parse a byte.
             if ends_head(&buffer[looked..])

@@ -6,7 +6,8 @@ use super::*;
 const PAGE: &str = "a_page 1\n";
 
 fn bounds() -> Bounds {
-    Bounds { exchange: Duration::from_mins(1), idle: Duration::from_mins(1), ..BOUNDS }
+    let long = Duration::from_mins(1);
+    Bounds { head: long, exchange: long, idle: long, ..BOUNDS }
 }
 
 fn start(bounds: Bounds) -> SocketAddr {
@@ -110,9 +111,9 @@ fn an_endless_head_is_refused_at_its_limit() {
 }
 
 #[test]
-fn a_client_that_drips_bytes_is_cut_at_the_deadline_of_its_exchange() {
-    let exchange = Duration::from_millis(300);
-    let at = start(Bounds { exchange, ..bounds() });
+fn a_client_that_drips_bytes_is_cut_at_the_deadline_of_its_head() {
+    let head = Duration::from_millis(300);
+    let at = start(Bounds { head, ..bounds() });
     let (mut stream, began) = (connect(at), Instant::now());
     let mut drip = stream.try_clone().unwrap();
     let (ended, end) = mpsc::channel::<()>();
@@ -126,7 +127,7 @@ fn a_client_that_drips_bytes_is_cut_at_the_deadline_of_its_exchange() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert!(began.elapsed() >= exchange);
+    assert!(began.elapsed() >= head);
     drop(ended);
     dripping.join().unwrap();
     // One that says nothing at all has no answer.
@@ -163,22 +164,46 @@ fn a_client_that_does_not_read_is_cut_at_the_deadline() {
 }
 
 #[test]
-fn one_client_too_many_is_told_so_and_no_other_is_disturbed() {
+fn one_client_too_many_takes_the_place_of_the_one_that_has_asked_for_nothing_for_longest() {
     let at = start(bounds());
+    // They trickle: a byte each, and no request.
     let mut seated: Vec<TcpStream> = (0..BOUNDS.clients).map(|_| connect(at)).collect();
-    // Each has a place for sure once it was served.
     for stream in &mut seated {
-        stream.write_all(GET).unwrap();
-        assert_eq!(one(stream).1, PAGE);
+        stream.write_all(&GET[..1]).unwrap();
     }
-    let mut more = connect(at);
+    for _ in 0..3 {
+        let mut scraper = connect(at);
+        scraper.write_all(GET).unwrap();
+        assert_eq!(one(&mut scraper).1, PAGE);
+    }
+    let closed = seated.iter_mut().filter_map(|stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        stream.read(&mut [0]).ok()
+    });
+    assert!((1..=3).contains(&closed.count()));
+}
+
+#[test]
+fn one_client_too_many_is_told_so_where_all_are_being_answered() {
+    let (release, held) = mpsc::channel::<()>();
+    let (asked, is_asked) = mpsc::channel();
+    let ends = Mutex::new((asked, held));
+    let pages = move |_| {
+        let ends = ends.lock().unwrap();
+        ends.0.send(()).unwrap();
+        let _released = ends.1.recv();
+        Ok(Arc::from(PAGE))
+    };
+    let at = start_with(Bounds { clients: 1, ..bounds() }, Arc::new(pages));
+    let mut served = connect(at);
+    served.write_all(GET).unwrap();
+    is_asked.recv().unwrap();
     let mut answer = String::new();
-    more.read_to_string(&mut answer).unwrap();
+    connect(at).read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    for stream in &mut seated {
-        stream.write_all(GET).unwrap();
-        assert_eq!(one(stream).1, PAGE);
-    }
+    release.send(()).unwrap();
+    drop(release);
+    assert_eq!(one(&mut served).1, PAGE);
 }
 
 #[test]
