@@ -204,11 +204,27 @@ fn request_line(line: &[u8]) -> Option<Request> {
         let is_method = !method.is_empty() && method.iter().all(u8::is_ascii_graphic);
         return is_method.then_some(Request::Other);
     }
-    if target.first() != Some(&b'/') || !target.iter().all(u8::is_ascii_graphic) {
+    let target = origin_form(target)?;
+    if !target.iter().all(u8::is_ascii_graphic) {
         return None;
     }
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     Some(Request::Kept(Entry { method: text(method)?, path: text(target)? }))
+}
+
+/// A target from its path on: a proxy logs the absolute form (RFC 9112, section 3.2.2). None: it is neither.
+fn origin_form(target: &[u8]) -> Option<&[u8]> {
+    if target.first() == Some(&b'/') {
+        return Some(target);
+    }
+    let scheme =
+        [&b"http://"[..], b"https://"].into_iter().find_map(|scheme| target.strip_prefix(scheme));
+    let authority = scheme.filter(|rest| !matches!(rest.first(), None | Some(b'/')))?;
+    match authority.iter().position(|byte| b"/?".contains(byte)) {
+        Some(at) => Some(&authority[at..]).filter(|path| path.first() == Some(&b'/')),
+        // Without a path, that of the root is asked for.
+        None => Some(b"/"),
+    }
 }
 
 /// `HTTP/1.1`, and `HTTP/2` too: the request is replayed in HTTP/1 whatever it was sent in.
@@ -314,6 +330,15 @@ mod tests {
     }
 
     #[test]
+    fn of_an_absolute_target_the_path_is_kept() {
+        let log = read(
+            &[&around("GET http://x:80/a?b HTTP/1.1")[..], &around("GET https://x HTTP/1.1")]
+                .concat(),
+        );
+        assert_eq!(log.entries, [entry("GET", "/a?b"), entry("GET", "/")]);
+    }
+
+    #[test]
     fn escapes_are_undone() {
         let log = read(&around(r#"GET /a\"b\\c\x22d HTTP/1.1"#));
         assert_eq!(log.entries, [entry("GET", r#"/a"b\c"d"#)]);
@@ -334,7 +359,9 @@ mod tests {
             "GET /a b HTTP/1.1",
             "GET  /a HTTP/1.1",
             "GET a HTTP/1.1",
-            "GET http://x/ HTTP/1.1",
+            "GET http:///a HTTP/1.1",
+            "GET http://x?/a HTTP/1.1",
+            "GET ftp://x/a HTTP/1.1",
             "GET * HTTP/1.1",
             "GET /a",
             "GET /a HTTP/1.1 ",
