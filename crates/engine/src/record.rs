@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tcptoll_model::record::{Header, Line, Resumed, Summary, Trial};
+use tcptoll_model::record::{Header, Line, Resumed, Summary, Trial, possible};
 use tcptoll_model::stop::ROUNDS_MAX;
 
 use crate::files::{empty, open_own};
@@ -169,10 +169,12 @@ pub enum ReadError {
         error: serde_json::Error,
     },
     /// A trial that no run can have written.
-    #[error("line {number} is damaged: its round or time is impossible")]
+    #[error("line {number} is damaged: {what}")]
     Impossible {
         /// From 1.
         number: usize,
+        /// What is impossible.
+        what: String,
     },
     /// A record of a newer format that this build would misread.
     #[error("its format is version {0}, but this tcptoll reads at most version {max}: use a newer tcptoll", max = tcptoll_model::record::RECORD_VERSION)]
@@ -202,11 +204,20 @@ pub enum ReadError {
     TooLarge,
 }
 
-/// Whether a run can have had this trial: what follows from rounds and times has no surprises.
-fn possible(trial: &Trial) -> bool {
-    let time = |s: f64| (0.0..1e9).contains(&s);
-    let late = trial.start_late_s.is_none_or(time);
-    trial.round < ROUNDS_MAX && time(trial.began_s) && time(trial.took_s) && late
+/// What no run can have written: what follows from rounds, times and figures has no surprises.
+fn impossible(line: &Line) -> Option<String> {
+    match line {
+        Line::Trial(trial) => {
+            let time = |s: f64| (0.0..1e9).contains(&s);
+            let late = trial.start_late_s.is_none_or(time);
+            let is_possible =
+                trial.round < ROUNDS_MAX && time(trial.began_s) && time(trial.took_s) && late;
+            let of_arm = || possible::impossible(&trial.arm);
+            if is_possible { of_arm() } else { Some("its round or time is impossible".to_owned()) }
+        }
+        Line::Summary(summary) => summary.arms.iter().find_map(possible::impossible),
+        _ => None,
+    }
 }
 
 /// The lines of a file that have their end.
@@ -228,10 +239,10 @@ fn whole(bytes: &[u8], first: &[u8]) -> Result<Whole, ReadError> {
             break;
         }
         match serde_json::from_slice::<Line>(line) {
-            Ok(Line::Trial(trial)) if !possible(&trial) => {
-                return Err(ReadError::Impossible { number: number + 1 });
-            }
-            Ok(line) => whole.lines.push(line),
+            Ok(line) => match impossible(&line) {
+                Some(what) => return Err(ReadError::Impossible { number: number + 1, what }),
+                None => whole.lines.push(line),
+            },
             Err(_) if number == 0 && !line.starts_with(first) => return Err(ReadError::NoHeader),
             Err(error) => return Err(ReadError::Damaged { number: number + 1, error }),
         }

@@ -23,6 +23,7 @@ mod page;
 mod path;
 mod points;
 mod port_use;
+pub mod possible;
 mod queue;
 mod resolved;
 mod site_visits;

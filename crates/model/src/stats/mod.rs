@@ -20,7 +20,7 @@ pub mod summary;
 pub mod two_sample;
 
 pub use binomial::exact_interval;
-pub use histogram::Histogram;
+pub use histogram::{Histogram, TOP_NS};
 pub use quantile::{enough, nearest_rank, need};
 pub use series::{Series, SeriesBuilder};
-pub use summary::{FIGURES, Figure, HistogramSummary};
+pub use summary::{FIGURES, Figure, HistogramSummary, Unanswered};
