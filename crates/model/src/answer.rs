@@ -115,7 +115,9 @@ fn one(asked: Asked<'_>, metric: &str, summary: &Summary) -> Option<String> {
         Asked::Value(name) => {
             let arm = summary.arms.iter().find(|arm| arm.name == name)?;
             let unit = consolidate::unit(arm, metric)?;
-            consolidate::value(arm, metric).map(|value| with_unit(value, &unit))
+            let value = consolidate::value(arm, metric)?;
+            let sign = if consolidate::is_bound(arm, metric, value) { "≥ " } else { "" };
+            Some(format!("{sign}{}", with_unit(value, &unit)))
         }
         Asked::Ratio(a, b) => ratio(comparison(a, b)?),
         Asked::Verdict(a, b) => comparison(a, b).map(verdict),

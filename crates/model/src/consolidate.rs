@@ -96,6 +96,17 @@ pub fn value(arm: &Arm, metric: &str) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
+/// [`value`], where it is no lower bound: bounds have no mean and no difference.
+pub(crate) fn exact(arm: &Arm, metric: &str) -> Option<f64> {
+    value(arm, metric).filter(|value| !is_bound(arm, metric, *value))
+}
+
+/// Whether the figure is at least this one.
+pub(crate) fn is_bound(arm: &Arm, metric: &str, value: f64) -> bool {
+    !arm.metrics.contains_key(metric)
+        && figure(arm, metric).is_some_and(|(histogram, _)| histogram.is_bound(value))
+}
+
 /// The distribution and the figure that a metric names.
 fn figure<'a>(arm: &'a Arm, metric: &str) -> Option<(&'a HistogramSummary, &'static Figure)> {
     let has = |name: &str| arm.histograms.contains_key(name);
@@ -181,6 +192,7 @@ fn one(trials: &[&Trial]) -> Arm {
         attempts: sum(arms.iter().map(|arm| arm.attempts)),
         ok: sum(arms.iter().map(|arm| arm.ok)),
         errors: summed(&of(&arms, |arm| &arm.errors)),
+        first_errors: arms.iter().rev().flat_map(|arm| arm.first_errors.clone()).collect(),
         statuses: summed(&of(&arms, |arm| &arm.statuses)),
         client: hosts::host(&clients),
         server: (!servers.is_empty()).then(|| hosts::host(&servers)),
@@ -229,7 +241,7 @@ fn rounds(trials: &[&Trial]) -> Vec<Round> {
         left_out: left_out(trial).or_else(|| again(trial)),
         metrics: names(&[&trial.arm])
             .into_iter()
-            .filter_map(|name| Some((name.clone(), value(&trial.arm, &name)?)))
+            .filter_map(|name| Some((name.clone(), exact(&trial.arm, &name)?)))
             .collect(),
     };
     trials.iter().map(round).collect()
@@ -244,7 +256,7 @@ fn names(arms: &[&Arm]) -> BTreeSet<String> {
 
 fn metrics(arms: &[&Arm], concludes: bool) -> BTreeMap<String, Metric> {
     let metric = |name: String| {
-        let values: Vec<f64> = arms.iter().filter_map(|arm| value(arm, &name)).collect();
+        let values: Vec<f64> = arms.iter().filter_map(|arm| exact(arm, &name)).collect();
         // A quantile lacks where values are few: the mean of the others would be of other rounds.
         let whole = values.len() == arms.len();
         if !whole && !arms.iter().any(|arm| arm.metrics.contains_key(&name)) {

@@ -3,6 +3,7 @@
 //! Arithmetic, made before a run and held against what happened in it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,11 @@ pub struct PortForecast {
     pub destinations: u64,
     /// How long a connection keeps its port where the client closes first, s: 60 on Linux
     /// (`TCP_TIMEWAIT_LEN`); 1 (or `tcp_tw_reuse_delay`) with `tcp_tw_reuse` in force; 0 where the
-    /// server closes first.
+    /// server closes first. Where the server closes late, FIN-WAIT-2 comes before, as long as was seen.
     pub held_s: f64,
+    /// The part of it in FIN-WAIT-2, s, at least; absent: none was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fin_wait_2_s: Option<f64>,
     /// Connections that may be open or in TIME-WAIT at once: usable × sources × destinations.
     pub at_once: u64,
     /// Connections per second that can go on for ever; absent: ports do not limit it.
@@ -57,6 +61,9 @@ pub struct PortSettings {
     pub client_closes: ClientCloses,
     /// Whether the destination is on loopback: `tcp_tw_reuse` = 2 helps there alone.
     pub loopback: bool,
+    /// How long a connection was seen in FIN-WAIT-2 before TIME-WAIT, at least; 0: the server closes at
+    /// once.
+    pub half_closed: Duration,
 }
 
 /// Which connections the client closes first, and so keeps the ports of.
@@ -102,11 +109,13 @@ pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
     let (sources, destinations) = (settings.sources.max(1), settings.destinations.max(1));
     let at_once = usable.saturating_mul(sources).saturating_mul(destinations);
     let reuse = reuse_after_s(settings);
+    let fin_wait_2_s =
+        (!settings.half_closed.is_zero()).then_some(settings.half_closed.as_secs_f64());
     let held_s = match reuse {
         _ if settings.client_closes == ClientCloses::None => 0.0,
         Some(after_s) => after_s,
         None => TIME_WAIT_S,
-    };
+    } + fin_wait_2_s.unwrap_or(0.0);
     let share = match settings.client_closes {
         ClientCloses::Share(share) => share,
         ClientCloses::None | ClientCloses::All => 1.0,
@@ -117,6 +126,7 @@ pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
         sources,
         destinations,
         held_s,
+        fin_wait_2_s,
         at_once,
         sustained_per_s,
         text: String::new(),
@@ -165,6 +175,13 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
         );
     };
     let per_s = if per_s < 10.0 { format!("{per_s:.2}") } else { count(per_s as u64) };
+    if let Some(half_closed_s) = forecast.fin_wait_2_s {
+        return format!(
+            "{ports}{to}; the client closes first and the server does not close for {half_closed_s:.1} s \
+             or longer, so FIN-WAIT-2 and TIME-WAIT hold each port for {held_s:.1} s: at most {per_s} \
+             connections per second for long"
+        );
+    }
     if let ClientCloses::Share(share) = closes {
         return format!(
             "{ports}{to}; the client closed first on {:.0} % of the connections, and keeps the \
@@ -258,8 +275,25 @@ mod tests {
             sources: 1,
             destinations: 1,
             client_closes: ClientCloses::All,
-            loopback: false,
+            ..PortSettings::default()
         }
+    }
+
+    #[test]
+    fn a_server_that_closes_late_holds_the_ports_in_fin_wait_2() {
+        let settings = PortSettings {
+            half_closed: Duration::from_secs(4),
+            ..settings(&[("ip_local_port_range", "1000 1999"), ("tcp_tw_reuse", "1")])
+        };
+        let forecast = forecast(&settings).unwrap();
+        // 1,000 ports, 4 s in FIN-WAIT-2 and 1 s in TIME-WAIT.
+        assert_eq!((forecast.held_s, forecast.sustained_per_s), (5.0, Some(200.0)));
+        assert_eq!(
+            forecast.text,
+            "1,000 local ports × 1 source address to one destination; the client closes first and \
+             the server does not close for 4.0 s or longer, so FIN-WAIT-2 and TIME-WAIT hold each \
+             port for 5.0 s: at most 200 connections per second for long"
+        );
     }
 
     const RANGE: (&str, &str) = ("ip_local_port_range", "32768\t60999\n");

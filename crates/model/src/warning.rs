@@ -519,6 +519,14 @@ warnings! {
         "{unsent} of {of} requests were not sent and count as errors (unsent). All {connections} connections were busy or opening until no answer within --timeout was possible, or until the run ended. Lower --rate, or raise --connections"
     );
 
+    /// Several URLs are asked for in turn.
+    UrlsTogether "urls-together" {
+        /// How many.
+        urls: usize,
+    } => format!(
+        "Each figure is of all {urls} URLs together, which are requested in turn. Run one at a time to tell them apart"
+    );
+
     /// More was due than was answered, and the queue of what waited grew.
     Saturated "saturated" {
         /// Due per second.

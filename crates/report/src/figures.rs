@@ -1,6 +1,8 @@
 //! What does a report say of an arm, whatever it looks like? Picks and derives figures; both the
 //! terminal and the HTML report show these, so they cannot disagree.
 
+use std::collections::BTreeSet;
+
 use tcptoll_model::experiments::figures::{LATENESS, RESOLUTION_SHOWN, RTT};
 use tcptoll_model::experiments::{self, names};
 use tcptoll_model::record::{
@@ -136,7 +138,7 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
         words.push(format!("client late p99 {}", number::time(us)));
     }
     let (client, server) = machines(summary);
-    words.extend(client.congestion_control.clone());
+    words.extend(congestion(summary).or_else(|| client.congestion_control.clone()));
     // Of a merged record each point has its own.
     words.extend((summary.points.is_none()).then(|| match server {
         Some(server) => format!("{} and {} CPUs", client.cpus, server.cpus),
@@ -145,6 +147,17 @@ pub(crate) fn place(summary: &Summary) -> Vec<String> {
     words.extend(servers(summary));
     words.extend(engines(summary));
     words
+}
+
+/// The congestion control in effect, as the sockets told it.
+fn congestion(summary: &Summary) -> Option<String> {
+    let of = |arm: &Arm| {
+        let of_transfer = arm.own.transfer.as_ref().map(|all| all.client.congestion.clone());
+        of_transfer.or_else(|| arm.client.tcp_info.as_ref()?.congestion.clone())
+    };
+    let names: BTreeSet<String> =
+        summary.arms.iter().filter_map(of).filter(|name| !name.is_empty()).collect();
+    (!names.is_empty()).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// The point's name, or how many points there are, for the line of the place.

@@ -122,7 +122,12 @@ fn arms(page: &mut String, summary: &Summary, own: &Own) {
     let estimates = metric.map(|metric| rounds::estimates(summary, metric)).unwrap_or_default();
     let times = [0, 1, 3].map(|quantile: usize| {
         let of = |arm: &Arm| figures::quantiles(arm, &primary.key)[quantile];
-        number::times(&summary.arms.iter().map(of).collect::<Vec<_>>())
+        let values: Vec<_> = summary.arms.iter().map(of).collect();
+        let signs = summary.arms.iter().zip(&values).map(|(arm, us)| {
+            arm.histograms.get(&primary.key).zip(*us).map_or("", |(h, us)| h.sign(us))
+        });
+        let times = number::times(&values);
+        signs.zip(times).map(|(sign, time)| format!("{sign}{time}")).collect::<Vec<_>>()
     });
     let row = |(at, arm): (usize, &Arm)| {
         let mut cells = vec![arm.name.clone()];

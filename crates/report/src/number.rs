@@ -271,6 +271,9 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// A ratio: `×1.03`.
 pub(crate) fn ratio(value: f64) -> String {
+    if value == 0.0 {
+        return "×0".to_owned();
+    }
     format!("×{}", three(value))
 }
 

@@ -23,47 +23,87 @@ const TICKS_NS: u64 = 20_000_000;
 /// Counts, as soon as no such connection is being closed any more, or at the limit.
 pub(super) fn count(wanted: &CountClosed) -> ClosedSockets {
     let is_local = has_address(wanted.server);
+    let fin_timeout_ns = fin_timeout_ns();
     let deadline = monotonic_ns() + wanted.limit_ns;
     let Ok(mut diag) = SockDiag::open() else { return ClosedSockets::default() };
     loop {
-        let mut under_way = 0;
-        let mut of = |end| side(&mut diag, end, wanted, &mut under_way).ok();
+        let mut of = |end| Side::of(&mut diag, end, wanted, fin_timeout_ns).ok();
         let client = of(End::Remote);
         let server = if is_local { of(End::Local) } else { None };
+        let sides = [&client, &server].map(Option::as_ref);
+        let under_way = sides.iter().flatten().map(|side| side.under_way + side.half_closed).sum();
         if under_way == 0 || monotonic_ns() >= deadline {
-            let both = client.as_ref().zip(server.as_ref());
-            let both = both.map(|(ours, theirs)| ours.intersection(theirs).count() as u64);
-            let count = |side: Option<HashSet<_>>| side.map(|clients| clients.len() as u64);
-            return ClosedSockets { client: count(client), server: count(server), both, under_way };
+            let both = client.as_ref().zip(server.as_ref()).map(|(ours, theirs)| {
+                ours.time_wait.intersection(&theirs.time_wait).count() as u64
+            });
+            let [ours, theirs] = sides.map(|side| side.map(|side| side.time_wait.len() as u64));
+            return ClosedSockets {
+                client: ours,
+                server: theirs,
+                both,
+                under_way,
+                half_closed: sides.map(|side| side.map_or(0, |side| side.half_closed)),
+                half_closed_ns: client.as_ref().map_or(0, |side| side.oldest_ns),
+            };
         }
         // Not for luck: the question is asked again until it is answered or time is up.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// The clients' addresses of one end's sockets in TIME-WAIT; adds those that are still being closed.
-fn side(
-    diag: &mut SockDiag,
-    end: End,
-    wanted: &CountClosed,
-    under_way: &mut u64,
-) -> Result<HashSet<SocketAddr>, SysError> {
-    let mut clients = HashSet::new();
-    diag.closed(end, wanted.server, |socket| match socket {
-        Closed::UnderWay => *under_way += 1,
-        Closed::TimeWait { left, other } => {
-            if begun_ns(monotonic_ns(), left) + TICKS_NS >= wanted.since_ns {
-                clients.insert(other);
-            }
-        }
-    })?;
-    Ok(clients)
+/// One end's sockets.
+#[derive(Default)]
+struct Side {
+    /// The clients' addresses of those in TIME-WAIT.
+    time_wait: HashSet<SocketAddr>,
+    /// Those that are being closed.
+    under_way: u64,
+    /// Those in FIN-WAIT-2.
+    half_closed: u64,
+    /// How long the oldest of them has been so, ns.
+    oldest_ns: u64,
 }
 
-/// When a socket went into TIME-WAIT, by what is left of it; 0: before the clock began.
-fn begun_ns(now_ns: u64, left: Duration) -> u64 {
+impl Side {
+    fn of(
+        diag: &mut SockDiag,
+        end: End,
+        wanted: &CountClosed,
+        fin_timeout_ns: u64,
+    ) -> Result<Self, SysError> {
+        let mut side = Self::default();
+        let now_ns = monotonic_ns();
+        let is_own = |begun_ns: u64| begun_ns + TICKS_NS >= wanted.since_ns;
+        diag.closed(end, wanted.server, |socket| match socket {
+            Closed::UnderWay => side.under_way += 1,
+            Closed::HalfClosed { left, .. } => {
+                let begun_ns = begun_ns(now_ns, left, fin_timeout_ns);
+                if is_own(begun_ns) {
+                    side.half_closed += 1;
+                    side.oldest_ns = side.oldest_ns.max(now_ns.saturating_sub(begun_ns));
+                }
+            }
+            Closed::TimeWait { left, other } => {
+                if is_own(begun_ns(now_ns, left, TIME_WAIT_NS)) {
+                    side.time_wait.insert(other);
+                }
+            }
+        })?;
+        Ok(side)
+    }
+}
+
+/// When a socket went into a state of this length, by what is left of it; 0: before the clock began.
+fn begun_ns(now_ns: u64, left: Duration, whole_ns: u64) -> u64 {
     let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-    (now_ns.saturating_add(left_ns)).saturating_sub(TIME_WAIT_NS)
+    (now_ns.saturating_add(left_ns)).saturating_sub(whole_ns)
+}
+
+/// How long this namespace keeps a socket in FIN-WAIT-2 that has no process, ns.
+fn fin_timeout_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fin_timeout");
+    let seconds = text.ok().and_then(|text| text.trim().parse::<u64>().ok());
+    seconds.map_or(TIME_WAIT_NS, |seconds| seconds.saturating_mul(1_000_000_000))
 }
 
 /// Whether the address is one of this network namespace: only then can a socket be bound to it.
@@ -81,9 +121,9 @@ mod tests {
     #[test]
     fn what_is_left_of_a_minute_says_when_it_began() {
         let now = 100_000_000_000;
-        assert_eq!(begun_ns(now, Duration::from_mins(1)), now);
-        assert_eq!(begun_ns(now, Duration::from_millis(57_500)), now - 2_500_000_000);
-        assert_eq!(begun_ns(1_000_000_000, Duration::from_secs(1)), 0);
+        assert_eq!(begun_ns(now, Duration::from_mins(1), TIME_WAIT_NS), now);
+        assert_eq!(begun_ns(now, Duration::from_millis(57_500), TIME_WAIT_NS), now - 2_500_000_000);
+        assert_eq!(begun_ns(1_000_000_000, Duration::from_secs(1), TIME_WAIT_NS), 0);
     }
 
     #[test]
@@ -107,7 +147,7 @@ mod tests {
             client: Some(client),
             server: Some(server),
             both: Some(0),
-            under_way: 0,
+            ..ClosedSockets::default()
         };
         assert_eq!(count(&wanted), sockets(3, 2));
         let later = CountClosed { since_ns: monotonic_ns() + 1_000_000_000, ..wanted };
@@ -115,6 +155,24 @@ mod tests {
         let elsewhere = "192.0.2.1:80".parse().unwrap();
         let none = ClosedSockets { server: None, both: None, ..sockets(0, 0) };
         assert_eq!(count(&CountClosed { server: elsewhere, ..wanted }), none);
+    }
+
+    #[test]
+    fn a_connection_that_only_the_client_has_closed_holds_its_port_in_fin_wait_2() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = listener.local_addr().unwrap();
+        let since_ns = monotonic_ns();
+        let mut kept = Vec::new();
+        for _ in 0..3 {
+            drop(TcpStream::connect(server).unwrap());
+            kept.push(listener.accept().unwrap());
+        }
+        let wanted = CountClosed { server, since_ns, limit_ns: 50_000_000 };
+        let found = count(&wanted);
+        assert_eq!((found.client, found.half_closed, found.under_way), (Some(0), [3, 0], 3));
+        assert!(found.half_closed_ns >= 30_000_000, "{found:?}");
+        let later = CountClosed { since_ns: monotonic_ns() + 1_000_000_000, ..wanted };
+        assert_eq!(count(&later).half_closed, [0, 0], "those of another load are not counted");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tcptoll_model::page::site::Site;
 use tcptoll_model::record::{Closing, Series};
 use tcptoll_model::saturation::Ages;
 
+use super::connect::is_default;
 use super::order;
 
 /// Longest piece of an upload, bytes: JSON may double it.
@@ -356,8 +357,14 @@ pub struct ClosedSockets {
     pub server: Option<u64>,
     /// Connections of which both ends are in TIME-WAIT; absent if either is.
     pub both: Option<u64>,
-    /// Sockets of either end that are still being closed.
+    /// Sockets of either end that are still being closed, those in FIN-WAIT-2 too.
     pub under_way: u64,
+    /// FIN-WAIT-2 of the client's ends and of the server's: each holds a port until its peer closes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub half_closed: [u64; 2],
+    /// How long the oldest of the client's has been so, ns.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub half_closed_ns: u64,
 }
 
 /// A known server that answers.

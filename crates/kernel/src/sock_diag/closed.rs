@@ -21,8 +21,16 @@ pub enum End {
 /// A socket whose connection is being closed, or has been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// FIN-WAIT-1, FIN-WAIT-2, CLOSING or LAST-ACK: a FIN or its acknowledgement is missing.
+    /// FIN-WAIT-1, CLOSING or LAST-ACK, or FIN-WAIT-2 of a process that still has the socket: a FIN or
+    /// its acknowledgement is missing.
     UnderWay,
+    /// FIN-WAIT-2 without a process: the peer has not closed. The port is held.
+    HalfClosed {
+        /// Time until the kernel gives up, at most `net.ipv4.tcp_fin_timeout`.
+        left: Duration,
+        /// The end that is not `address`.
+        other: SocketAddr,
+    },
     /// TIME-WAIT.
     TimeWait {
         /// Time until it ends, at most 60 s; exact to two ticks of the kernel (8 ms at 250 Hz).
@@ -36,8 +44,7 @@ impl SockDiag {
     /// Every socket that closed a connection of which `address` is this end, or that still does.
     ///
     /// IPv4 addresses mapped into IPv6 count as the IPv4 ones they stand for. What is in FIN-WAIT-2
-    /// after its process has gone is [`Closed::UnderWay`], although the kernel keeps it like
-    /// TIME-WAIT.
+    /// after its process has gone is kept by the kernel like TIME-WAIT, with its time.
     ///
     /// Source: `inet_diag_dump_icsk()` and `inet_twsk_diag_fill()` in `net/ipv4/inet_diag.c`, Linux
     /// 6.18; there a TIME-WAIT of 60 s had up to 4 ms more left than its age says, at 250 Hz.
@@ -66,11 +73,15 @@ impl SockDiag {
             if found.ip() != ip {
                 return Ok(());
             }
-            if u32::from(socket.state) != StateFlags::TIME_WAIT.bits().trailing_zeros() {
-                each(Closed::UnderWay);
-                return Ok(());
-            }
-            each(Closed::TimeWait { left: socket.expires, other });
+            let left = socket.expires;
+            let is = |state: StateFlags| u32::from(socket.state) == state.bits().trailing_zeros();
+            each(if is(StateFlags::TIME_WAIT) {
+                Closed::TimeWait { left, other }
+            } else if is(StateFlags::FIN_WAIT2) && !left.is_zero() {
+                Closed::HalfClosed { left, other }
+            } else {
+                Closed::UnderWay
+            });
             Ok(())
         })
     }

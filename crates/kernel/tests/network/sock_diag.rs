@@ -163,7 +163,7 @@ fn closed_connections_are_found_by_either_end_with_the_time_they_have_left() {
     let closed = |end, address, stays| loop {
         let (mut under_way, mut waiting) = (0, 0);
         let count = |socket| match socket {
-            Closed::UnderWay => under_way += 1,
+            Closed::UnderWay | Closed::HalfClosed { .. } => under_way += 1,
             Closed::TimeWait { left, other } => {
                 assert!((50.0..=60.1).contains(&left.as_secs_f64()), "{left:?}");
                 assert!(other.is_ipv4() && other != address, "{other}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::estimate::Estimate;
-use crate::consolidate::{by_arm, counting, unit, value};
+use crate::consolidate::{by_arm, counting, exact, unit};
 use crate::record::{Arm, Trial};
 use crate::stats::{sample, sequence};
 
@@ -27,7 +27,7 @@ impl<'a> Counted<'a> {
     /// Round and value of every round that has the metric.
     pub(super) fn values(&self, arm: &str, metric: &str) -> BTreeMap<u32, f64> {
         self.rounds(arm)
-            .filter_map(|(round, trial)| Some((round, value(&trial.arm, metric)?)))
+            .filter_map(|(round, trial)| Some((round, exact(&trial.arm, metric)?)))
             .collect()
     }
 
@@ -77,7 +77,7 @@ fn grows(arm: &Arm, metric: &str) -> bool {
 
 /// The value of a metric, if it may be compared.
 fn comparable(arm: &Arm, metric: &str) -> Option<f64> {
-    value(arm, metric).filter(|_| !grows(arm, metric))
+    exact(arm, metric).filter(|_| !grows(arm, metric))
 }
 
 /// Values of two arms, a round each.

@@ -13,7 +13,7 @@ use statrs::function::erf::erfc;
 
 use super::estimate::Estimate;
 use crate::record::Trial;
-use crate::stats::{Histogram, bootstrap, enough};
+use crate::stats::{Histogram, Unanswered, bootstrap, enough};
 
 /// Fewer rounds are too few to resample: 4 have only 35 different resamples, 5 have 126.
 const ROUNDS_MIN: usize = 5;
@@ -58,8 +58,12 @@ impl Quantile {
         let sides = rounds.map(|arms| {
             let summaries = arms.iter().filter_map(|arm| arm.histograms.get(name));
             let read = |summary| Histogram::from_summary(summary).ok().flatten();
-            let summaries = summaries.filter(|summary| summary.count > 0);
-            summaries.map(read).collect::<Option<Vec<_>>>().map(|rounds| Side::of(&rounds))
+            let summaries: Vec<_> = summaries.filter(|summary| summary.count > 0).collect();
+            let unanswered = Unanswered::merged(summaries.iter().filter_map(|all| all.unanswered));
+            let rounds = summaries.into_iter().map(read).collect::<Option<Vec<_>>>()?;
+            let bound_from_ns =
+                unanswered.map_or(u64::MAX, |unanswered| (unanswered.at_least * 1e3) as u64);
+            Some(Side { bound_from_ns, ..Side::of(&rounds) })
         });
         Some(Self { num, den, sides })
     }
@@ -74,7 +78,9 @@ impl Quantile {
         let [Some(a), Some(b)] = &self.sides else { return Estimate::default() };
         let shown = |side: &Side| {
             let found = enough(side.all.count(), self.num, self.den);
-            found.then(|| side.all.quantile_ns(self.num, self.den)).flatten().map(|ns| ns as f64)
+            let figure = found.then(|| side.all.quantile_ns(self.num, self.den)).flatten()?;
+            // Of two lower bounds, or of one, nothing is known of the difference.
+            (figure < side.bound_from_ns).then_some(figure as f64)
         };
         let Some((of_a, of_b)) = shown(a).zip(shown(b)) else { return Estimate::default() };
         let options = options(a.rounds.min(b.rounds), alpha);
@@ -126,6 +132,8 @@ fn options(rounds: usize, alpha: f64) -> Option<bootstrap::Options> {
 /// The rounds of one run.
 struct Side {
     rounds: usize,
+    /// A quantile from here on is a lower bound.
+    bound_from_ns: u64,
     /// All of them together.
     all: Histogram,
     /// Values that occur in any round, ns, ascending: one a row of [`Self::up_to`].
@@ -154,7 +162,8 @@ impl Side {
             }
             up_to.extend_from_slice(&so_far);
         }
-        Self { rounds, all, values_ns: counts.into_keys().collect(), up_to }
+        let values_ns = counts.into_keys().collect();
+        Self { rounds, bound_from_ns: u64::MAX, all, values_ns, up_to }
     }
 
     /// The quantile of the drawn rounds together, by nearest rank. None: they hold no value.

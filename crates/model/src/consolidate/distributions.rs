@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::HistogramSummary;
-use crate::stats::Histogram;
+use crate::stats::{Histogram, Unanswered};
 
 /// Each distribution that any round has, over all rounds; see [`merge`].
 pub(super) fn merged(
@@ -30,5 +30,6 @@ pub(super) fn merge(summaries: &[&HistogramSummary]) -> Option<HistogramSummary>
         }
         all.merge(&one);
     }
-    (!summaries.is_empty()).then(|| all.summary_us())
+    let unanswered = Unanswered::merged(summaries.iter().filter_map(|summary| summary.unanswered));
+    (!summaries.is_empty()).then(|| HistogramSummary { unanswered, ..all.summary_us() })
 }

@@ -44,6 +44,12 @@ pub const CLIENT_TIME_WAIT: MetricSpec =
 /// Sockets in TIME-WAIT on the server host after the load.
 pub const SERVER_TIME_WAIT: MetricSpec =
     metric("server_time_wait", "sockets", "server time wait", Neither);
+/// Sockets in FIN-WAIT-2 on the client host after the load: the server has not closed them.
+pub const CLIENT_FIN_WAIT_2: MetricSpec =
+    metric("client_fin_wait_2", "sockets", "client FIN-WAIT-2", Neither);
+/// Sockets in FIN-WAIT-2 on the server host after the load: the client has not closed them.
+pub const SERVER_FIN_WAIT_2: MetricSpec =
+    metric("server_fin_wait_2", "sockets", "server FIN-WAIT-2", Neither);
 /// Mean time from due to established, of connections that succeeded.
 pub const CONNECT_MEAN: MetricSpec = metric("connect_us_mean", "us", "mean connect latency", Lower);
 /// Mean time from due to the first byte.

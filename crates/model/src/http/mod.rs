@@ -5,6 +5,7 @@
 
 pub mod access_log;
 pub mod closing;
+pub mod reasons;
 pub mod response;
 pub mod reuse;
 pub mod server;

@@ -102,6 +102,7 @@ mod tests {
             destinations: 1,
             client_closes: ClientCloses::All,
             loopback: false,
+            ..PortSettings::default()
         }
     }
 

@@ -41,6 +41,9 @@ pub struct Arm {
     pub ok: u64,
     /// Operations that failed, by class. `attempts` = `ok` + the sum of these.
     pub errors: BTreeMap<String, u64>,
+    /// What the first failure of a class said, in the words of the system or of a library.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub first_errors: BTreeMap<String, String>,
     /// Responses by HTTP status, those that count as failures too; empty where none came.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub statuses: BTreeMap<String, u64>,

@@ -13,7 +13,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerial
 use serde::{Deserialize, Serialize};
 
 use super::quantile::enough;
-use super::summary::HistogramSummary;
+use super::summary::{HistogramSummary, Unanswered};
 
 /// The longest time that has a bucket: an hour.
 pub const TOP_NS: u64 = 3600 * 1_000_000_000;
@@ -181,8 +181,19 @@ impl Histogram {
             p99: quantile(99, 100),
             p99_9: quantile(999, 1000),
             max: self.max_ns().map(us),
+            unanswered: None,
             hdr: (self.count() > 0).then(|| self.hdr_text()),
         }
+    }
+
+    /// The same, with values that are only known not to be shorter than `ages`.
+    #[must_use]
+    pub fn summary_with_unanswered_us(&self, ages: &Self) -> HistogramSummary {
+        let mut all = self.clone();
+        all.merge(ages);
+        let unanswered =
+            ages.min_ns().map(|ns| Unanswered { count: ages.count(), at_least: ns as f64 / 1e3 });
+        HistogramSummary { unanswered, ..all.summary_us() }
     }
 
     /// The whole histogram as HDR V2, deflated, in base64.

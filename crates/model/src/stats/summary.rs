@@ -29,9 +29,44 @@ pub struct HistogramSummary {
     /// Largest value.
     #[serde(default)]
     pub max: Option<f64>,
+    /// Operations that had no answer when the window ended: each is counted as a value of the length that
+    /// it had by then, and took longer. Absent: there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<Unanswered>,
     /// The whole histogram: HDR, nanoseconds, V2 deflate, base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hdr: Option<String>,
+}
+
+/// What of a distribution is known only not to be shorter (right-censored values).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unanswered {
+    /// How many.
+    pub count: u64,
+    /// The least of them: a figure of the distribution from here on is a lower bound.
+    pub at_least: f64,
+}
+
+impl Unanswered {
+    /// Those of several rounds.
+    pub fn merged(all: impl Iterator<Item = Self>) -> Option<Self> {
+        all.reduce(|a, b| Self { count: a.count + b.count, at_least: a.at_least.min(b.at_least) })
+    }
+}
+
+impl HistogramSummary {
+    /// Whether the true figure is this one or greater.
+    ///
+    /// An order statistic in which some values are only known not to be shorter is never above the
+    /// true one, and is the true one where all such values lie beyond it.
+    pub fn is_bound(&self, figure: f64) -> bool {
+        self.unanswered.is_some_and(|unanswered| figure >= unanswered.at_least)
+    }
+
+    /// `"≥ "` before a figure that is a lower bound.
+    pub fn sign(&self, figure: f64) -> &'static str {
+        if self.is_bound(figure) { "≥ " } else { "" }
+    }
 }
 
 /// A figure of a distribution.

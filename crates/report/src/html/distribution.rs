@@ -170,7 +170,8 @@ fn draw_curve(plot: &mut Plot, curve: &Curve<'_>) {
     ];
     let quantiles: Vec<String> = marks
         .iter()
-        .filter_map(|(q, us, _)| Some(format!("{q} {}", number::exact_time((*us)?))))
+        .filter_map(|(q, us, _)| Some((q, (*us)?)))
+        .map(|(q, us)| format!("{q} {}{}", h.sign(us), number::exact_time(us)))
         .collect();
     let name = curve.name;
     let place = |us: f64, share: f64| (us, height(share * curve.answered, h.count));
@@ -180,7 +181,8 @@ fn draw_curve(plot: &mut Plot, curve: &Curve<'_>) {
         plot.line("curve", start.into_iter().chain(points));
         for (quantile, us, share) in marks {
             if let Some(us) = us {
-                let tooltip = format!("{name}: {quantile} {}", number::exact_time(us));
+                let time = number::exact_time(us);
+                let tooltip = format!("{name}: {quantile} {}{time}", h.sign(us));
                 plot.dot("mark", place(us, share), 3.5, &tooltip);
             }
         }

@@ -71,12 +71,15 @@ fn reach(plot: &mut Plot, h: &HistogramSummary, y: f64) {
 fn tooltip(row: &Row<'_>) -> String {
     let h = row.histogram;
     let middle = if h.p50.is_some() { "median" } else { "mean" };
+    let time = |us: Option<f64>| {
+        format!("{}{}", us.map_or("", |us| h.sign(us)), number::time_or_absent(us))
+    };
     format!(
         "{}: {middle} {}, p99 {}, maximum {}",
         row.name,
-        number::time_or_absent(figures::middle(h)),
-        number::time_or_absent(h.p99),
-        number::time_or_absent(h.max)
+        time(figures::middle(h)),
+        time(h.p99),
+        time(h.max)
     )
 }
 

@@ -142,7 +142,9 @@ pub(crate) fn ratio_with_interval(ratio: f64, ci95: [f64; 2]) -> (String, String
     let [low, high] = ci95;
     // Around 1 both sides of it show as many.
     let least = if (0.9..1.1).contains(&ratio) { 3 } else { 0 };
-    let decimals = decimals(ratio.max(high), Some(high - low)).clamp(least, 4);
+    // A ratio far below 1 has a digit that is not 0, as ×0.00 is none.
+    let small = if ratio > 0.0 { (-ratio.log10()).ceil().clamp(0.0, 6.0) as usize } else { 0 };
+    let decimals = decimals(ratio.max(high), Some(high - low)).clamp(least, 4).max(small);
     let text = |value| fixed(value, decimals);
     (format!("×{}", text(ratio)), format!("[{}, {}]", text(low), text(high)))
 }
@@ -168,5 +170,6 @@ mod tests {
         let text = |ratio, ci95| ratio_with_interval(ratio, ci95);
         assert_eq!(text(1.0, [0.98, 1.03]), ("×1.000".to_owned(), "[0.980, 1.030]".to_owned()));
         assert_eq!(text(0.52, [0.51, 0.541]).1, "[0.510, 0.541]");
+        assert_eq!(text(0.0031, [0.0001, 5.0]).0, "×0.003");
     }
 }

@@ -10,6 +10,7 @@ use tcptoll_engine::lab::{HostSource as _, Hosts, Interrupt, Machine};
 use tcptoll_model::link::{LinkSpec, line_bytes};
 use tcptoll_model::stats::{exact_interval, nearest_rank};
 
+use crate::folder::Folder;
 use crate::table::Table;
 
 /// Wide, because here the error itself is the figure.
@@ -65,6 +66,42 @@ pub(crate) fn rtt_errors(link: &str, asked_us: f64, packet: bool) -> anyhow::Res
     errors.sort_by(f64::total_cmp);
     let at = |num| nearest_rank(&errors, num, 100).context("2,000 values");
     Ok((at(50)?, at(99)?))
+}
+
+/// UDP datagrams of one flow, stamped at both ends: what one of them sees of the link's jitter.
+pub(crate) fn jitter(table: &mut Table) -> anyhow::Result<()> {
+    const PEER: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/one_way.py"));
+    let folder = Folder::new("jitter")?;
+    let peer = folder.file("one_way.py", PEER)?;
+    let mut worst = 0.0_f64;
+    for jitter_ms in [0, 1, 5, 10, 20] {
+        for every_ms in ["0.7", "10", "40"] {
+            // A flow is as random as another after 2.25 times the jitter: more of it takes longer.
+            let seconds = if jitter_ms > 10 { "120" } else { "60" };
+            let link = format!("rtt=50ms,jitter={jitter_ms}ms");
+            let server = format!("python3 {peer}");
+            let line = ["lab", "--link", &link, "--server", &server, "--", "python3", &peer];
+            let output = Command::new(tcptoll()?).args(line).args([every_ms, seconds]).output()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let means: Vec<f64> =
+                text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let [there, back] = means[..] else { bail!("{link}: {text}") };
+            for mean_ms in [there, back] {
+                worst = worst.max((mean_ms / 25.0 - 1.0).abs());
+            }
+            Table::fact(
+                &format!("{link}, every {every_ms} ms"),
+                &format!("{there:.3}, {back:.3} ms"),
+            );
+        }
+    }
+    table.row(
+        "mean delay one way, jitter 0 to 20 ms, a packet every 0.7, 10 and 40 ms",
+        "within 2 % of 25 ms",
+        &format!("{:.2} % off at worst", worst * 100.0),
+        worst <= 0.02,
+    );
+    Ok(())
 }
 
 pub(crate) fn rate(table: &mut Table) -> anyhow::Result<()> {

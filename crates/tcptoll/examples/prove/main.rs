@@ -32,6 +32,7 @@ mod ports;
 mod queues;
 mod remote;
 mod shipped;
+mod stalls;
 mod stream;
 mod studies;
 mod support;
@@ -56,7 +57,10 @@ const GROUPS: &[Group] = &[
     ("loss", links::loss),
     ("throughput", links::throughput),
     ("links", links_used::links),
+    ("jitter", links::jitter),
+    ("stalls", stalls::stalls),
     ("latency", opening::latency),
+    ("long-links", opening::long_links),
     ("fifty-thousand", opening::fifty_thousand),
     ("queue", opening::queue),
     ("nobody", opening::nobody),
@@ -64,6 +68,7 @@ const GROUPS: &[Group] = &[
     ("study", opening::study),
     ("truth", truth::truth),
     ("truth-nginx", truth::nginx),
+    ("overload", truth::overload),
     ("least-latency", http_wire::least),
     ("http-cpu", http::cpu),
     ("http-exact", http_wire::exact),

@@ -37,6 +37,30 @@ fn view(summary: &Summary, arm: usize, name: &str) -> anyhow::Result<f64> {
     Ok(timeline.views.iter().find(|v| v.name == name).context("view")?.p50_us)
 }
 
+/// The median of connects over long links against the round trip and the CPU of the steps.
+pub(crate) fn long_links(table: &mut Table) -> anyhow::Result<()> {
+    for rtt_ms in [1, 20, 37, 100, 200, 300] {
+        let mut off_us = Vec::new();
+        for _ in 0..10 {
+            let link = format!("rtt={rtt_ms}ms");
+            let summary = connect(&["--link", &link, "--count", "1000"])?;
+            let arm = &summary.arms[0];
+            let p50 = arm.histograms.get("connect_us").and_then(|h| h.p50).context("p50")?;
+            let expected = arm.expectation.as_ref().context("expectation")?;
+            off_us.push(p50 - expected.rtt_us - expected.cpu_us.context("CPU of the steps")?);
+        }
+        let within = off_us.iter().filter(|us| us.abs() <= 100.0).count();
+        let worst = off_us.iter().fold(0.0, |worst: f64, us| worst.max(us.abs()));
+        table.row(
+            &format!("connect over {rtt_ms} ms: median less round trip and CPU of the steps"),
+            "within 100 µs in 10 of 10",
+            &format!("{within} of 10, at worst {worst:.0} µs"),
+            within == 10,
+        );
+    }
+    Ok(())
+}
+
 pub(crate) fn latency(table: &mut Table) -> anyhow::Result<()> {
     let summary = connect(&["--link", "cross-region", "--count", "10000", "--rate", "400"])?;
     let mean_ms = metric(&summary, 0, "connect_us_mean")? / 1e3;

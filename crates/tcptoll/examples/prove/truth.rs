@@ -50,9 +50,19 @@ impl Running {
         log: &str,
         kind: &str,
     ) -> anyhow::Result<(Self, u16)> {
+        Self::of_workers(WORKERS, folder, service_s, log, kind)
+    }
+
+    fn of_workers(
+        workers: usize,
+        folder: &Folder,
+        service_s: f64,
+        log: &str,
+        kind: &str,
+    ) -> anyhow::Result<(Self, u16)> {
         let program = folder.file("capacity.py", SERVER)?;
         let mut child = Command::new("python3")
-            .args([&program, "127.0.0.1", "0", &WORKERS.to_string()])
+            .args([&program, "127.0.0.1", "0", &workers.to_string()])
             .args([&service_s.to_string(), log, kind])
             .stdout(Stdio::piped())
             .spawn()
@@ -205,6 +215,39 @@ fn arithmetic(
     }
     let server = format!("{WORKERS} connections to {WORKERS} workers of {service_s} s, loopback");
     judged.rows(table, &server, "the server's own count per second");
+    Ok(())
+}
+
+/// More connections than workers, more requests than both can serve, and a time limit that is near.
+pub(crate) fn overload(table: &mut Table) -> anyhow::Result<()> {
+    let folder = Folder::new("overload")?;
+    let log = folder.path("log");
+    let (mut within, mut late, mut runs) = (0, 0, Vec::new());
+    for (workers, service_s) in [(4, 0.021), (16, 0.084)] {
+        for load in [2.0, 10.0] {
+            for io in ["io-uring", "epoll", "io-uring"] {
+                let server = Running::of_workers(workers, &folder, service_s, &log, "plain")?;
+                let rate = format!("{:.2}", workers as f64 / service_s * load);
+                let args = ["--rate", &rate, "--timeout", "2s", "--duration", "8s", "--io", io];
+                let url = format!("http://127.0.0.1:{}/", server.1);
+                let more = ["--connections", "64", "--allow-errors", "100%", &url];
+                fs::write(&log, "")?;
+                let (summary, _) = summary(&["http"], &[&args[..], &more[..]].concat())?;
+                let achieved = only(&summary)?.metrics.get("achieved_per_s").map(|m| m.value);
+                let served = served_per_s(&fs::read_to_string(&log)?);
+                let (achieved, served) = achieved.zip(served).context("rates")?;
+                within += usize::from((achieved / served - 1.0).abs() <= 0.05);
+                late += summary.warnings.iter().filter(|w| w.id == "generator-late").count();
+                runs.push(format!("{workers} workers ×{load}: {achieved:.0} of {served:.0}/s"));
+            }
+        }
+    }
+    table.row(
+        "64 connections, a limit of 2 s, 2 and 10 times the capacity of 4 and 16 workers",
+        "within 5 % of the server's own rate in 12 of 12; generator-late in none",
+        &format!("{within} of 12; {late}; {}", runs.join(", ")),
+        within == 12 && late == 0,
+    );
     Ok(())
 }
 

@@ -146,7 +146,16 @@ fn option(mut error: Error, args: &[String]) -> Error {
     let is_watch = args.get(1).is_some_and(|command| command == "watch");
     let listen = (is_watch && NAMES_OF_METRICS.contains(&typed.as_str()))
         .then(|| "write --listen 127.0.0.1:9464, which serves metrics for Prometheus".to_owned());
-    let tip = server.or(listen).or_else(|| of_another_tool(&typed, spec));
+    // ab's keep-alive, or curl's certificates that are not looked at.
+    let is_https = args.iter().any(|arg| arg.starts_with("https://"));
+    let unverified = (typed == "k"
+        && is_https
+        && spec.is_some_and(|spec| spec.option("insecure").is_some()))
+    .then(|| {
+        "write --insecure, if the certificate is not to be verified; keep-alive is on by default"
+            .to_owned()
+    });
+    let tip = server.or(listen).or(unverified).or_else(|| of_another_tool(&typed, spec));
     let similar = text(&error, ContextKind::SuggestedArg);
     let is_similar =
         similar.is_some_and(|similar| nearest(&typed, [similar.trim_start_matches('-')]).is_some());

@@ -111,6 +111,19 @@ impl Notes {
         }
     }
 
+    /// Notes what the first error of each class said: in short, as a certificate may have any number of
+    /// names.
+    pub(in crate::experiments) fn first_errors<'a>(
+        &mut self,
+        errors: impl IntoIterator<Item = (&'a String, &'a String)>,
+    ) {
+        const WORDS_MAX: usize = 200;
+        for (class, words) in errors {
+            let first = self.arm.first_errors.entry(class.clone());
+            first.or_insert_with(|| words.chars().take(WORDS_MAX).collect());
+        }
+    }
+
     /// Notes a figure, if there is one.
     pub(in crate::experiments) fn metric(&mut self, spec: &MetricSpec, value: Option<f64>, n: u64) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -128,6 +141,17 @@ impl Notes {
         if histogram.count() > 0 {
             self.arm.histograms.insert(spec.name.to_owned(), histogram.summary_us());
         }
+    }
+
+    /// Notes a distribution in which some values are only known not to be shorter than `ages`.
+    pub(in crate::experiments) fn histogram_with_unanswered(
+        &mut self,
+        spec: &HistogramSpec,
+        histogram: &Histogram,
+        ages: &Histogram,
+    ) {
+        let summary = histogram.summary_with_unanswered_us(ages);
+        self.arm.histograms.insert(spec.name.to_owned(), summary);
     }
 
     /// Round trips on the quiet link, ns.

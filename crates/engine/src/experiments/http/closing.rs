@@ -9,7 +9,9 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
-use tcptoll_model::experiments::figures::{CLIENT_TIME_WAIT, SERVER_TIME_WAIT};
+use tcptoll_model::experiments::figures::{
+    CLIENT_FIN_WAIT_2, CLIENT_TIME_WAIT, SERVER_FIN_WAIT_2, SERVER_TIME_WAIT,
+};
 
 use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first};
 use tcptoll_model::ports::{ClientCloses, PortSettings, forecast};
@@ -80,6 +82,15 @@ impl AfterLoad<'_> {
         }
     }
 
+    /// Sockets in FIN-WAIT-2 on the client's end, and on the server's.
+    fn half_closed(&self) -> [u64; 2] {
+        let theirs = match self.server {
+            Server::Apart(theirs, _) => theirs.half_closed[1],
+            Server::Same | Server::Unseen => self.ours.half_closed[1],
+        };
+        [self.ours.half_closed[0], theirs]
+    }
+
     /// Counters that can tell: of the client's host and, in the lab, of the server's.
     fn spans(&self) -> impl Iterator<Item = Span<'_>> {
         let server = match self.server {
@@ -135,8 +146,12 @@ pub(super) fn take_closing(
     for (metric, sockets) in sides {
         notes.metric(metric, sockets.map(|count| count as f64), 1);
     }
+    let [ours, theirs] = after.half_closed();
+    for (metric, count) in [(&CLIENT_FIN_WAIT_2, ours), (&SERVER_FIN_WAIT_2, theirs)] {
+        notes.metric(metric, (count > 0).then_some(count as f64), 1);
+    }
     settle_closers(notes, report, after);
-    revise_forecast(notes, ports);
+    revise_forecast(notes, ports, Duration::from_nanos(after.ours.half_closed_ns));
 }
 
 /// Replaces who closed first as the client saw it by what the sockets say, where they can.
@@ -166,13 +181,13 @@ fn settle_closers(notes: &mut Notes, report: &HttpReport, after: &AfterLoad<'_>)
     }
 }
 
-/// The forecast of ports was made of what was asked for; a server may have closed otherwise.
-fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings) {
+/// The forecast of ports was made of what was asked for; a server may have closed otherwise, or late.
+fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings, half_closed: Duration) {
     let Some(closing) = &notes.arm.closing else { return };
     let keeps = closing.by_client + closing.both.unwrap_or(0);
-    let Some(found) = ClientCloses::found(keeps, closing.closed()) else { return };
-    if found != ports.client_closes {
-        ports.client_closes = found;
+    let found = ClientCloses::found(keeps, closing.closed()).unwrap_or(ports.client_closes);
+    if (found, half_closed) != (ports.client_closes, ports.half_closed) {
+        (ports.client_closes, ports.half_closed) = (found, half_closed);
         notes.arm.ports = forecast(ports);
     }
 }

@@ -32,6 +32,7 @@ const PACKETS_SHARE: f64 = 0.01;
 impl HttpTrial<'_> {
     pub(super) fn take_report(&mut self, driven: &Driven) {
         let report = &driven.report;
+        self.notes.first_errors(&report.first_errors);
         let arm = &mut self.notes.arm;
         arm.attempts = report.attempts;
         arm.ok = report.ok;
@@ -59,9 +60,12 @@ impl HttpTrial<'_> {
             }
         }
         arm.client.tcp_info = path_sample(&report.tcp_info, &report.congestion);
+        let unanswered = driven.named("unanswered").filter(|ages| ages.count() > 0);
         for (name, histogram) in &driven.histograms {
-            if let Some(spec) = distribution(name) {
-                self.notes.histogram(spec, histogram);
+            let Some(spec) = distribution(name) else { continue };
+            match unanswered.filter(|_| name == "latency") {
+                Some(ages) => self.notes.histogram_with_unanswered(spec, histogram, ages),
+                None => self.notes.histogram(spec, histogram),
             }
         }
         let means = [
@@ -70,7 +74,9 @@ impl HttpTrial<'_> {
             ("first_byte", &FIRST_BYTE_MEAN),
         ];
         for (name, mean) in means {
-            if let Some(histogram) = driven.named(name) {
+            // A mean of what was answered alone would be of the lucky ones.
+            let whole = name != "latency" || unanswered.is_none();
+            if let Some(histogram) = driven.named(name).filter(|_| whole) {
                 self.notes.metric(mean, mean_us(histogram), histogram.count());
             }
         }
@@ -165,10 +171,14 @@ impl HttpTrial<'_> {
     }
 
     /// Whether the server left connections without a response, or all of them for a time. A client that stood still
-    /// itself heard nobody: that says nothing of the server.
+    /// itself heard nobody, and one without ports or files asked nobody: that says nothing of the server.
     pub(super) fn judge_server(&mut self, driven: &Driven, client: Span<'_>) {
         let report = &driven.report;
-        if report.full_ns == 0 || client.standstill().stood_ns > 0 {
+        let is_local = |class: &String| class.starts_with("local-");
+        if report.full_ns == 0
+            || client.standstill().stood_ns > 0
+            || report.errors.keys().any(is_local)
+        {
             return;
         }
         let latency = driven.named("latency").and_then(|latency| quantile_us(latency, 50));

@@ -7,6 +7,7 @@ use tcptoll_model::ports::{ClientCloses, PortForecast, PortSettings, forecast};
 use tcptoll_model::stats::Histogram;
 use tcptoll_model::study::PlannedArm;
 use tcptoll_model::units::human_count;
+use tcptoll_model::warning::Warning;
 
 use super::closing::{AfterLoad, Server, count_closed, take_closing};
 use super::ends::{Ends, LabServer, LabSettings};
@@ -119,7 +120,10 @@ impl Trial for HttpTrial<'_> {
                 (at, at.ip().to_string(), at.to_string(), paths, roots)
             }
             Ends::Target(urls, target) => {
-                let paths = urls.iter().map(|url| url.path.clone()).collect();
+                let paths: Vec<String> = urls.iter().map(|url| url.path.clone()).collect();
+                if paths.len() > 1 {
+                    self.notes.warn(&Warning::UrlsTogether { urls: paths.len() });
+                }
                 // All URLs are of one origin.
                 let url = urls.first().ok_or_else(no_server)?;
                 (target.address()?, url.host.clone(), url.authority(), paths, None)
@@ -279,6 +283,7 @@ impl HttpTrial<'_> {
                 ClientCloses::None
             },
             loopback: at.ip().is_loopback(),
+            ..PortSettings::default()
         };
         self.notes.arm.ports = forecast(&settings);
         self.ports = settings;

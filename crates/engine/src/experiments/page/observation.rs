@@ -37,6 +37,7 @@ impl PageTrial<'_> {
             }
         }
         let failed: u64 = errors.values().sum();
+        self.notes.first_errors(loaded.iter().flat_map(|one| &one.visit.report.first_errors));
         let arm = &mut self.notes.arm;
         arm.attempts = loaded.len() as u64;
         arm.ok = arm.attempts - failed;

@@ -104,6 +104,7 @@ impl<'a> TimeWaitTrial<'a> {
                 CloseFirst::Server | CloseFirst::Never => ClientCloses::None,
             },
             loopback: hosts.addresses.server.is_loopback(),
+            ..PortSettings::default()
         };
         let unreadable = || {
             let why = format!("{PORT_RANGE} of the client host cannot be read");

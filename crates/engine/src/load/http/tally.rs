@@ -21,6 +21,8 @@ const STATUSES: usize = 1000;
 pub(super) struct Tally {
     pub(super) report: HttpReport,
     pub(super) latency: Histogram,
+    /// Ages, at the end of the window, of requests that began before it and had no answer in it.
+    pub(super) unanswered: Histogram,
     pub(super) first_byte: Histogram,
     pub(super) connect: Histogram,
     pub(super) tls: Histogram,
@@ -74,6 +76,7 @@ impl Tally {
         Self {
             report: HttpReport::default(),
             latency: Histogram::new(),
+            unanswered: Histogram::new(),
             first_byte: Histogram::new(),
             connect: Histogram::new(),
             tls: Histogram::new(),
@@ -225,9 +228,10 @@ impl Tally {
     }
 
     /// Every distribution by its name.
-    pub(super) fn histograms(&self) -> [(&'static str, &Histogram); 6] {
+    pub(super) fn histograms(&self) -> [(&'static str, &Histogram); 7] {
         [
             ("latency", &self.latency),
+            ("unanswered", &self.unanswered),
             ("first_byte", &self.first_byte),
             ("connect", &self.connect),
             ("tls", &self.tls),
@@ -237,9 +241,10 @@ impl Tally {
     }
 
     /// The same, in the same order.
-    fn histograms_mut(&mut self) -> [&mut Histogram; 6] {
+    fn histograms_mut(&mut self) -> [&mut Histogram; 7] {
         [
             &mut self.latency,
+            &mut self.unanswered,
             &mut self.first_byte,
             &mut self.connect,
             &mut self.tls,

@@ -239,7 +239,7 @@ fn settled(order: &HoldPorts) -> Result<Vec<SocketAddr>, SysError> {
     loop {
         let (mut held, mut under_way) = (Vec::new(), 0);
         diag.closed(End::Remote, order.target, |socket| match socket {
-            Closed::UnderWay => under_way += 1,
+            Closed::UnderWay | Closed::HalfClosed { .. } => under_way += 1,
             Closed::TimeWait { other, .. } => held.push(other),
         })?;
         if under_way == 0 || monotonic_ns() >= deadline {

@@ -60,11 +60,20 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
         (NO_PORT.to_owned(), Value::from(refused)),
         (name.to_owned(), Value::from(waiting)),
     ]);
+    let half_closed =
+        arm.metrics.get("client_fin_wait_2").map(|sockets| sockets.value.round() as u64);
     let mut text = format!(
         "The client found no free local port {} times, and {} ports were in TIME-WAIT",
         human_count(refused),
         human_count(waiting)
     );
+    if let Some(half_closed) = half_closed {
+        evidence.insert("client_fin_wait_2".into(), half_closed.into());
+        text += &format!(
+            " and {} in FIN-WAIT-2, because the server has not closed its ends",
+            human_count(half_closed)
+        );
+    }
     if let Some(ports) = &arm.ports {
         evidence.insert("usable_ports".into(), ports.usable.into());
         evidence.insert("connections_at_once".into(), ports.at_once.into());
@@ -76,10 +85,13 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
         );
         if let Some(per_s) = ports.sustained_per_s {
             evidence.insert("sustained_per_s".into(), per_s.into());
+            let held_s = match ports.fin_wait_2_s {
+                Some(_) => format!("at least {:.1}", ports.held_s),
+                None => format!("{:.0}", ports.held_s),
+            };
             text += &format!(
-                ". A closed connection holds its port for {:.0} s, so at most {} connections per \
+                ". A closed connection holds its port for {held_s} s, so at most {} connections per \
                  second are sustainable",
-                ports.held_s,
                 human_count(per_s as u64)
             );
         }
@@ -157,6 +169,7 @@ mod tests {
             sources: 1,
             destinations: 1,
             held_s: 60.0,
+            fin_wait_2_s: None,
             at_once: 28_232,
             sustained_per_s: Some(470.5),
             text: String::new(),
@@ -217,6 +230,24 @@ mod tests {
     fn without_a_step_or_a_record_there_is_no_slow_search() {
         assert_eq!(ports_search_slow(&Arm::default()), None);
         assert_eq!(ports_search_slow(&arm("a", PortUse::default())), None);
+    }
+
+    #[test]
+    fn ports_in_fin_wait_2_are_counted_beside_those_in_time_wait() {
+        let mut short = arm("a", PortUse::default());
+        short.errors.insert(NO_PORT.into(), 9_705);
+        short.metrics.insert("client_time_wait".into(), metric(0.0));
+        short.metrics.insert("client_fin_wait_2".into(), metric(1_000.0));
+        let found = local_ports_scarce(&short).unwrap();
+        assert!(
+            found.text.contains(
+                "9,705 times, and 0 ports were in TIME-WAIT and 1,000 in FIN-WAIT-2, because the \
+                 server has not closed its ends."
+            ),
+            "{}",
+            found.text
+        );
+        assert_eq!(found.evidence["client_fin_wait_2"], 1_000);
     }
 
     #[test]

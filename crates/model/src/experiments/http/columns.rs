@@ -8,8 +8,9 @@ use super::super::columns::{
 use super::super::figures::GOODPUT;
 use super::super::spec::MetricSpec;
 use super::{
-    ACHIEVED, CLIENT_MEMORY, CLIENT_SEGMENTS, CLIENT_TIME_WAIT, CONNECT, INTENDED, KERNEL_MEMORY,
-    LATENCY, PER_CONNECTION, RATE, SERVER_SEGMENTS, SERVER_TIME_WAIT, TLS,
+    ACHIEVED, CLIENT_FIN_WAIT_2, CLIENT_MEMORY, CLIENT_SEGMENTS, CLIENT_TIME_WAIT, CONNECT,
+    INTENDED, KERNEL_MEMORY, LATENCY, PER_CONNECTION, RATE, SERVER_FIN_WAIT_2, SERVER_SEGMENTS,
+    SERVER_TIME_WAIT, TLS,
 };
 use crate::record::{Arm, Summary};
 
@@ -105,6 +106,11 @@ const SERVER_WAITS: Column = Column::new(
     tidy(&SERVER_TIME_WAIT),
     Count(|arm| time_wait(arm)[1]),
 );
+const fn half_closed(head: &'static str, metric: &'static MetricSpec) -> Column {
+    Column::new(("FIN-WAIT-2", head), metric.words, tidy(metric), Estimate(""))
+}
+const CLIENT_HALF_CLOSED: Column = half_closed("client", &CLIENT_FIN_WAIT_2);
+const SERVER_HALF_CLOSED: Column = half_closed("server", &SERVER_FIN_WAIT_2);
 const CLIENT_SENT: Column =
     Column::whole("client segments/req", tidy(&CLIENT_SEGMENTS), Estimate(""));
 const SERVER_SENT: Column =
@@ -143,7 +149,7 @@ pub(super) const TABLES: &[Table] = &[
             &[CLIENT_CPU, SERVER_CPU],
             &[CONTENT_RATE.shown(Show::Room)],
             &[REQUESTS],
-            &[CLOSED_FIRST, CLIENT_WAITS, SERVER_WAITS],
+            &[CLOSED_FIRST, CLIENT_WAITS, SERVER_WAITS, CLIENT_HALF_CLOSED, SERVER_HALF_CLOSED],
             &[
                 Column { figure: Number(|arm| value(arm, KERNEL_MEMORY.name), KIB), ..KERNEL_MEM },
                 Column { figure: Number(|arm| value(arm, CLIENT_MEMORY.name), KIB), ..CLIENT_MEM },
@@ -191,6 +197,8 @@ pub(super) const TABLES: &[Table] = &[
             SERVER_SENT,
             CLIENT_WAITS,
             SERVER_WAITS,
+            CLIENT_HALF_CLOSED,
+            SERVER_HALF_CLOSED,
             KERNEL_MEM.called("kernel memory"),
             CLIENT_MEM.called("client memory"),
         ]],
@@ -213,6 +221,8 @@ pub(super) const TABLES: &[Table] = &[
             CLOSED_FIRST,
             CLIENT_WAITS,
             SERVER_WAITS,
+            CLIENT_HALF_CLOSED,
+            SERVER_HALF_CLOSED,
             CLIENT_SENT,
             SERVER_SENT,
             KERNEL_MEM,

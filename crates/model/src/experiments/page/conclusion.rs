@@ -5,6 +5,7 @@ use crate::experiments::conclusion::{
     answer_of, capital, explain, explanations, in_arm, step, value,
 };
 use crate::experiments::spec::MetricSpec;
+use crate::http::reasons::reason;
 use crate::page::waterfall::Request;
 use crate::record::{Arm, NextStep, Summary};
 use crate::units::{human_count, human_us, plural};
@@ -37,7 +38,10 @@ fn failed(arm: &Arm) -> Option<String> {
             ": {url} returned status {status}, a redirect, which tcptoll does not follow; give the URL of its target instead"
         ),
         ("status", Some(status)) => format!(": {url} returned status {status}"),
-        (class, _) => format!(": {url} failed with {class}"),
+        (class, _) => {
+            let reason = reason(class, arm.first_errors.get(class).map(String::as_str));
+            format!(": {url} failed with {class}{reason}")
+        }
     })
 }
 

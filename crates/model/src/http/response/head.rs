@@ -40,6 +40,10 @@ pub(super) fn parse(
     to_head: bool,
 ) -> Result<Option<(usize, Whole)>, Fault> {
     // httparse skips empty lines before the status line; section 2.2 has them before requests only.
+    // The type of a record (an alert, a handshake) and TLS's major version (RFC 8446, section 5.1).
+    if matches!(bytes, [0x15 | 0x16, 3, ..]) {
+        return Err(Fault::Malformed("a TLS record came instead of a status line"));
+    }
     if bytes.first().is_some_and(|&first| first != b'H') {
         return Err(Fault::Malformed(
             "the status line does not begin with HTTP/ (RFC 9112, section 4)",

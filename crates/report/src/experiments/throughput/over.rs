@@ -244,9 +244,18 @@ fn enough(lines: &Lines<'_>, line: &Line<'_>) -> Option<String> {
         String::new()
     };
     let auto = line.points.iter().find(|point| point.size.is_none());
-    let auto = auto
-        .map_or_else(String::new, |point| format!("; auto gives {}", words(lines, point.value)));
-    Some(sentence(&format!("{}{text}{from}{auto}", line.before())))
+    let text = match auto {
+        // To the digits that are shown.
+        Some(auto)
+            if auto.value > best.value && words(lines, auto.value) != words(lines, best.value) =>
+        {
+            let most = words(lines, auto.value);
+            format!("auto gives the most, {most}; of the fixed sizes, {text}{from}")
+        }
+        Some(auto) => format!("{text}{from}; auto gives {}", words(lines, auto.value)),
+        None => format!("{text}{from}"),
+    };
+    Some(sentence(&format!("{}{text}", line.before())))
 }
 
 /// A time at the smallest and the largest size of a line.

@@ -64,6 +64,10 @@ impl<D: Driver> Client<'_, D> {
         let most_ns = (ended_ns - begun_ns) / 10 * 9;
         let waits = |slot: &&Slot| slot.busy && ended_ns.saturating_sub(slot.begun_ns) >= most_ns;
         self.tally.report.starved = self.slots.iter().filter(waits).count() as u64;
+        // What began within the window is counted when it ends, however late.
+        for slot in self.slots.iter().filter(|slot| slot.busy && !slot.measured) {
+            self.tally.unanswered.record_ns(ended_ns.saturating_sub(slot.begun_ns));
+        }
     }
 
     /// The request under way has failed; its connection may go on.

@@ -8,6 +8,7 @@ use crate::experiments::conclusion::{
     answer_of, capital, explain, explanations, first_sentence, ratios, step, value,
 };
 use crate::experiments::figures::RESOLUTION_SHOWN;
+use crate::http::reasons::reason;
 use crate::record::{Arm, NextStep, PlaceKind, Summary};
 use crate::units::{human_count, human_rate_per_s, human_us};
 
@@ -35,7 +36,20 @@ fn answer(summary: &Summary) -> String {
         let Some(class) = measured.first().and_then(|arm| worst(arm)) else {
             return "Nothing was measured.".to_owned();
         };
-        sentences.push(format!("No request succeeded; the most frequent error was {class}."));
+        let words = measured.iter().find_map(|arm| arm.first_errors.get(class));
+        let reason = reason(class, words.map(String::as_str));
+        sentences
+            .push(format!("No request succeeded; the most frequent error was {class}{reason}."));
+        let is_plain = |target: &String| target.starts_with("http://");
+        if matches!(class, "reset" | "truncated")
+            && summary.place.target.as_ref().is_some_and(is_plain)
+        {
+            sentences.push(
+                "The server ended each connection without an answer; if it speaks TLS there, write \
+                 https:// for http://."
+                    .to_owned(),
+            );
+        }
         sentences.extend(statuses::unexpected(&measured));
         sentences.extend(cause);
         sentences.extend(schedules(&measured));
@@ -149,10 +163,10 @@ fn one(arm: &Arm) -> Option<String> {
             human_us(latency.mean?)
         ),
         None => {
-            let typical = human_us(latency.p50.or(latency.mean)?);
+            let time = |us: f64| format!("{}{}", latency.sign(us), human_us(us));
+            let typical = time(latency.p50.or(latency.mean)?);
             let word = if latency.p50.is_some() { "median" } else { "mean" };
-            let p99 =
-                latency.p99.map_or_else(String::new, |p99| format!(" (p99 {})", human_us(p99)));
+            let p99 = latency.p99.map_or_else(String::new, |p99| format!(" (p99 {})", time(p99)));
             if value(arm, "intended_per_s").is_some() {
                 format!("The {word} latency{with} was {typical}{p99}.")
             } else {
@@ -248,6 +262,11 @@ fn closers(arm: &Arm) -> Option<String> {
         }
         if let Some(on_server) = sockets(arm, "server_time_wait") {
             text += &format!(" and {on_server} on the server");
+        }
+        if let Some(half_closed) = sockets(arm, "client_fin_wait_2") {
+            text += &format!(
+                "; {half_closed} are in FIN-WAIT-2 on the client, not yet closed by the server"
+            );
         }
     }
     Some(capital(&text) + ".")

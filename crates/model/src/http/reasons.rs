@@ -1,0 +1,58 @@
+//! What to do about an error of the class that was most frequent, as far as its words tell.
+
+/// What the words of rustls and of the parser of responses mean, and what to write then.
+const REASONS: [(&str, &str, &str); 6] = [
+    (
+        "tls",
+        "NotValidForName",
+        "the certificate is for another name: write that name, or --insecure",
+    ),
+    (
+        "tls",
+        "not valid for name",
+        "the certificate is for another name: write that name, or --insecure",
+    ),
+    ("tls", "xpired", "the certificate has expired: renew it, or write --insecure"),
+    (
+        "tls",
+        "invalid peer certificate",
+        "the certificate is not trusted: write --ca FILE with its authority, or --insecure",
+    ),
+    ("tls", "corrupt message", "the server does not speak TLS there: write http:// for https://"),
+    ("malformed", "TLS", "the server speaks TLS there: write https:// for http://"),
+];
+
+/// ` (invalid peer certificate: UnknownIssuer): the certificate is not trusted: write …`
+///
+/// `words`: of the first error of this class. Empty: it says nothing more than its class.
+#[must_use]
+pub fn reason(class: &str, words: Option<&str>) -> String {
+    let Some(words) = words else { return String::new() };
+    let known = REASONS.iter().find(|(of, part, _)| *of == class && words.contains(part));
+    let advice = known.map_or_else(String::new, |(_, _, advice)| format!("; {advice}"));
+    match class {
+        "tls" | "malformed" => format!(" ({words}){advice}"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_handshake_says_what_to_write() {
+        let tls = |words| reason("tls", Some(words));
+        let untrusted = tls("invalid peer certificate: UnknownIssuer");
+        assert!(untrusted.starts_with(" (invalid peer certificate: UnknownIssuer); the"));
+        assert!(untrusted.contains("--ca FILE") && untrusted.contains("--insecure"));
+        assert!(tls("received corrupt message of type InvalidContentType").contains("http://"));
+        assert!(tls("invalid peer certificate: Expired").contains("expired"));
+        let name = "invalid peer certificate: certificate not valid for name \"a\"";
+        assert!(tls(name).contains("another name"));
+        let plain = reason("malformed", Some("a TLS record came instead of a status line"));
+        assert!(plain.contains("https://"), "{plain}");
+        assert_eq!(reason("timeout", Some("no answer in time")), "");
+        assert_eq!(reason("tls", None), "");
+    }
+}
