@@ -156,10 +156,13 @@ impl Ring {
         head.msg_controllen = CONTROL as _;
         let failed = |op, on: String| move |error| SysError::new(op, on, error);
         let submitter = ring.submitter();
-        submitter.register_files_sparse(settings.direct).map_err(failed(
-            "IORING_REGISTER_FILES2",
-            format!("a table of {} sockets", settings.direct),
-        ))?;
+        submitter.register_files_sparse(settings.direct).map_err(|error| {
+            let limit = error.raw_os_error() == Some(libc::EMFILE);
+            let hint =
+                if limit { ", above the limit of open files: raise it with ulimit -n" } else { "" };
+            let on = format!("a table of {} sockets{hint}", settings.direct);
+            SysError::new("IORING_REGISTER_FILES2", on, error)
+        })?;
         // SAFETY: the entries outlive the ring: both go in `drop`, the ring first.
         unsafe {
             submitter.register_buf_ring_with_flags(buffers.entries(), buffers.count, GROUP, 0)

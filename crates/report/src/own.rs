@@ -19,6 +19,8 @@ pub(crate) struct Own {
     pub(crate) answer_has_failures: Option<&'static str>,
     /// What the distribution of the answer is of, where it is not of operations.
     pub(crate) answer: Option<&'static Answer>,
+    /// Successes and attempts of the operations that a distribution is of, where they are not all.
+    pub(crate) part: fn(&Arm, &str) -> Option<(u64, u64)>,
     /// What an arm counted that is not as it should be.
     pub(crate) trouble: fn(&Arm) -> Option<String>,
     /// What an arm counted, a label and a figure each, for the page.
@@ -49,6 +51,7 @@ pub(crate) const NONE: Own = Own {
     failed: None,
     answer_has_failures: None,
     answer: None,
+    part: |_, _| None,
     trouble: |_| None,
     counted: |_| Vec::new(),
     lists_metrics: true,

@@ -254,10 +254,20 @@ fn rate_off(
         );
     };
     let off = (got / asked - 1.0).abs();
+    // With a twentieth to spare, in whole Mbit/s where there are some.
+    let held = match got * 0.95 {
+        held if held >= 10e6 => format!("{:.0}mbit", held / 1e6),
+        held => format!("{:.0}kbit", held / 1e3),
+    };
+    let offer = if got < asked {
+        format!("write rate={held}, which it holds")
+    } else {
+        "change the rate".to_owned()
+    };
     // The first and the last packet of a train may each be early or late by the jitter.
     (off > tolerance.rate + spec.jitter.as_secs_f64() / TRAIN_S).then(|| {
         format!(
-            "the link's rate is {} instead of {}: lower the rate, reduce the load on this machine, or allow it with --link-tolerance rate={:.0}%",
+            "the link's rate is {} instead of {} on this machine now: {offer}, reduce its load, or allow it with --link-tolerance rate={:.0}%",
             human_rate(got),
             human_rate(asked),
             (off * 150.0).ceil()

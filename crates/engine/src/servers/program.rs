@@ -92,7 +92,14 @@ pub(super) fn spawn(mut command: Command, log: &Path) -> io::Result<Child> {
     let log = OpenOptions::new().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
     process::as_ordinary_user(&mut command, SERVER_UID);
-    command.spawn()
+    command.spawn().map_err(|error| match error.kind() {
+        // What a limit of namespaces looks like, which has nothing to do with a disk.
+        io::ErrorKind::StorageFull => io::Error::other(
+            "user.max_user_namespaces is reached, so it cannot run as an ordinary user: sudo sysctl \
+             user.max_user_namespaces=10000",
+        ),
+        _ => error,
+    })
 }
 
 /// Refuses a port on which something listens already: with `SO_REUSEPORT` the kernel would let a

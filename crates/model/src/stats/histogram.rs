@@ -191,8 +191,10 @@ impl Histogram {
     pub fn summary_with_unanswered_us(&self, ages: &Self) -> HistogramSummary {
         let mut all = self.clone();
         all.merge(ages);
+        // A quantile is the middle of its bucket, which may be below the least age in it.
+        let least = ages.min_ns().map(|ns| ages.hdr.lowest_equivalent(ns));
         let unanswered =
-            ages.min_ns().map(|ns| Unanswered { count: ages.count(), at_least: ns as f64 / 1e3 });
+            least.map(|ns| Unanswered { count: ages.count(), at_least: ns as f64 / 1e3 });
         HistogramSummary { unanswered, ..all.summary_us() }
     }
 

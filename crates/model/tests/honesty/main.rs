@@ -9,6 +9,7 @@ mod instead;
 mod modes;
 mod points;
 mod source;
+mod unanswered;
 
 use std::time::Duration;
 

@@ -51,8 +51,10 @@ fn points(histogram: &HistogramSummary) -> Vec<(f64, f64)> {
 }
 
 /// Share of what was tried that has a value.
-fn answered(arm: &Arm, of: Option<&Answer>) -> f64 {
-    let (ok, tried) = of.and_then(|of| (of.of)(arm)).unwrap_or((arm.ok, arm.attempts));
+fn answered(arm: &Arm, own: &Own, primary: &Primary) -> f64 {
+    let of = special(own, primary).and_then(|of| (of.of)(arm));
+    let part = of.or_else(|| (own.part)(arm, &primary.key));
+    let (ok, tried) = part.unwrap_or((arm.ok, arm.attempts));
     if tried == 0 { 1.0 } else { (ok as f64 / tried as f64).min(1.0) }
 }
 
@@ -61,11 +63,11 @@ fn special(own: &Own, primary: &Primary) -> Option<&'static Answer> {
     own.answer.filter(|answer| answer.histogram == primary.key)
 }
 
-fn curves<'a>(summary: &'a Summary, primary: &Primary, of: Option<&Answer>) -> Vec<Curve<'a>> {
+fn curves<'a>(summary: &'a Summary, primary: &Primary, own: &Own) -> Vec<Curve<'a>> {
     let curve = |(at, arm): (usize, &'a Arm)| {
         let histogram = arm.histograms.get(&primary.key)?;
         let points = points(histogram);
-        let answered = answered(arm, of);
+        let answered = answered(arm, own, primary);
         let class = arm_class(at);
         is_drawn(arm, primary).then(|| Curve {
             class,
@@ -78,7 +80,7 @@ fn curves<'a>(summary: &'a Summary, primary: &Primary, of: Option<&Answer>) -> V
     let mut curves: Vec<Curve<'a>> = summary.arms.iter().enumerate().filter_map(curve).collect();
     // With one arm there is room for what the network alone takes.
     if let [arm] = summary.arms.as_slice()
-        && of.is_none()
+        && special(own, primary).is_none()
         && let Some(histogram) = arm.histograms.get("rtt_us").filter(|h| h.count > 0)
     {
         let points = points(histogram);
@@ -96,7 +98,7 @@ pub(super) fn is_drawn(arm: &Arm, primary: &Primary) -> bool {
 /// The picture, or `None` if no arm has the distribution.
 pub(super) fn picture(summary: &Summary, primary: &Primary, own: &Own) -> Option<Both> {
     let of = special(own, primary);
-    let curves = curves(summary, primary, of);
+    let curves = curves(summary, primary, own);
     if curves.is_empty() {
         return None;
     }

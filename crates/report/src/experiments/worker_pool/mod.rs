@@ -8,7 +8,7 @@ mod strip;
 #[cfg(test)]
 mod tests;
 
-use tcptoll_model::experiments::worker_pool::{BACKEND, LOCAL};
+use tcptoll_model::experiments::worker_pool::{BACKEND, LOCAL, LOCAL_LATENCY};
 use tcptoll_model::record::{Arm, RequestGroup, Series, Summary, WorkerPool};
 
 use crate::over_time::bins;
@@ -18,7 +18,15 @@ use crate::svg::{arm_class, for_both};
 use crate::{clean, number};
 
 /// Its parts.
-pub(super) const OWN: Own = Own { text_after: strip::blocks, picture, sections, details, ..NONE };
+pub(super) const OWN: Own =
+    Own { part: group, text_after: strip::blocks, picture, sections, details, ..NONE };
+
+/// Of the requests of one kind, how many were answered.
+fn group(arm: &Arm, histogram: &str) -> Option<(u64, u64)> {
+    let name = if histogram == LOCAL_LATENCY.name { LOCAL } else { BACKEND };
+    let group = arm.own.worker_pool.as_ref()?.groups.get(name)?;
+    Some((group.ok, group.attempts))
+}
 
 /// More lines than this cannot be told apart.
 const ARMS: usize = 9;

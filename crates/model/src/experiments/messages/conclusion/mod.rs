@@ -49,7 +49,10 @@ fn answer(summary: &Summary) -> String {
         [] => {}
         [arm] => sentences.extend(one(arm).into_iter().flatten()),
         arms => sentences.extend(
-            sizes(arms).or_else(|| rates(arms).map(|text| vec![text])).into_iter().flatten(),
+            sizes(arms, summary.partial)
+                .or_else(|| rates(arms).map(|text| vec![text]))
+                .into_iter()
+                .flatten(),
         ),
     }
     sentences.extend(exchanges(&answered));
@@ -104,15 +107,27 @@ fn one(arm: &Arm) -> Option<Vec<String>> {
 }
 
 /// Several sizes: the one from which on the link is filled, and what the smallest message costs.
-fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
+///
+/// A way of sending of which a size has no trial that counts, or none yet, is in no claim.
+fn sizes(arms: &[&Arm], partial: bool) -> Option<Vec<String>> {
     let all = series::of(arms);
     let several: Vec<&Series<'_>> = all.iter().filter(|one| one.points.len() > 1).collect();
     if several.is_empty() {
         return None;
     }
     let best = series::best(arms)?;
+    let most = several.iter().map(|one| one.points.len()).max()?;
+    let counts = |arm: &Arm| {
+        arm.rounds.is_empty() || arm.rounds.iter().any(|round| round.left_out.is_none())
+    };
+    let (judged, unjudged): (Vec<&Series<'_>>, Vec<_>) = several.iter().partition(|one| {
+        one.points.iter().all(|point| counts(point.arm)) && (!partial || one.points.len() == most)
+    });
+    if judged.is_empty() {
+        return Some(vec!["No way of sending was measured at all sizes.".to_owned()]);
+    }
     let (mut from, mut never) = (Vec::new(), Vec::new());
-    for one in several.iter().take(SERIES_STATED) {
+    for one in judged.iter().take(SERIES_STATED) {
         match one.fills_from(best.bytes_per_s) {
             Some(bytes) => from.push(format!("{} ({})", size_words(bytes), one.name)),
             None => never.push(one.name.clone()),
@@ -142,7 +157,11 @@ fn sizes(arms: &[&Arm]) -> Option<Vec<String>> {
     let bytes = several.first()?.points.first()?.bytes;
     let costs = (!smallest.is_empty())
         .then(|| format!("A message of {} costs {}.", size_words(bytes), smallest.join(" or ")));
-    Some([Some(reached), costs].into_iter().flatten().collect())
+    let unmeasured = (!unjudged.is_empty()).then(|| {
+        let names: Vec<String> = unjudged.iter().map(|one| one.name.clone()).collect();
+        format!("Some sizes have no valid trial with {}.", enumerated(&names))
+    });
+    Some([Some(reached), unmeasured, costs].into_iter().flatten().collect())
 }
 
 /// Several arms of one size: their rates; of many the least and the most.

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::record::{
-    Acks, HistogramSummary, HostSummary, MessageWay, Metric, SocketEnd, Transfer, Warmup, Way,
+    Acks, HistogramSummary, HostSummary, MessageWay, Metric, Round, SocketEnd, Transfer, Warmup,
+    Way,
 };
 
 /// The table of 2008: size of a message, Mbit/s with Nagle's algorithm and without, on 1 Gbit/s.
@@ -270,6 +271,22 @@ fn messages_that_all_failed_are_no_result() {
         concluded(vec![failed]).answer,
         "No message arrived. The most frequent error was connect-refused."
     );
+}
+
+#[test]
+fn nothing_is_claimed_of_a_way_whose_sizes_were_not_all_measured() {
+    let mut left_out = arm(64, false, 100.0, (0.5, 0.3));
+    left_out.rounds = vec![Round { left_out: Some("steal".to_owned()), ..Round::default() }];
+    let arms = vec![
+        arm(64, true, 100.0, (0.5, 0.3)),
+        arm(16_384, true, 940.0, (0.5, 0.3)),
+        left_out,
+        arm(16_384, false, 100.0, (0.5, 0.3)),
+    ];
+    let answer = concluded(arms).answer;
+    assert!(answer.contains("of at least 16 KiB (Nagle on)."), "{answer}");
+    assert!(answer.contains("Some sizes have no valid trial with Nagle off."), "{answer}");
+    assert!(!answer.contains("at no size"), "{answer}");
 }
 
 #[test]
