@@ -3,7 +3,6 @@
 //! Arithmetic, made before a run and held against what happened in it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,9 +22,9 @@ pub struct PortForecast {
     pub destinations: u64,
     /// How long a connection keeps its port where the client closes first, s: 60 on Linux
     /// (`TCP_TIMEWAIT_LEN`); 1 (or `tcp_tw_reuse_delay`) with `tcp_tw_reuse` in force; 0 where the
-    /// server closes first. Where the server closes late, FIN-WAIT-2 comes before, as long as was seen.
+    /// server closes first. Where the server closes late, the mean with FIN-WAIT-2, as long as was seen.
     pub held_s: f64,
-    /// The part of it in FIN-WAIT-2, s, at least; absent: none was seen.
+    /// The part of it in FIN-WAIT-2, s, the mean of the connections, at least; absent: none was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fin_wait_2_s: Option<f64>,
     /// Connections that may be open or in TIME-WAIT at once: usable × sources × destinations.
@@ -61,9 +60,19 @@ pub struct PortSettings {
     pub client_closes: ClientCloses,
     /// Whether the destination is on loopback: `tcp_tw_reuse` = 2 helps there alone.
     pub loopback: bool,
-    /// How long a connection was seen in FIN-WAIT-2 before TIME-WAIT, at least; 0: the server closes at
-    /// once.
-    pub half_closed: Duration,
+    /// Connections that the server has not closed; absent: it closes at once.
+    pub half_closed: Option<HalfClosed>,
+}
+
+/// Connections in FIN-WAIT-2, of those that the client has closed first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HalfClosed {
+    /// Share that was still there when they were counted, 0 to 1. Whether TIME-WAIT follows is not known:
+    /// after `net.ipv4.tcp_fin_timeout` the kernel gives up without.
+    pub share: f64,
+    /// Time there so far, s, the mean over all that the client has closed: at least so long they hold
+    /// their ports before TIME-WAIT.
+    pub mean_s: f64,
 }
 
 /// Which connections the client closes first, and so keeps the ports of.
@@ -109,13 +118,15 @@ pub fn forecast(settings: &PortSettings) -> Option<PortForecast> {
     let (sources, destinations) = (settings.sources.max(1), settings.destinations.max(1));
     let at_once = usable.saturating_mul(sources).saturating_mul(destinations);
     let reuse = reuse_after_s(settings);
-    let fin_wait_2_s =
-        (!settings.half_closed.is_zero()).then_some(settings.half_closed.as_secs_f64());
+    let half_closed = settings.half_closed.filter(|_| settings.client_closes != ClientCloses::None);
+    let fin_wait_2_s = half_closed.map(|half_closed| half_closed.mean_s);
     let held_s = match reuse {
         _ if settings.client_closes == ClientCloses::None => 0.0,
         Some(after_s) => after_s,
         None => TIME_WAIT_S,
-    } + fin_wait_2_s.unwrap_or(0.0);
+    };
+    let held_s = half_closed
+        .map_or(held_s, |half_closed| half_closed.mean_s + held_s * (1.0 - half_closed.share));
     let share = match settings.client_closes {
         ClientCloses::Share(share) => share,
         ClientCloses::None | ClientCloses::All => 1.0,
@@ -175,11 +186,16 @@ fn sentence(forecast: &PortForecast, reuse: bool, closes: ClientCloses) -> Strin
         );
     };
     let per_s = if per_s < 10.0 { format!("{per_s:.2}") } else { count(per_s as u64) };
-    if let Some(half_closed_s) = forecast.fin_wait_2_s {
+    if forecast.fin_wait_2_s.is_some() {
+        let first = match closes {
+            ClientCloses::Share(share) => {
+                format!("the client closed first on {:.0} % of the connections", share * 100.0)
+            }
+            ClientCloses::None | ClientCloses::All => "the client closes first".to_owned(),
+        };
         return format!(
-            "{ports}{to}; the client closes first and the server does not close for {half_closed_s:.1} s \
-             or longer, so FIN-WAIT-2 and TIME-WAIT hold each port for {held_s:.1} s: at most {per_s} \
-             connections per second for long"
+            "{ports}{to}; {first}, and the server closes late, so FIN-WAIT-2 and TIME-WAIT hold a port \
+             for at least {held_s:.2} s on average: at most {per_s} connections per second for long"
         );
     }
     if let ClientCloses::Share(share) = closes {
@@ -281,18 +297,23 @@ mod tests {
 
     #[test]
     fn a_server_that_closes_late_holds_the_ports_in_fin_wait_2() {
-        let settings = PortSettings {
-            half_closed: Duration::from_secs(4),
-            ..settings(&[("ip_local_port_range", "1000 1999"), ("tcp_tw_reuse", "1")])
+        let of = |share, mean_s| {
+            let settings = PortSettings {
+                half_closed: Some(HalfClosed { share, mean_s }),
+                ..settings(&[("ip_local_port_range", "1000 1999"), ("tcp_tw_reuse", "1")])
+            };
+            forecast(&settings).unwrap()
         };
-        let forecast = forecast(&settings).unwrap();
-        // 1,000 ports, 4 s in FIN-WAIT-2 and 1 s in TIME-WAIT.
+        // None has reached TIME-WAIT, and none may.
+        assert_eq!((of(1.0, 4.0).held_s, of(1.0, 4.0).sustained_per_s), (4.0, Some(250.0)));
+        // 1,000 ports, 4.5 s in FIN-WAIT-2 on average, and half of them 1 s in TIME-WAIT.
+        let forecast = of(0.5, 4.5);
         assert_eq!((forecast.held_s, forecast.sustained_per_s), (5.0, Some(200.0)));
         assert_eq!(
             forecast.text,
-            "1,000 local ports × 1 source address to one destination; the client closes first and \
-             the server does not close for 4.0 s or longer, so FIN-WAIT-2 and TIME-WAIT hold each \
-             port for 5.0 s: at most 200 connections per second for long"
+            "1,000 local ports × 1 source address to one destination; the client closes first, and \
+             the server closes late, so FIN-WAIT-2 and TIME-WAIT hold a port for at least 5.00 s on \
+             average: at most 200 connections per second for long"
         );
     }
 

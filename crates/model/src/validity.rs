@@ -203,7 +203,7 @@ pub fn starved(
     window_s: f64,
     latency_p50_s: Option<f64>,
 ) -> Option<Finding> {
-    let long = latency_p50_s.is_some_and(|latency| window_s > 3.0 * latency);
+    let long = latency_p50_s.is_some_and(|latency| window_s > 2.0 * latency);
     let some = (1..connections).contains(&starved);
     (long && some)
         .then(|| Finding::told(Warning::StarvedConnections { starved, connections, window_s }))
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(starved((0, 20), 5.0, Some(0.1)), None);
         // Nobody had one, or one takes as long as the window.
         assert_eq!(starved((20, 20), 5.0, Some(0.1)), None);
-        assert_eq!(starved((15, 20), 5.0, Some(2.0)), None);
+        assert_eq!(starved((15, 20), 5.0, Some(2.6)), None);
         assert_eq!(starved((15, 20), 5.0, None), None);
     }
 

@@ -355,7 +355,7 @@ warnings! {
         /// Length of the window, s.
         window_s: f64,
     } => format!(
-        "{starved} of {connections} connections got no response in the measured {window_s:.2} s, and {} served. The latencies are those of the served ones: a request that is not answered is in none of them",
+        "{starved} of {connections} connections got no response in the measured {window_s:.2} s, and {} served. A request that was under way during all of that time is in the percentiles, as at least its age (≥)",
         plural_were(connections - starved)
     );
 

@@ -43,7 +43,7 @@ pub(super) fn count(wanted: &CountClosed) -> ClosedSockets {
                 both,
                 under_way,
                 half_closed: sides.map(|side| side.map_or(0, |side| side.half_closed)),
-                half_closed_ns: client.as_ref().map_or(0, |side| side.oldest_ns),
+                half_closed_ns: client.as_ref().map_or(0, |side| side.half_closed_ns),
             };
         }
         // Not for luck: the question is asked again until it is answered or time is up.
@@ -60,8 +60,8 @@ struct Side {
     under_way: u64,
     /// Those in FIN-WAIT-2.
     half_closed: u64,
-    /// How long the oldest of them has been so, ns.
-    oldest_ns: u64,
+    /// How long they have been so, ns, all together.
+    half_closed_ns: u64,
 }
 
 impl Side {
@@ -80,7 +80,7 @@ impl Side {
                 let begun_ns = begun_ns(now_ns, left, fin_timeout_ns);
                 if is_own(begun_ns) {
                     side.half_closed += 1;
-                    side.oldest_ns = side.oldest_ns.max(now_ns.saturating_sub(begun_ns));
+                    side.half_closed_ns += now_ns.saturating_sub(begun_ns);
                 }
             }
             Closed::TimeWait { left, other } => {
@@ -103,7 +103,8 @@ fn begun_ns(now_ns: u64, left: Duration, whole_ns: u64) -> u64 {
 fn fin_timeout_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fin_timeout");
     let seconds = text.ok().and_then(|text| text.trim().parse::<u64>().ok());
-    seconds.map_or(TIME_WAIT_NS, |seconds| seconds.saturating_mul(1_000_000_000))
+    // A longer one the kernel keeps in a whole socket first, and as TIME-WAIT is kept for the last minute.
+    seconds.map_or(TIME_WAIT_NS, |seconds| seconds.saturating_mul(1_000_000_000).min(TIME_WAIT_NS))
 }
 
 /// Whether the address is one of this network namespace: only then can a socket be bound to it.

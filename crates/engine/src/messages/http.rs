@@ -362,7 +362,7 @@ pub struct ClosedSockets {
     /// FIN-WAIT-2 of the client's ends and of the server's: each holds a port until its peer closes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub half_closed: [u64; 2],
-    /// How long the oldest of the client's has been so, ns.
+    /// How long the client's have been so, ns, all together.
     #[serde(default, skip_serializing_if = "is_default")]
     pub half_closed_ns: u64,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use netlink_packet_sock_diag::inet::{ExtensionFlags, StateFlags};
 
-use super::connections::Connection;
+use super::connections::{Connection, Timer};
 use super::{Ports, SockDiag};
 use crate::error::SysError;
 
@@ -77,7 +77,7 @@ impl SockDiag {
             let is = |state: StateFlags| u32::from(socket.state) == state.bits().trailing_zeros();
             each(if is(StateFlags::TIME_WAIT) {
                 Closed::TimeWait { left, other }
-            } else if is(StateFlags::FIN_WAIT2) && !left.is_zero() {
+            } else if is(StateFlags::FIN_WAIT2) && socket.timer == Some(Timer::TimeWait) {
                 Closed::HalfClosed { left, other }
             } else {
                 Closed::UnderWay

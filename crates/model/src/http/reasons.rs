@@ -1,7 +1,12 @@
 //! What to do about an error of the class that was most frequent, as far as its words tell.
 
 /// What the words of rustls and of the parser of responses mean, and what to write then.
-const REASONS: [(&str, &str, &str); 6] = [
+const REASONS: [(&str, &str, &str); 7] = [
+    (
+        "tls",
+        "CaUsedAsEndEntity",
+        "the certificate is an authority's and not a server's: make one with basicConstraints=CA:FALSE, or write --insecure",
+    ),
     (
         "tls",
         "NotValidForName",
@@ -22,7 +27,7 @@ const REASONS: [(&str, &str, &str); 6] = [
     ("malformed", "TLS", "the server speaks TLS there: write https:// for http://"),
 ];
 
-/// ` (invalid peer certificate: UnknownIssuer): the certificate is not trusted: write …`
+/// ` (the first: invalid peer certificate: UnknownIssuer); the certificate is not trusted: write …`
 ///
 /// `words`: of the first error of this class. Empty: it says nothing more than its class.
 #[must_use]
@@ -31,7 +36,7 @@ pub fn reason(class: &str, words: Option<&str>) -> String {
     let known = REASONS.iter().find(|(of, part, _)| *of == class && words.contains(part));
     let advice = known.map_or_else(String::new, |(_, _, advice)| format!("; {advice}"));
     match class {
-        "tls" | "malformed" => format!(" ({words}){advice}"),
+        "tls" | "malformed" => format!(" (the first: {words}){advice}"),
         _ => String::new(),
     }
 }
@@ -44,7 +49,9 @@ mod tests {
     fn a_failed_handshake_says_what_to_write() {
         let tls = |words| reason("tls", Some(words));
         let untrusted = tls("invalid peer certificate: UnknownIssuer");
-        assert!(untrusted.starts_with(" (invalid peer certificate: UnknownIssuer); the"));
+        assert!(
+            untrusted.starts_with(" (the first: invalid peer certificate: UnknownIssuer); the")
+        );
         assert!(untrusted.contains("--ca FILE") && untrusted.contains("--insecure"));
         assert!(tls("received corrupt message of type InvalidContentType").contains("http://"));
         assert!(tls("invalid peer certificate: Expired").contains("expired"));

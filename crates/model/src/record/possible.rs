@@ -44,7 +44,13 @@ fn is_distribution(all: &HistogramSummary) -> bool {
     let ascending = figures.iter().flatten().is_sorted();
     let times = figures.iter().flatten().chain(&all.mean);
     let within = |us: &f64| (0.0..=LONGEST_US).contains(us);
-    ascending && { times }.all(within) && (all.count > 0 || figures.iter().all(Option::is_none))
+    let bounded = all.unanswered.is_none_or(|unanswered| {
+        (1..=all.count).contains(&unanswered.count) && within(&unanswered.at_least)
+    });
+    bounded
+        && ascending
+        && { times }.all(within)
+        && (all.count > 0 || figures.iter().all(Option::is_none))
 }
 
 #[cfg(test)]

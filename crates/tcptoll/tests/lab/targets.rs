@@ -119,13 +119,15 @@ mod alone {
         }
         // The queue holds 5: whoever comes while it is full waits for the retransmission of its SYN.
         let server = Server::start("4", "0.01", "close");
-        let summary = server.connect(&["--count", "30"]);
+        let summary = server.connect(&["--count", "30", "--rate", "2000"]);
         let arm = only(&summary);
         assert_eq!((arm.attempts, arm.ok), (30, 30), "{:?}", arm.errors);
         let waited: u64 = arm.rungs.iter().sum();
         assert!(waited > 0, "{:?}", arm.rungs);
+        let own = "This load filled the server's accept queue, or helped to, ";
+        assert!(summary.answer.starts_with(own), "{}", summary.answer);
         let first = format!("{waited} of 30 handshakes waited ");
-        assert!(summary.answer.starts_with(&first), "{}", summary.answer);
+        assert!(summary.answer.contains(&first), "{}", summary.answer);
         let why = " s for a retransmitted SYN: the accept queue was full.";
         assert!(summary.answer.contains(why), "{}", summary.answer);
         let share = arm.metrics["waited_share"].value;
@@ -144,6 +146,20 @@ mod alone {
     }
 
     #[test]
+    fn a_closed_loop_waits_for_the_server_and_does_not_fill_its_queue() {
+        if no_python() {
+            return;
+        }
+        let server = Server::start("4", "0.01", "close");
+        let summary = server.connect(&["--count", "30"]);
+        let arm = only(&summary);
+        assert_eq!((arm.ok, arm.rungs.iter().sum::<u64>()), (30, 0), "{:?}", arm.errors);
+        assert!(causes(&summary, arm).is_empty(), "{}", summary.answer);
+        // It is asked for the next one when it has closed the one before.
+        assert!(arm.metrics["connections_per_s"].value <= 100.0, "{:?}", arm.metrics);
+    }
+
+    #[test]
     fn connects_that_wait_at_a_server_elsewhere_are_named_with_both_that_it_may_be() {
         if no_python() || no_lab() {
             return;
@@ -152,7 +168,7 @@ mod alone {
         let line = format!("exec python3 -c '{SERVER}' 4 0.01 close 0.0.0.0 {PORT}");
         let to = format!("--to $TCPTOLL_SERVER:{PORT}");
         let within = format!(
-            "exec {} connect --quiet --format json --out /dev/null --count 20 {to}",
+            "exec {} connect --quiet --format json --out /dev/null --count 20 --rate 2000 {to}",
             env!("CARGO_BIN_EXE_tcptoll")
         );
         let ran =

@@ -41,8 +41,7 @@ impl Unreached<'_> {
 }
 
 /// Advice where a target does not answer at all.
-pub(in crate::experiments) const NO_ANSWER: &str =
-    "nothing answers there: check address and firewall, or raise --timeout";
+pub(in crate::experiments) const NO_ANSWER: &str = "nothing answers there: check address and firewall, or its accept queue is full (`ss -lnt`); or raise --timeout";
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use tcptoll_model::experiments::figures::{
 };
 
 use tcptoll_model::http::closing::{Counted, Disagreement, First, crossed, first};
-use tcptoll_model::ports::{ClientCloses, PortSettings, forecast};
+use tcptoll_model::ports::{ClientCloses, HalfClosed, PortSettings, forecast};
 use tcptoll_model::warning::Warning;
 
 use crate::experiments::bench::notes::{Notes, Span};
@@ -151,7 +151,7 @@ pub(super) fn take_closing(
         notes.metric(metric, (count > 0).then_some(count as f64), 1);
     }
     settle_closers(notes, report, after);
-    revise_forecast(notes, ports, Duration::from_nanos(after.ours.half_closed_ns));
+    revise_forecast(notes, ports, &after.ours);
 }
 
 /// Replaces who closed first as the client saw it by what the sockets say, where they can.
@@ -182,10 +182,16 @@ fn settle_closers(notes: &mut Notes, report: &HttpReport, after: &AfterLoad<'_>)
 }
 
 /// The forecast of ports was made of what was asked for; a server may have closed otherwise, or late.
-fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings, half_closed: Duration) {
+fn revise_forecast(notes: &mut Notes, ports: &mut PortSettings, ours: &ClosedSockets) {
     let Some(closing) = &notes.arm.closing else { return };
     let keeps = closing.by_client + closing.both.unwrap_or(0);
     let found = ClientCloses::found(keeps, closing.closed()).unwrap_or(ports.client_closes);
+    // Those that were closed after the load say nothing of a load.
+    let all = (keeps + closing.open_at_end) as f64;
+    let half_closed = (ours.half_closed[0] > 0 && keeps > 0).then(|| HalfClosed {
+        share: (ours.half_closed[0] as f64 / all).min(1.0),
+        mean_s: ours.half_closed_ns as f64 / 1e9 / all,
+    });
     if (found, half_closed) != (ports.client_closes, ports.half_closed) {
         (ports.client_closes, ports.half_closed) = (found, half_closed);
         notes.arm.ports = forecast(ports);

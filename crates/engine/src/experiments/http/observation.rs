@@ -166,7 +166,8 @@ impl HttpTrial<'_> {
         // A request ends when the kernel has its response: until the client has woken up its slot is
         // empty, which next door is half of the time. It matters where the client has no CPU left.
         self.notes.metric(&IN_FLIGHT, Some(found), report.attempts);
-        self.notes.found(validity::littles_law(closed));
+        // Where nothing succeeded the slots wait between two failures.
+        self.notes.found(validity::littles_law(closed).filter(|_| report.ok > 0));
         self.notes.found(validity::client_bottleneck(cpu_share, Some(closed)));
     }
 

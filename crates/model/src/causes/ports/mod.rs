@@ -86,7 +86,7 @@ fn local_ports_scarce(arm: &Arm) -> Option<Finding> {
         if let Some(per_s) = ports.sustained_per_s {
             evidence.insert("sustained_per_s".into(), per_s.into());
             let held_s = match ports.fin_wait_2_s {
-                Some(_) => format!("at least {:.1}", ports.held_s),
+                Some(_) => format!("on average at least {:.1}", ports.held_s),
                 None => format!("{:.0}", ports.held_s),
             };
             text += &format!(

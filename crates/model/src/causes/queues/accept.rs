@@ -41,7 +41,9 @@ pub(super) fn accept_queue_full(arm: &Arm) -> Option<Finding> {
     // It may have been full for a moment: without an overflow nobody was turned away.
     let turned_away = match host.counter("TcpExtListenOverflows") {
         Some(0) => false,
-        Some(_) if host.background.is_none() => true,
+        Some(_) if arm.server.is_some() && host.background.is_none() => true,
+        // Beside a server on this machine others overflow too.
+        Some(_) if host.background.is_none() => own_row() || waited(),
         Some(_) | None => own_row() && waited(),
     };
     if !turned_away {

@@ -61,8 +61,8 @@ impl<D: Driver> Client<'_, D> {
     pub(super) fn look_at_unanswered(&mut self, now: u64) {
         let Some((begun_ns, ended_ns)) = self.pace.window_ns(now) else { return };
         self.silence_until(begun_ns, ended_ns);
-        let most_ns = (ended_ns - begun_ns) / 10 * 9;
-        let waits = |slot: &&Slot| slot.busy && ended_ns.saturating_sub(slot.begun_ns) >= most_ns;
+        // Also one whose requests were given up, and that waits for the answer to the next one.
+        let waits = |slot: &&Slot| slot.busy && slot.ended_ns < begun_ns;
         self.tally.report.starved = self.slots.iter().filter(waits).count() as u64;
         // What began within the window is counted when it ends, however late.
         for slot in self.slots.iter().filter(|slot| slot.busy && !slot.measured) {
