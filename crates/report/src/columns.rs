@@ -240,6 +240,13 @@ impl Column {
         }
     }
 
+    /// `"≥ "` before the figure of a distribution that is a lower bound.
+    pub(crate) fn sign(&self, arm: &Arm) -> &'static str {
+        let Source::Quantile(key, quantile) = &self.source else { return "" };
+        let figure = arm.histograms.get(key).and_then(|h| Some((h, quantile.of(h)?)));
+        figure.map_or("", |(h, us)| h.sign(us))
+    }
+
     /// In the record's unit; `None` where absent. Of words it is what they are sorted by.
     pub(crate) fn value(&self, arm: &Arm) -> Option<f64> {
         if let Some(sort) = self.sort {

@@ -125,11 +125,11 @@ fn with_unit(run: &[columns::Column], arms: &[&Arm]) -> Vec<Laid> {
     let unit = run[0].time_unit;
     let mut laid: Vec<Laid> = Vec::new();
     for (at, column) in run.iter().enumerate() {
-        let cell = |row: &Vec<Option<f64>>| {
+        let cell = |(arm, row): (&&Arm, &Vec<Option<f64>>)| {
             let figure = row[at].zip(unit).map(|(us, unit)| unit.figure(us));
-            figure.unwrap_or_else(|| ABSENT.to_owned())
+            figure.map_or_else(|| ABSENT.to_owned(), |text| column.sign(arm).to_owned() + &text)
         };
-        let cells = rows.iter().map(cell).collect();
+        let cells = arms.iter().zip(&rows).map(cell).collect();
         let column_of_cells = Column::new(&column.head, Align::Point, cells).under(&column.group);
         laid.push(Laid { column: column_of_cells, show: column.show, alone: column.alone });
     }
