@@ -87,6 +87,11 @@ pub trait Service: Order {
     type Started: Serialize + DeserializeOwned;
 }
 
+/// Whether a field has the value that an order without it means.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Makes a type an order: its answer, its name on the wire.
 macro_rules! order {
     ($order:ty => $answer:ty, $name:literal) => {

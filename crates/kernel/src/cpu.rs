@@ -275,7 +275,8 @@ fn us(time: nix::sys::time::TimeVal) -> u64 {
     time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64
 }
 
-fn children_of(pid: u32) -> Vec<u32> {
+/// The processes that a process has started, through any of its threads, and has not waited for.
+pub fn children_of(pid: u32) -> Vec<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     tasks
         .flatten()

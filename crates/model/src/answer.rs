@@ -116,7 +116,7 @@ fn one(asked: Asked<'_>, metric: &str, summary: &Summary) -> Option<String> {
             let arm = summary.arms.iter().find(|arm| arm.name == name)?;
             let unit = consolidate::unit(arm, metric)?;
             let value = consolidate::value(arm, metric)?;
-            let sign = if consolidate::is_bound(arm, metric, value) { "≥ " } else { "" };
+            let sign = consolidate::sign(arm, metric, value);
             Some(format!("{sign}{}", with_unit(value, &unit)))
         }
         Asked::Ratio(a, b) => ratio(comparison(a, b)?),

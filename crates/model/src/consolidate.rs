@@ -98,13 +98,13 @@ pub fn value(arm: &Arm, metric: &str) -> Option<f64> {
 
 /// [`value`], where it is no lower bound: bounds have no mean and no difference.
 pub(crate) fn exact(arm: &Arm, metric: &str) -> Option<f64> {
-    value(arm, metric).filter(|value| !is_bound(arm, metric, *value))
+    value(arm, metric).filter(|value| sign(arm, metric, *value).is_empty())
 }
 
-/// Whether the figure is at least this one.
-pub(crate) fn is_bound(arm: &Arm, metric: &str, value: f64) -> bool {
-    !arm.metrics.contains_key(metric)
-        && figure(arm, metric).is_some_and(|(histogram, _)| histogram.is_bound(value))
+/// `"≥ "` before a value that is a lower bound.
+pub(crate) fn sign(arm: &Arm, metric: &str, value: f64) -> &'static str {
+    let of_histogram = figure(arm, metric).filter(|_| !arm.metrics.contains_key(metric));
+    of_histogram.map_or("", |(histogram, _)| histogram.sign(value))
 }
 
 /// The distribution and the figure that a metric names.

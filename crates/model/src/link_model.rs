@@ -20,6 +20,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::link::{LinkSpec, Order, QueueLimit};
+use crate::order::mixed;
 
 /// What one direction of a link may hold in memory unless told otherwise: 256 MiB.
 ///
@@ -146,7 +147,7 @@ impl<T> Pipe<T> {
     pub fn new(settings: Settings) -> Self {
         Self {
             delay: settings.delay,
-            jitter: Jitter::new(settings.jitter, settings.order, settings.seed),
+            jitter: Jitter { width: settings.jitter, order: settings.order, seed: settings.seed },
             loss: Loss::new(settings.loss, settings.seed),
             memory_limit_bytes: settings.memory_limit_bytes,
             wire: settings.rate_bit_per_s.and_then(|rate| Wire::new(rate, settings.queue)),
@@ -228,10 +229,6 @@ struct Jitter {
 }
 
 impl Jitter {
-    fn new(width: Duration, order: Order, seed: u64) -> Self {
-        Self { width, order, seed }
-    }
-
     /// From 0 to the whole width, evenly at each moment.
     ///
     /// Between two random values, 9/4 of the width apart, the line is straight; what is met on it
@@ -265,14 +262,6 @@ fn share_below(sum: f64, weight: f64) -> f64 {
         1.0 - corner(1.0 - sum)
     };
     share.clamp(0.0, 1.0)
-}
-
-/// Bits that look random, one to one (the finalizer of `SplitMix64`).
-fn mixed(bits: u64) -> u64 {
-    let mut bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 /// The wire at its rate, with the queue before it.

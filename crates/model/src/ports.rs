@@ -60,7 +60,7 @@ pub struct PortSettings {
     pub client_closes: ClientCloses,
     /// Whether the destination is on loopback: `tcp_tw_reuse` = 2 helps there alone.
     pub loopback: bool,
-    /// Connections that the server has not closed; absent: it closes at once.
+    /// Connections that the server has not closed; absent: there are none.
     pub half_closed: Option<HalfClosed>,
 }
 
@@ -70,8 +70,8 @@ pub struct HalfClosed {
     /// Share that was still there when they were counted, 0 to 1. Whether TIME-WAIT follows is not known:
     /// after `net.ipv4.tcp_fin_timeout` the kernel gives up without.
     pub share: f64,
-    /// Time there so far, s, the mean over all that the client has closed: at least so long they hold
-    /// their ports before TIME-WAIT.
+    /// Time in FIN-WAIT-2 so far, s, the mean over all connections that the client has closed: a lower
+    /// bound of the time for which they hold their ports before TIME-WAIT.
     pub mean_s: f64,
 }
 

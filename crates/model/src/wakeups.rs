@@ -153,7 +153,7 @@ impl Wakeups {
     }
 }
 
-/// The longest lead before what is due after so long.
+/// The longest lead before a release that is this far away.
 fn lead_max_ns(left_ns: u64) -> u64 {
     (left_ns / LEAD_SHARE).clamp(LEAD_MAX_NS, LONG_LEAD_MAX_NS)
 }

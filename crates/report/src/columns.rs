@@ -170,8 +170,8 @@ impl Column {
     pub(crate) fn text(&self, arm: &Arm, own: &Own, form: Form) -> String {
         let text = match &self.source {
             Source::Quantile(key, quantile) => {
-                let figure = arm.histograms.get(key).and_then(|h| Some((h, quantile.of(h)?)));
-                figure.map(|(h, us)| format!("{}{}", h.sign(us), self.time(us)))
+                let figure = arm.histograms.get(key).and_then(|h| quantile.of(h));
+                figure.map(|us| format!("{}{}", self.sign(arm), self.time(us)))
             }
             Source::Recorded => self.metric(arm).map(|m| match form {
                 Form::Page => Estimate::within(m.value, m.ci95, &m.unit, self.time_unit).text(),

@@ -12,6 +12,7 @@ use tcptoll_kernel::sock_diag::{Closed, End, SockDiag};
 
 use crate::clock::monotonic_ns;
 use crate::messages::{ClosedSockets, CountClosed};
+use crate::observe::read_sysctl;
 
 /// How long Linux keeps a socket in TIME-WAIT, ns (`TCP_TIMEWAIT_LEN` in `net/tcp.h`).
 const TIME_WAIT_NS: u64 = 60_000_000_000;
@@ -27,7 +28,7 @@ pub(super) fn count(wanted: &CountClosed) -> ClosedSockets {
     let deadline = monotonic_ns() + wanted.limit_ns;
     let Ok(mut diag) = SockDiag::open() else { return ClosedSockets::default() };
     loop {
-        let mut of = |end| Side::of(&mut diag, end, wanted, fin_timeout_ns).ok();
+        let mut of = |end| Side::counted(&mut diag, end, wanted, fin_timeout_ns).ok();
         let client = of(End::Remote);
         let server = if is_local { of(End::Local) } else { None };
         let sides = [&client, &server].map(Option::as_ref);
@@ -65,7 +66,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(
+    fn counted(
         diag: &mut SockDiag,
         end: End,
         wanted: &CountClosed,
@@ -101,8 +102,8 @@ fn begun_ns(now_ns: u64, left: Duration, whole_ns: u64) -> u64 {
 
 /// How long this namespace keeps a socket in FIN-WAIT-2 that has no process, ns.
 fn fin_timeout_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fin_timeout");
-    let seconds = text.ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let text = read_sysctl("net.ipv4.tcp_fin_timeout");
+    let seconds = text.ok().and_then(|text| text.parse::<u64>().ok());
     // A longer one the kernel keeps in a whole socket first, and as TIME-WAIT is kept for the last minute.
     seconds.map_or(TIME_WAIT_NS, |seconds| seconds.saturating_mul(1_000_000_000).min(TIME_WAIT_NS))
 }

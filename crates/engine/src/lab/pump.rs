@@ -375,7 +375,7 @@ impl Pump {
     /// Times a packet that has just reached the client.
     fn arrived(&mut self, frame: &[u8], at_ns: u64) {
         let (Some(packet), _) = self.look(CLIENT, frame) else { return };
-        let ip = frame.get(self.ports[CLIENT].ip_at()..).unwrap_or_default();
+        let ip = self.ip(CLIENT, frame);
         if let Some(spans) = &mut self.witness.spans {
             spans.arrived(&packet, payload_start(ip, &packet), at_ns);
         }

@@ -8,7 +8,7 @@ use tcptoll_model::arrivals::Spread;
 use tcptoll_model::record::{Outcome, Series};
 use tcptoll_model::stats::Histogram;
 
-use super::{Service, order};
+use super::{Service, is_default, order};
 
 /// The in-house server: greets with one byte, and closes when the client has closed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,11 +28,6 @@ pub struct Greet {
     /// Listeners besides the first, each on a port of its own and accepting without delay.
     #[serde(default, skip_serializing_if = "is_default")]
     pub further: u8,
-}
-
-/// Whether a field has the value that an order without it means.
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 order!(Greet => GreetReport, "greet");
@@ -110,8 +105,8 @@ pub struct ConnectLoad {
     pub ladder_ns: Vec<u64>,
     /// A handshake stands on a rung if it took at most this longer, ns.
     pub ladder_slack_ns: u64,
-    /// Half-close each connection and wait so long for the server to close it too, ns: then it was
-    /// accepted, and takes no place in the server's queue. 0: close at once.
+    /// Time in which the server may close each connection after the client's FIN, ns. A server that closes
+    /// has accepted, so the connection takes no place in its queue. 0: close without waiting.
     #[serde(default, skip_serializing_if = "is_default")]
     pub until_closed_ns: u64,
     /// Most operations to remember for the timeline.

@@ -13,8 +13,7 @@ use tcptoll_model::page::site::Site;
 use tcptoll_model::record::{Closing, Series};
 use tcptoll_model::saturation::Ages;
 
-use super::connect::is_default;
-use super::order;
+use super::{is_default, order};
 
 /// Longest piece of an upload, bytes: JSON may double it.
 pub const UPLOAD_MAX: usize = 24 << 10;

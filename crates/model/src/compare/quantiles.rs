@@ -63,7 +63,7 @@ impl Quantile {
             let rounds = summaries.into_iter().map(read).collect::<Option<Vec<_>>>()?;
             let bound_from_ns =
                 unanswered.map_or(u64::MAX, |unanswered| (unanswered.at_least * 1e3) as u64);
-            Some(Side { bound_from_ns, ..Side::of(&rounds) })
+            Some(Side::of(&rounds, bound_from_ns))
         });
         Some(Self { num, den, sides })
     }
@@ -144,7 +144,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(histograms: &[Histogram]) -> Self {
+    fn of(histograms: &[Histogram], bound_from_ns: u64) -> Self {
         let rounds = histograms.len();
         let mut all = Histogram::new();
         let mut counts: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();
@@ -162,8 +162,7 @@ impl Side {
             }
             up_to.extend_from_slice(&so_far);
         }
-        let values_ns = counts.into_keys().collect();
-        Self { rounds, bound_from_ns: u64::MAX, all, values_ns, up_to }
+        Self { rounds, bound_from_ns, all, values_ns: counts.into_keys().collect(), up_to }
     }
 
     /// The quantile of the drawn rounds together, by nearest rank. None: they hold no value.

@@ -31,9 +31,5 @@ pub(super) fn merge(summaries: &[&HistogramSummary]) -> Option<HistogramSummary>
         all.merge(&one);
     }
     let unanswered = Unanswered::merged(summaries.iter().filter_map(|summary| summary.unanswered));
-    (!summaries.is_empty()).then(|| {
-        let whole = all.summary_us();
-        // Of what is not over there is no mean.
-        HistogramSummary { mean: whole.mean.filter(|_| unanswered.is_none()), unanswered, ..whole }
-    })
+    (!summaries.is_empty()).then(|| all.summary_us().with_unanswered(unanswered))
 }

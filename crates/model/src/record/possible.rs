@@ -19,12 +19,10 @@ pub fn impossible(arm: &Arm) -> Option<String> {
             arm.attempts, arm.ok
         ));
     }
-    let metric = arm.metrics.iter().find(|(_, metric)| !is_metric(metric));
-    let histogram = arm.histograms.iter().find(|(_, histogram)| !is_distribution(histogram));
-    metric
-        .map(|(name, _)| name)
-        .or(histogram.map(|(name, _)| name))
-        .map(|name| format!("{name} has a figure that cannot be measured"))
+    let metrics = arm.metrics.iter().filter(|(_, metric)| !is_metric(metric));
+    let all = arm.histograms.iter().filter(|(_, histogram)| !is_distribution(histogram));
+    let name = metrics.map(|(name, _)| name).chain(all.map(|(name, _)| name)).next()?;
+    Some(format!("{name} has a figure that cannot be measured"))
 }
 
 fn is_metric(metric: &Metric) -> bool {
@@ -42,14 +40,14 @@ fn is_never_below_0(unit: &str) -> bool {
 fn is_distribution(all: &HistogramSummary) -> bool {
     let figures = [all.min, all.p50, all.p90, all.p99, all.p99_9, all.max];
     let ascending = figures.iter().flatten().is_sorted();
-    let times = figures.iter().flatten().chain(&all.mean);
+    let mut times = figures.iter().flatten().chain(&all.mean);
     let within = |us: &f64| (0.0..=LONGEST_US).contains(us);
     let bounded = all.unanswered.is_none_or(|unanswered| {
         (1..=all.count).contains(&unanswered.count) && within(&unanswered.at_least)
     });
     bounded
         && ascending
-        && { times }.all(within)
+        && times.all(within)
         && (all.count > 0 || figures.iter().all(Option::is_none))
 }
 

@@ -195,9 +195,7 @@ impl Histogram {
         let least = ages.min_ns().map(|ns| ages.hdr.lowest_equivalent(ns));
         let unanswered =
             least.map(|ns| Unanswered { count: ages.count(), at_least: ns as f64 / 1e3 });
-        let whole = all.summary_us();
-        // Of what is not over there is no mean.
-        HistogramSummary { mean: whole.mean.filter(|_| unanswered.is_none()), unanswered, ..whole }
+        all.summary_us().with_unanswered(unanswered)
     }
 
     /// The whole histogram as HDR V2, deflated, in base64.

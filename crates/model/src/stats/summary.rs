@@ -55,6 +55,13 @@ impl Unanswered {
 }
 
 impl HistogramSummary {
+    /// The same, in which these values are only known not to be shorter. Of what is not over there is no
+    /// mean.
+    #[must_use]
+    pub fn with_unanswered(self, unanswered: Option<Unanswered>) -> Self {
+        Self { mean: self.mean.filter(|_| unanswered.is_none()), unanswered, ..self }
+    }
+
     /// Whether the true figure is this one or greater.
     ///
     /// An order statistic in which some values are only known not to be shorter is never above the

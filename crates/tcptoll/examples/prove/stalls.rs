@@ -1,11 +1,11 @@
 //! Is a client that stood still named, in every experiment, and one that ran in none?
 
-use std::fs;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tcptoll_kernel::cpu::children_of;
 use tcptoll_model::record::Summary;
 
 use crate::links::tcptoll;
@@ -18,7 +18,7 @@ const LOADS: [&[&str]; 6] = [
     &["stream", "--duration", "6s"],
     &["messages", "--duration", "6s", "--message", "64", "--nagle", "off"],
     &["page", "--server", "nginx", "--link", "rtt=5ms", "--keepalive", "on", "--loads", "60"],
-    &["keepalive", "--duration", "6s", "--connections", "50", "--idle", "1s", "--check", "tcp"],
+    &["keepalive", "--duration", "6s", "--connections", "50", "--idle", "1s", "--mechanism", "tcp"],
 ];
 
 /// When it is stopped, after it was started.
@@ -29,9 +29,7 @@ const CONTROLS: usize = 20;
 
 /// A process and all that it started.
 fn tree(pid: u32) -> Vec<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let children = text.split_whitespace().filter_map(|pid| pid.parse().ok()).flat_map(tree);
-    std::iter::once(pid).chain(children).collect()
+    std::iter::once(pid).chain(children_of(pid).into_iter().flat_map(tree)).collect()
 }
 
 fn signal(name: &str, pids: &[u32]) -> anyhow::Result<()> {

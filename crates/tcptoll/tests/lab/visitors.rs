@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use tcptoll_kernel::cpu::children_of;
 use tcptoll_model::record::{Arm, SiteVisits, Summary};
 
 use crate::support::{
@@ -190,11 +191,6 @@ fn after_kill_9_the_keeper_removes_the_group_of_the_kernel() {
     }
 }
 
-fn children(pid: u32) -> Vec<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    text.unwrap_or_default().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
-}
-
 /// The first process of a server that a process started, through all between.
 fn server_of(ancestor: u32, name: &str) -> Option<u32> {
     let mut pending = vec![ancestor];
@@ -203,7 +199,7 @@ fn server_of(ancestor: u32, name: &str) -> Option<u32> {
         if comm.trim() == name {
             return Some(pid);
         }
-        pending.extend(children(pid));
+        pending.extend(children_of(pid));
     }
     None
 }
@@ -223,7 +219,7 @@ fn a_server_that_dies_in_the_middle_fails_pages_and_ends_no_run() {
     let mut server = None;
     wait_until(|| {
         // One that only tells its version has no children.
-        server = server_of(child.id(), "apache2").filter(|pid| !children(*pid).is_empty());
+        server = server_of(child.id(), "apache2").filter(|pid| !children_of(*pid).is_empty());
         server.is_some()
     });
     // Its page was loaded over six connections at most before the load.

@@ -27,8 +27,8 @@ const CLOSED_LOOP_MAX_PER_S: f64 = 32_000.0;
 /// `--max-time` says other: on a server that makes each wait for a second, 1,000 take minutes.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// A closed loop waits so long for a server that is not ours to close each connection. Servers close
-/// within a millisecond of accepting; one that keeps what is half-closed gets 10 connections a second.
+/// In a closed loop, a server that is not ours has this time to close each connection. Most servers close
+/// within a millisecond of accept(2); a server that keeps half-closed connections gets 10 a second.
 const UNTIL_CLOSED: Duration = Duration::from_millis(100);
 
 /// Against an address that is not of this machine or its own network, unless `--count` says other.
